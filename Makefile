@@ -1,0 +1,38 @@
+# Everything runs in a virtual environment of the project's own, made on first use.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py
+
+.PHONY: setup demo test test-all lint bench clean
+
+setup: $(STAMP)
+
+# Reinstalled when what is compiled, generated or required changes; Python edits need none.
+$(STAMP): pyproject.toml setup.py constraints.txt hrag_fast/_kernels.pyx $(wildcard protos/hrag/v1/*.proto)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/hrag demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+test-all: setup
+	$(BIN)/python -m pytest -m ""
+
+lint: setup
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	cd protos && ../$(BIN)/buf lint
+
+bench: setup
+	$(BIN)/python -m pytest benchmarks --benchmark-only
+
+clean:
+	rm -rf $(VENV) build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.so

@@ -1,0 +1,50 @@
+"""`hrag serve`: both services on this machine, until Ctrl-C."""
+
+from typing import Annotated
+
+import typer
+
+from hrag.cli.console import output
+from hrag.cli.options import DEFAULT_DATA_DIR, DEFAULT_INDEXER, DEFAULT_RETRIEVER, DataDir
+
+
+def serve(
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    indexer_address: Annotated[
+        str, typer.Option(envvar="HRAG_INDEXER_ADDRESS", help="Where the indexer listens.")
+    ] = DEFAULT_INDEXER,
+    retriever_address: Annotated[
+        str, typer.Option(envvar="HRAG_RETRIEVER_ADDRESS", help="Where the retriever listens.")
+    ] = DEFAULT_RETRIEVER,
+) -> None:
+    """Start both services and keep them running until Ctrl-C.
+
+    The indexer stores documents, the retriever answers searches; they meet in the store
+    under --data-dir. Other settings come from environment variables such as HRAG_EMBEDDER
+    and HIERARCHICAL_CHUNK_LEVELS (see .env.example). Port 0 takes a free one. When one
+    service ends, the other is stopped too and the exit code is 1.
+
+    \b
+    Examples:
+      hrag serve
+      hrag serve --data-dir /var/lib/hrag --retriever-address 0.0.0.0:50052
+    """
+    from hrag.cli import running  # noqa: PLC0415
+
+    running.stop_on_signals()
+    services = running.Services(
+        data_dir,
+        running.with_free_port(indexer_address),
+        running.with_free_port(retriever_address),
+    )
+    console = output()
+    try:
+        with services:
+            services.wait_until_serving()
+            for service, address in services.addresses.items():
+                console.print(f"{service.name} serves at {address}", style="green", markup=False)
+            console.print("Ctrl-C stops both.")
+            services.watch()
+    except KeyboardInterrupt:
+        console.print("stopped")
+    services.check_stopped_cleanly()

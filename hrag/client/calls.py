@@ -1,0 +1,198 @@
+"""What both clients share: each call as a request, and how its response is read.
+
+Retries are gRPC's own, and only for calls that may run twice: those that read, and
+IngestDocument, which finds what it stored UNCHANGED.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from hrag.types import (
+    ChunkNode,
+    Collection,
+    Document,
+    DocumentInfo,
+    Hierarchy,
+    IndexStatus,
+    IngestResult,
+    Listing,
+    SearchQuery,
+    SearchResult,
+    ServerInfo,
+    SettingsRequest,
+)
+from hrag.v1 import indexer_pb2, retriever_pb2
+from hrag.wire import common, indexer, retriever
+
+INDEXER_ADDRESS = "127.0.0.1:50051"
+RETRIEVER_ADDRESS = "127.0.0.1:50052"
+TIMEOUT_S = 30.0
+
+_RETRIED = {
+    "hrag.v1.IndexerService": (
+        "GetCollection",
+        "ListCollections",
+        "IngestDocument",
+        "GetDocument",
+        "ListDocuments",
+        "GetIndexStatus",
+    ),
+    "hrag.v1.RetrieverService": ("Search", "GetChunk", "GetHierarchy", "GetServerInfo"),
+}
+_RETRY_POLICY = {
+    "maxAttempts": 4,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "2s",
+    "backoffMultiplier": 3,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+_SERVICE_CONFIG = {
+    "methodConfig": [
+        {
+            "name": [{"service": service, "method": method} for method in methods],
+            "retryPolicy": _RETRY_POLICY,
+        }
+        for service, methods in _RETRIED.items()
+    ]
+}
+_UNLIMITED = -1
+CHANNEL_OPTIONS = [
+    ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
+    ("grpc.max_receive_message_length", _UNLIMITED),
+    ("grpc.max_send_message_length", _UNLIMITED),
+    ("grpc.keepalive_time_ms", 30_000),
+]
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Result]):
+    """One call: to which service and method, with what, and how to read the answer."""
+
+    service: Literal["indexer", "retriever"]
+    method: str
+    request: Any
+    read: Callable[[Any], Result]
+
+
+def create_collection(tenant_id: str, name: str, settings: SettingsRequest) -> Call[Collection]:
+    request = indexer_pb2.CreateCollectionRequest(
+        tenant_id=tenant_id, name=name, settings=common.settings_request_message(settings)
+    )
+    return Call("indexer", "CreateCollection", request, _read_collection)
+
+
+def get_collection(tenant_id: str, name: str) -> Call[Collection]:
+    request = indexer_pb2.GetCollectionRequest(tenant_id=tenant_id, name=name)
+    return Call("indexer", "GetCollection", request, _read_collection)
+
+
+def _read_collection(response: Any) -> Collection:
+    return common.collection_from(response.collection)
+
+
+def list_collections(
+    tenant_id: str, page_size: int, page_token: str
+) -> Call[Listing[Collection]]:
+    request = indexer_pb2.ListCollectionsRequest(
+        tenant_id=tenant_id, page_size=page_size, page_token=page_token
+    )
+    return Call("indexer", "ListCollections", request, indexer.collections_from)
+
+
+def delete_collection(tenant_id: str, name: str) -> Call[int]:
+    request = indexer_pb2.DeleteCollectionRequest(tenant_id=tenant_id, name=name)
+    return Call("indexer", "DeleteCollection", request, _read_sequence)
+
+
+def _read_sequence(response: Any) -> int:
+    sequence: int = response.sequence
+    return sequence
+
+
+def ingest(tenant_id: str, document: Document, collection: str) -> Call[IngestResult]:
+    request = indexer_pb2.IngestDocumentRequest(
+        tenant_id=tenant_id, collection=collection, document=common.document_message(document)
+    )
+    return Call("indexer", "IngestDocument", request, indexer.ingest_result_from)
+
+
+def ingest_many_request(
+    tenant_id: str, document: Document, collection: str
+) -> indexer_pb2.IngestDocumentsRequest:
+    return indexer_pb2.IngestDocumentsRequest(
+        tenant_id=tenant_id, collection=collection, document=common.document_message(document)
+    )
+
+
+def delete_document(tenant_id: str, document_id: str, collection: str) -> Call[int]:
+    request = indexer_pb2.DeleteDocumentRequest(
+        tenant_id=tenant_id, collection=collection, document_id=document_id
+    )
+    return Call("indexer", "DeleteDocument", request, _read_sequence)
+
+
+def get_document(tenant_id: str, document_id: str, collection: str) -> Call[DocumentInfo]:
+    request = indexer_pb2.GetDocumentRequest(
+        tenant_id=tenant_id, collection=collection, document_id=document_id
+    )
+    return Call(
+        "indexer",
+        "GetDocument",
+        request,
+        lambda response: common.document_info_from(response.document),
+    )
+
+
+def get_text(tenant_id: str, document_id: str, collection: str) -> Call[str]:
+    request = indexer_pb2.GetDocumentRequest(
+        tenant_id=tenant_id, collection=collection, document_id=document_id, include_text=True
+    )
+    return Call("indexer", "GetDocument", request, lambda response: str(response.text))
+
+
+def list_documents(
+    tenant_id: str, collection: str, page_size: int, page_token: str
+) -> Call[Listing[DocumentInfo]]:
+    request = indexer_pb2.ListDocumentsRequest(
+        tenant_id=tenant_id, collection=collection, page_size=page_size, page_token=page_token
+    )
+    return Call("indexer", "ListDocuments", request, indexer.documents_from)
+
+
+def index_status(tenant_id: str, collection: str) -> Call[IndexStatus]:
+    request = indexer_pb2.GetIndexStatusRequest(tenant_id=tenant_id, collection=collection)
+    return Call("indexer", "GetIndexStatus", request, indexer.status_from)
+
+
+def search(query: SearchQuery) -> Call[SearchResult]:
+    request = retriever.search_request(query)
+    return Call("retriever", "Search", request, retriever.search_result_from)
+
+
+def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> Call[ChunkNode]:
+    request = retriever_pb2.GetChunkRequest(
+        tenant_id=tenant_id, collection=collection, chunk_id=chunk_id
+    )
+    return Call("retriever", "GetChunk", request, retriever.chunk_node_from)
+
+
+def get_hierarchy(
+    tenant_id: str, chunk_id: str, collection: str, depth: int, include_content: bool
+) -> Call[Hierarchy]:
+    request = retriever_pb2.GetHierarchyRequest(
+        tenant_id=tenant_id,
+        collection=collection,
+        chunk_id=chunk_id,
+        depth=depth,
+        include_content=include_content,
+    )
+    return Call("retriever", "GetHierarchy", request, retriever.hierarchy_from)
+
+
+def server_info() -> Call[ServerInfo]:
+    request = retriever_pb2.GetServerInfoRequest()
+    return Call("retriever", "GetServerInfo", request, retriever.server_info_from)

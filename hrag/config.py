@@ -1,0 +1,126 @@
+"""Environment variables to typed settings, read and checked once at start.
+
+Each service has one frozen settings class; nothing reads the environment later. A wrong
+value raises SettingsError, whose message names the variable, the value and the rule.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from hrag.errors import InvalidArgument
+from hrag.types import TreeSettings
+
+KIB = 1024
+MIB = 1024 * KIB
+
+DEFAULT_RETURN_LEVEL = 2  # 1,024 tokens with the default levels.
+_VARIABLE_OF_TREE_FIELD = {
+    "level_sizes": "HIERARCHICAL_CHUNK_LEVELS",
+    "overlap_ratio": "HIERARCHICAL_OVERLAP_RATIO",
+    "embedding_level": "HIERARCHICAL_EMBEDDING_LEVEL",
+    "return_level": "SMALL_TO_BIG_RETURN_LEVEL",
+}
+
+
+class SettingsError(Exception):
+    """An environment variable has a value that is not allowed."""
+
+
+def _variable(name: str, default: Any, **rules: Any) -> Any:
+    return Field(default, validation_alias=name, **rules)
+
+
+class CommonSettings(BaseSettings):
+    """What both services read."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
+
+    data_dir: Path = _variable("HRAG_DATA_DIR", Path("./data"))
+    embedder: str = _variable(
+        "HRAG_EMBEDDER", "builtin", pattern=r"^(builtin|openai|hash:[1-9][0-9]{0,4})$"
+    )
+    openai_api_key: str = _variable("OPENAI_API_KEY", "", repr=False)
+    openai_base_url: str = _variable("OPENAI_BASE_URL", "")
+    openai_model: str = _variable("HRAG_OPENAI_EMBEDDING_MODEL", "text-embedding-3-small")
+    openai_dimensions: int | None = _variable("HRAG_OPENAI_DIMENSIONS", None, ge=1, le=16_384)
+    openai_timeout_s: float = _variable("HRAG_OPENAI_TIMEOUT_S", 30.0, gt=0, le=600)
+    hierarchical: bool = _variable("HIERARCHICAL_CHUNKS_ENABLED", True)
+    level_sizes: Annotated[tuple[int, ...], NoDecode] = _variable(
+        "HIERARCHICAL_CHUNK_LEVELS", (256, 512, 1024, 2048)
+    )
+    overlap_ratio: float = _variable("HIERARCHICAL_OVERLAP_RATIO", 0.1)
+    embedding_level: int = _variable("HIERARCHICAL_EMBEDDING_LEVEL", 0)
+    small_to_big_return_level: int | None = _variable("SMALL_TO_BIG_RETURN_LEVEL", None)
+    max_document_bytes: int = _variable("HRAG_MAX_DOCUMENT_BYTES", 32 * MIB, ge=KIB, le=256 * MIB)
+    max_concurrent_calls: int = _variable("HRAG_MAX_CONCURRENT_CALLS", 256, ge=1, le=65_536)
+    threads: int = _variable("HRAG_THREADS", 16, ge=1, le=1024)
+    reflection: bool = _variable("HRAG_REFLECTION", True)
+    drain_s: float = _variable("HRAG_DRAIN_S", 8.0, ge=0, le=600)
+    log_format: Literal["console", "json"] = _variable("HRAG_LOG_FORMAT", "console")
+    log_level: Literal["debug", "info", "warning", "error"] = _variable("HRAG_LOG_LEVEL", "info")
+
+    @field_validator("level_sizes", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return tuple(value.split(",")) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_tree(self) -> Self:
+        _ = self.return_level
+        return self
+
+    @property
+    def tree(self) -> TreeSettings:
+        """How new collections cut documents.
+
+        Without hierarchy there is one level: the one that would have been embedded.
+        """
+        full = TreeSettings(self.level_sizes, self.overlap_ratio, self.embedding_level)
+        if self.hierarchical:
+            return full
+        return TreeSettings((full.leaf_tokens,), self.overlap_ratio, 0)
+
+    @property
+    def return_level(self) -> int:
+        """The level SMALL_TO_BIG returns when neither search nor collection says."""
+        tree = self.tree
+        if self.small_to_big_return_level is None or not self.hierarchical:
+            return max(tree.embedding_level, min(DEFAULT_RETURN_LEVEL, tree.top_level))
+        tree.check_return_level(self.small_to_big_return_level)
+        return self.small_to_big_return_level
+
+
+class IndexerSettings(CommonSettings):
+    """What `indexer_svc` reads."""
+
+    address: str = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
+    seal_leaves: int = _variable("HRAG_SEAL_LEAVES", 8192, ge=64, le=1 << 24)
+
+
+class RetrieverSettings(CommonSettings):
+    """What `retriever_svc` reads."""
+
+    address: str = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
+    query_cache_entries: int = _variable("HRAG_QUERY_CACHE_ENTRIES", 10_000, ge=0, le=10_000_000)
+
+
+Settings = TypeVar("Settings", bound=CommonSettings)
+
+
+def load(cls: type[Settings]) -> Settings:
+    """Reads `cls` from the environment, or raises SettingsError."""
+    try:
+        return cls()
+    except InvalidArgument as error:
+        variable = _VARIABLE_OF_TREE_FIELD[error.field]
+        raise SettingsError(f"{variable}: {error.message}") from None
+    except ValidationError as error:
+        raise SettingsError("; ".join(map(_explain, error.errors()))) from None
+
+
+def _explain(error: ErrorDetails) -> str:
+    return f"{error['loc'][0]}={error['input']!r}: {error['msg']}"

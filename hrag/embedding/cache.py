@@ -1,0 +1,67 @@
+"""Query vectors, remembered: a query asked again costs no embedding.
+
+Bounded by entries, least recently used out first. Queries are kept as digests, so the
+memory is `entries * (4 * dimension + some 300)` bytes however long the queries are.
+"""
+
+from hashlib import blake2b
+from threading import Lock
+
+from cachetools import LRUCache
+
+from hrag.embedding import Embedder, Vectors
+
+
+class CachedQueries:
+    """Embeds queries one by one through a cache. Safe to call from several threads.
+
+    Threads that miss the same query at once each embed it: waiting for one another would
+    let one slow request hold up the rest. A failure is never remembered.
+    """
+
+    def __init__(self, embedder: Embedder, entries: int) -> None:
+        """`entries` is the most vectors to keep; 0 keeps none."""
+        self._embedder = embedder
+        self._entries = entries
+        self._vectors: LRUCache[bytes, Vectors] = LRUCache(maxsize=entries)
+        self._lock = Lock()
+        self._hits = 0
+        self._misses = 0
+
+    @property
+    def hits(self) -> int:
+        """Queries answered from the cache so far."""
+        return self._hits
+
+    @property
+    def misses(self) -> int:
+        """Queries that were given to the embedder so far, failed ones too."""
+        return self._misses
+
+    def embed_query(self, text: str) -> Vectors:
+        """Returns the unit vector of `text`, a read-only `float32[dimension]`.
+
+        Raises EmbedderUnavailable or EmbedderRejected, as the embedder does.
+        """
+        key = blake2b(text.encode(), digest_size=32).digest()
+        vector = self._remembered(key)
+        if vector is None:
+            vector = self._embedder.embed([text])[0]
+            vector.flags.writeable = False  # Everyone who asks again shares it.
+            self._remember(key, vector)
+        return vector
+
+    def _remembered(self, key: bytes) -> Vectors | None:
+        with self._lock:
+            vector = self._vectors.get(key)
+            if vector is None:
+                self._misses += 1
+            else:
+                self._hits += 1
+            return vector
+
+    def _remember(self, key: bytes, vector: Vectors) -> None:
+        if self._entries == 0:
+            return
+        with self._lock:
+            self._vectors[key] = vector

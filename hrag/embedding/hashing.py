@@ -1,0 +1,37 @@
+"""Pseudo-embeddings: unit vectors made of a text's hash. For load tests only.
+
+The same text gives the same bits on every machine: SHAKE-128 defines the numbers, their
+squares sum exactly in float64, and IEEE 754 rounds the root and the quotient one way only.
+Different texts give unrelated directions, however alike their meaning.
+"""
+
+from collections.abc import Sequence
+from hashlib import shake_128
+
+import numpy as np
+
+from hrag.embedding import Vectors
+from hrag.types import MAX_CHUNK_TOKENS
+
+_NUMBER = np.dtype("<i2")  # 16 bits: half the hashing of 32, and as good a direction.
+
+
+class HashEmbedder:
+    """Deterministic vectors that carry no meaning, thousands of times faster than a model."""
+
+    max_tokens = MAX_CHUNK_TOKENS
+
+    def __init__(self, dimension: int) -> None:
+        """`dimension` is the length of every vector, from 1 to 99,999."""
+        self.dimension = dimension
+        self.name = f"hash/{dimension}"
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Returns one unit vector per text, in order, as `float32[len(texts), dimension]`."""
+        size_bytes = self.dimension * _NUMBER.itemsize
+        drawn = b"".join(shake_128(text.encode()).digest(size_bytes) for text in texts)
+        numbers = np.frombuffer(drawn, _NUMBER).reshape(len(texts), self.dimension)
+        # Odd, so that none is zero: even one dimension has a direction.
+        odd = numbers.astype(np.float64) * 2 + 1
+        odd /= np.sqrt(np.einsum("ij,ij->i", odd, odd))[:, np.newaxis]
+        return odd.astype(np.float32)

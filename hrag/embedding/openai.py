@@ -1,0 +1,245 @@
+"""Vectors from any endpoint that speaks OpenAI's `POST /embeddings`.
+
+The SDK sends, and tries again on 408, 409, 429, 5xx, timeouts and lost connections: with
+exponential backoff and jitter, or after `Retry-After` where the endpoint names a delay of
+at most two minutes. It does not notice a reply that is short, re-ordered or of the wrong
+size, so the reply is read here, and nothing in it is believed before it is checked.
+
+No message repeats the key, a text, or the endpoint's own words, which may quote either.
+"""
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from threading import Lock
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAI, Timeout, omit
+
+from hrag.embedding import Vectors
+from hrag.embedding.checks import unit_rows
+from hrag.errors import EmbedderRejected, EmbedderUnavailable
+
+MAX_REQUEST_TEXTS = 512
+# About 100,000 tokens at 3 bytes each. A token has at least one byte, so that whatever the
+# language a request stays below the 300,000 tokens that OpenAI takes.
+MAX_REQUEST_BYTES = 300_000
+MAX_RETRIES = 4  # With the SDK's delays 7.5 s of waiting, which outlasts a rate limit's blip.
+
+_CONNECT_TIMEOUT_S = 5.0  # A host that is up accepts at once, however long its answers take.
+_PROBE = "dimension"
+_RETRYABLE = frozenset({408, 409, 429})
+_HINTS = {
+    400: "check HRAG_OPENAI_DIMENSIONS and that the model takes texts this long",
+    401: "check OPENAI_API_KEY",
+    403: "the key in OPENAI_API_KEY may not use this model",
+    404: "check OPENAI_BASE_URL and HRAG_OPENAI_EMBEDDING_MODEL",
+}
+_KNOWN_CODES = frozenset(
+    {"insufficient_quota", "invalid_api_key", "model_not_found", "rate_limit_exceeded"}
+)
+
+
+class OpenAIEmbedder:
+    """An OpenAI-compatible endpoint's model. Safe to call from several threads."""
+
+    max_tokens = 8191  # Of every OpenAI embedding model.
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        base_url: str,
+        api_key: str,
+        dimensions: int | None = None,
+        timeout_s: float = 30.0,
+        max_retries: int = MAX_RETRIES,
+    ) -> None:
+        """Does not contact the endpoint.
+
+        `dimensions` is asked of the model where it is given. `timeout_s` bounds each wait
+        of one attempt; there are at most `1 + max_retries` attempts a request.
+        """
+        self.name = f"openai/{model}"
+        self._model = model
+        self._dimensions = dimensions
+        self._timeout_s = timeout_s
+        self._attempts = 1 + max_retries
+        self._source = f"the embedding endpoint {_host(base_url)}"
+        self._client = OpenAI(
+            api_key=api_key,
+            base_url=base_url,
+            max_retries=max_retries,
+            timeout=Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S)),
+        )
+        self._probe: Future[int] | None = None
+        self._probe_lock = Lock()
+
+    @property
+    def dimension(self) -> int:
+        """Length of every vector: `dimensions`, else what the endpoint gives.
+
+        Asks the endpoint the first time and raises as `embed` does; a failure is forgotten.
+        """
+        return self._dimensions or self._probed_dimension()
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Returns one unit vector per text, in order, as `float32[len(texts), dimension]`.
+
+        Raises EmbedderUnavailable when the endpoint is down, slow, limiting or failing
+        after the last attempt, and EmbedderRejected when it refuses or its answer is wrong.
+        """
+        vectors: Vectors = np.empty((len(texts), self.dimension), np.float32)
+        done = 0
+        for batch in batches(texts):
+            rows = read_reply(self._send(batch), len(batch), self._source)
+            vectors[done : done + len(batch)] = self._checked(rows)
+            done += len(batch)
+        return vectors
+
+    def _checked(self, rows: list[NDArray[np.floating]]) -> Vectors:
+        expected = self.dimension
+        for row in rows:
+            if len(row) != expected:
+                raise EmbedderRejected(
+                    f"{self._source} answered a vector of {len(row)} numbers "
+                    f"where {expected} are expected"
+                )
+        return unit_rows(np.stack(rows), self._source)
+
+    def _probed_dimension(self) -> int:
+        with self._probe_lock:
+            probe = self._probe
+            if first := probe is None:
+                probe = self._probe = Future()
+        if first:
+            self._settle(probe)
+        # Threads that came meanwhile share the outcome, a failure too: in turn they would
+        # queue up behind an endpoint that is down.
+        return probe.result()
+
+    def _settle(self, probe: Future[int]) -> None:
+        try:
+            (row,) = read_reply(self._send([_PROBE]), 1, self._source)
+            unit_rows(row[np.newaxis], self._source)
+            probe.set_result(len(row))
+        except BaseException as error:  # Whatever it is, nobody may wait for ever.
+            self._probe = None
+            probe.set_exception(error)
+            raise
+
+    def _send(self, texts: list[str]) -> bytes:
+        try:
+            # Raw, because the SDK's own parser neither checks the reply nor explains it.
+            reply = self._client.embeddings.with_raw_response.create(
+                input=texts, model=self._model, dimensions=self._dimensions or omit
+            )
+        except APITimeoutError:
+            self._give_up(f"did not answer within {self._timeout_s:g} s")
+        except APIConnectionError as error:
+            self._give_up(f"cannot be reached ({_reason(error)})")
+        except APIStatusError as error:
+            self._explain(error)
+        return reply.content
+
+    def _explain(self, error: APIStatusError) -> NoReturn:
+        status = error.status_code
+        code = f" ({error.code})" if error.code in _KNOWN_CODES else ""
+        if status in _RETRYABLE or status >= 500:
+            self._give_up(f"answered {status}{code}")
+        hint = f": {_HINTS[status]}" if status in _HINTS else ""
+        raise EmbedderRejected(f"{self._source} answered {status}{code}{hint}") from None
+
+    def _give_up(self, what_happened: str) -> NoReturn:
+        raise EmbedderUnavailable(
+            f"{self._source} {what_happened}; gave up after at most {self._attempts} attempts"
+        ) from None
+
+
+def batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Cuts `texts` into requests of at most MAX_REQUEST_TEXTS and MAX_REQUEST_BYTES.
+
+    Keeps their order. A text that is longer than a request may be goes alone.
+    """
+    batch: list[str] = []
+    batch_bytes = 0
+    for text in texts:
+        size_bytes = len(text.encode())
+        full = len(batch) == MAX_REQUEST_TEXTS or batch_bytes + size_bytes > MAX_REQUEST_BYTES
+        if batch and full:
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(text)
+        batch_bytes += size_bytes
+    if batch:
+        yield batch
+
+
+def read_reply(content: bytes, count: int, source: str) -> list[NDArray[np.floating]]:
+    """Reads a reply's `count` vectors, in order of their indexes.
+
+    Vectors may be lists of numbers or base64 of little-endian float32; their lengths and
+    numbers are not checked. `source` begins the messages of EmbedderRejected.
+    """
+    items = _items(content, source)
+    if len(items) != count:
+        raise EmbedderRejected(f"{source} answered {len(items)} vectors for {count} texts")
+    by_index = {_index(item): item for item in items}
+    if by_index.keys() != set(range(count)):
+        raise EmbedderRejected(
+            f"{source} answered {count} vectors whose indexes are not 0 to {count - 1}, each once"
+        )
+    return [_row(by_index[index].get("embedding"), source) for index in range(count)]
+
+
+def _items(content: bytes, source: str) -> list[dict[str, Any]]:
+    try:
+        reply = json.loads(content)
+    except (ValueError, RecursionError):
+        raise EmbedderRejected(f"{source} answered something that is not JSON") from None
+    items = reply.get("data") if isinstance(reply, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise EmbedderRejected(f"{source} answered JSON without a list `data` of objects")
+    return items
+
+
+def _index(item: dict[str, Any]) -> int | None:
+    index = item.get("index")
+    return index if isinstance(index, int) else None
+
+
+def _row(embedding: object, source: str) -> NDArray[np.floating]:
+    try:
+        if isinstance(embedding, str):
+            return np.frombuffer(base64.b64decode(embedding, validate=True), "<f4")
+        row = np.array(embedding, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        row = np.empty((0, 0))
+    if row.ndim != 1:
+        raise EmbedderRejected(
+            f"{source} answered an embedding that is neither a list of numbers "
+            "nor base64 of float32"
+        )
+    return row
+
+
+def _host(base_url: str) -> str:
+    """Host and port alone: the rest of a URL may hold a password."""
+    parts = urlsplit(base_url)
+    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+
+
+def _reason(error: BaseException) -> str:
+    """What the operating system said, else the kind of error.
+
+    Other messages are not repeated: one about a malformed header would quote the key.
+    """
+    cause: BaseException | None = error.__cause__ or error
+    kind = type(cause).__name__
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    return str(cause) if cause is not None else kind

@@ -1,0 +1,154 @@
+"""The seam to storage: a writer that commits whole documents, a reader that searches.
+
+The embedded engine (LMDB, hnswlib, `hrag_fast`) implements both. The seam lies where a
+database with vectors could do the work too: a document with its tree and vectors passes
+it one way; leaves, groups and passages the other. Methods raise `hrag.errors` only.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag.embedding import Vectors
+from hrag.ids import ChunkId
+from hrag.tree import ParsedText, Tree
+from hrag.types import (
+    Aggregation,
+    ChunkNode,
+    Collection,
+    CollectionSettings,
+    DocumentInfo,
+    Hierarchy,
+    IndexStatus,
+    IngestResult,
+    Listing,
+    Passage,
+)
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDocument:
+    """A document ready to commit.
+
+    `content_hash` covers all that the client sent; equal hashes mean UNCHANGED.
+    `vectors` is `float32[leaves, dimension]`, unit rows, in order of the tree's leaves.
+    """
+
+    document_id: str
+    title: str
+    source: str
+    mime_type: str
+    metadata: Mapping[str, Any]
+    content_hash: str
+    parsed: ParsedText
+    tree: Tree
+    vectors: Vectors
+
+
+class OpenCollection(Protocol):
+    """A collection found by name; stays bound to it if the name is used anew."""
+
+    @property
+    def settings(self) -> CollectionSettings: ...
+
+
+class Writer(Protocol):
+    """Changes collections and documents. Each method commits durably before it returns."""
+
+    def create_collection(
+        self, tenant_id: str, name: str, settings: CollectionSettings
+    ) -> tuple[Collection, int]:
+        """Returns the collection and its sequence, or raises CollectionExists."""
+
+    def delete_collection(self, tenant_id: str, name: str) -> int:
+        """Returns the sequence of the deletion."""
+
+    def collection(self, tenant_id: str, name: str) -> Collection: ...
+
+    def collections(
+        self, tenant_id: str, page_size: int, page_token: str
+    ) -> Listing[Collection]: ...
+
+    def open(self, tenant_id: str, name: str) -> OpenCollection: ...
+
+    def unchanged(
+        self, collection: OpenCollection, document_id: str, content_hash: str
+    ) -> IngestResult | None:
+        """The stored document's result if it is this one, else None."""
+
+    def put(self, collection: OpenCollection, document: PreparedDocument) -> IngestResult:
+        """Creates or replaces one document, whole or not at all."""
+
+    def delete(self, collection: OpenCollection, document_id: str) -> int:
+        """Returns the sequence of the deletion."""
+
+    def document(self, collection: OpenCollection, document_id: str) -> DocumentInfo: ...
+
+    def text(self, collection: OpenCollection, document_id: str) -> str: ...
+
+    def documents(
+        self, collection: OpenCollection, page_size: int, page_token: str
+    ) -> Listing[DocumentInfo]: ...
+
+    def status(self, collection: OpenCollection) -> IndexStatus: ...
+
+    def close(self) -> None: ...
+
+
+class Leaves(Protocol):
+    """Leaves that a search found, with their scores; opaque to the caller."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every living leaf of the collection is among them."""
+
+    def __len__(self) -> int:
+        """How many living leaves there are."""
+
+
+class Groups(Protocol):
+    """Leaves grouped by ancestor, best group first; opaque to the caller."""
+
+    def __len__(self) -> int: ...
+
+
+class Snapshot(Protocol):
+    """One collection as it stood at one change, for the length of one call."""
+
+    @property
+    def settings(self) -> CollectionSettings: ...
+
+    @property
+    def sequence(self) -> int: ...
+
+    def search(self, query: Vector, count: int) -> Leaves:
+        """The `count` leaves nearest to `query`, `float32[dimension]` of unit length."""
+
+    def climb(self, leaves: Leaves, level: int, aggregation: Aggregation) -> Groups:
+        """Groups leaves by their ancestor at `level`, scored and ordered."""
+
+    def passages(self, groups: Groups, limit: int, token_budget: int) -> tuple[Passage, ...]:
+        """Reads the best groups; a budget of 0 tokens is none."""
+
+    def chunk(self, chunk_id: ChunkId) -> ChunkNode: ...
+
+    def hierarchy(self, chunk_id: ChunkId, depth: int, *, content: bool) -> Hierarchy: ...
+
+
+class Reader(Protocol):
+    """Opens snapshots that hold every change acknowledged before."""
+
+    def snapshot(self, tenant_id: str, collection: str) -> AbstractContextManager[Snapshot]: ...
+
+    def settings(self, tenant_id: str, collection: str) -> CollectionSettings: ...
+
+    def sequence(self) -> int:
+        """The store's last change."""
+
+    def close(self) -> None: ...

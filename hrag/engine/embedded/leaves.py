@@ -1,0 +1,85 @@
+"""Reads the leaves of many documents from LMDB into dense arrays.
+
+Sealing, tails and rebuilding all take leaves from here, so that a row means the same in
+each: its label, and its ancestor's index at every level from the embedded one up.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag.embedding import Vectors
+from hrag.engine import Vector
+from hrag.engine.embedded import keys
+from hrag.engine.embedded.lookups import required
+from hrag.engine.embedded.store import Store, Txn
+from hrag.tree import Tree
+from hrag.types import CollectionSettings
+
+
+@dataclass(frozen=True, slots=True)
+class LeafBlock:
+    """Leaves in order of label: `uint64[n]`, `uint32[levels, n]`, `float32[n, dimension]`."""
+
+    labels: NDArray[np.uint64]
+    ancestors: NDArray[np.uint32]
+    vectors: Vectors
+
+
+def living_ordinals(
+    store: Store, txn: Txn, collection: int, after: int = 0
+) -> Iterator[tuple[int, int]]:
+    """Ordinals over `after` of the collection's documents, with their leaf counts."""
+    start = keys.in_collection(collection, after + 1)
+    for key, value in store.scan(txn, "ordinals", keys.u32(collection), start):
+        yield keys.read_in_collection(key)[1], keys.read_u32(value)
+
+
+def labels_of(ordinal: int, count: int) -> NDArray[np.uint64]:
+    """The labels of a document's leaves."""
+    first = ordinal << keys.LEAF_BITS
+    return np.arange(first, first + count, dtype=np.uint64)
+
+
+def read_leaves(
+    store: Store, txn: Txn, settings: CollectionSettings, ordinals: Iterable[int]
+) -> LeafBlock:
+    """Copies out the leaves of documents that live in this transaction."""
+    level = settings.tree.embedding_level
+    labels, ancestors, vectors = [], [], []
+    for ordinal in ordinals:
+        key = keys.u64(ordinal)
+        tree = Tree(required(txn.get(key, db=store.db["trees"])))
+        labels.append(labels_of(ordinal, tree.counts[level]))
+        ancestors.append(tree.ancestors(level))
+        vectors.append(vectors_in_place(store, txn, ordinal, settings.dimension))
+    if not labels:
+        heights = settings.tree.top_level - level + 1
+        return LeafBlock(
+            np.empty(0, np.uint64),
+            np.empty((heights, 0), np.uint32),
+            np.empty((0, settings.dimension), np.float32),
+        )
+    return LeafBlock(
+        np.concatenate(labels), np.concatenate(ancestors, axis=1), np.concatenate(vectors)
+    )
+
+
+def vectors_in_place(store: Store, txn: Txn, ordinal: int, dimension: int) -> Vectors:
+    """A document's vectors as they lie in LMDB; they live as long as the transaction."""
+    value = required(txn.get(keys.u64(ordinal), db=store.db["vectors"]))
+    return np.frombuffer(value, "<f4").reshape(-1, dimension)
+
+
+def scan_exactly(
+    store: Store, txn: Txn, query: Vector, ordinals: Iterable[int]
+) -> tuple[NDArray[np.uint64], Vector]:
+    """Labels and cosines of every leaf of the given living documents."""
+    labels, scores = [np.empty(0, np.uint64)], [np.empty(0, np.float32)]
+    for ordinal in ordinals:
+        found = vectors_in_place(store, txn, ordinal, len(query)) @ query
+        labels.append(labels_of(ordinal, len(found)))
+        scores.append(found)
+    return np.concatenate(labels), np.concatenate(scores)

@@ -1,0 +1,50 @@
+"""What the writing and the reading side both look up, within a transaction of theirs."""
+
+from hrag.engine.embedded import keys
+from hrag.engine.embedded.records import CollectionRecord, Counters, SegmentRecord
+from hrag.engine.embedded.store import Store, Txn
+from hrag.errors import CollectionNotFound
+
+
+def required(value: memoryview | None) -> memoryview:
+    """A value that another one in the same transaction promises."""
+    if value is None:
+        raise RuntimeError("the store is damaged: an entry is missing; run `hrag check`")
+    return value
+
+
+def no_collection(tenant_id: str, name: str) -> CollectionNotFound:
+    """The error for a name the tenant does not have."""
+    return CollectionNotFound(
+        f"tenant {tenant_id!r} has no collection {name!r}", field="collection"
+    )
+
+
+def find_collection(store: Store, txn: Txn, tenant_id: str, name: str) -> int:
+    """The collection's number, or CollectionNotFound."""
+    value = txn.get(keys.collection_name(tenant_id, name), db=store.db["collection_names"])
+    if value is None:
+        raise no_collection(tenant_id, name)
+    return keys.read_u32(value)
+
+
+def collection_exists(store: Store, txn: Txn, number: int) -> bool:
+    """Whether the collection has not been deleted."""
+    return txn.get(keys.u32(number), db=store.db["collections"]) is not None
+
+
+def read_collection(store: Store, txn: Txn, number: int) -> CollectionRecord:
+    """The record of a collection that exists in this transaction."""
+    value = txn.get(keys.u32(number), db=store.db["collections"])
+    return CollectionRecord.from_bytes(required(value))
+
+
+def read_counters(store: Store, txn: Txn, number: int) -> Counters:
+    """The counters of a collection that exists in this transaction."""
+    return Counters.from_bytes(required(txn.get(keys.u32(number), db=store.db["counters"])))
+
+
+def listed_segments(store: Store, txn: Txn, number: int) -> list[SegmentRecord]:
+    """The collection's manifest, oldest segment first."""
+    entries = store.scan(txn, "segments", keys.u32(number))
+    return [SegmentRecord.from_bytes(value) for _, value in entries]

@@ -1,0 +1,231 @@
+"""One collection in memory as it stood at one change: segments, tail, dense arrays.
+
+A view never changes once it is handed out. Advancing makes a new one that shares what
+did not change: arrays grow by appending beyond what older views look at, and only the
+liveness bytes are copied when something died.
+
+Rows number all leaves of a view: first those of each segment, then the tail's. For every
+row there is a label, an ancestor at each level, and whether its document still lives. A
+living document's leaves are in exactly one place, so a hit needs no look-up in LMDB.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag.embedding import Vectors
+from hrag.engine import Vector
+from hrag.engine.embedded import keys, leaves
+from hrag.engine.embedded.records import Change, Counters
+from hrag.engine.embedded.segments import LoadedSegment
+from hrag.engine.embedded.store import Store, Txn
+from hrag.types import CollectionSettings
+
+_FIRST_CAPACITY = 64
+_GROWTH = 1.5  # Appending n rows one by one copies at most 3 n in all.
+_EXACT_SHARE = 4  # From a quarter of all leaves on, scanning all is as fast as HNSW, and exact.
+_DEEPEN = 4  # Each look past dead leaves is so many times deeper: few looks, little waste.
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Living leaves found: `uint32[n]` rows of a view with `float32[n]` cosines.
+
+    In no order. `complete` when they are all that live.
+    """
+
+    rows: NDArray[np.uint32]
+    scores: Vector
+    complete: bool
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """See the module. `count` rows are in use; arrays may be longer.
+
+    `tail` is `float32[capacity, dimension]` and holds the vectors of the rows from
+    `tail_base` on; `living` counts the rows whose `alive` byte is 1.
+    """
+
+    settings: CollectionSettings
+    sequence: int
+    segments: tuple[LoadedSegment, ...]
+    bases: tuple[int, ...]
+    labels: NDArray[np.uint64]
+    ancestors: NDArray[np.uint32]
+    alive: NDArray[np.uint8]
+    tail: Vectors
+    tail_base: int
+    count: int
+    living: int
+
+    def nearest(self, query: Vector, count: int) -> Hits | None:
+        """The `count` nearest living leaves, or all there are.
+
+        None where HNSW cannot say, or where `all_of` costs less.
+        """
+        found = [self._in_tail(query)]
+        for segment, base in zip(self.segments, self.bases, strict=True):
+            hits = self._in_segment(segment, base, query, count)
+            if hits is None:
+                return None
+            found.append(hits)
+        return _best(found, count)
+
+    def _in_tail(self, query: Vector) -> Hits:
+        rows = np.arange(self.tail_base, self.count, dtype=np.uint32)
+        return self._living(rows, self.tail[: len(rows)] @ query, complete=True)
+
+    def _in_segment(
+        self, segment: LoadedSegment, base: int, query: Vector, count: int
+    ) -> Hits | None:
+        """A segment's `count` nearest living leaves, or all it has.
+
+        Looks deeper past its dead leaves: else farther leaves of the tail or of other
+        segments would take places that are its own.
+        """
+        wanted = count
+        while wanted * _EXACT_SHARE < self.living:
+            found = segment.search(query, wanted)
+            if found is None:
+                return None
+            whole = len(found[0]) == segment.record.rows
+            hits = self._living(found[0] + np.uint32(base), found[1], complete=whole)
+            if whole or len(hits) >= count:
+                return hits
+            wanted *= _DEEPEN
+        return None
+
+    def _living(self, rows: NDArray[np.uint32], scores: Vector, *, complete: bool) -> Hits:
+        living = self.alive[rows] != 0
+        if not living.all():
+            rows, scores = rows[living], scores[living]
+        return Hits(rows, scores, complete)
+
+    def all_of(self, store: Store, txn: Txn, query: Vector, count: int) -> Hits:
+        """The `count` nearest living leaves, by the cosines of all vectors in LMDB."""
+        rows = np.flatnonzero(self.alive[: self.count]).astype(np.uint32)
+        labels = self.labels[rows]
+        order = np.argsort(labels)
+        ordinals = np.unique(labels >> np.uint64(keys.LEAF_BITS))
+        scanned, scores = leaves.scan_exactly(store, txn, query, map(int, ordinals))
+        found = scores[np.searchsorted(scanned, labels[order])]
+        return _best([Hits(rows[order], found, complete=True)], count)
+
+    def advanced(self, store: Store, txn: Txn, changes: Iterable[Change], sequence: int) -> "View":
+        """The view after `changes`, which lead to `sequence`, the transaction's own."""
+        changes = list(changes)
+        removed = {change.removed for change in changes}
+        added = [c.added for c in changes if c.added and c.added not in removed]
+        view = self._without([ordinal for ordinal in removed if ordinal])
+        block = leaves.read_leaves(store, txn, self.settings, added)
+        return replace(view._with(block), sequence=sequence)
+
+    def _without(self, ordinals: Sequence[int]) -> "View":
+        rows = [self._rows_of(ordinal) for ordinal in ordinals]
+        dead = np.concatenate(rows) if rows else np.empty(0, np.int64)
+        dead = dead[self.alive[dead] != 0]
+        if not len(dead):
+            return self
+        alive = self.alive.copy()
+        alive[dead] = 0
+        return replace(self, alive=alive, living=self.living - len(dead))
+
+    def _rows_of(self, ordinal: int) -> NDArray[np.int64]:
+        """Rows of one document; each part is in order of label."""
+        low, high = np.uint64(ordinal << keys.LEAF_BITS), np.uint64((ordinal + 1) << keys.LEAF_BITS)
+        found = []
+        for start, end in zip(
+            (*self.bases, self.tail_base), (*self._ends(), self.count), strict=True
+        ):
+            part = self.labels[start:end]
+            found.append(np.arange(*(start + np.searchsorted(part, [low, high]))))
+        return np.concatenate(found)
+
+    def _ends(self) -> tuple[int, ...]:
+        return (*self.bases[1:], self.tail_base) if self.bases else ()
+
+    def _with(self, block: leaves.LeafBlock) -> "View":
+        """With a block of living leaves, newer than all others, at the end of the tail."""
+        start, end = self.count, self.count + len(block.labels)
+        view = self if end <= len(self.labels) else self._grown(end)
+        view.labels[start:end] = block.labels
+        view.ancestors[:, start:end] = block.ancestors
+        view.alive[start:end] = 1
+        view.tail[start - self.tail_base : end - self.tail_base] = block.vectors
+        return replace(view, count=end, living=view.living + end - start)
+
+    def _grown(self, needed: int) -> "View":
+        capacity = self.tail_base + max(_FIRST_CAPACITY, int((needed - self.tail_base) * _GROWTH))
+        labels = np.empty(capacity, np.uint64)
+        ancestors = np.empty((len(self.ancestors), capacity), np.uint32)
+        alive = np.zeros(capacity, np.uint8)
+        tail = np.empty((capacity - self.tail_base, self.settings.dimension), np.float32)
+        labels[: self.count] = self.labels[: self.count]
+        ancestors[:, : self.count] = self.ancestors[:, : self.count]
+        alive[: self.count] = self.alive[: self.count]
+        used = self.count - self.tail_base
+        tail[:used] = self.tail[:used]
+        return replace(self, labels=labels, ancestors=ancestors, alive=alive, tail=tail)
+
+
+def load_view(
+    store: Store,
+    txn: Txn,
+    settings: CollectionSettings,
+    collection: int,
+    counters: Counters,
+    segments: Sequence[LoadedSegment],
+) -> View:
+    """The collection as the transaction sees it, over the segments given.
+
+    What lives and is in none of them becomes the tail, so a segment that cannot be
+    loaded costs time and memory, never an answer.
+    """
+    living = dict(leaves.living_ordinals(store, txn, collection))
+    view = _over_segments(settings, counters, segments, np.fromiter(living, np.uint64))
+    tail = [ordinal for ordinal in living if not _covered(ordinal, segments)]
+    return view._with(leaves.read_leaves(store, txn, settings, tail))
+
+
+def _over_segments(
+    settings: CollectionSettings,
+    counters: Counters,
+    segments: Sequence[LoadedSegment],
+    living: NDArray[np.uint64],
+) -> View:
+    heights = settings.tree.top_level - settings.tree.embedding_level + 1
+    labels = np.concatenate([np.empty(0, np.uint64), *(s.rows.labels for s in segments)])
+    alive = np.isin(labels >> np.uint64(keys.LEAF_BITS), living).astype(np.uint8)
+    none = np.empty((heights, 0), np.uint32)
+    return View(
+        settings=settings,
+        sequence=counters.sequence,
+        segments=tuple(segments),
+        bases=tuple(int(end) for end in np.cumsum([0, *(s.record.rows for s in segments)])[:-1]),
+        labels=labels,
+        ancestors=np.concatenate([none, *(s.rows.ancestors for s in segments)], axis=1),
+        alive=alive,
+        tail=np.empty((0, settings.dimension), np.float32),
+        tail_base=len(labels),
+        count=len(labels),
+        living=int(alive.sum()),
+    )
+
+
+def _covered(ordinal: int, segments: Sequence[LoadedSegment]) -> bool:
+    return any(s.record.first_ordinal <= ordinal <= s.record.last_ordinal for s in segments)
+
+
+def _best(found: Sequence[Hits], count: int) -> Hits:
+    rows = np.concatenate([hits.rows for hits in found])
+    scores = np.concatenate([hits.scores for hits in found])
+    if len(rows) <= count:
+        return Hits(rows, scores, all(hits.complete for hits in found))
+    chosen = np.argpartition(scores, len(scores) - count)[-count:]
+    return Hits(rows[chosen], scores[chosen], complete=False)

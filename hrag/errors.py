@@ -1,0 +1,91 @@
+"""The situations in which hrag refuses or fails, one class each.
+
+An error says what is wrong, which value, and what is allowed. It knows nothing of gRPC:
+`hrag.rpc.status` maps classes to status codes, for the server and the client alike.
+`field` names the request field or setting that is wrong, where there is one.
+"""
+
+
+class HragError(Exception):
+    """Any refusal or failure that hrag explains."""
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+
+
+class InvalidArgument(HragError):
+    """A field is missing, malformed or past its limit."""
+
+
+class UnreadableDocument(InvalidArgument):
+    """A document's bytes cannot be read as the type they claim."""
+
+
+class BlankDocument(InvalidArgument):
+    """A document holds no text."""
+
+
+class TooLarge(InvalidArgument):
+    """A value is past its named limit."""
+
+
+class CollectionNotFound(HragError):
+    """The tenant has no such collection."""
+
+
+class DocumentNotFound(HragError):
+    """The collection has no such document."""
+
+
+class ChunkNotFound(HragError):
+    """The document has no such chunk."""
+
+
+class CollectionExists(HragError):
+    """The tenant has a collection of that name already."""
+
+
+class EmbedderMismatch(HragError):
+    """The service's embedder is not the one the collection was made with."""
+
+
+class EmbedderUnavailable(HragError):
+    """The embedding endpoint is down, slow or limiting; trying again may help."""
+
+
+class EmbedderRejected(HragError):
+    """The embedding endpoint refuses, or its answer is wrong; trying again will not help."""
+
+
+class SequenceNotReached(HragError):
+    """The store has not come as far as the search demands."""
+
+
+class DeadlineExceeded(HragError):
+    """The caller's deadline passed."""
+
+
+class StorageFull(HragError):
+    """The disk is full; nothing of the write was kept."""
+
+
+class StoreUnavailable(HragError):
+    """The store cannot be opened: missing, locked, of another version, or damaged."""
+
+
+class StoreMissing(StoreUnavailable):
+    """There is no store yet; the indexer creates it when it starts."""
+
+
+class TooBusy(HragError):
+    """Too many calls are in flight."""
+
+
+class ServiceUnavailable(HragError):
+    """The service cannot be reached, or is starting or stopping."""
+
+
+class InternalError(HragError):
+    """A fault of hrag itself; the message holds an id that the service's log repeats."""

@@ -1,0 +1,80 @@
+"""Names: which are allowed, and how a chunk's is built and read.
+
+Names are ASCII, so that no two different ones look alike, and hold no separator that any
+key, path or chunk id gives a meaning to.
+"""
+
+import re
+from typing import NamedTuple
+
+from hrag.errors import InvalidArgument
+
+MAX_NAME_BYTES = 64
+MAX_DOCUMENT_ID_BYTES = 128
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DOCUMENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_CHUNK_ID = re.compile(
+    r"(?P<document_id>[A-Za-z0-9][A-Za-z0-9._:-]{0,127})#(?P<level>[0-7])\.(?P<index>0|[1-9][0-9]{0,8})"
+)
+_SHOWN_CHARS = 80  # Enough to recognise a value by; a 10 KB id is not echoed whole.
+
+
+class ChunkId(NamedTuple):
+    """The parts of `<document_id>#<level>.<index>`."""
+
+    document_id: str
+    level: int
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.document_id}#{self.level}.{self.index}"
+
+
+def shown(value: str) -> str:
+    """`value` as an error message may repeat it: escaped and cut."""
+    if len(value) <= _SHOWN_CHARS:
+        return ascii(value)
+    return f"{ascii(value[:_SHOWN_CHARS])}… ({len(value)} characters)"
+
+
+def check_tenant_id(value: str) -> str:
+    """Returns `value`, or raises InvalidArgument."""
+    return _check_name(value, "tenant_id")
+
+
+def check_collection_name(value: str, field: str = "collection") -> str:
+    """Returns `value`, or raises InvalidArgument."""
+    return _check_name(value, field)
+
+
+def _check_name(value: str, field: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise InvalidArgument(
+            f"{field} is {shown(value)}; it must be 1 to {MAX_NAME_BYTES} of "
+            "A-Z a-z 0-9 . _ - and begin with a letter or digit",
+            field=field,
+        )
+    return value
+
+
+def check_document_id(value: str) -> str:
+    """Returns `value`, or raises InvalidArgument."""
+    if not _DOCUMENT_ID.fullmatch(value):
+        raise InvalidArgument(
+            f"document_id is {shown(value)}; it must be 1 to {MAX_DOCUMENT_ID_BYTES} of "
+            "A-Z a-z 0-9 . _ : - and begin with a letter or digit",
+            field="document_id",
+        )
+    return value
+
+
+def parse_chunk_id(value: str) -> ChunkId:
+    """Reads a chunk id, or raises InvalidArgument."""
+    match = _CHUNK_ID.fullmatch(value)
+    if match is None:
+        raise InvalidArgument(
+            f"chunk_id is {shown(value)}; it must be <document_id>#<level>.<index>, as in guide#2.0",
+            field="chunk_id",
+        )
+    return ChunkId(match["document_id"], int(match["level"]), int(match["index"]))

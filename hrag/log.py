@@ -1,0 +1,46 @@
+"""Structured logs on stderr, for people or as JSON lines.
+
+Log calls give names, numbers and timings; never a text, a vector or a key.
+"""
+
+import logging
+import sys
+from typing import Literal
+
+import structlog
+
+
+def configure(service: str, log_format: Literal["console", "json"], level: str) -> None:
+    """Sets up this process's logs; every line carries the service's name."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderers: list[structlog.typing.Processor] = (
+        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        if log_format == "json"
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    )
+    structlog.configure(
+        processors=[*shared, *renderers],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(service=service)
+    _route_standard_logs(shared, renderers)
+
+
+def _route_standard_logs(
+    shared: list[structlog.typing.Processor], renderers: list[structlog.typing.Processor]
+) -> None:
+    """Libraries' warnings come out in the same form."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

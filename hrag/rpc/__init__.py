@@ -1,0 +1,1 @@
+"""gRPC around the services: statuses, interceptor, server, process."""

@@ -1,0 +1,89 @@
+"""A threaded gRPC server with health, reflection, limits and a graceful stop."""
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from hrag.config import CommonSettings
+from hrag.deadline import NEVER, Deadline
+from hrag.errors import ServiceUnavailable
+from hrag.rpc.interceptor import Translate
+
+# A document somewhat over its limit arrives and gets our own message; far over it, gRPC
+# refuses the message by its length before it takes memory.
+_MESSAGE_PER_DOCUMENT = 4
+_UNLIMITED = -1
+# Clients may ping every 10 s, also between calls, to keep a connection through proxies.
+_MIN_PING_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that listens; `port` is the one it got where the address asked for 0."""
+
+    grpc_server: grpc.Server
+    health: health.HealthServicer
+    service: str
+    port: int
+
+    def start(self) -> None:
+        """Begins to answer: SERVING."""
+        self.grpc_server.start()
+        for name in ("", self.service):
+            self.health.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    def stop(self, drain_s: float) -> None:
+        """NOT_SERVING at once; running calls may finish within `drain_s` seconds."""
+        self.health.enter_graceful_shutdown()
+        self.grpc_server.stop(drain_s).wait()
+
+
+def build(
+    settings: CommonSettings,
+    address: str,
+    service: str,
+    register: Callable[[grpc.Server], None],
+) -> Server:
+    """Binds `address` or raises ServiceUnavailable; `service` is the full proto name."""
+    server = grpc.server(
+        ThreadPoolExecutor(settings.threads, thread_name_prefix="call"),
+        interceptors=[Translate()],
+        options=[
+            ("grpc.so_reuseport", 0),  # Two services on one port are a mistake.
+            ("grpc.max_receive_message_length", _MESSAGE_PER_DOCUMENT * settings.max_document_bytes),
+            ("grpc.max_send_message_length", _UNLIMITED),
+            ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_MS),
+            ("grpc.keepalive_permit_without_calls", 1),
+        ],
+        maximum_concurrent_rpcs=settings.max_concurrent_calls,
+    )
+    register(server)
+    checks = health.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    if settings.reflection:
+        names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+    return Server(server, checks, service, _bind(server, address))
+
+
+def _bind(server: grpc.Server, address: str) -> int:
+    try:
+        port: int = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise ServiceUnavailable(
+            f"cannot listen on {address}: it is in use or no address of this machine"
+        ) from error
+    return port
+
+
+def deadline_of(context: grpc.ServicerContext) -> Deadline:
+    """The caller's deadline."""
+    remaining_s = context.time_remaining()
+    if remaining_s is None or math.isinf(remaining_s):
+        return NEVER
+    return Deadline.after(remaining_s)

@@ -1,0 +1,132 @@
+"""One table from situations to gRPC statuses, read by the server and by the client.
+
+The server sends `google.rpc` details: ErrorInfo with a stable reason, BadRequest with
+the field, RetryInfo where trying again helps. The client finds the class by the reason.
+"""
+
+from typing import NamedTuple
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from hrag import errors
+from hrag.errors import HragError
+
+DOMAIN = "hrag"
+
+
+class Situation(NamedTuple):
+    """How an error class travels; `retry_s` is when to try again, None for never."""
+
+    code: grpc.StatusCode
+    reason: str
+    retry_s: float | None = None
+
+
+_CODE = grpc.StatusCode
+TABLE: dict[type[HragError], Situation] = {
+    errors.InvalidArgument: Situation(_CODE.INVALID_ARGUMENT, "INVALID_ARGUMENT"),
+    errors.UnreadableDocument: Situation(_CODE.INVALID_ARGUMENT, "UNREADABLE_DOCUMENT"),
+    errors.BlankDocument: Situation(_CODE.INVALID_ARGUMENT, "BLANK_DOCUMENT"),
+    errors.TooLarge: Situation(_CODE.INVALID_ARGUMENT, "TOO_LARGE"),
+    errors.CollectionNotFound: Situation(_CODE.NOT_FOUND, "COLLECTION_NOT_FOUND"),
+    errors.DocumentNotFound: Situation(_CODE.NOT_FOUND, "DOCUMENT_NOT_FOUND"),
+    errors.ChunkNotFound: Situation(_CODE.NOT_FOUND, "CHUNK_NOT_FOUND"),
+    errors.CollectionExists: Situation(_CODE.ALREADY_EXISTS, "COLLECTION_EXISTS"),
+    errors.EmbedderMismatch: Situation(_CODE.FAILED_PRECONDITION, "EMBEDDER_MISMATCH"),
+    errors.EmbedderRejected: Situation(_CODE.FAILED_PRECONDITION, "EMBEDDER_REJECTED"),
+    errors.EmbedderUnavailable: Situation(_CODE.UNAVAILABLE, "EMBEDDER_UNAVAILABLE", 5.0),
+    errors.SequenceNotReached: Situation(_CODE.DEADLINE_EXCEEDED, "SEQUENCE_NOT_REACHED"),
+    errors.DeadlineExceeded: Situation(_CODE.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
+    errors.StorageFull: Situation(_CODE.RESOURCE_EXHAUSTED, "STORAGE_FULL", 60.0),
+    errors.TooBusy: Situation(_CODE.RESOURCE_EXHAUSTED, "TOO_BUSY", 1.0),
+    errors.StoreUnavailable: Situation(_CODE.UNAVAILABLE, "STORE_UNAVAILABLE", 1.0),
+    errors.StoreMissing: Situation(_CODE.UNAVAILABLE, "STORE_MISSING", 1.0),
+    errors.ServiceUnavailable: Situation(_CODE.UNAVAILABLE, "SERVICE_UNAVAILABLE", 1.0),
+    errors.InternalError: Situation(_CODE.INTERNAL, "INTERNAL"),
+}
+
+_CLASS_OF_REASON = {situation.reason: cls for cls, situation in TABLE.items()}
+
+# For statuses that gRPC itself or something between made, without our details.
+_CLASS_OF_CODE = {
+    _CODE.INVALID_ARGUMENT: errors.InvalidArgument,
+    _CODE.NOT_FOUND: errors.CollectionNotFound,
+    _CODE.ALREADY_EXISTS: errors.CollectionExists,
+    _CODE.RESOURCE_EXHAUSTED: errors.TooBusy,
+    _CODE.UNAVAILABLE: errors.ServiceUnavailable,
+    _CODE.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
+    _CODE.CANCELLED: errors.ServiceUnavailable,
+}
+_LARGER_THAN_MAX = "larger than max"  # gRPC's words for a message past its size limit.
+
+_CODE_OF_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
+
+
+def situation_of(error: HragError) -> Situation:
+    """The table's row for the error's class or the nearest one above it."""
+    return next(TABLE[cls] for cls in type(error).__mro__ if cls in TABLE)
+
+
+def to_status(error: HragError) -> grpc.Status:
+    """The status, with details, that a handler ends a call with."""
+    situation = situation_of(error)
+    details = [error_details_pb2.ErrorInfo(reason=situation.reason, domain=DOMAIN)]
+    if error.field:
+        violation = error_details_pb2.BadRequest.FieldViolation(
+            field=error.field, description=error.message
+        )
+        details.append(error_details_pb2.BadRequest(field_violations=[violation]))
+    if situation.retry_s is not None:
+        delay = duration_pb2.Duration()
+        delay.FromNanoseconds(int(situation.retry_s * 1e9))
+        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
+    return rpc_status.to_status(
+        status_pb2.Status(
+            code=situation.code.value[0],
+            message=error.message,
+            details=[_packed(detail) for detail in details],
+        )
+    )
+
+
+def error_from(failure: grpc.RpcError) -> HragError:
+    """The error a call failed with, as the class the server raised where it said so."""
+    status = rpc_status.from_call(failure)
+    if status is None:
+        return _without_details(failure.code(), failure.details() or "")
+    info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    for detail in status.details:
+        detail.Unpack(info)
+        detail.Unpack(bad_request)
+    violations = bad_request.field_violations
+    field = violations[0].field if violations else ""
+    return from_reason(info.reason, status.code, status.message, field)
+
+
+def from_reason(reason: str, code: int, message: str, field: str) -> HragError:
+    """The error that a reason names; by its code where the reason is unknown here."""
+    cls = _CLASS_OF_REASON.get(reason)
+    if cls is not None:
+        return cls(message, field=field)
+    return _without_details(_CODE_OF_NUMBER.get(code, _CODE.UNKNOWN), message)
+
+
+def code_number(error: HragError) -> int:
+    """The canonical number of the status code an error answers with."""
+    number: int = situation_of(error).code.value[0]
+    return number
+
+
+def _packed(message: object) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(message)
+    return packed
+
+
+def _without_details(code: grpc.StatusCode, message: str) -> HragError:
+    if code is _CODE.RESOURCE_EXHAUSTED and _LARGER_THAN_MAX in message:
+        return errors.TooLarge(message)
+    return _CLASS_OF_CODE.get(code, errors.InternalError)(message)

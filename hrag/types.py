@@ -1,0 +1,368 @@
+"""The values hrag speaks in, frozen.
+
+Free of storage, protobuf and gRPC, so that every part can share them. Offsets are
+half-open ranges; byte offsets count UTF-8 bytes, character offsets Unicode code points.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from hrag.errors import InvalidArgument
+
+MAX_LEVELS = 8  # Eight doublings of 256 tokens exceed any model's context.
+MIN_CHUNK_TOKENS = 32  # Half of it, snapped, still moves on by a code point: at most 4 tokens.
+MAX_CHUNK_TOKENS = 32_768
+MAX_OVERLAP_RATIO = 0.5  # Beyond it, chunks of one level overlap more than pairwise.
+
+Item = TypeVar("Item")
+
+MAX_METADATA_BYTES = 64 * 1024
+MAX_QUERY_BYTES = 32 * 1024  # The longest input of common embedding models, in bytes.
+MAX_LIMIT = 100  # 100 passages of 2,048 tokens fit gRPC's default message of 4 MiB.
+DEFAULT_LIMIT = 5
+MAX_CANDIDATES = 10_000
+DEFAULT_CANDIDATES = 50
+DEFAULT_PAGE_SIZE = 100
+MAX_PAGE_SIZE = 1000
+
+DEFAULT_COLLECTION = "default"
+PLAIN_TEXT = "text/plain"
+MARKDOWN = "text/markdown"
+PDF = "application/pdf"
+
+
+class IngestOutcome(StrEnum):
+    """What an ingest did."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+
+
+class SearchMode(StrEnum):
+    """What a search returns."""
+
+    SMALL_TO_BIG = "small_to_big"
+    STANDARD = "standard"
+
+
+class Aggregation(StrEnum):
+    """How a passage's score comes from its matched children's."""
+
+    MAX = "max"
+    SUM = "sum"
+    MEAN = "mean"
+    COUNT = "count"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSettings:
+    """How a document is cut. The same settings and text give the same tree everywhere."""
+
+    level_sizes: tuple[int, ...] = (256, 512, 1024, 2048)
+    overlap_ratio: float = 0.1
+    embedding_level: int = 0
+
+    def __post_init__(self) -> None:
+        _check_level_sizes(self.level_sizes)
+        if not 0.0 <= self.overlap_ratio <= MAX_OVERLAP_RATIO:
+            raise InvalidArgument(
+                f"overlap_ratio is {self.overlap_ratio}; it must be from 0.0 to {MAX_OVERLAP_RATIO}",
+                field="overlap_ratio",
+            )
+        if not 0 <= self.embedding_level <= self.top_level:
+            raise InvalidArgument(
+                f"embedding_level is {self.embedding_level}; "
+                f"it must be from 0 to {self.top_level}, the top level",
+                field="embedding_level",
+            )
+
+    @property
+    def top_level(self) -> int:
+        return len(self.level_sizes) - 1
+
+    @property
+    def leaf_tokens(self) -> int:
+        """Most tokens a leaf can have."""
+        return self.level_sizes[self.embedding_level]
+
+    def check_return_level(self, level: int) -> None:
+        """Raises InvalidArgument unless a search can return `level`."""
+        if not self.embedding_level <= level <= self.top_level:
+            raise InvalidArgument(
+                f"return_level is {level}; it must be from {self.embedding_level}, "
+                f"the embedded level, to {self.top_level}, the top level",
+                field="return_level",
+            )
+
+
+def _check_level_sizes(sizes: tuple[int, ...]) -> None:
+    shown = ",".join(map(str, sizes))
+    if not 1 <= len(sizes) <= MAX_LEVELS:
+        raise InvalidArgument(
+            f"level_sizes is '{shown}' ({len(sizes)} levels); it must have 1 to {MAX_LEVELS}",
+            field="level_sizes",
+        )
+    if any(not MIN_CHUNK_TOKENS <= size <= MAX_CHUNK_TOKENS for size in sizes):
+        raise InvalidArgument(
+            f"level_sizes is '{shown}'; each size must be from "
+            f"{MIN_CHUNK_TOKENS} to {MAX_CHUNK_TOKENS} tokens",
+            field="level_sizes",
+        )
+    if any(small >= big for small, big in zip(sizes, sizes[1:], strict=False)):
+        raise InvalidArgument(
+            f"level_sizes is '{shown}'; sizes must be strictly increasing", field="level_sizes"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSettings:
+    """What is fixed when a collection is created."""
+
+    tree: TreeSettings
+    embedder: str
+    dimension: int
+    return_level: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.return_level is not None:
+            self.tree.check_return_level(self.return_level)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsRequest:
+    """What a client asks of a new collection; None takes the indexer's own setting."""
+
+    level_sizes: tuple[int, ...] | None = None
+    overlap_ratio: float | None = None
+    embedding_level: int | None = None
+    return_level: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A named set of one tenant's documents."""
+
+    tenant_id: str
+    name: str
+    settings: CollectionSettings
+    document_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page as a client sends it. Number 0 means its place, counted from 1."""
+
+    text: str
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document as a client sends it: plain text, a file's bytes, or pages."""
+
+    body: str | bytes | tuple[Page, ...]
+    document_id: str = ""
+    title: str = ""
+    source: str = ""
+    mime_type: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentInfo:
+    """A document as it is stored."""
+
+    document_id: str
+    title: str
+    source: str
+    mime_type: str
+    metadata: Mapping[str, Any]
+    chunks_per_level: tuple[int, ...]
+    token_count: int
+    text_bytes: int
+    page_count: int
+    section_count: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class IngestResult:
+    """What one ingest did."""
+
+    document_id: str
+    outcome: IngestOutcome
+    sequence: int
+    chunks_per_level: tuple[int, ...]
+    token_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a chunk lies in its document's text."""
+
+    byte_start: int
+    byte_end: int
+    char_start: int
+    char_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A span of a document at one level, with what a citation needs.
+
+    `first_page` and `last_page` are 0 where the document has no pages.
+    """
+
+    chunk_id: str
+    document_id: str
+    level: int
+    index: int
+    content: str
+    token_count: int
+    span: Span
+    section_path: tuple[str, ...]
+    first_page: int
+    last_page: int
+    title: str
+    source: str
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkNode:
+    """A chunk with its place in the tree."""
+
+    chunk: Chunk
+    parent_id: str
+    child_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """A chunk with its relatives; descendants come level by level."""
+
+    node: ChunkNode
+    ancestors: tuple[ChunkNode, ...]
+    siblings: tuple[ChunkNode, ...]
+    descendants: tuple[ChunkNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """What a client asks: a text, or a vector that is embedded already."""
+
+    tenant_id: str
+    query: str | Sequence[float]
+    collection: str = DEFAULT_COLLECTION
+    mode: SearchMode = SearchMode.SMALL_TO_BIG
+    limit: int = DEFAULT_LIMIT
+    return_level: int | None = None
+    candidates: int = DEFAULT_CANDIDATES
+    aggregation: Aggregation = Aggregation.MAX
+    token_budget: int = 0
+    min_sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedChild:
+    """A leaf that matched inside a passage."""
+
+    chunk_id: str
+    score: float
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A chunk that answers a query, with the leaves that matched inside it."""
+
+    chunk: Chunk
+    score: float
+    matched_children: tuple[MatchedChild, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How long each stage of a search took, in microseconds."""
+
+    embed_us: int
+    search_us: int
+    climb_us: int
+    fetch_us: int
+    total_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What a search found."""
+
+    passages: tuple[Passage, ...]
+    mode: SearchMode
+    matched_at_level: int
+    returned_at_level: int
+    candidates_considered: int
+    exhausted: bool
+    sequence: int
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One immutable vector index file. `leaf_count` includes deleted leaves."""
+
+    segment_id: int
+    leaf_count: int
+    size_bytes: int
+    covered_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """How much a collection holds and how far its index has come."""
+
+    committed_sequence: int
+    sealed_sequence: int
+    document_count: int
+    chunk_count: int
+    leaf_count: int
+    tail_leaf_count: int
+    token_count: int
+    text_bytes: int
+    vector_bytes: int
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[Item]):
+    """One page of a listing; `next_page_token` is empty after the last."""
+
+    items: tuple[Item, ...]
+    next_page_token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds that the services enforce."""
+
+    document_bytes: int
+    metadata_bytes: int
+    query_bytes: int
+    limit: int
+    candidates: int
+    levels: int
+    concurrent_calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """Version, settings in force, embedder and limits of a retriever."""
+
+    version: str
+    embedder: str
+    return_level: int
+    default_limit: int
+    default_candidates: int
+    limits: Limits

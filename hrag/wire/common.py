@@ -1,0 +1,312 @@
+"""Messages of types.proto."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf import struct_pb2
+
+from hrag.errors import InvalidArgument
+from hrag.types import (
+    DEFAULT_COLLECTION,
+    Chunk,
+    Collection,
+    CollectionSettings,
+    Document,
+    DocumentInfo,
+    Page,
+    SettingsRequest,
+    Span,
+    TreeSettings,
+)
+from hrag.v1 import types_pb2 as pb
+
+_EXACT_INT = 2**53  # A Struct's numbers are doubles; up to here they hold integers exactly.
+_MAX_DEPTH = 64  # Protobuf's own parsers give up on messages nested deeper than 100.
+
+
+def collection_or_default(name: str) -> str:
+    """An empty collection name in a request means `default`."""
+    return name or DEFAULT_COLLECTION
+
+
+# Metadata
+
+
+def struct_message(values: Mapping[str, Any]) -> struct_pb2.Struct:
+    """JSON-like values as a Struct; InvalidArgument for what JSON cannot say."""
+    struct = struct_pb2.Struct()
+    for key, value in values.items():
+        _set_value(struct.fields[_key(key)], value, 1)
+    return struct
+
+
+def _set_value(target: struct_pb2.Value, value: Any, depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise InvalidArgument(f"metadata is nested over {_MAX_DEPTH} deep", field="metadata")
+    match value:
+        case None:
+            target.null_value = struct_pb2.NULL_VALUE
+        case bool():
+            target.bool_value = value
+        case int() | float():
+            target.number_value = _number(value)
+        case str():
+            target.string_value = _text(value)
+        case Mapping():
+            target.struct_value.SetInParent()
+            for key, inner in value.items():
+                _set_value(target.struct_value.fields[_key(key)], inner, depth + 1)
+        case list() | tuple():
+            target.list_value.SetInParent()
+            for inner in value:
+                _set_value(target.list_value.values.add(), inner, depth + 1)
+        case _:
+            raise InvalidArgument(
+                f"metadata holds a {type(value).__name__}; JSON values are allowed",
+                field="metadata",
+            )
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise InvalidArgument(f"metadata has the key {key!r}; keys must be text", field="metadata")
+    return _text(key)
+
+
+def _text(value: str) -> str:
+    return checked_text(value, "metadata")
+
+
+def _number(value: float) -> float:
+    if not math.isfinite(value):
+        raise InvalidArgument(f"metadata holds {value}; numbers must be finite", field="metadata")
+    return value
+
+
+def struct_from(struct: struct_pb2.Struct) -> dict[str, Any]:
+    """A Struct as JSON-like values; whole numbers up to 2**53 become int."""
+    return {key: _value_from(value) for key, value in struct.fields.items()}
+
+
+def _value_from(value: struct_pb2.Value) -> Any:
+    match value.WhichOneof("kind"):
+        case "number_value":
+            return _number_from(value.number_value)
+        case "string_value":
+            return value.string_value
+        case "bool_value":
+            return value.bool_value
+        case "struct_value":
+            return struct_from(value.struct_value)
+        case "list_value":
+            return [_value_from(inner) for inner in value.list_value.values]
+        case _:
+            return None
+
+
+def _number_from(number: float) -> int | float:
+    if not math.isfinite(number):
+        raise InvalidArgument(f"metadata holds {number}; numbers must be finite", field="metadata")
+    whole = number.is_integer() and abs(number) <= _EXACT_INT
+    return int(number) if whole else number
+
+
+def checked_text(value: str, field: str) -> str:
+    """`value` if UTF-8 can carry it; InvalidArgument for lone surrogates."""
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(
+                f"{field} holds a lone surrogate at {error.start}; text must be valid Unicode",
+                field=field,
+            ) from None
+    return value
+
+
+# Collections
+
+
+def settings_request_from(message: pb.CollectionSettings) -> SettingsRequest:
+    def given(name: str) -> Any:
+        return getattr(message, name) if message.HasField(name) else None
+
+    return SettingsRequest(
+        level_sizes=tuple(message.level_sizes) or None,
+        overlap_ratio=given("overlap_ratio"),
+        embedding_level=given("embedding_level"),
+        return_level=given("return_level"),
+    )
+
+
+def settings_request_message(request: SettingsRequest) -> pb.CollectionSettings:
+    return pb.CollectionSettings(
+        level_sizes=request.level_sizes or (),
+        overlap_ratio=request.overlap_ratio,
+        embedding_level=request.embedding_level,
+        return_level=request.return_level,
+    )
+
+
+def collection_message(collection: Collection) -> pb.Collection:
+    settings = collection.settings
+    return pb.Collection(
+        tenant_id=collection.tenant_id,
+        name=collection.name,
+        settings=pb.CollectionSettings(
+            level_sizes=settings.tree.level_sizes,
+            overlap_ratio=settings.tree.overlap_ratio,
+            embedding_level=settings.tree.embedding_level,
+            return_level=settings.return_level,
+            embedder=settings.embedder,
+            dimension=settings.dimension,
+        ),
+        document_count=collection.document_count,
+    )
+
+
+def collection_from(message: pb.Collection) -> Collection:
+    settings = message.settings
+    tree = TreeSettings(
+        tuple(settings.level_sizes), settings.overlap_ratio, settings.embedding_level
+    )
+    return_level = settings.return_level if settings.HasField("return_level") else None
+    return Collection(
+        message.tenant_id,
+        message.name,
+        CollectionSettings(tree, settings.embedder, settings.dimension, return_level),
+        message.document_count,
+    )
+
+
+# Documents
+
+
+def document_from(message: pb.Document) -> Document:
+    return Document(
+        body=_body_from(message),
+        document_id=message.document_id,
+        title=message.title,
+        source=message.source,
+        mime_type=message.mime_type,
+        metadata=struct_from(message.metadata),
+    )
+
+
+def _body_from(message: pb.Document) -> str | bytes | tuple[Page, ...]:
+    match message.WhichOneof("body"):
+        case "text":
+            return message.text
+        case "content":
+            return message.content
+        case "pages":
+            return tuple(Page(page.text, page.number) for page in message.pages.pages)
+        case _:
+            raise InvalidArgument(
+                "body is missing; a document needs text, content or pages", field="body"
+            )
+
+
+def document_message(document: Document) -> pb.Document:
+    message = pb.Document(
+        document_id=checked_text(document.document_id, "document_id"),
+        title=checked_text(document.title, "title"),
+        source=checked_text(document.source, "source"),
+        mime_type=checked_text(document.mime_type, "mime_type"),
+        metadata=struct_message(document.metadata),
+    )
+    body = document.body
+    if isinstance(body, str):
+        message.text = checked_text(body, "text")
+    elif isinstance(body, bytes):
+        message.content = body
+    else:
+        message.pages.SetInParent()
+        for page in body:
+            message.pages.pages.add(text=checked_text(page.text, "pages"), number=page.number)
+    return message
+
+
+def document_info_message(info: DocumentInfo) -> pb.DocumentInfo:
+    return pb.DocumentInfo(
+        document_id=info.document_id,
+        title=info.title,
+        source=info.source,
+        mime_type=info.mime_type,
+        metadata=struct_message(info.metadata),
+        chunks_per_level=info.chunks_per_level,
+        token_count=info.token_count,
+        text_bytes=info.text_bytes,
+        page_count=info.page_count,
+        section_count=info.section_count,
+        sequence=info.sequence,
+    )
+
+
+def document_info_from(message: pb.DocumentInfo) -> DocumentInfo:
+    return DocumentInfo(
+        document_id=message.document_id,
+        title=message.title,
+        source=message.source,
+        mime_type=message.mime_type,
+        metadata=struct_from(message.metadata),
+        chunks_per_level=tuple(message.chunks_per_level),
+        token_count=message.token_count,
+        text_bytes=message.text_bytes,
+        page_count=message.page_count,
+        section_count=message.section_count,
+        sequence=message.sequence,
+    )
+
+
+# Chunks
+
+
+def span_message(span: Span) -> pb.Span:
+    return pb.Span(
+        byte_start=span.byte_start,
+        byte_end=span.byte_end,
+        char_start=span.char_start,
+        char_end=span.char_end,
+    )
+
+
+def span_from(message: pb.Span) -> Span:
+    return Span(message.byte_start, message.byte_end, message.char_start, message.char_end)
+
+
+def chunk_message(chunk: Chunk) -> pb.Chunk:
+    return pb.Chunk(
+        chunk_id=chunk.chunk_id,
+        document_id=chunk.document_id,
+        level=chunk.level,
+        index=chunk.index,
+        content=chunk.content,
+        token_count=chunk.token_count,
+        span=span_message(chunk.span),
+        section_path=chunk.section_path,
+        first_page=chunk.first_page,
+        last_page=chunk.last_page,
+        title=chunk.title,
+        source=chunk.source,
+        metadata=struct_message(chunk.metadata) if chunk.metadata else None,
+    )
+
+
+def chunk_from(message: pb.Chunk) -> Chunk:
+    return Chunk(
+        chunk_id=message.chunk_id,
+        document_id=message.document_id,
+        level=message.level,
+        index=message.index,
+        content=message.content,
+        token_count=message.token_count,
+        span=span_from(message.span),
+        section_path=tuple(message.section_path),
+        first_page=message.first_page,
+        last_page=message.last_page,
+        title=message.title,
+        source=message.source,
+        metadata=struct_from(message.metadata),
+    )

@@ -1,0 +1,128 @@
+"""Messages of indexer.proto."""
+
+from hrag.errors import HragError
+from hrag.rpc import status
+from hrag.types import Collection, DocumentInfo, IndexStatus, IngestOutcome, IngestResult, Listing
+from hrag.types import Segment
+from hrag.v1 import indexer_pb2 as pb
+from hrag.wire.common import collection_from, collection_message
+from hrag.wire.common import document_info_from, document_info_message
+
+_OUTCOME_NUMBER = {
+    IngestOutcome.CREATED: pb.INGEST_OUTCOME_CREATED,
+    IngestOutcome.UPDATED: pb.INGEST_OUTCOME_UPDATED,
+    IngestOutcome.UNCHANGED: pb.INGEST_OUTCOME_UNCHANGED,
+}
+_OUTCOME = {number: outcome for outcome, number in _OUTCOME_NUMBER.items()}
+
+
+def ingest_response(result: IngestResult) -> pb.IngestDocumentResponse:
+    return pb.IngestDocumentResponse(
+        document_id=result.document_id,
+        outcome=_OUTCOME_NUMBER[result.outcome],
+        sequence=result.sequence,
+        chunks_per_level=result.chunks_per_level,
+        token_count=result.token_count,
+    )
+
+
+def ingest_result_from(message: pb.IngestDocumentResponse) -> IngestResult:
+    return IngestResult(
+        document_id=message.document_id,
+        outcome=_OUTCOME[message.outcome],
+        sequence=message.sequence,
+        chunks_per_level=tuple(message.chunks_per_level),
+        token_count=message.token_count,
+    )
+
+
+def streamed_result(result: IngestResult) -> pb.IngestDocumentsResponse:
+    return pb.IngestDocumentsResponse(result=ingest_response(result))
+
+
+def streamed_error(document_id: str, error: HragError) -> pb.IngestDocumentsResponse:
+    situation = status.situation_of(error)
+    return pb.IngestDocumentsResponse(
+        error=pb.DocumentError(
+            document_id=document_id,
+            code=status.code_number(error),
+            message=error.message,
+            reason=situation.reason,
+            field=error.field,
+        )
+    )
+
+
+def streamed_from(message: pb.IngestDocumentsResponse) -> IngestResult | HragError:
+    if message.HasField("result"):
+        return ingest_result_from(message.result)
+    error = message.error
+    return status.from_reason(error.reason, error.code, error.message, error.field)
+
+
+def collections_response(listing: Listing[Collection]) -> pb.ListCollectionsResponse:
+    return pb.ListCollectionsResponse(
+        collections=map(collection_message, listing.items),
+        next_page_token=listing.next_page_token,
+    )
+
+
+def collections_from(message: pb.ListCollectionsResponse) -> Listing[Collection]:
+    return Listing(tuple(map(collection_from, message.collections)), message.next_page_token)
+
+
+def documents_response(listing: Listing[DocumentInfo]) -> pb.ListDocumentsResponse:
+    return pb.ListDocumentsResponse(
+        documents=map(document_info_message, listing.items),
+        next_page_token=listing.next_page_token,
+    )
+
+
+def documents_from(message: pb.ListDocumentsResponse) -> Listing[DocumentInfo]:
+    return Listing(tuple(map(document_info_from, message.documents)), message.next_page_token)
+
+
+def status_response(index: IndexStatus) -> pb.GetIndexStatusResponse:
+    return pb.GetIndexStatusResponse(
+        committed_sequence=index.committed_sequence,
+        sealed_sequence=index.sealed_sequence,
+        document_count=index.document_count,
+        chunk_count=index.chunk_count,
+        leaf_count=index.leaf_count,
+        tail_leaf_count=index.tail_leaf_count,
+        token_count=index.token_count,
+        text_bytes=index.text_bytes,
+        vector_bytes=index.vector_bytes,
+        segments=[
+            pb.Segment(
+                segment_id=segment.segment_id,
+                leaf_count=segment.leaf_count,
+                size_bytes=segment.size_bytes,
+                covered_sequence=segment.covered_sequence,
+            )
+            for segment in index.segments
+        ],
+    )
+
+
+def status_from(message: pb.GetIndexStatusResponse) -> IndexStatus:
+    return IndexStatus(
+        committed_sequence=message.committed_sequence,
+        sealed_sequence=message.sealed_sequence,
+        document_count=message.document_count,
+        chunk_count=message.chunk_count,
+        leaf_count=message.leaf_count,
+        tail_leaf_count=message.tail_leaf_count,
+        token_count=message.token_count,
+        text_bytes=message.text_bytes,
+        vector_bytes=message.vector_bytes,
+        segments=tuple(
+            Segment(
+                segment_id=segment.segment_id,
+                leaf_count=segment.leaf_count,
+                size_bytes=segment.size_bytes,
+                covered_sequence=segment.covered_sequence,
+            )
+            for segment in message.segments
+        ),
+    )

@@ -1,0 +1,241 @@
+"""Messages of retriever.proto."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hrag.errors import InvalidArgument
+from hrag.types import (
+    DEFAULT_CANDIDATES,
+    DEFAULT_LIMIT,
+    Aggregation,
+    ChunkNode,
+    Hierarchy,
+    Limits,
+    MatchedChild,
+    Passage,
+    SearchMode,
+    SearchQuery,
+    SearchResult,
+    ServerInfo,
+    Timings,
+)
+from hrag.v1 import retriever_pb2 as pb
+from hrag.wire.common import (
+    checked_text,
+    chunk_from,
+    chunk_message,
+    collection_or_default,
+    span_from,
+    span_message,
+)
+
+_MODE_NUMBER = {
+    SearchMode.SMALL_TO_BIG: pb.SEARCH_MODE_SMALL_TO_BIG,
+    SearchMode.STANDARD: pb.SEARCH_MODE_STANDARD,
+}
+_MODE = {number: mode for mode, number in _MODE_NUMBER.items()} | {
+    pb.SEARCH_MODE_UNSPECIFIED: SearchMode.SMALL_TO_BIG
+}
+_AGGREGATION_NUMBER = {
+    Aggregation.MAX: pb.AGGREGATION_MAX,
+    Aggregation.SUM: pb.AGGREGATION_SUM,
+    Aggregation.MEAN: pb.AGGREGATION_MEAN,
+    Aggregation.COUNT: pb.AGGREGATION_COUNT,
+}
+_AGGREGATION = {number: aggregation for aggregation, number in _AGGREGATION_NUMBER.items()} | {
+    pb.AGGREGATION_UNSPECIFIED: Aggregation.MAX
+}
+
+Known = TypeVar("Known")
+
+
+def search_query_from(message: pb.SearchRequest) -> SearchQuery:
+    return SearchQuery(
+        tenant_id=message.tenant_id,
+        query=_query_from(message),
+        collection=collection_or_default(message.collection),
+        mode=_known(_MODE, message.mode, "mode"),
+        limit=message.limit if message.HasField("limit") else DEFAULT_LIMIT,
+        return_level=message.return_level if message.HasField("return_level") else None,
+        candidates=message.candidates if message.HasField("candidates") else DEFAULT_CANDIDATES,
+        aggregation=_known(_AGGREGATION, message.aggregation, "aggregation"),
+        token_budget=message.token_budget,
+        min_sequence=message.min_sequence,
+    )
+
+
+def _query_from(message: pb.SearchRequest) -> Any:
+    match message.WhichOneof("query"):
+        case "text":
+            return message.text
+        case "vector":
+            return np.array(message.vector.values, np.float32)
+        case _:
+            raise InvalidArgument("query is missing; set text or vector", field="query")
+
+
+def _known(names: dict[int, Known], number: int, field: str) -> Known:
+    if number not in names:
+        raise InvalidArgument(f"{field} is {number}, which this server does not know", field=field)
+    return names[number]
+
+
+def search_request(query: SearchQuery) -> pb.SearchRequest:
+    message = pb.SearchRequest(
+        tenant_id=checked_text(query.tenant_id, "tenant_id"),
+        collection=checked_text(query.collection, "collection"),
+        mode=_MODE_NUMBER[query.mode],
+        limit=query.limit,
+        return_level=query.return_level,
+        candidates=query.candidates,
+        aggregation=_AGGREGATION_NUMBER[query.aggregation],
+        token_budget=query.token_budget,
+        min_sequence=query.min_sequence,
+    )
+    if isinstance(query.query, str):
+        message.text = checked_text(query.query, "text")
+    else:
+        message.vector.values.extend(query.query)
+        message.vector.SetInParent()
+    return message
+
+
+def search_response(result: SearchResult) -> pb.SearchResponse:
+    timings = result.timings
+    return pb.SearchResponse(
+        passages=[_passage_message(passage) for passage in result.passages],
+        mode=_MODE_NUMBER[result.mode],
+        matched_at_level=result.matched_at_level,
+        returned_at_level=result.returned_at_level,
+        candidates_considered=result.candidates_considered,
+        exhausted=result.exhausted,
+        sequence=result.sequence,
+        timings=pb.Timings(
+            embed_us=timings.embed_us,
+            search_us=timings.search_us,
+            climb_us=timings.climb_us,
+            fetch_us=timings.fetch_us,
+            total_us=timings.total_us,
+        ),
+    )
+
+
+def _passage_message(passage: Passage) -> pb.Passage:
+    return pb.Passage(
+        chunk=chunk_message(passage.chunk),
+        score=passage.score,
+        matched_children=[
+            pb.MatchedChild(chunk_id=child.chunk_id, score=child.score, span=span_message(child.span))
+            for child in passage.matched_children
+        ],
+    )
+
+
+def search_result_from(message: pb.SearchResponse) -> SearchResult:
+    timings = message.timings
+    return SearchResult(
+        passages=tuple(map(_passage_from, message.passages)),
+        mode=_known(_MODE, message.mode, "mode"),
+        matched_at_level=message.matched_at_level,
+        returned_at_level=message.returned_at_level,
+        candidates_considered=message.candidates_considered,
+        exhausted=message.exhausted,
+        sequence=message.sequence,
+        timings=Timings(
+            timings.embed_us,
+            timings.search_us,
+            timings.climb_us,
+            timings.fetch_us,
+            timings.total_us,
+        ),
+    )
+
+
+def _passage_from(message: pb.Passage) -> Passage:
+    return Passage(
+        chunk_from(message.chunk),
+        message.score,
+        tuple(
+            MatchedChild(child.chunk_id, child.score, span_from(child.span))
+            for child in message.matched_children
+        ),
+    )
+
+
+def chunk_response(node: ChunkNode) -> pb.GetChunkResponse:
+    return pb.GetChunkResponse(
+        chunk=chunk_message(node.chunk), parent_id=node.parent_id, child_ids=node.child_ids
+    )
+
+
+def chunk_node_from(message: pb.GetChunkResponse) -> ChunkNode:
+    return ChunkNode(chunk_from(message.chunk), message.parent_id, tuple(message.child_ids))
+
+
+def hierarchy_response(hierarchy: Hierarchy) -> pb.GetHierarchyResponse:
+    return pb.GetHierarchyResponse(
+        node=_node_message(hierarchy.node),
+        ancestors=map(_node_message, hierarchy.ancestors),
+        siblings=map(_node_message, hierarchy.siblings),
+        descendants=map(_node_message, hierarchy.descendants),
+    )
+
+
+def hierarchy_from(message: pb.GetHierarchyResponse) -> Hierarchy:
+    return Hierarchy(
+        _node_from(message.node),
+        tuple(map(_node_from, message.ancestors)),
+        tuple(map(_node_from, message.siblings)),
+        tuple(map(_node_from, message.descendants)),
+    )
+
+
+def _node_message(node: ChunkNode) -> pb.ChunkNode:
+    return pb.ChunkNode(
+        chunk=chunk_message(node.chunk), parent_id=node.parent_id, child_ids=node.child_ids
+    )
+
+
+def _node_from(message: pb.ChunkNode) -> ChunkNode:
+    return ChunkNode(chunk_from(message.chunk), message.parent_id, tuple(message.child_ids))
+
+
+def server_info_response(info: ServerInfo) -> pb.GetServerInfoResponse:
+    limits = info.limits
+    return pb.GetServerInfoResponse(
+        version=info.version,
+        embedder=info.embedder,
+        return_level=info.return_level,
+        default_limit=info.default_limit,
+        default_candidates=info.default_candidates,
+        limits=pb.Limits(
+            document_bytes=limits.document_bytes,
+            metadata_bytes=limits.metadata_bytes,
+            query_bytes=limits.query_bytes,
+            limit=limits.limit,
+            candidates=limits.candidates,
+            levels=limits.levels,
+            concurrent_calls=limits.concurrent_calls,
+        ),
+    )
+
+
+def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
+    limits = message.limits
+    return ServerInfo(
+        version=message.version,
+        embedder=message.embedder,
+        return_level=message.return_level,
+        default_limit=message.default_limit,
+        default_candidates=message.default_candidates,
+        limits=Limits(
+            document_bytes=limits.document_bytes,
+            metadata_bytes=limits.metadata_bytes,
+            query_bytes=limits.query_bytes,
+            limit=limits.limit,
+            candidates=limits.candidates,
+            levels=limits.levels,
+            concurrent_calls=limits.concurrent_calls,
+        ),
+    )

@@ -1,0 +1,44 @@
+"""The compiled hot path: hits to ranked ancestors, and where a text may be cut.
+
+Knows nothing of documents, stores or services: arrays in, arrays out. Without the compiled
+extension the import fails, because a silent slow path is one that nobody notices.
+"""
+
+try:
+    from hrag_fast._kernels import (
+        COUNT,
+        CUT_CODE_POINT,
+        CUT_FORBIDDEN,
+        CUT_PARAGRAPH,
+        CUT_SENTENCE,
+        CUT_WORD,
+        MAX,
+        MEAN,
+        SUM,
+        Groups,
+        boundary_ranks,
+        climb,
+    )
+except ModuleNotFoundError as error:
+    if error.name != "hrag_fast._kernels":
+        raise
+    raise ImportError(
+        "hrag_fast is not compiled: hrag_fast._kernels is missing; build the package with "
+        "`pip install .`, or in a checkout with `python setup.py build_ext --inplace`",
+        name=error.name,
+    ) from error
+
+__all__ = [
+    "COUNT",
+    "CUT_CODE_POINT",
+    "CUT_FORBIDDEN",
+    "CUT_PARAGRAPH",
+    "CUT_SENTENCE",
+    "CUT_WORD",
+    "MAX",
+    "MEAN",
+    "SUM",
+    "Groups",
+    "boundary_ranks",
+    "climb",
+]

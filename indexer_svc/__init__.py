@@ -1,0 +1,1 @@
+"""The indexing service: documents in, chunk trees and vectors stored."""

@@ -1,0 +1,43 @@
+"""Wires the indexer. Only this module names its concrete parts."""
+
+import threading
+from contextlib import ExitStack
+
+from hrag.config import IndexerSettings
+from hrag.embedding.opening import open_embedder
+from hrag.engine.embedded import store as stores
+from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.rpc import server
+from hrag.rpc.process import until_stopped
+from hrag.v1 import indexer_pb2, indexer_pb2_grpc
+from indexer_svc.catalog import Catalog
+from indexer_svc.pipeline import Defaults, Pipeline
+from indexer_svc.sealer import Sealer
+from indexer_svc.servicer import IndexerServicer
+
+SERVICE = indexer_pb2.DESCRIPTOR.services_by_name["IndexerService"].full_name
+
+
+def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
+    """Serves until `stopping` is set."""
+    with ExitStack() as closing:
+        embedder = open_embedder(settings)
+        store = stores.open_for_writing(settings.data_dir)
+        closing.callback(store.close)
+        writer = EmbeddedWriter(store)
+        sealer = Sealer(store, writer, settings.seal_leaves)
+        writer.on_commit = sealer.changed
+        servicer = IndexerServicer(
+            Pipeline(writer, embedder, Defaults(settings.tree, settings.max_document_bytes)),
+            Catalog(writer),
+        )
+        listening = server.build(
+            settings,
+            settings.address,
+            SERVICE,
+            lambda target: indexer_pb2_grpc.add_IndexerServiceServicer_to_server(servicer, target),
+        )
+        sealer.start()
+        closing.callback(sealer.close)
+        closing.callback(writer.close)
+        until_stopped(listening, settings.address, settings.drain_s, stopping)

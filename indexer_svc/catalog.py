@@ -1,0 +1,90 @@
+"""What is stored: listing, looking up, deleting. Checks names and pages, then asks the writer."""
+
+import base64
+import binascii
+
+from hrag import ids
+from hrag.engine import OpenCollection, Writer
+from hrag.errors import InvalidArgument
+from hrag.types import (
+    DEFAULT_PAGE_SIZE,
+    MAX_PAGE_SIZE,
+    Collection,
+    DocumentInfo,
+    IndexStatus,
+    Item,
+    Listing,
+)
+
+
+class Catalog:
+    """Collections and documents of any tenant; safe to call from several threads."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def collection(self, tenant_id: str, name: str) -> Collection:
+        return self._writer.collection(*_checked(tenant_id, name, "name"))
+
+    def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
+        ids.check_tenant_id(tenant_id)
+        page = _page_size(page_size), _after(page_token)
+        return _opaque(self._writer.collections(tenant_id, *page))
+
+    def delete_collection(self, tenant_id: str, name: str) -> int:
+        return self._writer.delete_collection(*_checked(tenant_id, name, "name"))
+
+    def document(self, tenant_id: str, collection: str, document_id: str) -> DocumentInfo:
+        ids.check_document_id(document_id)
+        return self._writer.document(self._open(tenant_id, collection), document_id)
+
+    def text(self, tenant_id: str, collection: str, document_id: str) -> str:
+        ids.check_document_id(document_id)
+        return self._writer.text(self._open(tenant_id, collection), document_id)
+
+    def documents(
+        self, tenant_id: str, collection: str, page_size: int, page_token: str
+    ) -> Listing[DocumentInfo]:
+        page = _page_size(page_size), _after(page_token)
+        return _opaque(self._writer.documents(self._open(tenant_id, collection), *page))
+
+    def delete_document(self, tenant_id: str, collection: str, document_id: str) -> int:
+        ids.check_document_id(document_id)
+        return self._writer.delete(self._open(tenant_id, collection), document_id)
+
+    def status(self, tenant_id: str, collection: str) -> IndexStatus:
+        return self._writer.status(self._open(tenant_id, collection))
+
+    def _open(self, tenant_id: str, collection: str) -> OpenCollection:
+        return self._writer.open(*_checked(tenant_id, collection, "collection"))
+
+
+def _checked(tenant_id: str, name: str, field: str) -> tuple[str, str]:
+    return ids.check_tenant_id(tenant_id), ids.check_collection_name(name, field)
+
+
+def _page_size(value: int) -> int:
+    if value > MAX_PAGE_SIZE:
+        raise InvalidArgument(
+            f"page_size is {value}; it must be from 0 to {MAX_PAGE_SIZE}", field="page_size"
+        )
+    return value or DEFAULT_PAGE_SIZE
+
+
+def _opaque(listing: Listing[Item]) -> Listing[Item]:
+    token = base64.urlsafe_b64encode(listing.next_page_token.encode()).decode()
+    return Listing(listing.items, token)
+
+
+def _after(page_token: str) -> str:
+    """The name a page begins after, from a token that `_opaque` made."""
+    if not page_token:
+        return ""
+    try:
+        name = base64.b64decode(page_token, altchars=b"-_", validate=True).decode("ascii")
+        return ids.check_document_id(name)
+    except (binascii.Error, ValueError, InvalidArgument):
+        raise InvalidArgument(
+            f"page_token is {ids.shown(page_token)}; it must be a next_page_token of this call",
+            field="page_token",
+        ) from None

@@ -1,0 +1,263 @@
+"""Cuts a text into its chunk tree. Pure: the same text and settings give the same tree.
+
+Built bottom-up over one token sequence. Level 0 slides a window over it; each level
+above groups consecutive chunks of the level below while they fit, then extends the
+group's end until it shares the level's overlap with the next group. So a chunk has one
+parent and lies wholly inside it, whatever the sizes.
+
+Every cut snaps to the best boundary near where it is wanted: section, paragraph,
+sentence, word, code point. Boundaries are numbered by the tokens before them, 0 to n.
+"""
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hrag_fast
+from hrag import tokens
+from hrag.tree import CHUNK, NONE, ParsedText, Section, Tree, section_parents
+from hrag.types import TreeSettings
+
+_CUT_SECTION = hrag_fast.CUT_PARAGRAPH + 1
+
+# A cut may come this much of a chunk early to meet a better boundary. A quarter of 256
+# tokens is two or three sentences: nearly always one ends there, often a paragraph.
+_SNAP = 4
+_SNAP_OVERLAP = 4  # The shared part may be a quarter longer or shorter than asked.
+_CODE_POINT_TOKENS = 4  # A code point has at most 4 bytes, hence tokens.
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Size and overlap of one level in tokens; `slack` is how far an overlap may snap."""
+
+    size: int
+    overlap: int
+    slack: int
+
+    @classmethod
+    def of(cls, size: int, ratio: float) -> "Level":
+        overlap = round(size * ratio)
+        return cls(size, overlap, max(2, overlap // _SNAP_OVERLAP) if overlap else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Chunks of one level as boundaries, and how many children each has."""
+
+    starts: list[int]
+    ends: list[int]
+    child_counts: list[int]
+
+
+def build_tree(parsed: ParsedText, settings: TreeSettings) -> Tree:
+    """Cuts `parsed.text`, which must not be empty, as `settings` say."""
+    raw = parsed.text.encode()
+    ends = tokens.byte_ends(tokens.encode(parsed.text))
+    ranks = _ranks(raw, ends, parsed)
+    smallest, *larger = (Level.of(size, settings.overlap_ratio) for size in settings.level_sizes)
+    spans = [_slide(ranks, smallest)]
+    for level in larger:
+        spans.append(_group(ranks, spans[-1], level))
+    boundaries = np.concatenate((np.zeros(1, np.uint32), ends))
+    levels = [_pack_level(level, boundaries) for level in spans]
+    _add_char_offsets(levels, raw, ascii_only=len(raw) == len(parsed.text))
+    _link(levels, spans)
+    _add_sections(levels, parsed.sections)
+    return Tree.from_levels(levels)
+
+
+def _byte_offsets(text: str, chars: Sequence[int]) -> NDArray[np.uint32]:
+    """Byte offsets of ascending code-point offsets."""
+    pieces = zip((0, *chars), chars, strict=False)
+    lengths = [len(text[start:end].encode()) for start, end in pieces]
+    return np.cumsum(lengths, dtype=np.uint32)
+
+
+class _CharOffsets:
+    """Code-point offsets of the byte offsets given, which are code-point boundaries."""
+
+    def __init__(self, raw: bytes, offsets: NDArray[np.uint32], *, ascii_only: bool) -> None:
+        self._known = np.unique(offsets)
+        if ascii_only:
+            self._chars = self._known
+            return
+        known = self._known.tolist()
+        pieces = zip([0, *known], known, strict=False)
+        lengths = [len(raw[start:end].decode()) for start, end in pieces]
+        self._chars = np.cumsum(lengths, dtype=np.uint32)
+
+    def of(self, offsets: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        return self._chars[np.searchsorted(self._known, offsets)]
+
+
+def _ranks(raw: bytes, ends: NDArray[np.uint32], parsed: ParsedText) -> bytes:
+    """How good a cut each boundary is; boundary 0 is the text's beginning."""
+    ranks = np.zeros(len(ends) + 1, np.uint8)
+    ranks[0] = _CUT_SECTION
+    ranks[1:] = hrag_fast.boundary_ranks(raw, ends)
+    length = len(parsed.text)
+    for rank, starts in (
+        (hrag_fast.CUT_PARAGRAPH, [p.char_start for p in parsed.pages if p.char_start < length]),
+        (_CUT_SECTION, [section.char_start for section in parsed.sections]),
+    ):
+        wanted = _byte_offsets(parsed.text, starts)
+        at = np.searchsorted(ends, wanted)
+        inside = at < len(ends)
+        exact = at[inside][ends[at[inside]] == wanted[inside]]
+        ranks[exact + 1] = rank
+    return ranks.tobytes()
+
+
+def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
+    """The best-ranked boundary in [low, high], of equals the one nearest to `near`.
+
+    Where all of them lie inside code points, the last possible one above `floor`.
+    """
+    best = max(ranks[low : high + 1])
+    if best == hrag_fast.CUT_FORBIDDEN:
+        return next(at for at in range(low - 1, floor, -1) if ranks[at])
+    before = ranks.rfind(best, low, near + 1)
+    after = ranks.find(best, near, high + 1)
+    if before < 0 or (0 <= after < 2 * near - before):
+        return after
+    return before
+
+
+def _slide(ranks: bytes, level: Level) -> _Spans:
+    """Windows over the whole text, each beginning `overlap` before the last one's end."""
+    count = len(ranks) - 1
+    starts, ends = [0], list[int]()
+    end = 0
+    while count - starts[-1] > level.size:
+        limit = starts[-1] + level.size
+        end = _best_cut(ranks, max(limit - level.size // _SNAP, end + 1), limit, limit, end)
+        ends.append(end)
+        starts.append(_next_start(ranks, end, level))
+    ends.append(count)
+    return _Spans(starts, ends, [0] * len(starts))
+
+
+def _next_start(ranks: bytes, end: int, level: Level) -> int:
+    if not level.overlap:
+        return end
+    near = end - level.overlap
+    low, high = near - level.slack, min(near + level.slack, end)
+    return _best_cut(ranks, low, high, near, low - _CODE_POINT_TOKENS)
+
+
+def _group(ranks: bytes, below: _Spans, level: Level) -> _Spans:
+    """Runs of consecutive chunks as long as fit, ends extended to share the overlap."""
+    starts, ends, counts = list[int](), list[int](), list[int]()
+    first, end = 0, 0
+    while first < len(below.starts):
+        last = _last_that_fits(below, first, level)
+        end = _group_end(ranks, below, first, last, level, end)
+        starts.append(below.starts[first])
+        ends.append(end)
+        counts.append(last - first + 1)
+        first = last + 1
+    return _Spans(starts, ends, counts)
+
+
+def _last_that_fits(below: _Spans, first: int, level: Level) -> int:
+    """The last chunk of the longest run from `first` that leaves room for the overlap."""
+    limit = below.starts[first] + level.size
+    last = bisect.bisect_right(below.ends, limit) - 1
+    if last == len(below.ends) - 1:
+        return last
+    room = limit - max(0, level.overlap - level.slack)
+    return max(first, min(last, bisect.bisect_right(below.starts, room) - 2))
+
+
+def _group_end(
+    ranks: bytes, below: _Spans, first: int, last: int, level: Level, previous_end: int
+) -> int:
+    """Where a run ends: past its last chunk, before its limit, sharing the overlap."""
+    own_end, text_end = below.ends[last], below.ends[-1]
+    if own_end == text_end:
+        return own_end
+    near = below.starts[last + 1] + level.overlap
+    floor = max(own_end, previous_end + 1)
+    high = min(below.starts[first] + level.size, near + level.slack, text_end - 1)
+    low = min(max(floor, near - level.slack), high)
+    return _best_cut(ranks, low, high, min(max(near, low), high), floor - 1)
+
+
+def _pack_level(spans: _Spans, boundaries: NDArray[np.uint32]) -> NDArray[np.void]:
+    level = np.zeros(len(spans.starts), CHUNK)
+    starts, ends = np.array(spans.starts), np.array(spans.ends)
+    level["token_start"] = starts
+    level["token_count"] = ends - starts
+    level["byte_start"] = boundaries[starts]
+    level["byte_end"] = boundaries[ends]
+    level["parent"] = NONE
+    level["section"] = NONE
+    return level
+
+
+def _add_char_offsets(levels: Sequence[NDArray[np.void]], raw: bytes, *, ascii_only: bool) -> None:
+    """All levels cut at leaf starts and at ends of their own, so each offset is met once."""
+    used = [level[side] for level in levels for side in ("byte_start", "byte_end")]
+    chars = _CharOffsets(raw, np.concatenate(used), ascii_only=ascii_only)
+    for level in levels:
+        level["char_start"] = chars.of(level["byte_start"])
+        level["char_end"] = chars.of(level["byte_end"])
+
+
+def _link(levels: Sequence[NDArray[np.void]], spans: Sequence[_Spans]) -> None:
+    for children, parents, span in zip(levels, levels[1:], spans[1:], strict=False):
+        counts = np.array(span.child_counts)
+        parents["child_count"] = counts
+        parents["first_child"] = np.cumsum(counts) - counts
+        children["parent"] = np.repeat(np.arange(len(counts)), counts)
+
+
+def _add_sections(levels: Sequence[NDArray[np.void]], sections: Sequence[Section]) -> None:
+    if not sections:
+        return
+    table = _SectionTable(sections, int(levels[0]["char_end"][-1]))
+    for level in levels:
+        level["section"] = table.holding_most_of(level["char_start"], level["char_end"])
+
+
+class _SectionTable:
+    """Which section holds most of a span."""
+
+    def __init__(self, sections: Sequence[Section], text_end: int) -> None:
+        self._starts = np.array([section.char_start for section in sections], np.int64)
+        self._parents = np.array(section_parents(sections), np.int64)
+        self._ends = np.array(_extents(sections, text_end), np.int64)
+
+    def holding_most_of(
+        self, starts: NDArray[np.uint32], ends: NDArray[np.uint32]
+    ) -> NDArray[np.uint32]:
+        """The innermost section with more than half of each span, or NONE.
+
+        It must hold the span's middle, so it is the section there or one around it.
+        """
+        low, high = starts.astype(np.int64), ends.astype(np.int64)
+        found = np.searchsorted(self._starts, (low + high) // 2, side="right") - 1
+        found[found < 0] = NONE
+        while True:
+            known = found != NONE
+            at = np.where(known, found, 0)
+            inside = np.minimum(high, self._ends[at]) - np.maximum(low, self._starts[at])
+            too_small = known & (2 * inside <= high - low)
+            if not too_small.any():
+                return found.astype(np.uint32)
+            found[too_small] = self._parents[at[too_small]]
+
+
+def _extents(sections: Sequence[Section], text_end: int) -> list[int]:
+    """Where each section ends: at the next one of the same or a smaller depth."""
+    ends = [text_end] * len(sections)
+    open_sections: list[int] = []
+    for index, section in enumerate(sections):
+        while open_sections and sections[open_sections[-1]].depth >= section.depth:
+            ends[open_sections.pop()] = section.char_start
+        open_sections.append(index)
+    return ends

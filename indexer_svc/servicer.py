@@ -1,0 +1,122 @@
+"""The calls of IndexerService: message to value, call, value to message.
+
+Errors raised below become statuses in the server's interceptor.
+"""
+
+from collections.abc import Iterator
+
+import grpc
+
+from hrag.deadline import Deadline
+from hrag.errors import StorageFull
+from hrag.rpc.interceptor import explained
+from hrag.rpc.server import deadline_of
+from hrag.types import IngestResult
+from hrag.v1 import indexer_pb2 as pb
+from hrag.v1 import indexer_pb2_grpc
+from hrag.wire import common, indexer
+from hrag.wire.common import collection_or_default
+from indexer_svc.catalog import Catalog
+from indexer_svc.pipeline import Pipeline
+
+
+class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
+    """See protos/hrag/v1/indexer.proto."""
+
+    def __init__(self, pipeline: Pipeline, catalog: Catalog) -> None:
+        self._pipeline = pipeline
+        self._catalog = catalog
+
+    def CreateCollection(
+        self, request: pb.CreateCollectionRequest, context: grpc.ServicerContext
+    ) -> pb.CreateCollectionResponse:
+        collection, sequence = self._pipeline.create_collection(
+            request.tenant_id, request.name, common.settings_request_from(request.settings)
+        )
+        return pb.CreateCollectionResponse(
+            collection=common.collection_message(collection), sequence=sequence
+        )
+
+    def GetCollection(
+        self, request: pb.GetCollectionRequest, context: grpc.ServicerContext
+    ) -> pb.GetCollectionResponse:
+        collection = self._catalog.collection(request.tenant_id, request.name)
+        return pb.GetCollectionResponse(collection=common.collection_message(collection))
+
+    def ListCollections(
+        self, request: pb.ListCollectionsRequest, context: grpc.ServicerContext
+    ) -> pb.ListCollectionsResponse:
+        listing = self._catalog.collections(
+            request.tenant_id, request.page_size, request.page_token
+        )
+        return indexer.collections_response(listing)
+
+    def DeleteCollection(
+        self, request: pb.DeleteCollectionRequest, context: grpc.ServicerContext
+    ) -> pb.DeleteCollectionResponse:
+        sequence = self._catalog.delete_collection(request.tenant_id, request.name)
+        return pb.DeleteCollectionResponse(sequence=sequence)
+
+    def IngestDocument(
+        self, request: pb.IngestDocumentRequest, context: grpc.ServicerContext
+    ) -> pb.IngestDocumentResponse:
+        return indexer.ingest_response(self._ingest(request, deadline_of(context)))
+
+    def IngestDocuments(
+        self, requests: Iterator[pb.IngestDocumentsRequest], context: grpc.ServicerContext
+    ) -> Iterator[pb.IngestDocumentsResponse]:
+        deadline = deadline_of(context)
+        for request in requests:
+            try:
+                yield indexer.streamed_result(self._ingest(request, deadline))
+            except StorageFull:
+                raise  # It concerns every document to come.
+            except Exception as error:
+                known = explained("IngestDocuments", error)
+                yield indexer.streamed_error(request.document.document_id, known)
+
+    def _ingest(
+        self, request: pb.IngestDocumentRequest | pb.IngestDocumentsRequest, deadline: Deadline
+    ) -> IngestResult:
+        return self._pipeline.ingest(
+            request.tenant_id,
+            collection_or_default(request.collection),
+            common.document_from(request.document),
+            deadline,
+        )
+
+    def DeleteDocument(
+        self, request: pb.DeleteDocumentRequest, context: grpc.ServicerContext
+    ) -> pb.DeleteDocumentResponse:
+        sequence = self._catalog.delete_document(*_place(request), request.document_id)
+        return pb.DeleteDocumentResponse(sequence=sequence)
+
+    def GetDocument(
+        self, request: pb.GetDocumentRequest, context: grpc.ServicerContext
+    ) -> pb.GetDocumentResponse:
+        place = (*_place(request), request.document_id)
+        info = self._catalog.document(*place)
+        text = self._catalog.text(*place) if request.include_text else ""
+        return pb.GetDocumentResponse(document=common.document_info_message(info), text=text)
+
+    def ListDocuments(
+        self, request: pb.ListDocumentsRequest, context: grpc.ServicerContext
+    ) -> pb.ListDocumentsResponse:
+        listing = self._catalog.documents(
+            *_place(request), request.page_size, request.page_token
+        )
+        return indexer.documents_response(listing)
+
+    def GetIndexStatus(
+        self, request: pb.GetIndexStatusRequest, context: grpc.ServicerContext
+    ) -> pb.GetIndexStatusResponse:
+        return indexer.status_response(self._catalog.status(*_place(request)))
+
+
+def _place(
+    request: pb.DeleteDocumentRequest
+    | pb.GetDocumentRequest
+    | pb.ListDocumentsRequest
+    | pb.GetIndexStatusRequest,
+) -> tuple[str, str]:
+    return request.tenant_id, collection_or_default(request.collection)

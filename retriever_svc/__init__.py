@@ -1,0 +1,1 @@
+"""The retrieval service: queries in, passages out."""

@@ -1,0 +1,77 @@
+"""Wires the retriever. Only this module names its concrete parts."""
+
+import threading
+from contextlib import ExitStack
+from importlib.metadata import version
+
+from hrag.config import RetrieverSettings
+from hrag.embedding.cache import CachedQueries
+from hrag.embedding.opening import open_embedder
+from hrag.engine.embedded import store as stores
+from hrag.engine.embedded.reader import EmbeddedReader
+from hrag.rpc import server
+from hrag.rpc.process import until_stopped, wait_for_store
+from hrag.types import (
+    DEFAULT_CANDIDATES,
+    DEFAULT_LIMIT,
+    MAX_CANDIDATES,
+    MAX_LEVELS,
+    MAX_LIMIT,
+    MAX_METADATA_BYTES,
+    MAX_QUERY_BYTES,
+    Limits,
+    ServerInfo,
+)
+from hrag.v1 import retriever_pb2, retriever_pb2_grpc
+from retriever_svc.browse import Browse
+from retriever_svc.search import Search
+from retriever_svc.servicer import RetrieverServicer
+
+SERVICE = retriever_pb2.DESCRIPTOR.services_by_name["RetrieverService"].full_name
+
+
+def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
+    """Waits for a store to exist, then serves until `stopping` is set."""
+    with ExitStack() as closing:
+        embedder = open_embedder(settings)
+        store = wait_for_store(lambda: stores.open_for_reading(settings.data_dir), stopping)
+        if store is None:
+            return
+        closing.callback(store.close)
+        reader = EmbeddedReader(store)
+        closing.callback(reader.close)
+        reader.load_segmented()
+        queries = CachedQueries(embedder, settings.query_cache_entries)
+        servicer = RetrieverServicer(
+            Search(reader, embedder, queries, settings.return_level),
+            Browse(reader),
+            _server_info(settings, embedder.name),
+        )
+        listening = server.build(
+            settings,
+            settings.address,
+            SERVICE,
+            lambda target: retriever_pb2_grpc.add_RetrieverServiceServicer_to_server(
+                servicer, target
+            ),
+        )
+        until_stopped(listening, settings.address, settings.drain_s, stopping)
+
+
+def _server_info(settings: RetrieverSettings, embedder: str) -> ServerInfo:
+    return ServerInfo(
+        version=version("hrag"),
+        embedder=embedder,
+        return_level=settings.return_level,
+        default_limit=DEFAULT_LIMIT,
+        default_candidates=DEFAULT_CANDIDATES,
+        limits=Limits(
+            document_bytes=settings.max_document_bytes,
+            metadata_bytes=MAX_METADATA_BYTES,
+            query_bytes=MAX_QUERY_BYTES,
+            limit=MAX_LIMIT,
+            candidates=MAX_CANDIDATES,
+            levels=MAX_LEVELS,
+            concurrent_calls=settings.max_concurrent_calls,
+        ),
+    )

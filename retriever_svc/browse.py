@@ -1,0 +1,37 @@
+"""Walks stored trees: one chunk, or one with its relatives."""
+
+from hrag import ids
+from hrag.engine import Reader
+from hrag.errors import InvalidArgument
+from hrag.types import MAX_LEVELS, ChunkNode, Hierarchy
+
+
+class Browse:
+    """Chunks of any tenant's collections; safe to call from several threads."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def chunk(self, tenant_id: str, collection: str, chunk_id: str) -> ChunkNode:
+        """Raises InvalidArgument, CollectionNotFound, DocumentNotFound, ChunkNotFound."""
+        parsed = _checked(tenant_id, collection, chunk_id)
+        with self._reader.snapshot(tenant_id, collection) as snapshot:
+            return snapshot.chunk(parsed)
+
+    def hierarchy(
+        self, tenant_id: str, collection: str, chunk_id: str, depth: int, *, content: bool
+    ) -> Hierarchy:
+        """A depth of 0 means 1; `content` fills in the relatives' too. Raises as `chunk`."""
+        parsed = _checked(tenant_id, collection, chunk_id)
+        if depth > MAX_LEVELS:
+            raise InvalidArgument(
+                f"depth is {depth}; it must be from 0 to {MAX_LEVELS}", field="depth"
+            )
+        with self._reader.snapshot(tenant_id, collection) as snapshot:
+            return snapshot.hierarchy(parsed, depth or 1, content=content)
+
+
+def _checked(tenant_id: str, collection: str, chunk_id: str) -> ids.ChunkId:
+    ids.check_tenant_id(tenant_id)
+    ids.check_collection_name(collection)
+    return ids.parse_chunk_id(chunk_id)

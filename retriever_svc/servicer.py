@@ -1,0 +1,53 @@
+"""The calls of RetrieverService: message to value, call, value to message.
+
+Errors raised below become statuses in the server's interceptor.
+"""
+
+import grpc
+
+from hrag.rpc.server import deadline_of
+from hrag.types import ServerInfo
+from hrag.v1 import retriever_pb2 as pb
+from hrag.v1 import retriever_pb2_grpc
+from hrag.wire import retriever
+from hrag.wire.common import collection_or_default
+from retriever_svc.browse import Browse
+from retriever_svc.search import Search
+
+
+class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
+    """See protos/hrag/v1/retriever.proto."""
+
+    def __init__(self, search: Search, browse: Browse, info: ServerInfo) -> None:
+        self._search = search
+        self._browse = browse
+        self._info = info
+
+    def Search(self, request: pb.SearchRequest, context: grpc.ServicerContext) -> pb.SearchResponse:
+        query = retriever.search_query_from(request)
+        return retriever.search_response(self._search(query, deadline_of(context)))
+
+    def GetChunk(
+        self, request: pb.GetChunkRequest, context: grpc.ServicerContext
+    ) -> pb.GetChunkResponse:
+        collection = collection_or_default(request.collection)
+        return retriever.chunk_response(
+            self._browse.chunk(request.tenant_id, collection, request.chunk_id)
+        )
+
+    def GetHierarchy(
+        self, request: pb.GetHierarchyRequest, context: grpc.ServicerContext
+    ) -> pb.GetHierarchyResponse:
+        hierarchy = self._browse.hierarchy(
+            request.tenant_id,
+            collection_or_default(request.collection),
+            request.chunk_id,
+            request.depth,
+            content=request.include_content,
+        )
+        return retriever.hierarchy_response(hierarchy)
+
+    def GetServerInfo(
+        self, request: pb.GetServerInfoRequest, context: grpc.ServicerContext
+    ) -> pb.GetServerInfoResponse:
+        return retriever.server_info_response(self._info)

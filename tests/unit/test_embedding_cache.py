@@ -1,0 +1,117 @@
+"""The query cache: what it remembers, for how long, and for whom."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import numpy as np
+import pytest
+
+from hrag.embedding import Vectors
+from hrag.embedding.cache import CachedQueries
+from hrag.embedding.hashing import HashEmbedder
+from hrag.errors import EmbedderUnavailable
+
+
+class CountingEmbedder(HashEmbedder):
+    """Notes what it is asked, and fails while `broken`."""
+
+    def __init__(self) -> None:
+        super().__init__(16)
+        self.asked: list[list[str]] = []
+        self.broken = False
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.asked.append(list(texts))
+        if self.broken:
+            raise EmbedderUnavailable("down")
+        return super().embed(texts)
+
+
+@pytest.fixture
+def embedder() -> CountingEmbedder:
+    return CountingEmbedder()
+
+
+def test_a_repeated_query_is_embedded_once(embedder: CountingEmbedder) -> None:
+    cached = CachedQueries(embedder, 10)
+    first, again = cached.embed_query("q"), cached.embed_query("q")
+    assert embedder.asked == [["q"]]
+    assert np.array_equal(first, again)
+    assert (cached.hits, cached.misses) == (1, 1)
+
+
+def test_the_vector_is_the_embedders(embedder: CountingEmbedder) -> None:
+    vector = CachedQueries(embedder, 10).embed_query("查询")
+    assert vector.dtype == np.float32
+    assert vector.shape == (16,)
+    assert vector.flags.c_contiguous
+    assert np.array_equal(vector, HashEmbedder(16).embed(["查询"])[0])
+
+
+@pytest.mark.parametrize("entries", [0, 10])
+def test_vectors_are_read_only(embedder: CountingEmbedder, entries: int) -> None:
+    """One caller cannot change what the next one gets."""
+    cached = CachedQueries(embedder, entries)
+    for _ in ("miss", "hit"):
+        with pytest.raises(ValueError, match="read-only"):
+            cached.embed_query("q")[0] = 1.0
+
+
+def test_different_queries_are_kept_apart(embedder: CountingEmbedder) -> None:
+    cached = CachedQueries(embedder, 10)
+    texts = ["a", "A", "a ", "á"]
+    for text in texts * 2:
+        assert np.array_equal(cached.embed_query(text), HashEmbedder(16).embed([text])[0])
+    assert (cached.hits, cached.misses) == (4, 4)
+
+
+def test_the_least_recently_used_query_goes_first(embedder: CountingEmbedder) -> None:
+    cached = CachedQueries(embedder, 2)
+    for text in ["a", "b", "a", "c", "a", "b"]:
+        cached.embed_query(text)
+    assert embedder.asked == [["a"], ["b"], ["c"], ["b"]]
+
+
+def test_no_entries_switch_it_off(embedder: CountingEmbedder) -> None:
+    cached = CachedQueries(embedder, 0)
+    cached.embed_query("q")
+    cached.embed_query("q")
+    assert embedder.asked == [["q"], ["q"]]
+    assert (cached.hits, cached.misses) == (0, 2)
+
+
+def test_a_failure_is_not_remembered(embedder: CountingEmbedder) -> None:
+    cached = CachedQueries(embedder, 10)
+    embedder.broken = True
+    with pytest.raises(EmbedderUnavailable):
+        cached.embed_query("q")
+    embedder.broken = False
+    assert np.array_equal(cached.embed_query("q"), HashEmbedder(16).embed(["q"])[0])
+    assert (cached.hits, cached.misses) == (0, 2)
+
+
+def test_threads_get_their_own_queries_vector(embedder: CountingEmbedder) -> None:
+    """Small enough to evict all the time, and every call is counted once."""
+    cached = CachedQueries(embedder, 8)
+    texts = [str(number % 12) for number in range(2000)]
+    with ThreadPoolExecutor(8) as pool:
+        vectors = np.stack(list(pool.map(cached.embed_query, texts)))
+    assert np.array_equal(vectors, HashEmbedder(16).embed(texts))
+    assert cached.hits + cached.misses == len(texts)
+    assert cached.misses == len(embedder.asked)
+
+
+def test_a_slow_miss_does_not_hold_up_others() -> None:
+    """Both misses are in the embedder at once, or the barrier breaks."""
+    meeting = Barrier(2, timeout=5)
+
+    class Meeting(HashEmbedder):
+        def embed(self, texts: Sequence[str]) -> Vectors:
+            meeting.wait()
+            return super().embed(texts)
+
+    cached = CachedQueries(Meeting(8), 10)
+    with ThreadPoolExecutor(2) as pool:
+        vectors = list(pool.map(cached.embed_query, ["a", "b"]))
+    assert np.array_equal(vectors, HashEmbedder(8).embed(["a", "b"]))
