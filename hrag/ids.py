@@ -5,7 +5,7 @@ key, path or chunk id gives a meaning to.
 """
 
 import re
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from hrag.errors import InvalidArgument
 
@@ -15,12 +15,14 @@ MAX_DOCUMENT_ID_BYTES = 128
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DOCUMENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _CHUNK_ID = re.compile(
-    r"(?P<document_id>[A-Za-z0-9][A-Za-z0-9._:-]{0,127})#(?P<level>[0-7])\.(?P<index>0|[1-9][0-9]{0,8})"
+    r"(?P<document_id>[A-Za-z0-9][A-Za-z0-9._:-]{0,127})"
+    r"#(?P<level>[0-7])\.(?P<index>0|[1-9][0-9]{0,8})"
 )
 _SHOWN_CHARS = 80  # Enough to recognise a value by; a 10 KB id is not echoed whole.
 
 
-class ChunkId(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ChunkId:
     """The parts of `<document_id>#<level>.<index>`."""
 
     document_id: str
@@ -35,7 +37,7 @@ def shown(value: str) -> str:
     """`value` as an error message may repeat it: escaped and cut."""
     if len(value) <= _SHOWN_CHARS:
         return ascii(value)
-    return f"{ascii(value[:_SHOWN_CHARS])}… ({len(value)} characters)"
+    return f"{value[:_SHOWN_CHARS]!a}… ({len(value)} characters)"
 
 
 def check_tenant_id(value: str) -> str:
@@ -74,7 +76,8 @@ def parse_chunk_id(value: str) -> ChunkId:
     match = _CHUNK_ID.fullmatch(value)
     if match is None:
         raise InvalidArgument(
-            f"chunk_id is {shown(value)}; it must be <document_id>#<level>.<index>, as in guide#2.0",
+            f"chunk_id is {shown(value)}; "
+            "it must be <document_id>#<level>.<index>, as in guide#2.0",
             field="chunk_id",
         )
     return ChunkId(match["document_id"], int(match["level"]), int(match["index"]))

@@ -7,6 +7,7 @@ half-open ranges; byte offsets count UTF-8 bytes, character offsets Unicode code
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 from hrag.errors import InvalidArgument
@@ -69,7 +70,8 @@ class TreeSettings:
         _check_level_sizes(self.level_sizes)
         if not 0.0 <= self.overlap_ratio <= MAX_OVERLAP_RATIO:
             raise InvalidArgument(
-                f"overlap_ratio is {self.overlap_ratio}; it must be from 0.0 to {MAX_OVERLAP_RATIO}",
+                f"overlap_ratio is {self.overlap_ratio}; "
+                f"it must be from 0.0 to {MAX_OVERLAP_RATIO}",
                 field="overlap_ratio",
             )
         if not 0 <= self.embedding_level <= self.top_level:
@@ -111,7 +113,7 @@ def _check_level_sizes(sizes: tuple[int, ...]) -> None:
             f"{MIN_CHUNK_TOKENS} to {MAX_CHUNK_TOKENS} tokens",
             field="level_sizes",
         )
-    if any(small >= big for small, big in zip(sizes, sizes[1:], strict=False)):
+    if any(small >= big for small, big in pairwise(sizes)):
         raise InvalidArgument(
             f"level_sizes is '{shown}'; sizes must be strictly increasing", field="level_sizes"
         )

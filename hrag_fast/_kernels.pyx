@@ -2,49 +2,52 @@
 """The compiled loops: `climb` on the path of every search, `boundary_ranks` in chunking.
 
 A kernel checks its arguments, then runs one C function that sees no Python object. All it
-reads are const views, so maps of files and buffers of LMDB serve in place; all it writes
-is one block of bytes, which the returned arrays share. `_reference.py` holds the plain
-twin of each kernel, which defines the right answer.
+reads are const views, so maps of files and buffers of LMDB serve in place; all it needs
+besides is allocated at once. `_reference.py` holds the plain twin of each kernel, which
+defines the right answer.
 """
 
 from collections import namedtuple
 
 import numpy as np
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-MAX = 0
-SUM = 1
-MEAN = 2
-COUNT = 3
+cdef enum:
+    AGGREGATE_MAX, AGGREGATE_SUM, AGGREGATE_MEAN, AGGREGATE_COUNT
+cdef enum:
+    FORBIDDEN, CODE_POINT, WORD, SENTENCE, PARAGRAPH
 
-CUT_FORBIDDEN = 0
-CUT_CODE_POINT = 1
-CUT_WORD = 2
-CUT_SENTENCE = 3
-CUT_PARAGRAPH = 4
+MAX = AGGREGATE_MAX
+SUM = AGGREGATE_SUM
+MEAN = AGGREGATE_MEAN
+COUNT = AGGREGATE_COUNT
+
+CUT_FORBIDDEN = FORBIDDEN
+CUT_CODE_POINT = CODE_POINT
+CUT_WORD = WORD
+CUT_SENTENCE = SENTENCE
+CUT_PARAGRAPH = PARAGRAPH
 
 Groups = namedtuple("Groups", ("keys", "scores", "starts", "children", "child_scores"))
 
-cdef object frombuffer = np.frombuffer
+cdef object new_tuple = tuple.__new__  # Half the cost of calling the namedtuple.
+cdef object empty = np.empty
 cdef object UINT8 = np.dtype(np.uint8)
 cdef object UINT32 = np.dtype(np.uint32)
 cdef object UINT64 = np.dtype(np.uint64)
 cdef object FLOAT32 = np.dtype(np.float32)
 
 cdef enum:
-    AGGREGATE_MAX, AGGREGATE_SUM, AGGREGATE_MEAN, AGGREGATE_COUNT
-cdef enum:
-    FORBIDDEN, CODE_POINT, WORD, SENTENCE, PARAGRAPH
-cdef enum:
     LEAF_INDEX_BITS = 20
     SHORT_RUN = 8  # Below it, insertion beats merging.
-    # Handing over the GIL can cost its other holder's whole turn, 5 ms; under this many
-    # hits or cuts the work is a few microseconds, and keeping the GIL delays nobody.
-    GIL_KEPT_BELOW = 1000
+    # A thread that gives up the GIL may wait another's whole turn for it, 5 ms. Up to this
+    # many hits the work is some 15 us, and keeping the GIL delays nobody.
+    GIL_KEPT_UP_TO = 1000
     BLANK_LOOK_BACK = 64  # Bytes; so that a text of nothing but blanks stays linear.
     CLOSER_LOOK_BACK = 16  # Bytes; five CJK closers, more than any sentence ends with.
 
@@ -86,21 +89,18 @@ cdef struct Ranked:  # What orders groups among groups and children among childr
     uint32_t index
 
 
-cdef struct Scratch:  # One allocation, cut up; room for `count` of each but the slots.
+cdef struct Work:  # One allocation, cut up. Every part has room for one entry a hit.
     Leaf* leaves
     Group* groups
     Ranked* ranked
     Ranked* spare
-    uint32_t* slots  # Hash table, key to group + 1; 0 is free.
-    int slot_bits
-
-
-cdef struct Output:  # Room for `count` groups and children; what is used is counted.
-    uint64_t* keys
+    uint64_t* keys  # These five are the answer.
     float* scores
     uint32_t* starts
     uint32_t* children
     float* child_scores
+    uint32_t* slots  # Hash table, key to group + 1; 0 is free.
+    int slot_bits
     size_t group_count
     size_t child_count
 
@@ -113,6 +113,7 @@ def climb(
     const uint8_t[::1] alive not None,
     int aggregation,
 ):
+    """Groups hits by ancestor and ranks them; `_kernels.pyi` has the whole promise."""
     cdef size_t count = rows.shape[0]
     cdef size_t row_count = labels.shape[0]
     if <size_t>scores.shape[0] != count:
@@ -151,65 +152,75 @@ cdef size_t first_outside(const uint32_t* rows, size_t count, size_t limit) noex
 
 
 cdef object climbed(const Hits* hits, int aggregation):
-    """Allocates, climbs and wraps: all that needs the GIL."""
-    cdef size_t count = hits.count
-    cdef bytes block = PyBytes_FromStringAndSize(NULL, 24 * count + sizeof(uint32_t))
-    cdef Output out
-    cut_output(&out, PyBytes_AS_STRING(block), count)
-    cdef Scratch scratch
-    cdef void* memory = allocate_scratch(&scratch, count)
+    """Allocates, climbs and copies out: all that needs the GIL."""
+    cdef Work work
+    cdef void* memory = allocate(&work, hits.count)
     if memory == NULL:
-        raise MemoryError(f"climb needs scratch memory for {count} hits")
-    if count < GIL_KEPT_BELOW:
-        run_climb(hits, aggregation, &scratch, &out)
-    else:
-        with nogil:
-            run_climb(hits, aggregation, &scratch, &out)
-    free(memory)
-    return Groups(
-        frombuffer(block, UINT64, out.group_count, 0),
-        frombuffer(block, FLOAT32, out.group_count, 8 * count),
-        frombuffer(block, UINT32, out.group_count + 1, 20 * count),
-        frombuffer(block, UINT32, out.child_count, 12 * count),
-        frombuffer(block, FLOAT32, out.child_count, 16 * count),
-    )
+        raise MemoryError(f"climb needs memory for {hits.count} hits")
+    try:
+        if hits.count <= GIL_KEPT_UP_TO:
+            run_climb(hits, aggregation, &work)
+        else:
+            with nogil:
+                run_climb(hits, aggregation, &work)
+        return groups_of(&work)
+    finally:
+        free(memory)
 
 
-cdef void cut_output(Output* out, char* block, size_t count) noexcept nogil:
-    out.keys = <uint64_t*>block
-    out.scores = <float*>(block + 8 * count)
-    out.children = <uint32_t*>(block + 12 * count)
-    out.child_scores = <float*>(block + 16 * count)
-    out.starts = <uint32_t*>(block + 20 * count)
+cdef object groups_of(const Work* work):
+    return new_tuple(Groups, (
+        array_of(UINT64, work.keys, work.group_count, sizeof(uint64_t)),
+        array_of(FLOAT32, work.scores, work.group_count, sizeof(float)),
+        array_of(UINT32, work.starts, work.group_count + 1, sizeof(uint32_t)),
+        array_of(UINT32, work.children, work.child_count, sizeof(uint32_t)),
+        array_of(FLOAT32, work.child_scores, work.child_count, sizeof(float)),
+    ))
 
 
-cdef void* allocate_scratch(Scratch* scratch, size_t count) noexcept nogil:
+cdef object array_of(object dtype, const void* items, size_t count, size_t item_bytes):
+    """A new array with a copy of `items`. A plain buffer costs half of a typed view."""
+    cdef object array = empty(count, dtype)
+    cdef Py_buffer buffer
+    PyObject_GetBuffer(array, &buffer, PyBUF_WRITABLE)
+    memcpy(buffer.buf, items, count * item_bytes)
+    PyBuffer_Release(&buffer)
+    return array
+
+
+cdef void* allocate(Work* work, size_t count) noexcept nogil:
     """Returns what to free, or NULL. Widest types first, so that each part is aligned."""
-    cdef size_t fixed = count * (sizeof(Leaf) + sizeof(Group) + 2 * sizeof(Ranked))
-    scratch.slot_bits = 1
-    while (<size_t>1 << scratch.slot_bits) < 2 * count:  # At most half full: probes stay short.
-        scratch.slot_bits += 1
-    cdef size_t slot_bytes = sizeof(uint32_t) << scratch.slot_bits
-    cdef char* memory = <char*>malloc(fixed + slot_bytes)
+    work.slot_bits = 1
+    while (<size_t>1 << work.slot_bits) < 2 * count:  # At most half full: probes stay short.
+        work.slot_bits += 1
+    cdef size_t slot_bytes = sizeof(uint32_t) << work.slot_bits
+    cdef size_t hit_bytes = (
+        sizeof(Leaf) + sizeof(Group) + 2 * sizeof(Ranked)
+        + sizeof(uint64_t) + 2 * sizeof(uint32_t) + 2 * sizeof(float)
+    )
+    cdef void* memory = malloc(count * hit_bytes + sizeof(uint32_t) + slot_bytes)
     if memory == NULL:
         return NULL
-    scratch.leaves = <Leaf*>memory
-    scratch.groups = <Group*>(scratch.leaves + count)
-    scratch.ranked = <Ranked*>(scratch.groups + count)
-    scratch.spare = scratch.ranked + count
-    scratch.slots = <uint32_t*>(scratch.spare + count)
-    memset(scratch.slots, 0, slot_bytes)
+    work.leaves = <Leaf*>memory
+    work.groups = <Group*>(work.leaves + count)
+    work.ranked = <Ranked*>(work.groups + count)
+    work.spare = work.ranked + count
+    work.keys = <uint64_t*>(work.spare + count)
+    work.scores = <float*>(work.keys + count)
+    work.child_scores = work.scores + count
+    work.children = <uint32_t*>(work.child_scores + count)
+    work.starts = work.children + count
+    work.slots = work.starts + count + 1
+    memset(work.slots, 0, slot_bytes)
     return memory
 
 
-cdef void run_climb(
-    const Hits* hits, int aggregation, Scratch* scratch, Output* out
-) noexcept nogil:
-    out.child_count = gather(hits, scratch.leaves)
-    out.group_count = group_leaves(scratch, out.child_count)
-    rank_groups(scratch, out.group_count, aggregation)
-    write_groups(scratch, out)
-    write_children(scratch, out)
+cdef void run_climb(const Hits* hits, int aggregation, Work* work) noexcept nogil:
+    work.child_count = gather(hits, work.leaves)
+    work.group_count = group_leaves(work)
+    rank_groups(work, aggregation)
+    write_groups(work)
+    write_children(work)
 
 
 cdef size_t gather(const Hits* hits, Leaf* leaves) noexcept nogil:
@@ -233,17 +244,17 @@ cdef size_t gather(const Hits* hits, Leaf* leaves) noexcept nogil:
     return count
 
 
-cdef size_t group_leaves(Scratch* scratch, size_t leaf_count) noexcept nogil:
+cdef size_t group_leaves(Work* work) noexcept nogil:
     """Gives each leaf its group, in hit order, and counts the groups."""
     cdef size_t i, group_count = 0
     cdef Leaf* leaf
     cdef Group* group
     cdef uint32_t* slot
-    for i in range(leaf_count):
-        leaf = &scratch.leaves[i]
-        slot = find_slot(scratch, leaf.key)
+    for i in range(work.child_count):
+        leaf = &work.leaves[i]
+        slot = find_slot(work, leaf.key)
         if slot[0] == 0:
-            group = &scratch.groups[group_count]
+            group = &work.groups[group_count]
             group_count += 1
             slot[0] = group_count
             group.key = leaf.key
@@ -251,7 +262,7 @@ cdef size_t group_leaves(Scratch* scratch, size_t leaf_count) noexcept nogil:
             group.best = leaf.score
             group.count = 0
         leaf.group = slot[0] - 1
-        group = &scratch.groups[leaf.group]
+        group = &work.groups[leaf.group]
         group.sum += leaf.score
         group.count += 1
         if leaf.score > group.best:
@@ -259,25 +270,25 @@ cdef size_t group_leaves(Scratch* scratch, size_t leaf_count) noexcept nogil:
     return group_count
 
 
-cdef inline uint32_t* find_slot(const Scratch* scratch, uint64_t key) noexcept nogil:
+cdef inline uint32_t* find_slot(const Work* work, uint64_t key) noexcept nogil:
     """The slot that holds the key's group, or the free one where it belongs."""
-    cdef size_t mask = (<size_t>1 << scratch.slot_bits) - 1
-    cdef size_t i = (key * GOLDEN) >> (64 - scratch.slot_bits)
-    while scratch.slots[i] != 0 and scratch.groups[scratch.slots[i] - 1].key != key:
+    cdef size_t mask = (<size_t>1 << work.slot_bits) - 1
+    cdef size_t i = (key * GOLDEN) >> (64 - work.slot_bits)
+    while work.slots[i] != 0 and work.groups[work.slots[i] - 1].key != key:
         i = (i + 1) & mask
-    return &scratch.slots[i]
+    return &work.slots[i]
 
 
-cdef void rank_groups(Scratch* scratch, size_t group_count, int aggregation) noexcept nogil:
+cdef void rank_groups(Work* work, int aggregation) noexcept nogil:
     cdef size_t i
     cdef Group* group
-    for i in range(group_count):
-        group = &scratch.groups[i]
-        scratch.ranked[i].score = aggregated(group, aggregation)
-        scratch.ranked[i].best = group.best
-        scratch.ranked[i].tie = group.key
-        scratch.ranked[i].index = i
-    sort(scratch.ranked, scratch.spare, group_count)
+    for i in range(work.group_count):
+        group = &work.groups[i]
+        work.ranked[i].score = aggregated(group, aggregation)
+        work.ranked[i].best = group.best
+        work.ranked[i].tie = group.key
+        work.ranked[i].index = i
+    sort(work.ranked, work.spare, work.group_count)
 
 
 cdef inline float aggregated(const Group* group, int aggregation) noexcept nogil:
@@ -290,42 +301,42 @@ cdef inline float aggregated(const Group* group, int aggregation) noexcept nogil
     return <float>group.count
 
 
-cdef void write_groups(Scratch* scratch, Output* out) noexcept nogil:
+cdef void write_groups(Work* work) noexcept nogil:
     cdef size_t i
     cdef uint32_t start = 0
     cdef Group* group
-    for i in range(out.group_count):
-        group = &scratch.groups[scratch.ranked[i].index]
-        out.keys[i] = group.key
-        out.scores[i] = scratch.ranked[i].score
-        out.starts[i] = start
+    for i in range(work.group_count):
+        group = &work.groups[work.ranked[i].index]
+        work.keys[i] = group.key
+        work.scores[i] = work.ranked[i].score
+        work.starts[i] = start
         group.next = start
         start += group.count
-    out.starts[out.group_count] = start
+    work.starts[work.group_count] = start
 
 
-cdef void write_children(Scratch* scratch, Output* out) noexcept nogil:
+cdef void write_children(Work* work) noexcept nogil:
     """Puts each leaf in its group's range, then sorts range by range."""
     cdef size_t i, start, end
     cdef Leaf* leaf
     cdef Group* group
     cdef Ranked* child
-    for i in range(out.child_count):
-        leaf = &scratch.leaves[i]
-        group = &scratch.groups[leaf.group]
-        child = &scratch.ranked[group.next]
+    for i in range(work.child_count):
+        leaf = &work.leaves[i]
+        group = &work.groups[leaf.group]
+        child = &work.ranked[group.next]
         group.next += 1
         child.score = leaf.score
         child.best = leaf.score
         child.tie = leaf.label
         child.index = leaf.row
-    for i in range(out.group_count):
-        start = out.starts[i]
-        end = out.starts[i + 1]
-        sort(scratch.ranked + start, scratch.spare, end - start)
-    for i in range(out.child_count):
-        out.children[i] = scratch.ranked[i].index
-        out.child_scores[i] = scratch.ranked[i].score
+    for i in range(work.group_count):
+        start = work.starts[i]
+        end = work.starts[i + 1]
+        sort(work.ranked + start, work.spare, end - start)
+    for i in range(work.child_count):
+        work.children[i] = work.ranked[i].index
+        work.child_scores[i] = work.ranked[i].score
 
 
 cdef inline bint precedes(const Ranked* a, const Ranked* b) noexcept nogil:
@@ -381,29 +392,22 @@ cdef void merge(Ranked* items, const Ranked* left, size_t half, size_t count) no
 
 
 def boundary_ranks(bytes text not None, const uint32_t[::1] ends not None):
+    """Ranks cuts of a text; `_kernels.pyi` has the whole promise."""
     cdef size_t size = len(text)
     cdef size_t count = ends.shape[0]
     cdef size_t i
     for i in range(count):
         if not 0 < ends[i] <= size:
-            raise IndexError(f"ends[{i}] is {ends[i]}; it must be from 1 to {size}, the text's bytes")
-    cdef bytes block = PyBytes_FromStringAndSize(NULL, count)
-    cdef uint8_t* ranks = <uint8_t*>PyBytes_AS_STRING(block)
+            raise IndexError(
+                f"ends[{i}] is {ends[i]}; it must be from 1 to {size}, the text's bytes"
+            )
+    ranks = empty(count, UINT8)
+    cdef uint8_t[::1] out = ranks
     cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(text)
-    if count < GIL_KEPT_BELOW:
-        rank_cuts(start, size, &ends[0], count, ranks)
-    else:
-        with nogil:
-            rank_cuts(start, size, &ends[0], count, ranks)
-    return frombuffer(block, UINT8, count)
-
-
-cdef void rank_cuts(
-    const uint8_t* text, size_t size, const uint32_t* ends, size_t count, uint8_t* ranks
-) noexcept nogil:
-    cdef size_t i
-    for i in range(count):
-        ranks[i] = rank_cut(text, size, ends[i])
+    with nogil:
+        for i in range(count):
+            out[i] = rank_cut(start, size, ends[i])
+    return ranks
 
 
 cdef uint8_t rank_cut(const uint8_t* text, size_t size, size_t end) noexcept nogil:

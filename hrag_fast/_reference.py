@@ -48,11 +48,11 @@ def climb(
     aggregation: int,
 ) -> Groups:
     """Twin of `hrag_fast.climb`."""
-    _check_lengths(rows, scores, labels, ancestors, alive)
+    _check(rows, scores, labels, ancestors, alive, aggregation)
     families: dict[int, list[tuple[float, int, int]]] = {}
-    for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
+    for i, (row, score) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True)):
         if row >= len(labels):
-            raise IndexError(f"row is {row}; it must be below {len(labels)}")
+            raise IndexError(f"rows[{i}] is {row}; it must be below {len(labels)}")
         if alive[row]:
             label = int(labels[row])
             key = (label >> 20) << 20 | int(ancestors[row])
@@ -67,12 +67,13 @@ def climb(
     return _groups(ranked)
 
 
-def _check_lengths(
+def _check(
     rows: NDArray[np.uint32],
     scores: NDArray[np.float32],
     labels: NDArray[np.uint64],
     ancestors: NDArray[np.uint32],
     alive: NDArray[np.uint8],
+    aggregation: int,
 ) -> None:
     if len(scores) != len(rows):
         raise ValueError(f"scores has {len(scores)} entries; it must have {len(rows)}, as rows")
@@ -81,6 +82,11 @@ def _check_lengths(
             raise ValueError(
                 f"{name} has {len(column)} entries; it must have {len(labels)}, as labels"
             )
+    if aggregation not in (MAX, SUM, MEAN, COUNT):
+        raise ValueError(
+            f"aggregation is {aggregation}; it must be {MAX} (MAX), {SUM} (SUM), "
+            f"{MEAN} (MEAN) or {COUNT} (COUNT)"
+        )
 
 
 def _aggregated(scores: list[float], aggregation: int) -> float:
@@ -88,8 +94,6 @@ def _aggregated(scores: list[float], aggregation: int) -> float:
         return max(scores)
     if aggregation == COUNT:
         return float(len(scores))
-    if aggregation not in (SUM, MEAN):
-        raise ValueError(f"aggregation is {aggregation}; it must be MAX, SUM, MEAN or COUNT")
     total = 0.0
     for score in scores:  # Not sum(): since Python 3.12 it corrects its rounding errors.
         total += score
@@ -98,8 +102,8 @@ def _aggregated(scores: list[float], aggregation: int) -> float:
 
 def _groups(ranked: list[tuple[float, int, list[tuple[float, int, int]]]]) -> Groups:
     starts = [0]
-    children = []
-    child_scores = []
+    children: list[int] = []
+    child_scores: list[float] = []
     for _, _, family in ranked:
         children.extend(row for _, _, row in family)
         child_scores.extend(score for score, _, _ in family)
@@ -115,12 +119,15 @@ def _groups(ranked: list[tuple[float, int, list[tuple[float, int, int]]]]) -> Gr
 
 def boundary_ranks(text: bytes, ends: NDArray[np.uint32]) -> NDArray[np.uint8]:
     """Twin of `hrag_fast.boundary_ranks`."""
+    for i, end in enumerate(ends.tolist()):
+        if not 0 < end <= len(text):
+            raise IndexError(
+                f"ends[{i}] is {end}; it must be from 1 to {len(text)}, the text's bytes"
+            )
     return np.array([_rank(text, end) for end in ends.tolist()], dtype=np.uint8)
 
 
 def _rank(text: bytes, end: int) -> int:
-    if not 0 < end <= len(text):
-        raise IndexError(f"end is {end}; it must be from 1 to {len(text)}, the text's bytes")
     if end == len(text):
         return CUT_PARAGRAPH
     if _is_continuation(text[end]) or text[end - 1 : end + 1] == b"\r\n":

@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import ExitStack
+from functools import partial
 
 from hrag.config import IndexerSettings
 from hrag.embedding.opening import open_embedder
@@ -24,9 +25,8 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         embedder = open_embedder(settings)
         store = stores.open_for_writing(settings.data_dir)
         closing.callback(store.close)
-        writer = EmbeddedWriter(store)
-        sealer = Sealer(store, writer, settings.seal_leaves)
-        writer.on_commit = sealer.changed
+        sealer = Sealer(store, settings.seal_leaves)
+        writer = EmbeddedWriter(store, sealer.changed)
         servicer = IndexerServicer(
             Pipeline(writer, embedder, Defaults(settings.tree, settings.max_document_bytes)),
             Catalog(writer),
@@ -35,9 +35,8 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
             settings,
             settings.address,
             SERVICE,
-            lambda target: indexer_pb2_grpc.add_IndexerServiceServicer_to_server(servicer, target),
+            partial(indexer_pb2_grpc.add_IndexerServiceServicer_to_server, servicer),
         )
         sealer.start()
         closing.callback(sealer.close)
-        closing.callback(writer.close)
         until_stopped(listening, settings.address, settings.drain_s, stopping)

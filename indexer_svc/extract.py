@@ -1,137 +1,222 @@
-"""From a document as sent to its text with sections and pages. Pure.
+"""A document as a client sends it to text with pages and sections.
 
-Refuses here, before any costly work, what is too large, not text, blank, or made of runs
-that would keep the tokenizer busy for minutes.
+The first step of an ingest, and the one that refuses what cannot be indexed: an unknown
+type, a body that is too large, unreadable or blank, a run of characters that would stall
+the tokenizer. What comes out is never blank, can always be encoded as UTF-8, and has its
+pages and sections in order of position. Pure: the same document gives the same text, on
+every machine. Knows nothing of tokens, storage or gRPC.
 """
 
-from collections.abc import Sequence
-
-import numpy as np
+import codecs
+import re
+from collections.abc import Iterable, Sequence
 
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.ids import shown
-from hrag.tree import PageSpan, ParsedText
+from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import MARKDOWN, PDF, PLAIN_TEXT, Document, Page
-from indexer_svc.markdown import find_sections
-from indexer_svc.pdf import read_pages
+from indexer_svc.markdown import sections_of
+from indexer_svc.pdf import MAX_PAGES, Bookmark, PdfContent, read_pdf
 
-MAX_PAGES = 100_000
-# The tokenizer's time grows faster than the length of a run it cannot split.
-MAX_RUN_CHARS = 1_000_000
+MAX_RUN_CHARS = 1_000_000  # The tokenizer's time grows faster than a run without white space.
 
-_PDF_MAGIC = b"%PDF-"
-_BOM = "\ufeff"
 _PAGE_BREAK = "\n\n"
-_INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060\x00"  # Nothing to see, though not white space.
+_PDF_MAGIC = b"%PDF-"
+_TEXT_TYPES = (PLAIN_TEXT, MARKDOWN)
+_VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")  # Zero-width characters are blank.
+_WHITE_SPACE = re.compile(r"\s")
+_TITLE_SEARCH_CHARS = 20_000  # Four dense pages; bounds a PDF of one endless page.
+
+Body = str | bytes | tuple[Page, ...]
 
 
 def extract(document: Document, max_bytes: int) -> ParsedText:
-    """Returns the document's text and outline.
+    """Reads a document's body, `max_bytes` bytes of UTF-8 or of file at most.
 
-    Raises TooLarge over `max_bytes` bytes of body or text, UnreadableDocument,
-    BlankDocument, and InvalidArgument for an unknown type or an endless run.
+    Pages are joined by one blank line and keep their numbers; a PDF's are numbered from 1.
+    Sections are Markdown's headings or a PDF's bookmarks. Offsets count code points of the
+    text that is returned. NUL is kept where a client sends it and dropped from PDFs.
+
+    Raises:
+        TooLarge: the body, or a PDF's text, is over `max_bytes`; more than MAX_PAGES pages.
+        UnreadableDocument: `content` is not UTF-8, or a PDF that is damaged or encrypted.
+        BlankDocument: there is no visible character.
+        InvalidArgument: the type is unknown or does not fit the body, the text has a lone
+            surrogate, or more than MAX_RUN_CHARS characters without white space.
     """
     mime_type = resolve_mime_type(document)
-    body = document.body
-    if isinstance(body, str):
-        parsed = ParsedText(body)
-        field = "text"
-    elif isinstance(body, bytes):
-        _check_size(len(body), max_bytes, "content")
-        parsed = _from_bytes(body, mime_type)
-        field = "content"
-    else:
-        parsed = join_pages(body)
-        field = "pages"
-    _check_text(parsed.text, max_bytes, field)
-    if mime_type == MARKDOWN:
-        return ParsedText(parsed.text, find_sections(parsed.text), parsed.pages)
-    return parsed
+    field = _field_of(document.body)
+    _check_size(document.body, field, max_bytes)
+    if isinstance(document.body, bytes) and mime_type == PDF:
+        return _parsed_pdf(read_pdf(document.body, max_bytes))
+    text, pages = _text_of(document.body)
+    _check_visible(text, f"{field} is blank; it must hold some visible text", field)
+    _check_runs(text, field)
+    return ParsedText(text, sections_of(text) if mime_type == MARKDOWN else (), pages)
 
 
 def resolve_mime_type(document: Document) -> str:
-    """The type a document is read as; InvalidArgument for one that cannot be read."""
+    """The type a document is read as: lower case, without parameters such as a charset.
+
+    Where none is given it is `application/pdf` for bytes that begin with `%PDF-`, and
+    `text/plain` otherwise. Raises InvalidArgument for a type that does not fit the body.
+    """
+    is_file = isinstance(document.body, bytes)
     given = document.mime_type.partition(";")[0].strip().lower()
-    is_bytes = isinstance(document.body, bytes)
     if not given:
-        is_pdf = isinstance(document.body, bytes) and document.body.startswith(_PDF_MAGIC)
-        return PDF if is_pdf else PLAIN_TEXT
-    allowed = (PLAIN_TEXT, MARKDOWN, PDF) if is_bytes else (PLAIN_TEXT, MARKDOWN)
-    if given not in allowed:
-        raise InvalidArgument(
-            f"mime_type is {shown(document.mime_type)}; allowed here: {', '.join(allowed)}",
-            field="mime_type",
+        looks_like_pdf = isinstance(document.body, bytes) and document.body.startswith(_PDF_MAGIC)
+        return PDF if looks_like_pdf else PLAIN_TEXT
+    if given in _TEXT_TYPES or (given == PDF and is_file):
+        return given
+    raise InvalidArgument(
+        f"mime_type is {shown(document.mime_type)}; with {_field_of(document.body)} it must be "
+        + ", ".join([*_TEXT_TYPES, PDF] if is_file else _TEXT_TYPES)
+        + " or empty",
+        field="mime_type",
+    )
+
+
+def _field_of(body: Body) -> str:
+    """The request field that holds `body`."""
+    if isinstance(body, str):
+        return "text"
+    return "content" if isinstance(body, bytes) else "pages"
+
+
+def _check_size(body: Body, field: str, max_bytes: int) -> None:
+    if isinstance(body, bytes):
+        size = len(body)
+    elif isinstance(body, str):
+        size = _utf8_size(body, field, field)
+    else:
+        size = _joined_size(body)
+    if size > max_bytes:
+        raise TooLarge(
+            f"{field} is {size} bytes; HRAG_MAX_DOCUMENT_BYTES allows {max_bytes}", field=field
         )
-    return given
 
 
-def join_pages(pages: Sequence[Page]) -> ParsedText:
-    """Pages as one text, a blank line between them."""
+def _joined_size(pages: Sequence[Page]) -> int:
     if len(pages) > MAX_PAGES:
         raise TooLarge(
-            f"document has {len(pages)} pages; at most {MAX_PAGES} are allowed", field="pages"
+            f"pages has {len(pages)} pages; at most {MAX_PAGES} are allowed", field="pages"
         )
-    spans, at = [], 0
-    for place, page in enumerate(pages, start=1):
-        spans.append(PageSpan(page.number or place, at, at + len(page.text)))
-        at += len(page.text) + len(_PAGE_BREAK)
-    return ParsedText(_PAGE_BREAK.join(page.text for page in pages), pages=tuple(spans))
+    sizes = (
+        _utf8_size(page.text, f"pages[{place}].text", "pages") for place, page in enumerate(pages)
+    )
+    return sum(sizes) + len(_PAGE_BREAK) * max(0, len(pages) - 1)
 
 
-def _from_bytes(content: bytes, mime_type: str) -> ParsedText:
-    if mime_type == PDF:
-        return join_pages([Page(text) for text in read_pages(content, MAX_PAGES)])
+def _utf8_size(text: str, name: str, field: str) -> int:
     try:
-        return ParsedText(content.decode().removeprefix(_BOM))
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(
+            f"{name} has the lone surrogate U+{ord(text[error.start]):04X} at character "
+            f"{error.start}; only text that UTF-8 can encode is allowed",
+            field=field,
+        ) from None
+
+
+def _text_of(body: Body) -> tuple[str, tuple[PageSpan, ...]]:
+    if isinstance(body, str):
+        return body, ()
+    if isinstance(body, bytes):
+        return _decoded(body), ()
+    numbers = (page.number or place for place, page in enumerate(body, start=1))
+    return _joined([page.text for page in body], numbers)
+
+
+def _decoded(content: bytes) -> str:
+    """Text without the byte order mark it may begin with."""
+    start = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
+    try:
+        return content[start:].decode()
     except UnicodeDecodeError as error:
+        offset = start + error.start
         raise UnreadableDocument(
-            f"content is not UTF-8: byte {error.start} is {content[error.start]:#04x} "
-            f"({error.reason})",
+            f"content is not UTF-8: byte 0x{content[offset]:02X} at offset {offset}; "
+            "text must be UTF-8",
             field="content",
         ) from None
 
 
-def _check_text(text: str, max_bytes: int, field: str) -> None:
-    _check_size(len(text), max_bytes, field)  # A code point has at least one byte.
-    try:
-        raw = text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidArgument(
-            f"{field} holds a lone surrogate at character {error.start}; it must be valid Unicode",
-            field=field,
-        ) from None
-    _check_size(len(raw), max_bytes, field)
-    if not text.strip().strip(_INVISIBLE).strip():
-        raise BlankDocument(f"{field} holds no text; a document must say something", field=field)
-    _check_runs(raw, field)
+def _joined(texts: Sequence[str], numbers: Iterable[int]) -> tuple[str, tuple[PageSpan, ...]]:
+    spans = []
+    start = 0
+    for text, number in zip(texts, numbers, strict=True):
+        spans.append(PageSpan(number, start, start + len(text)))
+        start += len(text) + len(_PAGE_BREAK)
+    return _PAGE_BREAK.join(texts), tuple(spans)
 
 
-def _check_size(size: int, max_bytes: int, field: str) -> None:
-    if size > max_bytes:
-        raise TooLarge(
-            f"{field} has over {max_bytes} bytes ({size}); at most {max_bytes} are allowed "
-            "(HRAG_MAX_DOCUMENT_BYTES)",
-            field=field,
-        )
+def _parsed_pdf(content: PdfContent) -> ParsedText:
+    text, pages = _joined(content.pages, range(1, len(content.pages) + 1))
+    _check_visible(
+        text,
+        f"content is a PDF without text on any of its {len(pages)} pages; it may be a scan, "
+        "which needs text recognition first",
+        "content",
+    )
+    _check_runs(text, "content")
+    return ParsedText(text, _bookmarked_sections(content.bookmarks, text, pages), pages)
 
 
-def _check_runs(raw: bytes, field: str) -> None:
-    """Bytes bound characters from above, so only a long run is counted exactly."""
-    if len(raw) <= MAX_RUN_CHARS:
+def _bookmarked_sections(
+    bookmarks: Sequence[Bookmark], text: str, pages: Sequence[PageSpan]
+) -> tuple[Section, ...]:
+    """Bookmarks as sections, each at the line of its title or else as its page begins.
+
+    Bookmarks of one page come in order, so each title is sought after the one before.
+    """
+    sections = []
+    position = 0
+    for bookmark in bookmarks:
+        page = pages[bookmark.page]
+        if not page.char_start <= position < page.char_end:
+            position = page.char_start
+        position = _line_of_title(bookmark.title, text, position, page.char_end)
+        if position < len(text):  # A last page without text begins where the text ends.
+            sections.append(Section(bookmark.title, bookmark.depth, position))
+    return tuple(sorted(sections, key=lambda section: section.char_start))
+
+
+def _line_of_title(title: str, text: str, start: int, end: int) -> int:
+    """Where the line begins that is `title`, numbered or not; `start` if there is none."""
+    line = re.compile(rf"^[\d. \t]{{0,12}}{re.escape(title)}[ \t]*$", re.MULTILINE)
+    found = line.search(text, start, min(end, start + _TITLE_SEARCH_CHARS))
+    return start if found is None else found.start()
+
+
+def _check_visible(text: str, message: str, field: str) -> None:
+    if _VISIBLE.search(text) is None:
+        raise BlankDocument(message, field=field)
+
+
+def _check_runs(text: str, field: str) -> None:
+    start = _long_run_start(text)
+    if start is None:
         return
-    values = np.frombuffer(raw, np.uint8)
-    is_space = (values == 0x20) | ((values >= 0x09) & (values <= 0x0D))
-    edges = np.concatenate(([-1], np.flatnonzero(is_space), [len(raw)]))
-    for long in np.flatnonzero(np.diff(edges) > MAX_RUN_CHARS):
-        start, end = int(edges[long]) + 1, int(edges[long + 1])
-        _check_run(raw[start:end], start, field)
+    end = _WHITE_SPACE.search(text, start)
+    length = (len(text) if end is None else end.start()) - start
+    raise InvalidArgument(
+        f"{field} has {length} characters without white space from character {start}; "
+        f"at most {MAX_RUN_CHARS} are allowed",
+        field=field,
+    )
 
 
-def _check_run(run: bytes, offset: int, field: str) -> None:
-    longest = max(run.decode().split("\u3000"), key=len)  # CJK texts space with U+3000.
-    if len(longest) > MAX_RUN_CHARS:
-        raise InvalidArgument(
-            f"{field} has a run of {len(longest)} characters without white space at byte "
-            f"{offset}; at most {MAX_RUN_CHARS} are allowed",
-            field=field,
-        )
+def _long_run_start(text: str) -> int | None:
+    """Where the first run of more than MAX_RUN_CHARS characters begins.
+
+    Leaps from white space to the last white space within the longest run allowed, so that
+    only the ends of the leaps are looked at.
+    """
+    start = 0
+    while len(text) - start > MAX_RUN_CHARS:
+        window = text[start : start + MAX_RUN_CHARS + 1]
+        last_run = 0 if window[-1].isspace() else len(window.rsplit(None, 1)[-1])
+        if last_run > MAX_RUN_CHARS:
+            return start
+        start += len(window) - last_run
+    return None

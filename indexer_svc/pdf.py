@@ -1,69 +1,122 @@
-"""Reads the text of a PDF's pages with PDFium.
+"""The text of a PDF, page by page, and its bookmarks.
 
-PDFium may be used by one thread at a time, in the whole process: one lock guards it.
+PDFium is not safe to call from two threads, not even on two documents. One lock guards
+every call into it: a document is read from opening to closing by one thread at a time,
+and every object is closed under the lock rather than left to the garbage collector, which
+would close it at any time on any thread. Nothing of PDFium leaves this module.
 """
 
-import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from threading import Lock
 
-import pypdfium2
-import pypdfium2.raw as pdfium
+import pypdfium2 as pdfium
+import pypdfium2.raw as pdfium_c
 
-from hrag.errors import BlankDocument, TooLarge, UnreadableDocument
+from hrag.errors import TooLarge, UnreadableDocument
+from indexer_svc.markdown import trim_title
 
-_lock = threading.Lock()
+MAX_PAGES = 100_000
+MAX_BOOKMARKS = 10_000  # Finding a bookmark's page costs PDFium a walk over the pages.
 
-# What PDFium gives for a hyphen at a line's end, for no character, and NUL.
-_ARTEFACTS = {0xFFFE: None, 0xFFFF: None, 0x0002: None, 0x0000: None}
+_FIELD = "content"
+_PDFIUM = Lock()
+# PDFium marks the hyphen of a word that goes on in the next line, and has joined the
+# word already; a NUL stands for a glyph without a character.
+_ARTEFACTS = dict.fromkeys(map(ord, "\x00\x02\u00ad\ufffe\uffff"))
 
 
-def read_pages(content: bytes, max_pages: int) -> list[str]:
-    """Each page's text, in order.
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """An entry of a PDF's outline; `depth` counts from 1, `page` from 0."""
 
-    Raises UnreadableDocument if the PDF is broken or encrypted, TooLarge if it has over
-    `max_pages` pages, BlankDocument if it has no text at all.
+    title: str
+    depth: int
+    page: int
+
+
+@dataclass(frozen=True, slots=True)
+class PdfContent:
+    """What a PDF says. A page without text is an empty string."""
+
+    pages: tuple[str, ...]
+    bookmarks: tuple[Bookmark, ...]
+
+
+def read_pdf(content: bytes, max_text_bytes: int) -> PdfContent:
+    """Reads every page and the first MAX_BOOKMARKS bookmarks that lead to a page.
+
+    Lines end in `\\n`. A PDF that opens with the empty password counts as not encrypted.
+
+    Raises:
+        UnreadableDocument: `content` is encrypted, damaged or no PDF.
+        TooLarge: it has more than MAX_PAGES pages, or more than `max_text_bytes` bytes of
+            text in UTF-8.
     """
-    with _lock:
+    with _PDFIUM:
         try:
-            pages = _read(content, max_pages)
-        except pypdfium2.PdfiumError as error:
-            raise _explain(error) from None
-    if not any(page.strip() for page in pages):
-        raise BlankDocument(
-            f"content is a PDF of {len(pages)} pages without text; it may be a scan",
-            field="content",
+            with pdfium.PdfDocument(content) as document:
+                pages = tuple(_pages(document, max_text_bytes))
+                return PdfContent(pages, tuple(islice(_bookmarks(document), MAX_BOOKMARKS)))
+        except pdfium.PdfiumError as error:
+            raise UnreadableDocument(_explained(error), field=_FIELD) from None
+
+
+def _explained(error: pdfium.PdfiumError) -> str:
+    if error.err_code == pdfium_c.FPDF_ERR_PASSWORD:
+        return "content is an encrypted PDF that needs a password; send it without encryption"
+    if error.err_code == pdfium_c.FPDF_ERR_SECURITY:
+        return "content is a PDF encrypted in an unknown way; send it without encryption"
+    return f"content is not a readable PDF: {error}"
+
+
+def _pages(document: pdfium.PdfDocument, max_text_bytes: int) -> Iterator[str]:
+    page_count = len(document)
+    if page_count > MAX_PAGES:
+        raise TooLarge(
+            f"content is a PDF of {page_count} pages; at most {MAX_PAGES} are allowed",
+            field=_FIELD,
         )
-    return pages
-
-
-def _read(content: bytes, max_pages: int) -> list[str]:
-    document = pypdfium2.PdfDocument(content)
-    try:
-        if len(document) > max_pages:
+    text_bytes = 0
+    for index in range(page_count):
+        text = _page_text(document, index)
+        text_bytes += len(text.encode())
+        if text_bytes > max_text_bytes:
             raise TooLarge(
-                f"content has {len(document)} pages; at most {max_pages} are allowed",
-                field="content",
+                f"content is a PDF with {text_bytes} bytes of text on its first {index + 1} "
+                f"pages; HRAG_MAX_DOCUMENT_BYTES allows {max_text_bytes}",
+                field=_FIELD,
             )
-        return [_page_text(document, number) for number in range(len(document))]
-    finally:
-        document.close()
+        yield text
 
 
-def _page_text(document: pypdfium2.PdfDocument, number: int) -> str:
-    page = document[number]
+def _page_text(document: pdfium.PdfDocument, index: int) -> str:
     try:
-        text_page = page.get_textpage()
-        try:
-            text: str = text_page.get_text_bounded()
-        finally:
-            text_page.close()
-    finally:
-        page.close()
-    return text.replace("\r\n", "\n").translate(_ARTEFACTS)
+        with closing(document[index]) as page, closing(page.get_textpage()) as text_page:
+            raw: str = text_page.get_text_bounded()
+    except pdfium.PdfiumError as error:
+        raise pdfium.PdfiumError(f"page {index + 1}: {error}", error.err_code) from None
+    return _cleaned(raw)
 
 
-def _explain(error: pypdfium2.PdfiumError) -> UnreadableDocument:
-    if error.err_code == pdfium.FPDF_ERR_PASSWORD:
-        problem = "content is an encrypted PDF; send it without a password"
-    else:
-        problem = f"content is not a readable PDF: {error}"
-    return UnreadableDocument(problem, field="content")
+def _cleaned(raw: str) -> str:
+    text = raw.translate(_ARTEFACTS)
+    return text.replace("\r\n", "\n").replace("\r", "\n").strip()
+
+
+def _bookmarks(document: pdfium.PdfDocument) -> Iterator[Bookmark]:
+    for entry in islice(document.get_toc(), MAX_BOOKMARKS):
+        destination = entry.get_dest()
+        page = None if destination is None else destination.get_index()
+        title = _bookmark_title(entry)
+        if title and page is not None and page < len(document):
+            yield Bookmark(title, entry.level + 1, page)
+
+
+def _bookmark_title(entry: pdfium.PdfBookmark) -> str:
+    try:
+        return trim_title(entry.get_title().translate(_ARTEFACTS))
+    except UnicodeDecodeError:  # Half a surrogate pair: an outline is no reason to refuse.
+        return ""

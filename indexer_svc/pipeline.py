@@ -8,6 +8,7 @@ one commit at the end.
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,10 +112,8 @@ class Pipeline:
         except CollectionNotFound:
             if collection != DEFAULT_COLLECTION:
                 raise
-        try:
+        with suppress(CollectionExists):  # Another first ingest was quicker.
             self.create_collection(tenant_id, collection, SettingsRequest())
-        except CollectionExists:
-            pass  # Another first ingest was quicker.
         return self._writer.open(tenant_id, collection)
 
     def _check_embedder(self, settings: CollectionSettings) -> None:

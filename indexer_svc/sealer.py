@@ -9,8 +9,8 @@ import threading
 import structlog
 
 from hrag.engine.embedded import sealing
+from hrag.engine.embedded.purging import purge_some
 from hrag.engine.embedded.store import Store
-from hrag.engine.embedded.writer import EmbeddedWriter
 from hrag.errors import StorageFull
 
 _log = structlog.get_logger()
@@ -22,9 +22,8 @@ _THREADS = 1  # Of two cores, one stays with those who wait for an answer.
 class Sealer:
     """Runs until closed. A tail is sealed once it has `threshold` leaves."""
 
-    def __init__(self, store: Store, writer: EmbeddedWriter, threshold: int) -> None:
+    def __init__(self, store: Store, threshold: int) -> None:
         self._store = store
-        self._writer = writer
         self._threshold = threshold
         self._lock = threading.Lock()
         self._changed: set[int] = set()
@@ -34,7 +33,7 @@ class Sealer:
 
     def start(self) -> None:
         """Begins with what an earlier process left unfinished."""
-        sealing.remove_unfinished(self._store.segments)
+        sealing.remove_unlisted(self._store)
         with self._lock:
             self._changed |= sealing.all_collections(self._store)
         self._wake.set()
@@ -62,7 +61,8 @@ class Sealer:
 
     def _work(self, changed: set[int]) -> None:
         try:
-            self._writer.purge_dropped()
+            while not self._closing and purge_some(self._store):
+                pass
             for collection in changed:
                 if self._closing:
                     return

@@ -102,9 +102,7 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
     def ListDocuments(
         self, request: pb.ListDocumentsRequest, context: grpc.ServicerContext
     ) -> pb.ListDocumentsResponse:
-        listing = self._catalog.documents(
-            *_place(request), request.page_size, request.page_token
-        )
+        listing = self._catalog.documents(*_place(request), request.page_size, request.page_token)
         return indexer.documents_response(listing)
 
     def GetIndexStatus(

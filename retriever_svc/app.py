@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 
 from hrag.config import RetrieverSettings
@@ -51,9 +52,7 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
             settings,
             settings.address,
             SERVICE,
-            lambda target: retriever_pb2_grpc.add_RetrieverServiceServicer_to_server(
-                servicer, target
-            ),
+            partial(retriever_pb2_grpc.add_RetrieverServiceServicer_to_server, servicer),
         )
         until_stopped(listening, settings.address, settings.drain_s, stopping)
 

@@ -21,7 +21,6 @@ from hrag.types import (
     MAX_CANDIDATES,
     MAX_LIMIT,
     MAX_QUERY_BYTES,
-    Aggregation,
     CollectionSettings,
     SearchMode,
     SearchQuery,
@@ -108,13 +107,19 @@ class Search:
             return _unit(np.asarray(query.query, np.float32))
         settings = self._reader.settings(query.tenant_id, query.collection)
         if settings.embedder != self._embedder.name:
-            raise EmbedderMismatch(
-                f"the collection was made with embedder {settings.embedder} "
-                f"({settings.dimension} dimensions); this retriever runs "
-                f"{self._embedder.name} ({self._embedder.dimension} dimensions)",
-                field="collection",
-            )
-        return self._queries.embed_query(query.query)
+            raise self._mismatch(settings, self._embedder.dimension)
+        vector = self._queries.embed_query(query.query)
+        if len(vector) != settings.dimension:
+            raise self._mismatch(settings, len(vector))
+        return vector
+
+    def _mismatch(self, settings: CollectionSettings, own_dimension: int) -> EmbedderMismatch:
+        return EmbedderMismatch(
+            f"the collection was made with embedder {settings.embedder} "
+            f"({settings.dimension} dimensions); this retriever runs "
+            f"{self._embedder.name} ({own_dimension} dimensions)",
+            field="collection",
+        )
 
     def _level(self, query: SearchQuery, settings: CollectionSettings) -> int:
         tree = settings.tree
@@ -179,7 +184,9 @@ def _check_text(text: str) -> None:
 def _unit(vector: Vector) -> Vector:
     """The vector at unit length, or InvalidArgument."""
     if not np.isfinite(vector).all():
-        raise InvalidArgument("vector holds NaN or infinity; numbers must be finite", field="vector")
+        raise InvalidArgument(
+            "vector holds NaN or infinity; numbers must be finite", field="vector"
+        )
     norm = np.linalg.norm(vector.astype(np.float64))
     if norm == 0:
         raise InvalidArgument("vector is all zero; it must have a direction", field="vector")

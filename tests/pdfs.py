@@ -84,9 +84,7 @@ def _objects_of(contents: Sequence[bytes], bookmarks: Sequence[Bookmark]) -> dic
 
 def _shown(text: str) -> bytes:
     """A content stream that shows `text` from the top of the page down."""
-    lines = b" ".join(
-        b"(%s) Tj T*" % _escaped(line.encode("cp1252")) for line in text.splitlines()
-    )
+    lines = b" ".join(b"(%s) Tj T*" % _escaped(line.encode("cp1252")) for line in text.splitlines())
     return b"BT /F1 12 Tf 14 TL 50 780 Td %s ET" % lines
 
 

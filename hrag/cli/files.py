@@ -20,10 +20,10 @@ MAX_FILE_BYTES = 256 * 1024 * 1024  # No service can be set to take more.
 MAX_TITLE_BYTES = 1024
 
 _MIME_TYPES = {".md": MARKDOWN, ".markdown": MARKDOWN, ".pdf": PDF}
-_REPLACED = re.compile(r"[^A-Za-z0-9._/-]")
+_REPLACED = re.compile(r"[^A-Za-z0-9._:/-]")
 _HASH_DIGITS = 8
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*(?:#+[ \t]*)?")
-_UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*")
+_UNDERLINE = re.compile(r" {0,3}=+[ \t]*")  # "---" may as well end a list, table or preamble.
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 
 
@@ -90,7 +90,7 @@ def document_id(relative: str) -> str:
     Folders are set apart by ":". A path that cannot be kept as it is carries a hash.
     """
     name = _REPLACED.sub("_", relative)
-    changed = name != relative
+    changed = name != relative or ":" in relative  # a:b is not a/b.
     if not name[:1].isalnum():
         name, changed = f"file{name}", True
     if changed or len(name) > MAX_DOCUMENT_ID_BYTES:

@@ -94,9 +94,7 @@ def _read_collection(response: Any) -> Collection:
     return common.collection_from(response.collection)
 
 
-def list_collections(
-    tenant_id: str, page_size: int, page_token: str
-) -> Call[Listing[Collection]]:
+def list_collections(tenant_id: str, page_size: int, page_token: str) -> Call[Listing[Collection]]:
     request = indexer_pb2.ListCollectionsRequest(
         tenant_id=tenant_id, page_size=page_size, page_token=page_token
     )

@@ -98,8 +98,6 @@ class Writer(Protocol):
 
     def status(self, collection: OpenCollection) -> IndexStatus: ...
 
-    def close(self) -> None: ...
-
 
 class Leaves(Protocol):
     """Leaves that a search found, with their scores; opaque to the caller."""

@@ -69,9 +69,7 @@ def _stream(
     return handler
 
 
-def _fail(
-    method: str, error: Exception, context: grpc.ServicerContext, began: float
-) -> NoReturn:
+def _fail(method: str, error: Exception, context: grpc.ServicerContext, began: float) -> NoReturn:
     known = explained(method, error)
     situation = status.situation_of(known)
     _log.info(

@@ -64,9 +64,7 @@ def wait_for_store(open_store: Callable[[], Opened], stopping: threading.Event) 
             return None
 
 
-def until_stopped(
-    server: Server, address: str, drain_s: float, stopping: threading.Event
-) -> None:
+def until_stopped(server: Server, address: str, drain_s: float, stopping: threading.Event) -> None:
     """Serves until told to stop, then drains."""
     server.start()
     _log.info("serving", service=server.service, address=address, port=server.port)

@@ -55,7 +55,10 @@ def build(
         interceptors=[Translate()],
         options=[
             ("grpc.so_reuseport", 0),  # Two services on one port are a mistake.
-            ("grpc.max_receive_message_length", _MESSAGE_PER_DOCUMENT * settings.max_document_bytes),
+            (
+                "grpc.max_receive_message_length",
+                _MESSAGE_PER_DOCUMENT * settings.max_document_bytes,
+            ),
             ("grpc.max_send_message_length", _UNLIMITED),
             ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_MS),
             ("grpc.keepalive_permit_without_calls", 1),

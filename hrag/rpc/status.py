@@ -4,10 +4,11 @@ The server sends `google.rpc` details: ErrorInfo with a stable reason, BadReques
 the field, RetryInfo where trying again helps. The client finds the class by the reason.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
@@ -92,7 +93,7 @@ def to_status(error: HragError) -> grpc.Status:
     )
 
 
-def error_from(failure: grpc.RpcError) -> HragError:
+def error_from(failure: Any) -> HragError:
     """The error a call failed with, as the class the server raised where it said so."""
     status = rpc_status.from_call(failure)
     if status is None:
@@ -120,7 +121,7 @@ def code_number(error: HragError) -> int:
     return number
 
 
-def _packed(message: object) -> any_pb2.Any:
+def _packed(message: Message) -> any_pb2.Any:
     packed = any_pb2.Any()
     packed.Pack(message)
     return packed

@@ -2,11 +2,22 @@
 
 from hrag.errors import HragError
 from hrag.rpc import status
-from hrag.types import Collection, DocumentInfo, IndexStatus, IngestOutcome, IngestResult, Listing
-from hrag.types import Segment
+from hrag.types import (
+    Collection,
+    DocumentInfo,
+    IndexStatus,
+    IngestOutcome,
+    IngestResult,
+    Listing,
+    Segment,
+)
 from hrag.v1 import indexer_pb2 as pb
-from hrag.wire.common import collection_from, collection_message
-from hrag.wire.common import document_info_from, document_info_message
+from hrag.wire.common import (
+    collection_from,
+    collection_message,
+    document_info_from,
+    document_info_message,
+)
 
 _OUTCOME_NUMBER = {
     IngestOutcome.CREATED: pb.INGEST_OUTCOME_CREATED,

@@ -1,5 +1,6 @@
 """Messages of retriever.proto."""
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -75,7 +76,7 @@ def _query_from(message: pb.SearchRequest) -> Any:
             raise InvalidArgument("query is missing; set text or vector", field="query")
 
 
-def _known(names: dict[int, Known], number: int, field: str) -> Known:
+def _known(names: Mapping[Any, Known], number: int, field: str) -> Known:
     if number not in names:
         raise InvalidArgument(f"{field} is {number}, which this server does not know", field=field)
     return names[number]
@@ -126,7 +127,9 @@ def _passage_message(passage: Passage) -> pb.Passage:
         chunk=chunk_message(passage.chunk),
         score=passage.score,
         matched_children=[
-            pb.MatchedChild(chunk_id=child.chunk_id, score=child.score, span=span_message(child.span))
+            pb.MatchedChild(
+                chunk_id=child.chunk_id, score=child.score, span=span_message(child.span)
+            )
             for child in passage.matched_children
         ],
     )

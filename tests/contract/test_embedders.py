@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from hrag.config import CommonSettings
+from hrag.config import CommonSettings, SettingsError
 from hrag.embedding import Embedder, Vectors
 from hrag.embedding.builtin import BuiltinEmbedder
 from hrag.embedding.checks import unit_rows
@@ -214,3 +214,29 @@ def test_only_the_chosen_provider_is_imported(value: str, loaded: set[str]) -> N
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert set(done.stderr.split()) == loaded
+
+
+@pytest.mark.parametrize(
+    ("key", "base_url", "complaint"),
+    [
+        ("", "", "OPENAI_API_KEY='': .* needs a key"),
+        ("", "https://api.openai.com/v1/", "OPENAI_API_KEY='': .* needs a key"),
+        ("sk-1\n", "", "OPENAI_API_KEY .* visible ASCII"),
+        ("sk 1", "", "OPENAI_API_KEY .* visible ASCII"),
+        ("sk-é1", "", "OPENAI_API_KEY .* visible ASCII"),
+        ("sk-1", "localhost:8080/v1", "OPENAI_BASE_URL='localhost:8080/v1': .* http or https"),
+        ("sk-1", "ftp://host/v1", "OPENAI_BASE_URL='ftp://host/v1': .* http or https"),
+        ("sk-1", "http://", "OPENAI_BASE_URL='http://': .* http or https"),
+        ("sk-1", "http://host:port/", "OPENAI_BASE_URL='http://host:port/': .* http or https"),
+    ],
+)
+def test_openai_settings_that_cannot_work_are_refused(
+    key: str, base_url: str, complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the opening, by the variable's name, and without showing the key."""
+    monkeypatch.setenv("HRAG_EMBEDDER", "openai")
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.setenv("OPENAI_BASE_URL", base_url)
+    with pytest.raises(SettingsError, match=complaint) as raised:
+        open_embedder(CommonSettings())
+    assert not key or key not in str(raised.value)

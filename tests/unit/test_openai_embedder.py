@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from hrag.config import CommonSettings, SettingsError
+from hrag.config import CommonSettings
 from hrag.embedding import Vectors
 from hrag.embedding.openai import (
     MAX_REQUEST_BYTES,
@@ -99,11 +100,12 @@ def test_many_texts_go_in_several_requests(server: OpenAIServer, embedder: OpenA
 
 
 def test_long_texts_go_in_several_requests(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
-    texts = [str(number) + "字" * (MAX_REQUEST_BYTES // 9) for number in range(5)]
+    texts = [str(number) + "字" * (MAX_REQUEST_BYTES // 9 + 1) for number in range(5)]
     assert_same(embedder.embed(texts), vectors_of(texts))
     assert [len(request["input"]) for request in server.requests] == [2, 2, 1]
 
 
+@hypothesis_settings(deadline=None)
 @given(st.lists(st.integers(0, 2 * MAX_REQUEST_BYTES), max_size=12))
 def test_batches_keep_order_and_bounds(sizes: list[int]) -> None:
     """Each is as large as may be; only a text that is too long by itself passes the bound."""
@@ -406,22 +408,3 @@ def test_an_endpoint_of_ones_own_needs_no_key(
 ) -> None:
     embedder = _open_from({"OPENAI_BASE_URL": server.base_url}, monkeypatch)
     assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
-
-
-@pytest.mark.parametrize("base_url", ["", "https://api.openai.com/v1/"])
-def test_openai_itself_needs_a_key(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SettingsError, match=r"OPENAI_API_KEY.*needs a key"):
-        _open_from({"OPENAI_BASE_URL": base_url}, monkeypatch)
-
-
-@pytest.mark.parametrize("key", ["sk-secret\n", "sk secret", "sk-secrét"])
-def test_a_key_no_header_can_carry_is_refused(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SettingsError, match=r"OPENAI_API_KEY.*visible ASCII") as raised:
-        _open_from({"OPENAI_API_KEY": key}, monkeypatch)
-    assert "secr" not in str(raised.value)
-
-
-@pytest.mark.parametrize("url", ["localhost:8080/v1", "ftp://host/v1", "http://", "http://a:b/"])
-def test_a_base_url_that_is_none_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SettingsError, match=r"OPENAI_BASE_URL=.*http or https"):
-        _open_from({"OPENAI_BASE_URL": url, "OPENAI_API_KEY": KEY}, monkeypatch)

@@ -11,12 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from hrag.engine.embedded import keys, leaves, segments
-from hrag.engine.embedded.lookups import collection_exists, listed_segments, read_counters
-from hrag.engine.embedded.records import CollectionRecord, Counters, DocumentHead
+from hrag.engine.embedded.lookups import collection_exists, listed_segments
+from hrag.engine.embedded.records import (
+    CollectionRecord,
+    Counters,
+    DocumentHead,
+    SegmentRecord,
+)
 from hrag.engine.embedded.store import Store, Txn
-from hrag.tree import Tree
+from hrag.errors import InvalidArgument
+from hrag.tree import NONE, Tree
 from hrag.types import CollectionSettings
 
+_COLLECTION_BYTES = 4  # What the key of anything in a collection begins with.
+_UNREADABLE = (ValueError, KeyError, TypeError, InvalidArgument)
 _UNIT_TOLERANCE = 1e-3  # float32 rounding over thousands of dimensions stays far below.
 
 
@@ -42,10 +50,9 @@ class _Walk:
         self._store = store
         self._txn = txn
         self._collections = self._documents = self._leaves = self._segments = 0
-        self._seen: set[int] = set()
 
     def report(self) -> Report:
-        problems = [*self._all_collections(), *self._names(), *self._orphans()]
+        problems = [*self._all_collections(), *self._names(), *self._strays()]
         return Report(
             self._collections, self._documents, self._leaves, self._segments, tuple(problems)
         )
@@ -53,31 +60,50 @@ class _Walk:
     def _all_collections(self) -> Iterator[str]:
         for key, value in self._store.scan(self._txn, "collections", b""):
             number = keys.read_u32(key)
-            record = CollectionRecord.from_bytes(value)
             self._collections += 1
+            try:
+                record = CollectionRecord.from_bytes(value)
+            except _UNREADABLE as error:
+                yield f"collection {number}: its record is damaged: {error!r}"
+                continue
             place = f"collection {record.tenant_id}/{record.name}"
-            for problem in self._collection(number, record.settings):
+            for problem in self._collection(number, record):
                 yield f"{place}: {problem}"
 
-    def _collection(self, number: int, settings: CollectionSettings) -> Iterator[str]:
-        stored = read_counters(self._store, self._txn, number)
+    def _collection(self, number: int, record: CollectionRecord) -> Iterator[str]:
+        name = keys.collection_name(record.tenant_id, record.name)
+        if self._txn.get(name, db=self._store.db["collection_names"]) != keys.u32(number):
+            yield "its name names another collection"
+        counters = self._txn.get(keys.u32(number), db=self._store.db["counters"])
+        if counters is None:
+            yield "it has no counters"
+            return
+        stored = Counters.from_bytes(counters)
+        yield from self._all_documents(number, record.settings, stored)
+        yield from self._log(number, stored)
+        yield from self._manifest(number, record.settings, stored)
+
+    def _all_documents(
+        self, number: int, settings: CollectionSettings, stored: Counters
+    ) -> Iterator[str]:
         counted = stored._replace(
             documents=0, chunks=0, leaves=0, tail_leaves=0, tokens=0, text_bytes=0, vector_bytes=0
         )
         for ordinal, leaf_count in leaves.living_ordinals(self._store, self._txn, number):
-            self._seen.add(ordinal)
-            value = self._txn.get(keys.u64(ordinal), db=self._store.db["heads"])
-            if value is None:
-                yield f"ordinal {ordinal} has no head"
+            try:
+                head = self._head(ordinal)
+            except _UNREADABLE as error:
+                yield f"ordinal {ordinal}: its head is missing or damaged: {error!r}"
                 continue
-            head = DocumentHead.from_bytes(value)
             counted = counted.plus(head, ordinal, 1)
             for problem in self._document(number, ordinal, leaf_count, head, settings):
                 yield f"document {head.document_id} (ordinal {ordinal}): {problem}"
         yield from _differences(stored, counted)
         yield from self._ids(number, counted.documents)
-        yield from self._log(number, stored)
-        yield from self._manifest(number, stored)
+
+    def _head(self, ordinal: int) -> DocumentHead:
+        value = self._txn.get(keys.u64(ordinal), db=self._store.db["heads"])
+        return DocumentHead.from_bytes(b"" if value is None else value)
 
     def _document(
         self,
@@ -120,34 +146,63 @@ class _Walk:
         if counters.sequence > self._store.number(self._txn, keys.SEQUENCE):
             yield f"sequence {counters.sequence} is past the store's"
 
-    def _manifest(self, number: int, counters: Counters) -> Iterator[str]:
+    def _manifest(
+        self, number: int, settings: CollectionSettings, counters: Counters
+    ) -> Iterator[str]:
         covered = 0
         for record in listed_segments(self._store, self._txn, number):
             self._segments += 1
             if record.first_ordinal <= covered:
                 yield f"segment {record.segment_id} covers ordinals of the one before"
             covered = record.last_ordinal
-            try:
-                segments.load(self._store.segments, record)
-            except segments.DamagedSegment as error:
-                yield f"segment {record.segment_id}: {error}"
+            for problem in self._segment(number, settings, record):
+                yield f"segment {record.segment_id}: {problem}"
         if covered != counters.sealed_ordinal:
             yield f"segments cover ordinal {covered}, counters say {counters.sealed_ordinal}"
+
+    def _segment(
+        self, number: int, settings: CollectionSettings, record: SegmentRecord
+    ) -> Iterator[str]:
+        if (record.embedder, record.dimension) != (settings.embedder, settings.dimension):
+            yield "its embedder or dimension is not the collection's"
+        try:
+            loaded = segments.load(self._store.segments, record)
+        except segments.DamagedSegment as error:
+            yield str(error)
+            return
+        covered = [
+            leaves.labels_of(ordinal, count)
+            for ordinal, count in leaves.living_ordinals(
+                self._store, self._txn, number, record.first_ordinal - 1
+            )
+            if ordinal <= record.last_ordinal
+        ]
+        if covered and not np.isin(np.concatenate(covered), loaded.rows.labels).all():
+            yield "it lacks leaves of documents it covers"
 
     def _names(self) -> Iterator[str]:
         for key, value in self._store.scan(self._txn, "collection_names", b""):
             if not collection_exists(self._store, self._txn, keys.read_u32(value)):
                 yield f"collection name {bytes(key)!r} names no collection"
 
-    def _orphans(self) -> Iterator[str]:
-        """Entries of ordinals that no living or dropped collection lists."""
-        for dropped, _ in self._store.scan(self._txn, "dropped", b""):
-            number = keys.read_u32(dropped)
-            self._seen.update(o for o, _ in leaves.living_ordinals(self._store, self._txn, number))
-        for database in ("heads", "texts", "trees", "vectors"):
-            for key, _ in self._store.scan(self._txn, database, b""):
-                if keys.read_u64(key) not in self._seen:
-                    yield f"{database} has ordinal {keys.read_u64(key)}, which no document has"
+    def _strays(self) -> Iterator[str]:
+        """Entries of collections neither living nor dropped, and of ordinals not listed."""
+        known = {bytes(key) for name in ("collections", "dropped") for key in self._keys(name)}
+        for name in ("counters", "document_ids", "ordinals", "changes", "segments"):
+            for key in self._keys(name):
+                if bytes(key[:_COLLECTION_BYTES]) not in known:
+                    number = keys.read_u32(key[:_COLLECTION_BYTES])
+                    yield f"{name} has an entry of collection {number}, which does not exist"
+        listed = {keys.read_in_collection(key)[1] for key in self._keys("ordinals")}
+        for name in ("heads", "texts", "trees", "vectors"):
+            for key in self._keys(name):
+                if keys.read_u64(key) not in listed:
+                    yield f"{name} has ordinal {keys.read_u64(key)}, which no document has"
+        if max(listed, default=0) > self._store.number(self._txn, keys.LAST_ORDINAL):
+            yield f"ordinal {max(listed)} is past the store's last; it would be used twice"
+
+    def _keys(self, database: str) -> Iterator[memoryview]:
+        return (key for key, _ in self._store.scan(self._txn, database, b""))
 
 
 def _differences(stored: Counters, counted: Counters) -> Iterator[str]:
@@ -175,9 +230,19 @@ def _tree_problems(
         return
     if tree.counts != head.chunks_per_level:
         yield f"tree has {tree.counts} chunks, head says {head.chunks_per_level}"
+    broken = tree.problems(settings.tree.level_sizes)
+    yield from broken
+    if not broken:
+        yield from _outline_problems(tree, head)
+
+
+def _outline_problems(tree: Tree, head: DocumentHead) -> Iterator[str]:
+    """Compares a sound tree with the text and the sections it lies over."""
     if int(tree.level(0)["byte_end"][-1]) != head.text_bytes:
         yield "tree does not cover the text"
-    yield from tree.problems(settings.tree.level_sizes)
+    used = np.concatenate([tree.level(level)["section"] for level in range(len(tree.counts))])
+    if (used[used != NONE] >= len(head.sections)).any():
+        yield f"a chunk is in a section past the document's {len(head.sections)}"
 
 
 def _vector_problems(value: memoryview, leaf_count: int, dimension: int) -> Iterator[str]:

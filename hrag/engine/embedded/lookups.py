@@ -1,7 +1,7 @@
-"""What the writing and the reading side both look up, within a transaction of theirs."""
+"""What several parts look up or erase, within a transaction of theirs."""
 
 from hrag.engine.embedded import keys
-from hrag.engine.embedded.records import CollectionRecord, Counters, SegmentRecord
+from hrag.engine.embedded.records import CollectionRecord, Counters, DocumentHead, SegmentRecord
 from hrag.engine.embedded.store import Store, Txn
 from hrag.errors import CollectionNotFound
 
@@ -48,3 +48,15 @@ def listed_segments(store: Store, txn: Txn, number: int) -> list[SegmentRecord]:
     """The collection's manifest, oldest segment first."""
     entries = store.scan(txn, "segments", keys.u32(number))
     return [SegmentRecord.from_bytes(value) for _, value in entries]
+
+
+def read_head(store: Store, txn: Txn, ordinal: bytes | memoryview) -> DocumentHead:
+    """The head of a document that lives in this transaction, by its packed ordinal."""
+    return DocumentHead.from_bytes(required(txn.get(ordinal, db=store.db["heads"])))
+
+
+def erase_document(store: Store, txn: Txn, ordinal: int, head: DocumentHead) -> None:
+    """Erases one version of a document: all but its id, counters and log."""
+    txn.delete(keys.in_collection(head.collection, ordinal), db=store.db["ordinals"])
+    for database in ("heads", "texts", "trees", "vectors"):
+        txn.delete(keys.u64(ordinal), db=store.db[database])

@@ -8,7 +8,7 @@ new one; until then the tail holds their leaves, so freshness never waits for a 
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import structlog
 
@@ -31,6 +31,10 @@ _log = structlog.get_logger()
 _POLL_S = 0.05  # How long a new segment or a bulk load goes unnoticed by the background.
 
 
+class _CollectionGone(Exception):
+    """The collection was deleted; raised before anything of it is read."""
+
+
 class _Followed:
     """A collection in memory: the view in use, and how it follows the store."""
 
@@ -38,10 +42,17 @@ class _Followed:
         self._store = store
         self._number = number
         self._advancing = threading.Lock()
-        with store.read() as txn:
+        with self._read() as txn:
             self.settings = read_collection(store, txn, number).settings
             listed = listed_segments(store, txn, number)
         self._view = self._load(listed, {})
+
+    @contextmanager
+    def _read(self) -> Iterator[Txn]:
+        with self._store.read() as txn:
+            if not collection_exists(self._store, txn, self._number):
+                raise _CollectionGone
+            yield txn
 
     def view_at(self, txn: Txn) -> View | None:
         """The view of the transaction's own change, or None if it is past that already."""
@@ -52,14 +63,12 @@ class _Followed:
                 view = self._advance(txn, committed)
         return view if view.sequence == committed.sequence else None
 
-    def refresh(self) -> bool:
-        """Follows the store; False once the collection is deleted.
+    def refresh(self) -> None:
+        """Follows the store, or raises _CollectionGone.
 
         New segments are loaded while searches go on with the view in use.
         """
-        with self._store.read() as txn:
-            if not collection_exists(self._store, txn, self._number):
-                return False
+        with self._read() as txn:
             self.view_at(txn)
             listed = listed_segments(self._store, txn, self._number)
         if {record.segment_id for record in listed} != self._listed:
@@ -67,7 +76,6 @@ class _Followed:
             view = self._load(listed, known)
             with self._advancing:
                 self._view = view  # Perhaps behind the one it replaces; each call advances it.
-        return True
 
     def _advance(self, txn: Txn, committed: Counters) -> View:
         view = self._view
@@ -94,9 +102,10 @@ class _Followed:
             for record in listed
             if (segment := known.get(record.segment_id) or self._load_segment(record))
         ]
+        with self._read() as txn:
+            view = self._load_view(txn, loaded)
         self._listed = {record.segment_id for record in listed}
-        with self._store.read() as txn:
-            return self._load_view(txn, loaded)
+        return view
 
     def _load_view(self, txn: Txn, loaded: Sequence[segments.LoadedSegment]) -> View:
         counters = read_counters(self._store, txn, self._number)
@@ -153,8 +162,7 @@ class EmbeddedReader:
             found = {
                 keys.read_in_collection(key)[0] for key, _ in self._store.scan(txn, "segments", b"")
             }
-            living = [n for n in found if collection_exists(self._store, txn, n)]
-        for number in living:
+        for number in found:
             self._load(number)
 
     def close(self) -> None:
@@ -163,7 +171,8 @@ class EmbeddedReader:
         self._background.join()
 
     def _load(self, number: int) -> None:
-        with self._loading:
+        """Follows the collection from now on, unless it is deleted by now."""
+        with self._loading, suppress(_CollectionGone):
             if number not in self._followed:
                 self._followed[number] = _Followed(self._store, number)
 
@@ -179,7 +188,8 @@ class EmbeddedReader:
 
     def _refresh(self, number: int, followed: _Followed) -> None:
         try:
-            if not followed.refresh():
-                del self._followed[number]
+            followed.refresh()
+        except _CollectionGone:
+            del self._followed[number]
         except Exception:
             _log.exception("cannot_follow", collection=number)

@@ -6,8 +6,6 @@ lists the segment in the manifest. Whatever happens before that commit, readers 
 with the tail. Documents that die meanwhile are dead rows, as after any later delete.
 """
 
-from pathlib import Path
-
 import structlog
 
 from hrag.engine.embedded import keys, leaves, segments
@@ -39,12 +37,12 @@ def seal(store: Store, collection: int, threads: int) -> SegmentRecord | None:
 
     Raises OSError or StorageFull when the disk is full; then the tail stays as it was.
     """
-    with store.write() as txn:
-        segment_id = store.next_number(txn, keys.LAST_SEGMENT)
     read = _read_tail(store, collection)
     if read is None:
         return None
     settings, counters, block = read
+    with store.write() as txn:
+        segment_id = store.next_number(txn, keys.LAST_SEGMENT)
     distinct = segments.find_distinct(block.vectors)
     index = segments.build_index(block.vectors[distinct.first], threads)
     rows = segments.Rows(block.labels, block.ancestors, distinct.heads, distinct.members)
@@ -63,10 +61,19 @@ def seal(store: Store, collection: int, threads: int) -> SegmentRecord | None:
     return _publish(store, collection, record)
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Removes what a killed sealing left; no manifest ever lists it."""
-    for path in folder.glob("*.tmp"):
-        segments.remove_tree(path)
+def remove_unlisted(store: Store) -> None:
+    """Removes what a killed sealing or purge left: files that no manifest lists.
+
+    Only before sealing starts: a segment's files come before its entry in the manifest.
+    """
+    with store.read() as txn:
+        listed = {
+            segments.path_of(store.segments, keys.read_in_collection(key)[1])
+            for key, _ in store.scan(txn, "segments", b"")
+        }
+    for path in store.segments.iterdir():
+        if path not in listed:
+            segments.remove_tree(path)
 
 
 def _read_tail(
@@ -83,13 +90,16 @@ def _read_tail(
 
 
 def _publish(store: Store, collection: int, record: SegmentRecord) -> SegmentRecord | None:
-    with store.write() as txn:
-        exists = collection_exists(store, txn, collection)
-        if exists:
+    listed = False
+    try:
+        with store.write() as txn:
+            if not collection_exists(store, txn, collection):
+                return None
             _list(store, txn, collection, record)
-    if not exists:
-        segments.remove(store.segments, record.segment_id)
-        return None
+        listed = True
+    finally:
+        if not listed:
+            segments.remove(store.segments, record.segment_id)
     _log.info(
         "sealed",
         collection=collection,

@@ -9,12 +9,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from cachetools import LRUCache
 
 import hrag_fast
-from hrag.engine import Vector
+from hrag.engine import Groups, Leaves, Vector
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.lookups import required
 from hrag.engine.embedded.records import DocumentHead
@@ -124,13 +125,15 @@ class EmbeddedSnapshot:
 
     def search(self, query: Vector, count: int) -> Hits:
         hits = self._view.nearest(query, count)
-        return hits or self._view.all_of(self._store, self._txn, query, count)
+        if hits is None:
+            return self._view.all_of(self._store, self._txn, query, count)
+        return hits
 
-    def climb(self, leaves: Hits, level: int, aggregation: Aggregation) -> Climbed:
-        view = self._view
+    def climb(self, leaves: Leaves, level: int, aggregation: Aggregation) -> Climbed:
+        view, hits = self._view, cast("Hits", leaves)
         groups = hrag_fast.climb(
-            leaves.rows,
-            leaves.scores,
+            hits.rows,
+            hits.scores,
             view.labels,
             view.ancestors[level - view.settings.tree.embedding_level],
             view.alive,
@@ -138,18 +141,19 @@ class EmbeddedSnapshot:
         )
         return Climbed(groups, level)
 
-    def passages(self, groups: Climbed, limit: int, token_budget: int) -> tuple[Passage, ...]:
+    def passages(self, groups: Groups, limit: int, token_budget: int) -> tuple[Passage, ...]:
         found: list[Passage] = []
         left = token_budget or sys.maxsize
-        for place, key in enumerate(groups.groups.keys.tolist()):
+        climbed = cast("Climbed", groups)
+        for place, key in enumerate(climbed.groups.keys.tolist()):
             if len(found) == limit:
                 break
             document = self._document(key >> keys.LEAF_BITS)
-            record = document.tree.record(groups.level, key & _LEAF_MASK)
+            record = document.tree.record(climbed.level, key & _LEAF_MASK)
             if record.token_count > left:
                 continue
             left -= record.token_count
-            found.append(self._passage(document, record, key & _LEAF_MASK, groups, place))
+            found.append(self._passage(document, record, key & _LEAF_MASK, climbed, place))
         return tuple(found)
 
     def _passage(

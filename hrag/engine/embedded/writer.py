@@ -5,20 +5,21 @@ change with it. Replacing one gives it a new ordinal, so whatever an index still
 the old version names nothing. Knows nothing of segments but which ordinals they cover.
 """
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
 from hrag.engine import OpenCollection, PreparedDocument
-from hrag.engine.embedded import keys, segments
+from hrag.engine.embedded import keys
 from hrag.engine.embedded.lookups import (
     collection_exists,
+    erase_document,
     find_collection,
     listed_segments,
     no_collection,
     read_collection,
     read_counters,
+    read_head,
     required,
 )
 from hrag.engine.embedded.records import (
@@ -47,7 +48,6 @@ from hrag.types import (
 
 # A reader that has fallen further behind loads the collection anew.
 MAX_LOG_ENTRIES = 100_000
-_PURGE_DOCUMENTS = 200  # Per transaction, so that purging never holds up a write for long.
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ class EmbeddedWriter:
     def __init__(
         self,
         store: Store,
+        on_commit: Callable[[int], None] | None = None,
         max_log_entries: int = MAX_LOG_ENTRIES,
     ) -> None:
         self._store = store
-        self.on_commit: Callable[[int], None] = lambda collection: None
+        self._on_commit = on_commit
         self._max_log_entries = max_log_entries
-        self._closing = threading.Event()
 
     # Collections
 
@@ -102,7 +102,7 @@ class EmbeddedWriter:
             txn.delete(keys.u32(number), db=store.db["counters"])
             txn.put(keys.u32(number), b"", db=store.db["dropped"])
             sequence = store.next_number(txn, keys.SEQUENCE)
-        self.on_commit(number)
+        self._committed(number)
         return sequence
 
     def collection(self, tenant_id: str, name: str) -> Collection:
@@ -143,7 +143,7 @@ class EmbeddedWriter:
 
     def put(self, collection: OpenCollection, document: PreparedDocument) -> IngestResult:
         opened = _opened(collection)
-        _check_vectors(document, opened.settings)
+        _check_shapes(document, opened.settings)
         with self._store.write() as txn:
             counters = self._living_counters(txn, opened)
             old, old_head = self._find(txn, opened, document.document_id)
@@ -163,7 +163,7 @@ class EmbeddedWriter:
                 Change(ChangeKind.PUT, ordinal, old),
                 sequence,
             )
-        self.on_commit(opened.number)
+        self._committed(opened.number)
         outcome = IngestOutcome.CREATED if old_head is None else IngestOutcome.UPDATED
         return _result(head, outcome)
 
@@ -180,7 +180,7 @@ class EmbeddedWriter:
             txn.delete(key, db=self._store.db["document_ids"])
             change = Change(ChangeKind.DELETE, removed=ordinal)
             self._log(txn, opened.number, counters, change, sequence)
-        self.on_commit(opened.number)
+        self._committed(opened.number)
         return sequence
 
     def document(self, collection: OpenCollection, document_id: str) -> DocumentInfo:
@@ -203,7 +203,7 @@ class EmbeddedWriter:
         with self._store.read() as txn:
             entries = self._store.scan(txn, "document_ids", prefix, after)
             ordinals = [bytes(value) for _, value in islice(entries, page_size + 1)]
-            heads = [self._head(txn, ordinal) for ordinal in ordinals[:page_size]]
+            heads = [read_head(self._store, txn, ordinal) for ordinal in ordinals[:page_size]]
         token = heads[-1].document_id if len(ordinals) > page_size else ""
         return Listing(tuple(head.info() for head in heads), token)
 
@@ -225,46 +225,9 @@ class EmbeddedWriter:
             segments=tuple(record.info() for record in listed),
         )
 
-    def close(self) -> None:
-        """Stops purging; the store itself belongs to whoever opened it."""
-        self._closing.set()
-
-    # Purging
-
-    def purge_dropped(self) -> None:
-        """Reclaims the space of deleted collections, a few documents per transaction."""
-        while not self._closing.is_set() and self._purge_some():
-            pass
-
-    def _purge_some(self) -> bool:
-        store = self._store
-        with store.read() as txn:
-            dropped = next((bytes(key) for key, _ in store.scan(txn, "dropped", b"")), None)
-        if dropped is None:
-            return False
-        with store.write() as txn:
-            entries = store.scan(txn, "ordinals", dropped)
-            found = [bytes(key) for key, _ in islice(entries, _PURGE_DOCUMENTS)]
-            for key in found:
-                ordinal = keys.read_in_collection(key)[1]
-                head = self._head(txn, keys.u64(ordinal))
-                txn.delete(dropped + head.document_id.encode(), db=store.db["document_ids"])
-                self._erase(txn, ordinal, head)
-            unlisted = [] if found else self._purge_rest(txn, dropped)
-        for segment_id in unlisted:
-            segments.remove(store.segments, segment_id)
-        return True
-
-    def _purge_rest(self, txn: Txn, dropped: bytes) -> list[int]:
-        """Forgets the collection itself; returns the segments it had."""
-        db = self._store.db
-        listed = [bytes(key) for key, _ in self._store.scan(txn, "segments", dropped)]
-        for key in [bytes(key) for key, _ in self._store.scan(txn, "changes", dropped)]:
-            txn.delete(key, db=db["changes"])
-        for key in listed:
-            txn.delete(key, db=db["segments"])
-        txn.delete(dropped, db=db["dropped"])
-        return [keys.read_in_collection(key)[1] for key in listed]
+    def _committed(self, collection: int) -> None:
+        if self._on_commit is not None:
+            self._on_commit(collection)
 
     # Pieces of a transaction
 
@@ -278,16 +241,13 @@ class EmbeddedWriter:
         ordinal = txn.get(key, db=self._store.db["document_ids"])
         if ordinal is None:
             return 0, None
-        return keys.read_u64(ordinal), self._head(txn, ordinal)
+        return keys.read_u64(ordinal), read_head(self._store, txn, ordinal)
 
     def _existing(self, txn: Txn, opened: Opened, document_id: str) -> tuple[int, DocumentHead]:
         ordinal, head = self._find(txn, opened, document_id)
         if head is None:
             raise _no_document(opened, document_id)
         return ordinal, head
-
-    def _head(self, txn: Txn, ordinal: bytes | memoryview) -> DocumentHead:
-        return DocumentHead.from_bytes(required(txn.get(ordinal, db=self._store.db["heads"])))
 
     def _add(self, txn: Txn, ordinal: int, head: DocumentHead, document: PreparedDocument) -> None:
         key, db = keys.u64(ordinal), self._store.db
@@ -304,14 +264,8 @@ class EmbeddedWriter:
         txn.put(key, vectors.data.cast("B"), db=db["vectors"], append=True)
 
     def _remove(self, txn: Txn, ordinal: int, head: DocumentHead, counters: Counters) -> Counters:
-        self._erase(txn, ordinal, head)
+        erase_document(self._store, txn, ordinal, head)
         return counters.plus(head, ordinal, -1)
-
-    def _erase(self, txn: Txn, ordinal: int, head: DocumentHead) -> None:
-        db = self._store.db
-        txn.delete(keys.in_collection(head.collection, ordinal), db=db["ordinals"])
-        for database in ("heads", "texts", "trees", "vectors"):
-            txn.delete(keys.u64(ordinal), db=db[database])
 
     def _log(
         self, txn: Txn, collection: int, counters: Counters, change: Change, sequence: int
@@ -349,7 +303,12 @@ def _opened(collection: OpenCollection) -> Opened:
     return collection
 
 
-def _check_vectors(document: PreparedDocument, settings: CollectionSettings) -> None:
+def _check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
+    levels, wanted = len(document.tree.counts), len(settings.tree.level_sizes)
+    if levels != wanted:
+        raise InvalidArgument(
+            f"tree has {levels} levels; the collection's have {wanted}", field="tree"
+        )
     leaves = document.tree.counts[settings.tree.embedding_level]
     if leaves > keys.MAX_LEAVES:
         raise TooLarge(

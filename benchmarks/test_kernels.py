@@ -1,0 +1,85 @@
+"""How fast the kernels are, and how many times faster than their twins.
+
+A million leaves; hits in random order, about one in three in a group of its own, one leaf
+in fifty dead: a search that found much of a few documents. Seeded.
+"""
+
+import statistics
+import time
+
+import numpy as np
+import pytest
+
+import hrag_fast
+from hrag_fast import MAX, _reference
+
+LEAVES = 1_000_000
+LEAVES_PER_DOCUMENT = 100
+LEAVES_PER_ANCESTOR = 4
+HITS_PER_GROUP = 3.3
+LEAST_RATIO = {100: 30, 1000: 50}
+ROUNDS = 60
+
+
+@pytest.fixture(scope="module")
+def index():
+    """Labels, ancestors, alive."""
+    documents, leaves = np.divmod(np.arange(LEAVES, dtype=np.uint64), LEAVES_PER_DOCUMENT)
+    return (
+        documents << 20 | leaves,
+        (leaves // LEAVES_PER_ANCESTOR).astype(np.uint32),
+        (np.random.default_rng(1).random(LEAVES) >= 0.02).astype(np.uint8),
+    )
+
+
+def hits(count):
+    """Rows and scores: leaves of few ancestors, in random order."""
+    random = np.random.default_rng(count)
+    group_count = round(count / HITS_PER_GROUP)
+    ancestors = random.choice(LEAVES // LEAVES_PER_ANCESTOR, group_count, replace=False)
+    leaves = (ancestors[:, None] * LEAVES_PER_ANCESTOR + np.arange(LEAVES_PER_ANCESTOR)).ravel()
+    rows = random.choice(leaves, count, replace=False).astype(np.uint32)
+    return rows, random.random(count, dtype=np.float32)
+
+
+def seconds(function, arguments, calls):
+    started = time.perf_counter()
+    for _ in range(calls):
+        function(*arguments)
+    return (time.perf_counter() - started) / calls
+
+
+@pytest.mark.parametrize("kernels", [hrag_fast, _reference], ids=["kernel", "twin"])
+@pytest.mark.parametrize("hit_count", [100, 1000])
+def test_climb(benchmark, index, kernels, hit_count):
+    groups = benchmark(kernels.climb, *hits(hit_count), *index, MAX)
+    assert len(groups.keys) < hit_count / 3
+
+
+@pytest.mark.parametrize("hit_count", [100, 1000])
+def test_ratio_of_climb_to_its_twin(index, hit_count, capsys):
+    """Interleaved rounds in one process, so that a slow spell of the machine hits both."""
+    arguments = (*hits(hit_count), *index, MAX)
+    ratios = []
+    for _ in range(ROUNDS):
+        kernel = seconds(hrag_fast.climb, arguments, 20_000 // hit_count)
+        twin = seconds(_reference.climb, arguments, 1_000 // hit_count)
+        ratios.append(twin / kernel)
+    ratio = statistics.median(ratios)
+    with capsys.disabled():
+        print(f"\nclimb, {hit_count} hits: {ratio:.0f} times as fast as its twin")
+    assert ratio >= LEAST_RATIO[hit_count]
+
+
+@pytest.mark.parametrize("kernels", [hrag_fast, _reference], ids=["kernel", "twin"])
+@pytest.mark.parametrize(
+    "sentence",
+    ["The end of a line, and more. ", "一行的结尾，还有更多。"],
+    ids=["English", "Chinese"],
+)
+def test_boundary_ranks(benchmark, kernels, sentence):
+    """1,000 cuts, one every 4 bytes, as tokens lie."""
+    text = (sentence * 1000).encode()
+    ends = np.arange(4, 4004, 4, dtype=np.uint32)
+    ranks = benchmark(kernels.boundary_ranks, text, ends)
+    assert len(set(ranks.tolist())) >= 3

@@ -1,0 +1,119 @@
+"""What the demonstration prints: answers, two searches side by side, figures."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hrag.cli.console import printable
+from hrag.cli.demo_corpus import Question
+from hrag.cli.measure import Samples, percentile
+from hrag.cli.render import citation, duration, emphasised, excerpt, inside, suffix
+from hrag.types import Passage, SearchMode, SearchResult
+
+TARGET_US = 100_000  # What the specification allows hierarchy to add to a search.
+
+_PASSAGES = 2
+_LINES = 4
+_MARGIN = 8
+_MAX_WIDTH = 96
+_COMPARED = 5
+
+
+def show_heading(console: Console, text: str) -> None:
+    """A line that opens a part."""
+    console.print()
+    console.rule(Text(text, style="bold"), align="left", style="dim")
+
+
+def show_stored(console: Console, sizes: Sequence[int], chunks: Sequence[int]) -> None:
+    """How many chunks each level has, smallest last, as a tree is read."""
+    table = Table(box=None, padding=(0, 3, 0, 2), header_style="dim")
+    table.add_column("level")
+    table.add_column("at most", justify="right")
+    table.add_column("chunks", justify="right")
+    for level in reversed(range(len(sizes))):
+        table.add_row(str(level), f"{sizes[level]:,} tokens", f"{chunks[level]:,}")
+    console.print(table)
+
+
+def show_answer(console: Console, number: int, question: Question, result: SearchResult) -> None:
+    """A question with its best passages, each cut to where its best leaf matched."""
+    console.print()
+    console.print(Text(f"{number}. {question.text}", style="bold"))
+    for passage in result.passages[:_PASSAGES]:
+        _show_passage(console, question, passage)
+    if not result.passages:
+        console.print("   nothing found", style="dim")
+    console.print(Text(f"   {duration(result.timings.total_us)} in the service", style="dim"))
+
+
+def _show_passage(console: Console, question: Question, passage: Passage) -> None:
+    chunk, best = passage.chunk, passage.matched_children[0]
+    heading = Text("   ").append(f"{passage.score:.2f}", style="bold").append("  ")
+    heading.append(citation(chunk), style="cyan")
+    console.print(heading, no_wrap=True, overflow="ellipsis")
+    leaves = len(passage.matched_children)
+    console.print(
+        Text(
+            f"         {chunk.token_count:,} tokens around {leaves} matched "
+            f"{'leaf' if leaves == 1 else 'leaves'}, the best {suffix(best.chunk_id)}:",
+            style="dim",
+        )
+    )
+    start, end = inside(chunk, best.span)
+    width = min(console.width, _MAX_WIDTH) - _MARGIN - 3
+    for line in excerpt(chunk.content[start:end], question.text, _LINES, width):
+        shown = Text(" " * _MARGIN).append("│ ", style="green")
+        console.print(shown.append_text(emphasised(line, question.text)), soft_wrap=True)
+
+
+def show_side_by_side(
+    console: Console, question: Question, standard: SearchResult, big: SearchResult
+) -> None:
+    """The same question to both kinds of search."""
+    console.print(Text(question.text, style="bold"))
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", expand=False)
+    width = (min(console.width, _MAX_WIDTH) - 4) // 2
+    for name in ("standard: the leaves as they are", "small to big: what is around them"):
+        table.add_column(name, width=width, no_wrap=True, overflow="ellipsis")
+    for row in range(_COMPARED):
+        table.add_row(_brief(standard, row), _brief(big, row))
+    table.add_row(_size(standard), _size(big), style="dim")
+    console.print(table)
+
+
+def _brief(result: SearchResult, row: int) -> str:
+    if row >= len(result.passages):
+        return ""
+    passage = result.passages[row]
+    name = printable(passage.chunk.chunk_id)
+    return f"{passage.score:.2f}  {name}  {passage.chunk.token_count:,} tokens"
+
+
+def _size(result: SearchResult) -> str:
+    tokens = sum(passage.chunk.token_count for passage in result.passages)
+    return f"{tokens:,} tokens of context, {duration(result.timings.total_us)}"
+
+
+def show_measured(console: Console, samples: Samples) -> float:
+    """The table of both searches and their difference; returns the p99 added in the service."""
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="bold")
+    table.add_column("")
+    for name in ("service p50", "service p99", "round trip p50", "round trip p99"):
+        table.add_column(name, justify="right", no_wrap=True)
+    standard, big = (_row(samples, mode) for mode in (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG))
+    added = [more - less for more, less in zip(big, standard, strict=True)]
+    table.add_row("standard", *map(duration, standard))
+    table.add_row("small to big", *map(duration, big))
+    table.add_row("difference", *(f"{value / 1000:+.2f} ms" for value in added), style="bold green")
+    table.add_row("allowed", *[f"+{TARGET_US / 1000:.0f} ms"] * len(added), style="dim")
+    console.print(table)
+    return added[1]
+
+
+def _row(samples: Samples, mode: SearchMode) -> list[float]:
+    service = [sample.service_us for sample in samples[mode]]
+    round_trip = [sample.round_trip_us for sample in samples[mode]]
+    return [percentile(values, percent) for values in (service, round_trip) for percent in (50, 99)]

@@ -1,0 +1,116 @@
+"""`hrag ingest`: files and folders into a collection."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from hrag.cli.connection import connected
+from hrag.cli.console import Failure, output, printable
+from hrag.cli.files import EXTENSIONS, Source, find
+from hrag.cli.ingesting import Tally, ingest_all
+from hrag.cli.options import DEFAULT_INDEXER, DEFAULT_TENANT, CollectionName, Indexer, Tenant
+from hrag.errors import CollectionExists
+from hrag.types import DEFAULT_COLLECTION, IngestOutcome
+
+if TYPE_CHECKING:
+    from hrag.client import Client
+
+
+def ingest(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Files and folders.", show_default=False)
+    ],
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the collection if there is none.")
+    ] = False,
+    indexer: Indexer = DEFAULT_INDEXER,
+) -> None:
+    """Store files and folders: cut into chunks, embedded, searchable at once.
+
+    Folders are walked in order for .txt .text .md .markdown .rst and .pdf; hidden files
+    and folders are left out. A file that is named itself is tried whatever its extension.
+    Headings of Markdown and pages of PDFs come back in citations. A file's document id is
+    its path inside the folder given, with ":" for "/".
+
+    Running it again is cheap: what has not changed is neither embedded nor written. Exit
+    code 1 if any file failed.
+
+    \b
+    Examples:
+      hrag ingest docs/
+      hrag ingest handbook.pdf notes.md --tenant acme --collection guides --create
+    """
+    sources = find(paths)
+    if not sources:
+        raise Failure(
+            f"no files to ingest in {', '.join(map(str, paths))}; "
+            f"folders are searched for {' '.join(EXTENSIONS)}"
+        )
+    console = output()
+    with connected(indexer=indexer) as client:
+        if create:
+            _create(client, tenant, collection)
+        tally = ingest_shown(client, tenant, collection, sources, console)
+        show_tally(tally, console)
+        if tally.broken is not None:
+            raise tally.broken
+    if tally.failures:
+        raise typer.Exit(1)
+
+
+def _create(client: "Client", tenant: str, collection: str) -> None:
+    try:
+        client.create_collection(tenant, collection)
+    except CollectionExists:
+        pass  # That is what was asked for.
+
+
+def ingest_shown(
+    client: "Client", tenant: str, collection: str, sources: Sequence[Source], console: Console
+) -> Tally:
+    """Ingests with a progress bar, where there is a terminal to draw one on."""
+    with _progress(len(sources), console) as show:
+        return ingest_all(client, tenant, collection, sources, show)
+
+
+@contextmanager
+def _progress(total: int, console: Console) -> Iterator[Callable[[Tally], None]]:
+    columns = (
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f} documents  {task.description}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("", total=total)
+
+        def show(tally: Tally) -> None:
+            rates = (
+                f"{tally.tokens:,} tokens  {tally.rate(tally.stored):,.1f} documents/s  "
+                f"{tally.rate(tally.tokens):,.0f} tokens/s"
+            )
+            progress.update(task, completed=tally.answered, description=rates)
+
+        yield show
+
+
+def show_tally(tally: Tally, console: Console) -> None:
+    """Each failure on a line of its own, then one line for everything."""
+    for label, reason in tally.failures:
+        line = printable(f"{label}: {reason}")
+        console.print(line, style="red", markup=False, soft_wrap=True)
+    counts = [f"{tally.outcomes[outcome]:,} {outcome}" for outcome in IngestOutcome]
+    console.print(
+        f"{tally.answered:,} of {tally.total:,} documents in {tally.seconds:.1f} s: "
+        f"{', '.join(counts)}, {len(tally.failures):,} failed; {tally.tokens:,} tokens "
+        f"({tally.rate(tally.stored):,.1f} documents/s, {tally.rate(tally.tokens):,.0f} tokens/s)",
+        soft_wrap=True,
+    )

@@ -1,0 +1,137 @@
+"""How chunks, passages and figures read on a terminal. Pure: values in, text out.
+
+Where colour shows, what matched is coloured; elsewhere it stands between « and ».
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from rich.text import Text
+
+from hrag.cli.console import printable
+from hrag.types import Chunk, Passage, SearchResult, Span
+
+MATCH_STYLE = "green"
+WORD_STYLE = "bold yellow"
+
+_OPEN, _CLOSE = "«", "»"
+_MIN_WORD_CHARS = 3  # Shorter ones are articles and the like.
+
+Range = tuple[int, int]
+
+
+def citation(chunk: Chunk) -> str:
+    """Title, sections, pages, source and chunk id, as far as the chunk has them."""
+    sections = " > ".join(chunk.section_path)
+    source = chunk.source if chunk.source != chunk.title else ""
+    parts = (chunk.title, sections, pages(chunk), source, chunk.chunk_id)
+    return printable(" · ".join(filter(None, parts)).replace("\n", " "))
+
+
+def pages(chunk: Chunk) -> str:
+    """`p. 3` or `p. 3-4`; empty where the document has no pages."""
+    if not chunk.first_page:
+        return ""
+    last = f"-{chunk.last_page}" if chunk.last_page != chunk.first_page else ""
+    return f"p. {chunk.first_page}{last}"
+
+
+def suffix(chunk_id: str) -> str:
+    """`#<level>.<index>`: what tells a document's chunks apart."""
+    return "#" + chunk_id.rpartition("#")[2]
+
+
+def inside(chunk: Chunk, span: Span) -> Range:
+    """The characters of the chunk's content that `span` of its document covers."""
+    length = len(chunk.content)
+    start = min(max(span.char_start - chunk.span.char_start, 0), length)
+    end = min(max(span.char_end - chunk.span.char_start, start), length)
+    return start, end
+
+
+def matched_ranges(passage: Passage) -> list[Range]:
+    """Where the passage's content matched: in order, apart, none empty."""
+    return merged(inside(passage.chunk, child.span) for child in passage.matched_children)
+
+
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """The same characters in as few ranges as possible."""
+    result: list[Range] = []
+    for start, end in sorted(ranges):
+        if start >= end:
+            continue
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(result[-1][1], end))
+        else:
+            result.append((start, end))
+    return result
+
+
+def highlighted(text: str, ranges: Sequence[Range], *, colour: bool) -> Text:
+    """`text` with its ranges, which are in order and apart, coloured or marked."""
+    text = printable(text)
+    shown = Text()
+    position = 0
+    for start, end in ranges:
+        shown.append(text[position:start])
+        inner = text[start:end]
+        shown.append(inner if colour else f"{_OPEN}{inner}{_CLOSE}", style=MATCH_STYLE)
+        position = end
+    return shown.append(text[position:])
+
+
+def words(text: str) -> set[str]:
+    """The words of a query worth looking for, in lower case."""
+    return {word for word in re.findall(r"\w+", text.lower()) if len(word) >= _MIN_WORD_CHARS}
+
+
+def excerpt(text: str, query: str, lines: int, width: int) -> list[str]:
+    """The `lines` lines of `text`, none longer than `width`, that hold most of the query's words.
+
+    Blank lines are left out. Of equal places the first is taken.
+    """
+    folded = _folded(printable(text), width)
+    wanted = words(query)
+    held = [wanted & words(line) for line in folded]
+
+    def worth(start: int) -> int:
+        return len(set().union(*held[start : start + lines]))
+
+    best = max(range(max(1, len(folded) - lines + 1)), key=worth)
+    return folded[best : best + lines]
+
+
+def _folded(text: str, width: int) -> list[str]:
+    import textwrap  # noqa: PLC0415
+
+    kept = (line.expandtabs() for line in text.splitlines() if line.strip())
+    return [part for line in kept for part in textwrap.wrap(line, width) or [line[:width]]]
+
+
+def emphasised(line: str, query: str) -> Text:
+    """`line` with the query's words emphasised."""
+    shown = Text(line)
+    wanted = words(query)
+    for found in re.finditer(r"\w+", line):
+        if found[0].lower() in wanted:
+            shown.stylize(WORD_STYLE, *found.span())
+    return shown
+
+
+def duration(microseconds: float) -> str:
+    """In the unit that leaves one to three digits before the point."""
+    if abs(microseconds) < 1000:
+        return f"{microseconds:.0f} µs"
+    if abs(microseconds) < 1_000_000:
+        return f"{microseconds / 1000:.1f} ms"
+    return f"{microseconds / 1_000_000:.2f} s"
+
+
+def timings(result: SearchResult) -> str:
+    """The stages of a search, in order."""
+    took = result.timings
+    return (
+        f"{duration(took.total_us)} in the service: embed {duration(took.embed_us)}, "
+        f"search {duration(took.search_us)}, climb {duration(took.climb_us)}, "
+        f"fetch {duration(took.fetch_us)}"
+    )

@@ -1,0 +1,134 @@
+"""`hrag search`: a question in, passages with their citations out."""
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from hrag.cli.connection import connected
+from hrag.cli.console import has_colour, output
+from hrag.cli.options import (
+    DEFAULT_RETRIEVER,
+    DEFAULT_TENANT,
+    AsJson,
+    CollectionName,
+    Retriever,
+    Tenant,
+)
+from hrag.cli.render import citation, highlighted, matched_ranges, suffix, timings
+from hrag.types import (
+    DEFAULT_CANDIDATES,
+    DEFAULT_COLLECTION,
+    DEFAULT_LIMIT,
+    MAX_CANDIDATES,
+    MAX_LEVELS,
+    MAX_LIMIT,
+    Aggregation,
+    Passage,
+    SearchMode,
+    SearchResult,
+)
+
+_MAX_U32 = (1 << 32) - 1
+_MAX_U64 = (1 << 64) - 1
+
+
+def search(
+    text: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    mode: Annotated[
+        SearchMode,
+        typer.Option(help="small_to_big: the larger chunks around what matched; standard: leaves."),
+    ] = SearchMode.SMALL_TO_BIG,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MAX_LIMIT, help="Most passages to return.")
+    ] = DEFAULT_LIMIT,
+    return_level: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MAX_LEVELS - 1,
+            help="Level of the passages, 0 the smallest chunks. Default: the collection's.",
+        ),
+    ] = None,
+    candidates: Annotated[
+        int, typer.Option(min=1, max=MAX_CANDIDATES, help="How many leaves to look at first.")
+    ] = DEFAULT_CANDIDATES,
+    aggregation: Annotated[
+        Aggregation, typer.Option(help="How a passage's score comes from its leaves' scores.")
+    ] = Aggregation.MAX,
+    token_budget: Annotated[
+        int, typer.Option(min=0, max=_MAX_U32, help="Most tokens of all passages; 0: no bound.")
+    ] = 0,
+    min_sequence: Annotated[
+        int, typer.Option(min=0, max=_MAX_U64, help="Wait until this change can be seen.")
+    ] = 0,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+    as_json: AsJson = False,
+) -> None:
+    """Search a collection and show the passages that answer best.
+
+    The text is compared with every leaf (the smallest chunks, which are embedded). From
+    each leaf that matches, the search climbs to the larger chunk around it and returns
+    that once, as a passage: its score, its citation, its content. Inside it the matched
+    leaves are coloured, or stand between « and » where there is no colour.
+
+    \b
+    Examples:
+      hrag search "how do I rotate the keys?"
+      hrag search "rotate keys" --mode standard --limit 10
+      hrag search "rotate keys" --token-budget 4000 --json | jq .passages[].chunk.content
+    """
+    with connected(retriever=retriever) as client:
+        result = client.search(
+            tenant,
+            text,
+            collection=collection,
+            mode=mode,
+            limit=limit,
+            return_level=return_level,
+            candidates=candidates,
+            aggregation=aggregation,
+            token_budget=token_budget,
+            min_sequence=min_sequence,
+        )
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(result), ensure_ascii=False, indent=2))
+    else:
+        show_result(result, output())
+
+
+def show_result(result: SearchResult, console: Console) -> None:
+    """Every passage, then how the search went."""
+    for number, passage in enumerate(result.passages, 1):
+        _show_passage(number, passage, console)
+    if not result.passages:
+        console.print("nothing found: no passage answers, or the collection is empty")
+    more = ", and there are no more" if result.exhausted and result.passages else ""
+    summary = (
+        f"{len(result.passages)} passages of level {result.returned_at_level} around leaves of "
+        f"level {result.matched_at_level}{more}; {result.candidates_considered:,} leaves looked at"
+    )
+    console.print(Text(summary, style="dim"), soft_wrap=True)
+    console.print(Text(timings(result), style="dim"), soft_wrap=True)
+
+
+def _show_passage(number: int, passage: Passage, console: Console) -> None:
+    chunk = passage.chunk
+    # A terminal wraps at words; a pipe gets the content's own lines.
+    wrap_off = not console.is_terminal
+    heading = Text(f"{number}. {passage.score:.3f}  ", style="bold").append(citation(chunk))
+    console.print(heading, soft_wrap=wrap_off)
+    leaves = ", ".join(
+        f"{suffix(child.chunk_id)} {child.score:.3f}" for child in passage.matched_children
+    )
+    console.print(
+        Text(f"{chunk.token_count:,} tokens; matched {leaves}", style="dim"), soft_wrap=wrap_off
+    )
+    content = highlighted(chunk.content, matched_ranges(passage), colour=has_colour(console))
+    console.print(content, soft_wrap=wrap_off)
+    console.print()

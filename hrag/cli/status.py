@@ -1,0 +1,119 @@
+"""`hrag status`: what a tenant has stored, and what the retriever says of itself."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from hrag.cli.connection import connected
+from hrag.cli.console import output, printable
+from hrag.cli.options import (
+    DEFAULT_INDEXER,
+    DEFAULT_RETRIEVER,
+    DEFAULT_TENANT,
+    AsJson,
+    Indexer,
+    Retriever,
+    Tenant,
+)
+from hrag.types import Collection, IndexStatus, ServerInfo
+
+if TYPE_CHECKING:
+    from hrag.client import Client
+
+Row = tuple[Collection, IndexStatus]
+
+
+def status(
+    tenant: Tenant = DEFAULT_TENANT,
+    indexer: Indexer = DEFAULT_INDEXER,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+    as_json: AsJson = False,
+) -> None:
+    """Show a tenant's collections and the retriever's settings.
+
+    Leaves are the smallest chunks: they are embedded and searched. The tail is those not
+    yet in an index file (a segment); it is scanned exactly, so that nothing waits to be
+    found. Sequence is the collection's last change, and how far segments cover it.
+
+    \b
+    Examples:
+      hrag status
+      hrag status --tenant acme --json
+    """
+    with connected(indexer, retriever) as client:
+        rows = list(_rows(client, tenant))
+        server = client.server_info()
+    if as_json:
+        _print_json(tenant, rows, server)
+    else:
+        _show(tenant, rows, server, output())
+
+
+def _rows(client: "Client", tenant: str) -> Iterator[Row]:
+    token = ""
+    while True:
+        page = client.list_collections(tenant, page_token=token)
+        for collection in page.items:
+            yield collection, client.index_status(tenant, collection=collection.name)
+        token = page.next_page_token
+        if not token:
+            return
+
+
+def _print_json(tenant: str, rows: list[Row], server: ServerInfo) -> None:
+    document = {
+        "tenant_id": tenant,
+        "collections": [
+            {"collection": dataclasses.asdict(one), "status": dataclasses.asdict(index)}
+            for one, index in rows
+        ],
+        "server": dataclasses.asdict(server),
+    }
+    typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
+
+
+def _show(tenant: str, rows: list[Row], server: ServerInfo, console: Console) -> None:
+    if rows:
+        console.print(_table(rows))
+    else:
+        console.print(f"tenant {printable(tenant)} has no collections yet", markup=False)
+    console.print(
+        f"retriever {server.version}, embedder {server.embedder}, "
+        f"returns level {server.return_level}, {server.default_limit} passages from "
+        f"{server.default_candidates} candidates where a search does not say",
+        markup=False,
+    )
+
+
+def _table(rows: list[Row]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("collection")
+    for name in ("documents", "leaves", "tail", "segments", "tokens", "bytes", "sequence"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for collection, index in rows:
+        table.add_row(
+            _named(collection),
+            f"{index.document_count:,}",
+            f"{index.leaf_count:,}",
+            f"{index.tail_leaf_count:,}",
+            f"{len(index.segments):,}",
+            f"{index.token_count:,}",
+            f"{decimal(index.text_bytes)} text\n{decimal(index.vector_bytes)} vectors",
+            f"{index.committed_sequence:,}\n{index.sealed_sequence:,} sealed",
+        )
+    return table
+
+
+def _named(collection: Collection) -> str:
+    settings = collection.settings
+    levels = ",".join(map(str, settings.tree.level_sizes))
+    return (
+        f"[bold]{collection.name}[/bold]\n[dim]{levels}\n"
+        f"{settings.embedder}\n{settings.dimension} dimensions[/dim]"
+    )

@@ -1,0 +1,50 @@
+"""Reclaims the space of deleted collections.
+
+A deletion takes the name away at once; its documents are erased afterwards, a few per
+transaction, so that no write waits long. Whatever is left at a stop goes on at the next
+start.
+"""
+
+from itertools import islice
+
+from hrag.engine.embedded import keys, segments
+from hrag.engine.embedded.lookups import erase_document, read_head
+from hrag.engine.embedded.store import Store, Txn
+
+_DOCUMENTS = 200  # Per transaction.
+
+
+def purge_some(store: Store) -> bool:
+    """Erases a part of one deleted collection; False when none is left."""
+    with store.read() as txn:
+        dropped = next((bytes(key) for key, _ in store.scan(txn, "dropped", b"")), None)
+    if dropped is None:
+        return False
+    with store.write() as txn:
+        unlisted = [] if _erase_documents(store, txn, dropped) else _forget(store, txn, dropped)
+    for segment_id in unlisted:
+        segments.remove(store.segments, segment_id)
+    return True
+
+
+def _erase_documents(store: Store, txn: Txn, dropped: bytes) -> int:
+    """Returns how many documents there were to erase."""
+    entries = store.scan(txn, "ordinals", dropped)
+    found = [keys.read_in_collection(key)[1] for key, _ in islice(entries, _DOCUMENTS)]
+    for ordinal in found:
+        head = read_head(store, txn, keys.u64(ordinal))
+        name = keys.document_id(head.collection, head.document_id)
+        txn.delete(name, db=store.db["document_ids"])
+        erase_document(store, txn, ordinal, head)
+    return len(found)
+
+
+def _forget(store: Store, txn: Txn, dropped: bytes) -> list[int]:
+    """Erases the empty collection itself; returns the segments it had."""
+    listed = [bytes(key) for key, _ in store.scan(txn, "segments", dropped)]
+    for key in [bytes(key) for key, _ in store.scan(txn, "changes", dropped)]:
+        txn.delete(key, db=store.db["changes"])
+    for key in listed:
+        txn.delete(key, db=store.db["segments"])
+    txn.delete(dropped, db=store.db["dropped"])
+    return [keys.read_in_collection(key)[1] for key in listed]

@@ -1,0 +1,329 @@
+"""What the kernels and their twins promise, case by case, on both."""
+
+import importlib
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import hrag_fast
+from hrag_fast import (
+    COUNT,
+    CUT_CODE_POINT,
+    CUT_FORBIDDEN,
+    CUT_PARAGRAPH,
+    CUT_SENTENCE,
+    CUT_WORD,
+    MAX,
+    MEAN,
+    SUM,
+    _reference,
+)
+
+
+@pytest.fixture(params=[hrag_fast, _reference], ids=["kernel", "twin"])
+def kernels(request):
+    return request.param
+
+
+def label(document, leaf):
+    return document << 20 | leaf
+
+
+class Index:
+    """Rows of (document, leaf, ancestor); all alive unless said."""
+
+    def __init__(self, *leaves, dead=()):
+        self.labels = np.array([label(d, leaf) for d, leaf, _ in leaves], dtype=np.uint64)
+        self.ancestors = np.array([ancestor for _, _, ancestor in leaves], dtype=np.uint32)
+        self.alive = np.ones(len(leaves), dtype=np.uint8)
+        self.alive[list(dead)] = 0
+
+    def climb(self, kernels, hits, aggregation=MAX):
+        """`hits` are (row, score) pairs."""
+        rows = np.array([row for row, _ in hits], dtype=np.uint32)
+        scores = np.array([score for _, score in hits], dtype=np.float32)
+        return kernels.climb(rows, scores, self.labels, self.ancestors, self.alive, aggregation)
+
+
+# Document 1: leaves 0 and 1 below ancestor 0, leaf 2 below ancestor 1. Document 2: one leaf.
+INDEX = Index((1, 0, 0), (1, 1, 0), (1, 2, 1), (2, 0, 0))
+HITS = [(3, 0.75), (0, 0.25), (1, 0.5), (2, 0.5)]
+
+
+def test_leaves_of_one_ancestor_form_one_group(kernels):
+    groups = INDEX.climb(kernels, HITS)
+    assert groups.keys.tolist() == [label(2, 0), label(1, 0), label(1, 1)]
+    assert groups.scores.tolist() == [0.75, 0.5, 0.5]
+    assert groups.starts.tolist() == [0, 1, 3, 4]
+    assert groups.children.tolist() == [3, 1, 0, 2]
+    assert groups.child_scores.tolist() == [0.75, 0.5, 0.25, 0.5]
+
+
+def test_results_have_the_documented_dtypes(kernels):
+    dtypes = [array.dtype for array in INDEX.climb(kernels, HITS)]
+    assert dtypes == [np.uint64, np.float32, np.uint32, np.uint32, np.float32]
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "scores"),
+    [
+        (MAX, {label(2, 0): 0.75, label(1, 0): 0.5, label(1, 1): 0.5}),
+        (SUM, {label(2, 0): 0.75, label(1, 0): 0.75, label(1, 1): 0.5}),
+        (MEAN, {label(2, 0): 0.75, label(1, 0): 0.375, label(1, 1): 0.5}),
+        (COUNT, {label(2, 0): 1.0, label(1, 0): 2.0, label(1, 1): 1.0}),
+    ],
+)
+def test_aggregation_makes_a_groups_score(kernels, aggregation, scores):
+    groups = INDEX.climb(kernels, HITS, aggregation)
+    assert dict(zip(groups.keys.tolist(), groups.scores.tolist(), strict=True)) == scores
+
+
+def test_equal_scores_are_ordered_by_best_child(kernels):
+    """Document 2's sum equals document 1's, but its best child is better."""
+    groups = INDEX.climb(kernels, HITS, SUM)
+    assert groups.keys.tolist() == [label(2, 0), label(1, 0), label(1, 1)]
+    counted = INDEX.climb(kernels, [(2, 0.25), (3, 0.5)], COUNT)
+    assert counted.keys.tolist() == [label(2, 0), label(1, 1)]
+
+
+def test_equal_groups_are_ordered_by_key_and_equal_children_by_label(kernels):
+    groups = INDEX.climb(kernels, [(3, 0.5), (2, 0.5), (1, 0.5), (0, 0.5)])
+    assert groups.keys.tolist() == [label(1, 0), label(1, 1), label(2, 0)]
+    assert groups.children.tolist() == [0, 1, 2, 3]
+
+
+def test_dead_rows_are_dropped(kernels):
+    index = Index((1, 0, 0), (1, 1, 0), (2, 0, 0), dead=(0, 2))
+    groups = index.climb(kernels, [(0, 0.9), (1, 0.5), (2, 0.8)], COUNT)
+    assert groups.keys.tolist() == [label(1, 0)]
+    assert groups.scores.tolist() == [1.0]
+    assert groups.children.tolist() == [1]
+
+
+@pytest.mark.parametrize("hits", [[], [(0, 0.5), (1, 0.25)]], ids=["no hits", "all dead"])
+def test_nothing_alive_gives_no_groups(kernels, hits):
+    groups = Index((1, 0, 0), (1, 1, 0), dead=(0, 1)).climb(kernels, hits)
+    assert groups.starts.tolist() == [0]
+    assert [len(array) for array in groups] == [0, 0, 1, 0, 0]
+
+
+def test_an_empty_index_answers_no_hits(kernels):
+    assert Index().climb(kernels, []).starts.tolist() == [0]
+
+
+def test_one_ancestor_takes_a_whole_long_list(kernels):
+    """Past the shortest run, so that the sort merges."""
+    index = Index(*((7, leaf, 3) for leaf in range(1000)))
+    groups = index.climb(kernels, [(row, row * 37 % 1000 / 1000) for row in range(1000)])
+    assert groups.keys.tolist() == [label(7, 3)]
+    assert groups.starts.tolist() == [0, 1000]
+    assert groups.child_scores.tolist() == sorted(groups.child_scores.tolist(), reverse=True)
+
+
+def test_equal_scores_throughout_leave_label_order(kernels):
+    index = Index(*((leaf, 0, 0) for leaf in range(1000)))
+    groups = index.climb(kernels, [(row, 0.5) for row in reversed(range(1000))])
+    assert groups.children.tolist() == list(range(1000))
+    assert groups.starts.tolist() == list(range(1001))
+
+
+def test_the_largest_label_and_ancestor_fit(kernels):
+    top = (1 << 44) - 1
+    index = Index((top, (1 << 20) - 1, (1 << 20) - 1), (top, 0, 0))
+    groups = index.climb(kernels, [(0, 0.5), (1, 0.25)])
+    assert groups.keys.tolist() == [(1 << 64) - 1, label(top, 0)]
+
+
+def test_sums_are_made_in_double_precision(kernels):
+    """In single precision 2**24 + 1 is 2**24."""
+    index = Index((1, 0, 0), (1, 1, 0), (1, 2, 0))
+    hits = [(0, 16777216.0), (1, 1.0), (2, -16777216.0)]
+    assert index.climb(kernels, hits, SUM).scores.tolist() == [1.0]
+
+
+def test_read_only_arrays_are_taken(kernels):
+    rows = np.frombuffer(np.array([3, 0], dtype=np.uint32).tobytes(), dtype=np.uint32)
+    scores = np.frombuffer(np.array([0.5, 1.0], dtype=np.float32).tobytes(), dtype=np.float32)
+    labels = np.frombuffer(INDEX.labels.tobytes(), dtype=np.uint64)
+    groups = kernels.climb(rows, scores, labels, INDEX.ancestors, INDEX.alive, MAX)
+    assert groups.children.tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("row", [4, 2**32 - 1])
+def test_a_row_past_the_index_is_refused_by_place_and_number(kernels, row):
+    with pytest.raises(IndexError, match=rf"rows\[1\] is {row}; it must be below 4"):
+        INDEX.climb(kernels, [(0, 0.5), (row, 0.5)])
+
+
+@pytest.mark.parametrize("aggregation", [-1, 4])
+def test_an_unknown_aggregation_is_refused(kernels, aggregation):
+    with pytest.raises(ValueError, match=f"aggregation is {aggregation}; it must be 0"):
+        INDEX.climb(kernels, [], aggregation)
+
+
+@pytest.mark.parametrize("name", ["scores", "ancestors", "alive"])
+def test_lengths_that_disagree_are_refused(kernels, name):
+    arguments = {
+        "rows": np.zeros(1, dtype=np.uint32),
+        "scores": np.zeros(1, dtype=np.float32),
+        "labels": INDEX.labels,
+        "ancestors": INDEX.ancestors,
+        "alive": INDEX.alive,
+    }
+    arguments[name] = np.zeros(9, dtype=arguments[name].dtype)
+    with pytest.raises(ValueError, match=f"{name} has 9 entries"):
+        kernels.climb(**arguments, aggregation=MAX)
+
+
+def test_the_kernel_refuses_a_wrong_dtype_or_layout():
+    rows = np.zeros(2, dtype=np.uint32)
+    scores = np.zeros(2, dtype=np.float64)
+    rest = (INDEX.labels, INDEX.ancestors, INDEX.alive, MAX)
+    with pytest.raises(ValueError, match="Buffer dtype mismatch"):
+        hrag_fast.climb(rows, scores, *rest)
+    with pytest.raises(ValueError, match="not C-contiguous"):
+        hrag_fast.climb(rows, np.zeros(4, dtype=np.float32)[::2], *rest)
+    with pytest.raises(TypeError):
+        hrag_fast.climb(None, np.zeros(2, dtype=np.float32), *rest)
+
+
+def test_threads_get_their_own_answers():
+    """2,000 hits: past what is done under the GIL."""
+    index = Index(*((row // 5, row % 5, 0) for row in range(2000)))
+    inputs = [[(row, (row * step) % 2000) for row in range(2000)] for step in (1, 3, 7, 9)]
+    alone = [index.climb(hrag_fast, hits).children.tolist() for hits in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        climbs = pool.map(lambda hits: index.climb(hrag_fast, hits), inputs * 25)
+        assert [groups.children.tolist() for groups in climbs] == alone * 25
+
+
+def rank(kernels, before, after):
+    """The rank of the cut between two texts."""
+    head = before.encode()
+    ends = np.array([len(head)], dtype=np.uint32)
+    return int(kernels.boundary_ranks(head + after.encode(), ends)[0])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param("one wo", "rd", CUT_CODE_POINT, id="inside a word"),
+        pytest.param("caf", "é", CUT_CODE_POINT, id="before an accent"),
+        pytest.param("😀", "😀", CUT_CODE_POINT, id="between emoji"),
+        pytest.param("line\r", "\nline", CUT_FORBIDDEN, id="inside a CRLF"),
+        pytest.param("one ", "two", CUT_WORD, id="after a space"),
+        pytest.param("one", " two", CUT_WORD, id="before a space"),
+        pytest.param("one", "\u3000two", CUT_WORD, id="before an ideographic space"),
+        pytest.param("one\u3000", "two", CUT_WORD, id="after an ideographic space"),
+        pytest.param("one\v", "two", CUT_WORD, id="after a vertical tab"),
+        pytest.param("one\u00a0", "two", CUT_CODE_POINT, id="after a no-break space"),
+        pytest.param("中", "文", CUT_WORD, id="between ideographs"),
+        pytest.param("a", "文", CUT_WORD, id="before an ideograph"),
+        pytest.param("文", "a", CUT_WORD, id="after an ideograph"),
+        pytest.param("か", "x", CUT_WORD, id="after kana"),
+        pytest.param("한", "x", CUT_WORD, id="after hangul"),
+        pytest.param("x", "\U00020000", CUT_WORD, id="before a rare ideograph"),
+        pytest.param("x", "\U00010000", CUT_CODE_POINT, id="before another plane's letter"),
+        pytest.param("，", "x", CUT_WORD, id="after a full-width comma"),
+        pytest.param("One.", " Two", CUT_SENTENCE, id="after a full stop"),
+        pytest.param("One. ", "Two", CUT_SENTENCE, id="after a full stop and a space"),
+        pytest.param("One?!", " Two", CUT_SENTENCE, id="after two marks"),
+        pytest.param('He said "No." ', "I", CUT_SENTENCE, id="after a closing quote"),
+        pytest.param("(One.)", " Two", CUT_SENTENCE, id="before the space after a bracket"),
+        pytest.param("He said “No.”  ", "I", CUT_SENTENCE, id="after a curly quote"),
+        pytest.param("3.", "14", CUT_CODE_POINT, id="in a number"),
+        pytest.param(".", "5", CUT_CODE_POINT, id="after a dot that begins the text"),
+        pytest.param("One.)", "Two", CUT_CODE_POINT, id="after a bracket without a space"),
+        pytest.param("don't) ", "Two", CUT_WORD, id="after a closer that ends no sentence"),
+        pytest.param('") ', "Two", CUT_WORD, id="after closers that begin the text"),
+        pytest.param("完。", "下", CUT_SENTENCE, id="after a Chinese full stop"),
+        pytest.param("「完。」", "下", CUT_SENTENCE, id="after a Chinese quotation"),
+        pytest.param("好！", "x", CUT_SENTENCE, id="after a full-width exclamation mark"),
+        pytest.param("好", "！", CUT_WORD, id="before a full-width exclamation mark"),
+        pytest.param("wait…", "x", CUT_SENTENCE, id="after an ellipsis"),
+        pytest.param("line\n", "line", CUT_SENTENCE, id="after a line feed"),
+        pytest.param("line\r\n", "line", CUT_SENTENCE, id="after a CRLF"),
+        pytest.param("line\r", "line", CUT_SENTENCE, id="after a carriage return"),
+        pytest.param("line\n", "\nline", CUT_SENTENCE, id="between two line feeds"),
+        pytest.param("line\n    ", "line", CUT_SENTENCE, id="after an indent"),
+        pytest.param("line", "\nline", CUT_WORD, id="before a line feed"),
+        pytest.param("line\n\n", "line", CUT_PARAGRAPH, id="after an empty line"),
+        pytest.param("line\n \t\n  ", "line", CUT_PARAGRAPH, id="after a blank line"),
+        pytest.param("line\r\n\r\n", "line", CUT_PARAGRAPH, id="after an empty CRLF line"),
+        pytest.param("line\r\r", "line", CUT_PARAGRAPH, id="after two carriage returns"),
+        pytest.param("page\f", "page", CUT_PARAGRAPH, id="after a form feed"),
+        pytest.param("the en", "", CUT_PARAGRAPH, id="at the end"),
+        pytest.param("One." + " " * 63, " Two", CUT_SENTENCE, id="63 blanks back"),
+        pytest.param("One." + " " * 65, "Two", CUT_WORD, id="past the look-back over blanks"),
+        pytest.param("\n" + "\u3000" * 21, "x", CUT_SENTENCE, id="64 bytes of wide blanks"),
+        pytest.param("\n" + "\u3000" * 22, "x", CUT_WORD, id="66 bytes of wide blanks"),
+        pytest.param("完。" + ")" * 16, "x", CUT_SENTENCE, id="16 closers back"),
+        pytest.param("完。" + ")" * 17, "x", CUT_CODE_POINT, id="past the look-back over closers"),
+        pytest.param("完。" + "」" * 6, "x", CUT_WORD, id="18 bytes of wide closers"),
+    ],
+)
+def test_rank_of_a_cut(kernels, before, after, expected):
+    assert rank(kernels, before, after) == expected
+
+
+@pytest.mark.parametrize("closer", "\"')]}”’」』）》】")
+@pytest.mark.parametrize("mark", ".!?。！？；…．｡")
+def test_every_closer_may_follow_every_sentence_end(kernels, mark, closer):
+    assert rank(kernels, f"end{mark}{closer} ", "next") == CUT_SENTENCE
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        (0x3000, 0x30FF),
+        (0x3400, 0x4DBF),
+        (0x4E00, 0x9FFF),
+        (0xAC00, 0xD7AF),
+        (0xF900, 0xFAFF),
+        (0xFF00, 0xFFEF),
+        (0x20000, 0x3FFFF),
+    ],
+)
+def test_cjk_ranges_end_where_documented(kernels, first, last):
+    ranks = [rank(kernels, "x", chr(c) + "x") for c in (first - 1, first, last, last + 1)]
+    assert ranks == [CUT_CODE_POINT, CUT_WORD, CUT_WORD, CUT_CODE_POINT]
+
+
+def test_every_byte_inside_a_code_point_is_forbidden(kernels):
+    text = "aé文😀".encode()
+    ends = np.arange(1, len(text) + 1, dtype=np.uint32)
+    ranks = kernels.boundary_ranks(text, ends)
+    starts = {1, 3, 6, 10}
+    assert ranks.dtype == np.uint8
+    assert {int(end) for end, r in zip(ends, ranks, strict=True) if r != CUT_FORBIDDEN} == starts
+
+
+def test_no_ends_give_no_ranks(kernels):
+    assert kernels.boundary_ranks(b"", np.array([], dtype=np.uint32)).tolist() == []
+
+
+@pytest.mark.parametrize("end", [0, 6])
+def test_an_end_outside_the_text_is_refused(kernels, end):
+    with pytest.raises(IndexError, match=rf"ends\[1\] is {end}; it must be from 1 to 5"):
+        kernels.boundary_ranks(b"hello", np.array([5, end], dtype=np.uint32))
+
+
+def test_the_kernel_ranks_cuts_of_bytes_only():
+    with pytest.raises(TypeError):
+        hrag_fast.boundary_ranks("hello", np.array([1], dtype=np.uint32))
+
+
+def test_bytes_that_are_not_utf8_stay_inside_the_text():
+    """Their ranks mean nothing, but nothing beyond the text is read."""
+    text = b"\x80" * 40 + b"\xf4\xff\xe3"
+    ranks = hrag_fast.boundary_ranks(text, np.arange(1, len(text) + 1, dtype=np.uint32))
+    assert ranks.max() <= CUT_PARAGRAPH
+
+
+def test_a_missing_extension_is_an_error_that_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hrag_fast._kernels", None)
+    monkeypatch.delitem(sys.modules, "hrag_fast")
+    with pytest.raises(ImportError, match=r"not compiled: .* build the package"):
+        importlib.import_module("hrag_fast")
