@@ -3,6 +3,8 @@
 A domain error becomes one red line and exit code 1, here and nowhere else.
 """
 
+import inspect
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -39,8 +41,15 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (serve, ingest, search, tree, status, check, demo):
-    app.command()(_command)
+
+
+def _help(function: Callable[..., None]) -> str:
+    """The docstring as help: paragraphs flow to the terminal's width, examples stay."""
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    return "\n\n".join(
+        each.replace("\b\n", "\b") if each.startswith("\b") else each.replace("\n", " ")
+        for each in paragraphs
+    )
 
 
 def _show_version(wanted: bool) -> None:
@@ -49,8 +58,7 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def hrag(
+def _hrag(
     _version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
@@ -71,3 +79,8 @@ def hrag(
       hrag ingest docs/               store a folder of documents
       hrag search "how do I ...?"     ask
     """
+
+
+app.callback(help=_help(_hrag))(_hrag)
+for _command in (serve, ingest, search, tree, status, check, demo):
+    app.command(help=_help(_command))(_command)

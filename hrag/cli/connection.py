@@ -18,18 +18,12 @@ def connected(indexer: str = "", retriever: str = "") -> Iterator["Client"]:
     """
     from hrag.client import Client  # noqa: PLC0415
 
-    addresses = {name: value for name, value in (("indexer", indexer), ("retriever", retriever))}
-    given = {name: value for name, value in addresses.items() if value}
     try:
-        with Client(**given) as client:
+        with Client(indexer=indexer, retriever=retriever) as client:
             yield client
     except ServiceUnavailable as error:
-        raise unreachable(given, error) from error
-
-
-def unreachable(addresses: dict[str, str], error: ServiceUnavailable) -> ServiceUnavailable:
-    """The error as a reader of the command line can act on it."""
-    places = " and ".join(f"the {name} at {address}" for name, address in addresses.items())
-    return ServiceUnavailable(
-        f"cannot reach {places}; start the services with: hrag serve ({error.message})"
-    )
+        named = {"indexer": indexer, "retriever": retriever}
+        places = " or ".join(f"the {name} at {where}" for name, where in named.items() if where)
+        raise ServiceUnavailable(
+            f"cannot reach {places}; start both services with: hrag serve ({error.message})"
+        ) from error

@@ -7,7 +7,7 @@ those is right.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
@@ -84,12 +84,3 @@ def _first_sentences(text: str) -> Iterator[str]:
     for paragraph in re.split(r"\n\s*\n", text):
         if (found := _SENTENCE.search(paragraph)) and not paragraph.lstrip().startswith("#"):
             yield found[0].strip()
-
-
-def questions_for(
-    asked: Sequence[str], document_ids: Sequence[str], read: Callable[[str], str], count: int
-) -> list[Question]:
-    """The user's own questions, or some from the first documents, whose texts `read` gives."""
-    if asked:
-        return [Question(text) for text in asked]
-    return questions_from([(name, read(name)) for name in document_ids[:count]], count)

@@ -15,8 +15,8 @@ from hrag.types import Passage, SearchMode, SearchResult
 TARGET_US = 100_000  # What the specification allows hierarchy to add to a search.
 
 _PASSAGES = 2
-_LINES = 4
-_MARGIN = 8
+_LINES = 5
+_MARGIN = 4
 _MAX_WIDTH = 96
 _COMPARED = 5
 
@@ -45,25 +45,25 @@ def show_answer(console: Console, number: int, question: Question, result: Searc
     for passage in result.passages[:_PASSAGES]:
         _show_passage(console, question, passage)
     if not result.passages:
-        console.print("   nothing found", style="dim")
-    console.print(Text(f"   {duration(result.timings.total_us)} in the service", style="dim"))
+        console.print("  nothing found", style="dim")
+    console.print(Text(f"  {duration(result.timings.total_us)} in the service", style="dim"))
 
 
 def _show_passage(console: Console, question: Question, passage: Passage) -> None:
     chunk, best = passage.chunk, passage.matched_children[0]
-    heading = Text("   ").append(f"{passage.score:.2f}", style="bold").append("  ")
+    heading = Text("  ").append(f"{passage.score:.2f}", style="bold").append("  ")
     heading.append(citation(chunk), style="cyan")
     console.print(heading, no_wrap=True, overflow="ellipsis")
     leaves = len(passage.matched_children)
     console.print(
         Text(
-            f"         {chunk.token_count:,} tokens around {leaves} matched "
+            f"    {chunk.token_count:,} tokens around {leaves} matched "
             f"{'leaf' if leaves == 1 else 'leaves'}, the best {suffix(best.chunk_id)}:",
             style="dim",
         )
     )
     start, end = inside(chunk, best.span)
-    width = min(console.width, _MAX_WIDTH) - _MARGIN - 3
+    width = min(console.width, _MAX_WIDTH) - _MARGIN - 2
     for line in excerpt(chunk.content[start:end], question.text, _LINES, width):
         shown = Text(" " * _MARGIN).append("│ ", style="green")
         console.print(shown.append_text(emphasised(line, question.text)), soft_wrap=True)
@@ -99,6 +99,7 @@ def _size(result: SearchResult) -> str:
 
 def show_measured(console: Console, samples: Samples) -> float:
     """The table of both searches and their difference; returns the p99 added in the service."""
+    console.print("The questions' vectors are cached by now: embedding is no part of this.")
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="bold")
     table.add_column("")
     for name in ("service p50", "service p99", "round trip p50", "round trip p99"):

@@ -129,16 +129,19 @@ def headings(markdown: str) -> Iterator[str]:
     """The headings of a Markdown text, in order, code blocks left out."""
     fence, before = "", ""
     for line in markdown.splitlines():
+        above, before = before, ""
         marker = _FENCE.match(line)
         if marker and (not fence or marker[1] == fence):
             fence = "" if fence else marker[1]
-        elif not fence and (heading := _HEADING.fullmatch(line)):
+        elif fence:
+            continue
+        elif heading := _HEADING.fullmatch(line):
             if heading[1]:
                 yield heading[1]
-            line = ""  # A rule below a heading underlines nothing.
-        elif not fence and before.strip() and _UNDERLINE.fullmatch(line):
-            yield before.strip()
-        before = line if not fence else ""
+        elif above and _UNDERLINE.fullmatch(line):
+            yield above
+        else:
+            before = line.strip()
 
 
 def _utf8(name: str) -> str:

@@ -1,7 +1,7 @@
 """`hrag ingest`: files and folders into a collection."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,10 +66,8 @@ def ingest(
 
 
 def _create(client: "Client", tenant: str, collection: str) -> None:
-    try:
+    with suppress(CollectionExists):
         client.create_collection(tenant, collection)
-    except CollectionExists:
-        pass  # That is what was asked for.
 
 
 def ingest_shown(
@@ -103,14 +101,18 @@ def _progress(total: int, console: Console) -> Iterator[Callable[[Tally], None]]
 
 
 def show_tally(tally: Tally, console: Console) -> None:
-    """Each failure on a line of its own, then one line for everything."""
+    """Each failure on a line of its own, then what was done and how fast."""
     for label, reason in tally.failures:
-        line = printable(f"{label}: {reason}")
+        line = printable(f"{label}: {reason}").replace("\n", " ")
         console.print(line, style="red", markup=False, soft_wrap=True)
-    counts = [f"{tally.outcomes[outcome]:,} {outcome}" for outcome in IngestOutcome]
+    counts = ", ".join(f"{tally.outcomes[outcome]:,} {outcome}" for outcome in IngestOutcome)
     console.print(
-        f"{tally.answered:,} of {tally.total:,} documents in {tally.seconds:.1f} s: "
-        f"{', '.join(counts)}, {len(tally.failures):,} failed; {tally.tokens:,} tokens "
+        f"{tally.answered:,} of {tally.total:,} documents: {counts}, "
+        f"{len(tally.failures):,} failed",
+        soft_wrap=True,
+    )
+    console.print(
+        f"{tally.tokens:,} tokens in {tally.seconds:.1f} s "
         f"({tally.rate(tally.stored):,.1f} documents/s, {tally.rate(tally.tokens):,.0f} tokens/s)",
         soft_wrap=True,
     )

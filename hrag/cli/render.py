@@ -4,6 +4,7 @@ Where colour shows, what matched is coloured; elsewhere it stands between « and
 """
 
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from rich.text import Text
@@ -15,7 +16,11 @@ MATCH_STYLE = "green"
 WORD_STYLE = "bold yellow"
 
 _OPEN, _CLOSE = "«", "»"
-_MIN_WORD_CHARS = 3  # Shorter ones are articles and the like.
+_MIN_WORD_CHARS = 3
+_COMMON_WORDS = frozenset(
+    "and are but can does for from has have how into its many more most not one than that "
+    "the this was were what when where which who why with you your".split()
+)
 
 Range = tuple[int, int]
 
@@ -81,14 +86,18 @@ def highlighted(text: str, ranges: Sequence[Range], *, colour: bool) -> Text:
 
 
 def words(text: str) -> set[str]:
-    """The words of a query worth looking for, in lower case."""
-    return {word for word in re.findall(r"\w+", text.lower()) if len(word) >= _MIN_WORD_CHARS}
+    """The words of a text that carry its meaning, in lower case, plurals as singulars."""
+    return {
+        word.removesuffix("s")
+        for word in re.findall(r"\w+", text.lower())
+        if len(word) >= _MIN_WORD_CHARS and word not in _COMMON_WORDS
+    }
 
 
 def excerpt(text: str, query: str, lines: int, width: int) -> list[str]:
-    """The `lines` lines of `text`, none longer than `width`, that hold most of the query's words.
+    """The `lines` lines of `text` that hold most of the query's words, the first such place.
 
-    Blank lines are left out. Of equal places the first is taken.
+    Longer lines are folded at `width` characters, blank ones left out.
     """
     folded = _folded(printable(text), width)
     wanted = words(query)
@@ -102,8 +111,6 @@ def excerpt(text: str, query: str, lines: int, width: int) -> list[str]:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    import textwrap  # noqa: PLC0415
-
     kept = (line.expandtabs() for line in text.splitlines() if line.strip())
     return [part for line in kept for part in textwrap.wrap(line, width) or [line[:width]]]
 
@@ -113,7 +120,7 @@ def emphasised(line: str, query: str) -> Text:
     shown = Text(line)
     wanted = words(query)
     for found in re.finditer(r"\w+", line):
-        if found[0].lower() in wanted:
+        if words(found[0]) & wanted:
             shown.stylize(WORD_STYLE, *found.span())
     return shown
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -86,6 +86,8 @@ class Services:
         settings: Mapping[str, str] | None = None,
         stop_s: float | None = None,
     ) -> None:
+        self.indexer = indexer
+        self.retriever = retriever
         self.addresses = {INDEXER: indexer, RETRIEVER: retriever}
         self._logs = logs
         self._stop_s = stop_s
@@ -121,7 +123,7 @@ class Services:
         until = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         for child in self._children:
             with grpc.insecure_channel(dialled(child.address), _CHANNEL_OPTIONS) as channel:
-                health = health_pb2_grpc.HealthStub(channel)
+                health: Any = health_pb2_grpc.HealthStub(channel)  # Its methods have no types.
                 while not _serves(health, child.service):
                     self.check_alive()
                     if time.monotonic() > until:
@@ -239,7 +241,7 @@ def _refuse_taken(service: Service, address: str) -> None:
     )
 
 
-def _serves(health: health_pb2_grpc.HealthStub, service: Service) -> bool:
+def _serves(health: Any, service: Service) -> bool:
     request = health_pb2.HealthCheckRequest(service=service.health_name)
     try:
         reply = health.Check(request, timeout=_HEALTH_TIMEOUT_S)

