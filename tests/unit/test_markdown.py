@@ -1,0 +1,220 @@
+"""Headings become sections, at exact offsets, whatever the text."""
+
+import re
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from hrag.tree import Section
+from indexer_svc import markdown
+from indexer_svc.markdown import MAX_SECTIONS, MAX_TITLE_CHARS, sections_of, trim_title
+
+LINE_ENDS = ("\n", "\r\n", "\r")
+PIECES = (
+    *("# ", "## Top ", "#", "===", "---", "- ", "1. ", "> ", "```", "~~~", "    ", "  ", "\t"),
+    *("word", "标题", "😀", "*bold*", "`code`", "<div>", "</div>", "<!--", "-->", "[a]: b", "\x00"),
+    *("\\", "* * *", "\u2028", "\x0c", "é", "+ ", "|a|b|"),
+)
+LINES = st.lists(st.sampled_from(PIECES), max_size=4).map("".join)
+
+
+@st.composite
+def markdown_texts(draw: st.DrawFn) -> str:
+    # The first line keeps a leading `---` from being front matter.
+    lines = ["first", *draw(st.lists(LINES, max_size=12))]
+    return "".join(line + draw(st.sampled_from(LINE_ENDS)) for line in lines)
+
+
+def titles(text: str) -> list[str]:
+    return [section.title for section in sections_of(text)]
+
+
+def outline(text: str) -> list[tuple[int, str]]:
+    return [(section.depth, section.title) for section in sections_of(text)]
+
+
+def reference_headings(text: str) -> dict[int, int]:
+    """Line to depth of every top-level heading, as an unaltered parser sees them."""
+    tokens = MarkdownIt("commonmark", {"maxNesting": 1000}).parse(text)
+    return {
+        token.map[0]: int(token.tag[1])
+        for token in tokens
+        if token.type == "heading_open" and token.level == 0 and token.map is not None
+    }
+
+
+def test_atx_and_setext_headings_have_their_depth():
+    text = "# One\n\nintro\n\n###### Six\nTwo lines\nof title\n===\n\nSecond\n---\n"
+    assert outline(text) == [(1, "One"), (6, "Six"), (1, "Two lines of title"), (2, "Second")]
+
+
+def test_section_begins_at_the_start_of_its_heading_line():
+    text = "intro\n\n  ## Indented\n\nTitle\non two lines\n===\n"
+    assert sections_of(text) == (
+        Section("Indented", 2, text.index("  ## Indented")),
+        Section("Title on two lines", 1, text.index("Title\non")),
+    )
+
+
+@pytest.mark.parametrize("line_end", LINE_ENDS)
+def test_offsets_are_code_points_of_the_original_text(line_end):
+    text = line_end.join(["😀 汉字", "", "# 标题 one", "é", "", "Two", "---", "end"])
+    first, second = sections_of(text)
+    assert text[first.char_start :].startswith("# 标题 one")
+    assert text[second.char_start :].startswith("Two")
+
+
+@settings(max_examples=400, deadline=None)
+@given(markdown_texts())
+def test_sections_are_the_headings_an_unaltered_parser_finds(text):
+    expected = reference_headings(text)
+    starts = [0, *(found.end() for found in re.finditer(r"\r\n?|\n", text))]
+    found = {starts.index(section.char_start): section.depth for section in sections_of(text)}
+    assert found.items() <= expected.items()
+    untitled = [starts[line] for line in expected.keys() - found.keys()]
+    lines = [re.split(r"[\r\n]", text[start:], maxsplit=1)[0] for start in untitled]
+    assert not any("word" in line or "标题" in line or "Top" in line for line in lines)
+
+
+@settings(max_examples=200, deadline=None)
+@given(markdown_texts())
+def test_sections_are_in_order_and_have_short_plain_titles(text):
+    sections = sections_of(text)
+    starts = [section.char_start for section in sections]
+    assert starts == sorted(set(starts))
+    assert all(1 <= len(section.title) <= MAX_TITLE_CHARS for section in sections)
+    assert all(section.title == trim_title(section.title) for section in sections)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text())
+def test_any_text_has_an_outline(text):
+    assert all(0 <= section.char_start < len(text) for section in sections_of(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\n# no\n```\n",
+        "~~~ md\n# no\n",
+        "    # no\n",
+        "<pre>\n# no\n</pre>\n",
+        "<!--\n# no\n-->\n",
+        "#no\n",
+        "####### no\n",
+        "\\# no\n",
+        "#\n\n## \n",
+        "# <a name='x'></a>\n",
+        "",
+    ],
+)
+def test_no_section_where_no_titled_heading_is(text):
+    assert sections_of(text) == ()
+
+
+@pytest.mark.parametrize("text", ["- # no\n", "> # no\n", "1. a\n\n   # no\n", "- a\n  ===\n"])
+def test_headings_inside_lists_and_quotes_are_not_of_the_outline(text):
+    assert titles(text + "\n# Yes\n") == ["Yes"]
+
+
+@pytest.mark.parametrize(
+    ("source", "title"),
+    [
+        ("**Bold** and _it_", "Bold and it"),
+        ("`code()` call ##", "code() call"),
+        ("[link](https://example.com/a_b) text", "link text"),
+        ("![alt *text*](i.png) after", "alt text after"),
+        ("[![alt](i.png)](b) x", "alt x"),
+        ("A &amp; B &lt;", "A & B <"),
+        ("a \\* b\t  c", "a * b c"),
+        ("<b>bold</b> x", "bold x"),
+        ("snake_case 3 * 4", "snake_case 3 * 4"),
+        ("[named][ref]", "named"),
+        ("第一章　导言", "第一章 导言"),
+    ],
+)
+def test_title_is_what_a_reader_sees(source, title):
+    assert titles(f"# {source}\n\n[ref]: https://example.com\n") == [title]
+
+
+def test_long_titles_are_cut():
+    assert titles("# " + "x" * 1000) == ["x" * MAX_TITLE_CHARS]
+    assert titles("# *" + "x" * 1000 + "*")[0].startswith("*xxx")
+
+
+def test_front_matter_is_no_heading():
+    text = "---\ntitle: A page\ntags: [a]\n---\n# Real\n"
+    assert sections_of(text) == (Section("Real", 1, text.index("# Real")),)
+
+
+@pytest.mark.parametrize("text", ["---\n\n# A\n\n---\n", "---\nnote: a\n\n# A\n\n---\n"])
+def test_a_rule_at_the_beginning_hides_no_heading(text):
+    assert titles(text) == ["A"]
+
+
+def test_byte_order_mark_before_a_heading_is_passed_over():
+    assert sections_of("\ufeff# A\n# B\n") == (Section("A", 1, 1), Section("B", 1, 5))
+
+
+def test_headings_after_a_deeply_nested_list_are_found():
+    nested = "".join("  " * depth + "- item\n" for depth in range(40))
+    assert titles(nested + "\n# After\n") == ["After"]
+
+
+def test_headings_past_the_line_limit_are_left_out(monkeypatch):
+    monkeypatch.setattr(markdown, "MAX_LINES", 3)
+    assert titles("# A\n\n# B\n# C\n") == ["A", "B"]
+    assert titles("# A\r\n\r\n# B") == ["A", "B"]
+    assert titles("# A\n\nB\n===\n") == ["A"]
+
+
+def test_sections_past_the_limit_are_left_out():
+    sections = sections_of("# a\n" * (MAX_SECTIONS + 1))
+    assert len(sections) == MAX_SECTIONS
+    assert sections[-1].char_start == 4 * (MAX_SECTIONS - 1)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *("- ", "> ", "- a\n", "> a\n", "#", "# [", "[", "[a]: b\n", "```\n~~~\n", "<div>\n"),
+        *(
+            "- > - > a\n",
+            "a\n=\n",
+            "*a ",
+            "`" * 7 + "\n",
+            "\t",
+            "\r",
+            "1. ",
+            "<!--\n",
+            "![",
+            "\\\n",
+        ),
+    ],
+)
+def test_time_grows_with_the_text_and_not_its_square(unit):
+    """Sixteen times the text may take 80 times as long; squared it would be 256 times."""
+
+    def seconds(size: int) -> float:
+        text = unit * (size // len(unit))
+        started = time.process_time()
+        sections_of(text)
+        return time.process_time() - started
+
+    assert seconds(160_000) < 80 * max(seconds(10_000), 0.002)
+
+
+def test_threads_can_read_outlines_at_once():
+    text = "# *A*\n\n- x\n\n> y\n\nB\n---\n" * 50
+    expected = sections_of(text)
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(sections_of(text))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4

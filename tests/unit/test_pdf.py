@@ -1,0 +1,141 @@
+"""PDFs give their pages' text and bookmarks, or say why not."""
+
+import random
+import threading
+
+import pytest
+
+from hrag.errors import HragError, TooLarge, UnreadableDocument
+from indexer_svc import pdf
+from indexer_svc.pdf import Bookmark, PdfContent, read_pdf
+from tests import pdfs
+
+PLENTY = 1 << 20
+
+
+def test_each_page_gives_its_text():
+    content = pdfs.pdf_of(["First page\nsecond line", "", "Café (3) \\ x"])
+    assert read_pdf(content, PLENTY) == PdfContent(
+        ("First page\nsecond line", "", "Café (3) \\ x"), ()
+    )
+
+
+def test_words_broken_at_a_line_end_are_joined():
+    assert read_pdf(pdfs.pdf_of(["the docu-\nmentation"]), PLENTY).pages == ("the documentation",)
+
+
+def test_a_page_without_text_is_empty():
+    assert read_pdf(pdfs.pdf_without_text(2), PLENTY).pages == ("", "")
+
+
+def test_bookmarks_have_title_depth_and_page():
+    content = pdfs.pdf_of(
+        ["a", "b"],
+        [
+            pdfs.Bookmark("  第一章\n One ", 1, 0),
+            pdfs.Bookmark("Sub", 2, 1),
+            pdfs.Bookmark("2", 1, 1),
+        ],
+    )
+    assert read_pdf(content, PLENTY).bookmarks == (
+        Bookmark("第一章 One", 1, 0),
+        Bookmark("Sub", 2, 1),
+        Bookmark("2", 1, 1),
+    )
+
+
+def test_blank_bookmarks_and_those_that_lead_nowhere_are_left_out():
+    content = pdfs.pdf_of(
+        ["a"], [pdfs.Bookmark(" ", 1, 0), pdfs.Bookmark("gone", 1, 50), pdfs.Bookmark("ok", 1, 0)]
+    )
+    assert read_pdf(content, PLENTY).bookmarks == (Bookmark("ok", 1, 0),)
+
+
+def test_a_bookmark_that_is_its_own_successor_ends_the_outline():
+    content = pdfs.pdf_of(["a"], [pdfs.Bookmark("one", 1, 0), pdfs.Bookmark("two", 1, 0)])
+    looped = content.replace(b"/Next 9 0 R", b"/Next 8 0 R")
+    assert looped != content
+    assert read_pdf(looped, PLENTY).bookmarks == (Bookmark("one", 1, 0),)
+
+
+def test_bookmarks_past_the_limit_are_left_out(monkeypatch):
+    monkeypatch.setattr(pdf, "MAX_BOOKMARKS", 2)
+    content = pdfs.pdf_of(["a"], [pdfs.Bookmark(str(number), 1, 0) for number in range(3)])
+    assert [bookmark.title for bookmark in read_pdf(content, PLENTY).bookmarks] == ["0", "1"]
+
+
+def test_a_password_is_named_as_the_reason():
+    with pytest.raises(UnreadableDocument, match="encrypted PDF that needs a password") as caught:
+        read_pdf(pdfs.encrypted_pdf(["secret"], "hush"), PLENTY)
+    assert caught.value.field == "content"
+
+
+def test_a_pdf_anyone_can_open_is_read_though_encrypted():
+    assert read_pdf(pdfs.encrypted_pdf(["open to all"], ""), PLENTY).pages == ("open to all",)
+
+
+@pytest.mark.parametrize(
+    "content", [pdfs.broken_pdf(), b"", b"%PDF-1.7", b"plain text", pdfs.pdf_of([])]
+)
+def test_what_is_no_pdf_is_unreadable(content):
+    with pytest.raises(UnreadableDocument, match="content is not a readable PDF: ") as caught:
+        read_pdf(content, PLENTY)
+    assert caught.value.field == "content"
+
+
+def test_a_page_that_cannot_be_loaded_is_named():
+    content = pdfs.pdf_of(["a", "b"]).replace(
+        b"8 0 obj\n<< /Type /Page ", b"8 0 obj\n(no dictionary) "
+    )
+    with pytest.raises(UnreadableDocument, match="not a readable PDF: page 2: "):
+        read_pdf(content, PLENTY)
+
+
+def test_text_past_the_limit_is_refused():
+    content = pdfs.pdf_of(["12345", "é7890"])
+    assert len(read_pdf(content, 11).pages) == 2
+    with pytest.raises(TooLarge, match="11 bytes.*first 2 pages.*HRAG_MAX_DOCUMENT_BYTES.* 10"):
+        read_pdf(content, 10)
+
+
+def test_pages_past_the_limit_are_refused(monkeypatch):
+    monkeypatch.setattr(pdf, "MAX_PAGES", 2)
+    assert len(read_pdf(pdfs.pdf_of(["a", "b"]), PLENTY).pages) == 2
+    with pytest.raises(TooLarge, match="3 pages; at most 2"):
+        read_pdf(pdfs.pdf_of(["a", "b", "c"]), PLENTY)
+
+
+def test_damaged_pdfs_are_read_or_refused_and_nothing_else():
+    chance = random.Random(7)
+    original = pdfs.pdf_of(["one", "two"], [pdfs.Bookmark("x", 1, 1)])
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(original)
+        for _ in range(chance.randrange(1, 12)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        try:
+            read_pdf(bytes(damaged[: chance.randrange(len(damaged))]), PLENTY)
+        except HragError:
+            refused += 1
+    assert refused > 0
+
+
+def test_threads_take_turns():
+    contents = [pdfs.pdf_of([f"document {number}"] * 20) for number in range(8)]
+    found = [None] * len(contents)
+
+    def read(number):
+        found[number] = read_pdf(contents[number], PLENTY).pages
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(len(contents))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [(f"document {number}",) * 20 for number in range(len(contents))]
+
+
+def test_a_failure_leaves_the_lock_free():
+    with pytest.raises(UnreadableDocument):
+        read_pdf(b"no", PLENTY)
+    assert read_pdf(pdfs.pdf_of(["yes"]), PLENTY).pages == ("yes",)
