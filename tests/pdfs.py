@@ -5,6 +5,7 @@ parts of the format that the tests ask about are here: text, bookmarks, encrypti
 """
 
 import hashlib
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -78,7 +79,7 @@ def _objects_of(contents: Sequence[bytes], bookmarks: Sequence[Bookmark]) -> dic
             b"<< /Type /Page /Parent %d 0 R /MediaBox [0 0 595 842] /Contents %d 0 R"
             b" /Resources << /Font << /F1 %d 0 R >> >> >>" % (_PAGE_TREE, number + 1, _FONT)
         )
-        objects[number + 1] = _stream(content)
+        objects[number + 1] = _stream(zlib.compress(content))
     return objects | _outline(bookmarks, first_bookmark)
 
 
@@ -93,7 +94,11 @@ def _escaped(raw: bytes) -> bytes:
 
 
 def _stream(content: bytes) -> bytes:
-    return b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content)
+    """An object that holds `content`, which must be compressed."""
+    return b"<< /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (
+        len(content),
+        content,
+    )
 
 
 def _outline(bookmarks: Sequence[Bookmark], first: int) -> dict[int, bytes]:

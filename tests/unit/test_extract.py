@@ -184,7 +184,7 @@ def test_a_run_is_refused_exactly_when_it_is_too_long(text, longest):
 
 @pytest.mark.parametrize("unit", ["word ", "x" * 999_999 + " ", " ", "汉字 "])
 def test_32_mib_are_checked_in_a_moment(unit):
-    text = "x " + unit * (32 * MIB // len(unit.encode()) - 1)
+    text = "x " + unit * (32 * MIB // len(unit.encode()) - 2)
     started = time.process_time()
     extract(Document(text), PLENTY)
     assert time.process_time() - started < 1.0
@@ -227,6 +227,8 @@ def test_a_pdf_without_text_may_be_a_scan():
     assert error.field == "content"
 
 
-def test_pdf_text_is_held_to_the_size_limit():
-    shown_often = pdfs.pdf_of(["x" * 60] * 40)
-    assert refusal(TooLarge, Document(shown_often, mime_type=PDF), len(shown_often) // 50)
+def test_pdf_text_is_held_to_the_size_limit_though_the_file_is_small():
+    content = pdfs.pdf_of(["\n".join(["x" * 60] * 50)] * 10)
+    assert len(content) < 10_000
+    error = refusal(TooLarge, Document(content), 10_000)
+    assert "12196 bytes of text on its first 4 pages" in error.message

@@ -51,6 +51,13 @@ def test_blank_bookmarks_and_those_that_lead_nowhere_are_left_out():
     assert read_pdf(content, PLENTY).bookmarks == (Bookmark("ok", 1, 0),)
 
 
+def test_a_bookmark_with_half_a_character_is_left_out():
+    content = pdfs.pdf_of(["a"], [pdfs.Bookmark("XY", 1, 0), pdfs.Bookmark("ok", 1, 0)])
+    halved = content.replace(b"00580059", b"d8000059")
+    assert halved != content
+    assert read_pdf(halved, PLENTY).bookmarks == (Bookmark("ok", 1, 0),)
+
+
 def test_a_bookmark_that_is_its_own_successor_ends_the_outline():
     content = pdfs.pdf_of(["a"], [pdfs.Bookmark("one", 1, 0), pdfs.Bookmark("two", 1, 0)])
     looped = content.replace(b"/Next 9 0 R", b"/Next 8 0 R")
@@ -68,6 +75,12 @@ def test_a_password_is_named_as_the_reason():
     with pytest.raises(UnreadableDocument, match="encrypted PDF that needs a password") as caught:
         read_pdf(pdfs.encrypted_pdf(["secret"], "hush"), PLENTY)
     assert caught.value.field == "content"
+
+
+def test_unknown_encryption_is_named_as_the_reason():
+    content = pdfs.encrypted_pdf(["secret"], "hush").replace(b"/Standard", b"/Homemade")
+    with pytest.raises(UnreadableDocument, match="encrypted in an unknown way"):
+        read_pdf(content, PLENTY)
 
 
 def test_a_pdf_anyone_can_open_is_read_though_encrypted():
@@ -94,7 +107,7 @@ def test_a_page_that_cannot_be_loaded_is_named():
 def test_text_past_the_limit_is_refused():
     content = pdfs.pdf_of(["12345", "é7890"])
     assert len(read_pdf(content, 11).pages) == 2
-    with pytest.raises(TooLarge, match="11 bytes.*first 2 pages.*HRAG_MAX_DOCUMENT_BYTES.* 10"):
+    with pytest.raises(TooLarge, match=r"11 bytes.*first 2 pages.*HRAG_MAX_DOCUMENT_BYTES.* 10"):
         read_pdf(content, 10)
 
 

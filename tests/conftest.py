@@ -1,0 +1,54 @@
+"""Stores in temporary folders. Every store is checked as a whole when its test ends."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hrag.engine.embedded import sealing
+from hrag.engine.embedded.check import check
+from hrag.engine.embedded.reader import EmbeddedReader
+from hrag.engine.embedded.records import SegmentRecord
+from hrag.engine.embedded.store import Store, open_for_writing
+from hrag.engine.embedded.writer import EmbeddedWriter, Opened
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A new store; its test fails if it leaves an inconsistency behind."""
+    store = open_for_writing(tmp_path / "store")
+    yield store
+    problems = check(store).problems
+    store.close()
+    assert problems == ()
+
+
+@dataclass
+class Engine:
+    """Both sides of one store: LMDB allows one environment per process and path."""
+
+    store: Store
+    writer: EmbeddedWriter
+    reader: EmbeddedReader
+
+    def open(self, tenant_id: str = "t", name: str = "c") -> Opened:
+        return self.writer.open(tenant_id, name)
+
+    def seal(self, tenant_id: str = "t", name: str = "c") -> SegmentRecord | None:
+        """Seals the collection's tail and goes on with a reader that has the segment."""
+        record = sealing.seal(self.store, self.open(tenant_id, name).number, threads=1)
+        self.restart_reader()
+        return record
+
+    def restart_reader(self) -> None:
+        self.reader.close()
+        self.reader = EmbeddedReader(self.store)
+
+
+@pytest.fixture
+def engine(store: Store) -> Iterator[Engine]:
+    """A writer and a reader over one store."""
+    engine = Engine(store, EmbeddedWriter(store), EmbeddedReader(store))
+    yield engine
+    engine.reader.close()

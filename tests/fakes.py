@@ -1,0 +1,176 @@
+"""Makers of documents, and the engine as plain Python would have it.
+
+The model keeps whole documents in dictionaries and compares every vector with every
+query: it defines what an engine must find.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag.embedding import Vectors
+from hrag.engine import PreparedDocument, Snapshot, Vector
+from hrag.ids import parse_chunk_id
+from hrag.tree import ParsedText
+from hrag.types import Aggregation, CollectionSettings, Passage, TreeSettings
+from indexer_svc.chunker import build_tree
+
+DIMENSION = 16
+SMALL_TREE = TreeSettings((32, 64, 128), 0.1)
+SCORE_TOLERANCE = 1e-5  # float32 sums in another order.
+
+Leaf = tuple[str, int]
+"""A document's id and the leaf's index."""
+
+
+def collection_settings(
+    tree: TreeSettings = SMALL_TREE, dimension: int = DIMENSION
+) -> CollectionSettings:
+    """Settings of a collection with the embedder `fake`."""
+    return CollectionSettings(tree, "fake", dimension)
+
+
+def unit_vectors(count: int, seed: int, dimension: int = DIMENSION) -> Vectors:
+    """Random directions, `float32[count, dimension]`."""
+    drawn = np.random.default_rng(seed).normal(size=(count, dimension))
+    return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+
+
+def sentences(count: int, seed: int = 0) -> str:
+    """A text of about eight tokens a sentence."""
+    return "".join(f"Sentence {seed} {number} tells a short story. " for number in range(count))
+
+
+def prepared(
+    document_id: str,
+    text: str | ParsedText,
+    settings: CollectionSettings | None = None,
+    seed: int = 0,
+    vectors: Vectors | None = None,
+) -> PreparedDocument:
+    """A document with random vectors, or those given; text and vectors make its hash."""
+    settings = settings or collection_settings()
+    parsed = ParsedText(text) if isinstance(text, str) else text
+    tree = build_tree(parsed, settings.tree)
+    if vectors is None:
+        leaves = tree.counts[settings.tree.embedding_level]
+        vectors = unit_vectors(leaves, seed, settings.dimension)
+    return PreparedDocument(
+        document_id=document_id,
+        title=f"Title of {document_id}",
+        source=f"https://example.org/{document_id}",
+        mime_type="text/plain",
+        metadata={"seed": seed, "tags": ["a", "ü"]},
+        content_hash=hashlib.sha256(parsed.text.encode() + vectors.tobytes()).hexdigest(),
+        parsed=parsed,
+        tree=tree,
+        vectors=vectors,
+    )
+
+
+@dataclass
+class ModelGroup:
+    """An ancestor with the score its matched leaves give it."""
+
+    score: float
+    leaves: dict[Leaf, float]
+
+
+@dataclass
+class ModelCollection:
+    """A collection of documents, searched by brute force."""
+
+    settings: CollectionSettings = field(default_factory=collection_settings)
+    documents: dict[str, PreparedDocument] = field(default_factory=dict)
+
+    def put(self, document: PreparedDocument) -> None:
+        self.documents[document.document_id] = document
+
+    def scores(self, query: Vector) -> dict[Leaf, float]:
+        """Every leaf's cosine."""
+        return {
+            (document_id, leaf): float(score)
+            for document_id, document in self.documents.items()
+            for leaf, score in enumerate(document.vectors.astype(np.float64) @ query)
+        }
+
+    def groups(
+        self, leaves: dict[Leaf, float], level: int, aggregation: Aggregation
+    ) -> dict[str, ModelGroup]:
+        """Leaves by the id of their ancestor at `level`."""
+        families: dict[str, dict[Leaf, float]] = defaultdict(dict)
+        for (document_id, leaf), score in leaves.items():
+            rows = self.documents[document_id].tree.ancestors(self.settings.tree.embedding_level)
+            ancestor = int(rows[level - self.settings.tree.embedding_level, leaf])
+            families[f"{document_id}#{level}.{ancestor}"][document_id, leaf] = score
+        return {
+            chunk_id: ModelGroup(_aggregated(list(family.values()), aggregation), family)
+            for chunk_id, family in families.items()
+        }
+
+
+def _aggregated(scores: Sequence[float], aggregation: Aggregation) -> float:
+    match aggregation:
+        case Aggregation.MAX:
+            return max(scores)
+        case Aggregation.SUM:
+            return sum(scores)
+        case Aggregation.MEAN:
+            return sum(scores) / len(scores)
+        case Aggregation.COUNT:
+            return float(len(scores))
+
+
+def matched_leaves(passages: Iterable[Passage]) -> dict[Leaf, float]:
+    """The leaves that matched in passages; none twice."""
+    found: dict[Leaf, float] = {}
+    for passage in passages:
+        for child in passage.matched_children:
+            chunk_id = parse_chunk_id(child.chunk_id)
+            leaf = (chunk_id.document_id, chunk_id.index)
+            assert leaf not in found
+            found[leaf] = child.score
+    return found
+
+
+def search_passages(
+    snapshot: Snapshot,
+    query: Vector,
+    count: int,
+    level: int,
+    aggregation: Aggregation = Aggregation.MAX,
+) -> tuple[Passage, ...]:
+    """All passages at `level` of the `count` nearest leaves."""
+    groups = snapshot.climb(snapshot.search(query, count), level, aggregation)
+    return snapshot.passages(groups, len(groups), 0)
+
+
+def search_leaves(snapshot: Snapshot, query: Vector, count: int) -> dict[Leaf, float]:
+    """The `count` nearest leaves with their scores."""
+    level = snapshot.settings.tree.embedding_level
+    return matched_leaves(search_passages(snapshot, query, count, level))
+
+
+def recall(found: dict[Leaf, float], model: ModelCollection, query: Vector, count: int) -> float:
+    """The share of the best `count` scores that are among those found, which must be right.
+
+    Equal scores are interchangeable, so what counts is scores, not names.
+    """
+    expected = model.scores(query)
+    for leaf, score in found.items():
+        assert abs(score - expected[leaf]) < SCORE_TOLERANCE
+    best = np.sort(list(expected.values()))[::-1][:count]
+    assert len(found) == len(best)
+    if not len(best):
+        return 1.0
+    reached = np.array(list(found.values())) >= best[-1] - SCORE_TOLERANCE
+    return float(reached.mean())
+
+
+def query_vector(seed: int, dimension: int = DIMENSION) -> NDArray[np.float32]:
+    """One random direction, `float32[dimension]`."""
+    return unit_vectors(1, seed + 1_000_000, dimension)[0]

@@ -1,0 +1,252 @@
+"""What holds for the tree of every document, under all settings."""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given
+from hypothesis import settings as hypothesis_settings
+from numpy.typing import NDArray
+
+import hrag_fast
+from hrag import tokens
+from hrag.engine.embedded import keys
+from hrag.ids import ChunkId
+from hrag.tree import NONE, ParsedText, Tree
+from hrag.types import TreeSettings
+from indexer_svc.chunker import Level, build_tree
+from tests.conftest import Engine
+from tests.fakes import collection_settings, prepared
+from tests.property.strategies import documents, text_of, tree_settings
+
+SECTION = hrag_fast.CUT_PARAGRAPH + 1
+INSIDE_CODE_POINT = 3  # Boundaries in a row that may all lie inside one code point.
+
+many = hypothesis_settings(deadline=None, max_examples=200)
+few = hypothesis_settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@dataclass(frozen=True)
+class Spans:
+    """One level as boundaries, numbered by the tokens before them."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, tree: Tree, level: int) -> "Spans":
+        starts = tree.level(level)["token_start"].astype(np.int64)
+        return cls(starts, starts + tree.level(level)["token_count"])
+
+    @property
+    def shared(self) -> NDArray[np.int64]:
+        """Tokens that each chunk shares with the next."""
+        return self.ends[:-1] - self.starts[1:]
+
+
+def boundaries_of(text: str) -> NDArray[np.int64]:
+    """The byte offset of each boundary, token by token."""
+    encoding = tokens.encoding()
+    ids = encoding.encode(text, disallowed_special=())
+    lengths = [len(encoding.decode_single_token_bytes(token)) for token in ids]
+    return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+
+
+def ranks_of(parsed: ParsedText) -> NDArray[np.uint8]:
+    """How good a cut each boundary is, by the kernel and the outline."""
+    raw = parsed.text.encode()
+    boundaries = boundaries_of(parsed.text)
+    ranks = np.full(len(boundaries), SECTION, np.uint8)
+    ranks[1:] = hrag_fast.boundary_ranks(raw, boundaries[1:].astype(np.uint32))
+    outline = [(page.char_start, hrag_fast.CUT_PARAGRAPH) for page in parsed.pages]
+    outline += [(section.char_start, SECTION) for section in parsed.sections]
+    for char_start, rank in outline:
+        ranks[boundaries == len(parsed.text[:char_start].encode())] = rank
+    return ranks
+
+
+@many
+@given(documents, tree_settings())
+def test_every_level_covers_the_document_in_order_with_chunks_of_its_size(parsed, settings):
+    tree = build_tree(parsed, settings)
+    assert len(tree.counts) == len(settings.level_sizes)
+    for level, size in enumerate(settings.level_sizes):
+        spans = Spans.of(tree, level)
+        assert spans.starts[0] == 0
+        assert spans.ends[-1] == len(boundaries_of(parsed.text)) - 1
+        assert ((0 < spans.ends - spans.starts) & (spans.ends - spans.starts <= size)).all()
+        assert (np.diff(spans.starts) > 0).all()
+        assert (np.diff(spans.ends) > 0).all()
+        assert (spans.shared >= 0).all()
+    assert tree.problems(settings.level_sizes) == []
+
+
+@many
+@given(documents, tree_settings())
+def test_neighbours_share_the_overlap_within_the_slack(parsed, settings):
+    tree = build_tree(parsed, settings)
+    for number, size in enumerate(settings.level_sizes):
+        level = Level.of(size, settings.overlap_ratio)
+        assert level.overlap == round(size * settings.overlap_ratio)
+        assert level.slack <= max(2, level.overlap / 4)
+        shared = Spans.of(tree, number).shared
+        if level.overlap == 0:
+            assert (shared == 0).all()
+            continue
+        assert (shared <= level.overlap + level.slack).all()
+        # Where the text ends, nothing is left to share.
+        assert (shared[:-1] >= level.overlap - level.slack - INSIDE_CODE_POINT).all()
+
+
+@many
+@given(documents, tree_settings())
+def test_a_chunk_has_one_parent_and_lies_inside_it(parsed, settings):
+    tree = build_tree(parsed, settings)
+    for level in range(tree.top_level):
+        children, parents = tree.level(level), tree.level(level + 1)
+        found = []
+        for index, parent in enumerate(parents):
+            first, count = int(parent["first_child"]), int(parent["child_count"])
+            assert count > 0
+            family = children[first : first + count]
+            assert (family["parent"] == index).all()
+            for unit in ("byte", "char"):
+                assert (family[f"{unit}_start"] >= parent[f"{unit}_start"]).all()
+                assert (family[f"{unit}_end"] <= parent[f"{unit}_end"]).all()
+            found += range(first, first + count)
+        assert found == list(range(len(children)))
+    assert (tree.level(0)["child_count"] == 0).all()
+    assert (tree.level(tree.top_level)["parent"] == NONE).all()
+
+
+@many
+@given(documents, tree_settings())
+def test_spans_agree_in_tokens_bytes_and_code_points(parsed, settings):
+    tree, raw = build_tree(parsed, settings), parsed.text.encode()
+    boundaries = boundaries_of(parsed.text)
+    assert boundaries[-1] == len(raw)
+    for level in range(len(tree.counts)):
+        spans, chunks = Spans.of(tree, level), tree.level(level)
+        assert (chunks["byte_start"] == boundaries[spans.starts]).all()
+        assert (chunks["byte_end"] == boundaries[spans.ends]).all()
+        for chunk in chunks:
+            content = raw[chunk["byte_start"] : chunk["byte_end"]].decode()
+            assert content == parsed.text[chunk["char_start"] : chunk["char_end"]]
+            assert raw[chunk["byte_end"] - 1 : chunk["byte_end"] + 1] != b"\r\n"
+
+
+@many
+@given(documents, tree_settings())
+def test_level_0_is_cut_at_the_best_boundary_near_its_limit(parsed, settings):
+    spans, ranks = Spans.of(build_tree(parsed, settings), 0), ranks_of(parsed)
+    size = settings.level_sizes[0]
+    previous = 0
+    for start, end in zip(spans.starts[:-1], spans.ends[:-1], strict=True):
+        low, limit = max(start + size - size // 4, previous + 1), start + size
+        window = ranks[low : limit + 1]
+        best = np.flatnonzero(window == window.max())[-1]
+        assert end == low + best
+        previous = end
+
+
+@many
+@given(documents, tree_settings())
+def test_level_0_begins_again_at_the_best_boundary_near_the_overlap(parsed, settings):
+    spans, ranks = Spans.of(build_tree(parsed, settings), 0), ranks_of(parsed)
+    level = Level.of(settings.level_sizes[0], settings.overlap_ratio)
+    for end, start in zip(spans.ends, spans.starts[1:], strict=False):
+        low, high = end - level.overlap - level.slack, min(end - level.overlap + level.slack, end)
+        window = ranks[low : high + 1] if level.overlap else ranks[end : end + 1]
+        assert ranks[start] == window.max()
+
+
+@many
+@given(documents, tree_settings())
+def test_a_chunk_names_the_innermost_section_with_most_of_it(parsed, settings):
+    tree, length = build_tree(parsed, settings), len(parsed.text)
+    for chunk in np.concatenate([tree.level(level) for level in range(len(tree.counts))]):
+        start, end = int(chunk["char_start"]), int(chunk["char_end"])
+        holding = []
+        for index, section in enumerate(parsed.sections):
+            later = parsed.sections[index + 1 :]
+            stop = next((s.char_start for s in later if s.depth <= section.depth), length)
+            if 2 * (min(end, stop) - max(start, section.char_start)) > end - start:
+                holding.append(index)
+        assert chunk["section"] == (holding[-1] if holding else NONE)
+
+
+@many
+@given(documents, tree_settings())
+def test_the_same_document_and_settings_give_the_same_tree(parsed, settings):
+    built = build_tree(parsed, settings).to_bytes()
+    assert build_tree(parsed, settings).to_bytes() == built
+    again = Tree(built)
+    assert again.to_bytes() == built
+    assert Tree.from_levels([again.level(at) for at in range(len(again.counts))]).to_bytes() == built
+
+
+@many
+@given(documents, tree_settings())
+def test_ancestors_follow_parents_from_every_leaf(parsed, settings):
+    tree, leaf_level = build_tree(parsed, settings), settings.embedding_level
+    rows = tree.ancestors(leaf_level)
+    assert rows.shape == (tree.top_level - leaf_level + 1, tree.counts[leaf_level])
+    for leaf in range(tree.counts[leaf_level]):
+        ancestor = leaf
+        for up, level in enumerate(range(leaf_level, tree.top_level + 1)):
+            assert rows[up, leaf] == ancestor
+            ancestor = tree.record(level, ancestor).parent
+
+
+@few
+@given(tree_settings())
+@example(TreeSettings())
+def test_a_short_document_has_one_chunk_at_every_level(settings):
+    for text in ("x", "🙂", "两个小块。", "A line.\r\n"):
+        tree = build_tree(ParsedText(text), settings)
+        assert tree.counts == (1,) * len(settings.level_sizes)
+        assert tree.record(tree.top_level, 0)[:4] == (0, len(text.encode()), 0, len(text))
+
+
+@few
+@given(documents, tree_settings())
+def test_the_tree_rebuilt_from_the_store_is_the_tree_built(engine: Engine, parsed, settings):
+    if engine.writer.collections("t", 1, "").items:
+        engine.writer.delete_collection("t", "c")
+    wanted = collection_settings(settings)
+    document = prepared("d", parsed, wanted)
+    engine.writer.create_collection("t", "c", wanted)
+    engine.writer.put(engine.writer.open("t", "c"), document)
+    with engine.store.read() as txn:
+        ordinal = keys.u64(engine.store.number(txn, keys.LAST_ORDINAL))
+        stored = Tree(bytes(txn.get(ordinal, db=engine.store.db["trees"])))
+    assert stored.to_bytes() == document.tree.to_bytes()
+    with engine.reader.snapshot("t", "c") as snapshot:
+        for level, count in enumerate(stored.counts):
+            content = snapshot.chunk(ChunkId("d", level, count - 1)).chunk.content
+            assert parsed.text.endswith(content)
+
+
+def test_the_tree_is_the_same_on_every_machine():
+    text = "One. Two! " * 60 + "\n\n" + "中文句子。" * 60 + "🙂e\u0301 " * 40 + "line\r\n" * 50
+    built = build_tree(ParsedText(text), TreeSettings((32, 64, 100), 0.2)).to_bytes()
+    assert hashlib.sha256(built).hexdigest() == GOLDEN
+
+
+@pytest.mark.parametrize("kind", ["english", "chinese", "unbroken", "blank"])
+def test_a_document_of_300_000_tokens_keeps_the_promises(kind):
+    settings = TreeSettings()
+    sample = text_of(kind, 2000)
+    copies = 300_000 // len(tokens.encode(sample)) + 1
+    parsed = ParsedText("\n".join([sample] * copies))
+    tree = build_tree(parsed, settings)
+    last = tree.record(0, tree.counts[0] - 1)
+    assert last.token_start + last.token_count >= 300_000
+    assert last.byte_end == len(parsed.text.encode())
+    assert tree.problems(settings.level_sizes) == []
+
+
+GOLDEN = "?"
