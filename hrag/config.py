@@ -4,6 +4,7 @@ Each service has one frozen settings class; nothing reads the environment later.
 value raises SettingsError, whose message names the variable, the value and the rule.
 """
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -18,6 +19,7 @@ KIB = 1024
 MIB = 1024 * KIB
 
 DEFAULT_RETURN_LEVEL = 2  # 1,024 tokens with the default levels.
+_EMBEDDER = re.compile(r"builtin|openai|hash:[1-9][0-9]{0,4}")
 _VARIABLE_OF_TREE_FIELD = {
     "level_sizes": "HIERARCHICAL_CHUNK_LEVELS",
     "overlap_ratio": "HIERARCHICAL_OVERLAP_RATIO",
@@ -40,9 +42,7 @@ class CommonSettings(BaseSettings):
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
 
     data_dir: Path = _variable("HRAG_DATA_DIR", Path("./data"))
-    embedder: str = _variable(
-        "HRAG_EMBEDDER", "builtin", pattern=r"^(builtin|openai|hash:[1-9][0-9]{0,4})$"
-    )
+    embedder: str = _variable("HRAG_EMBEDDER", "builtin")
     openai_api_key: str = _variable("OPENAI_API_KEY", "", repr=False)
     openai_base_url: str = _variable("OPENAI_BASE_URL", "")
     openai_model: str = _variable("HRAG_OPENAI_EMBEDDING_MODEL", "text-embedding-3-small")
@@ -67,6 +67,13 @@ class CommonSettings(BaseSettings):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("embedder")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if not _EMBEDDER.fullmatch(value):
+            raise ValueError("must be builtin, openai, or hash:<dimension>, as in hash:384")
+        return value
 
     @model_validator(mode="after")
     def _check_tree(self) -> Self:
@@ -117,10 +124,10 @@ def load(cls: type[Settings]) -> Settings:
         return cls()
     except InvalidArgument as error:
         variable = _VARIABLE_OF_TREE_FIELD[error.field]
-        raise SettingsError(f"{variable}: {error.message}") from None
+        raise SettingsError(error.message.replace(error.field, variable, 1)) from None
     except ValidationError as error:
         raise SettingsError("; ".join(map(_explain, error.errors()))) from None
 
 
 def _explain(error: ErrorDetails) -> str:
-    return f"{error['loc'][0]}={error['input']!r}: {error['msg']}"
+    return f"{error['loc'][0]} is {error['input']!r}: {error['msg'].removeprefix('Value error, ')}"

@@ -5,8 +5,9 @@ none; one inside a list or quote belongs to that, not to the outline. Front matt
 is skipped: its closing `---` would otherwise make a heading of it. Only blocks are parsed;
 the one inline text that is read is a heading's own, for its title.
 
-Time is linear in the text for any input: prose takes 0.2 s per MB, a text of nothing but
-markers up to 5 s. So lines, sections, nesting and title length have limits.
+Time is linear in the text for any input: 0.2 s per MB of prose, some 5 s per MB of nothing
+but markers. Lines, sections, nesting and titles have limits, so that the most hostile text
+costs about half a minute.
 """
 
 import logging
@@ -27,6 +28,7 @@ MAX_TITLE_CHARS = 200
 MAX_NESTING = 20  # Ten lists within each other; each level is one more walk over its lines.
 
 _MAX_TITLE_SOURCE_CHARS = 2 * MAX_TITLE_CHARS  # Leaves room for markup, such as a link's URL.
+_MAX_TITLE_MARKS = 40  # A title with more markup is shown as it is written.
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
 _MARKUP = re.compile(r"[\\`*_&<!\[\n]")
@@ -82,7 +84,7 @@ def _sections(
 
 def _plain_text(source: str, references: dict[str, Any]) -> str:
     """What a reader sees of inline Markdown."""
-    if _MARKUP.search(source) is None:
+    if not 0 < len(_MARKUP.findall(source)) <= _MAX_TITLE_MARKS:
         return trim_title(source)
     tokens: list[Token] = []
     _PARSER.inline.parse(source, _PARSER, references, tokens)

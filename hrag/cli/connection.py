@@ -19,7 +19,8 @@ def connected(indexer: str = "", retriever: str = "") -> Iterator["Client"]:
     from hrag.client import Client  # noqa: PLC0415
 
     try:
-        with Client(indexer=indexer, retriever=retriever) as client:
+        # An address that is not used is never dialled; gRPC still wants a valid one.
+        with Client(indexer or retriever, retriever or indexer) as client:
             yield client
     except ServiceUnavailable as error:
         named = {"indexer": indexer, "retriever": retriever}

@@ -17,9 +17,9 @@ WORD_STYLE = "bold yellow"
 
 _OPEN, _CLOSE = "«", "»"
 _MIN_WORD_CHARS = 3
-_COMMON_WORDS = frozenset(
-    "and are but can does for from has have how into its many more most not one than that "
-    "the this was were what when where which who why with you your".split()
+_COMMON_WORDS = re.compile(
+    "and|are|but|can|does|for|from|has|have|how|into|its|many|more|most|not|one|than|that|the|"
+    "this|was|were|what|when|where|which|who|why|with|you|your"
 )
 
 Range = tuple[int, int]
@@ -90,7 +90,7 @@ def words(text: str) -> set[str]:
     return {
         word.removesuffix("s")
         for word in re.findall(r"\w+", text.lower())
-        if len(word) >= _MIN_WORD_CHARS and word not in _COMMON_WORDS
+        if len(word) >= _MIN_WORD_CHARS and not _COMMON_WORDS.fullmatch(word)
     }
 
 

@@ -146,6 +146,10 @@ def test_long_titles_are_cut():
     assert titles("# *" + "x" * 1000 + "*")[0].startswith("*xxx")
 
 
+def test_titles_of_little_but_markup_are_shown_as_written():
+    assert titles("# " + "[" * 100 + " x") == ["[" * 100 + " x"]
+
+
 def test_front_matter_is_no_heading():
     text = "---\ntitle: A page\ntags: [a]\n---\n# Real\n"
     assert sections_of(text) == (Section("Real", 1, text.index("# Real")),)
