@@ -27,5 +27,8 @@ def generate_grpc_code() -> None:
 
 
 generate_grpc_code()
-kernels = Extension("hrag_fast._kernels", ["hrag_fast/_kernels.pyx"], extra_compile_args=["-O3"])
-setup(ext_modules=cythonize([kernels], compiler_directives={"language_level": "3"}))
+kernels = [
+    Extension(f"hrag_fast.{name}", [f"hrag_fast/{name}.pyx"], extra_compile_args=["-O3"])
+    for name in ("_boundaries", "_climb")
+]
+setup(ext_modules=cythonize(kernels, compiler_directives={"language_level": "3"}))

@@ -5,25 +5,20 @@ extension the import fails, because a silent slow path is one that nobody notice
 """
 
 try:
-    from hrag_fast._kernels import (
-        COUNT,
+    from hrag_fast._boundaries import (
         CUT_CODE_POINT,
         CUT_FORBIDDEN,
         CUT_PARAGRAPH,
         CUT_SENTENCE,
         CUT_WORD,
-        MAX,
-        MEAN,
-        SUM,
-        Groups,
         boundary_ranks,
-        climb,
     )
+    from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
 except ModuleNotFoundError as error:
-    if error.name != "hrag_fast._kernels":
+    if error.name is None or not error.name.startswith("hrag_fast."):
         raise
     raise ImportError(
-        "hrag_fast is not compiled: hrag_fast._kernels is missing; build the package with "
+        f"hrag_fast is not compiled: {error.name} is missing; build the package with "
         "`pip install .`, or in a checkout with `python setup.py build_ext --inplace`",
         name=error.name,
     ) from error

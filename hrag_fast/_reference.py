@@ -1,24 +1,20 @@
 """Plain twins of the compiled kernels: they define the right answer.
 
-Dicts, sorts and strings, written to be read. `_kernels.pyi` says what each promises; tests
+Dicts, sorts and strings, written to be read. The kernels' stubs say what each promises; tests
 hold the pairs equal to the bit, and benchmarks compare their speed.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag_fast._kernels import (
-    COUNT,
+from hrag_fast._boundaries import (
     CUT_CODE_POINT,
     CUT_FORBIDDEN,
     CUT_PARAGRAPH,
     CUT_SENTENCE,
     CUT_WORD,
-    MAX,
-    MEAN,
-    SUM,
-    Groups,
 )
+from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups
 
 WHITE_SPACE = " \t\n\v\f\r\u3000"
 CLOSERS = "\"')]}”’」』）》】"

@@ -148,7 +148,7 @@ def _store(client: "Client", sources: Sequence[Source], console: Console) -> Tal
 def _derived(client: "Client", tally: Tally) -> list[Question]:
     """Questions from the beginnings of the first documents."""
     names = tally.document_ids[:QUESTION_COUNT]
-    return questions_from([(name, client.get_text(TENANT, name)) for name in names], QUESTION_COUNT)
+    return questions_from([client.get_text(TENANT, name) for name in names], QUESTION_COUNT)
 
 
 def _ask(client: "Client", questions: Sequence[Question], console: Console) -> list[SearchResult]:

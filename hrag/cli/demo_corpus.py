@@ -18,6 +18,10 @@ from hrag.types import Document
 
 _MIN_QUESTION_CHARS = 8
 _MAX_QUESTION_CHARS = 120
+_MIN_HEADING_WORDS = 3  # "2. Layout" asks nothing.
+_PER_DOCUMENT = 12  # Enough for one document alone to fill a demonstration.
+_NO_PROSE = ("#", "|", "-", "*", ">", "`", "=", "~")
+_NUMBER = re.compile(r"^[\d.]+\s+")
 _SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]?")
 
 
@@ -30,10 +34,10 @@ class Question:
 
 
 QUESTIONS = (
-    Question("How do I catch more than one kind of exception?", ("try", "compound")),
-    Question("When are default parameter values evaluated?", ("function", "compound")),
+    Question("How do I raise an exception from another one?", ("raise",)),
+    Question("What does a generator's yield expression return?", ("yield",)),
     Question("What is the difference between is and ==?", ("comparisons",)),
-    Question("How do I format a number with thousands separators?", ("formatstrings",)),
+    Question("How do I split a string into words?", ("string-methods",)),
     Question("How do I define a class with a metaclass?", ("specialnames", "class")),
     Question("How does Python find a module when I import it?", ("import",)),
     Question("How do I set a breakpoint in the debugger?", ("debugger",)),
@@ -58,29 +62,26 @@ def _topic(key: str, text: str) -> Document:
     return Document(body=text, document_id=key, title=title, source=f"pydoc:{key}")
 
 
-def questions_from(texts: Sequence[tuple[str, str]], count: int) -> list[Question]:
-    """At most `count` questions that (document id, text) pairs answer, from them in turn.
+def questions_from(texts: Sequence[str], count: int) -> list[Question]:
+    """At most `count` questions that the texts answer, from them in turn.
 
-    A document's own headings, below its first, ask best; then its sentences do.
+    A document's own headings ask best; then the beginnings of its paragraphs do.
     """
-    each = [[Question(asked, (name,)) for asked in _asked_by(text)] for name, text in texts]
-    in_turn = filter(None, chain.from_iterable(zip_longest(*each)))
-    different = {question.text: question for question in reversed(list(in_turn))}
-    return list(reversed(different.values()))[:count]
-
-
-_PER_DOCUMENT = 12  # Enough for one document alone to fill a demonstration.
+    in_turn = filter(None, chain.from_iterable(zip_longest(*map(_asked_by, texts))))
+    return [Question(text) for text in dict.fromkeys(in_turn)][:count]
 
 
 def _asked_by(text: str) -> list[str]:
-    found = chain(list(headings(text))[1:], _first_sentences(text), headings(text))
-    usable = (" ".join(each.split()) for each in found)
-    fitting = [each for each in usable if _MIN_QUESTION_CHARS <= len(each) <= _MAX_QUESTION_CHARS]
+    """Headings that say something, then how paragraphs begin."""
+    named = (_NUMBER.sub("", heading) for heading in headings(text))
+    telling = (name for name in named if len(name.split()) >= _MIN_HEADING_WORDS)
+    found = (" ".join(each.split()) for each in chain(telling, _first_sentences(text)))
+    fitting = [each for each in found if _MIN_QUESTION_CHARS <= len(each) <= _MAX_QUESTION_CHARS]
     return list(dict.fromkeys(fitting))[:_PER_DOCUMENT]
 
 
 def _first_sentences(text: str) -> Iterator[str]:
-    """How each paragraph begins, headings left out."""
+    """How each paragraph of prose begins."""
     for paragraph in re.split(r"\n\s*\n", text):
-        if (found := _SENTENCE.search(paragraph)) and not paragraph.lstrip().startswith("#"):
+        if not paragraph.lstrip().startswith(_NO_PROSE) and (found := _SENTENCE.search(paragraph)):
             yield found[0].strip()

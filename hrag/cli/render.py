@@ -27,10 +27,20 @@ Range = tuple[int, int]
 
 def citation(chunk: Chunk) -> str:
     """Title, sections, pages, source and chunk id, as far as the chunk has them."""
-    sections = " > ".join(chunk.section_path)
     source = chunk.source if chunk.source != chunk.title else ""
-    parts = (chunk.title, sections, pages(chunk), source, chunk.chunk_id)
+    parts = (chunk.title, sections(chunk), pages(chunk), source, chunk.chunk_id)
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
+
+
+def sections(chunk: Chunk) -> str:
+    """The section path; a first section that is the document's title is not said again."""
+    path = chunk.section_path
+    return " > ".join(path[1:] if path[:1] == (chunk.title,) else path)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 passage`, `2 passages`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def pages(chunk: Chunk) -> str:
@@ -55,8 +65,15 @@ def inside(chunk: Chunk, span: Span) -> Range:
 
 
 def matched_ranges(passage: Passage) -> list[Range]:
-    """Where the passage's content matched: in order, apart, none empty."""
-    return merged(inside(passage.chunk, child.span) for child in passage.matched_children)
+    """Where the passage's content matched, spaces at the ends aside: in order and apart."""
+    content = passage.chunk.content
+    found = merged(inside(passage.chunk, child.span) for child in passage.matched_children)
+    return merged(_trimmed(content, start, end) for start, end in found)
+
+
+def _trimmed(content: str, start: int, end: int) -> Range:
+    kept = content[start:end]
+    return start + len(kept) - len(kept.lstrip()), end - len(kept) + len(kept.rstrip())
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
@@ -95,16 +112,18 @@ def words(text: str) -> set[str]:
 
 
 def excerpt(text: str, query: str, lines: int, width: int) -> list[str]:
-    """The `lines` lines of `text` that hold most of the query's words, the first such place.
+    """The `lines` lines of `text` that hold most of the query's words.
 
-    Longer lines are folded at `width` characters, blank ones left out.
+    Of equal places, the one with most letters: prose rather than code. Longer lines are
+    folded at `width` characters, blank ones left out.
     """
     folded = _folded(printable(text), width)
     wanted = words(query)
     held = [wanted & words(line) for line in folded]
 
-    def worth(start: int) -> int:
-        return len(set().union(*held[start : start + lines]))
+    def worth(start: int) -> tuple[int, int]:
+        letters = sum(map(str.isalpha, "".join(folded[start : start + lines])))
+        return len(set().union(*held[start : start + lines])), letters
 
     best = max(range(max(1, len(folded) - lines + 1)), key=worth)
     return folded[best : best + lines]

@@ -18,7 +18,7 @@ from hrag.cli.options import (
     Retriever,
     Tenant,
 )
-from hrag.cli.render import citation, highlighted, matched_ranges, suffix, timings
+from hrag.cli.render import citation, counted, highlighted, matched_ranges, suffix, timings
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_COLLECTION,
@@ -110,8 +110,9 @@ def show_result(result: SearchResult, console: Console) -> None:
         console.print("nothing found: no passage answers, or the collection is empty")
     more = ", and there are no more" if result.exhausted and result.passages else ""
     summary = (
-        f"{len(result.passages)} passages of level {result.returned_at_level} around leaves of "
-        f"level {result.matched_at_level}{more}; {result.candidates_considered:,} leaves looked at"
+        f"{counted(len(result.passages), 'passage')} of level {result.returned_at_level} around "
+        f"leaves of level {result.matched_at_level}{more}; "
+        f"{result.candidates_considered:,} leaves looked at"
     )
     console.print(Text(summary, style="dim"), soft_wrap=True)
     console.print(Text(timings(result), style="dim"), soft_wrap=True)
@@ -130,5 +131,6 @@ def _show_passage(number: int, passage: Passage, console: Console) -> None:
         Text(f"{chunk.token_count:,} tokens; matched {leaves}", style="dim"), soft_wrap=wrap_off
     )
     content = highlighted(chunk.content, matched_ranges(passage), colour=has_colour(console))
+    content.rstrip()
     console.print(content, soft_wrap=wrap_off)
     console.print()

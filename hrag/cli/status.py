@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
+from rich.text import Text
 
 from hrag.cli.connection import connected
 from hrag.cli.console import output, printable
@@ -80,7 +81,10 @@ def _print_json(tenant: str, rows: list[Row], server: ServerInfo) -> None:
 
 def _show(tenant: str, rows: list[Row], server: ServerInfo, console: Console) -> None:
     if rows:
-        console.print(_table(rows))
+        console.print(_amounts(rows))
+        console.print()
+        console.print(_settings(rows))
+        console.print()
     else:
         console.print(f"tenant {printable(tenant)} has no collections yet", markup=False)
     console.print(
@@ -91,29 +95,41 @@ def _show(tenant: str, rows: list[Row], server: ServerInfo, console: Console) ->
     )
 
 
-def _table(rows: list[Row]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("collection")
-    for name in ("documents", "leaves", "tail", "segments", "tokens", "bytes", "sequence"):
-        table.add_column(name, justify="right", no_wrap=True)
+def _amounts(rows: list[Row]) -> Table:
+    table = _table("documents", "leaves", "tail", "segments", "tokens", "sequence", "sealed")
     for collection, index in rows:
+        amounts = (
+            index.document_count,
+            index.leaf_count,
+            index.tail_leaf_count,
+            len(index.segments),
+            index.token_count,
+            index.committed_sequence,
+            index.sealed_sequence,
+        )
+        table.add_row(collection.name, *(f"{amount:,}" for amount in amounts))
+    return table
+
+
+def _settings(rows: list[Row]) -> Table:
+    table = _table("text", "vectors", "dimension", "levels", "embedder")
+    for collection, index in rows:
+        settings = collection.settings
         table.add_row(
-            _named(collection),
-            f"{index.document_count:,}",
-            f"{index.leaf_count:,}",
-            f"{index.tail_leaf_count:,}",
-            f"{len(index.segments):,}",
-            f"{index.token_count:,}",
-            f"{decimal(index.text_bytes)} text\n{decimal(index.vector_bytes)} vectors",
-            f"{index.committed_sequence:,}\n{index.sealed_sequence:,} sealed",
+            collection.name,
+            decimal(index.text_bytes),
+            decimal(index.vector_bytes),
+            str(settings.dimension),
+            ",".join(map(str, settings.tree.level_sizes)),
+            Text(printable(settings.embedder)),
         )
     return table
 
 
-def _named(collection: Collection) -> str:
-    settings = collection.settings
-    levels = ",".join(map(str, settings.tree.level_sizes))
-    return (
-        f"[bold]{collection.name}[/bold]\n[dim]{levels}\n"
-        f"{settings.embedder}\n{settings.dimension} dimensions[/dim]"
-    )
+def _table(*names: str) -> Table:
+    """A table with a column for the collection, then the ones named, to the right."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("collection", style="bold", overflow="fold")
+    for name in names:
+        table.add_column(name, justify="right", overflow="fold")
+    return table

@@ -19,7 +19,7 @@ from hrag.cli.options import (
     Retriever,
     Tenant,
 )
-from hrag.cli.render import pages, suffix
+from hrag.cli.render import pages, sections, suffix
 from hrag.types import DEFAULT_COLLECTION, MAX_LEVELS, Chunk, DocumentInfo, Hierarchy
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def tree(
     console.print(drawn)
     left_out = sum(info.chunks_per_level[lowest:]) - count
     if left_out:
-        console.print(f"{left_out:,} more chunks; --all draws them, --level 1 fewer", style="dim")
+        console.print(f"{left_out:,} more chunks; --all draws them", style="dim")
 
 
 def _hierarchies(
@@ -121,9 +121,9 @@ def _draw_below(root: Tree, hierarchy: Hierarchy, text: str, lowest: int, budget
 def _label(chunk: Chunk, text: str) -> Text:
     span = chunk.span
     begins = " ".join(text[span.char_start : span.char_start + 4 * _FIRST_CHARS].split())
-    label = Text(suffix(chunk.chunk_id), style="bold cyan")
+    label = Text(suffix(chunk.chunk_id), style="bold cyan", no_wrap=True, overflow="ellipsis")
     label.append(f" {chunk.token_count:,} tokens", style="not bold default")
-    place = " · ".join(filter(None, (" > ".join(chunk.section_path), pages(chunk))))
+    place = " · ".join(filter(None, (sections(chunk), pages(chunk))))
     label.append(f" [{span.char_start}:{span.char_end}] ", style="not bold dim")
     label.append(printable(f"{place}  " if place else ""), style="not bold magenta")
     return label.append(printable(begins[:_FIRST_CHARS]), style="not bold default")

@@ -101,7 +101,9 @@ def _parsed(blocks: list[_Block]) -> ParsedText:
     return ParsedText(
         text,
         tuple(
-            Section(f"heading {start}", block.depth, start) for block, start in placed if block.depth
+            Section(f"heading {start}", block.depth, start)
+            for block, start in placed
+            if block.depth
         ),
         tuple(
             PageSpan(number, start, end)

@@ -187,7 +187,9 @@ def test_the_same_document_and_settings_give_the_same_tree(parsed, settings):
     assert build_tree(parsed, settings).to_bytes() == built
     again = Tree(built)
     assert again.to_bytes() == built
-    assert Tree.from_levels([again.level(at) for at in range(len(again.counts))]).to_bytes() == built
+    assert (
+        Tree.from_levels([again.level(at) for at in range(len(again.counts))]).to_bytes() == built
+    )
 
 
 @many
@@ -249,4 +251,3 @@ def test_a_document_of_300_000_tokens_keeps_the_promises(kind):
     assert last.token_start + last.token_count >= 300_000
     assert last.byte_end == len(parsed.text.encode())
     assert tree.problems(settings.level_sizes) == []
-

@@ -1,10 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""The compiled loops: `climb` on the path of every search, `boundary_ranks` in chunking.
+"""`climb`, on the path of every search: hits to ranked ancestors.
 
-A kernel checks its arguments, then runs one C function that sees no Python object. All it
-reads are const views, so maps of files and buffers of LMDB serve in place; all it needs
-besides is allocated at once. `_reference.py` holds the plain twin of each kernel, which
-defines the right answer.
+Checks its arguments, then runs one C function that sees no Python object. All it reads
+are const views, so maps of files and buffers of LMDB serve in place; all it needs besides
+is allocated at once. `_reference.py` holds the plain twin, which defines the right answer.
 """
 
 from collections import namedtuple
@@ -12,32 +11,22 @@ from collections import namedtuple
 import numpy as np
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 cdef enum:
     AGGREGATE_MAX, AGGREGATE_SUM, AGGREGATE_MEAN, AGGREGATE_COUNT
-cdef enum:
-    FORBIDDEN, CODE_POINT, WORD, SENTENCE, PARAGRAPH
 
 MAX = AGGREGATE_MAX
 SUM = AGGREGATE_SUM
 MEAN = AGGREGATE_MEAN
 COUNT = AGGREGATE_COUNT
 
-CUT_FORBIDDEN = FORBIDDEN
-CUT_CODE_POINT = CODE_POINT
-CUT_WORD = WORD
-CUT_SENTENCE = SENTENCE
-CUT_PARAGRAPH = PARAGRAPH
-
 Groups = namedtuple("Groups", ("keys", "scores", "starts", "children", "child_scores"))
 
 cdef object new_tuple = tuple.__new__  # Half the cost of calling the namedtuple.
 cdef object empty = np.empty
-cdef object UINT8 = np.dtype(np.uint8)
 cdef object UINT32 = np.dtype(np.uint32)
 cdef object UINT64 = np.dtype(np.uint64)
 cdef object FLOAT32 = np.dtype(np.float32)
@@ -48,13 +37,8 @@ cdef enum:
     # A thread that gives up the GIL may wait another's whole turn for it, 5 ms. Up to this
     # many hits the work is some 15 us, and keeping the GIL delays nobody.
     GIL_KEPT_UP_TO = 1000
-    BLANK_LOOK_BACK = 64  # Bytes; so that a text of nothing but blanks stays linear.
-    CLOSER_LOOK_BACK = 16  # Bytes; five CJK closers, more than any sentence ends with.
 
 cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi spreads neighbouring keys.
-
-
-# --- climb ---------------------------------------------------------------------------
 
 
 cdef struct Hits:  # What climb was given.
@@ -113,7 +97,7 @@ def climb(
     const uint8_t[::1] alive not None,
     int aggregation,
 ):
-    """Groups hits by ancestor and ranks them; `_kernels.pyi` has the whole promise."""
+    """Groups hits by ancestor and ranks them; `_climb.pyi` has the whole promise."""
     cdef size_t count = rows.shape[0]
     cdef size_t row_count = labels.shape[0]
     if <size_t>scores.shape[0] != count:
@@ -386,159 +370,3 @@ cdef void merge(Ranked* items, const Ranked* left, size_t half, size_t count) no
             i += 1
         out += 1
     memcpy(items + out, left + i, (half - i) * sizeof(Ranked))
-
-
-# --- boundary_ranks ------------------------------------------------------------------
-
-
-def boundary_ranks(bytes text not None, const uint32_t[::1] ends not None):
-    """Ranks cuts of a text; `_kernels.pyi` has the whole promise."""
-    cdef size_t size = len(text)
-    cdef size_t count = ends.shape[0]
-    cdef size_t i
-    for i in range(count):
-        if not 0 < ends[i] <= size:
-            raise IndexError(
-                f"ends[{i}] is {ends[i]}; it must be from 1 to {size}, the text's bytes"
-            )
-    ranks = empty(count, UINT8)
-    cdef uint8_t[::1] out = ranks
-    cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(text)
-    with nogil:
-        for i in range(count):
-            out[i] = rank_cut(start, size, ends[i])
-    return ranks
-
-
-cdef uint8_t rank_cut(const uint8_t* text, size_t size, size_t end) noexcept nogil:
-    if end == size:
-        return PARAGRAPH
-    if is_continuation(text[end]) or (text[end - 1] == b"\r" and text[end] == b"\n"):
-        return FORBIDDEN
-    cdef size_t bare = before_blanks(text, end)
-    cdef int newlines = count_newlines(text, bare, end)
-    if newlines >= 2:
-        return PARAGRAPH
-    cdef bint blank_after = is_blank(code_point_at(text, size, end))
-    if newlines == 1 or ends_sentence(text, bare, bare < end or blank_after):
-        return SENTENCE
-    if bare < end or blank_after:
-        return WORD
-    if is_cjk(code_point_before(text, end)) or is_cjk(code_point_at(text, size, end)):
-        return WORD
-    return CODE_POINT
-
-
-cdef size_t before_blanks(const uint8_t* text, size_t end) noexcept nogil:
-    """Where the white space before `end` begins, as far as the look-back goes."""
-    cdef size_t floor = end - BLANK_LOOK_BACK if end > BLANK_LOOK_BACK else 0
-    cdef size_t start
-    while end > floor:
-        start = start_before(text, end)
-        if start < floor or not is_blank(decode(text, start, end)):
-            break
-        end = start
-    return end
-
-
-cdef int count_newlines(const uint8_t* text, size_t start, size_t end) noexcept nogil:
-    """Newlines in white space: \\n, \\r\\n and lone \\r are one each, a form feed is two."""
-    cdef size_t i
-    cdef int newlines = 0
-    for i in range(start, end):
-        if text[i] == b"\n":
-            newlines += 1
-        elif text[i] == b"\r":
-            newlines += not (i + 1 < end and text[i + 1] == b"\n")
-        elif text[i] == b"\f":
-            newlines += 2
-    return newlines
-
-
-cdef bint ends_sentence(const uint8_t* text, size_t end, bint beside_blank) noexcept nogil:
-    """Whether a sentence ends at `end`, perhaps with closing quotes or brackets."""
-    cdef size_t floor = end - CLOSER_LOOK_BACK if end > CLOSER_LOOK_BACK else 0
-    cdef size_t start
-    cdef uint32_t last
-    while end > floor:
-        start = start_before(text, end)
-        if start < floor or not is_closer(decode(text, start, end)):
-            break
-        end = start
-    if end == 0:
-        return False
-    last = code_point_before(text, end)
-    return is_cjk_sentence_end(last) or (beside_blank and is_sentence_end(last))
-
-
-cdef inline uint32_t code_point_before(const uint8_t* text, size_t end) noexcept nogil:
-    return decode(text, start_before(text, end), end)
-
-
-cdef inline uint32_t code_point_at(
-    const uint8_t* text, size_t size, size_t start
-) noexcept nogil:
-    cdef size_t end = start + 1
-    while end < size and end - start < 4 and is_continuation(text[end]):
-        end += 1
-    return decode(text, start, end)
-
-
-cdef inline size_t start_before(const uint8_t* text, size_t end) noexcept nogil:
-    cdef size_t start = end - 1
-    while start > 0 and end - start < 4 and is_continuation(text[start]):
-        start -= 1
-    return start
-
-
-cdef inline bint is_continuation(uint8_t byte) noexcept nogil:
-    return byte & 0xC0 == 0x80
-
-
-cdef inline uint32_t decode(const uint8_t* text, size_t start, size_t end) noexcept nogil:
-    """The code point that lies in `text[start:end]`."""
-    cdef uint32_t code_point = text[start]
-    cdef size_t i
-    if end - start == 1:
-        return code_point
-    code_point &= 0xFF >> (end - start + 1)  # The lead byte's high bits tell the length.
-    for i in range(start + 1, end):
-        code_point = code_point << 6 | (text[i] & 0x3F)
-    return code_point
-
-
-cdef inline bint is_blank(uint32_t c) noexcept nogil:
-    return c == 0x20 or 0x09 <= c <= 0x0D or c == 0x3000  # 09 to 0D: \t \n \v \f \r.
-
-
-cdef inline bint is_closer(uint32_t c) noexcept nogil:
-    if c < 0x80:
-        return c == 0x22 or c == 0x27 or c == 0x29 or c == 0x5D or c == 0x7D  # " ' ) ] }
-    return (
-        c == 0x201D or c == 0x2019  # ” ’
-        or c == 0x300D or c == 0x300F  # 」 』
-        or c == 0xFF09 or c == 0x300B or c == 0x3011  # ） 》 】
-    )
-
-
-cdef inline bint is_sentence_end(uint32_t c) noexcept nogil:
-    return c == 0x2E or c == 0x21 or c == 0x3F  # . ! ?
-
-
-cdef inline bint is_cjk_sentence_end(uint32_t c) noexcept nogil:
-    return (
-        c == 0x3002 or c == 0xFF01 or c == 0xFF1F or c == 0xFF1B  # 。 ！ ？ ；
-        or c == 0x2026 or c == 0xFF0E or c == 0xFF61  # … ． ｡
-    )
-
-
-cdef inline bint is_cjk(uint32_t c) noexcept nogil:
-    return (
-        0x3000 <= c <= 0x303F  # Punctuation.
-        or 0x3040 <= c <= 0x30FF  # Kana.
-        or 0x3400 <= c <= 0x4DBF or 0x4E00 <= c <= 0x9FFF  # Ideographs.
-        or 0xAC00 <= c <= 0xD7AF  # Hangul.
-        or 0xF900 <= c <= 0xFAFF  # Compatibility ideographs.
-        or 0xFF00 <= c <= 0xFFEF  # Full-width forms.
-        or 0x20000 <= c <= 0x3FFFF  # Ideographs beyond the basic plane.
-    )

@@ -1,0 +1,187 @@
+"""The store against a dictionary: any sequence of writes, sealings, restarts and searches."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from hrag.engine.embedded import purging, sealing
+from hrag.engine.embedded.check import check
+from hrag.engine.embedded.reader import EmbeddedReader
+from hrag.engine.embedded.store import open_for_writing
+from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.errors import CollectionNotFound, DocumentNotFound
+from hrag.types import IngestOutcome, TreeSettings
+from tests.fakes import (
+    ModelCollection,
+    collection_settings,
+    matched_leaves,
+    prepared,
+    query_vector,
+    recall,
+    search_leaves,
+    search_passages,
+    sentences,
+)
+
+TENANTS = ("t", "t2")
+MIN_RECALL = 0.99
+
+tenants = st.sampled_from(TENANTS)
+document_ids = st.sampled_from([f"d{number}" for number in range(6)])
+seeds = st.integers(0, 30)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Two tenants' collections of one name. Small documents, so that a run has many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.models: dict[str, ModelCollection] = {}
+        self.sealed: set[str] = set()
+        self.sequence = 0
+        self.recalls = [1.0]
+        self._open()
+
+    def _open(self) -> None:
+        self.store = open_for_writing(self.folder)
+        self.writer = EmbeddedWriter(self.store, max_log_entries=4)
+        self.reader = EmbeddedReader(self.store)
+
+    def _close(self) -> None:
+        self.reader.close()
+        problems = check(self.store).problems
+        self.store.close()
+        assert problems == ()
+
+    def teardown(self) -> None:
+        self._close()
+        shutil.rmtree(self.folder)
+        assert sum(self.recalls) / len(self.recalls) >= MIN_RECALL
+
+    @initialize(levels=st.sampled_from([(32,), (32, 64), (32, 50, 200)]), data=st.data())
+    def create_all(self, levels: tuple[int, ...], data: st.DataObject) -> None:
+        embedded = data.draw(st.integers(0, len(levels) - 1))
+        self.settings = collection_settings(TreeSettings(levels, 0.1, embedded))
+        for tenant_id in TENANTS:
+            self._create(tenant_id)
+
+    def _create(self, tenant_id: str) -> None:
+        _, sequence = self.writer.create_collection(tenant_id, "c", self.settings)
+        self._advance(sequence)
+        self.models[tenant_id] = ModelCollection(self.settings)
+
+    def _advance(self, sequence: int) -> None:
+        assert sequence > self.sequence
+        self.sequence = sequence
+
+    @rule(tenant_id=tenants, document_id=document_ids, seed=seeds, size=st.integers(1, 60))
+    def put(self, tenant_id: str, document_id: str, seed: int, size: int) -> None:
+        document = prepared(document_id, sentences(size, seed), self.settings, seed)
+        model = self.models[tenant_id]
+        old = model.documents.get(document_id)
+        result = self.writer.put(self.writer.open(tenant_id, "c"), document)
+        if old is None:
+            assert result.outcome is IngestOutcome.CREATED
+        elif old.content_hash != document.content_hash:
+            assert result.outcome is IngestOutcome.UPDATED
+        else:
+            assert result.outcome is IngestOutcome.UNCHANGED
+            return
+        self._advance(result.sequence)
+        model.put(document)
+
+    @rule(tenant_id=tenants, document_id=document_ids)
+    def put_the_same_again(self, tenant_id: str, document_id: str) -> None:
+        stored = self.models[tenant_id].documents.get(document_id)
+        if stored is not None:
+            result = self.writer.put(self.writer.open(tenant_id, "c"), stored)
+            assert result.outcome is IngestOutcome.UNCHANGED
+            assert result.sequence <= self.sequence
+
+    @rule(tenant_id=tenants, document_id=document_ids)
+    def delete(self, tenant_id: str, document_id: str) -> None:
+        opened = self.writer.open(tenant_id, "c")
+        if document_id in self.models[tenant_id].documents:
+            self._advance(self.writer.delete(opened, document_id))
+            del self.models[tenant_id].documents[document_id]
+        else:
+            with pytest.raises(DocumentNotFound):
+                self.writer.delete(opened, document_id)
+
+    @rule(tenant_id=tenants)
+    def seal(self, tenant_id: str) -> None:
+        number = self.writer.open(tenant_id, "c").number
+        leaves = sealing.tail_leaves(self.store, number)
+        record = sealing.seal(self.store, number, threads=1)
+        assert (record is None) == (leaves == 0)
+        if record is not None:
+            assert record.rows == leaves
+            self.sealed.add(tenant_id)
+            self.sequence = self.reader.sequence()
+
+    @rule()
+    def restart(self) -> None:
+        self._close()
+        self._open()
+
+    @rule()
+    def restart_the_reader(self) -> None:
+        self.reader.close()
+        self.reader = EmbeddedReader(self.store)
+
+    @rule(tenant_id=tenants)
+    def delete_the_collection(self, tenant_id: str) -> None:
+        self._advance(self.writer.delete_collection(tenant_id, "c"))
+        with pytest.raises(CollectionNotFound):
+            self.writer.open(tenant_id, "c")
+        self.sealed.discard(tenant_id)
+        self._create(tenant_id)
+
+    @rule()
+    def purge(self) -> None:
+        while purging.purge_some(self.store):
+            pass
+
+    @rule(tenant_id=tenants, seed=seeds, count=st.integers(1, 50))
+    def search(self, tenant_id: str, seed: int, count: int) -> None:
+        query = query_vector(seed)
+        with self.reader.snapshot(tenant_id, "c") as snapshot:
+            assert snapshot.sequence == self.sequence
+            found = search_leaves(snapshot, query, count)
+        share = recall(found, self.models[tenant_id], query, count)
+        if tenant_id in self.sealed:
+            self.recalls.append(share)
+        else:
+            assert share == 1.0
+
+    @rule(tenant_id=tenants, seed=seeds)
+    def climb(self, tenant_id: str, seed: int) -> None:
+        top = self.settings.tree.top_level
+        model = self.models[tenant_id]
+        with self.reader.snapshot(tenant_id, "c") as snapshot:
+            passages = search_passages(snapshot, query_vector(seed), 10_000, top)
+        assert set(matched_leaves(passages)) == set(model.scores(query_vector(seed)))
+        for passage in passages:
+            document = model.documents[passage.chunk.document_id]
+            record = document.tree.record(top, passage.chunk.index)
+            text = document.parsed.text[record.char_start : record.char_end]
+            assert passage.chunk.content == text
+
+    @precondition(lambda self: self.models)
+    @invariant()
+    def the_writer_lists_what_lives(self) -> None:
+        for tenant_id, model in self.models.items():
+            listing = self.writer.documents(self.writer.open(tenant_id, "c"), 100, "")
+            assert [info.document_id for info in listing.items] == sorted(model.documents)
+
+
+StoreMachine.TestCase.settings = hypothesis_settings(
+    deadline=None, max_examples=2000, stateful_step_count=40
+)
+TestStore = StoreMachine.TestCase
