@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py
 
-.PHONY: setup demo test test-all lint bench clean
+.PHONY: setup demo test test-slow lint bench clean
 
 setup: $(STAMP)
 
@@ -22,8 +22,8 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest
 
-test-all: setup
-	$(BIN)/python -m pytest -m ""
+test-slow: setup
+	$(BIN)/python -m pytest -m slow
 
 lint: setup
 	$(BIN)/ruff check $(SOURCES)

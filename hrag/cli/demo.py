@@ -62,7 +62,7 @@ def demo(
       hrag demo
       hrag demo docs/ --ask "how do I install it?" --ask "what does it cost?"
     """
-    from hrag.cli import running  # noqa: PLC0415
+    from hrag.cli.running import stop_on_signals  # noqa: PLC0415
 
     questions = [Question(text) for text in ask or []]
     if not paths:
@@ -70,30 +70,38 @@ def demo(
     sources = find(paths) if paths else topics()
     if not sources:
         raise Failure(f"no files to store in {', '.join(map(str, paths or []))}")
-    running.stop_on_signals()
+    stop_on_signals()
     console = output()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="hrag-demo-") as folder:
-        indexer, retriever = running.free_addresses(2)
-        services = running.Services(
-            Path(folder, "data"),
-            indexer,
-            retriever,
-            logs=Path(folder),
-            settings=_SETTINGS,
-            stop_s=_STOP_S,
-        )
-        try:
-            with services:
-                _tell(console, services, sources, questions, searches)
-            services.check_stopped_cleanly()
-        except (Failure, HragError):
-            _show_logs(services)
-            raise
+        _run_in(Path(folder), console, sources, questions, searches)
     console.print(
         f"Everything is stopped and removed again, after {time.perf_counter() - began:.0f} s. "
         "Next: hrag serve, hrag ingest, hrag search."
     )
+
+
+def _run_in(
+    folder: Path,
+    console: Console,
+    sources: Sequence[Source],
+    questions: Sequence[Question],
+    searches: int,
+) -> None:
+    """Tells the story with services whose store and logs lie in `folder`."""
+    from hrag.cli import running  # noqa: PLC0415
+
+    indexer, retriever = running.free_addresses(2)
+    services = running.Services(
+        folder / "data", indexer, retriever, logs=folder, settings=_SETTINGS, stop_s=_STOP_S
+    )
+    try:
+        with services:
+            _tell(console, services, sources, questions, searches)
+        services.check_stopped_cleanly()
+    except (Failure, HragError):
+        _show_logs(services)
+        raise
 
 
 def _tell(
@@ -148,7 +156,10 @@ def _store(client: "Client", sources: Sequence[Source], console: Console) -> Tal
 def _derived(client: "Client", tally: Tally) -> list[Question]:
     """Questions from the beginnings of the first documents."""
     names = tally.document_ids[:QUESTION_COUNT]
-    return questions_from([client.get_text(TENANT, name) for name in names], QUESTION_COUNT)
+    questions = questions_from([client.get_text(TENANT, name) for name in names], QUESTION_COUNT)
+    if not questions:
+        raise Failure("the files hold no sentence to ask about; ask yourself: --ask TEXT")
+    return questions
 
 
 def _ask(client: "Client", questions: Sequence[Question], console: Console) -> list[SearchResult]:

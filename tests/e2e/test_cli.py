@@ -1,0 +1,195 @@
+"""The command line against real services, started by `hrag serve` itself."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+_HRAG = [sys.executable, "-c", "from hrag.cli import main; main()"]
+_SETTINGS = {"HRAG_EMBEDDER": "hash:64", "NO_COLOR": "1", "COLUMNS": "100"}
+_START_S = 60
+_GUIDE = "# The guide\n\n## Keys\n\n" + "Rotate every key once a month. " * 150
+
+
+@dataclass
+class Serving:
+    """A running `hrag serve` and how to call commands beside it."""
+
+    process: subprocess.Popen[str]
+    env: dict[str, str]
+
+    def hrag(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*_HRAG, *arguments], env=self.env, capture_output=True, text=True, timeout=60
+        )
+
+    def children(self) -> dict[str, int]:
+        """Process ids of the services by module."""
+        pid = self.process.pid
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        commands = {
+            int(each): Path(f"/proc/{each}/cmdline").read_text().split("\0") for each in found
+        }
+        return {command[command.index("-m") + 1]: each for each, command in commands.items()}
+
+
+@contextmanager
+def _serve(folder: Path) -> Iterator[Serving]:
+    env = {**os.environ, **_SETTINGS, "HRAG_DATA_DIR": str(folder / "data")}
+    for name in ("INDEXER", "RETRIEVER"):
+        env[f"HRAG_{name}_ADDRESS"] = "127.0.0.1:0"
+    process = subprocess.Popen(
+        [*_HRAG, "serve"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    alarm = threading.Timer(_START_S, process.kill)
+    alarm.start()
+    try:
+        assert process.stdout is not None
+        for name in ("INDEXER", "RETRIEVER"):
+            line = next(each for each in process.stdout if "serves at" in each)
+            env[f"HRAG_{name}_ADDRESS"] = re.findall(r"127\.0\.0\.1:\d+", line)[0]
+        yield Serving(process, env)
+    finally:
+        alarm.cancel()
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "sub").mkdir()
+    (folder / "guide.md").write_text(_GUIDE)
+    (folder / "sub" / "notes.txt").write_text("Short notes about nothing much.")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory, files) -> Iterator[Serving]:
+    with _serve(tmp_path_factory.mktemp("store")) as serving:
+        done = serving.hrag("ingest", str(files))
+        assert done.returncode == 0, done.stderr
+        assert "2 of 2 documents: 2 created, 0 updated, 0 unchanged, 0 failed" in done.stdout
+        yield serving
+
+
+def test_second_ingest_finds_everything_unchanged(serving, files):
+    done = serving.hrag("ingest", str(files))
+    assert done.returncode == 0
+    assert "0 created, 0 updated, 2 unchanged" in done.stdout
+
+
+def test_failed_files_are_listed_and_the_others_stored(serving, tmp_path):
+    (tmp_path / "blank.txt").write_text("  \n")
+    (tmp_path / "fine.txt").write_text("fine")
+    done = serving.hrag("ingest", "--tenant", "mixed", str(tmp_path), str(tmp_path / "none.md"))
+    assert done.returncode == 1
+    assert re.search(r"blank\.txt: .+\n", done.stdout)
+    assert "none.md: No such file or directory" in done.stdout
+    assert "1 created, 0 updated, 0 unchanged, 2 failed" in done.stdout
+
+
+def test_missing_collection_fails_unless_it_is_to_be_created(serving, files):
+    arguments = ("ingest", "--collection", "other", str(files))
+    assert serving.hrag(*arguments).returncode == 1
+    assert serving.hrag(*arguments, "--create").returncode == 0
+    assert serving.hrag(*arguments, "--create").returncode == 0
+
+
+def test_search_shows_citation_and_marks_what_matched(serving):
+    done = serving.hrag("search", "keys", "--limit", "1")
+    assert done.returncode == 0
+    assert re.search(r"^1\. -?\d\.\d{3}  .*#2\.\d+$", done.stdout, re.MULTILINE)
+    assert "«" in done.stdout
+    assert "in the service" in done.stdout
+
+
+def test_search_as_json_is_one_document_and_nothing_else(serving):
+    done = serving.hrag("search", "keys", "--json", "--mode", "standard", "--limit", "3")
+    result = json.loads(done.stdout)
+    assert (result["mode"], len(result["passages"])) == ("standard", 3)
+    for passage in result["passages"]:
+        span = passage["chunk"]["span"]
+        assert len(passage["chunk"]["content"]) == span["char_end"] - span["char_start"]
+
+
+def test_search_in_an_empty_collection_says_so(serving, tmp_path):
+    (tmp_path / "a.txt").write_text(" ")
+    serving.hrag("ingest", "--tenant", "empty", "--collection", "c", "--create", str(tmp_path))
+    done = serving.hrag("search", "x", "--tenant", "empty", "--collection", "c")
+    assert done.returncode == 0
+    assert "nothing found" in done.stdout
+
+
+def test_refusals_are_one_line(serving):
+    done = serving.hrag("search", "x", "--tenant", "no tenant")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert re.fullmatch(r"error: tenant_id is 'no tenant'.*\n", done.stderr)
+
+
+def test_tree_draws_every_chunk_of_the_document(serving):
+    done = serving.hrag("tree", "guide.md")
+    assert done.returncode == 0
+    counts = re.search(r"chunks per level: ([\d, ]+)", done.stdout)
+    assert counts is not None
+    assert len(re.findall(r"#\d\.\d+ ", done.stdout)) == sum(map(int, counts[1].split(", ")))
+    assert "Keys" in done.stdout
+
+
+def test_status_counts_what_is_stored(serving):
+    shown = serving.hrag("status")
+    assert "hash" in shown.stdout
+    found = json.loads(serving.hrag("status", "--json").stdout)
+    collection = next(
+        each for each in found["collections"] if each["collection"]["name"] == "default"
+    )
+    assert collection["status"]["document_count"] == 2
+    assert found["server"]["embedder"] == collection["collection"]["settings"]["embedder"]
+
+
+def test_check_runs_beside_the_services(serving):
+    done = serving.hrag("check")
+    assert done.returncode == 0, done.stdout
+    assert "the store is sound" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_stop_both_services_cleanly(tmp_path, number):
+    with _serve(tmp_path) as serving:
+        children = serving.children()
+        assert set(children) == {"indexer_svc", "retriever_svc"}
+        serving.process.send_signal(number)
+        assert serving.process.wait(timeout=30) == 0
+        assert not any(Path(f"/proc/{pid}").exists() for pid in children.values())
+
+
+@pytest.mark.parametrize("module", ["indexer_svc", "retriever_svc"])
+def test_death_of_one_service_stops_the_other(tmp_path, module):
+    with _serve(tmp_path) as serving:
+        children = serving.children()
+        os.kill(children[module], signal.SIGKILL)
+        _, stderr = serving.process.communicate(timeout=30)
+        assert serving.process.returncode == 1
+        name = module.removesuffix("_svc")
+        assert f"error: the {name} was ended by SIGKILL (exit code -9)" in stderr
+        assert not any(Path(f"/proc/{pid}").exists() for pid in children.values())
+
+
+def test_wrong_setting_of_a_service_is_shown(tmp_path):
+    env = {**os.environ, "HRAG_EMBEDDER": "nonsense", "HRAG_DATA_DIR": str(tmp_path)}
+    command = [*_HRAG, "serve", "--indexer-address", "127.0.0.1:0"]
+    command += ["--retriever-address", "127.0.0.1:0"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "HRAG_EMBEDDER" in done.stderr
+    assert "exit code 2" in done.stderr

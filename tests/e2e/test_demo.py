@@ -1,0 +1,60 @@
+"""`hrag demo` on a few files: it tells its story and leaves nothing behind."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_HRAG = [sys.executable, "-c", "from hrag.cli import main; main()"]
+_TEXTS = {
+    "bees.md": "# Bees\n\nBees dance to tell where flowers are. " + "They fly far. " * 200,
+    "tea.txt": "Tea tastes best with water just below boiling. Let it draw for three minutes.",
+    "猫.md": "# 猫\n\n猫喜欢在温暖的地方睡觉。它们晚上很活跃。",
+}
+
+
+def _demo(tmp_path: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "TMPDIR": str(temporary), **settings}
+    done = subprocess.run(
+        [*_HRAG, "demo", *arguments], env=env, capture_output=True, text=True, timeout=100
+    )
+    assert list(temporary.iterdir()) == []
+    return done
+
+
+@pytest.fixture
+def files(tmp_path) -> Path:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for name, text in _TEXTS.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_demo_on_own_files_stores_asks_measures_and_cleans_up(tmp_path, files):
+    done = _demo(tmp_path, str(files), "--searches", "10")
+    assert done.returncode == 0, done.stderr
+    assert "3 of 3 documents: 3 created" in done.stdout
+    assert "Bees dance to tell where flowers are." in done.stdout
+    assert "small to big" in done.stdout
+    assert "difference" in done.stdout
+    assert "Everything is stopped" in done.stdout
+
+
+def test_demo_asks_what_it_is_told_to(tmp_path, files):
+    done = _demo(tmp_path, str(files), "--ask", "How long should tea draw?", "--searches", "1")
+    assert done.returncode == 0, done.stderr
+    asked, _, rest = done.stdout.partition("1. How long should tea draw?")
+    assert asked
+    assert "tea.txt" in rest.splitlines()[1]
+
+
+def test_demo_whose_services_fail_shows_their_log(tmp_path, files):
+    done = _demo(tmp_path, str(files), HIERARCHICAL_OVERLAP_RATIO="7")
+    assert done.returncode == 1
+    assert "HIERARCHICAL_OVERLAP_RATIO" in done.stderr
+    assert "exit code 2" in done.stderr

@@ -1,0 +1,137 @@
+"""How passages and figures read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.cli.console import printable
+from hrag.cli.render import (
+    citation,
+    counted,
+    duration,
+    emphasised,
+    excerpt,
+    highlighted,
+    matched_ranges,
+    merged,
+    pages,
+)
+from hrag.types import Chunk, MatchedChild, Passage, Span
+
+RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=12)
+
+
+def _span(start, end):
+    return Span(start, end, start, end)
+
+
+def _chunk(content="The quick brown fox.", start=100, **changes):
+    values = {
+        "chunk_id": "guide#2.0",
+        "document_id": "guide",
+        "level": 2,
+        "index": 0,
+        "content": content,
+        "token_count": 5,
+        "span": _span(start, start + len(content)),
+        "section_path": (),
+        "first_page": 0,
+        "last_page": 0,
+        "title": "Guide",
+        "source": "docs/guide.md",
+        "metadata": {},
+    }
+    return Chunk(**{**values, **changes})
+
+
+def _passage(chunk, *spans):
+    children = tuple(MatchedChild(f"guide#0.{i}", 0.5, _span(*s)) for i, s in enumerate(spans))
+    return Passage(chunk, 0.5, children)
+
+
+@given(RANGES)
+def test_merged_ranges_cover_the_same_and_stay_apart(ranges):
+    result = merged(ranges)
+    assert {i for r in result for i in range(*r)} == {i for r in ranges for i in range(*r)}
+    assert all(a[1] < b[0] for a, b in zip(result, result[1:], strict=False))
+
+
+def test_overlapping_leaves_are_marked_as_one():
+    passage = _passage(_chunk(), (104, 109), (107, 115))
+    assert matched_ranges(passage) == [(4, 15)]
+    shown = highlighted(passage.chunk.content, matched_ranges(passage), colour=False)
+    assert shown.plain == "The «quick brown» fox."
+
+
+def test_colour_marks_without_changing_the_text():
+    shown = highlighted("The quick fox", [(4, 9)], colour=True)
+    assert shown.plain == "The quick fox"
+    assert [(span.start, span.end) for span in shown.spans] == [(4, 9)]
+
+
+def test_marks_leave_out_spaces_at_the_ends_of_a_match():
+    assert matched_ranges(_passage(_chunk(), (103, 110))) == [(4, 9)]
+
+
+def test_match_that_reaches_out_of_the_passage_is_cut():
+    assert matched_ranges(_passage(_chunk(), (50, 103), (500, 600))) == [(0, 3)]
+
+
+@given(st.text(), RANGES)
+def test_marking_loses_no_character(text, ranges):
+    inner = merged((min(a, len(text)), min(b, len(text))) for a, b in ranges)
+    shown = highlighted(text, inner, colour=True)
+    assert shown.plain == printable(text)
+
+
+@given(st.text())
+def test_printable_text_has_no_controls_and_the_same_length(text):
+    shown = printable(text)
+    assert len(shown) == len(text)
+    assert all(c in "\t\n" or not (ord(c) < 32 or 0x7F <= ord(c) < 0xA0) for c in shown)
+
+
+def test_citation_names_what_there_is():
+    chunk = _chunk(section_path=("Guide", "Install", "Linux"), first_page=3, last_page=4)
+    assert citation(chunk) == "Guide · Install > Linux · p. 3-4 · docs/guide.md · guide#2.0"
+    assert citation(_chunk(title="", source="")) == "guide#2.0"
+
+
+def test_one_page_is_not_a_range():
+    assert pages(_chunk(first_page=7, last_page=7)) == "p. 7"
+
+
+def test_citation_cannot_move_the_cursor():
+    assert "\x1b" not in citation(_chunk(title="a\x1b[2Jb"))
+
+
+def test_excerpt_holds_the_words_asked_for():
+    text = "\n".join(["nothing here"] * 10 + ["set a breakpoint", "in the debugger"] + ["more"] * 9)
+    assert excerpt(text, "How do I set breakpoints in the debugger?", 2, 40) == [
+        "set a breakpoint",
+        "in the debugger",
+    ]
+
+
+@given(st.text(), st.integers(1, 6), st.integers(5, 80))
+def test_excerpt_keeps_to_its_size(text, lines, width):
+    shown = excerpt(text, "any word", lines, width)
+    assert len(shown) <= lines
+    assert all(len(line) <= width for line in shown)
+
+
+def test_words_of_the_query_are_emphasised_in_singular_and_plural():
+    shown = emphasised("a breakpoint, and breaks", "breakpoints")
+    assert [(span.start, span.end) for span in shown.spans] == [(2, 12)]
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "expected"),
+    [(0, "0 µs"), (999, "999 µs"), (1500, "1.5 ms"), (2_500_000, "2.50 s")],
+)
+def test_durations_take_a_fitting_unit(microseconds, expected):
+    assert duration(microseconds) == expected
+
+
+def test_one_is_singular():
+    assert (counted(1, "passage"), counted(1200, "passage")) == ("1 passage", "1,200 passages")
