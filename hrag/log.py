@@ -17,11 +17,7 @@ def configure(service: str, log_format: Literal["console", "json"], level: str) 
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    renderers: list[structlog.typing.Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
-        if log_format == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
-    )
+    renderers = _json() if log_format == "json" else _console()
     structlog.configure(
         processors=[*shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -30,6 +26,23 @@ def configure(service: str, log_format: Literal["console", "json"], level: str) 
     )
     structlog.contextvars.bind_contextvars(service=service)
     _route_standard_logs(shared, renderers)
+
+
+def _json() -> list[structlog.typing.Processor]:
+    # Without locals: they would put texts and keys into the log.
+    tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    return [
+        structlog.processors.ExceptionRenderer(tracebacks),
+        structlog.processors.JSONRenderer(),
+    ]
+
+
+def _console() -> list[structlog.typing.Processor]:
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+    ]
 
 
 def _route_standard_logs(

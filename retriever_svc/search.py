@@ -30,6 +30,7 @@ from hrag.types import (
 
 _DEEPEN = 4  # Each round looks at so many times more leaves: few rounds, little waste.
 _WAIT_S = 0.002  # Between looks at a sequence that is awaited.
+_LONGEST_WAIT_S = 30.0  # A call without a deadline must not keep its thread for ever.
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,9 @@ class Search:
             )
 
     def _wait_for(self, sequence: int, deadline: Deadline) -> None:
+        patience = Deadline(min(deadline.at_s, Deadline.after(_LONGEST_WAIT_S).at_s))
         while sequence and (committed := self._reader.sequence()) < sequence:
-            if deadline.remaining_s <= _WAIT_S:
+            if patience.remaining_s <= _WAIT_S:
                 raise SequenceNotReached(
                     f"min_sequence is {sequence}; the store has come to {committed}",
                     field="min_sequence",

@@ -21,7 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hrag.cli.running import INDEXER, RETRIEVER, Service, free_addresses
 from hrag.client import Client
-from hrag.client.calls import CHANNEL_OPTIONS
+from hrag.client.calls import channel_options
 from hrag.engine.embedded.check import check
 from hrag.engine.embedded.store import open_for_writing
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
@@ -128,8 +128,10 @@ def running(data_dir: Path, settings: Mapping[str, str] = FAST) -> Iterator[Runn
         with (
             started(RETRIEVER, data_dir, settings) as retriever,
             Client(indexer.address, retriever.address) as client,
-            grpc.insecure_channel(indexer.address, CHANNEL_OPTIONS) as to_indexer,
-            grpc.insecure_channel(retriever.address, CHANNEL_OPTIONS) as to_retriever,
+            grpc.insecure_channel(indexer.address, channel_options(indexer.address)) as to_indexer,
+            grpc.insecure_channel(
+                retriever.address, channel_options(retriever.address)
+            ) as to_retriever,
         ):
             indexer.wait_until_serving()
             retriever.wait_until_serving()

@@ -8,7 +8,13 @@ import grpc
 import grpc.aio
 
 from hrag.client import calls
-from hrag.client.calls import CHANNEL_OPTIONS, INDEXER_ADDRESS, RETRIEVER_ADDRESS, TIMEOUT_S, Result
+from hrag.client.calls import (
+    INDEXER_ADDRESS,
+    RETRIEVER_ADDRESS,
+    TIMEOUT_S,
+    Result,
+    channel_options,
+)
 from hrag.errors import HragError
 from hrag.rpc.status import error_from
 from hrag.types import (
@@ -49,7 +55,7 @@ class AsyncClient:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._channels = [
-            grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+            grpc.aio.insecure_channel(address, options=channel_options(address))
             for address in (indexer, retriever)
         ]
         self._stubs: dict[str, Any] = {

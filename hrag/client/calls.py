@@ -5,6 +5,7 @@ IngestDocument, which finds what it stored UNCHANGED.
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
@@ -58,14 +59,22 @@ _SERVICE_CONFIG = {
     ]
 }
 _UNLIMITED = -1
-CHANNEL_OPTIONS = [
+_CHANNEL_OPTIONS = [
     ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
     ("grpc.max_receive_message_length", _UNLIMITED),
     ("grpc.max_send_message_length", _UNLIMITED),
     ("grpc.keepalive_time_ms", 30_000),
 ]
 
+_LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[::1\])(:|$)")
+
 Result = TypeVar("Result")
+
+
+def channel_options(address: str) -> list[tuple[str, Any]]:
+    """Options of a channel; no HTTP proxy stands between this machine and itself."""
+    proxied = _LOOPBACK.match(address) is None
+    return [*_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", int(proxied))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +88,17 @@ class Call(Generic[Result]):
 
 
 def create_collection(tenant_id: str, name: str, settings: SettingsRequest) -> Call[Collection]:
-    request = indexer_pb2.CreateCollectionRequest(
-        tenant_id=tenant_id, name=name, settings=common.settings_request_message(settings)
+    request = common.built(
+        indexer_pb2.CreateCollectionRequest,
+        tenant_id=tenant_id,
+        name=name,
+        settings=common.settings_request_message(settings),
     )
     return Call("indexer", "CreateCollection", request, _read_collection)
 
 
 def get_collection(tenant_id: str, name: str) -> Call[Collection]:
-    request = indexer_pb2.GetCollectionRequest(tenant_id=tenant_id, name=name)
+    request = common.built(indexer_pb2.GetCollectionRequest, tenant_id=tenant_id, name=name)
     return Call("indexer", "GetCollection", request, _read_collection)
 
 
@@ -95,14 +107,17 @@ def _read_collection(response: Any) -> Collection:
 
 
 def list_collections(tenant_id: str, page_size: int, page_token: str) -> Call[Listing[Collection]]:
-    request = indexer_pb2.ListCollectionsRequest(
-        tenant_id=tenant_id, page_size=page_size, page_token=page_token
+    request = common.built(
+        indexer_pb2.ListCollectionsRequest,
+        tenant_id=tenant_id,
+        page_size=page_size,
+        page_token=page_token,
     )
     return Call("indexer", "ListCollections", request, indexer.collections_from)
 
 
 def delete_collection(tenant_id: str, name: str) -> Call[int]:
-    request = indexer_pb2.DeleteCollectionRequest(tenant_id=tenant_id, name=name)
+    request = common.built(indexer_pb2.DeleteCollectionRequest, tenant_id=tenant_id, name=name)
     return Call("indexer", "DeleteCollection", request, _read_sequence)
 
 
@@ -112,8 +127,11 @@ def _read_sequence(response: Any) -> int:
 
 
 def ingest(tenant_id: str, document: Document, collection: str) -> Call[IngestResult]:
-    request = indexer_pb2.IngestDocumentRequest(
-        tenant_id=tenant_id, collection=collection, document=common.document_message(document)
+    request = common.built(
+        indexer_pb2.IngestDocumentRequest,
+        tenant_id=tenant_id,
+        collection=collection,
+        document=common.document_message(document),
     )
     return Call("indexer", "IngestDocument", request, indexer.ingest_result_from)
 
@@ -121,21 +139,30 @@ def ingest(tenant_id: str, document: Document, collection: str) -> Call[IngestRe
 def ingest_many_request(
     tenant_id: str, document: Document, collection: str
 ) -> indexer_pb2.IngestDocumentsRequest:
-    return indexer_pb2.IngestDocumentsRequest(
-        tenant_id=tenant_id, collection=collection, document=common.document_message(document)
+    return common.built(
+        indexer_pb2.IngestDocumentsRequest,
+        tenant_id=tenant_id,
+        collection=collection,
+        document=common.document_message(document),
     )
 
 
 def delete_document(tenant_id: str, document_id: str, collection: str) -> Call[int]:
-    request = indexer_pb2.DeleteDocumentRequest(
-        tenant_id=tenant_id, collection=collection, document_id=document_id
+    request = common.built(
+        indexer_pb2.DeleteDocumentRequest,
+        tenant_id=tenant_id,
+        collection=collection,
+        document_id=document_id,
     )
     return Call("indexer", "DeleteDocument", request, _read_sequence)
 
 
 def get_document(tenant_id: str, document_id: str, collection: str) -> Call[DocumentInfo]:
-    request = indexer_pb2.GetDocumentRequest(
-        tenant_id=tenant_id, collection=collection, document_id=document_id
+    request = common.built(
+        indexer_pb2.GetDocumentRequest,
+        tenant_id=tenant_id,
+        collection=collection,
+        document_id=document_id,
     )
     return Call(
         "indexer",
@@ -146,8 +173,12 @@ def get_document(tenant_id: str, document_id: str, collection: str) -> Call[Docu
 
 
 def get_text(tenant_id: str, document_id: str, collection: str) -> Call[str]:
-    request = indexer_pb2.GetDocumentRequest(
-        tenant_id=tenant_id, collection=collection, document_id=document_id, include_text=True
+    request = common.built(
+        indexer_pb2.GetDocumentRequest,
+        tenant_id=tenant_id,
+        collection=collection,
+        document_id=document_id,
+        include_text=True,
     )
     return Call("indexer", "GetDocument", request, lambda response: str(response.text))
 
@@ -155,14 +186,20 @@ def get_text(tenant_id: str, document_id: str, collection: str) -> Call[str]:
 def list_documents(
     tenant_id: str, collection: str, page_size: int, page_token: str
 ) -> Call[Listing[DocumentInfo]]:
-    request = indexer_pb2.ListDocumentsRequest(
-        tenant_id=tenant_id, collection=collection, page_size=page_size, page_token=page_token
+    request = common.built(
+        indexer_pb2.ListDocumentsRequest,
+        tenant_id=tenant_id,
+        collection=collection,
+        page_size=page_size,
+        page_token=page_token,
     )
     return Call("indexer", "ListDocuments", request, indexer.documents_from)
 
 
 def index_status(tenant_id: str, collection: str) -> Call[IndexStatus]:
-    request = indexer_pb2.GetIndexStatusRequest(tenant_id=tenant_id, collection=collection)
+    request = common.built(
+        indexer_pb2.GetIndexStatusRequest, tenant_id=tenant_id, collection=collection
+    )
     return Call("indexer", "GetIndexStatus", request, indexer.status_from)
 
 
@@ -172,8 +209,8 @@ def search(query: SearchQuery) -> Call[SearchResult]:
 
 
 def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> Call[ChunkNode]:
-    request = retriever_pb2.GetChunkRequest(
-        tenant_id=tenant_id, collection=collection, chunk_id=chunk_id
+    request = common.built(
+        retriever_pb2.GetChunkRequest, tenant_id=tenant_id, collection=collection, chunk_id=chunk_id
     )
     return Call("retriever", "GetChunk", request, retriever.chunk_node_from)
 
@@ -181,7 +218,8 @@ def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> Call[ChunkNode]
 def get_hierarchy(
     tenant_id: str, chunk_id: str, collection: str, depth: int, include_content: bool
 ) -> Call[Hierarchy]:
-    request = retriever_pb2.GetHierarchyRequest(
+    request = common.built(
+        retriever_pb2.GetHierarchyRequest,
         tenant_id=tenant_id,
         collection=collection,
         chunk_id=chunk_id,

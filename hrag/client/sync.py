@@ -7,7 +7,13 @@ from typing import Any, Self
 import grpc
 
 from hrag.client import calls
-from hrag.client.calls import CHANNEL_OPTIONS, INDEXER_ADDRESS, RETRIEVER_ADDRESS, TIMEOUT_S, Result
+from hrag.client.calls import (
+    INDEXER_ADDRESS,
+    RETRIEVER_ADDRESS,
+    TIMEOUT_S,
+    Result,
+    channel_options,
+)
 from hrag.errors import HragError
 from hrag.rpc.status import error_from
 from hrag.types import (
@@ -48,7 +54,7 @@ class Client:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._channels = [
-            grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+            grpc.insecure_channel(address, options=channel_options(address))
             for address in (indexer, retriever)
         ]
         self._stubs: dict[str, Any] = {

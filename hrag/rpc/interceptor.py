@@ -6,16 +6,25 @@ an id only, while the log has the traceback under the same id.
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError
 
-from hrag.errors import HragError, InternalError
+from hrag.errors import HragError, InternalError, InvalidArgument
 from hrag.rpc import status
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """Stands in for a request that is no message of its type."""
+
+    problem: str
 
 
 class Translate(grpc.ServerInterceptor):
@@ -30,21 +39,47 @@ class Translate(grpc.ServerInterceptor):
         if handler.request_streaming and handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(
                 _stream(call.method, handler.stream_stream),
-                handler.request_deserializer,
+                _lenient(handler.request_deserializer),
                 handler.response_serializer,
             )
         return grpc.unary_unary_rpc_method_handler(
             _unary(call.method, handler.unary_unary),
-            handler.request_deserializer,
+            _lenient(handler.request_deserializer),
             handler.response_serializer,
         )
+
+
+def _lenient(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """gRPC calls a request that it cannot read INTERNAL; the fault is the client's."""
+
+    def read(message: bytes) -> Any:
+        try:
+            return deserialize(message)
+        except DecodeError as error:
+            return _Unreadable(str(error))
+
+    return read
+
+
+def _readable(request: Any) -> Any:
+    if isinstance(request, _Unreadable):
+        raise InvalidArgument(
+            f"the request cannot be read: {request.problem}; it must be a message of the "
+            "method's type, its strings in UTF-8, nested less than 100 deep",
+            field="request",
+        )
+    return request
+
+
+def _readables(requests: Iterable[Any]) -> Iterator[Any]:
+    return map(_readable, requests)
 
 
 def _unary(method: str, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def handler(request: Any, context: grpc.ServicerContext) -> Any:
         began = time.perf_counter()
         try:
-            response = handle(request, context)
+            response = handle(_readable(request), context)
         except Exception as error:
             _fail(method, error, context, began)
         _log.debug("call", method=method, code="OK", ms=_ms(began))
@@ -59,7 +94,7 @@ def _stream(
     def handler(requests: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         began = time.perf_counter()
         try:
-            yield from handle(requests, context)
+            yield from handle(_readables(requests), context)
         except Exception as error:
             if not context.is_active():
                 return  # The client went away; there is no one to tell.

@@ -1,6 +1,7 @@
 """A threaded gRPC server with health, reflection, limits and a graceful stop."""
 
 import math
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ _MESSAGE_PER_DOCUMENT = 4
 _UNLIMITED = -1
 # Clients may ping every 10 s, also between calls, to keep a connection through proxies.
 _MIN_PING_MS = 10_000
+_CANCELLED_S = 0.5  # For handlers of cancelled calls to notice.
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Server:
 
     grpc_server: grpc.Server
     health: health.HealthServicer
+    threads: ThreadPoolExecutor
     service: str
     port: int
 
@@ -37,10 +40,18 @@ class Server:
         for name in ("", self.service):
             self.health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
-    def stop(self, drain_s: float) -> None:
-        """NOT_SERVING at once; running calls may finish within `drain_s` seconds."""
+    def stop(self, drain_s: float) -> bool:
+        """NOT_SERVING at once; running calls may finish within `drain_s` seconds.
+
+        Returns whether they did. Those that did not are cancelled, but gRPC cannot stop
+        their handlers, which go on in their threads.
+        """
         self.health.enter_graceful_shutdown()
         self.grpc_server.stop(drain_s).wait()
+        ending = threading.Thread(target=self.threads.shutdown, daemon=True)
+        ending.start()
+        ending.join(_CANCELLED_S)
+        return not ending.is_alive()
 
 
 def build(
@@ -50,8 +61,9 @@ def build(
     register: Callable[[grpc.Server], None],
 ) -> Server:
     """Binds `address` or raises ServiceUnavailable; `service` is the full proto name."""
+    threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="call")
     server = grpc.server(
-        ThreadPoolExecutor(settings.threads, thread_name_prefix="call"),
+        threads,
         interceptors=[Translate()],
         options=[
             ("grpc.so_reuseport", 0),  # Two services on one port are a mistake.
@@ -71,7 +83,7 @@ def build(
     if settings.reflection:
         names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
-    return Server(server, checks, service, _bind(server, address))
+    return Server(server, checks, threads, service, _bind(server, address))
 
 
 def _bind(server: grpc.Server, address: str) -> int:

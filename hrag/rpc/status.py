@@ -61,6 +61,14 @@ _CLASS_OF_CODE = {
     _CODE.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
     _CODE.CANCELLED: errors.ServiceUnavailable,
 }
+# Trailers travel in at most 8 KiB, and a message is in them up to three times.
+_MAX_MESSAGE_CHARS = 1000
+
+# The service has tried again for seconds already; a client that did so at once would
+# multiply the attempts. gRPC reads a negative pushback as "do not retry".
+_TRIED_AGAIN = (errors.EmbedderUnavailable,)
+_NO_RETRY = ("grpc-retry-pushback-ms", "-1")
+
 _LARGER_THAN_MAX = "larger than max"  # gRPC's words for a message past its size limit.
 
 _CODE_OF_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
@@ -74,23 +82,27 @@ def situation_of(error: HragError) -> Situation:
 def to_status(error: HragError) -> grpc.Status:
     """The status, with details, that a handler ends a call with."""
     situation = situation_of(error)
+    message = _bounded(error.message)
     details = [error_details_pb2.ErrorInfo(reason=situation.reason, domain=DOMAIN)]
     if error.field:
         violation = error_details_pb2.BadRequest.FieldViolation(
-            field=error.field, description=error.message
+            field=error.field, description=message
         )
         details.append(error_details_pb2.BadRequest(field_violations=[violation]))
     if situation.retry_s is not None:
         delay = duration_pb2.Duration()
         delay.FromNanoseconds(int(situation.retry_s * 1e9))
         details.append(error_details_pb2.RetryInfo(retry_delay=delay))
-    return rpc_status.to_status(
+    status = rpc_status.to_status(
         status_pb2.Status(
             code=situation.code.value[0],
-            message=error.message,
+            message=message,
             details=[_packed(detail) for detail in details],
         )
     )
+    if isinstance(error, _TRIED_AGAIN):
+        return status._replace(trailing_metadata=(*status.trailing_metadata, _NO_RETRY))
+    return status
 
 
 def error_from(failure: Any) -> HragError:
@@ -119,6 +131,12 @@ def code_number(error: HragError) -> int:
     """The canonical number of the status code an error answers with."""
     number: int = situation_of(error).code.value[0]
     return number
+
+
+def _bounded(message: str) -> str:
+    if len(message) <= _MAX_MESSAGE_CHARS:
+        return message
+    return f"{message[: _MAX_MESSAGE_CHARS - 1]}…"
 
 
 def _packed(message: Message) -> any_pb2.Any:

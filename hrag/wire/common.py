@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf import struct_pb2
+from google.protobuf.message import Message
 
 from hrag.errors import InvalidArgument
+from hrag.ids import shown
 from hrag.types import (
     DEFAULT_COLLECTION,
     Chunk,
@@ -22,12 +24,33 @@ from hrag.types import (
 from hrag.v1 import types_pb2 as pb
 
 _EXACT_INT = 2**53  # A Struct's numbers are doubles; up to here they hold integers exactly.
-_MAX_DEPTH = 64  # Protobuf's own parsers give up on messages nested deeper than 100.
+# Protobuf's parsers give up on messages nested over 100 deep; each JSON object takes three.
+_MAX_DEPTH = 30
+
+Built = TypeVar("Built", bound=Message)
 
 
 def collection_or_default(name: str) -> str:
     """An empty collection name in a request means `default`."""
     return name or DEFAULT_COLLECTION
+
+
+def built(message_type: type[Built], **fields: Any) -> Built:
+    """A message of these fields; InvalidArgument names one that cannot hold its value."""
+    try:
+        return message_type(**fields)
+    except ValueError:
+        for name, value in fields.items():
+            _check_fits(message_type, name, value)
+        raise
+
+
+def _check_fits(message_type: type[Message], name: str, value: Any) -> None:
+    try:
+        message_type(**{name: value})
+    except ValueError as error:
+        problem = "text must be valid Unicode" if isinstance(error, UnicodeError) else error
+        raise InvalidArgument(f"{name} is {shown(str(value))}: {problem}", field=name) from None
 
 
 # Metadata
@@ -42,8 +65,7 @@ def struct_message(values: Mapping[str, Any]) -> struct_pb2.Struct:
 
 
 def _set_value(target: struct_pb2.Value, value: Any, depth: int) -> None:
-    if depth > _MAX_DEPTH:
-        raise InvalidArgument(f"metadata is nested over {_MAX_DEPTH} deep", field="metadata")
+    _check_depth(depth)
     match value:
         case None:
             target.null_value = struct_pb2.NULL_VALUE
@@ -68,6 +90,14 @@ def _set_value(target: struct_pb2.Value, value: Any, depth: int) -> None:
             )
 
 
+def _check_depth(depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise InvalidArgument(
+            f"metadata is nested over {_MAX_DEPTH} deep, which is the most allowed",
+            field="metadata",
+        )
+
+
 def _key(key: Any) -> str:
     if not isinstance(key, str):
         raise InvalidArgument(f"metadata has the key {key!r}; keys must be text", field="metadata")
@@ -79,17 +109,29 @@ def _text(value: str) -> str:
 
 
 def _number(value: float) -> float:
-    if not math.isfinite(value):
+    if isinstance(value, int):
+        if abs(value) > _EXACT_INT:
+            raise InvalidArgument(
+                "metadata holds a whole number beyond 2**53, which would lose digits; "
+                "send it as text",
+                field="metadata",
+            )
+    elif not math.isfinite(value):
         raise InvalidArgument(f"metadata holds {value}; numbers must be finite", field="metadata")
     return value
 
 
 def struct_from(struct: struct_pb2.Struct) -> dict[str, Any]:
     """A Struct as JSON-like values; whole numbers up to 2**53 become int."""
-    return {key: _value_from(value) for key, value in struct.fields.items()}
+    return _object_from(struct, 1)
 
 
-def _value_from(value: struct_pb2.Value) -> Any:
+def _object_from(struct: struct_pb2.Struct, depth: int) -> dict[str, Any]:
+    return {key: _value_from(value, depth) for key, value in struct.fields.items()}
+
+
+def _value_from(value: struct_pb2.Value, depth: int) -> Any:
+    _check_depth(depth)
     match value.WhichOneof("kind"):
         case "number_value":
             return _number_from(value.number_value)
@@ -98,9 +140,9 @@ def _value_from(value: struct_pb2.Value) -> Any:
         case "bool_value":
             return value.bool_value
         case "struct_value":
-            return struct_from(value.struct_value)
+            return _object_from(value.struct_value, depth + 1)
         case "list_value":
-            return [_value_from(inner) for inner in value.list_value.values]
+            return [_value_from(inner, depth + 1) for inner in value.list_value.values]
         case _:
             return None
 

@@ -23,6 +23,7 @@ from hrag.types import (
 )
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.common import (
+    built,
     checked_text,
     chunk_from,
     chunk_message,
@@ -83,9 +84,10 @@ def _known(names: Mapping[Any, Known], number: int, field: str) -> Known:
 
 
 def search_request(query: SearchQuery) -> pb.SearchRequest:
-    message = pb.SearchRequest(
-        tenant_id=checked_text(query.tenant_id, "tenant_id"),
-        collection=checked_text(query.collection, "collection"),
+    message = built(
+        pb.SearchRequest,
+        tenant_id=query.tenant_id,
+        collection=query.collection,
         mode=_MODE_NUMBER[query.mode],
         limit=query.limit,
         return_level=query.return_level,

@@ -29,7 +29,12 @@ class Serving:
 
     def hrag(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*_HRAG, *arguments], env=self.env, capture_output=True, text=True, timeout=60
+            [*_HRAG, *arguments],
+            env=self.env,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
 
     def children(self) -> dict[str, int]:
@@ -189,7 +194,7 @@ def test_wrong_setting_of_a_service_is_shown(tmp_path):
     env = {**os.environ, "HRAG_EMBEDDER": "nonsense", "HRAG_DATA_DIR": str(tmp_path)}
     command = [*_HRAG, "serve", "--indexer-address", "127.0.0.1:0"]
     command += ["--retriever-address", "127.0.0.1:0"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "HRAG_EMBEDDER" in done.stderr
     assert "exit code 2" in done.stderr

@@ -20,7 +20,12 @@ def _demo(tmp_path: Path, *arguments: str, **settings: str) -> subprocess.Comple
     temporary.mkdir()
     env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "TMPDIR": str(temporary), **settings}
     done = subprocess.run(
-        [*_HRAG, "demo", *arguments], env=env, capture_output=True, text=True, timeout=100
+        [*_HRAG, "demo", *arguments],
+        env=env,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert list(temporary.iterdir()) == []
     return done

@@ -1,0 +1,167 @@
+"""Seeded texts, vectors and stores: the same numbers give the same corpus on every machine.
+
+Vectors gather round topics, and consecutive leaves of a document share one, as sections
+do: a search finds much of a few documents. A store is written through the real writer
+and sealed by the real sealing; only the embedder is left out, for its time is its own.
+"""
+
+import pydoc_data.topics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+
+import numpy as np
+
+from hrag.embedding import Vectors
+from hrag.engine import PreparedDocument
+from hrag.engine.embedded import sealing
+from hrag.engine.embedded.store import Store
+from hrag.engine.embedded.writer import EmbeddedWriter, Opened
+from hrag.tree import ParsedText, Tree
+from hrag.types import CollectionSettings, TreeSettings
+from indexer_svc.chunker import build_tree
+
+TENANT = "bench"
+COLLECTION = "leaves"
+
+_TREE = TreeSettings()
+_LEAVES_PER_TOPIC = 100
+_LEAVES_PER_SECTION = 20  # Consecutive leaves on one topic.
+_SPREAD = 1.0  # Length of a leaf's own part beside its topic's: cosines of about 0.5 within.
+_BODIES = 8  # Texts that documents take in turn: a tree costs more than a benchmark needs.
+_BYTES_PER_LEAF = 920  # 230 new tokens of English prose a leaf, 4 bytes a token.
+_SEALING_THREADS = 2
+
+_SUBJECTS = "研究人员 这座城市 年轻的工程师 老师和学生 北方的河流 图书馆 新的法律 每一家工厂 邻居".split()
+_TIMES = "昨天 去年春天 在会议之后 一九九八年 到了傍晚 经过三个月 在长江边 从那时起".split()
+_VERBS = "发现了 没有考虑到 记录了 慢慢改变了 仔细比较了 终于完成了 拒绝讨论 保护着".split()
+_OBJECTS = "古老的地图 数据库的索引 水的温度 孩子们的问题 一种简单的算法 花园里的树 经济的变化".split()
+_LINKS = "，因此人们 ，但是他们 ，同时大家 ；后来专家们".split()
+_ENDS = "。 。 。 ！ ？ 。\n\n".split(" ")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A text with its tree."""
+
+    parsed: ParsedText
+    tree: Tree
+
+    @property
+    def leaf_count(self) -> int:
+        return self.tree.counts[_TREE.embedding_level]
+
+
+def english_text(size_bytes: int, start: int = 0) -> str:
+    """ASCII prose from Python's own manual, from byte `start` on, over again where short."""
+    manual = "\n\n".join(pydoc_data.topics.topics.values()).encode("ascii", "ignore").decode()
+    repeated = manual * (1 + (start + size_bytes) // len(manual))
+    return repeated[start : start + size_bytes]
+
+
+def chinese_text(size_bytes: int, seed: int) -> str:
+    """Chinese sentences put together at random, in paragraphs; at least `size_bytes` of UTF-8."""
+    random = np.random.default_rng(seed)
+    pieces: list[str] = []
+    size = 0
+    while size < size_bytes:
+        sentence = "".join(_chinese_sentence(random))
+        pieces.append(sentence)
+        size += len(sentence.encode())
+    return "".join(pieces)
+
+
+def _chinese_sentence(random: np.random.Generator) -> Iterator[str]:
+    draws = random.integers(0, 1 << 30, 7).tolist()
+    words = (_TIMES, _SUBJECTS, _VERBS, _OBJECTS, _LINKS, _VERBS, _OBJECTS)
+    for choices, draw in zip(words, draws, strict=True):
+        yield choices[draw % len(choices)]
+    yield _ENDS[sum(draws) % len(_ENDS)]
+
+
+def clustered_vectors(count: int, dimension: int, seed: int) -> Vectors:
+    """Unit vectors round random topics, `float32[count, dimension]`."""
+    random = np.random.default_rng(seed)
+    topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), dimension), np.float32)
+    sections = -(-count // _LEAVES_PER_SECTION)
+    topic_of = np.repeat(random.integers(len(topics), size=sections), _LEAVES_PER_SECTION)[:count]
+    own = random.standard_normal((count, dimension), np.float32)
+    return _unit(topics[topic_of] + np.float32(_SPREAD) * own)
+
+
+def queries_near(vectors: Vectors, count: int, seed: int) -> Vectors:
+    """Unit vectors as far from random leaves as leaves are from their topic's middle."""
+    random = np.random.default_rng(seed)
+    chosen = vectors[random.integers(len(vectors), size=count)]
+    noise = random.standard_normal(chosen.shape, np.float32)
+    return _unit(chosen + noise * np.float32(_SPREAD / np.sqrt(2 * vectors.shape[1])))
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
+
+
+def bodies(leaves_each: int) -> list[Body]:
+    """Different texts of about so many leaves each."""
+    size = leaves_each * _BYTES_PER_LEAF
+    texts = [ParsedText(english_text(size, start=place * size)) for place in range(_BODIES)]
+    return [Body(parsed, build_tree(parsed, _TREE)) for parsed in texts]
+
+
+def documents(
+    leaf_count: int, leaves_each: int, dimension: int, seed: int
+) -> tuple[list[PreparedDocument], Vectors]:
+    """Documents of `leaf_count` leaves or a few more, and their vectors in that order."""
+    chosen: list[Body] = []
+    total = 0
+    for body in cycle(bodies(leaves_each)):
+        if total >= leaf_count:
+            break
+        chosen.append(body)
+        total += body.leaf_count
+    vectors = clustered_vectors(total, dimension, seed)
+    return list(_prepared(chosen, vectors)), vectors
+
+
+def _prepared(chosen: Sequence[Body], vectors: Vectors) -> Iterator[PreparedDocument]:
+    start = 0
+    for number, body in enumerate(chosen):
+        end = start + body.leaf_count
+        yield PreparedDocument(
+            document_id=f"document-{number:06d}",
+            title=f"Document {number}",
+            source=f"https://example.org/{number}",
+            mime_type="text/plain",
+            metadata={"number": number},
+            content_hash=f"{number:064x}",
+            parsed=body.parsed,
+            tree=body.tree,
+            vectors=vectors[start:end],
+        )
+        start = end
+
+
+def create_collection(store: Store, dimension: int) -> tuple[EmbeddedWriter, Opened]:
+    """An empty collection for documents of `dimension`, with the default levels."""
+    writer = EmbeddedWriter(store)
+    settings = CollectionSettings(_TREE, f"hash/{dimension}", dimension)
+    writer.create_collection(TENANT, COLLECTION, settings)
+    return writer, writer.open(TENANT, COLLECTION)
+
+
+def fill(
+    store: Store, leaf_count: int, leaves_each: int, dimension: int, seed: int, *, sealed: bool
+) -> Vectors:
+    """Writes a new collection and returns its leaves' vectors, in order of label.
+
+    At least `leaf_count` leaves, `float32[leaves, dimension]`; all in one segment where
+    `sealed`, else all in the tail.
+    """
+    writer, collection = create_collection(store, dimension)
+    prepared, vectors = documents(leaf_count, leaves_each, dimension, seed)
+    for document in prepared:
+        writer.put(collection, document)
+    if sealed:
+        sealing.seal(store, collection.number, _SEALING_THREADS)
+    return vectors

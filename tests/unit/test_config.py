@@ -1,0 +1,189 @@
+"""Environment variables: defaults, meaning, and what a wrong value's refusal says."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from hrag.config import CommonSettings, IndexerSettings, RetrieverSettings, SettingsError, load
+from hrag.types import TreeSettings
+
+VARIABLES = {
+    str(field.validation_alias)
+    for settings in (IndexerSettings, RetrieverSettings)
+    for field in settings.model_fields.values()
+}
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch):
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+
+
+def loaded(monkeypatch, **variables: str) -> CommonSettings:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    return load(CommonSettings)
+
+
+def test_the_defaults_are_the_documented_ones():
+    indexer, retriever = load(IndexerSettings), load(RetrieverSettings)
+    assert indexer.tree == retriever.tree == TreeSettings((256, 512, 1024, 2048), 0.1, 0)
+    assert indexer.return_level == 2
+    assert indexer.data_dir == Path("data")
+    assert indexer.embedder == "builtin"
+    assert (indexer.address, retriever.address) == ("127.0.0.1:50051", "127.0.0.1:50052")
+    assert indexer.seal_leaves == 8192
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        ("HRAG_DATA_DIR", "/data", "data_dir", Path("/data")),
+        ("HRAG_EMBEDDER", "openai", "embedder", "openai"),
+        ("HRAG_EMBEDDER", "hash:384", "embedder", "hash:384"),
+        ("OPENAI_API_KEY", "key", "openai_api_key", "key"),
+        ("OPENAI_BASE_URL", "http://x/v1", "openai_base_url", "http://x/v1"),
+        ("HRAG_OPENAI_EMBEDDING_MODEL", "m", "openai_model", "m"),
+        ("HRAG_OPENAI_DIMENSIONS", "256", "openai_dimensions", 256),
+        ("HRAG_OPENAI_TIMEOUT_S", "2.5", "openai_timeout_s", 2.5),
+        ("HIERARCHICAL_CHUNK_LEVELS", "100, 300", "level_sizes", (100, 300)),
+        ("HIERARCHICAL_OVERLAP_RATIO", "0.5", "overlap_ratio", 0.5),
+        ("HIERARCHICAL_EMBEDDING_LEVEL", "1", "embedding_level", 1),
+        ("SMALL_TO_BIG_RETURN_LEVEL", "3", "return_level", 3),
+        ("HRAG_MAX_DOCUMENT_BYTES", "1024", "max_document_bytes", 1024),
+        ("HRAG_MAX_CONCURRENT_CALLS", "1", "max_concurrent_calls", 1),
+        ("HRAG_THREADS", "4", "threads", 4),
+        ("HRAG_REFLECTION", "false", "reflection", False),
+        ("HRAG_DRAIN_S", "0", "drain_s", 0.0),
+        ("HRAG_LOG_FORMAT", "json", "log_format", "json"),
+        ("HRAG_LOG_LEVEL", "debug", "log_level", "debug"),
+    ],
+)
+def test_a_variable_sets_its_field(monkeypatch, variable, value, field, expected):
+    assert getattr(loaded(monkeypatch, **{variable: value}), field) == expected
+
+
+def test_each_service_has_variables_of_its_own(monkeypatch):
+    monkeypatch.setenv("HRAG_INDEXER_ADDRESS", "0.0.0.0:1")
+    monkeypatch.setenv("HRAG_SEAL_LEAVES", "64")
+    monkeypatch.setenv("HRAG_RETRIEVER_ADDRESS", "0.0.0.0:2")
+    monkeypatch.setenv("HRAG_QUERY_CACHE_ENTRIES", "0")
+    assert load(IndexerSettings).address == "0.0.0.0:1"
+    assert load(IndexerSettings).seal_leaves == 64
+    assert load(RetrieverSettings).address == "0.0.0.0:2"
+    assert load(RetrieverSettings).query_cache_entries == 0
+
+
+def test_an_empty_variable_is_an_unset_one(monkeypatch):
+    assert loaded(monkeypatch, HRAG_THREADS="", HIERARCHICAL_CHUNK_LEVELS="").threads == 16
+
+
+def test_without_hierarchy_there_is_the_embedded_level_alone(monkeypatch):
+    settings = loaded(
+        monkeypatch,
+        HIERARCHICAL_CHUNKS_ENABLED="false",
+        HIERARCHICAL_CHUNK_LEVELS="100,200,400",
+        HIERARCHICAL_EMBEDDING_LEVEL="1",
+        SMALL_TO_BIG_RETURN_LEVEL="2",
+    )
+    assert settings.tree == TreeSettings((200,), 0.1, 0)
+    assert settings.return_level == 0
+
+
+@pytest.mark.parametrize(
+    ("levels", "embedded", "expected"),
+    [("64", "0", 0), ("64,128", "0", 1), ("64,128,256,512", "0", 2), ("64,128,256,512", "3", 3)],
+)
+def test_the_return_level_falls_back_to_one_the_tree_has(monkeypatch, levels, embedded, expected):
+    settings = loaded(
+        monkeypatch, HIERARCHICAL_CHUNK_LEVELS=levels, HIERARCHICAL_EMBEDDING_LEVEL=embedded
+    )
+    assert settings.return_level == expected
+
+
+INCREASING = "sizes must be strictly increasing"
+FROM_0_TO_HALF = "it must be from 0.0 to 0.5"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "shown", "rule"),
+    [
+        ("HIERARCHICAL_CHUNK_LEVELS", "512,256", "'512,256'", INCREASING),
+        ("HIERARCHICAL_CHUNK_LEVELS", "256,256", "'256,256'", INCREASING),
+        ("HIERARCHICAL_CHUNK_LEVELS", "40,41,42,43,44,45,46,47,48", "(9 levels)", "1 to 8"),
+        ("HIERARCHICAL_CHUNK_LEVELS", "31", "'31'", "from 32 to 32768"),
+        ("HIERARCHICAL_CHUNK_LEVELS", "256,many", "'many'", "valid integer"),
+        ("HIERARCHICAL_CHUNK_LEVELS", "256,,512", "''", "valid integer"),
+        ("HIERARCHICAL_CHUNK_LEVELS", "256.5", "'256.5'", "valid integer"),
+        ("HIERARCHICAL_OVERLAP_RATIO", "0.6", "0.6", FROM_0_TO_HALF),
+        ("HIERARCHICAL_OVERLAP_RATIO", "-0.1", "-0.1", FROM_0_TO_HALF),
+        ("HIERARCHICAL_OVERLAP_RATIO", "NaN", "nan", FROM_0_TO_HALF),
+        ("HIERARCHICAL_OVERLAP_RATIO", "half", "'half'", "valid number"),
+        ("HIERARCHICAL_EMBEDDING_LEVEL", "4", "4", "from 0 to 3, the top level"),
+        ("HIERARCHICAL_EMBEDDING_LEVEL", "-1", "-1", "from 0 to 3, the top level"),
+        ("SMALL_TO_BIG_RETURN_LEVEL", "4", "4", "to 3, the top level"),
+        ("SMALL_TO_BIG_RETURN_LEVEL", "-1", "-1", "from 0, the embedded level"),
+        ("HIERARCHICAL_CHUNKS_ENABLED", "perhaps", "'perhaps'", "valid boolean"),
+        ("HRAG_EMBEDDER", "foo", "'foo'", "builtin, openai, or hash:<dimension>"),
+        ("HRAG_EMBEDDER", "hash:0", "'hash:0'", "builtin, openai, or hash:<dimension>"),
+        ("HRAG_OPENAI_DIMENSIONS", "0", "'0'", "greater than or equal to 1"),
+        ("HRAG_OPENAI_TIMEOUT_S", "0", "'0'", "greater than 0"),
+        ("HRAG_MAX_DOCUMENT_BYTES", "1", "'1'", "greater than or equal to 1024"),
+        ("HRAG_MAX_CONCURRENT_CALLS", "0", "'0'", "greater than or equal to 1"),
+        ("HRAG_THREADS", "2000", "'2000'", "less than or equal to 1024"),
+        ("HRAG_REFLECTION", "2", "'2'", "valid boolean"),
+        ("HRAG_DRAIN_S", "-1", "'-1'", "greater than or equal to 0"),
+        ("HRAG_LOG_FORMAT", "xml", "'xml'", "'console' or 'json'"),
+        ("HRAG_LOG_LEVEL", "loud", "'loud'", "'debug', 'info', 'warning' or 'error'"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_variable_value_and_rule(
+    monkeypatch, variable, value, shown, rule
+):
+    with pytest.raises(SettingsError) as refused:
+        loaded(monkeypatch, **{variable: value})
+    message = str(refused.value)
+    assert message.startswith(variable)
+    assert shown in message
+    assert rule in message
+
+
+@pytest.mark.parametrize(
+    ("service", "variable", "value"),
+    [
+        (IndexerSettings, "HRAG_SEAL_LEAVES", "63"),
+        (RetrieverSettings, "HRAG_QUERY_CACHE_ENTRIES", "-1"),
+    ],
+)
+def test_a_services_own_variables_are_bounded(monkeypatch, service, variable, value):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError, match=f"{variable} is '{value}': .*greater than or equal"):
+        load(service)
+
+
+def test_a_return_level_below_the_embedding_level_is_refused(monkeypatch):
+    with pytest.raises(SettingsError) as refused:
+        loaded(monkeypatch, HIERARCHICAL_EMBEDDING_LEVEL="2", SMALL_TO_BIG_RETURN_LEVEL="1")
+    assert str(refused.value) == (
+        "SMALL_TO_BIG_RETURN_LEVEL is 1; "
+        "it must be from 2, the embedded level, to 3, the top level"
+    )
+
+
+def test_every_wrong_variable_is_named(monkeypatch):
+    with pytest.raises(SettingsError) as refused:
+        loaded(monkeypatch, HRAG_THREADS="0", HRAG_DRAIN_S="never")
+    assert "HRAG_THREADS is '0'" in str(refused.value)
+    assert "HRAG_DRAIN_S is 'never'" in str(refused.value)
+
+
+def test_the_key_is_not_shown(monkeypatch):
+    assert "secret" not in repr(loaded(monkeypatch, OPENAI_API_KEY="secret"))
+
+
+def test_settings_are_frozen(monkeypatch):
+    settings = loaded(monkeypatch)
+    with pytest.raises(ValidationError):
+        settings.threads = 3

@@ -1,0 +1,222 @@
+"""Segment files: written durably or not at all, read only if they are what was written."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import hnswlib
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.engine.embedded import segments
+from hrag.engine.embedded.records import SegmentRecord
+from tests.fakes import query_vector, unit_vectors
+
+FILES = ("index.hnsw", "rows.npz")
+
+
+def sealed(folder: Path, vectors: np.ndarray, segment_id: int = 1) -> SegmentRecord:
+    """Writes a segment over vectors, as sealing does."""
+    distinct = segments.find_distinct(vectors)
+    count = len(vectors)
+    rows = segments.Rows(
+        np.arange(count, dtype=np.uint64),
+        np.zeros((1, count), np.uint32),
+        distinct.heads,
+        distinct.members,
+    )
+    index = segments.build_index(vectors[distinct.first], threads=1)
+    return SegmentRecord(
+        segment_id=segment_id,
+        space=segments.SPACE,
+        embedder="fake",
+        dimension=vectors.shape[1],
+        rows=count,
+        distinct=len(distinct.first),
+        first_ordinal=1,
+        last_ordinal=1,
+        covered_sequence=1,
+        files=segments.write(folder, segment_id, index, rows),
+    )
+
+
+@pytest.fixture
+def record(tmp_path):
+    return sealed(tmp_path, unit_vectors(200, seed=1))
+
+
+def path_of(folder: Path, record: SegmentRecord, name: str) -> Path:
+    return segments.path_of(folder, record.segment_id) / name
+
+
+def test_a_segment_comes_back_and_finds_what_is_nearest(tmp_path, record):
+    vectors = unit_vectors(200, seed=1)
+    loaded = segments.load(tmp_path, record)
+    assert loaded.rows.labels.tolist() == list(range(200))
+    for seed in range(10):
+        rows, scores = loaded.search(query_vector(seed), 10)
+        exact = vectors @ query_vector(seed)
+        assert set(rows.tolist()) == set(np.argsort(exact)[-10:].tolist())
+        assert np.allclose(scores, exact[rows], atol=1e-5)
+
+
+def test_more_than_there_is_gives_all(tmp_path, record):
+    rows, _ = segments.load(tmp_path, record).search(query_vector(0), 1000)
+    assert sorted(rows.tolist()) == list(range(200))
+
+
+def test_the_manifest_knows_sizes_of_what_was_written(tmp_path, record):
+    assert set(record.files) == set(FILES)
+    for name, file in record.files.items():
+        assert path_of(tmp_path, record, name).stat().st_size == file.size_bytes
+    assert list(tmp_path.iterdir()) == [segments.path_of(tmp_path, 1)]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(tmp_path, record, name):
+    path_of(tmp_path, record, name).unlink()
+    with pytest.raises(segments.DamagedSegment, match=rf"{name} cannot be read: No such file"):
+        segments.load(tmp_path, record)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_truncated_file_is_named(tmp_path, record, name):
+    path = path_of(tmp_path, record, name)
+    size = record.files[name].size_bytes
+    os.truncate(path, size - 1)
+    with pytest.raises(
+        segments.DamagedSegment, match=rf"{name} has {size - 1} bytes, the manifest says {size}"
+    ):
+        segments.load(tmp_path, record)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("place", [0.0, 0.5, 0.999])
+def test_a_flipped_bit_is_named(tmp_path, record, name, place):
+    path = path_of(tmp_path, record, name)
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * place)] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(segments.DamagedSegment, match=rf"{name} does not match the manifest"):
+        segments.load(tmp_path, record)
+
+
+def test_vectors_of_another_dimension_are_refused(tmp_path, record):
+    """hnswlib itself would load them without a word."""
+    with pytest.raises(segments.DamagedSegment, match="vectors of 16 numbers, not 8"):
+        segments.load(tmp_path, replace(record, dimension=8))
+
+
+@pytest.mark.parametrize("wrong", [{"rows": 199}, {"distinct": 201}])
+def test_another_count_than_the_manifests_is_refused(tmp_path, record, wrong):
+    with pytest.raises(segments.DamagedSegment, match="holds 200 vectors of 200 leaves"):
+        segments.load(tmp_path, replace(record, **wrong))
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("content", [b"", b"no index", b"x" * 1000])
+def test_a_file_of_nonsense_that_the_manifest_lists_is_refused(tmp_path, record, name, content):
+    path = path_of(tmp_path, record, name)
+    path.write_bytes(content)
+    files = {**record.files, name: segments._sync_and_sum(path)}
+    with pytest.raises(segments.DamagedSegment, match="cannot be read|holds vectors of"):
+        segments.load(tmp_path, replace(record, files=files))
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    for broken in ("fsync", "open"):
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+            patch.setattr(os, broken, _no_space)
+            sealed(tmp_path, unit_vectors(20, seed=2))
+        assert list(tmp_path.iterdir()) == []
+
+
+def _no_space(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_an_index_that_hnswlib_could_not_write_whole_is_noticed(tmp_path, monkeypatch):
+    """On a full disk save_index returns as if all were well."""
+    whole = hnswlib.Index.save_index
+
+    def save_a_part(index: hnswlib.Index, path: str) -> None:
+        whole(index, path)
+        os.truncate(path, 100)
+
+    monkeypatch.setattr(hnswlib.Index, "save_index", save_a_part)
+    with pytest.raises(OSError, match="was not written whole; the disk may be full"):
+        sealed(tmp_path, unit_vectors(20, seed=2))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_an_earlier_write_left_half_done_is_replaced(tmp_path):
+    (tmp_path / "000000000001.tmp").mkdir()
+    (tmp_path / "000000000001.tmp" / "index.hnsw").write_bytes(b"half")
+    record = sealed(tmp_path, unit_vectors(20, seed=2))
+    assert segments.load(tmp_path, record).record == record
+    assert list(tmp_path.iterdir()) == [segments.path_of(tmp_path, 1)]
+
+
+def test_a_loaded_segment_outlives_its_files(tmp_path, record):
+    loaded = segments.load(tmp_path, record)
+    segments.remove(tmp_path, record.segment_id)
+    assert list(tmp_path.iterdir()) == []
+    assert len(loaded.search(query_vector(1), 5)[0]) == 5
+
+
+def test_a_graph_that_leads_nowhere_is_answered_with_none(tmp_path, record, monkeypatch):
+    loaded = segments.load(tmp_path, record)
+
+    class Disconnected:
+        def knn_query(self, *_: object, **__: object) -> None:
+            raise RuntimeError("Cannot return the results in a contiguous 2D array")
+
+    assert replace(loaded, index=Disconnected()).search(query_vector(0), 5) is None
+
+
+# Duplicates
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
+def test_each_distinct_vector_is_indexed_once_and_stands_for_all_its_rows(kinds):
+    vectors = unit_vectors(6, seed=3)[kinds]
+    distinct = segments.find_distinct(vectors)
+    assert len(distinct.first) == len(set(kinds))
+    if len(distinct.first) == len(kinds):
+        assert distinct.first.tolist() == list(range(len(kinds)))
+        assert len(distinct.heads) == len(distinct.members) == 0
+        return
+    assert sorted(distinct.members.tolist()) == list(range(len(kinds)))
+    for item, first in enumerate(distinct.first):
+        rows = distinct.members[distinct.heads[item] : distinct.heads[item + 1]]
+        assert rows.tolist() == [at for at, kind in enumerate(kinds) if kind == kinds[first]]
+
+
+def test_thousands_of_copies_of_one_vector_hide_no_other(tmp_path):
+    """Indexed one by one, 2,000 copies bring recall down to a few per cent."""
+    copies, others = 2000, 4000
+    vectors = unit_vectors(1 + others, seed=4)
+    vectors = np.concatenate([vectors[1:], np.repeat(vectors[:1], copies, axis=0)])
+    order = np.random.default_rng(0).permutation(len(vectors))
+    vectors = vectors[order]
+    copied = np.flatnonzero(order >= others)
+    record = sealed(tmp_path, vectors)
+    assert (record.rows, record.distinct) == (copies + others, others + 1)
+    loaded = segments.load(tmp_path, record)
+
+    found, wanted = 0, 0
+    for seed in range(50):
+        query = vectors[np.flatnonzero(order < others)[seed]] if seed % 2 else query_vector(seed)
+        rows, scores = loaded.search(query, 10)
+        exact = vectors @ query
+        assert np.allclose(scores, exact[rows], atol=1e-5)
+        best = [row for row in np.argsort(-exact)[:10] if order[row] < others]
+        found += len(set(best) & set(rows.tolist()))
+        wanted += len(best)
+    assert found == wanted
+
+    rows, scores = loaded.search(vectors[copied[0]], copies)
+    assert set(copied.tolist()) <= set(rows.tolist())
+    assert np.allclose(scores[np.isin(rows, copied)], 1.0, atol=1e-5)

@@ -1,0 +1,178 @@
+"""The environment: who may open it, and what a write that fails leaves."""
+
+import os
+import subprocess
+import sys
+
+import lmdb
+import pytest
+
+from hrag.engine.embedded import keys
+from hrag.engine.embedded.store import open_for_reading, open_for_writing
+from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
+
+
+def test_a_new_store_has_every_database_and_numbers_of_its_own(store):
+    assert set(store.db) == set(keys.DATABASES)
+    assert store.segments.is_dir()
+    with store.read() as txn:
+        assert store.number(txn, keys.SCHEMA) == keys.SCHEMA_VERSION
+        assert store.number(txn, keys.SEQUENCE) == 0
+        assert len(bytes(txn.get(keys.STORE_ID, db=store.db["meta"]))) == 32
+
+
+def test_a_store_keeps_its_identity(tmp_path):
+    found = set()
+    for _ in range(2):
+        store = open_for_writing(tmp_path)
+        with store.read() as txn:
+            found.add(bytes(txn.get(keys.STORE_ID, db=store.db["meta"])))
+        store.close()
+    assert len(found) == 1
+
+
+def test_an_empty_store_takes_little_disk(store):
+    taken = sum(path.stat().st_blocks * 512 for path in store.directory.iterdir())
+    assert taken < 512 * 1024  # The map is 16 TiB, and sparse.
+
+
+def test_a_second_writer_is_refused(store):
+    with pytest.raises(StoreUnavailable, match=r"another indexer has the store .* only one may"):
+        open_for_writing(store.directory)
+
+
+def test_a_writer_that_closed_lets_the_next_one_in(tmp_path):
+    open_for_writing(tmp_path).close()
+    open_for_writing(tmp_path).close()
+
+
+def test_a_writer_that_could_not_open_lets_the_next_one_in(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(StoreUnavailable, match="cannot open"):
+        patch.setattr(lmdb, "open", _fails(lmdb.Error("no such luck")))
+        open_for_writing(tmp_path)
+    open_for_writing(tmp_path).close()
+
+
+def _fails(error: Exception):
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_a_reader_beside_a_writer_sees_what_is_committed(store):
+    """In a process of its own, as LMDB demands."""
+    with store.write() as txn:
+        store.next_number(txn, keys.SEQUENCE)
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from hrag.engine.embedded import keys, store\n"
+        "opened = store.open_for_reading(Path(sys.argv[1]))\n"
+        "with opened.read() as txn: print(opened.number(txn, keys.SEQUENCE))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(store.directory)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == "1"
+
+
+def test_a_reader_without_a_store_says_that_there_is_none_yet(tmp_path):
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(StoreMissing, match="holds no store; an indexer creates one"):
+            open_for_reading(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_of_a_store_that_is_just_being_made_says_so(tmp_path):
+    lmdb.open(str(tmp_path), max_dbs=1, lib_version=0).close()
+    with pytest.raises(StoreMissing, match="no complete store: it has no database 'meta'"):
+        open_for_reading(tmp_path)
+
+
+@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
+def test_another_schema_version_is_refused(tmp_path, opening):
+    store = open_for_writing(tmp_path)
+    with store.write() as txn:
+        txn.put(keys.SCHEMA, keys.u64(99), db=store.db["meta"])
+    store.close()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="schema version 99; this hrag reads version 1"):
+            opening(tmp_path)
+
+
+@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
+def test_a_file_that_is_no_store_is_refused(tmp_path, opening):
+    (tmp_path / "data.mdb").write_bytes(b"no store" * 4096)
+    with pytest.raises(StoreUnavailable, match="cannot open the store"):
+        opening(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(StoreUnavailable, match=r"cannot write to .*file: "):
+        open_for_writing(tmp_path / "file")
+
+
+@pytest.mark.parametrize("error", [lmdb.DiskError, lmdb.MapFullError])
+def test_a_full_disk_is_named_and_nothing_is_kept(store, error):
+    with pytest.raises(StorageFull, match="is full; nothing of this write was kept"):
+        with store.write() as txn:
+            store.next_number(txn, keys.SEQUENCE)
+            raise error("mdb_txn_commit: No space left on device")
+    with store.read() as txn:
+        assert store.number(txn, keys.SEQUENCE) == 0
+
+
+def test_a_map_that_is_full_reads_as_a_full_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr("hrag.engine.embedded.store._MAP_BYTES", 1 << 18)
+    store = open_for_writing(tmp_path)
+    with pytest.raises(StorageFull), store.write() as txn:
+        txn.put(keys.u64(1), bytes(1 << 20), db=store.db["texts"])
+    with store.read() as txn:
+        assert txn.stat(store.db["texts"])["entries"] == 0
+    store.close()
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), lmdb.BadTxnError("LMDB's")])
+def test_a_write_that_raises_changes_nothing_and_says_why(store, error):
+    with pytest.raises(type(error)) as raised, store.write() as txn:
+        store.next_number(txn, keys.SEQUENCE)
+        txn.put(keys.u64(1), b"text", db=store.db["texts"])
+        raise error
+    assert raised.value is error
+    with store.read() as txn:
+        assert store.number(txn, keys.SEQUENCE) == 0
+        assert txn.get(keys.u64(1), db=store.db["texts"]) is None
+
+
+def test_numbers_count_up_and_only_with_the_commit(store):
+    with store.write() as txn:
+        assert [store.next_number(txn, keys.LAST_ORDINAL) for _ in range(3)] == [1, 2, 3]
+        assert store.number(txn, keys.LAST_COLLECTION) == 0
+    with store.read() as txn:
+        assert store.number(txn, keys.LAST_ORDINAL) == 3
+
+
+def test_a_scan_holds_to_its_prefix_and_its_start(store):
+    pairs = [(1, 5), (2, 1), (2, 3), (2, 300), (3, 0)]
+    with store.write() as txn:
+        for pair in pairs:
+            txn.put(keys.in_collection(*pair), b"x", db=store.db["ordinals"])
+
+    def scanned(prefix: bytes, start: bytes = b"") -> list[tuple[int, int]]:
+        with store.read() as txn:
+            found = store.scan(txn, "ordinals", prefix, start)
+            return [keys.read_in_collection(key) for key, _ in found]
+
+    assert scanned(b"") == pairs
+    assert scanned(keys.u32(2)) == pairs[1:4]
+    assert scanned(keys.u32(2), keys.in_collection(2, 2)) == pairs[2:4]
+    assert scanned(keys.u32(2), keys.in_collection(2, 301)) == []
+    assert scanned(keys.u32(9)) == []
+    with store.write() as txn:
+        for pair in pairs:
+            txn.delete(keys.in_collection(*pair), db=store.db["ordinals"])
