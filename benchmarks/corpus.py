@@ -32,10 +32,14 @@ _BODIES = 8  # Texts that documents take in turn: a tree costs more than a bench
 _BYTES_PER_LEAF = 920  # 230 new tokens of English prose a leaf, 4 bytes a token.
 _SEALING_THREADS = 2
 
-_SUBJECTS = "研究人员 这座城市 年轻的工程师 老师和学生 北方的河流 图书馆 新的法律 每一家工厂 邻居".split()
+_SUBJECTS = (
+    "研究人员 这座城市 年轻的工程师 老师和学生 北方的河流 图书馆 新的法律 每一家工厂 邻居".split()
+)
 _TIMES = "昨天 去年春天 在会议之后 一九九八年 到了傍晚 经过三个月 在长江边 从那时起".split()
 _VERBS = "发现了 没有考虑到 记录了 慢慢改变了 仔细比较了 终于完成了 拒绝讨论 保护着".split()
-_OBJECTS = "古老的地图 数据库的索引 水的温度 孩子们的问题 一种简单的算法 花园里的树 经济的变化".split()
+_OBJECTS = (
+    "古老的地图 数据库的索引 水的温度 孩子们的问题 一种简单的算法 花园里的树 经济的变化".split()
+)
 _LINKS = "，因此人们 ，但是他们 ，同时大家 ；后来专家们".split()
 _ENDS = "。 。 。 ！ ？ 。\n\n".split(" ")
 

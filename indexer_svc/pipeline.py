@@ -117,14 +117,12 @@ class Pipeline:
         return self._writer.open(tenant_id, collection)
 
     def _check_embedder(self, settings: CollectionSettings) -> None:
+        """Compares names first: a dimension may have to be asked of the endpoint."""
         own = self._embedder
-        if (settings.embedder, settings.dimension) != (own.name, own.dimension):
-            raise EmbedderMismatch(
-                f"the collection was made with embedder {settings.embedder} "
-                f"({settings.dimension} dimensions); this indexer runs {own.name} "
-                f"({own.dimension} dimensions)",
-                field="collection",
-            )
+        if settings.embedder != own.name:
+            raise _mismatch(settings, own.name)
+        if settings.dimension != own.dimension:
+            raise _mismatch(settings, _described(own.name, own.dimension))
 
     def _prepare(
         self,
@@ -155,6 +153,18 @@ class Pipeline:
         leaves = tree.level(settings.tree.embedding_level)
         bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
         return self._embedder.embed([parsed.text[start:end] for start, end in bounds])
+
+
+def _mismatch(settings: CollectionSettings, own: str) -> EmbedderMismatch:
+    made_with = _described(settings.embedder, settings.dimension)
+    return EmbedderMismatch(
+        f"the collection was made with embedder {made_with}; this indexer runs {own}",
+        field="collection",
+    )
+
+
+def _described(embedder: str, dimension: int) -> str:
+    return f"{embedder} ({dimension} dimensions)"
 
 
 def hash_document(document: Document) -> str:

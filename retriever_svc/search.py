@@ -109,19 +109,11 @@ class Search:
             return _unit(np.asarray(query.query, np.float32))
         settings = self._reader.settings(query.tenant_id, query.collection)
         if settings.embedder != self._embedder.name:
-            raise self._mismatch(settings, self._embedder.dimension)
+            raise _mismatch(settings, self._embedder.name)
         vector = self._queries.embed_query(query.query)
         if len(vector) != settings.dimension:
-            raise self._mismatch(settings, len(vector))
+            raise _mismatch(settings, _described(self._embedder.name, len(vector)))
         return vector
-
-    def _mismatch(self, settings: CollectionSettings, own_dimension: int) -> EmbedderMismatch:
-        return EmbedderMismatch(
-            f"the collection was made with embedder {settings.embedder} "
-            f"({settings.dimension} dimensions); this retriever runs "
-            f"{self._embedder.name} ({own_dimension} dimensions)",
-            field="collection",
-        )
 
     def _level(self, query: SearchQuery, settings: CollectionSettings) -> int:
         tree = settings.tree
@@ -151,6 +143,18 @@ class Search:
                 return _Found(leaves, groups, search_s, climb_s)
             deadline.check("searching")
             count *= _DEEPEN
+
+
+def _mismatch(settings: CollectionSettings, own: str) -> EmbedderMismatch:
+    made_with = _described(settings.embedder, settings.dimension)
+    return EmbedderMismatch(
+        f"the collection was made with embedder {made_with}; this retriever runs {own}",
+        field="collection",
+    )
+
+
+def _described(embedder: str, dimension: int) -> str:
+    return f"{embedder} ({dimension} dimensions)"
 
 
 def _check(query: SearchQuery) -> None:
@@ -191,7 +195,9 @@ def _unit(vector: Vector) -> Vector:
         )
     norm = np.linalg.norm(vector.astype(np.float64))
     if norm == 0:
-        raise InvalidArgument("vector is all zero; it must have a direction", field="vector")
+        raise InvalidArgument(
+            f"vector has no direction: its {len(vector)} numbers are all zero", field="vector"
+        )
     return (vector / norm).astype(np.float32)
 
 

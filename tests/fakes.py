@@ -87,6 +87,10 @@ class ModelCollection:
     settings: CollectionSettings = field(default_factory=collection_settings)
     documents: dict[str, PreparedDocument] = field(default_factory=dict)
 
+    @property
+    def leaf_count(self) -> int:
+        return sum(len(document.vectors) for document in self.documents.values())
+
     def put(self, document: PreparedDocument) -> None:
         self.documents[document.document_id] = document
 

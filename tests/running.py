@@ -124,26 +124,28 @@ class Running:
 @contextmanager
 def running(data_dir: Path, settings: Mapping[str, str] = FAST) -> Iterator[Running]:
     """Both services on the store in `data_dir`; stops them cleanly and checks the store."""
-    with started(INDEXER, data_dir, settings) as indexer:
-        with (
-            started(RETRIEVER, data_dir, settings) as retriever,
-            Client(indexer.address, retriever.address) as client,
-            grpc.insecure_channel(indexer.address, channel_options(indexer.address)) as to_indexer,
-            grpc.insecure_channel(
-                retriever.address, channel_options(retriever.address)
-            ) as to_retriever,
-        ):
-            indexer.wait_until_serving()
-            retriever.wait_until_serving()
-            yield Running(
-                data_dir,
-                indexer,
-                retriever,
-                client,
-                indexer_pb2_grpc.IndexerServiceStub(to_indexer),
-                retriever_pb2_grpc.RetrieverServiceStub(to_retriever),
-            )
+    with (
+        started(INDEXER, data_dir, settings) as indexer,
+        started(RETRIEVER, data_dir, settings) as retriever,
+        Client(indexer.address, retriever.address) as client,
+        _channel(indexer) as to_indexer,
+        _channel(retriever) as to_retriever,
+    ):
+        indexer.wait_until_serving()
+        retriever.wait_until_serving()
+        yield Running(
+            data_dir,
+            indexer,
+            retriever,
+            client,
+            indexer_pb2_grpc.IndexerServiceStub(to_indexer),
+            retriever_pb2_grpc.RetrieverServiceStub(to_retriever),
+        )
     check_store(data_dir)
+
+
+def _channel(process: Process) -> grpc.Channel:
+    return grpc.insecure_channel(process.address, channel_options(process.address))
 
 
 @contextmanager

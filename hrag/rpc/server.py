@@ -21,6 +21,7 @@ _MESSAGE_PER_DOCUMENT = 4
 _UNLIMITED = -1
 # Clients may ping every 10 s, also between calls, to keep a connection through proxies.
 _MIN_PING_MS = 10_000
+_MAX_PORT = 65_535
 _CANCELLED_S = 0.5  # For handlers of cancelled calls to notice.
 
 
@@ -87,6 +88,9 @@ def build(
 
 
 def _bind(server: grpc.Server, address: str) -> int:
+    asked = address.rpartition(":")[2]
+    if asked.isdecimal() and int(asked) > _MAX_PORT:  # gRPC would take it modulo 65,536.
+        raise ServiceUnavailable(f"cannot listen on {address}: ports are 0 to {_MAX_PORT}")
     try:
         port: int = server.add_insecure_port(address)
     except RuntimeError as error:

@@ -4,7 +4,7 @@ The server sends `google.rpc` details: ErrorInfo with a stable reason, BadReques
 the field, RetryInfo where trying again helps. The client finds the class by the reason.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
@@ -93,7 +93,7 @@ def to_status(error: HragError) -> grpc.Status:
         delay = duration_pb2.Duration()
         delay.FromNanoseconds(int(situation.retry_s * 1e9))
         details.append(error_details_pb2.RetryInfo(retry_delay=delay))
-    status = rpc_status.to_status(
+    status: Any = rpc_status.to_status(
         status_pb2.Status(
             code=situation.code.value[0],
             message=message,
@@ -101,8 +101,8 @@ def to_status(error: HragError) -> grpc.Status:
         )
     )
     if isinstance(error, _TRIED_AGAIN):
-        return status._replace(trailing_metadata=(*status.trailing_metadata, _NO_RETRY))
-    return status
+        status = status._replace(trailing_metadata=(*status.trailing_metadata, _NO_RETRY))
+    return cast("grpc.Status", status)
 
 
 def error_from(failure: Any) -> HragError:

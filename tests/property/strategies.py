@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import MAX_LEVELS, MIN_CHUNK_TOKENS, TreeSettings
 
-_ENGLISH = "the small chunk of an old river finds its larger context before winter".split()
+_ENGLISH = "the small chunk of an old river finds its larger context before winter"
+_WORDS = _ENGLISH.split()
 _CHINESE = "检索先找小块再返回更大的上下文因为语言模型需要完整的信息来回答问题"
 _CLUSTERS = ["👩‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪", "e\u0301", "ก็", "a\u0323\u0307", "𝔘", "🙂", "ｱ", "\u200d"]
 _BLANKS = [" ", "  ", "\n", "\n\n", "\t", "\r\n", "\u3000", "\f", "\n \n"]
@@ -22,7 +23,7 @@ _BLANKS = [" ", "  ", "\n", "\n\n", "\t", "\r\n", "\u3000", "\f", "\n \n"]
 
 def _english(draw: random.Random, words: int) -> str:
     ends = [" ", " ", " ", " ", ", ", ". ", "! ", '." ', "\n", ".\n\n"]
-    return "".join(draw.choice(_ENGLISH) + draw.choice(ends) for _ in range(words))
+    return "".join(draw.choice(_WORDS) + draw.choice(ends) for _ in range(words))
 
 
 def _chinese(draw: random.Random, words: int) -> str:
@@ -44,7 +45,7 @@ def _unbroken(draw: random.Random, words: int) -> str:
 
 
 def _one_line(draw: random.Random, words: int) -> str:
-    return " ".join(draw.choices(_ENGLISH, k=words))
+    return " ".join(draw.choices(_WORDS, k=words))
 
 
 def _blank(draw: random.Random, words: int) -> str:
@@ -53,7 +54,7 @@ def _blank(draw: random.Random, words: int) -> str:
 
 def _crlf(draw: random.Random, words: int) -> str:
     ends = [" ", ".\r\n", "\r\n\r\n", "\r", "\r\r\n", "\r\n"]
-    return "".join(draw.choice(_ENGLISH) + draw.choice(ends) for _ in range(words))
+    return "".join(draw.choice(_WORDS) + draw.choice(ends) for _ in range(words))
 
 
 def _one_token(draw: random.Random, words: int) -> str:

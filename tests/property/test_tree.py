@@ -79,7 +79,7 @@ def test_every_level_covers_the_document_in_order_with_chunks_of_its_size(parsed
         spans = Spans.of(tree, level)
         assert spans.starts[0] == 0
         assert spans.ends[-1] == len(boundaries_of(parsed.text)) - 1
-        assert ((0 < spans.ends - spans.starts) & (spans.ends - spans.starts <= size)).all()
+        assert ((spans.ends - spans.starts > 0) & (spans.ends - spans.starts <= size)).all()
         assert (np.diff(spans.starts) > 0).all()
         assert (np.diff(spans.ends) > 0).all()
         assert (spans.shared >= 0).all()

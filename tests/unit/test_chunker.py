@@ -80,7 +80,11 @@ def test_a_chunk_mostly_in_a_subsection_names_it():
     intro, body = "Intro words. ", "Body words go on. " * 20
     parsed = ParsedText(
         intro + body + "After. ",
-        (Section("Top", 1, 0), Section("Body", 2, len(intro)), Section("After", 2, len(intro + body))),
+        (
+            Section("Top", 1, 0),
+            Section("Body", 2, len(intro)),
+            Section("After", 2, len(intro + body)),
+        ),
     )
     tree = build_tree(parsed, TreeSettings((128,), 0.0))
     assert [chunk["section"] for chunk in tree.level(0)] == [1]

@@ -167,8 +167,7 @@ def test_a_return_level_below_the_embedding_level_is_refused(monkeypatch):
     with pytest.raises(SettingsError) as refused:
         loaded(monkeypatch, HIERARCHICAL_EMBEDDING_LEVEL="2", SMALL_TO_BIG_RETURN_LEVEL="1")
     assert str(refused.value) == (
-        "SMALL_TO_BIG_RETURN_LEVEL is 1; "
-        "it must be from 2, the embedded level, to 3, the top level"
+        "SMALL_TO_BIG_RETURN_LEVEL is 1; it must be from 2, the embedded level, to 3, the top level"
     )
 
 

@@ -29,7 +29,7 @@ def test_other_names_are_refused_with_field_value_and_rule(name):
         with pytest.raises(InvalidArgument) as refused:
             check(name)
         assert refused.value.field == field
-        assert refused.value.message.startswith(f"{field} is {ascii(name)}; it must be 1 to 64 of")
+        assert refused.value.message.startswith(f"{field} is {name!a}; it must be 1 to 64 of")
 
 
 def test_document_ids_are_longer_and_may_hold_colons():
@@ -59,7 +59,7 @@ def test_a_malformed_chunk_id_is_refused(value):
         ids.parse_chunk_id(value)
     assert refused.value.field == "chunk_id"
     assert refused.value.message == (
-        f"chunk_id is {ascii(value)}; it must be <document_id>#<level>.<index>, as in guide#2.0"
+        f"chunk_id is {value!a}; it must be <document_id>#<level>.<index>, as in guide#2.0"
     )
 
 

@@ -8,7 +8,7 @@ import lmdb
 import pytest
 
 from hrag.engine.embedded import keys
-from hrag.engine.embedded.store import open_for_reading, open_for_writing
+from hrag.engine.embedded.store import Store, open_for_reading, open_for_writing
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
 
 
@@ -47,9 +47,10 @@ def test_a_writer_that_closed_lets_the_next_one_in(tmp_path):
 
 
 def test_a_writer_that_could_not_open_lets_the_next_one_in(tmp_path, monkeypatch):
-    with monkeypatch.context() as patch, pytest.raises(StoreUnavailable, match="cannot open"):
-        patch.setattr(lmdb, "open", _fails(lmdb.Error("no such luck")))
+    monkeypatch.setattr(lmdb, "open", _fails(lmdb.Error("no such luck")))
+    with pytest.raises(StoreUnavailable, match="cannot open"):
         open_for_writing(tmp_path)
+    monkeypatch.undo()
     open_for_writing(tmp_path).close()
 
 
@@ -93,15 +94,28 @@ def test_a_reader_of_a_store_that_is_just_being_made_says_so(tmp_path):
         open_for_reading(tmp_path)
 
 
+def test_a_reader_opens_what_a_writer_left(tmp_path):
+    open_for_writing(tmp_path).close()
+    store = open_for_reading(tmp_path)
+    with store.read() as txn:
+        assert store.number(txn, keys.SCHEMA) == keys.SCHEMA_VERSION
+    assert set(store.db) == set(keys.DATABASES)
+    store.close()
+
+
 @pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
-def test_another_schema_version_is_refused(tmp_path, opening):
+def test_another_schema_version_is_refused_and_left_alone(tmp_path, opening, monkeypatch):
     store = open_for_writing(tmp_path)
     with store.write() as txn:
         txn.put(keys.SCHEMA, keys.u64(99), db=store.db["meta"])
     store.close()
+    if opening is open_for_writing:
+        monkeypatch.setattr(keys, "DATABASES", (*keys.DATABASES, "of_this_version"))
+    before = (tmp_path / "data.mdb").read_bytes()
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="schema version 99; this hrag reads version 1"):
             opening(tmp_path)
+    assert (tmp_path / "data.mdb").read_bytes() == before
 
 
 @pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
@@ -117,14 +131,24 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
         open_for_writing(tmp_path / "file")
 
 
+def write_and_raise(store: Store, error: Exception) -> None:
+    with store.write() as txn:
+        store.next_number(txn, keys.SEQUENCE)
+        txn.put(keys.u64(1), b"text", db=store.db["texts"])
+        raise error
+
+
+def assert_nothing_was_written(store: Store) -> None:
+    with store.read() as txn:
+        assert store.number(txn, keys.SEQUENCE) == 0
+        assert txn.stat(store.db["texts"])["entries"] == 0
+
+
 @pytest.mark.parametrize("error", [lmdb.DiskError, lmdb.MapFullError])
 def test_a_full_disk_is_named_and_nothing_is_kept(store, error):
     with pytest.raises(StorageFull, match="is full; nothing of this write was kept"):
-        with store.write() as txn:
-            store.next_number(txn, keys.SEQUENCE)
-            raise error("mdb_txn_commit: No space left on device")
-    with store.read() as txn:
-        assert store.number(txn, keys.SEQUENCE) == 0
+        write_and_raise(store, error("mdb_txn_commit: No space left on device"))
+    assert_nothing_was_written(store)
 
 
 def test_a_map_that_is_full_reads_as_a_full_disk(tmp_path, monkeypatch):
@@ -139,14 +163,10 @@ def test_a_map_that_is_full_reads_as_a_full_disk(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("error", [ValueError("mine"), lmdb.BadTxnError("LMDB's")])
 def test_a_write_that_raises_changes_nothing_and_says_why(store, error):
-    with pytest.raises(type(error)) as raised, store.write() as txn:
-        store.next_number(txn, keys.SEQUENCE)
-        txn.put(keys.u64(1), b"text", db=store.db["texts"])
-        raise error
+    with pytest.raises(type(error)) as raised:
+        write_and_raise(store, error)
     assert raised.value is error
-    with store.read() as txn:
-        assert store.number(txn, keys.SEQUENCE) == 0
-        assert txn.get(keys.u64(1), db=store.db["texts"]) is None
+    assert_nothing_was_written(store)
 
 
 def test_numbers_count_up_and_only_with_the_commit(store):

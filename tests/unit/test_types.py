@@ -67,8 +67,7 @@ def test_a_return_level_lies_between_embedding_level_and_top(level):
             refuse()
         assert refused.value.field == "return_level"
         assert refused.value.message == (
-            f"return_level is {level}; "
-            "it must be from 1, the embedded level, to 3, the top level"
+            f"return_level is {level}; it must be from 1, the embedded level, to 3, the top level"
         )
     tree.check_return_level(1)
     assert CollectionSettings(tree, "fake", 16, return_level=3).return_level == 3

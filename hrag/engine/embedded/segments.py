@@ -16,6 +16,7 @@ import shutil
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import hnswlib
 import numpy as np
@@ -39,6 +40,9 @@ _INDEX_HEADER = struct.Struct("<6Q")
 
 _INDEX = "index.hnsw"
 _ROWS = "rows.npz"
+
+# What hnswlib, numpy and struct raise at files that are not theirs.
+_UNREADABLE = (OSError, RuntimeError, ValueError, KeyError, EOFError, BadZipFile, struct.error)
 
 
 class DamagedSegment(Exception):
@@ -88,9 +92,11 @@ class LoadedSegment:
         heads = self.rows.heads
         if not len(heads):
             return items, scores
-        counts = heads[items + 1] - heads[items]
-        firsts = np.repeat(heads[items] - (np.cumsum(counts) - counts), counts)
-        return self.rows.members[firsts + np.arange(len(firsts))], np.repeat(scores, counts)
+        # Signed, for a head may be smaller than the count of rows before it in the answer.
+        counts = (heads[items + 1] - heads[items]).astype(np.int64)
+        before = np.cumsum(counts) - counts
+        places = np.repeat(heads[items] - before, counts) + np.arange(counts.sum())
+        return self.rows.members[places], np.repeat(scores, counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +174,9 @@ def load(folder: Path, record: SegmentRecord) -> LoadedSegment:
         _check_dimension(path / _INDEX, record.dimension)
         index = hnswlib.Index(space=record.space, dim=record.dimension)
         index.load_index(str(path / _INDEX))
-        with np.load(path / _ROWS, allow_pickle=False) as arrays:
+        with (path / _ROWS).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             rows = Rows(*(arrays[name] for name in Rows.__slots__))
-    except (RuntimeError, ValueError, KeyError, OSError, struct.error) as error:
+    except _UNREADABLE as error:
         raise DamagedSegment(f"{path} cannot be read: {error}") from error
     if index.get_current_count() != record.distinct or len(rows.labels) != record.rows:
         raise DamagedSegment(

@@ -98,18 +98,19 @@ def open_for_writing(directory: Path) -> Store:
         store = Store(_open_env(directory, readonly=False), directory, lock)
         undo.callback(store.close)
         _create_databases(store)
-        _check_schema(store)
         undo.pop_all()
     return store
 
 
 def _create_databases(store: Store) -> None:
-    with store.env.begin(write=True) as txn:
+    """Creates what is missing, but nothing in a store of another version."""
+    with store.write() as txn:
         for name in keys.DATABASES:
             store.db[name] = store.env.open_db(name.encode(), txn=txn)
         if txn.get(keys.SCHEMA, db=store.db["meta"]) is None:
             txn.put(keys.SCHEMA, keys.u64(keys.SCHEMA_VERSION), db=store.db["meta"])
             txn.put(keys.STORE_ID, uuid.uuid4().hex.encode(), db=store.db["meta"])
+        _check_schema(store, txn)
 
 
 def open_for_reading(directory: Path) -> Store:
@@ -123,7 +124,8 @@ def open_for_reading(directory: Path) -> Store:
         store = Store(_open_env(directory, readonly=True), directory, None)
         undo.callback(store.close)
         _find_databases(store)
-        _check_schema(store)
+        with store.read() as txn:
+            _check_schema(store, txn)
         undo.pop_all()
     return store
 
@@ -167,9 +169,8 @@ def _take_lock(path: Path) -> IO[bytes]:
     return lock
 
 
-def _check_schema(store: Store) -> None:
-    with store.read() as txn:
-        version = store.number(txn, keys.SCHEMA)
+def _check_schema(store: Store, txn: Txn) -> None:
+    version = store.number(txn, keys.SCHEMA)
     if version != keys.SCHEMA_VERSION:
         raise StoreUnavailable(
             f"the store in {store.directory} has schema version {version}; "

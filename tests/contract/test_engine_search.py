@@ -1,0 +1,258 @@
+"""What every storage engine promises of a search, and of the chunks it leads to."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from hrag.engine import PreparedDocument, Snapshot
+from hrag.errors import ChunkNotFound, DocumentNotFound
+from hrag.ids import ChunkId, parse_chunk_id
+from hrag.tree import PageSpan, ParsedText, Section
+from hrag.types import Aggregation, ChunkNode, Passage, TreeSettings
+from tests.fakes import (
+    SCORE_TOLERANCE,
+    ModelCollection,
+    matched_leaves,
+    prepared,
+    query_vector,
+    recall,
+    search_leaves,
+    search_passages,
+    sentences,
+)
+
+TOP = 2  # Of the three levels most collections here have.
+
+
+# Search
+
+
+@pytest.mark.parametrize("count", [1, 3, 10, 40, 1000])
+def test_search_finds_the_nearest_leaves(filled, count):
+    with filled.snapshot() as snapshot:
+        assert snapshot.settings == filled.model.settings
+        for seed in range(5):
+            query = query_vector(seed)
+            leaves = snapshot.search(query, count)
+            assert leaves.complete == (count >= filled.model.leaf_count)
+            assert len(leaves) == min(count, filled.model.leaf_count)
+            found = search_leaves(snapshot, query, count)
+            assert recall(found, filled.model, query, count) == 1.0
+
+
+def test_an_empty_collection_has_nothing_to_find(opened):
+    opened.create()
+    opened.fill()
+    with opened.snapshot() as snapshot:
+        leaves = snapshot.search(query_vector(0), 10)
+        assert leaves.complete
+        assert len(leaves) == 0
+        assert search_passages(snapshot, query_vector(0), 10, TOP) == ()
+
+
+@pytest.mark.parametrize("aggregation", list(Aggregation))
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_climbing_equals_walking_up_the_tree(filled, level, aggregation):
+    with filled.snapshot() as snapshot:
+        for seed in range(5):
+            query = query_vector(seed)
+            leaves = search_leaves(snapshot, query, 20)
+            passages = search_passages(snapshot, query, 20, level, aggregation)
+            _assert_climbed(passages, leaves, filled.model, level, aggregation)
+
+
+def _assert_climbed(
+    passages: tuple[Passage, ...],
+    leaves: dict[tuple[str, int], float],
+    model: ModelCollection,
+    level: int,
+    aggregation: Aggregation,
+) -> None:
+    expected = model.groups(leaves, level, aggregation)
+    assert {p.chunk.chunk_id for p in passages} == set(expected)
+    assert len(passages) == len(expected)
+    scores = [p.score for p in passages]
+    assert scores == sorted(scores, reverse=True)
+    for passage in passages:
+        group = expected[passage.chunk.chunk_id]
+        assert passage.score == pytest.approx(group.score, abs=10 * SCORE_TOLERANCE)
+        assert matched_leaves([passage]) == group.leaves
+        child_scores = [child.score for child in passage.matched_children]
+        assert child_scores == sorted(child_scores, reverse=True)
+
+
+@pytest.mark.parametrize("embedding_level", [1, 2])
+def test_leaves_may_be_of_any_level(opened, embedding_level):
+    opened.create(TreeSettings((32, 64, 128), 0.2, embedding_level))
+    settings = opened.model.settings
+    opened.fill(*(prepared(f"d{n}", sentences(40, n), settings, seed=n) for n in range(8)))
+    query = query_vector(3)
+    with opened.snapshot() as snapshot:
+        leaves = search_leaves(snapshot, query, 5)
+        assert recall(leaves, opened.model, query, 5) == 1.0
+        passages = search_passages(snapshot, query, 5, TOP)
+    _assert_climbed(passages, leaves, opened.model, TOP, Aggregation.MAX)
+
+
+def test_passages_hold_the_text_and_place_of_their_chunk(filled):
+    with filled.snapshot() as snapshot:
+        passages = search_passages(snapshot, query_vector(1), 30, 1)
+    for passage in passages:
+        chunk = passage.chunk
+        document = filled.model.documents[chunk.document_id]
+        record = document.tree.record(1, chunk.index)
+        assert chunk.content == document.parsed.text[record.char_start : record.char_end]
+        assert (chunk.token_count, chunk.level) == (record.token_count, 1)
+        assert chunk.chunk_id == str(ChunkId(chunk.document_id, 1, chunk.index))
+        assert (chunk.title, chunk.source) == (document.title, document.source)
+        assert chunk.metadata == document.metadata
+        for child in passage.matched_children:
+            assert chunk.span.byte_start <= child.span.byte_start
+            assert child.span.byte_end <= chunk.span.byte_end
+
+
+def test_a_limit_is_filled_with_distinct_ancestors(filled):
+    with filled.snapshot() as snapshot:
+        groups = snapshot.climb(snapshot.search(query_vector(2), 1000), TOP, Aggregation.MAX)
+        everything = snapshot.passages(groups, 1000, 0)
+        assert len(everything) == len(groups)
+        for limit in (1, 5, len(groups), len(groups) + 1):
+            passages = snapshot.passages(groups, limit, 0)
+            assert passages == everything[:limit]
+            assert len({p.chunk.chunk_id for p in passages}) == min(limit, len(groups))
+
+
+def test_a_token_budget_bounds_what_is_returned(filled):
+    with filled.snapshot() as snapshot:
+        groups = snapshot.climb(snapshot.search(query_vector(2), 1000), 1, Aggregation.MAX)
+        everything = snapshot.passages(groups, 1000, 0)
+        budget = sum(p.chunk.token_count for p in everything) // 2
+        chosen = snapshot.passages(groups, 1000, budget)
+        assert chosen[0] == everything[0]
+        assert sum(p.chunk.token_count for p in chosen) <= budget
+        assert snapshot.passages(groups, 1000, 1) == ()
+
+
+def test_tenants_with_the_same_names_and_texts_see_only_their_own(filled):
+    for tenant_id, name in (("t2", "c"), ("t", "c2")):
+        filled.writer.create_collection(tenant_id, name, filled.model.settings)
+        filled.writer.put(
+            filled.writer.open(tenant_id, name), prepared("d1", sentences(8, 1), seed=1)
+        )
+        if filled.state == "sealed":
+            filled.index(tenant_id, name)
+    query = filled.model.documents["d1"].vectors[0]
+    for tenant_id, name in (("t2", "c"), ("t", "c2")):
+        with filled.snapshot(tenant_id, name) as snapshot:
+            assert {leaf[0] for leaf in search_leaves(snapshot, query, 1000)} == {"d1"}
+            with pytest.raises(DocumentNotFound):
+                snapshot.chunk(ChunkId("d2", 0, 0))
+    filled.writer.delete(filled.writer.open("t2", "c"), "d1")
+    with filled.snapshot() as snapshot:
+        found = search_leaves(snapshot, query, 1000)
+    assert recall(found, filled.model, query, 1000) == 1.0
+
+
+# Chunks and hierarchies
+
+
+def _node(document: PreparedDocument, level: int, index: int) -> tuple[str, tuple[str, ...]]:
+    """The ids of a chunk's parent and children."""
+    record = document.tree.record(level, index)
+    name = document.document_id
+    parent = "" if level == document.tree.top_level else f"{name}#{level + 1}.{record.parent}"
+    first = record.first_child
+    children = (f"{name}#{level - 1}.{n}" for n in range(first, first + record.child_count))
+    return parent, tuple(children)
+
+
+def test_every_chunk_is_found_by_its_id(filled):
+    with filled.snapshot() as snapshot:
+        for document in filled.model.documents.values():
+            for level, count in enumerate(document.tree.counts):
+                for index in range(count):
+                    node = snapshot.chunk(ChunkId(document.document_id, level, index))
+                    record = document.tree.record(level, index)
+                    text = document.parsed.text[record.char_start : record.char_end]
+                    assert node.chunk.content == text
+                    assert (node.parent_id, node.child_ids) == _node(document, level, index)
+
+
+def _ids(nodes: tuple[ChunkNode, ...]) -> list[str]:
+    return [node.chunk.chunk_id for node in nodes]
+
+
+def _descendants(snapshot: Snapshot, chunk_ids: list[str], depth: int) -> Iterator[str]:
+    for _ in range(depth):
+        nodes = [snapshot.chunk(parse_chunk_id(chunk_id)) for chunk_id in chunk_ids]
+        chunk_ids = [child for node in nodes for child in node.child_ids]
+        yield from chunk_ids
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 8])
+def test_a_hierarchy_holds_the_chunks_relatives(filled, depth):
+    document = filled.model.documents["d9"]
+    with filled.snapshot() as snapshot:
+        for level, count in enumerate(document.tree.counts):
+            for index in range(count):
+                chunk_id = ChunkId("d9", level, index)
+                found = snapshot.hierarchy(chunk_id, depth, content=True)
+                assert found.node == snapshot.chunk(chunk_id)
+                above = [found.node, *found.ancestors]
+                assert [n.parent_id for n in above] == [*_ids(found.ancestors), ""]
+                below = list(_descendants(snapshot, [str(chunk_id)], depth))
+                assert _ids(found.descendants) == below
+                family = [
+                    f"d9#{level}.{n}"
+                    for n in range(count)
+                    if n != index and _node(document, level, n)[0] == found.node.parent_id
+                ]
+                assert _ids(found.siblings) == family
+
+
+def test_a_hierarchy_can_come_without_its_relatives_texts(filled):
+    with filled.snapshot() as snapshot:
+        full = snapshot.hierarchy(ChunkId("d9", 1, 0), 1, content=True)
+        bare = snapshot.hierarchy(ChunkId("d9", 1, 0), 1, content=False)
+    assert bare.node == full.node
+    for name in ("ancestors", "siblings", "descendants"):
+        with_text, without = getattr(full, name), getattr(bare, name)
+        assert len(with_text) == len(without) > 0
+        for one, other in zip(with_text, without, strict=True):
+            assert one.chunk.content
+            assert other == replace(one, chunk=replace(one.chunk, content=""))
+
+
+@pytest.mark.parametrize("chunk_id", [ChunkId("d1", 3, 0), ChunkId("d1", 0, 999)])
+def test_a_chunk_that_does_not_exist_is_not_found(filled, chunk_id):
+    with filled.snapshot() as snapshot:
+        with pytest.raises(ChunkNotFound, match=f"no chunk '{chunk_id}'"):
+            snapshot.chunk(chunk_id)
+        with pytest.raises(ChunkNotFound, match=f"no chunk '{chunk_id}'"):
+            snapshot.hierarchy(chunk_id, 1, content=True)
+        with pytest.raises(DocumentNotFound, match="no document 'nobody'"):
+            snapshot.chunk(ChunkId("nobody", 0, 0))
+
+
+def test_citations_name_section_path_and_pages(catalog):
+    parts = [f"{sentences(12, n)}\n\n" for n in range(4)]
+    starts = [sum(map(len, parts[:n])) for n in range(5)]
+    parsed = ParsedText(
+        "".join(parts),
+        (Section("Guide", 1, 0), Section("Setup", 2, starts[1]), Section("Use", 1, starts[2])),
+        tuple(PageSpan(10 + n, starts[n], starts[n + 1]) for n in range(4)),
+    )
+    catalog.create(TreeSettings((128, 4096), 0.0))
+    catalog.writer.put(catalog.collection, prepared("d", parsed, catalog.model.settings))
+    with catalog.snapshot() as snapshot:
+        chunks = [snapshot.chunk(ChunkId("d", 0, index)).chunk for index in range(4)]
+        whole = snapshot.chunk(ChunkId("d", 1, 0)).chunk
+    assert [chunk.section_path for chunk in chunks] == [
+        ("Guide",),
+        ("Guide", "Setup"),
+        ("Use",),
+        ("Use",),
+    ]
+    assert [(c.first_page, c.last_page) for c in chunks] == [(n, n) for n in (10, 11, 12, 13)]
+    assert (whole.section_path, whole.first_page, whole.last_page) == ((), 10, 13)

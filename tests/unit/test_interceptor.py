@@ -1,0 +1,153 @@
+"""What happens around every call."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from structlog.testing import capture_logs
+
+from hrag import errors
+from hrag.rpc.status import error_from
+from hrag.v1 import indexer_pb2 as ipb
+from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
+from hrag.v1 import retriever_pb2 as rpb
+from hrag.v1 import types_pb2 as tpb
+from tests.servers import INDEXER, connected
+
+_SEARCH = "/hrag.v1.RetrieverService/Search"
+_INGEST = "/hrag.v1.IndexerService/IngestDocument"
+_INGEST_MANY = "/hrag.v1.IndexerService/IngestDocuments"
+
+
+class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
+    """Answers a search with its own text, or raises what it was made with."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self._failure = failure
+
+    def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
+        if self._failure is not None:
+            raise self._failure
+        return rpb.SearchResponse(sequence=len(request.text))
+
+
+class Indexer(indexer_pb2_grpc.IndexerServiceServicer):
+    """Answers each document with its id; fails at the one that is called `bad`."""
+
+    def IngestDocuments(
+        self, requests: Iterator[ipb.IngestDocumentsRequest], context: Any
+    ) -> Iterator[ipb.IngestDocumentsResponse]:
+        for request in requests:
+            if request.document.document_id == "bad":
+                raise errors.StorageFull("the disk is full")
+            result = ipb.IngestDocumentResponse(document_id=request.document.document_id)
+            yield ipb.IngestDocumentsResponse(result=result)
+
+
+def _search(channel: grpc.Channel) -> rpb.SearchResponse:
+    stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
+    return stub.Search(rpb.SearchRequest(text="three"), timeout=5)
+
+
+def _failure(servicer: object) -> grpc.RpcError:
+    with connected(servicer) as channel, pytest.raises(grpc.RpcError) as caught:
+        _search(channel)
+    return caught.value
+
+
+def _ingest_many(channel: grpc.Channel, *ids: str) -> Any:
+    stub = indexer_pb2_grpc.IndexerServiceStub(channel)
+    requests = [ipb.IngestDocumentsRequest(document=tpb.Document(document_id=i)) for i in ids]
+    return stub.IngestDocuments(iter(requests), timeout=5)
+
+
+def test_answers_pass_unchanged() -> None:
+    with connected(Retriever()) as channel:
+        assert _search(channel).sequence == len("three")
+
+
+def test_a_situation_becomes_its_status() -> None:
+    failure = _failure(Retriever(errors.InvalidArgument("limit is 0; 1 to 100", field="limit")))
+    assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert failure.details() == "limit is 0; 1 to 100"
+    error = error_from(failure)
+    assert (type(error), error.field) == (errors.InvalidArgument, "limit")
+
+
+def test_a_fault_of_ours_is_told_by_an_id_that_the_log_explains() -> None:
+    with capture_logs() as logs:
+        failure = _failure(Retriever(RuntimeError("the secret of /etc/passwd")))
+    assert failure.code() is grpc.StatusCode.INTERNAL
+    assert "secret" not in str(failure.trailing_metadata()) + failure.details()
+    told = re.fullmatch(
+        r"internal error ([0-9a-f]{12}); the service's log has the details", failure.details()
+    )
+    assert told is not None
+    (fault,) = (line for line in logs if line["event"] == "internal_error")
+    assert fault["id"] == told[1]
+    assert str(fault["exc_info"]) == "the secret of /etc/passwd"
+
+
+def test_each_call_is_logged_once_with_method_code_and_time() -> None:
+    with capture_logs() as logs:
+        _failure(Retriever(errors.TooBusy("later")))
+        with connected(Retriever()) as channel:
+            _search(channel)
+    calls = [line for line in logs if line["event"] == "call"]
+    assert [(line["method"], line["code"]) for line in calls] == [
+        (_SEARCH, "RESOURCE_EXHAUSTED"),
+        (_SEARCH, "OK"),
+    ]
+    assert all(line["ms"] >= 0 for line in calls)
+
+
+def test_a_stream_keeps_what_was_answered_before_it_failed() -> None:
+    with connected(Indexer(), INDEXER) as channel:
+        responses = _ingest_many(channel, "a", "bad", "c")
+        assert next(responses).result.document_id == "a"
+        with pytest.raises(grpc.RpcError) as caught:
+            next(responses)
+    assert isinstance(error_from(caught.value), errors.StorageFull)
+
+
+def test_a_client_that_hangs_up_in_mid_stream_is_no_fault() -> None:
+    with capture_logs() as logs, connected(Indexer(), INDEXER) as channel:
+        responses = _ingest_many(channel, *map(str, range(1000)))
+        next(responses)
+        responses.cancel()
+    assert [line for line in logs if line["event"] == "internal_error"] == []
+
+
+def _deeply_nested() -> bytes:
+    """A request nested deeper than protobuf's parsers go."""
+    request = ipb.IngestDocumentRequest()
+    value = request.document.metadata.fields["deep"]
+    for _ in range(60):
+        value = value.list_value.values.add()
+    return request.SerializeToString()
+
+
+_BAD_UTF8 = ipb.IngestDocumentRequest(document=tpb.Document(text="some text"))
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (b"\xff\xff\xff\xff", "corrupt"),
+        (_BAD_UTF8.SerializeToString().replace(b"some", b"\xff\xfe\x80\x80"), "UTF-8"),
+        (_deeply_nested(), "MaxDepth"),
+    ],
+)
+def test_a_request_that_is_no_message_is_the_clients_fault(message: bytes, problem: str) -> None:
+    with connected(Indexer(), INDEXER) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(_INGEST)(message, timeout=5)
+        error = error_from(caught.value)
+        assert type(error) is errors.InvalidArgument
+        assert error.field == "request"
+        assert problem in error.message
+        with pytest.raises(grpc.RpcError) as caught:
+            list(channel.stream_stream(_INGEST_MANY)(iter([message]), timeout=5))
+        assert type(error_from(caught.value)) is errors.InvalidArgument

@@ -1,0 +1,62 @@
+"""Logs: their form, and what they must not hold."""
+
+import json
+import logging
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+_LOGS = dedent(
+    """
+    import logging, sys, structlog
+    from hrag import log
+    log.configure("indexer", sys.argv[1], "info")
+    def handle(text):
+        raise ValueError("broken")
+    structlog.get_logger().debug("unheard")
+    structlog.get_logger().info("serving", port=50051)
+    logging.getLogger("library").warning("old news")
+    try:
+        handle("a secret text")
+    except ValueError as error:
+        structlog.get_logger().error("internal_error", id="4711", exc_info=error)
+    """
+)
+
+
+def _said(log_format: str) -> str:
+    """What a process with these logs says on stderr; nothing goes to stdout."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _LOGS, log_format], check=True, capture_output=True, text=True
+    )
+    assert ran.stdout == ""
+    return ran.stderr
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_a_traceback_shows_no_values(log_format: str) -> None:
+    said = _said(log_format)
+    assert "internal_error" in said
+    assert "ValueError" in said
+    assert "broken" in said
+    assert "a secret text" not in said
+
+
+def test_json_lines_name_service_level_and_time() -> None:
+    serving, warning, error = map(json.loads, _said("json").splitlines())
+    assert serving["event"] == "serving"
+    assert serving["port"] == 50051
+    assert warning["event"] == "old news"
+    assert error["id"] == "4711"
+    assert error["exception"][0]["exc_type"] == "ValueError"
+    for line in (serving, warning, error):
+        assert line["service"] == "indexer"
+        assert "timestamp" in line
+    levels = [line["level"] for line in (serving, warning, error)]
+    assert [logging.getLevelName(level.upper()) for level in levels] == [20, 30, 40]
+
+
+def test_lines_below_the_level_are_not_written() -> None:
+    assert "unheard" not in _said("console")

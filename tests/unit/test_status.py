@@ -1,0 +1,171 @@
+"""Errors as gRPC statuses and back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag import errors
+from hrag.errors import HragError
+from hrag.rpc import status
+
+_MAX_TRAILER_BYTES = 8 * 1024  # What gRPC takes by default without complaint.
+
+
+def _subclasses(cls: type[HragError]) -> Iterator[type[HragError]]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+SITUATIONS = sorted(
+    (cls for cls in set(_subclasses(HragError)) if cls.__module__ == errors.__name__),
+    key=lambda cls: cls.__name__,
+)
+
+
+class Failure:
+    """A failed call as a client holds it."""
+
+    def __init__(self, sent: Any) -> None:
+        self._sent = sent
+
+    def code(self) -> grpc.StatusCode:
+        return self._sent.code
+
+    def details(self) -> str:
+        return self._sent.details
+
+    def trailing_metadata(self) -> Any:
+        return self._sent.trailing_metadata
+
+
+def _details(error: HragError) -> status_pb2.Status:
+    trailers = dict(status.to_status(error).trailing_metadata)
+    return status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
+
+
+def test_every_situation_is_in_the_table() -> None:
+    assert set(status.TABLE) == set(SITUATIONS)
+
+
+def test_reasons_are_unique() -> None:
+    reasons = [situation.reason for situation in status.TABLE.values()]
+    assert len(set(reasons)) == len(reasons)
+
+
+@pytest.mark.parametrize("cls", SITUATIONS)
+@pytest.mark.parametrize("field", ["", "limit"])
+def test_client_gets_the_class_message_and_field_the_server_raised(
+    cls: type[HragError], field: str
+) -> None:
+    got = status.error_from(Failure(status.to_status(cls("limit is 0; 1 to 100", field=field))))
+    assert type(got) is cls
+    assert (got.message, got.field) == ("limit is 0; 1 to 100", field)
+
+
+@given(st.text(max_size=200), st.sampled_from(SITUATIONS))
+def test_any_message_survives(message: str, cls: type[HragError]) -> None:
+    assert status.error_from(Failure(status.to_status(cls(message)))).message == message
+
+
+def test_the_code_is_the_tables() -> None:
+    for cls, situation in status.TABLE.items():
+        assert status.to_status(cls("no")).code is situation.code
+        assert status.code_number(cls("no")) == situation.code.value[0]
+
+
+def test_an_unlisted_subclass_travels_as_its_parent() -> None:
+    class PageMissing(errors.DocumentNotFound):
+        pass
+
+    assert status.situation_of(PageMissing("no")) == status.TABLE[errors.DocumentNotFound]
+
+
+@pytest.mark.parametrize("cls", SITUATIONS)
+def test_retry_info_is_sent_exactly_where_trying_again_helps(cls: type[HragError]) -> None:
+    info = error_details_pb2.RetryInfo()
+    sent = any(detail.Unpack(info) for detail in _details(cls("no")).details)
+    retry_s = status.TABLE[cls].retry_s
+    assert sent == (retry_s is not None)
+    assert info.retry_delay.ToSeconds() == (retry_s or 0)
+
+
+def test_details_are_those_of_google_rpc() -> None:
+    info, request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    first, second = _details(errors.TooLarge("text is long", field="text")).details
+    assert first.Unpack(info)
+    assert second.Unpack(request)
+    assert (info.reason, info.domain) == ("TOO_LARGE", "hrag")
+    (violation,) = request.field_violations
+    assert (violation.field, violation.description) == ("text", "text is long")
+
+
+def test_clients_do_not_repeat_what_the_service_has_tried_again_already() -> None:
+    pushback = ("grpc-retry-pushback-ms", "-1")
+    down = status.to_status(errors.EmbedderUnavailable("down"))
+    starting = status.to_status(errors.ServiceUnavailable("starting"))
+    assert pushback in tuple(down.trailing_metadata)
+    assert pushback not in tuple(starting.trailing_metadata)
+
+
+def test_a_message_that_would_not_fit_into_the_trailers_is_cut() -> None:
+    error = errors.InvalidArgument("level_sizes is 1,2,3" * 1000, field="level_sizes")
+    sent = status.to_status(error)
+    assert len(sent.details) + sum(len(value) for _, value in sent.trailing_metadata) < (
+        _MAX_TRAILER_BYTES
+    )
+    got = status.error_from(Failure(sent))
+    assert got.message.startswith("level_sizes is 1,2,3")
+    assert got.message.endswith("…")
+
+
+class Plain:
+    """A failure that something between client and service made."""
+
+    def __init__(self, code: grpc.StatusCode, details: str | None) -> None:
+        self._code = code
+        self._details = details
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str | None:
+        return self._details
+
+    def trailing_metadata(self) -> Any:
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "cls"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, "connection refused", errors.ServiceUnavailable),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", errors.DeadlineExceeded),
+        (grpc.StatusCode.CANCELLED, "Channel closed!", errors.ServiceUnavailable),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "Concurrent RPC limit exceeded!", errors.TooBusy),
+        (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "SERVER: Received message larger than max (9 vs. 5)",
+            errors.TooLarge,
+        ),
+        (grpc.StatusCode.UNIMPLEMENTED, "Method not found!", errors.InternalError),
+        (grpc.StatusCode.UNKNOWN, None, errors.InternalError),
+    ],
+)
+def test_statuses_without_our_details_are_read_by_their_code(
+    code: grpc.StatusCode, details: str | None, cls: type[HragError]
+) -> None:
+    got = status.error_from(Plain(code, details))
+    assert type(got) is cls
+    assert got.message == (details or "")
+
+
+def test_a_reason_of_a_newer_server_is_read_by_its_code() -> None:
+    got = status.from_reason("QUOTA_SPENT", grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "no", "")
+    assert type(got) is errors.TooBusy
+    assert type(status.from_reason("NEW", 99, "no", "")) is errors.InternalError

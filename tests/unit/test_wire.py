@@ -1,0 +1,398 @@
+"""Values to messages and back, through bytes as a client and a server see them."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf import struct_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag import errors, types
+from hrag.client import calls
+from hrag.errors import HragError, InvalidArgument
+from hrag.v1 import indexer_pb2 as ipb
+from hrag.v1 import retriever_pb2 as rpb
+from hrag.v1 import types_pb2 as tpb
+from hrag.wire import common, indexer, retriever
+
+U32 = st.integers(0, 2**32 - 1)
+U64 = st.integers(0, 2**64 - 1)
+TEXT = st.text(max_size=20)
+NAME = st.text("abc.-_09", min_size=1, max_size=9)
+F32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=10,
+)
+METADATA = st.dictionaries(TEXT, JSON, max_size=4)
+U32S = st.lists(U32, max_size=4).map(tuple)
+
+spans = st.builds(types.Span, U32, U32, U32, U32)
+chunks = st.builds(
+    types.Chunk,
+    chunk_id=NAME,
+    document_id=NAME,
+    level=U32,
+    index=U32,
+    content=TEXT,
+    token_count=U32,
+    span=spans,
+    section_path=st.lists(TEXT, max_size=3).map(tuple),
+    first_page=U32,
+    last_page=U32,
+    title=TEXT,
+    source=TEXT,
+    metadata=METADATA,
+)
+nodes = st.builds(types.ChunkNode, chunks, TEXT, st.lists(NAME, max_size=3).map(tuple))
+node_tuples = st.lists(nodes, max_size=2).map(tuple)
+hierarchies = st.builds(types.Hierarchy, nodes, node_tuples, node_tuples, node_tuples)
+pages = st.builds(types.Page, TEXT, U32)
+documents = st.builds(
+    types.Document,
+    body=TEXT | st.binary(max_size=20) | st.lists(pages, max_size=3).map(tuple),
+    document_id=TEXT,
+    title=TEXT,
+    source=TEXT,
+    mime_type=TEXT,
+    metadata=METADATA,
+)
+infos = st.builds(
+    types.DocumentInfo,
+    document_id=NAME,
+    title=TEXT,
+    source=TEXT,
+    mime_type=TEXT,
+    metadata=METADATA,
+    chunks_per_level=U32S,
+    token_count=U32,
+    text_bytes=U32,
+    page_count=U32,
+    section_count=U32,
+    sequence=U64,
+)
+trees = st.builds(
+    types.TreeSettings,
+    st.sampled_from([(256,), (32, 64), (256, 512, 1024, 2048)]),
+    st.floats(0, 0.5),
+)
+settings = st.builds(
+    types.CollectionSettings, trees, NAME, U32, return_level=st.none() | st.just(0)
+)
+collections = st.builds(types.Collection, NAME, NAME, settings, U64)
+setting_requests = st.builds(
+    types.SettingsRequest,
+    level_sizes=st.none() | st.lists(U32, min_size=1, max_size=4).map(tuple),
+    overlap_ratio=st.none() | st.floats(0, 1),
+    embedding_level=st.none() | U32,
+    return_level=st.none() | U32,
+)
+results = st.builds(types.IngestResult, NAME, st.sampled_from(types.IngestOutcome), U64, U32S, U32)
+segments = st.builds(types.Segment, U64, U64, U64, U64)
+statuses = st.builds(types.IndexStatus, *[U64] * 9, st.lists(segments, max_size=3).map(tuple))
+children = st.builds(types.MatchedChild, NAME, F32, spans)
+passages = st.builds(types.Passage, chunks, F32, st.lists(children, max_size=3).map(tuple))
+search_results = st.builds(
+    types.SearchResult,
+    passages=st.lists(passages, max_size=2).map(tuple),
+    mode=st.sampled_from(types.SearchMode),
+    matched_at_level=U32,
+    returned_at_level=U32,
+    candidates_considered=U32,
+    exhausted=st.booleans(),
+    sequence=U64,
+    timings=st.builds(types.Timings, U32, U32, U32, U32, U32),
+)
+queries = st.builds(
+    types.SearchQuery,
+    tenant_id=TEXT,
+    query=TEXT,
+    collection=NAME,
+    mode=st.sampled_from(types.SearchMode),
+    limit=U32,
+    return_level=st.none() | U32,
+    candidates=U32,
+    aggregation=st.sampled_from(types.Aggregation),
+    token_budget=U32,
+    min_sequence=U64,
+)
+limits = st.builds(types.Limits, U64, U64, U64, U32, U32, U32, U32)
+server_infos = st.builds(types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits)
+
+
+def _sent(message: Any) -> Any:
+    """The message as the other side parses it."""
+    return type(message).FromString(message.SerializeToString())
+
+
+def _listing_of(items: Any) -> Any:
+    return st.builds(types.Listing, st.lists(items, max_size=3).map(tuple), TEXT)
+
+
+ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] = [
+    ("span", spans, common.span_message, common.span_from),
+    ("chunk", chunks, common.chunk_message, common.chunk_from),
+    ("document", documents, common.document_message, common.document_from),
+    ("info", infos, common.document_info_message, common.document_info_from),
+    ("collection", collections, common.collection_message, common.collection_from),
+    (
+        "settings",
+        setting_requests,
+        common.settings_request_message,
+        common.settings_request_from,
+    ),
+    ("ingest", results, indexer.ingest_response, indexer.ingest_result_from),
+    ("streamed", results, indexer.streamed_result, indexer.streamed_from),
+    (
+        "collections",
+        _listing_of(collections),
+        indexer.collections_response,
+        indexer.collections_from,
+    ),
+    ("documents", _listing_of(infos), indexer.documents_response, indexer.documents_from),
+    ("status", statuses, indexer.status_response, indexer.status_from),
+    ("query", queries, retriever.search_request, retriever.search_query_from),
+    ("result", search_results, retriever.search_response, retriever.search_result_from),
+    ("node", nodes, retriever.chunk_response, retriever.chunk_node_from),
+    ("hierarchy", hierarchies, retriever.hierarchy_response, retriever.hierarchy_from),
+    ("server", server_infos, retriever.server_info_response, retriever.server_info_from),
+]
+
+
+@pytest.mark.parametrize(
+    ("values", "pack", "unpack"),
+    [row[1:] for row in ROUND_TRIPS],
+    ids=[row[0] for row in ROUND_TRIPS],
+)
+@given(data=st.data())
+def test_a_value_survives_the_wire(values: Any, pack: Any, unpack: Any, data: Any) -> None:
+    value = data.draw(values)
+    assert unpack(_sent(pack(value))) == value
+
+
+@given(st.lists(F32, max_size=8))
+def test_a_query_vector_survives_the_wire(vector: list[float]) -> None:
+    message = _sent(retriever.search_request(types.SearchQuery("t", vector)))
+    got = retriever.search_query_from(message).query
+    assert isinstance(got, np.ndarray)
+    assert got.dtype == np.float32
+    assert got.tolist() == vector
+
+
+# Metadata
+
+
+@given(METADATA)
+def test_metadata_is_what_it_was(metadata: Mapping[str, Any]) -> None:
+    assert common.struct_from(_sent(common.struct_message(metadata))) == metadata
+
+
+@pytest.mark.parametrize("number", [0, 1, -(2**53), 2**53])
+def test_whole_numbers_stay_whole(number: int) -> None:
+    got = common.struct_from(common.struct_message({"n": number}))["n"]
+    assert (type(got), got) == (int, number)
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 10**400])
+def test_a_whole_number_that_would_lose_digits_is_refused(number: int) -> None:
+    with pytest.raises(InvalidArgument, match=r"2\*\*53") as caught:
+        common.struct_message({"order": [number]})
+    assert caught.value.field == "metadata"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+        ({1: "x"}, "key 1"),
+        (b"bytes", "bytes"),
+        ({1, 2}, "set"),
+        ("\ud800", "surrogate"),
+        ({"\udfff": 1}, "surrogate"),
+    ],
+)
+def test_metadata_that_json_cannot_say_is_refused(value: Any, words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words) as caught:
+        common.struct_message({"key": value})
+    assert caught.value.field == "metadata"
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_metadata_from_other_clients_must_be_finite(number: float) -> None:
+    struct = struct_pb2.Struct()
+    struct.fields["n"].list_value.values.add().number_value = number
+    with pytest.raises(InvalidArgument, match="must be finite") as caught:
+        common.struct_from(struct)
+    assert caught.value.field == "metadata"
+
+
+def test_a_value_of_no_kind_is_null() -> None:
+    assert common.struct_from(struct_pb2.Struct(fields={"a": struct_pb2.Value()})) == {"a": None}
+
+
+def _nested(depth: int, inner: Callable[[Any], Any]) -> Any:
+    value: Any = 1
+    for _ in range(depth - 1):
+        value = inner(value)
+    return value
+
+
+DEEPEST = 30
+
+
+@pytest.mark.parametrize("inner", [lambda value: {"a": value}, lambda value: [value]])
+def test_the_deepest_metadata_comes_back_from_every_call(inner: Any) -> None:
+    """Protobuf parses to a depth of 100, and answers wrap metadata deeper than requests do."""
+    metadata = {"a": _nested(DEEPEST, inner)}
+    assert _sent(calls.ingest("t", types.Document("x", metadata=metadata), "c").request)
+    span = types.Span(0, 1, 0, 1)
+    chunk = types.Chunk("d#0.0", "d", 0, 0, "x", 1, span, (), 0, 0, "", "", metadata)
+    node = types.ChunkNode(chunk, "")
+    hierarchy = types.Hierarchy(node, (node,), (), ())
+    found = types.SearchResult(
+        (types.Passage(chunk, 1, ()),),
+        types.SearchMode.STANDARD,
+        0,
+        0,
+        1,
+        True,
+        1,
+        types.Timings(0, 0, 0, 0, 0),
+    )
+    assert retriever.hierarchy_from(_sent(retriever.hierarchy_response(hierarchy))) == hierarchy
+    assert retriever.search_result_from(_sent(retriever.search_response(found))) == found
+
+
+@pytest.mark.parametrize("inner", [lambda value: {"a": value}, lambda value: [value]])
+def test_deeper_metadata_is_refused_on_both_sides(inner: Any) -> None:
+    with pytest.raises(InvalidArgument, match="nested over 30 deep"):
+        common.struct_message({"a": _nested(DEEPEST + 1, inner)})
+    struct = struct_pb2.Struct()
+    value = struct.fields["a"]
+    for _ in range(DEEPEST):
+        value = value.list_value.values.add()
+    with pytest.raises(InvalidArgument, match="nested over 30 deep"):
+        common.struct_from(struct)
+
+
+# What other clients may send
+
+
+def test_what_a_search_leaves_out_takes_its_default() -> None:
+    query = retriever.search_query_from(rpb.SearchRequest(tenant_id="t", text="x"))
+    assert query == types.SearchQuery("t", "x")
+
+
+def test_zero_is_not_unset() -> None:
+    message = rpb.SearchRequest(text="x", limit=0, candidates=0, return_level=0)
+    query = retriever.search_query_from(_sent(message))
+    assert (query.limit, query.candidates, query.return_level) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("field", ["mode", "aggregation"])
+def test_an_unknown_enum_number_is_refused_by_name(field: str) -> None:
+    message = _sent(rpb.SearchRequest(text="x", **{field: 77}))
+    with pytest.raises(InvalidArgument, match=f"{field} is 77") as caught:
+        retriever.search_query_from(message)
+    assert caught.value.field == field
+
+
+def test_a_search_without_a_query_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="set text or vector") as caught:
+        retriever.search_query_from(rpb.SearchRequest(tenant_id="t"))
+    assert caught.value.field == "query"
+
+
+def test_an_empty_vector_is_a_vector() -> None:
+    message = _sent(rpb.SearchRequest(vector=rpb.Vector()))
+    assert len(retriever.search_query_from(message).query) == 0
+
+
+@pytest.mark.parametrize("message", [tpb.Document(), tpb.Document(document_id="d")])
+def test_a_document_without_a_body_is_refused(message: tpb.Document) -> None:
+    with pytest.raises(InvalidArgument, match="text, content or pages") as caught:
+        common.document_from(message)
+    assert caught.value.field == "body"
+
+
+def test_an_empty_collection_name_means_default() -> None:
+    assert common.collection_or_default("") == "default"
+    assert common.collection_or_default("c") == "c"
+
+
+# What the SDK is given
+
+
+@pytest.mark.parametrize("field", ["document_id", "title", "source", "mime_type"])
+def test_a_documents_lone_surrogate_is_refused_before_it_is_sent(field: str) -> None:
+    with pytest.raises(InvalidArgument, match="surrogate") as caught:
+        common.document_message(types.Document("x", **{field: "a\ud800"}))
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("body", "field"), [("a\udc80", "text"), ((types.Page("fine"), types.Page("\udc80")), "pages")]
+)
+def test_a_bodys_lone_surrogate_is_refused_before_it_is_sent(body: Any, field: str) -> None:
+    with pytest.raises(InvalidArgument, match="surrogate") as caught:
+        common.document_message(types.Document(body))
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda: calls.get_document("t\ud800", "d", "c"), "tenant_id"),
+        (lambda: calls.get_text("t", "d\ud800", "c"), "document_id"),
+        (lambda: calls.list_documents("t", "c", -1, ""), "page_size"),
+        (lambda: calls.list_collections("t", 2**32, ""), "page_size"),
+        (lambda: calls.get_chunk("t", "d#0.0\udfff", "c"), "chunk_id"),
+        (lambda: calls.get_hierarchy("t", "d#0.0", "c", -2, False), "depth"),
+        (lambda: calls.search(types.SearchQuery("\ud800", "x")), "tenant_id"),
+        (lambda: calls.search(types.SearchQuery("t", "\ud800")), "text"),
+        (lambda: calls.search(types.SearchQuery("t", "x", limit=-1)), "limit"),
+        (lambda: calls.search(types.SearchQuery("t", "x", candidates=2**40)), "candidates"),
+        (lambda: calls.search(types.SearchQuery("t", "x", min_sequence=-1)), "min_sequence"),
+    ],
+)
+def test_a_value_that_its_field_cannot_hold_is_refused_by_name(
+    call: Callable[[], Any], field: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=field) as caught:
+        call()
+    assert caught.value.field == field
+
+
+# Documents of a stream
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.BlankDocument("text is blank", field="text"),
+        errors.EmbedderUnavailable("down"),
+        errors.InternalError("internal error 4711"),
+    ],
+)
+def test_a_streamed_documents_error_keeps_class_message_and_field(error: HragError) -> None:
+    got = indexer.streamed_from(_sent(indexer.streamed_error("d", error)))
+    assert isinstance(got, HragError)
+    assert (type(got), got.message, got.field) == (type(error), error.message, error.field)
+
+
+def test_a_streamed_error_names_the_document_and_the_code() -> None:
+    message = indexer.streamed_error("d", errors.TooLarge("too large", field="text"))
+    assert message == ipb.IngestDocumentsResponse(
+        error=ipb.DocumentError(
+            document_id="d", code=3, message="too large", reason="TOO_LARGE", field="text"
+        )
+    )
