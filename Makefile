@@ -32,7 +32,7 @@ lint: setup
 	cd protos && ../$(BIN)/buf lint
 
 bench: setup
-	$(BIN)/python -m pytest benchmarks --benchmark-only
+	$(BIN)/python -m pytest benchmarks
 
 clean:
 	rm -rf $(VENV) build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.so

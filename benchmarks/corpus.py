@@ -7,19 +7,28 @@ and sealed by the real sealing; only the embedder is left out, for its time is i
 
 import pydoc_data.topics
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle
+from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
+from hrag.config import DEFAULT_RETURN_LEVEL
 from hrag.embedding import Vectors
+from hrag.embedding.cache import CachedQueries
+from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import PreparedDocument
 from hrag.engine.embedded import sealing
+from hrag.engine.embedded import store as stores
+from hrag.engine.embedded.reader import EmbeddedReader
 from hrag.engine.embedded.store import Store
 from hrag.engine.embedded.writer import EmbeddedWriter, Opened
 from hrag.tree import ParsedText, Tree
 from hrag.types import CollectionSettings, TreeSettings
 from indexer_svc.chunker import build_tree
+from retriever_svc.search import Search
 
 TENANT = "bench"
 COLLECTION = "leaves"
@@ -32,16 +41,12 @@ _BODIES = 8  # Texts that documents take in turn: a tree costs more than a bench
 _BYTES_PER_LEAF = 920  # 230 new tokens of English prose a leaf, 4 bytes a token.
 _SEALING_THREADS = 2
 
-_SUBJECTS = (
-    "研究人员 这座城市 年轻的工程师 老师和学生 北方的河流 图书馆 新的法律 每一家工厂 邻居".split()
-)
-_TIMES = "昨天 去年春天 在会议之后 一九九八年 到了傍晚 经过三个月 在长江边 从那时起".split()
-_VERBS = "发现了 没有考虑到 记录了 慢慢改变了 仔细比较了 终于完成了 拒绝讨论 保护着".split()
-_OBJECTS = (
-    "古老的地图 数据库的索引 水的温度 孩子们的问题 一种简单的算法 花园里的树 经济的变化".split()
-)
-_LINKS = "，因此人们 ，但是他们 ，同时大家 ；后来专家们".split()
-_ENDS = "。 。 。 ！ ？ 。\n\n".split(" ")
+_TIMES = ("昨天", "去年春天", "在会议之后", "一九九八年", "到了傍晚", "经过三个月", "从那时起")
+_SUBJECTS = ("研究人员", "这座城市", "年轻的工程师", "老师和学生", "图书馆", "每一家工厂", "邻居")
+_VERBS = ("发现了", "没有考虑到", "记录了", "慢慢改变了", "仔细比较了", "终于完成了", "拒绝讨论")
+_OBJECTS = ("古老的地图", "数据库的索引", "水的温度", "孩子们的问题", "一种算法", "花园里的树")
+_LINKS = ("，因此人们", "，但是他们", "，同时大家", "；后来专家们")
+_ENDS = ("。", "。", "。", "！", "？", "。\n\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +160,43 @@ def create_collection(store: Store, dimension: int) -> tuple[EmbeddedWriter, Ope
 
 
 def fill(
-    store: Store, leaf_count: int, leaves_each: int, dimension: int, seed: int, *, sealed: bool
+    folder: Path, leaf_count: int, leaves_each: int, dimension: int, seed: int, *, sealed: bool
 ) -> Vectors:
-    """Writes a new collection and returns its leaves' vectors, in order of label.
+    """Makes a store and returns its leaves' vectors, in order of label.
 
     At least `leaf_count` leaves, `float32[leaves, dimension]`; all in one segment where
-    `sealed`, else all in the tail.
+    `sealed`, else all in the tail. Raises StoreUnavailable where `folder` cannot be a store.
     """
-    writer, collection = create_collection(store, dimension)
     prepared, vectors = documents(leaf_count, leaves_each, dimension, seed)
-    for document in prepared:
-        writer.put(collection, document)
-    if sealed:
-        sealing.seal(store, collection.number, _SEALING_THREADS)
+    store = stores.open_for_writing(folder)
+    try:
+        writer, collection = create_collection(store, dimension)
+        for document in prepared:
+            writer.put(collection, document)
+        if sealed:
+            sealing.seal(store, collection.number, _SEALING_THREADS)
+    finally:
+        store.close()
     return vectors
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[EmbeddedReader]:
+    """A reader over a store, its segments loaded; BLAS on one thread, as the services run."""
+    store = stores.open_for_reading(folder)
+    try:
+        reader = EmbeddedReader(store)
+        try:
+            reader.load_segmented()
+            with threadpool_limits(1, "blas"):
+                yield reader
+        finally:
+            reader.close()
+    finally:
+        store.close()
+
+
+def search_over(reader: EmbeddedReader, dimension: int) -> Search:
+    """The retriever's search, as its service wires it, with the default return level."""
+    embedder = HashEmbedder(dimension)
+    return Search(reader, embedder, CachedQueries(embedder, 0), DEFAULT_RETURN_LEVEL)

@@ -40,7 +40,15 @@ def tell(what: str, figure: str) -> None:
 
 def at_most(bar: float, figure: float, what: str, unit: str) -> bool:
     """Whether the figure keeps the bar; prints bar, figure and verdict."""
-    met = figure <= bar
-    verdict = "met" if met else "MISSED"
-    print(f"\n{what}\n  bar <= {bar:g} {unit} / figure {figure:.3g} {unit} / {verdict}", end="")
+    return _verdict("<=", bar, figure, what, unit, met=figure <= bar)
+
+
+def at_least(bar: float, figure: float, what: str, unit: str) -> bool:
+    """Whether the figure keeps the bar; prints bar, figure and verdict."""
+    return _verdict(">=", bar, figure, what, unit, met=figure >= bar)
+
+
+def _verdict(sign: str, bar: float, figure: float, what: str, unit: str, *, met: bool) -> bool:
+    word = "met" if met else "MISSED"
+    print(f"\n{what}\n  bar {sign} {bar:g} {unit} / figure {figure:.3g} {unit} / {word}", end="")
     return met

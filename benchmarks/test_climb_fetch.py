@@ -2,42 +2,37 @@
 
 The same 100,000 leaves and the same vectors as queries, in process and through the real
 services; search, climb and fetch as the service itself times them. The bar is on the
-difference of the two p99s. The p99 of the difference of each query is printed too: it is
-the harsher number, because every hiccup of the machine in either search is part of it.
+difference of the two p99s. The p99 of each query's own difference is printed too. Every
+hiccup of the machine in either search is part of that one, so the same figure for a second,
+equal standard search stands beside it: what it says of a difference that is none.
 """
 
-import statistics
 import time
-from tempfile import TemporaryDirectory
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 from benchmarks import corpus
 from benchmarks.report import at_most, interleaved, tell
 from hrag.cli.running import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER
-from hrag.embedding.cache import CachedQueries
-from hrag.embedding.hashing import HashEmbedder
-from hrag.engine.embedded import store as stores
-from hrag.engine.embedded.reader import EmbeddedReader
 from hrag.types import SearchMode, SearchQuery
-from retriever_svc.search import Search
 
 LEAVES = 100_000
 LEAVES_EACH = 100
 DIMENSION = 64  # The climb never sees a vector; few dimensions build the index soonest.
 SEED = 21
 CANDIDATES = 100
-RETURN_LEVEL = 2
 QUERIES = 2000
 WARM_UP = 200
 REPETITIONS = 3
 MOST_MS = 0.1
-MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG)
+# Those compared come first and last, so that each goes first as often as the other: who
+# goes first finds the index's and the texts' pages cold.
+MEASURED = (SearchMode.STANDARD, SearchMode.STANDARD, SearchMode.SMALL_TO_BIG)
 
 
 @pytest.fixture(scope="module")
@@ -45,23 +40,15 @@ def filled():
     """The folder of a store with one segment over all leaves, and queries."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        store = stores.open_for_writing(folder)
-        vectors = corpus.fill(store, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
-        store.close()
+        vectors = corpus.fill(folder, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
         yield folder, corpus.queries_near(vectors, QUERIES, SEED + 1)
 
 
 @pytest.fixture
 def search(filled):
     folder, _ = filled
-    store = stores.open_for_reading(folder)
-    reader = EmbeddedReader(store)
-    reader.load_segmented()
-    embedder = HashEmbedder(DIMENSION)
-    with threadpool_limits(1, "blas"):  # As the services run.
-        yield Search(reader, embedder, CachedQueries(embedder, 0), RETURN_LEVEL)
-    reader.close()
-    store.close()
+    with corpus.reading(folder) as reader:
+        yield corpus.search_over(reader, DIMENSION)
 
 
 @pytest.fixture
@@ -88,21 +75,24 @@ def repeated(measures):
 
 
 def verdict(figures, what):
-    """Tells both figures, each a median over repetitions; whether the bar is kept.
+    """Tells every figure, a median over repetitions; returns whether the bar is kept.
 
-    `figures` is in ms, standard search in column 0 and small-to-big in column 1.
+    `figures` is in ms, in the order of MEASURED.
     """
-    p50, p99 = np.median(np.percentile(figures, [50, 99], axis=1), axis=1)
-    each = np.percentile(figures[:, :, 1] - figures[:, :, 0], [50, 99], axis=1)
-    p99s = np.percentile(figures, 99, axis=1)
-    tell(f"{what}: standard, small-to-big p50", "{:.3f}, {:.3f} ms".format(*p50))
-    tell(f"{what}: standard, small-to-big p99", "{:.3f}, {:.3f} ms".format(*p99))
-    tell(
-        f"{what}: difference of each query, p50, p99",
-        "{:.3f}, {:.3f} ms".format(*np.median(each, axis=1)),
-    )
-    difference = statistics.median((p99s[:, 1] - p99s[:, 0]).tolist())
-    return at_most(MOST_MS, difference, f"{what}: small-to-big p99 - standard p99", "ms")
+    at = np.percentile(figures, [50, 99], axis=1)
+    for name, place in (("standard", 0), ("small-to-big", -1)):
+        tell_percentiles(f"{what}, {name}", at[:, :, place])
+    own = np.percentile(figures[:, :, 1:] - figures[:, :, :1], [50, 99], axis=1)
+    tell_percentiles(f"{what}, each query's small-to-big - standard", own[:, :, -1])
+    tell_percentiles(f"{what}, each query's standard - standard", own[:, :, 0])
+    difference = float(np.median(at[1, :, -1] - at[1, :, 0]))
+    return at_most(MOST_MS, difference, f"{what}, small-to-big's p99 - standard's p99", "ms")
+
+
+def tell_percentiles(what, at):
+    """`at` is `float64[2, repetitions]` in ms: p50 and p99."""
+    p50, p99 = np.median(at, axis=1)
+    tell(f"{what}, p50, p99", f"{p50:.3f}, {p99:.3f} ms")
 
 
 def test_small_to_big_costs_little_more_than_standard_search(filled, search, capsys):
@@ -119,7 +109,7 @@ def test_small_to_big_costs_little_more_than_standard_search(filled, search, cap
 
         return one
 
-    figures = repeated([measure(mode) for mode in MODES])
+    figures = repeated([measure(mode) for mode in MEASURED])
     with capsys.disabled():
         assert verdict(figures, f"in process, {LEAVES:,} leaves, k = {CANDIDATES}")
 
@@ -128,7 +118,7 @@ def test_small_to_big_costs_little_more_than_standard_search_through_grpc(filled
     """The bar is on the service's own timings; the client's round trips are printed beside."""
     _, queries = filled
     vectors = queries.tolist()
-    round_trips = {mode: [] for mode in MODES}
+    round_trips = {mode: [] for mode in SearchMode}
 
     def measure(mode):
         def one(number):
@@ -145,9 +135,9 @@ def test_small_to_big_costs_little_more_than_standard_search_through_grpc(filled
 
         return one
 
-    figures = repeated([measure(mode) for mode in MODES])
+    figures = repeated([measure(mode) for mode in MEASURED])
     with capsys.disabled():
         for mode, took in round_trips.items():
-            p50, p99 = np.percentile(took[WARM_UP:], [50, 99])
-            tell(f"gRPC round trip, {mode.value}, p50, p99", f"{p50:.3f}, {p99:.3f} ms")
+            at = np.percentile(took, [50, 99])[:, None]
+            tell_percentiles(f"through gRPC, the client's round trip, {mode.value}", at)
         assert verdict(figures, f"through gRPC, {LEAVES:,} leaves, k = {CANDIDATES}")

@@ -87,8 +87,8 @@ class Pipeline:
         ids.check_tenant_id(tenant_id)
         ids.check_collection_name(collection)
         document = self._checked(document)
-        opened = self._open(tenant_id, collection)
         content_hash = hash_document(document)
+        opened = self._open(tenant_id, collection)
         stored = self._writer.unchanged(opened, document.document_id, content_hash)
         if stored is not None:
             return stored
@@ -168,9 +168,13 @@ def _described(embedder: str, dimension: int) -> str:
 
 
 def hash_document(document: Document) -> str:
-    """A hash of all that a client sends of a document; equal means UNCHANGED."""
+    """A hash of all that a client sends of a document; equal means UNCHANGED.
+
+    Two names of one type are one, and bytes that are read as text are that text. Raises
+    InvalidArgument for an unknown type.
+    """
     digest = hashlib.blake2b(_CUTTING_VERSION, digest_size=32)
-    for part in (document.title, document.source, document.mime_type):
+    for part in (document.title, document.source, resolve_mime_type(document)):
         _feed(digest, part.encode())
     _feed(digest, _canonical(document.metadata).encode())
     _feed_body(digest, document)

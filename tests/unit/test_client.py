@@ -156,8 +156,7 @@ def test_a_call_that_must_not_run_twice_is_not(run: Any, method: str, call: Call
     assert fake.calls == {method: 1}
 
 
-@BOTH
-def test_every_call_is_one_or_the_other(run: Any) -> None:
+def test_every_call_is_one_or_the_other() -> None:
     methods = {method for method, _ in _SAFE + _UNSAFE}
     assert methods == set(_ANSWERS)
 
@@ -188,20 +187,17 @@ def test_retries_end_after_four_attempts() -> None:
     assert fake.calls == {"Search": 4}
 
 
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_nobody_at_the_address_is_unavailable(kind: Any) -> None:
+def test_nobody_at_the_address_is_unavailable() -> None:
     (nowhere,) = free_addresses(1)
+    with Client(nowhere, nowhere) as client, pytest.raises(errors.ServiceUnavailable):
+        client.server_info(timeout_s=5)
 
-    async def ask() -> Any:
-        async with AsyncClient(nowhere, nowhere) as client:
+
+async def test_nobody_at_the_address_is_unavailable_asynchronously() -> None:
+    (nowhere,) = free_addresses(1)
+    async with AsyncClient(nowhere, nowhere) as client:
+        with pytest.raises(errors.ServiceUnavailable):
             await client.server_info(timeout_s=5)
-
-    with pytest.raises(errors.ServiceUnavailable):
-        if kind is AsyncClient:
-            asyncio.run(ask())
-        else:
-            with Client(nowhere, nowhere) as client:
-                client.server_info(timeout_s=5)
 
 
 @pytest.mark.parametrize(
@@ -236,9 +232,9 @@ def test_a_call_ends_at_its_deadline(run: Any) -> None:
 def test_the_service_is_told_the_deadline(run: Any) -> None:
     fake = Fake()
     run(fake, lambda client: client.search("t", "text"), timeout_s=77)
-    assert 70 < fake.remaining_s <= 77
+    assert 70 < fake.remaining_s < 77.5
     run(fake, lambda client: client.search("t", "text", timeout_s=5), timeout_s=77)
-    assert 4 < fake.remaining_s <= 5
+    assert 4 < fake.remaining_s < 5.5
 
 
 # Streams

@@ -247,7 +247,7 @@ def test_a_missing_entry_is_named_as_damage(store, writer):
     opened = writer.open("t", "c")
     with store.write() as txn:
         counters = bytes(txn.pop(keys.u32(opened.number), db=store.db["counters"]))
-    with pytest.raises(RuntimeError, match="the store is damaged: .* run `hrag check`"):
+    with pytest.raises(RuntimeError, match=r"the store is damaged: .* run `hrag check`"):
         writer.status(opened)
     with store.write() as txn:
         txn.put(keys.u32(opened.number), counters, db=store.db["counters"])

@@ -174,7 +174,7 @@ def load(folder: Path, record: SegmentRecord) -> LoadedSegment:
         _check_dimension(path / _INDEX, record.dimension)
         index = hnswlib.Index(space=record.space, dim=record.dimension)
         index.load_index(str(path / _INDEX))
-        with (path / _ROWS).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        with (path / _ROWS).open("rb") as packed, np.load(packed, allow_pickle=False) as arrays:
             rows = Rows(*(arrays[name] for name in Rows.__slots__))
     except _UNREADABLE as error:
         raise DamagedSegment(f"{path} cannot be read: {error}") from error

@@ -1,0 +1,65 @@
+"""Ingest with embeddings given, beside hnswlib's own `add_items` of the same vectors.
+
+Committed means durable and searchable: each document is one synced transaction. Sealed
+means in a segment as well, its files summed and synced. Each round has a fresh store.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from benchmarks import corpus
+from benchmarks.report import interleaved, seconds, tell
+from hrag.engine.embedded import sealing, segments
+from hrag.engine.embedded import store as stores
+
+LEAVES = 8192  # What the indexer seals at once by default.
+LEAVES_EACH = 100
+DIMENSION = 384
+SEED = 41
+ROUNDS = 3
+THREADS = 2
+
+
+def ingest_seconds(documents, *, seal):
+    with TemporaryDirectory() as folder:
+        store = stores.open_for_writing(Path(folder))
+        try:
+            writer, collection = corpus.create_collection(store, DIMENSION)
+
+            def ingest():
+                for document in documents:
+                    writer.put(collection, document)
+                if seal:
+                    sealing.seal(store, collection.number, THREADS)
+
+            took = seconds(ingest)
+            status = writer.status(collection)
+            assert status.document_count == len(documents)
+            assert len(status.segments) == seal
+            return took
+        finally:
+            store.close()
+
+
+def test_ingest_beside_add_items(capsys):
+    documents, vectors = corpus.documents(LEAVES, LEAVES_EACH, DIMENSION, SEED)
+    took = interleaved(
+        [
+            lambda _: seconds(lambda: segments.build_index(vectors, THREADS)),
+            lambda _: ingest_seconds(documents, seal=False),
+            lambda _: ingest_seconds(documents, seal=True),
+        ],
+        ROUNDS,
+    )
+    rates = len(vectors) / np.median(took, axis=0)
+    ratios = np.median(took[:, :1] / took, axis=0)
+    with capsys.disabled():
+        for what, rate, ratio in zip(
+            ("bare add_items", "committed", "committed and sealed"), rates, ratios, strict=True
+        ):
+            tell(
+                f"{what}, {len(vectors):,} x {DIMENSION} in {len(documents)} documents",
+                f"{rate:,.0f} leaves/s, {ratio:.2f} x add_items",
+            )

@@ -1,0 +1,40 @@
+"""A client that knows nothing of hrag works from reflection alone."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+BUF = Path(sys.executable).with_name("buf")
+
+
+def curl(address, *arguments):
+    """What `buf curl` answers, given an address and no proto file."""
+    command = [BUF, "curl", "--protocol", "grpc", "--http2-prior-knowledge", *arguments]
+    *options, method = command
+    done = subprocess.run(
+        [*options, f"http://{address}{method}"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_services_are_listed(services):
+    methods = curl(services.retriever.address, "--list-methods", "")
+    assert "hrag.v1.RetrieverService/Search" in methods
+    assert "hrag.v1.IndexerService/IngestDocument" in curl(
+        services.indexer.address, "--list-methods", ""
+    )
+
+
+def test_ingest_and_search(services, tenant):
+    document = {"document_id": "pets", "text": "Cats sleep. Dogs bark.", "metadata": {"n": 1}}
+    ingest = json.dumps({"tenant_id": tenant, "document": document})
+    method = "/hrag.v1.IndexerService/IngestDocument"
+    done = json.loads(curl(services.indexer.address, "--data", ingest, method))
+    assert done["outcome"] == "INGEST_OUTCOME_CREATED"
+    search = json.dumps({"tenant_id": tenant, "text": "what do dogs do?", "limit": 3})
+    method = "/hrag.v1.RetrieverService/Search"
+    found = json.loads(curl(services.retriever.address, "--data", search, method))
+    chunk = found["passages"][0]["chunk"]
+    assert (chunk["content"], chunk["metadata"]) == ("Cats sleep. Dogs bark.", {"n": 1})

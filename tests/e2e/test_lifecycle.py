@@ -1,0 +1,190 @@
+"""Starting, stopping, restarting, and working meanwhile."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from hrag import errors
+from hrag.cli.running import INDEXER, RETRIEVER, Service
+from hrag.client import Client
+from hrag.types import Document
+from tests.openai_server import OpenAIServer, slow
+from tests.running import FAST, Process, Running, check_store, running, started
+
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def _text(number: int, sentences: int = 60) -> str:
+    return "".join(f"Text {number} says sentence {each}. " for each in range(sentences))
+
+
+def _until(true: Callable[[], bool], timeout_s: float = 10) -> None:
+    """Waits until `true`, or fails."""
+    end = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def own_services(data_dir: Path) -> Iterator[Running]:
+    """Services that the test may stop."""
+    with running(data_dir) as both:
+        yield both
+
+
+# Stopping
+
+
+def test_a_graceful_stop_says_so_and_lets_a_running_search_end(own_services: Running) -> None:
+    client, retriever = own_services.client, own_services.retriever
+    stored = client.ingest("t", Document("Cats sleep.", "a"))
+    with grpc.insecure_channel(retriever.address) as channel, ThreadPoolExecutor(1) as caller:
+        health = health_pb2_grpc.HealthStub(channel)
+        request = health_pb2.HealthCheckRequest(service=RETRIEVER.health_name)
+        watched = health.Watch(request, timeout=20)
+        assert next(watched).status == _SERVING
+        running_search = caller.submit(
+            client.search, "t", "x", min_sequence=stored.sequence + 1, timeout_s=15
+        )
+        time.sleep(0.2)
+        retriever.terminate()
+        assert next(watched).status == _NOT_SERVING
+        watched.cancel()
+        assert retriever.is_running
+        assert not running_search.done()
+        client.ingest("t", Document("Dogs bark.", "b"))
+        found = running_search.result(10)
+    assert {passage.chunk.document_id for passage in found.passages} == {"a", "b"}
+    assert retriever.wait() == 0
+
+
+def test_a_call_that_never_ends_does_not_hold_up_a_stop(data_dir: Path) -> None:
+    with OpenAIServer() as endpoint:
+        settings = {
+            "HRAG_EMBEDDER": "openai",
+            "OPENAI_BASE_URL": endpoint.base_url,
+            "HRAG_DRAIN_S": "0.2",
+        }
+        with running(data_dir, settings) as services, ThreadPoolExecutor(1) as caller:
+            services.client.ingest("t", Document("Cats sleep.", "a"))
+            seen = endpoint.calls
+            endpoint.inject(slow(60))
+            hanging = caller.submit(services.client.ingest, "t", Document("Dogs bark.", "b"))
+            _until(lambda: endpoint.calls > seen)
+            began = time.monotonic()
+            assert services.indexer.stop() == 0
+            assert time.monotonic() - began < 5
+            with pytest.raises(errors.ServiceUnavailable):
+                hanging.result()
+    with running(data_dir) as services:
+        assert [info.document_id for info in services.client.list_documents("t").items] == ["a"]
+
+
+# Starting
+
+
+def test_a_second_indexer_on_the_same_store_ends_and_says_why(services: Running) -> None:
+    second = Process(INDEXER, services.data_dir, FAST)
+    assert second.wait() == 1
+    assert "another indexer has the store" in second.log
+    assert str(services.data_dir) in second.log
+
+
+@pytest.mark.parametrize("service", [INDEXER, RETRIEVER], ids=lambda service: service.name)
+def test_a_port_in_use_ends_the_service_and_is_named(
+    services: Running, data_dir: Path, service: Service
+) -> None:
+    folder = services.data_dir if service is RETRIEVER else data_dir
+    taken = services.retriever.address
+    second = Process(service, folder, FAST, taken)
+    assert second.wait() == 1
+    assert f"cannot listen on {taken}" in second.log
+
+
+def test_a_retriever_that_comes_first_waits_and_then_serves(data_dir: Path) -> None:
+    with started(RETRIEVER, data_dir) as retriever:
+        _until(lambda: "waiting_for_store" in retriever.log)
+        assert not retriever.serves()
+        with started(INDEXER, data_dir) as indexer:
+            indexer.wait_until_serving()
+            retriever.wait_until_serving()
+            with Client(indexer.address, retriever.address) as client:
+                client.ingest("t", Document("Cats sleep.", "a"))
+                assert len(client.search("t", "x").passages) == 1
+    check_store(data_dir)
+
+
+def test_a_retriever_can_be_stopped_while_it_waits(data_dir: Path) -> None:
+    with started(RETRIEVER, data_dir) as retriever:
+        _until(lambda: "waiting_for_store" in retriever.log)
+        assert retriever.stop() == 0
+
+
+def test_a_restart_keeps_everything(data_dir: Path) -> None:
+    def state(client: Client) -> Any:
+        found = client.search("t", "sentence", limit=100)
+        return (
+            client.list_collections("t"),
+            client.list_documents("t"),
+            [client.get_text("t", f"d{number}") for number in range(5)],
+            client.index_status("t"),
+            (found.passages, found.sequence),
+        )
+
+    with running(data_dir) as services:
+        for number in range(5):
+            document = Document(_text(number), f"d{number}", metadata={"number": number})
+            services.client.ingest("t", document)
+        services.client.ingest("t", Document(_text(9), "gone"))
+        services.client.delete_document("t", "gone")
+        before = state(services.client)
+    with running(data_dir) as services:
+        assert state(services.client) == before
+
+
+# Working
+
+
+def _searches(services: Running, stop: Event) -> int:
+    """Searches until told to stop; whatever it finds must be whole."""
+    done = 0
+    with closing(services.new_client()) as client:
+        while not stop.is_set():
+            found = client.search("t", f"query {done}", limit=10, return_level=done % 4)
+            assert len(found.passages) == 10 or found.exhausted
+            for passage in found.passages:
+                number = passage.chunk.document_id[1:]
+                assert f"Text {number} says" in passage.chunk.content
+            done += 1
+    return done
+
+
+def test_eight_threads_search_during_writes_without_an_error(data_dir: Path) -> None:
+    with running(data_dir, {**FAST, "HRAG_SEAL_LEAVES": "64"}) as services:
+        for number in range(12):
+            services.client.ingest("t", Document(_text(number), f"d{number}"))
+        stop = Event()
+        with ThreadPoolExecutor(8) as threads:
+            searching = [threads.submit(_searches, services, stop) for _ in range(8)]
+            until = time.monotonic() + 2.5
+            writes = 0
+            while time.monotonic() < until:
+                number = writes % 40
+                services.client.ingest("t", Document(_text(number, 40 + writes), f"d{number}"))
+                if number > 20:
+                    services.client.delete_document("t", f"d{number}")
+                writes += 1
+            stop.set()
+            assert all(each.result() > 0 for each in searching)
+        assert writes > 20
+        _until(lambda: services.client.index_status("t").segments != ())

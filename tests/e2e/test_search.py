@@ -1,0 +1,85 @@
+"""What a search promises, through the wire."""
+
+import pytest
+
+from hrag.types import Document, SearchMode
+
+LONG = "".join(f"Sentence {number} speaks of the same few things. " for number in range(3000))
+SHORT = "Sentence of a short text, number {}."
+
+
+@pytest.fixture
+def filled(services, tenant):
+    """One long document, into which all first candidates may collapse, and twelve short ones."""
+    services.client.ingest(tenant, Document(LONG, document_id="long"))
+    for number in range(12):
+        services.client.ingest(tenant, Document(SHORT.format(number), document_id=f"s{number}"))
+    return tenant
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_passages_are_distinct_ancestors_that_hold_their_matches(services, filled, level):
+    result = services.client.search(filled, "anything", limit=50, return_level=level)
+    ids = [passage.chunk.chunk_id for passage in result.passages]
+    assert len(ids) == len(set(ids))
+    assert result.returned_at_level == level
+    for passage in result.passages:
+        assert passage.matched_children
+        for child in passage.matched_children:
+            assert passage.chunk.span.char_start <= child.span.char_start
+            assert child.span.char_end <= passage.chunk.span.char_end
+        assert passage.score == max(child.score for child in passage.matched_children)
+
+
+@pytest.mark.parametrize("candidates", [1, 10, 50, 10_000])
+def test_the_limit_is_filled_however_few_candidates_are_looked_at(services, filled, candidates):
+    result = services.client.search(filled, "x", limit=10, return_level=3, candidates=candidates)
+    assert len(result.passages) == 10
+
+
+def test_a_collection_with_fewer_passages_says_that_it_is_exhausted(services, tenant):
+    services.client.ingest(tenant, Document("One short text."))
+    result = services.client.search(tenant, "text", limit=10)
+    assert (len(result.passages), result.exhausted) == (1, True)
+
+
+def test_content_is_the_texts_own_span(services, filled):
+    text = services.client.get_text(filled, "long")
+    for passage in services.client.search(filled, "few things", limit=20).passages:
+        if passage.chunk.document_id == "long":
+            span = passage.chunk.span
+            assert passage.chunk.content == text[span.char_start : span.char_end]
+            assert passage.chunk.content.encode() == text.encode()[span.byte_start : span.byte_end]
+
+
+def test_standard_returns_the_leaves(services, filled):
+    result = services.client.search(filled, "things", mode=SearchMode.STANDARD, limit=20)
+    assert {passage.chunk.level for passage in result.passages} == {0}
+    for passage in result.passages:
+        assert [child.chunk_id for child in passage.matched_children] == [passage.chunk.chunk_id]
+
+
+def test_a_token_budget_bounds_the_passages(services, filled):
+    result = services.client.search(filled, "things", limit=50, token_budget=1500)
+    assert 0 < sum(passage.chunk.token_count for passage in result.passages) <= 1500
+
+
+def test_meaning_finds_the_right_document(builtin_services, tenant):
+    client = builtin_services.client
+    client.ingest(tenant, Document("Cats purr and sleep all day long.", document_id="cats"))
+    client.ingest(tenant, Document("The stock market fell sharply today.", document_id="stocks"))
+    client.ingest(tenant, Document("猫喜欢睡觉。", document_id="zh"))
+    assert client.search(tenant, "shares lost value").passages[0].chunk.document_id == "stocks"
+
+
+def test_writes_are_read_by_the_very_next_search(services, tenant):
+    client = services.client
+    client.ingest(tenant, Document(LONG, document_id="d"))
+    for level in range(4):
+        client.ingest(tenant, Document(f"Version {level}. {LONG}", document_id="d"))
+        found = client.search(tenant, "version", limit=100, return_level=level).passages
+        first = next(passage for passage in found if passage.chunk.index == 0)
+        assert first.chunk.content.startswith(f"Version {level}.")
+        assert sum(p.chunk.content.startswith("Version") for p in found) == 1
+    client.delete_document(tenant, "d")
+    assert client.search(tenant, "version", limit=100).passages == ()
