@@ -50,5 +50,5 @@ def at_least(bar: float, figure: float, what: str, unit: str) -> bool:
 
 def _verdict(sign: str, bar: float, figure: float, what: str, unit: str, *, met: bool) -> bool:
     word = "met" if met else "MISSED"
-    print(f"\n{what}\n  bar {sign} {bar:g} {unit} / figure {figure:.3g} {unit} / {word}", end="")
+    print(f"\n{what}\n  bar {sign} {bar:g} {unit} / figure {figure:.3f} {unit} / {word}", end="")
     return met

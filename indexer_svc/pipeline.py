@@ -15,11 +15,11 @@ from typing import Any
 from hrag import ids
 from hrag.deadline import Deadline
 from hrag.embedding import Embedder, Vectors
+from hrag.embedding.checks import check_embedder
 from hrag.engine import OpenCollection, PreparedDocument, Writer
 from hrag.errors import (
     CollectionExists,
     CollectionNotFound,
-    EmbedderMismatch,
     InvalidArgument,
     TooLarge,
 )
@@ -117,12 +117,8 @@ class Pipeline:
         return self._writer.open(tenant_id, collection)
 
     def _check_embedder(self, settings: CollectionSettings) -> None:
-        """Compares names first: a dimension may have to be asked of the endpoint."""
-        own = self._embedder
-        if settings.embedder != own.name:
-            raise _mismatch(settings, own.name)
-        if settings.dimension != own.dimension:
-            raise _mismatch(settings, _described(own.name, own.dimension))
+        check_embedder(settings, self._embedder.name)
+        check_embedder(settings, self._embedder.name, self._embedder.dimension)
 
     def _prepare(
         self,
@@ -153,18 +149,6 @@ class Pipeline:
         leaves = tree.level(settings.tree.embedding_level)
         bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
         return self._embedder.embed([parsed.text[start:end] for start, end in bounds])
-
-
-def _mismatch(settings: CollectionSettings, own: str) -> EmbedderMismatch:
-    made_with = _described(settings.embedder, settings.dimension)
-    return EmbedderMismatch(
-        f"the collection was made with embedder {made_with}; this indexer runs {own}",
-        field="collection",
-    )
-
-
-def _described(embedder: str, dimension: int) -> str:
-    return f"{embedder} ({dimension} dimensions)"
 
 
 def hash_document(document: Document) -> str:

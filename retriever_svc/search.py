@@ -15,8 +15,9 @@ from hrag import ids
 from hrag.deadline import Deadline
 from hrag.embedding import Embedder
 from hrag.embedding.cache import CachedQueries
+from hrag.embedding.checks import check_embedder
 from hrag.engine import Groups, Leaves, Reader, Snapshot, Vector
-from hrag.errors import EmbedderMismatch, InvalidArgument, SequenceNotReached, TooLarge
+from hrag.errors import InvalidArgument, SequenceNotReached, TooLarge
 from hrag.types import (
     MAX_CANDIDATES,
     MAX_LIMIT,
@@ -108,11 +109,9 @@ class Search:
         if not isinstance(query.query, str):
             return _unit(np.asarray(query.query, np.float32))
         settings = self._reader.settings(query.tenant_id, query.collection)
-        if settings.embedder != self._embedder.name:
-            raise _mismatch(settings, self._embedder.name)
+        check_embedder(settings, self._embedder.name)
         vector = self._queries.embed_query(query.query)
-        if len(vector) != settings.dimension:
-            raise _mismatch(settings, _described(self._embedder.name, len(vector)))
+        check_embedder(settings, self._embedder.name, len(vector))
         return vector
 
     def _level(self, query: SearchQuery, settings: CollectionSettings) -> int:
@@ -143,18 +142,6 @@ class Search:
                 return _Found(leaves, groups, search_s, climb_s)
             deadline.check("searching")
             count *= _DEEPEN
-
-
-def _mismatch(settings: CollectionSettings, own: str) -> EmbedderMismatch:
-    made_with = _described(settings.embedder, settings.dimension)
-    return EmbedderMismatch(
-        f"the collection was made with embedder {made_with}; this retriever runs {own}",
-        field="collection",
-    )
-
-
-def _described(embedder: str, dimension: int) -> str:
-    return f"{embedder} ({dimension} dimensions)"
 
 
 def _check(query: SearchQuery) -> None:

@@ -1,5 +1,6 @@
 """The asyncio client. Belongs to the event loop it is first used in."""
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -250,17 +251,20 @@ class AsyncClient:
     ) -> AsyncIterator[IngestResult | HragError]:
         """Streams documents; yields each one's result or its own error, in order.
 
-        Documents are taken as the server asks for them. No deadline unless given.
+        Each document is sent when the one before it is answered. No deadline unless given.
         """
         failures: list[Exception] = []
-        requests = _requests(tenant_id, documents, collection, failures)
+        turns = _Turns()
+        requests = _requests(tenant_id, documents, collection, turns, failures)
         responses = self._stubs["indexer"].IngestDocuments(requests, timeout=timeout_s)
         try:
             async for response in responses:
+                turns.next()
                 yield indexer.streamed_from(response)
         except grpc.RpcError as error:
             raise failures[0] if failures else error_from(error) from error
         finally:
+            turns.end()
             responses.cancel()
         if failures:
             raise failures[0]
@@ -274,19 +278,51 @@ class AsyncClient:
         return call.read(response)
 
 
+class _Turns:
+    """Lets one request go at a time: grpc.aio loses the status of a stream that the server
+    ended while a request was being sent.
+    """
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(1)
+        self._ended = False
+
+    def next(self) -> None:
+        self._free.release()
+
+    def end(self) -> None:
+        self._ended = True
+        self._free.release()
+
+    async def wait(self) -> bool:
+        """Whether there is another turn."""
+        await self._free.acquire()
+        return not self._ended
+
+
 async def _requests(
     tenant_id: str,
     documents: Iterable[Document] | AsyncIterable[Document],
     collection: str,
+    turns: _Turns,
     failures: list[Exception],
 ) -> AsyncIterator[Any]:
     """gRPC swallows what its request iterator raises, so it is kept for the caller."""
     try:
-        if isinstance(documents, AsyncIterable):
-            async for document in documents:
-                yield calls.ingest_many_request(tenant_id, document, collection)
-        else:
-            for document in documents:
-                yield calls.ingest_many_request(tenant_id, document, collection)
+        async for document in _each(documents):
+            if not await turns.wait():
+                return
+            yield calls.ingest_many_request(tenant_id, document, collection)
     except Exception as error:
         failures.append(error)
+
+
+async def _each(
+    documents: Iterable[Document] | AsyncIterable[Document],
+) -> AsyncIterator[Document]:
+    if isinstance(documents, AsyncIterable):
+        async for document in documents:
+            yield document
+    else:
+        for document in documents:
+            yield document

@@ -1,97 +1,219 @@
-"""The embedding endpoint, well and ill, as a client of the services sees it."""
+"""What clients see of an embedding endpoint that is down, slow, limiting or wrong."""
 
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
 import pytest
 
-from hrag.errors import EmbedderRejected, EmbedderUnavailable
+from hrag import errors
+from hrag.cli.running import free_addresses
+from hrag.rpc.status import error_from
 from hrag.types import Document, IngestOutcome
-from tests.openai_server import OpenAIServer, refuse, short, shuffled, slow
-from tests.running import running
+from hrag.v1 import retriever_pb2
+from tests.openai_server import (
+    DEFAULT_DIMENSION,
+    OpenAIServer,
+    hang_up,
+    refuse,
+    short,
+    shuffled,
+    slow,
+)
+from tests.running import FAST, Running, running
 
-TEXT = "".join(f"This is sentence number {number} of a text. " for number in range(500))
+TEXT = "".join(f"Sentence {number} tells a story. " for number in range(200))
+KEY = "sk-test-4711"
+AT_ONCE = "0.001"  # A Retry-After that keeps the tests fast.
 
 
-def settings(base_url):
-    return {
-        "HRAG_EMBEDDER": "openai",
-        "OPENAI_BASE_URL": base_url,
-        "OPENAI_API_KEY": "test",
-        "HRAG_OPENAI_TIMEOUT_S": "0.5",
-    }
+def _settings(base_url: str, **more: str) -> dict[str, str]:
+    own = {"HRAG_EMBEDDER": "openai", "OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": KEY}
+    return {**own, **more}
 
 
 @pytest.fixture(scope="module")
-def endpoint():
+def endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
     with OpenAIServer() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def client(endpoint, tmp_path_factory, _no_settings_from_outside):
-    data_dir = tmp_path_factory.mktemp("openai") / "store"
-    with running(data_dir, settings(endpoint.base_url)) as services:
-        services.client.create_collection("warm", "up")  # Asks for the dimension, once.
-        yield services.client
+def embedded(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Services that embed by the endpoint."""
+    folder = tmp_path_factory.mktemp("openai") / "store"
+    with running(folder, _settings(endpoint.base_url)) as both:
+        yield both
 
 
-def test_an_unchanged_corpus_is_not_embedded_again(client, endpoint, tenant):
-    corpus = [Document(f"{number} {TEXT}", document_id=f"d{number}") for number in range(3)]
-    list(client.ingest_many(tenant, corpus))
-    calls = endpoint.calls
+def test_re_ingesting_a_corpus_embeds_nothing_and_leaves_the_store_as_it_is(
+    embedded: Running, endpoint: OpenAIServer, tenant: str
+) -> None:
+    corpus = [Document(f"{number}. {TEXT}", f"d{number}") for number in range(4)]
+    client, data = embedded.client, embedded.data_dir / "data.mdb"
+    first = list(client.ingest_many(tenant, corpus))
+    calls, size, content = endpoint.calls, data.stat().st_size, data.read_bytes()
     again = list(client.ingest_many(tenant, corpus))
-    assert {result.outcome for result in again} == {IngestOutcome.UNCHANGED}
+    assert [result.outcome for result in first] == [IngestOutcome.CREATED] * 4
+    assert [result.outcome for result in again] == [IngestOutcome.UNCHANGED] * 4
+    assert [result.sequence for result in again] == [result.sequence for result in first]
     assert endpoint.calls == calls
+    assert data.stat().st_size == size
+    assert data.read_bytes() == content
 
 
-def test_a_query_asked_again_is_not_embedded_again(client, endpoint, tenant):
-    client.ingest(tenant, Document(TEXT))
-    first = client.search(tenant, "the same question")
+def test_a_query_asked_again_is_not_embedded_again(
+    embedded: Running, endpoint: OpenAIServer, tenant: str
+) -> None:
+    embedded.client.ingest(tenant, Document(TEXT))
+    first = embedded.client.search(tenant, "a story of its own")
     calls = endpoint.calls
-    assert client.search(tenant, "the same question").passages == first.passages
+    again = embedded.client.search(tenant, "a story of its own")
     assert endpoint.calls == calls
+    assert again.passages == first.passages
 
 
-def test_vectors_in_another_order_are_put_in_order(client, endpoint, tenant):
-    client.ingest(tenant, Document(TEXT, document_id="sorted"), collection="default")
+def test_a_shuffled_answer_is_put_in_order(
+    embedded: Running, endpoint: OpenAIServer, tenant: str
+) -> None:
     endpoint.inject(shuffled)
-    client.ingest(tenant, Document(TEXT, document_id="shuffled", title="again"))
-    one, two = client.search(tenant, "anything", limit=2, return_level=3).passages
-    scores = [[child.score for child in passage.matched_children] for passage in (one, two)]
-    assert scores[0] == pytest.approx(scores[1])
+    embedded.client.ingest(tenant, Document(TEXT, "d"))
+    chunk = embedded.client.get_chunk(tenant, "d#0.1").chunk
+    best = embedded.client.search(tenant, chunk.content, limit=1, return_level=0).passages[0]
+    assert best.chunk.chunk_id == "d#0.1"
+    assert best.score == pytest.approx(1, abs=1e-5)
 
 
-def test_too_many_requests_are_tried_again(client, endpoint, tenant):
-    endpoint.inject(refuse(429, retry_after="0.01"))
-    endpoint.inject(refuse(500))
-    assert client.ingest(tenant, Document(TEXT)).outcome is IngestOutcome.CREATED
+def test_a_limit_that_passes_goes_unnoticed(
+    embedded: Running, endpoint: OpenAIServer, tenant: str
+) -> None:
+    calls = endpoint.calls
+    endpoint.inject(refuse(429, retry_after=AT_ONCE), times=3)
+    assert embedded.client.ingest(tenant, Document(TEXT)).outcome is IngestOutcome.CREATED
+    assert endpoint.calls == calls + 4
 
 
-def test_a_short_answer_is_refused_and_nothing_is_stored(client, endpoint, tenant):
-    client.ingest(tenant, Document("Something else.", document_id="other"))
-    endpoint.inject(short)
-    with pytest.raises(EmbedderRejected, match="vectors for"):
-        client.ingest(tenant, Document(TEXT, document_id="d"))
-    assert [info.document_id for info in client.list_documents(tenant).items] == ["other"]
+def test_a_limit_that_lasts_is_told_once_with_when_to_try_again(
+    embedded: Running, endpoint: OpenAIServer, tenant: str
+) -> None:
+    embedded.client.ingest(tenant, Document(TEXT, "d"))
+    calls = endpoint.calls
+    endpoint.inject(refuse(429, retry_after=AT_ONCE), times=5)
+    with pytest.raises(errors.EmbedderUnavailable, match=r"answered 429; gave up after at most 5"):
+        embedded.client.ingest(tenant, Document("Other text.", "d"))
+    assert endpoint.calls == calls + 5, "the SDK must not repeat what the service repeats"
+    assert embedded.client.get_text(tenant, "d") == TEXT
 
 
-def test_a_wrong_key_is_said_without_the_key(client, endpoint, tenant):
-    client.ingest(tenant, Document("Something else."))
-    endpoint.inject(refuse(401))
-    with pytest.raises(EmbedderRejected, match="401") as caught:
-        client.search(tenant, "not asked before")
-    assert "test" not in caught.value.message.split()
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (short, "answered 0 vectors for 1 texts"),
+        (refuse(401), "answered 401: check OPENAI_API_KEY"),
+    ],
+)
+def test_an_endpoint_that_answers_wrong_needs_an_operator(
+    embedded: Running, endpoint: OpenAIServer, tenant: str, fault: object, words: str
+) -> None:
+    embedded.client.ingest(tenant, Document("Cats sleep.", "d"))
+    endpoint.inject(fault)  # type: ignore[arg-type]
+    with pytest.raises(errors.EmbedderRejected, match=words):
+        embedded.client.ingest(tenant, Document("Dogs bark.", "d"))
+    endpoint.inject(fault)  # type: ignore[arg-type]
+    request = retriever_pb2.SearchRequest(tenant_id=tenant, text=f"{words} {tenant}")
+    with pytest.raises(grpc.RpcError) as caught:
+        embedded.raw_retriever.Search(request, timeout=10)
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert words in error_from(caught.value).message
+    assert KEY not in error_from(caught.value).message
+    assert KEY not in embedded.indexer.log + embedded.retriever.log
+    assert embedded.client.get_text(tenant, "d") == "Cats sleep."
 
 
-def test_an_endpoint_that_is_too_slow(client, endpoint, tenant):
-    client.ingest(tenant, Document("Something else."))
-    endpoint.inject(slow(2), times=5)
-    with pytest.raises(EmbedderUnavailable):
-        client.search(tenant, "a slow question")
+def test_an_answer_of_another_size_is_refused(
+    embedded: Running, endpoint: OpenAIServer, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded.client.ingest(tenant, Document("Cats sleep.", "d"))
+    monkeypatch.setattr(endpoint, "dimension", endpoint.dimension + 1)
+    with pytest.raises(errors.EmbedderRejected, match="33 numbers where 32 are expected"):
+        embedded.client.ingest(tenant, Document("Dogs bark.", "d"))
 
 
-def test_an_endpoint_that_is_down(data_dir):
-    with OpenAIServer() as gone:
-        address = gone.base_url
-    with running(data_dir, settings(address)) as services:
-        with pytest.raises(EmbedderUnavailable):
-            services.client.ingest("t", Document("Some text."))
-        assert services.indexer.serves()
+def test_a_slow_endpoint_costs_a_caller_no_more_than_its_deadline(
+    embedded: Running, endpoint: OpenAIServer, tenant: str
+) -> None:
+    embedded.client.ingest(tenant, Document("Cats sleep.", "d"))
+    endpoint.inject(slow(1))
+    began = time.monotonic()
+    with pytest.raises(errors.DeadlineExceeded):
+        embedded.client.search(tenant, f"slow {tenant}", timeout_s=0.3)
+    assert time.monotonic() - began < 0.9
+    endpoint.inject(slow(0.6))
+    with pytest.raises(errors.DeadlineExceeded):
+        embedded.client.ingest(tenant, Document("Dogs bark.", "d"), timeout_s=0.3)
+    time.sleep(0.6)
+    assert embedded.client.get_text(tenant, "d") == "Cats sleep.", "nobody waited for this write"
+
+
+def _gone(endpoint: OpenAIServer) -> None:
+    """Neither connections that are open nor new ones are answered."""
+    endpoint.inject(hang_up, times=20)
+    endpoint.__exit__()
+
+
+def _hanging(endpoint: OpenAIServer) -> None:
+    endpoint.inject(slow(1), times=20)
+
+
+def _fails_while_the_rest_serves(services: Running, words: str) -> None:
+    """A search and an ingest give up at the same time; the store does not need the endpoint."""
+    client = services.client
+    with ThreadPoolExecutor(2) as callers:
+        calls = (
+            callers.submit(client.search, "t", "what do cats do?"),
+            callers.submit(client.ingest, "t", Document("Dogs bark.", "d")),
+        )
+        same = client.ingest("t", Document("Cats sleep.", "d"))
+        assert same.outcome is IngestOutcome.UNCHANGED
+        assert len(client.search("t", [1.0] * DEFAULT_DIMENSION).passages) == 1
+        for call in calls:
+            with pytest.raises(errors.EmbedderUnavailable, match=words):
+                call.result()
+    assert services.indexer.serves()
+    assert services.retriever.serves()
+
+
+def _spoil(data_dir: Path, how: Callable[[OpenAIServer], None], words: str) -> None:
+    with OpenAIServer() as endpoint:
+        settings = _settings(endpoint.base_url, HRAG_OPENAI_TIMEOUT_S="0.5")
+        with running(data_dir, settings) as services:
+            services.client.ingest("t", Document("Cats sleep.", "d"))
+            how(endpoint)
+            _fails_while_the_rest_serves(services, words)
+
+
+def test_an_endpoint_that_is_down_or_hangs_is_told_and_what_is_stored_still_serves(
+    tmp_path: Path,
+) -> None:
+    """Side by side, because a service tries for some seconds before it gives up."""
+    with ThreadPoolExecutor(2) as both:
+        gone = both.submit(_spoil, tmp_path / "gone", _gone, "cannot be reached")
+        hangs = both.submit(_spoil, tmp_path / "hangs", _hanging, r"did not answer within 0\.5 s")
+        gone.result()
+        hangs.result()
+
+
+def test_a_collection_of_another_embedder_is_refused_without_asking_the_endpoint(
+    data_dir: Path,
+) -> None:
+    (nowhere,) = free_addresses(1)
+    with running(data_dir, FAST) as services:
+        services.client.ingest("t", Document("Cats sleep.", "d"))
+    words = r"made with embedder hash/64 \(64 dimensions\).*runs openai/text-embedding-3-small"
+    with running(data_dir, _settings(f"http://{nowhere}/v1")) as services:
+        with pytest.raises(errors.EmbedderMismatch, match=words):
+            services.client.search("t", "cats")
+        with pytest.raises(errors.EmbedderMismatch, match=words):
+            services.client.ingest("t", Document("Dogs bark.", "d"))

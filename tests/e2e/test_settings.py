@@ -1,5 +1,7 @@
 """The settings of the environment do what they say; wrong ones stop the service."""
 
+import itertools
+
 import pytest
 
 from hrag.cli.running import INDEXER, RETRIEVER
@@ -41,7 +43,7 @@ def test_settings_shape_trees_and_searches(data_dir, settings, sizes, matched, r
         for level, size in enumerate(sizes):
             found = spans(client, "t", level)
             assert max(tokens for *_, tokens in found) <= size
-            shared = [end > start for (_, end, _), (start, _, _) in zip(found, found[1:])]
+            shared = [end > start for (_, end, _), (start, _, _) in itertools.pairwise(found)]
             assert all(shared) if ratio else not any(shared)
 
 

@@ -1,0 +1,261 @@
+"""What an ingest promises, through the wire."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from hrag import errors
+from hrag.client import AsyncClient, Client
+from hrag.embedding.hashing import HashEmbedder
+from hrag.rpc.status import error_from
+from hrag.types import (
+    Document,
+    DocumentInfo,
+    IngestOutcome,
+    IngestResult,
+    Listing,
+    Page,
+    SearchMode,
+    SettingsRequest,
+)
+from hrag.v1 import indexer_pb2, types_pb2
+from tests.pdfs import Bookmark, pdf_of
+from tests.running import Running
+
+LONG = "".join(f"Sentence {number} speaks of the same few things. " for number in range(600))
+
+
+@pytest.fixture
+def client(services: Running) -> Client:
+    return services.client
+
+
+def _vector_of(text: str) -> list[float]:
+    """The vector the services under test give a text."""
+    vector: list[float] = HashEmbedder(64).embed([text])[0].tolist()
+    return vector
+
+
+# What is stored
+
+
+def test_a_document_comes_back_as_it_was_sent(client: Client, tenant: str) -> None:
+    metadata = {"n": 1, "x": 0.5, "ok": True, "none": None, "tags": ["a", {"b": "ü"}], "": {}}
+    text = "Hello 世界. \U0001f600 \x00 end"
+    sent = Document(text, "d", "Title", "https://example.org", "text/plain", metadata)
+    result = client.ingest(tenant, sent)
+    assert isinstance(result, IngestResult)
+    assert client.get_text(tenant, "d") == text
+    info = client.get_document(tenant, "d")
+    assert info == DocumentInfo(
+        "d",
+        "Title",
+        "https://example.org",
+        "text/plain",
+        metadata,
+        result.chunks_per_level,
+        result.token_count,
+        len(text.encode()),
+        0,
+        0,
+        result.sequence,
+    )
+    chunk = client.search(tenant, "hello").passages[0].chunk
+    assert (chunk.content, chunk.title, chunk.source) == (text, sent.title, sent.source)
+    assert chunk.metadata == metadata
+    assert (chunk.span.byte_end, chunk.span.char_end) == (len(text.encode()), len(text))
+
+
+def test_a_pdf_is_cited_by_page_and_section(client: Client, tenant: str) -> None:
+    pages = [f"Part {number}\n" + f"Page {number} is about it. " * 3 for number in (1, 2, 3)]
+    content = pdf_of(pages, [Bookmark("Part 1", 1, 0), Bookmark("Part 3", 1, 2)])
+    client.ingest(tenant, Document(content, "pdf"))
+    info = client.get_document(tenant, "pdf")
+    assert (info.mime_type, info.page_count, info.section_count) == ("application/pdf", 3, 2)
+    chunk = client.get_chunk(tenant, "pdf#0.0").chunk
+    assert (chunk.first_page, chunk.last_page) == (1, 3)
+    assert chunk.section_path == ("Part 1",)
+
+
+def test_pages_keep_their_numbers(client: Client, tenant: str) -> None:
+    pages = (Page("The preface. " * 60, 7), Page("The first chapter. " * 60, 9))
+    client.ingest(tenant, Document(pages, "book"))
+    last_leaf = client.get_document(tenant, "book").chunks_per_level[0] - 1
+    assert client.get_chunk(tenant, "book#0.0").chunk.first_page == 7
+    assert client.get_chunk(tenant, f"book#0.{last_leaf}").chunk.last_page == 9
+
+
+def test_markdown_is_cited_by_section(client: Client, tenant: str) -> None:
+    text = "# Guide\n\n## Keys\n\n" + "Rotate every key once a month. " * 20
+    client.ingest(tenant, Document(text, "guide", mime_type="text/markdown"))
+    chunk = client.search(tenant, "keys").passages[0].chunk
+    assert chunk.section_path == ("Guide", "Keys")
+
+
+# Writing again
+
+
+def test_an_update_replaces_the_document_at_every_level(client: Client, tenant: str) -> None:
+    client.ingest(tenant, Document(LONG, "d"))
+    old = [client.get_chunk(tenant, f"d#{level}.0").chunk for level in range(4)]
+    updated = client.ingest(tenant, Document("Short now.", "d"))
+    assert updated.outcome is IngestOutcome.UPDATED
+    for level, chunk in enumerate(old):
+        passages = client.search(tenant, _vector_of(chunk.content), return_level=level).passages
+        assert [passage.chunk.content for passage in passages] == ["Short now."]
+        with pytest.raises(errors.ChunkNotFound):
+            client.get_chunk(tenant, f"d#{level}.1")
+
+
+def test_a_deleted_document_is_gone_from_every_call(client: Client, tenant: str) -> None:
+    client.ingest(tenant, Document(LONG, "d"))
+    client.delete_document(tenant, "d")
+    for level in range(4):
+        assert client.search(tenant, "x", return_level=level).passages == ()
+        with pytest.raises(errors.DocumentNotFound):
+            client.get_hierarchy(tenant, f"d#{level}.0")
+    for ask in (client.get_document, client.get_text, client.delete_document):
+        with pytest.raises(errors.DocumentNotFound):
+            ask(tenant, "d")
+    assert client.list_documents(tenant) == Listing((), "")
+    status = client.index_status(tenant)
+    assert (status.document_count, status.chunk_count, status.text_bytes) == (0, 0, 0)
+
+
+def test_a_collection_made_anew_has_nothing_of_the_old_one(client: Client, tenant: str) -> None:
+    client.ingest(tenant, Document(LONG, "d"))
+    assert client.search(tenant, "x").passages
+    client.delete_collection(tenant, "default")
+    with pytest.raises(errors.CollectionNotFound):
+        client.search(tenant, "x")
+    client.create_collection(tenant, "default", SettingsRequest(level_sizes=(64,)))
+    assert client.search(tenant, "x").passages == ()
+    client.ingest(tenant, Document("New.", "d"))
+    found = client.search(tenant, "x")
+    assert [passage.chunk.content for passage in found.passages] == ["New."]
+    assert found.returned_at_level == 0
+
+
+def test_every_write_is_read_by_the_next_search(client: Client, tenant: str) -> None:
+    for number in range(30):
+        written = client.ingest(tenant, Document(f"Version {number}.", "d"))
+        (passage,) = client.search(tenant, "x").passages
+        assert passage.chunk.content == f"Version {number}."
+        assert (
+            client.search(tenant, "x", min_sequence=written.sequence).sequence >= written.sequence
+        )
+
+
+# The limit counts passages
+
+
+def test_ten_passages_come_out_though_all_candidates_lie_in_one(
+    client: Client, tenant: str
+) -> None:
+    """The long document's leaves are all alike and all match best; its top chunk is one."""
+    client.create_collection(
+        tenant, "c", SettingsRequest(level_sizes=(32, 16_384), overlap_ratio=0.0)
+    )
+    same = "The same words again and again and on and on they go for ever. "
+    client.ingest(tenant, Document(same * 400, "long"), collection="c")
+    for number in range(9):
+        client.ingest(tenant, Document(f"Something else {number}.", f"d{number}"), collection="c")
+    leaf = client.get_chunk(tenant, "long#0.5", collection="c").chunk.content
+    vector = _vector_of(leaf)
+    leaves = client.search(
+        tenant, vector, collection="c", mode=SearchMode.STANDARD, limit=50
+    ).passages
+    assert {passage.chunk.document_id for passage in leaves} == {"long"}
+    for candidates in (1, 2, 10, 49, 50):
+        found = client.search(tenant, vector, collection="c", limit=10, candidates=candidates)
+        ids = [passage.chunk.document_id for passage in found.passages]
+        assert ids[0] == "long"
+        assert set(ids) == {"long", *(f"d{number}" for number in range(9))}
+        assert found.exhausted
+
+
+# Streams and deadlines
+
+
+def test_a_stream_takes_a_thousand_documents(client: Client, tenant: str) -> None:
+    def documents() -> Iterator[Document]:
+        for number in range(1000):
+            yield Document(f"Document {number}.", f"d{number}")
+
+    results = list(client.ingest_many(tenant, documents(), timeout_s=60))
+    assert [getattr(result, "document_id", result) for result in results] == [
+        f"d{number}" for number in range(1000)
+    ]
+    assert client.index_status(tenant).document_count == 1000
+    assert _all_ids(client, tenant) == sorted(f"d{number}" for number in range(1000))
+
+
+def _all_ids(client: Client, tenant: str) -> list[str]:
+    """Every document's id, as the listing's pages give them."""
+    found: list[str] = []
+    token = ""
+    while True:
+        page = client.list_documents(tenant, page_size=300, page_token=token)
+        found += [info.document_id for info in page.items]
+        token = page.next_page_token
+        if not token:
+            return found
+
+
+def test_a_stream_goes_on_after_a_documents_own_error(client: Client, tenant: str) -> None:
+    documents = [
+        Document("First.", "a"),
+        Document("  ", "b"),
+        Document("Third.", "c/d"),
+        Document(b"\xff", "e"),
+        Document("Last.", "f"),
+    ]
+    found: list[Any] = list(client.ingest_many(tenant, documents))
+    assert [type(result) for result in found] == [
+        IngestResult,
+        errors.BlankDocument,
+        errors.InvalidArgument,
+        errors.UnreadableDocument,
+        IngestResult,
+    ]
+    assert [error.field for error in found[1:4]] == ["text", "document_id", "content"]
+    assert [info.document_id for info in client.list_documents(tenant).items] == ["a", "f"]
+
+
+async def test_both_clients_do_the_same(services: Running, client: Client, tenant: str) -> None:
+    async with AsyncClient(services.indexer.address, services.retriever.address) as other:
+        stored = await other.ingest(tenant, Document(LONG, "d"))
+        streamed = [result async for result in other.ingest_many(tenant, [Document(LONG, "d")])]
+        found = await other.search(tenant, "things", min_sequence=stored.sequence)
+        assert [result.sequence for result in streamed] == [stored.sequence]  # type: ignore[union-attr]
+        assert found.passages == client.search(tenant, "things").passages
+        assert await other.get_hierarchy(tenant, "d#1.0") == client.get_hierarchy(tenant, "d#1.0")
+        assert await other.index_status(tenant) == client.index_status(tenant)
+        assert await other.server_info() == client.server_info()
+        with pytest.raises(errors.DocumentNotFound):
+            await other.get_document(tenant, "unknown")
+
+
+def test_a_deadline_of_a_millisecond_passes_and_nothing_is_stored(
+    services: Running, client: Client, tenant: str
+) -> None:
+    client.ingest(tenant, Document("First.", "a"))
+    document = types_pb2.Document(document_id="late", text=LONG * 40)
+    request = indexer_pb2.IngestDocumentRequest(tenant_id=tenant, document=document)
+    with pytest.raises(grpc.RpcError) as caught:
+        services.raw_indexer.IngestDocument(request, timeout=0.001)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert isinstance(error_from(caught.value), errors.DeadlineExceeded)
+    time.sleep(0.5)
+    assert [info.document_id for info in client.list_documents(tenant).items] == ["a"]
+
+
+def test_the_server_says_what_it_runs_and_allows(client: Client) -> None:
+    info = client.server_info()
+    assert (info.embedder, info.return_level) == ("hash/64", 2)
+    assert (info.default_limit, info.default_candidates) == (5, 50)
+    assert (info.limits.limit, info.limits.candidates, info.limits.levels) == (100, 10_000, 8)
+    assert info.limits.document_bytes == 32 * 1024 * 1024
