@@ -328,8 +328,8 @@ def test_a_vector_without_direction_or_of_another_size_is_refused(
 @pytest.mark.parametrize(
     ("name", "dimension", "words"),
     [
-        ("other/model", DIMENSION, r"hash/4 \(4 dimensions\); this retriever runs other/model"),
-        ("hash/4", 9, r"hash/4 \(4 dimensions\); this retriever runs hash/4 \(9 dimensions\)"),
+        ("other/model", DIMENSION, r"hash/4 \(4 dimensions\); this service runs other/model"),
+        ("hash/4", 9, r"hash/4 \(4 dimensions\); this service runs hash/4 \(9 dimensions\)"),
     ],
 )
 def test_a_text_needs_the_embedder_the_collection_was_made_with(
