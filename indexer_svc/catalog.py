@@ -38,9 +38,12 @@ class Catalog:
         ids.check_document_id(document_id)
         return self._writer.document(self._open(tenant_id, collection), document_id)
 
-    def text(self, tenant_id: str, collection: str, document_id: str) -> str:
+    def document_with_text(
+        self, tenant_id: str, collection: str, document_id: str
+    ) -> tuple[DocumentInfo, str]:
         ids.check_document_id(document_id)
-        return self._writer.text(self._open(tenant_id, collection), document_id)
+        opened = self._open(tenant_id, collection)
+        return self._writer.document_with_text(opened, document_id)
 
     def documents(
         self, tenant_id: str, collection: str, page_size: int, page_token: str

@@ -95,8 +95,10 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         self, request: pb.GetDocumentRequest, context: grpc.ServicerContext
     ) -> pb.GetDocumentResponse:
         place = (*_place(request), request.document_id)
-        info = self._catalog.document(*place)
-        text = self._catalog.text(*place) if request.include_text else ""
+        if request.include_text:
+            info, text = self._catalog.document_with_text(*place)
+        else:
+            info, text = self._catalog.document(*place), ""
         return pb.GetDocumentResponse(document=common.document_info_message(info), text=text)
 
     def ListDocuments(

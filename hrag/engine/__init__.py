@@ -90,7 +90,10 @@ class Writer(Protocol):
 
     def document(self, collection: OpenCollection, document_id: str) -> DocumentInfo: ...
 
-    def text(self, collection: OpenCollection, document_id: str) -> str: ...
+    def document_with_text(
+        self, collection: OpenCollection, document_id: str
+    ) -> tuple[DocumentInfo, str]:
+        """Both as of one moment."""
 
     def documents(
         self, collection: OpenCollection, page_size: int, page_token: str

@@ -139,7 +139,7 @@ def test_a_document_is_kept_as_it_came(catalog):
     assert (info.chunks_per_level, info.sequence) == (document.tree.counts, result.sequence)
     assert info.token_count == result.token_count
     assert info.text_bytes == len(text.encode())
-    assert catalog.writer.text(catalog.collection, "d") == text
+    assert catalog.writer.document_with_text(catalog.collection, "d")[1] == text
 
 
 def test_documents_are_listed_by_id_in_pages(filled):
@@ -155,7 +155,7 @@ def test_documents_are_listed_by_id_in_pages(filled):
 
 
 def test_what_is_not_there_is_not_found(filled):
-    for call in (filled.writer.document, filled.writer.text, filled.writer.delete):
+    for call in (filled.writer.document, filled.writer.document_with_text, filled.writer.delete):
         with pytest.raises(DocumentNotFound, match="no document 'nobody'"):
             call(filled.collection, "nobody")
 

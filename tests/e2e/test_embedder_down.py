@@ -194,6 +194,7 @@ def _spoil(data_dir: Path, how: Callable[[OpenAIServer], None], words: str) -> N
             _fails_while_the_rest_serves(services, words)
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_down_or_hangs_is_told_and_what_is_stored_still_serves(
     tmp_path: Path,
 ) -> None:

@@ -106,7 +106,7 @@ def test_a_made_up_token_is_refused(catalog: Catalog, token: str, listing: str) 
 def test_a_document_is_found_with_its_text(catalog: Catalog) -> None:
     info = catalog.document("t", "c", "d1")
     assert (info.document_id, info.title) == ("d1", "Title of d1")
-    assert catalog.text("t", "c", "d1") == sentences(9, 1)
+    assert catalog.document_with_text("t", "c", "d1")[1] == sentences(9, 1)
 
 
 def test_a_deleted_document_is_gone(catalog: Catalog) -> None:
@@ -115,7 +115,7 @@ def test_a_deleted_document_is_gone(catalog: Catalog) -> None:
     after = catalog.status("t", "c")
     assert after.committed_sequence == sequence == before.committed_sequence + 1
     assert after.document_count == 4
-    for find in (catalog.document, catalog.text, catalog.delete_document):
+    for find in (catalog.document, catalog.document_with_text, catalog.delete_document):
         with pytest.raises(errors.DocumentNotFound, match="'d1'"):
             find("t", "c", "d1")
 
@@ -139,7 +139,7 @@ def test_a_deleted_collection_is_gone(catalog: Catalog) -> None:
         (lambda c: c.collections("", 0, ""), "tenant_id"),
         (lambda c: c.documents("t", "\0", 0, ""), "collection"),
         (lambda c: c.document("t", "c", "a/b"), "document_id"),
-        (lambda c: c.text("t", "c", ""), "document_id"),
+        (lambda c: c.document_with_text("t", "c", ""), "document_id"),
         (lambda c: c.delete_document("t", "c", "d" * 129), "document_id"),
         (lambda c: c.status("т", "c"), "tenant_id"),
     ],

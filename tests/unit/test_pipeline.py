@@ -96,7 +96,7 @@ def test_exactly_the_leaves_are_embedded(
 ) -> None:
     result = _ingest(pipeline, Document("\U0001f600 " + TEXT, "d"))
     assert len(embedder.asked) == result.chunks_per_level[0]
-    text = engine.writer.text(engine.open(name="default"), "d")
+    _, text = engine.writer.document_with_text(engine.open(name="default"), "d")
     assert embedder.asked[0].startswith("\U0001f600 The cat")
     assert all(asked in text for asked in embedder.asked)
 
@@ -171,7 +171,7 @@ def test_nothing_of_a_document_is_stored_when_embedding_fails(
     with pytest.raises(errors.EmbedderRejected):
         _ingest(pipeline, Document("Something else.", "d"))
     assert engine.reader.sequence() == before
-    assert engine.writer.text(engine.open(name="default"), "d") == TEXT
+    assert engine.writer.document_with_text(engine.open(name="default"), "d")[1] == TEXT
 
 
 def test_a_document_whose_caller_has_gone_is_not_stored(pipeline: Pipeline, engine: Engine) -> None:

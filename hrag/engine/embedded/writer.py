@@ -188,11 +188,14 @@ class EmbeddedWriter:
         with self._store.read() as txn:
             return self._existing(txn, opened, document_id)[1].info()
 
-    def text(self, collection: OpenCollection, document_id: str) -> str:
+    def document_with_text(
+        self, collection: OpenCollection, document_id: str
+    ) -> tuple[DocumentInfo, str]:
         opened = _opened(collection)
         with self._store.read() as txn:
-            ordinal, _ = self._existing(txn, opened, document_id)
-            return str(required(txn.get(keys.u64(ordinal), db=self._store.db["texts"])), "utf-8")
+            ordinal, head = self._existing(txn, opened, document_id)
+            text = required(txn.get(keys.u64(ordinal), db=self._store.db["texts"]))
+            return head.info(), str(text, "utf-8")
 
     def documents(
         self, collection: OpenCollection, page_size: int, page_token: str
