@@ -62,7 +62,9 @@ _CLASS_OF_CODE = {
     _CODE.CANCELLED: errors.ServiceUnavailable,
 }
 # Trailers travel in at most 8 KiB, and a message is in them up to three times.
-_MAX_MESSAGE_CHARS = 1000
+# Beyond ASCII, one of those writes each byte as three.
+_MAX_MESSAGE_BYTES = 1000
+_CUT = "…"
 
 # The service has tried again for seconds already; a client that did so at once would
 # multiply the attempts. gRPC reads a negative pushback as "do not retry".
@@ -107,7 +109,10 @@ def to_status(error: HragError) -> grpc.Status:
 
 def error_from(failure: Any) -> HragError:
     """The error a call failed with, as the class the server raised where it said so."""
-    status = rpc_status.from_call(failure)
+    try:
+        status = rpc_status.from_call(failure)
+    except ValueError:  # The details contradict the status: something between made it.
+        status = None
     if status is None:
         return _without_details(failure.code(), failure.details() or "")
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
@@ -134,9 +139,11 @@ def code_number(error: HragError) -> int:
 
 
 def _bounded(message: str) -> str:
-    if len(message) <= _MAX_MESSAGE_CHARS:
-        return message
-    return f"{message[: _MAX_MESSAGE_CHARS - 1]}…"
+    """The message as UTF-8 can carry it, lone surrogates replaced, and cut."""
+    raw = message.encode("utf-8", "replace")
+    if len(raw) <= _MAX_MESSAGE_BYTES:
+        return raw.decode()
+    return raw[: _MAX_MESSAGE_BYTES - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
 
 
 def _packed(message: Message) -> any_pb2.Any:

@@ -39,7 +39,7 @@ def built(message_type: type[Built], **fields: Any) -> Built:
     """A message of these fields; InvalidArgument names one that cannot hold its value."""
     try:
         return message_type(**fields)
-    except ValueError:
+    except (TypeError, ValueError):
         for name, value in fields.items():
             _check_fits(message_type, name, value)
         raise
@@ -48,7 +48,7 @@ def built(message_type: type[Built], **fields: Any) -> Built:
 def _check_fits(message_type: type[Message], name: str, value: Any) -> None:
     try:
         message_type(**{name: value})
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         problem = "text must be valid Unicode" if isinstance(error, UnicodeError) else error
         raise InvalidArgument(f"{name} is {shown(str(value))}: {problem}", field=name) from None
 

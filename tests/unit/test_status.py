@@ -169,3 +169,13 @@ def test_a_reason_of_a_newer_server_is_read_by_its_code() -> None:
     got = status.from_reason("QUOTA_SPENT", grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "no", "")
     assert type(got) is errors.TooBusy
     assert type(status.from_reason("NEW", 99, "no", "")) is errors.InternalError
+
+
+@pytest.mark.parametrize("message", ["太长的消息" * 500, "a lone surrogate \ud800", "é" * 1001])
+def test_any_message_fits_the_trailers(message: str) -> None:
+    sent = status.to_status(errors.InvalidArgument(message, field="text"))
+    escaped = 3 * len(sent.details.encode())  # As grpc-message carries what is not ASCII.
+    assert escaped + sum(len(value) * 4 / 3 for _, value in sent.trailing_metadata) < (
+        _MAX_TRAILER_BYTES
+    )
+    assert status.error_from(Failure(sent)).field == "text"

@@ -396,3 +396,8 @@ def test_a_streamed_error_names_the_document_and_the_code() -> None:
             document_id="d", code=3, message="too large", reason="TOO_LARGE", field="text"
         )
     )
+
+
+def test_a_value_of_another_type_names_its_field() -> None:
+    with pytest.raises(InvalidArgument, match="tenant_id"):
+        common.built(rpb.GetChunkRequest, tenant_id=5)
