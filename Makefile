@@ -35,4 +35,4 @@ bench: setup
 	$(BIN)/python -m pytest benchmarks
 
 clean:
-	rm -rf $(VENV) build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.so
+	rm -rf $(VENV) build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so

@@ -20,7 +20,7 @@ from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import PreparedDocument
-from hrag.engine.embedded import sealing
+from hrag.engine.embedded import sealing, sources
 from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.reader import EmbeddedReader
 from hrag.engine.embedded.store import Store
@@ -39,7 +39,6 @@ _LEAVES_PER_SECTION = 20  # Consecutive leaves on one topic.
 _SPREAD = 1.0  # Length of a leaf's own part beside its topic's: cosines of about 0.5 within.
 _BODIES = 8  # Texts that documents take in turn: a tree costs more than a benchmark needs.
 _BYTES_PER_LEAF = 920  # 230 new tokens of English prose a leaf, 4 bytes a token.
-_SEALING_THREADS = 2
 
 _TIMES = ("昨天", "去年春天", "在会议之后", "一九九八年", "到了傍晚", "经过三个月", "从那时起")
 _SUBJECTS = ("研究人员", "这座城市", "年轻的工程师", "老师和学生", "图书馆", "每一家工厂", "邻居")
@@ -174,10 +173,17 @@ def fill(
         for document in prepared:
             writer.put(collection, document)
         if sealed:
-            sealing.seal(store, collection.number, _SEALING_THREADS)
+            seal(store, collection)
     finally:
         store.close()
     return vectors
+
+
+def seal(store: Store, collection: Opened) -> None:
+    """Makes the collection's tail, which is not empty, a segment."""
+    source = sources.tail_source(store, collection.number, threshold=1)
+    assert source is not None
+    sealing.build(store, source)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ Committed means durable and searchable: each document is one synced transaction.
 means in a segment as well, its files summed and synced. Each round has a fresh store.
 """
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, seconds, tell
-from hrag.engine.embedded import sealing, segments
+from hrag.engine.embedded import segments
 from hrag.engine.embedded import store as stores
 
 LEAVES = 8192  # What the indexer seals at once by default.
@@ -19,7 +20,11 @@ LEAVES_EACH = 100
 DIMENSION = 384
 SEED = 41
 ROUNDS = 3
-THREADS = 2
+
+
+def bare_add_items(vectors):
+    index = segments.new_index(DIMENSION, len(vectors))
+    index.add_items(vectors, num_threads=os.cpu_count())
 
 
 def ingest_seconds(documents, *, seal):
@@ -32,7 +37,7 @@ def ingest_seconds(documents, *, seal):
                 for document in documents:
                     writer.put(collection, document)
                 if seal:
-                    sealing.seal(store, collection.number, THREADS)
+                    corpus.seal(store, collection)
 
             took = seconds(ingest)
             status = writer.status(collection)
@@ -47,7 +52,7 @@ def test_ingest_beside_add_items(capsys):
     documents, vectors = corpus.documents(LEAVES, LEAVES_EACH, DIMENSION, SEED)
     took = interleaved(
         [
-            lambda _: seconds(lambda: segments.build_index(vectors, THREADS)),
+            lambda _: seconds(lambda: bare_add_items(vectors)),
             lambda _: ingest_seconds(documents, seal=False),
             lambda _: ingest_seconds(documents, seal=True),
         ],

@@ -60,6 +60,7 @@ class CommonSettings(BaseSettings):
     threads: int = _variable("HRAG_THREADS", 16, ge=1, le=1024)
     reflection: bool = _variable("HRAG_REFLECTION", True)
     drain_s: float = _variable("HRAG_DRAIN_S", 8.0, ge=0, le=600)
+    stop_on_eof: bool = _variable("HRAG_STOP_ON_EOF", False)
     log_format: Literal["console", "json"] = _variable("HRAG_LOG_FORMAT", "console")
     log_level: Literal["debug", "info", "warning", "error"] = _variable("HRAG_LOG_LEVEL", "info")
 
@@ -106,6 +107,7 @@ class IndexerSettings(CommonSettings):
 
     address: str = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
     seal_leaves: int = _variable("HRAG_SEAL_LEAVES", 8192, ge=64, le=1 << 24)
+    disk_reserve_bytes: int = _variable("HRAG_DISK_RESERVE_BYTES", 64 * MIB, ge=0, le=1 << 50)
 
 
 class RetrieverSettings(CommonSettings):
@@ -113,6 +115,8 @@ class RetrieverSettings(CommonSettings):
 
     address: str = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
     query_cache_entries: int = _variable("HRAG_QUERY_CACHE_ENTRIES", 10_000, ge=0, le=10_000_000)
+    workers: int = _variable("HRAG_WORKERS", 1, ge=1, le=256)
+    memory_bytes: int = _variable("HRAG_MEMORY_BYTES", 4096 * MIB, ge=MIB, le=1 << 50)
 
 
 Settings = TypeVar("Settings", bound=CommonSettings)

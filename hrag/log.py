@@ -4,16 +4,18 @@ Log calls give names, numbers and timings; never a text, a vector or a key.
 """
 
 import logging
+import os
 import sys
-from typing import Literal
+from contextlib import suppress
+from typing import Any, Literal, TextIO, cast
 
 import structlog
 
 
 def configure(service: str, log_format: Literal["console", "json"], level: str) -> None:
-    """Sets up this process's logs; every line carries the service's name."""
+    """Sets up this process's logs; every line carries the service's name and the process."""
     shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
+        _naming(service),
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -21,11 +23,37 @@ def configure(service: str, log_format: Literal["console", "json"], level: str) 
     structlog.configure(
         processors=[*shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Stderr())),
         cache_logger_on_first_use=True,
     )
-    structlog.contextvars.bind_contextvars(service=service)
     _route_standard_logs(shared, renderers)
+
+
+class _Stderr:
+    """Standard error, whose troubles are not those of whoever has something to say.
+
+    It may be a file on a full disk; a call must not fail because it cannot be logged.
+    """
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
+
+
+def _naming(service: str) -> structlog.typing.Processor:
+    """Not by context variables: gRPC calls handlers, and threads begin, in an empty context."""
+    pid = os.getpid()
+
+    def name(
+        _logger: Any, _method: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        return {"service": service, "pid": pid, **event}
+
+    return name
 
 
 def _json() -> list[structlog.typing.Processor]:

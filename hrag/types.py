@@ -359,8 +359,26 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class ReaderStatus:
+    """How far a retriever has followed the store, and what it has in memory.
+
+    `lag_s` is how long changes have been waiting for the background, 0 when none are; a
+    search applies those of its collection itself. `loaded_bytes` is what counts against
+    `budget_bytes`. `damaged_segments` are scanned exactly until they are made anew.
+    """
+
+    sequence: int
+    applied_sequence: int
+    lag_s: float
+    collections_loaded: int
+    loaded_bytes: int
+    budget_bytes: int
+    damaged_segments: int
+
+
+@dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """Version, settings in force, embedder and limits of a retriever."""
+    """Version, settings in force, embedder, limits and state of a retriever."""
 
     version: str
     embedder: str
@@ -368,3 +386,4 @@ class ServerInfo:
     default_limit: int
     default_candidates: int
     limits: Limits
+    reader: ReaderStatus

@@ -1,4 +1,4 @@
-"""The compiled hot path: hits to ranked ancestors, and where a text may be cut.
+"""The compiled hot path: nearest leaves, their ranked ancestors, and where a text may be cut.
 
 Knows nothing of documents, stores or services: arrays in, arrays out. Without the compiled
 extension the import fails, because a silent slow path is one that nobody notices.
@@ -14,6 +14,7 @@ try:
         boundary_ranks,
     )
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
+    from hrag_fast._graph import Graph
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("hrag_fast."):
         raise
@@ -33,6 +34,7 @@ __all__ = [
     "MAX",
     "MEAN",
     "SUM",
+    "Graph",
     "Groups",
     "boundary_ranks",
     "climb",

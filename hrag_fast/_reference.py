@@ -4,6 +4,8 @@ Dicts, sorts and strings, written to be read. The kernels' stubs say what each p
 hold the pairs equal to the bit, and benchmarks compare their speed.
 """
 
+import struct
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,8 @@ from hrag_fast._boundaries import (
 )
 from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups
 
+# How hnswlib's file begins; see the fields in `_graph.pyx`.
+HEADER = struct.Struct("<6QiI3QdQ")
 WHITE_SPACE = " \t\n\v\f\r\u3000"
 CLOSERS = "\"')]}”’」』）》】"
 SENTENCE_ENDS = (".", "!", "?")
@@ -171,3 +175,66 @@ def _is_continuation(byte: int) -> bool:
 
 def _is_cjk(character: str) -> bool:
     return any(first <= ord(character) <= last for first, last in CJK_RANGES)
+
+
+class Graph:
+    """The twin of the compiled `Graph`: reads lists of links and compares, in float64.
+
+    Follows Malkov and Yashunin, arXiv 1603.09320, algorithms 2 and 5.
+    """
+
+    def __init__(self, file: bytes) -> None:
+        fields = HEADER.unpack_from(file)
+        _, _, count, element_bytes, label_at, vector_at, self._top, self._entry, links, links0 = (
+            fields[:10]
+        )
+        elements = np.frombuffer(file, np.uint8, count * element_bytes, HEADER.size)
+        elements = elements.reshape(count, element_bytes)
+        self._labels = elements[:, label_at:].copy().view("<u8")[:, 0]
+        self._vectors = elements[:, vector_at:label_at].copy().view("<f4").astype(np.float64)
+        words = elements[:, : 4 * (links0 + 1)].copy().view("<u4")
+        self._links = [[_list(row)] for row in words]
+        at = HEADER.size + count * element_bytes
+        for place in range(count):
+            (size,) = struct.unpack_from("<I", file, at)
+            upper = np.frombuffer(file, "<u4", size // 4, at + 4).reshape(-1, links + 1)
+            self._links[place] += [_list(row) for row in upper]
+            at += 4 + size
+
+    def search(
+        self, query: NDArray[np.float32], count: int, ef: int
+    ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """See `_graph.pyi`."""
+        distances = 1 - self._vectors @ query.astype(np.float64)
+        current = self._entry
+        for level in range(self._top, 0, -1):
+            while True:
+                nearest = min([current, *self._links[current][level]], key=distances.__getitem__)
+                if nearest == current:
+                    break
+                current = nearest
+        best = self._beam(distances, current, max(ef, count))[:count]
+        return self._labels[best].astype(np.uint32), (1 - distances[best]).astype(np.float32)
+
+    def _beam(self, distances: NDArray[np.float64], start: int, ef: int) -> list[int]:
+        """The `ef` nearest that are found from `start`, nearest first."""
+        best, waiting, visited = [start], [start], {start}
+        while waiting:
+            current = min(waiting, key=distances.__getitem__)
+            if distances[current] > distances[best[-1]]:
+                break
+            waiting.remove(current)
+            for other in self._links[current][0]:
+                if other in visited:
+                    continue
+                visited.add(other)
+                if len(best) < ef or distances[other] < distances[best[-1]]:
+                    waiting.append(other)
+                    best = sorted([*best, other], key=distances.__getitem__)[:ef]
+        return best
+
+
+def _list(words: NDArray[np.uint32]) -> list[int]:
+    """A list of links: their number in the low half of the first word, then they."""
+    links: list[int] = words[1 : 1 + (int(words[0]) & 0xFFFF)].tolist()
+    return links

@@ -9,7 +9,7 @@ from hrag.embedding.opening import open_embedder
 from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.writer import EmbeddedWriter
 from hrag.rpc import server
-from hrag.rpc.process import until_stopped
+from hrag.rpc.process import abandon, until_stopped
 from hrag.v1 import indexer_pb2, indexer_pb2_grpc
 from indexer_svc.catalog import Catalog
 from indexer_svc.pipeline import Defaults, Pipeline
@@ -23,13 +23,14 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
     """Serves until `stopping` is set."""
     with ExitStack() as closing:
         embedder = open_embedder(settings)
-        store = stores.open_for_writing(settings.data_dir)
+        store = stores.open_for_writing(settings.data_dir, settings.disk_reserve_bytes)
         closing.callback(store.close)
         sealer = Sealer(store, settings.seal_leaves)
-        writer = EmbeddedWriter(store, sealer.changed)
+        writer = EmbeddedWriter(store, sealer)
         servicer = IndexerServicer(
             Pipeline(writer, embedder, Defaults(settings.tree, settings.max_document_bytes)),
             Catalog(writer),
+            stopping,
         )
         listening = server.build(
             settings,
@@ -38,5 +39,11 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
             partial(indexer_pb2_grpc.add_IndexerServiceServicer_to_server, servicer),
         )
         sealer.start()
-        closing.callback(sealer.close)
+        closing.callback(_stop_sealing, sealer)
         until_stopped(listening, settings.address, settings.drain_s, stopping)
+
+
+def _stop_sealing(sealer: Sealer) -> None:
+    """What is being built is worth nothing unfinished, so nobody waits for it."""
+    if not sealer.close():
+        abandon("a segment was still being written; the next start makes it anew")

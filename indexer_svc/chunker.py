@@ -80,11 +80,8 @@ def _byte_offsets(text: str, chars: Sequence[int]) -> NDArray[np.uint32]:
 class _CharOffsets:
     """Code-point offsets of the byte offsets given, which are code-point boundaries."""
 
-    def __init__(self, raw: bytes, offsets: NDArray[np.uint32], *, ascii_only: bool) -> None:
+    def __init__(self, raw: bytes, offsets: NDArray[np.uint32]) -> None:
         self._known = np.unique(offsets)
-        if ascii_only:
-            self._chars = self._known
-            return
         known = self._known.tolist()
         pieces = zip([0, *known], known, strict=False)
         lengths = [len(raw[start:end].decode()) for start, end in pieces]
@@ -104,6 +101,8 @@ def _ranks(raw: bytes, ends: NDArray[np.uint32], parsed: ParsedText) -> bytes:
         (hrag_fast.CUT_PARAGRAPH, [p.char_start for p in parsed.pages if p.char_start < length]),
         (_CUT_SECTION, [section.char_start for section in parsed.sections]),
     ):
+        if not starts:
+            continue  # Most texts are short and have neither; numpy's calls would add up.
         wanted = _byte_offsets(parsed.text, starts)
         at = np.searchsorted(ends, wanted)
         inside = at < len(ends)
@@ -201,8 +200,12 @@ def _pack_level(spans: _Spans, boundaries: NDArray[np.uint32]) -> NDArray[np.voi
 
 def _add_char_offsets(levels: Sequence[NDArray[np.void]], raw: bytes, *, ascii_only: bool) -> None:
     """All levels cut at leaf starts and at ends of their own, so each offset is met once."""
+    if ascii_only:
+        for level in levels:
+            level["char_start"], level["char_end"] = level["byte_start"], level["byte_end"]
+        return
     used = [level[side] for level in levels for side in ("byte_start", "byte_end")]
-    chars = _CharOffsets(raw, np.concatenate(used), ascii_only=ascii_only)
+    chars = _CharOffsets(raw, np.concatenate(used))
     for level in levels:
         level["char_start"] = chars.of(level["byte_start"])
         level["char_end"] = chars.of(level["byte_end"])
@@ -212,8 +215,8 @@ def _link(levels: Sequence[NDArray[np.void]], spans: Sequence[_Spans]) -> None:
     for children, parents, span in zip(levels, levels[1:], spans[1:], strict=False):
         counts = np.array(span.child_counts)
         parents["child_count"] = counts
-        parents["first_child"] = np.cumsum(counts) - counts
-        children["parent"] = np.repeat(np.arange(len(counts)), counts)
+        parents["first_child"] = counts.cumsum() - counts
+        children["parent"] = np.arange(len(counts)).repeat(counts)
 
 
 def _add_sections(levels: Sequence[NDArray[np.void]], sections: Sequence[Section]) -> None:

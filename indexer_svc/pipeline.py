@@ -1,15 +1,17 @@
-"""From a document to a commit: check, hash, extract, cut, embed, write.
+"""From a document to a commit: check, look up, cut, embed, commit.
 
-The cheap and final checks come first, and a document that is stored already is
-recognised by its hash before anything is read or embedded. Nothing is visible before the
-one commit at the end.
+One step is one method, so that a single document goes through them in a row and many
+documents overlap in them (`bulk`). The cheap and final checks come first, and a document
+that is stored already is recognised by its hash before anything is extracted or embedded.
+Nothing is visible before the commit at the end.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from hrag import ids
@@ -20,10 +22,11 @@ from hrag.engine import OpenCollection, PreparedDocument, Writer
 from hrag.errors import (
     CollectionExists,
     CollectionNotFound,
+    HragError,
     InvalidArgument,
     TooLarge,
 )
-from hrag.tree import ParsedText, Tree
+from hrag.tree import CHUNK, ParsedText, Tree
 from hrag.types import (
     DEFAULT_COLLECTION,
     MAX_METADATA_BYTES,
@@ -42,6 +45,7 @@ MAX_SOURCE_BYTES = 2048
 
 # Part of every content hash: a change in how documents are cut must not read as UNCHANGED.
 _CUTTING_VERSION = b"1"
+_NUMBER_BYTES = 4  # Of a float32.
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,88 @@ class Defaults:
 
     tree: TreeSettings
     max_document_bytes: int
+
+
+Key = tuple[str, str, str]
+"""What tells a document from all others: tenant, collection, document id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A document within every limit that can be told before it is read, with its id."""
+
+    tenant_id: str
+    collection: str
+    document: Document
+    content_hash: str
+
+    @property
+    def key(self) -> Key:
+        return self.tenant_id, self.collection, self.document.document_id
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A document that is not stored like this yet, and the collection it is for."""
+
+    collection: OpenCollection
+    document: Document
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A document that lacks nothing but its commit."""
+
+    collection: OpenCollection
+    document: PreparedDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A document that has its tree and lacks its vectors."""
+
+    pending: Pending
+    parsed: ParsedText
+    tree: Tree
+
+    @property
+    def leaf_count(self) -> int:
+        return self.tree.counts[self._settings.tree.embedding_level]
+
+    @property
+    def size_bytes(self) -> int:
+        """Text, tree and the vectors to come."""
+        text = self.tree.record(self.tree.top_level, self.tree.counts[-1] - 1).byte_end
+        tree = sum(self.tree.counts) * CHUNK.itemsize
+        vectors = self.leaf_count * self._settings.dimension * _NUMBER_BYTES
+        return text + tree + vectors
+
+    def leaf_texts(self) -> list[str]:
+        """What is embedded."""
+        leaves = self.tree.level(self._settings.tree.embedding_level)
+        bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
+        return [self.parsed.text[start:end] for start, end in bounds]
+
+    def with_vectors(self, vectors: Vectors) -> Ready:
+        """`vectors` is `float32[leaf_count, dimension]`."""
+        document = self.pending.document
+        prepared = PreparedDocument(
+            document_id=document.document_id,
+            title=document.title,
+            source=document.source,
+            mime_type=resolve_mime_type(document),
+            metadata=document.metadata,
+            content_hash=self.pending.content_hash,
+            parsed=self.parsed,
+            tree=self.tree,
+            vectors=vectors,
+        )
+        return Ready(self.pending.collection, prepared)
+
+    @property
+    def _settings(self) -> CollectionSettings:
+        return self.pending.collection.settings
 
 
 class Pipeline:
@@ -84,27 +170,67 @@ class Pipeline:
         self, tenant_id: str, collection: str, document: Document, deadline: Deadline
     ) -> IngestResult:
         """Stores one document, or finds it stored already."""
+        found = self.look_up(self.check(tenant_id, collection, document))
+        if isinstance(found, IngestResult):
+            return found
+        draft = self.cut(found, deadline)
+        ready = self.embed([draft])
+        deadline.check("embedding")
+        self.wait_for_room(found.collection, deadline)
+        (result,) = self.commit(ready)
+        if isinstance(result, HragError):
+            raise result
+        return result
+
+    def check(self, tenant_id: str, collection: str, document: Document) -> Checked:
+        """Looks at everything but the body; derives the id of a document without one."""
         ids.check_tenant_id(tenant_id)
         ids.check_collection_name(collection)
-        document = self._checked(document)
-        content_hash = hash_document(document)
-        opened = self._open(tenant_id, collection)
-        stored = self._writer.unchanged(opened, document.document_id, content_hash)
-        if stored is not None:
-            return stored
-        self._check_embedder(opened.settings)
-        return self._writer.put(
-            opened, self._prepare(document, content_hash, opened.settings, deadline)
-        )
+        document = _checked(document)
+        return Checked(tenant_id, collection, document, hash_document(document))
 
-    def _checked(self, document: Document) -> Document:
-        _check_bytes("title", document.title, MAX_TITLE_BYTES)
-        _check_bytes("source", document.source, MAX_SOURCE_BYTES)
-        _check_bytes("metadata", _canonical(document.metadata), MAX_METADATA_BYTES)
-        if document.document_id:
-            ids.check_document_id(document.document_id)
-            return document
-        return replace(document, document_id=derived_id(document))
+    def look_up(self, checked: Checked, *, superseded: bool = False) -> IngestResult | Pending:
+        """The stored document's result if it is this one, else what is to be stored.
+
+        `superseded` says that what is stored counts no more: another version is on its way.
+        """
+        opened = self._open(checked.tenant_id, checked.collection)
+        if not superseded:
+            document_id = checked.document.document_id
+            stored = self._writer.unchanged(opened, document_id, checked.content_hash)
+            if stored is not None:
+                return stored
+        # The dimension may have to be asked of an endpoint, so it is compared by `embed`.
+        check_embedder(opened.settings, self._embedder.name)
+        return Pending(opened, checked.document, checked.content_hash)
+
+    def cut(self, pending: Pending, deadline: Deadline) -> Draft:
+        """Extracts the text and cuts it into its tree."""
+        parsed = extract(pending.document, self._defaults.max_document_bytes)
+        deadline.check("extracting")
+        tree = build_tree(parsed, pending.collection.settings.tree)
+        deadline.check("chunking")
+        return Draft(pending, parsed, tree)
+
+    def embed(self, drafts: Sequence[Draft]) -> list[Ready]:
+        """Embeds the leaves of all drafts at once; raises what fails for any of them."""
+        for draft in drafts:
+            settings = draft.pending.collection.settings
+            check_embedder(settings, self._embedder.name, self._embedder.dimension)
+        vectors = self._embedder.embed([text for draft in drafts for text in draft.leaf_texts()])
+        ends = accumulate(draft.leaf_count for draft in drafts)
+        return [
+            draft.with_vectors(vectors[end - draft.leaf_count : end])
+            for draft, end in zip(drafts, ends, strict=True)
+        ]
+
+    def wait_for_room(self, collection: OpenCollection, deadline: Deadline) -> None:
+        """Waits, within the deadline, while the index lags too far behind what is stored."""
+        self._writer.wait_for_room(collection, deadline)
+
+    def commit(self, ready: Sequence[Ready]) -> list[IngestResult | HragError]:
+        """One commit: each document's result or own error; raises what concerns them all."""
+        return self._writer.put_many([(each.collection, each.document) for each in ready])
 
     def _open(self, tenant_id: str, collection: str) -> OpenCollection:
         try:
@@ -115,40 +241,6 @@ class Pipeline:
         with suppress(CollectionExists):  # Another first ingest was quicker.
             self.create_collection(tenant_id, collection, SettingsRequest())
         return self._writer.open(tenant_id, collection)
-
-    def _check_embedder(self, settings: CollectionSettings) -> None:
-        check_embedder(settings, self._embedder.name)
-        check_embedder(settings, self._embedder.name, self._embedder.dimension)
-
-    def _prepare(
-        self,
-        document: Document,
-        content_hash: str,
-        settings: CollectionSettings,
-        deadline: Deadline,
-    ) -> PreparedDocument:
-        parsed = extract(document, self._defaults.max_document_bytes)
-        deadline.check("extracting")
-        tree = build_tree(parsed, settings.tree)
-        deadline.check("chunking")
-        vectors = self._embed(parsed, tree, settings)
-        deadline.check("embedding")
-        return PreparedDocument(
-            document_id=document.document_id,
-            title=document.title,
-            source=document.source,
-            mime_type=resolve_mime_type(document),
-            metadata=document.metadata,
-            content_hash=content_hash,
-            parsed=parsed,
-            tree=tree,
-            vectors=vectors,
-        )
-
-    def _embed(self, parsed: ParsedText, tree: Tree, settings: CollectionSettings) -> Vectors:
-        leaves = tree.level(settings.tree.embedding_level)
-        bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
-        return self._embedder.embed([parsed.text[start:end] for start, end in bounds])
 
 
 def hash_document(document: Document) -> str:
@@ -196,6 +288,16 @@ def _utf8(text: str) -> bytes:
 
 def _canonical(metadata: Mapping[str, Any]) -> str:
     return json.dumps(metadata, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _checked(document: Document) -> Document:
+    _check_bytes("title", document.title, MAX_TITLE_BYTES)
+    _check_bytes("source", document.source, MAX_SOURCE_BYTES)
+    _check_bytes("metadata", _canonical(document.metadata), MAX_METADATA_BYTES)
+    if document.document_id:
+        ids.check_document_id(document.document_id)
+        return document
+    return replace(document, document_id=derived_id(document))
 
 
 def _check_bytes(field: str, value: str, limit: int) -> None:

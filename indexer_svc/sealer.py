@@ -1,83 +1,150 @@
-"""Seals tails and reclaims deleted collections, in one background thread.
+"""Keeps the index in order, in one background thread: seals, merges, rewrites, reclaims.
 
 Writers tell it which collections changed; it looks at those alone. Losing it loses
-nothing: tails stay searchable and the next start looks at every collection.
+nothing: tails stay searchable, and the next start looks at every collection. Where
+writers are faster than the index can be built they wait for it (`wait_for_room`), so that
+the tail, which every search scans, stays short.
 """
 
 import threading
+from functools import partial
 
 import structlog
 
-from hrag.engine.embedded import sealing
+from hrag.deadline import Deadline
+from hrag.engine.embedded import sealing, sources, sweeping
+from hrag.engine.embedded.building import PatientInsert
+from hrag.engine.embedded.inspecting import Inspector
 from hrag.engine.embedded.purging import purge_some
+from hrag.engine.embedded.sources import Source
 from hrag.engine.embedded.store import Store
 from hrag.errors import StorageFull
 
 _log = structlog.get_logger()
 
 _RETRY_S = 10.0  # After a failure, such as a full disk.
-_THREADS = 1  # Of two cores, one stays with those who wait for an answer.
+_IDLE_S = 1.0  # Between two looks at files, when nothing is written.
+_CLOSE_S = 5.0  # A block of leaves is inserted in less; the writing of a file may take more.
+_MAX_TAIL = 4  # Times the threshold; 32,768 leaves are scanned in one or two milliseconds.
+_WAIT_S = 0.02  # Between two looks at a tail that is too long.
+
+
+class _Closing(Exception):
+    """Ends a build: the service stops."""
 
 
 class Sealer:
     """Runs until closed. A tail is sealed once it has `threshold` leaves."""
 
-    def __init__(self, store: Store, threshold: int) -> None:
+    def __init__(self, store: Store, threshold: int, grace_s: float = sweeping.GRACE_S) -> None:
         self._store = store
         self._threshold = threshold
+        self._sweeper = sweeping.Sweeper(store, grace_s)
+        self._inspector = Inspector(store)
+        self._insert = PatientInsert()
         self._lock = threading.Lock()
         self._changed: set[int] = set()
         self._wake = threading.Event()
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="sealer")
+        self._closing = threading.Event()
+        self._failing = False
+        self._thread = threading.Thread(target=self._run, name="sealer", daemon=True)
 
     def start(self) -> None:
         """Begins with what an earlier process left unfinished."""
-        sealing.remove_unlisted(self._store)
-        with self._lock:
-            self._changed |= sealing.all_collections(self._store)
-        self._wake.set()
+        self._sweeper.clear_unfinished()
+        self._inspector.begin()
+        self._add(sealing.all_collections(self._store))
         self._thread.start()
 
     def changed(self, collection: int) -> None:
         """Tells that a collection has had a commit."""
+        self._add({collection})
+
+    def wait_for_room(self, collection: int, deadline: Deadline) -> None:
+        """Returns once the collection's tail is not too long, or nothing shortens it.
+
+        Raises DeadlineExceeded.
+        """
+        while (
+            self._thread.is_alive()
+            and not self._failing
+            and sealing.tail_leaves(self._store, collection) >= _MAX_TAIL * self._threshold
+        ):
+            deadline.check("waiting until the index has room for more")
+            self._closing.wait(_WAIT_S)
+
+    def close(self) -> bool:
+        """Stops after the block of leaves being inserted; False if that takes too long."""
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(_CLOSE_S)
+        if self._thread.is_alive():
+            return False
+        self._insert.close()
+        return True
+
+    def _add(self, collections: set[int]) -> None:
         with self._lock:
-            self._changed.add(collection)
+            self._changed |= collections
         self._wake.set()
 
-    def close(self) -> None:
-        """Waits for the segment being built, if one is, and stops."""
-        self._closing = True
-        self._wake.set()
-        self._thread.join()
+    def _take(self) -> set[int]:
+        with self._lock:
+            changed, self._changed = self._changed, set()
+        return changed
 
     def _run(self) -> None:
-        while not self._closing:
-            self._wake.wait()
+        while not self._closing.is_set():
+            self._wake.wait(_IDLE_S)
             self._wake.clear()
-            with self._lock:
-                changed, self._changed = self._changed, set()
-            self._work(changed)
+            changed = self._take()
+            try:
+                self._work(changed)
+                self._failing = False
+            except _Closing:
+                return
+            except Exception as error:
+                self._failing = True
+                self._explain(error)
+                self._add(changed)
+                self._closing.wait(_RETRY_S)
+
+    def _explain(self, error: Exception) -> None:
+        if isinstance(error, (StorageFull, OSError)):
+            _log.error("cannot_seal", problem=str(error), retry_s=_RETRY_S)
+        else:
+            _log.exception("cannot_seal", retry_s=_RETRY_S, exc_info=error)
 
     def _work(self, changed: set[int]) -> None:
-        try:
-            while not self._closing and purge_some(self._store):
-                pass
-            for collection in changed:
-                if self._closing:
-                    return
-                if sealing.tail_leaves(self._store, collection) >= self._threshold:
-                    sealing.seal(self._store, collection, _THREADS)
-        except (StorageFull, OSError) as error:
-            _log.error("cannot_seal", problem=str(error), retry_s=_RETRY_S)
-            self._retry_later(changed)
-        except Exception:
-            _log.exception("cannot_seal", retry_s=_RETRY_S)
-            self._retry_later(changed)
+        self._store.env.reader_check()  # Pages that a killed reader held can be used again.
+        self._sweeper.sweep()
+        while purge_some(self._store):
+            self._check_closing()
+        for collection in sorted(changed | self._inspector.inspect()):
+            self._put_in_order(collection)
 
-    def _retry_later(self, changed: set[int]) -> None:
-        with self._lock:
-            self._changed |= changed
-        timer = threading.Timer(_RETRY_S, self._wake.set)
-        timer.daemon = True
-        timer.start()
+    def _put_in_order(self, collection: int) -> None:
+        damaged = self._inspector.damaged
+        while source := sources.next_source(self._store, collection, self._threshold, damaged):
+            sealing.build(self._store, source, partial(self._between, source), self._insert)
+
+    def _between(self, building: Source) -> None:
+        """While one segment is built, full tails are sealed, so that no writer waits long."""
+        self._check_closing()
+        later = set()
+        for collection in self._take():
+            busy = building.last_ordinal if collection == building.collection else 0
+            if busy and building.tail:
+                later.add(collection)
+                continue
+            source = sources.tail_source(self._store, collection, self._threshold, busy)
+            if source:
+                sealing.build(self._store, source, self._check_closing, self._insert)
+            later.add(collection)  # Whatever else it needs comes after.
+        if later:
+            with self._lock:
+                self._changed |= later
+
+    def _check_closing(self) -> None:
+        if self._closing.is_set():
+            raise _Closing

@@ -3,29 +3,30 @@
 Errors raised below become statuses in the server's interceptor.
 """
 
+import threading
 from collections.abc import Iterator
+from functools import partial
 
 import grpc
 
-from hrag.deadline import Deadline
-from hrag.errors import StorageFull
 from hrag.rpc.interceptor import explained
 from hrag.rpc.server import deadline_of
-from hrag.types import IngestResult
 from hrag.v1 import indexer_pb2 as pb
 from hrag.v1 import indexer_pb2_grpc
 from hrag.wire import common, indexer
 from hrag.wire.common import collection_or_default
+from indexer_svc.bulk import Answer, Asked, BulkLoad
 from indexer_svc.catalog import Catalog
 from indexer_svc.pipeline import Pipeline
 
 
 class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
-    """See protos/hrag/v1/indexer.proto."""
+    """See protos/hrag/v1/indexer.proto. Streams of documents end early once `stopping`."""
 
-    def __init__(self, pipeline: Pipeline, catalog: Catalog) -> None:
+    def __init__(self, pipeline: Pipeline, catalog: Catalog, stopping: threading.Event) -> None:
         self._pipeline = pipeline
         self._catalog = catalog
+        self._stopping = stopping
 
     def CreateCollection(
         self, request: pb.CreateCollectionRequest, context: grpc.ServicerContext
@@ -60,30 +61,22 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
     def IngestDocument(
         self, request: pb.IngestDocumentRequest, context: grpc.ServicerContext
     ) -> pb.IngestDocumentResponse:
-        return indexer.ingest_response(self._ingest(request, deadline_of(context)))
+        result = self._pipeline.ingest(
+            request.tenant_id,
+            collection_or_default(request.collection),
+            common.document_from(request.document),
+            deadline_of(context),
+        )
+        return indexer.ingest_response(result)
 
     def IngestDocuments(
         self, requests: Iterator[pb.IngestDocumentsRequest], context: grpc.ServicerContext
     ) -> Iterator[pb.IngestDocumentsResponse]:
-        deadline = deadline_of(context)
-        for request in requests:
-            try:
-                yield indexer.streamed_result(self._ingest(request, deadline))
-            except StorageFull:
-                raise  # It concerns every document to come.
-            except Exception as error:
-                known = explained("IngestDocuments", error)
-                yield indexer.streamed_error(request.document.document_id, known)
-
-    def _ingest(
-        self, request: pb.IngestDocumentRequest | pb.IngestDocumentsRequest, deadline: Deadline
-    ) -> IngestResult:
-        return self._pipeline.ingest(
-            request.tenant_id,
-            collection_or_default(request.collection),
-            common.document_from(request.document),
-            deadline,
-        )
+        asked = map(_asked, requests)
+        load = BulkLoad(self._pipeline, asked, deadline_of(context), self._stopping)
+        if not context.add_callback(load.cancel):
+            load.cancel()
+        return map(_streamed, load.run())
 
     def DeleteDocument(
         self, request: pb.DeleteDocumentRequest, context: grpc.ServicerContext
@@ -111,6 +104,22 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         self, request: pb.GetIndexStatusRequest, context: grpc.ServicerContext
     ) -> pb.GetIndexStatusResponse:
         return indexer.status_response(self._catalog.status(*_place(request)))
+
+
+def _asked(request: pb.IngestDocumentsRequest) -> Asked:
+    return Asked(
+        request.tenant_id,
+        collection_or_default(request.collection),
+        request.document.document_id,
+        partial(common.document_from, request.document),
+    )
+
+
+def _streamed(answer: Answer) -> pb.IngestDocumentsResponse:
+    if isinstance(answer.outcome, Exception):
+        error = explained("IngestDocuments", answer.outcome)
+        return indexer.streamed_error(answer.document_id, error)
+    return indexer.streamed_result(answer.outcome)
 
 
 def _place(

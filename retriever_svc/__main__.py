@@ -1,8 +1,22 @@
-"""Runs the retriever: `python -m retriever_svc`, settings from the environment."""
+"""Runs the retriever: `python -m retriever_svc`, settings from the environment.
+
+With HRAG_WORKERS over 1 it supervises so many processes that serve. They are started as
+`python -m retriever_svc --worker ADDRESS`, which is not for people: such a process shares
+its port, takes a worker's part of the memory and stops when standard input ends.
+"""
+
+import sys
+from functools import partial
 
 from hrag.config import RetrieverSettings
 from hrag.rpc.process import run
-from retriever_svc.app import serve
+from hrag.rpc.workers import worker_address
+from retriever_svc.app import serve, serve_as_worker
 
 if __name__ == "__main__":
-    run("retriever", RetrieverSettings, serve)
+    address = worker_address(sys.argv[1:])
+    run(
+        "retriever",
+        RetrieverSettings,
+        serve if address is None else partial(serve_as_worker, address),
+    )

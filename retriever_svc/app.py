@@ -8,10 +8,11 @@ from importlib.metadata import version
 from hrag.config import RetrieverSettings
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.opening import open_embedder
+from hrag.engine import Reader
 from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.reader import EmbeddedReader
-from hrag.rpc import server
-from hrag.rpc.process import until_stopped, wait_for_store
+from hrag.rpc import server, workers
+from hrag.rpc.process import stop_on_eof, until_stopped, wait_for_store
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_LIMIT,
@@ -32,6 +33,25 @@ SERVICE = retriever_pb2.DESCRIPTOR.services_by_name["RetrieverService"].full_nam
 
 
 def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
+    """Serves until `stopping` is set, by as many processes as the settings say."""
+    if settings.workers == 1:
+        _serve(settings, stopping, as_worker=False)
+        return
+    workers.supervise(
+        workers.own_command(), settings.workers, settings.address, settings.drain_s, stopping
+    )
+
+
+def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threading.Event) -> None:
+    """Serves at `address` beside the other workers, with its part of the memory."""
+    if not settings.stop_on_eof:  # Else it watches standard input already.
+        stop_on_eof(stopping)
+    memory_bytes = settings.memory_bytes // settings.workers
+    own = settings.model_copy(update={"address": address, "memory_bytes": memory_bytes})
+    _serve(own, stopping, as_worker=True)
+
+
+def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker: bool) -> None:
     """Waits for a store to exist, then serves until `stopping` is set."""
     with ExitStack() as closing:
         embedder = open_embedder(settings)
@@ -39,25 +59,27 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
         if store is None:
             return
         closing.callback(store.close)
-        reader = EmbeddedReader(store)
+        reader = EmbeddedReader(store, settings.memory_bytes)
         closing.callback(reader.close)
         reader.load_segmented()
         queries = CachedQueries(embedder, settings.query_cache_entries)
         servicer = RetrieverServicer(
             Search(reader, embedder, queries, settings.return_level),
             Browse(reader),
-            _server_info(settings, embedder.name),
+            partial(_server_info, settings, embedder.name, reader),
         )
         listening = server.build(
             settings,
             settings.address,
             SERVICE,
             partial(retriever_pb2_grpc.add_RetrieverServiceServicer_to_server, servicer),
+            share_port=as_worker,
         )
-        until_stopped(listening, settings.address, settings.drain_s, stopping)
+        told = workers.tell_serving if as_worker else None
+        until_stopped(listening, settings.address, settings.drain_s, stopping, told)
 
 
-def _server_info(settings: RetrieverSettings, embedder: str) -> ServerInfo:
+def _server_info(settings: RetrieverSettings, embedder: str, reader: Reader) -> ServerInfo:
     return ServerInfo(
         version=version("hrag"),
         embedder=embedder,
@@ -73,4 +95,5 @@ def _server_info(settings: RetrieverSettings, embedder: str) -> ServerInfo:
             levels=MAX_LEVELS,
             concurrent_calls=settings.max_concurrent_calls,
         ),
+        reader=reader.status(),
     )

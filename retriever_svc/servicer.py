@@ -3,6 +3,8 @@
 Errors raised below become statuses in the server's interceptor.
 """
 
+from collections.abc import Callable
+
 import grpc
 
 from hrag.rpc.server import deadline_of
@@ -18,7 +20,7 @@ from retriever_svc.search import Search
 class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
     """See protos/hrag/v1/retriever.proto."""
 
-    def __init__(self, search: Search, browse: Browse, info: ServerInfo) -> None:
+    def __init__(self, search: Search, browse: Browse, info: Callable[[], ServerInfo]) -> None:
         self._search = search
         self._browse = browse
         self._info = info
@@ -50,4 +52,4 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
     def GetServerInfo(
         self, request: pb.GetServerInfoRequest, context: grpc.ServicerContext
     ) -> pb.GetServerInfoResponse:
-        return retriever.server_info_response(self._info)
+        return retriever.server_info_response(self._info())

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hrag.engine.embedded import sealing
 from hrag.engine.embedded.check import check
 from hrag.engine.embedded.reader import EmbeddedReader
 from hrag.engine.embedded.records import SegmentRecord
 from hrag.engine.embedded.store import Store, open_for_writing
 from hrag.engine.embedded.writer import EmbeddedWriter, Opened
+from tests.fakes import put_in_order, seal
 
 
 @pytest.fixture
@@ -36,10 +36,16 @@ class Engine:
         return self.writer.open(tenant_id, name)
 
     def seal(self, tenant_id: str = "t", name: str = "c") -> SegmentRecord | None:
-        """Seals the collection's tail and goes on with a reader that has the segment."""
-        record = sealing.seal(self.store, self.open(tenant_id, name).number, threads=1)
+        """Seals the tail into a segment of its own; goes on with a reader that has it."""
+        record = seal(self.store, self.open(tenant_id, name).number)
         self.restart_reader()
         return record
+
+    def put_in_order(
+        self, threshold: int, name: str = "c", damaged: frozenset[int] = frozenset()
+    ) -> int:
+        """All that the index needs; returns how many segments that built."""
+        return put_in_order(self.store, self.open(name=name).number, threshold, damaged)
 
     def restart_reader(self) -> None:
         self.reader.close()

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from hrag.embedding import Vectors
 from hrag.engine import PreparedDocument, Snapshot, Vector
+from hrag.engine.embedded import keys, sealing, sources
+from hrag.engine.embedded.records import SegmentRecord
+from hrag.engine.embedded.store import Store
 from hrag.ids import parse_chunk_id
 from hrag.tree import ParsedText
 from hrag.types import Aggregation, CollectionSettings, Passage, TreeSettings
@@ -70,6 +73,23 @@ def prepared(
         tree=tree,
         vectors=vectors,
     )
+
+
+def seal(store: Store, collection: int) -> SegmentRecord | None:
+    """Seals a tail of any length into a segment of its own."""
+    source = sources.tail_source(store, collection, 1, busy_ordinal=keys.MAX_ORDINAL)
+    return sealing.build(store, source) if source else None
+
+
+def put_in_order(
+    store: Store, collection: int, threshold: int, damaged: frozenset[int] = frozenset()
+) -> int:
+    """Does all that a collection's index needs; returns how many segments that built."""
+    steps = 0
+    while source := sources.next_source(store, collection, threshold, damaged):
+        sealing.build(store, source)
+        steps += 1
+    return steps
 
 
 @dataclass

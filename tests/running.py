@@ -58,6 +58,11 @@ class Process:
         return self.address.rpartition(":")[2]
 
     @property
+    def children(self) -> set[int]:
+        """Process ids of the processes it has started that have not ended."""
+        return {pid for pid in children_of(self._process.pid) if is_alive(pid)}
+
+    @property
     def log(self) -> str:
         """All it has said, with the lines of earlier processes at the same port."""
         return self._log_path.read_text("utf-8", "replace")
@@ -161,6 +166,20 @@ def started(
         assert "internal_error" not in process.log, process.log
     finally:
         process.kill()
+
+
+def children_of(pid: int) -> set[int]:
+    """Process ids of what the main thread of a process has started."""
+    return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; one that has ended and waits for its parent to notice does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def check_store(data_dir: Path) -> None:

@@ -11,10 +11,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from hrag.cli.backup import backup, restore
 from hrag.cli.check import check
+from hrag.cli.compact import compact
 from hrag.cli.console import Failure, show_error
 from hrag.cli.demo import demo
 from hrag.cli.ingest import ingest
+from hrag.cli.rebuild import rebuild
 from hrag.cli.search import search
 from hrag.cli.serve import serve
 from hrag.cli.status import status
@@ -78,9 +81,15 @@ def _hrag(
       hrag serve                      start the services
       hrag ingest docs/               store a folder of documents
       hrag search "how do I ...?"     ask
+
+    \b
+    Keep a store safe:
+      hrag backup DIR                 copy it, in use or not
+      hrag check                      prove it sound
     """
 
 
 app.callback(help=_help(_hrag))(_hrag)
-for _command in (serve, ingest, search, tree, status, check, demo):
+_COMMANDS = (serve, ingest, search, tree, status, check, backup, restore, compact, rebuild, demo)
+for _command in _COMMANDS:
     app.command(help=_help(_command))(_command)

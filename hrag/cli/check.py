@@ -10,14 +10,16 @@ from hrag.cli.options import DEFAULT_DATA_DIR, DataDir
 if TYPE_CHECKING:
     from hrag.engine.embedded.check import Report
 
-NO_STORE = 2
+CANNOT_CHECK = 2
 
 
 def check(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """Check a whole store: every document, tree, vector and index file.
 
     Opens the store read only, so it can run beside the services. It finds and never
-    mends. Exit code 0: sound; 1: problems; 2: there is no store.
+    mends: each problem is one line that names the collection and the document or segment.
+    Segments can be made anew with `hrag rebuild`; for all else there is `hrag restore`.
+    Exit code 0: sound; 1: problems; 2: there is no store, or it cannot be opened.
 
     \b
     Example:
@@ -26,13 +28,13 @@ def check(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     # Storage is slow to import, and only this command needs it.
     from hrag.engine.embedded.check import check as check_store  # noqa: PLC0415
     from hrag.engine.embedded.store import open_for_reading  # noqa: PLC0415
-    from hrag.errors import StoreMissing  # noqa: PLC0415
+    from hrag.errors import StoreUnavailable  # noqa: PLC0415
 
     try:
         store = open_for_reading(data_dir)
-    except StoreMissing as error:
+    except StoreUnavailable as error:
         show_error(error.message)
-        raise typer.Exit(NO_STORE) from None
+        raise typer.Exit(CANNOT_CHECK) from None
     try:
         report = check_store(store)
     finally:

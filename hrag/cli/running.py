@@ -3,7 +3,8 @@
 The services stay ordinary programs that know nothing of this one: settings go in through
 the environment, health says when they serve, SIGTERM stops them, exit codes say why they
 ended. Children run in process groups of their own, so that Ctrl-C reaches only this
-process, which then stops them in order.
+process, which then stops them in order. Their standard input is a pipe of which only this
+process holds the other end: should it be killed, they see the end and stop by themselves.
 """
 
 import os
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -67,6 +68,10 @@ class _Child:
     address: str
     process: subprocess.Popen[bytes]
 
+    def close_input(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
 
 class Services:
     """Both services on one store; running inside its `with` block.
@@ -96,6 +101,7 @@ class Services:
             **os.environ,
             **(settings or {}),
             "HRAG_DATA_DIR": str(data_dir),
+            "HRAG_STOP_ON_EOF": "true",
             **{service.address_variable: value for service, value in self.addresses.items()},
         }
 
@@ -158,6 +164,8 @@ class Services:
             for child in self._children:
                 child.process.kill()
                 child.process.wait()
+        for child in self._children:
+            child.close_input()
 
     def check_stopped_cleanly(self) -> None:
         """After `stop`: raises ServiceFailed unless both ended as they should."""
@@ -183,17 +191,14 @@ class Services:
     def _start(self, service: Service) -> subprocess.Popen[bytes]:
         # -P: a file in the present folder must not stand in for a library's module.
         command = [sys.executable, "-P", "-m", service.module]
-        if self._logs is None:
-            return subprocess.Popen(
-                command, env=self._env, stdin=subprocess.DEVNULL, process_group=0
-            )
-        with self._log(service).open("wb") as log:
+        with nullcontext() if self._logs is None else self._log(service).open("wb") as log:
+            # All other files of ours are closed in the child, the pipe of its sibling too.
             return subprocess.Popen(
                 command,
                 env=self._env,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=log,
                 process_group=0,
             )
 

@@ -16,18 +16,27 @@ def serve(
     retriever_address: Annotated[
         str, typer.Option(envvar="HRAG_RETRIEVER_ADDRESS", help="Where the retriever listens.")
     ] = DEFAULT_RETRIEVER,
+    workers: Annotated[
+        int,
+        typer.Option(envvar="HRAG_WORKERS", min=1, max=256, help="Processes that answer searches."),
+    ] = 1,
 ) -> None:
     """Start both services and keep them running until Ctrl-C.
 
     The indexer stores documents, the retriever answers searches; they meet in the store
     under --data-dir. Other settings come from environment variables such as HRAG_EMBEDDER
     and HIERARCHICAL_CHUNK_LEVELS (see .env.example). Port 0 takes a free one. When one
-    service ends, the other is stopped too and the exit code is 1.
+    service ends, the other is stopped too and the exit code is 1. Both also stop by
+    themselves should this program be killed.
+
+    With --workers, several processes answer searches. They share the retriever's port and
+    its memory budget; one that dies is replaced.
 
     \b
     Examples:
       hrag serve
       hrag serve --data-dir /var/lib/hrag --retriever-address 0.0.0.0:50052
+      hrag serve --workers 4
     """
     from hrag.cli import running  # noqa: PLC0415
 
@@ -36,6 +45,7 @@ def serve(
         data_dir,
         running.with_free_port(indexer_address),
         running.with_free_port(retriever_address),
+        settings={"HRAG_WORKERS": str(workers)},
     )
     console = output()
     try:

@@ -64,6 +64,8 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", _UNLIMITED),
     ("grpc.max_send_message_length", _UNLIMITED),
     ("grpc.keepalive_time_ms", 30_000),
+    # A connection of its own for each client: behind one port there may be several processes.
+    ("grpc.use_local_subchannel_pool", 1),
 ]
 
 _LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[::1\])(:|$)")

@@ -5,7 +5,7 @@ database with vectors could do the work too: a document with its tree and vector
 it one way; leaves, groups and passages the other. Methods raise `hrag.errors` only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,7 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.deadline import Deadline
 from hrag.embedding import Vectors
+from hrag.errors import HragError
 from hrag.ids import ChunkId
 from hrag.tree import ParsedText, Tree
 from hrag.types import (
@@ -27,6 +29,7 @@ from hrag.types import (
     IngestResult,
     Listing,
     Passage,
+    ReaderStatus,
 )
 
 Vector = NDArray[np.float32]
@@ -82,8 +85,19 @@ class Writer(Protocol):
     ) -> IngestResult | None:
         """The stored document's result if it is this one, else None."""
 
+    def wait_for_room(self, collection: OpenCollection, deadline: Deadline) -> None:
+        """Waits, within the deadline, while the index lags too far behind what is stored."""
+
     def put(self, collection: OpenCollection, document: PreparedDocument) -> IngestResult:
         """Creates or replaces one document, whole or not at all."""
+
+    def put_many(
+        self, documents: Sequence[tuple[OpenCollection, PreparedDocument]]
+    ) -> list[IngestResult | HragError]:
+        """The same for several in one commit, in order: each one's result or own error.
+
+        What concerns all of them, such as StorageFull, is raised; then none is stored.
+        """
 
     def delete(self, collection: OpenCollection, document_id: str) -> int:
         """Returns the sequence of the deletion."""
@@ -151,5 +165,7 @@ class Reader(Protocol):
 
     def sequence(self) -> int:
         """The store's last change."""
+
+    def status(self) -> ReaderStatus: ...
 
     def close(self) -> None: ...

@@ -60,14 +60,21 @@ def build(
     address: str,
     service: str,
     register: Callable[[grpc.Server], None],
+    *,
+    share_port: bool = False,
 ) -> Server:
-    """Binds `address` or raises ServiceUnavailable; `service` is the full proto name."""
+    """Binds `address` or raises ServiceUnavailable; `service` is the full proto name.
+
+    With `share_port`, other processes of this user that share it too may have the port;
+    the kernel spreads connections over them. Otherwise, two services on one port are a
+    mistake.
+    """
     threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="call")
     server = grpc.server(
         threads,
         interceptors=[Translate()],
         options=[
-            ("grpc.so_reuseport", 0),  # Two services on one port are a mistake.
+            ("grpc.so_reuseport", int(share_port)),
             (
                 "grpc.max_receive_message_length",
                 _MESSAGE_PER_DOCUMENT * settings.max_document_bytes,

@@ -1,6 +1,7 @@
 """Messages of retriever.proto."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from hrag.types import (
     Limits,
     MatchedChild,
     Passage,
+    ReaderStatus,
     SearchMode,
     SearchQuery,
     SearchResult,
@@ -223,6 +225,7 @@ def server_info_response(info: ServerInfo) -> pb.GetServerInfoResponse:
             levels=limits.levels,
             concurrent_calls=limits.concurrent_calls,
         ),
+        reader=pb.ReaderStatus(**asdict(info.reader)),
     )
 
 
@@ -243,4 +246,17 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
             levels=limits.levels,
             concurrent_calls=limits.concurrent_calls,
         ),
+        reader=_reader_status_from(message.reader),
+    )
+
+
+def _reader_status_from(message: pb.ReaderStatus) -> ReaderStatus:
+    return ReaderStatus(
+        sequence=message.sequence,
+        applied_sequence=message.applied_sequence,
+        lag_s=message.lag_s,
+        collections_loaded=message.collections_loaded,
+        loaded_bytes=message.loaded_bytes,
+        budget_bytes=message.budget_bytes,
+        damaged_segments=message.damaged_segments,
     )

@@ -9,10 +9,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hrag.engine.embedded import purging, sealing
+from hrag.engine.embedded import manifest, purging, sealing, segments
 from hrag.engine.embedded.check import check
 from hrag.engine.embedded.reader import EmbeddedReader
 from hrag.engine.embedded.store import open_for_writing
+from hrag.engine.embedded.upkeep import DEAD_SHARE, FACTOR
 from hrag.engine.embedded.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound, DocumentNotFound
 from hrag.types import IngestOutcome, TreeSettings
@@ -21,8 +22,10 @@ from tests.fakes import (
     collection_settings,
     matched_leaves,
     prepared,
+    put_in_order,
     query_vector,
     recall,
+    seal,
     search_leaves,
     search_passages,
     sentences,
@@ -119,12 +122,55 @@ class StoreMachine(RuleBasedStateMachine):
     def seal(self, tenant_id: str, load: bool) -> None:
         number = self.writer.open(tenant_id, "c").number
         leaves = sealing.tail_leaves(self.store, number)
-        record = sealing.seal(self.store, number, threads=1)
+        record = seal(self.store, number)
         assert (record is None) == (leaves == 0)
-        if record is not None:
-            assert record.rows == leaves
+        assert record is None or record.rows == leaves
+        self._sealed(tenant_id, load)
+
+    @rule(tenant_id=tenants, threshold=st.integers(1, 20), load=st.booleans())
+    def merge(self, tenant_id: str, threshold: int, load: bool) -> None:
+        number = self.writer.open(tenant_id, "c").number
+        put_in_order(self.store, number, threshold)
+        assert sealing.tail_leaves(self.store, number) < threshold
+        with self.store.read() as txn:
+            parts = [each.part() for each in manifest.listed(self.store, txn, number)]
+        for place, part in enumerate(parts):
+            assert part.living >= FACTOR * sum(newer.living for newer in parts[place + 1 :])
+            assert part.dead <= DEAD_SHARE * part.rows
+        self._sealed(tenant_id, load)
+
+    @rule(tenant_id=tenants, which=st.integers(0, 9), load=st.booleans())
+    def lose_a_segment(self, tenant_id: str, which: int, load: bool) -> None:
+        """Until it is made anew, its leaves are served from what LMDB holds."""
+        number = self.writer.open(tenant_id, "c").number
+        listed = self.writer.status(self.writer.open(tenant_id, "c")).segments
+        if listed:
+            lost = listed[which % len(listed)].segment_id
+            segments.remove(self.store.segments, lost)
+            if load:
+                self.restart_the_reader()
+            self.search(tenant_id, seed=which, count=3)
+            put_in_order(self.store, number, 10**9, frozenset([lost]))
+            self._sealed(tenant_id, load)
+
+    @rule(tenant_id=tenants, load=st.booleans())
+    def rebuild(self, tenant_id: str, load: bool) -> None:
+        number = self.writer.open(tenant_id, "c").number
+        had = self.writer.status(self.writer.open(tenant_id, "c")).segments
+        leaves = sealing.rebuild(self.store, number, 30, lambda: None)
+        if leaves:
+            assert leaves == self.models[tenant_id].leaf_count
+            status = self.writer.status(self.writer.open(tenant_id, "c"))
+            assert (len(status.segments), status.tail_leaf_count) == (1, 0)
+        else:
+            assert self.models[tenant_id].leaf_count < 30
+            assert not had or not self.models[tenant_id].leaf_count
+        self._sealed(tenant_id, load)
+
+    def _sealed(self, tenant_id: str, load: bool) -> None:
+        if self.writer.status(self.writer.open(tenant_id, "c")).segments:
             self.sealed.add(tenant_id)
-            self.sequence = self.reader.sequence()
+        self.sequence = self.reader.sequence()
         if load:
             self.restart_the_reader()
 

@@ -225,8 +225,8 @@ def test_the_tree_rebuilt_from_the_store_is_the_tree_built(engine: Engine, parse
     engine.writer.create_collection("t", "c", wanted)
     engine.writer.put(engine.writer.open("t", "c"), document)
     with engine.store.read() as txn:
-        ordinal = keys.u64(engine.store.number(txn, keys.LAST_ORDINAL))
-        stored = Tree(bytes(txn.get(ordinal, db=engine.store.db["trees"])))
+        slot = keys.u64(engine.store.number(txn, keys.LAST_SLOT))
+        stored = Tree(bytes(txn.get(slot, db=engine.store.db["trees"])))
     assert stored.to_bytes() == document.tree.to_bytes()
     with engine.reader.snapshot("t", "c") as snapshot:
         for level, count in enumerate(stored.counts):

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hrag.engine.embedded import keys, sealing, segments
+from hrag.engine.embedded import keys, segments
 from hrag.engine.embedded.check import Report, check
 from hrag.engine.embedded.lookups import read_counters
 from hrag.engine.embedded.records import Counters
 from hrag.engine.embedded.store import Store, Txn, open_for_writing
 from hrag.engine.embedded.writer import EmbeddedWriter
 from hrag.tree import CHUNK, Tree
-from tests.fakes import collection_settings, prepared, sentences
+from tests.fakes import collection_settings, prepared, seal, sentences
 
 ORDINAL = keys.u64(1)
 COLLECTION = keys.u32(1)
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     writer = EmbeddedWriter(store)
     writer.create_collection("t", "c", collection_settings())
     writer.put(writer.open("t", "c"), prepared("d", sentences(60)))
-    sealing.seal(store, 1, threads=1)
+    seal(store, 1)
     writer.put(writer.open("t", "c"), prepared("e", sentences(60, 1), seed=1))
     yield store
     store.close()
@@ -162,7 +162,8 @@ def test_a_document_that_is_not_listed_is_found(store):
     key = keys.in_collection(1, 1)
     found = damaged(store, lambda txn, db: txn.delete(key, db=db["ordinals"]))
     for name in ("heads", "texts", "trees", "vectors"):
-        assert f"{name} has ordinal 1, which no document has" in found
+        assert f"{name} has slot 1, which no document has" in found
+    assert "1 slots are taken or free; they should be 1 to 2" in found
     assert "collection t/c: counter documents is 2, counted 1" in found
 
 
@@ -170,12 +171,25 @@ def test_a_document_that_is_not_listed_is_found(store):
 def test_entries_of_a_collection_that_does_not_exist_are_found(store, name):
     key = keys.u32(7) if name == "counters" else keys.in_collection(7, 1)
     found = damaged(store, lambda txn, db: txn.put(key, Counters().to_bytes(), db=db[name]))
-    assert found == (f"{name} has an entry of collection 7, which does not exist",)
+    assert f"{name} has an entry of collection 7, which does not exist" in found
 
 
 def test_an_ordinal_that_would_be_used_twice_is_found(store):
     found = damaged(store, lambda txn, db: txn.put(keys.LAST_ORDINAL, ORDINAL, db=db["meta"]))
     assert found == ("ordinal 2 is past the store's last; it would be used twice",)
+
+
+def test_a_slot_of_two_documents_is_found(store):
+    place = keys.document_place(24, keys.u64(1))
+    key = keys.in_collection(1, 2)
+    found = damaged(store, lambda txn, db: txn.put(key, place, db=db["ordinals"]))
+    assert "two documents lie in one slot" in found
+    assert "heads has slot 2, which no document has" in found
+
+
+def test_a_slot_that_is_free_and_taken_is_found(store):
+    found = damaged(store, lambda txn, db: txn.put(keys.u64(1), b"", db=db["free_slots"]))
+    assert found == ("slot 1 is free and a document's",)
 
 
 # Documents
@@ -299,7 +313,10 @@ def segment_with(**fields: object) -> Callable[[Txn, dict[str, Any]], None]:
     [
         (segment_with(first_ordinal=0), "segment 1 covers ordinals of the one before"),
         (segment_with(last_ordinal=2), "segments cover ordinal 2, counters say 1"),
-        (segment_with(last_ordinal=2), "segment 1: it lacks leaves of documents it covers"),
+        (
+            segment_with(last_ordinal=2),
+            "segment 1: its leaves are not those of the living and dead documents in its range",
+        ),
         (
             segment_with(embedder="x"),
             "segment 1: its embedder or dimension is not the collection's",
@@ -314,7 +331,10 @@ def test_a_manifest_that_contradicts_the_store_is_found(store, damage, problem):
 def test_a_lost_manifest_is_found(store):
     key = keys.in_collection(1, 1)
     found = damaged(store, lambda txn, db: txn.delete(key, db=db["segments"]))
-    assert found == ("collection t/c: segments cover ordinal 0, counters say 1",)
+    assert found == (
+        "collection t/c: no segment covers ordinal 1, which is not in the tail either",
+        "collection t/c: dead leaves are counted for segments that are not listed: [1]",
+    )
 
 
 @pytest.mark.parametrize("name", ["index.hnsw", "rows.npz"])
@@ -339,4 +359,4 @@ def test_every_problem_is_found_at_once(store):
     assert len(found) == 3
     assert "ordinal 1" in found[0]
     assert "ordinal 2" in found[1]
-    assert found[2] == "texts has ordinal 9, which no document has"
+    assert found[2] == "texts has slot 9, which no document has"

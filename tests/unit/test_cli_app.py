@@ -10,7 +10,10 @@ from typer.testing import CliRunner
 from hrag.cli.app import app
 from hrag.cli.running import free_addresses
 
-COMMANDS = ["serve", "ingest", "search", "tree", "status", "check", "demo"]
+COMMANDS = [
+    *("serve", "ingest", "search", "tree", "status", "demo"),
+    *("check", "backup", "restore", "compact", "rebuild"),
+]
 
 
 def _run(*arguments: str):
@@ -82,7 +85,7 @@ def test_check_tells_each_problem_and_exits_with_1(tmp_path):
     store.close()
     result = _run("check", "--data-dir", str(tmp_path))
     assert result.exit_code == 1
-    assert "texts has ordinal 7" in result.output
+    assert "texts has slot 7" in result.output
 
 
 def test_commands_are_shown_without_loading_grpc_or_storage():

@@ -10,13 +10,15 @@ import pytest
 
 _LOGS = dedent(
     """
-    import logging, sys, structlog
+    import logging, sys, threading, structlog
     from hrag import log
     log.configure("indexer", sys.argv[1], "info")
     def handle(text):
         raise ValueError("broken")
     structlog.get_logger().debug("unheard")
-    structlog.get_logger().info("serving", port=50051)
+    thread = threading.Thread(target=lambda: structlog.get_logger().info("serving", port=50051))
+    thread.start()
+    thread.join()
     logging.getLogger("library").warning("old news")
     try:
         handle("a secret text")
@@ -53,6 +55,7 @@ def test_json_lines_name_service_level_and_time() -> None:
     assert error["exception"][0]["exc_type"] == "ValueError"
     for line in (serving, warning, error):
         assert line["service"] == "indexer"
+        assert line["pid"] > 0
         assert "timestamp" in line
     levels = [line["level"] for line in (serving, warning, error)]
     assert [logging.getLevelName(level.upper()) for level in levels] == [20, 30, 40]

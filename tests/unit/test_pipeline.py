@@ -21,6 +21,7 @@ from hrag.types import (
     SettingsRequest,
     TreeSettings,
 )
+from indexer_svc import pipeline as pipeline_module
 from indexer_svc.pipeline import Defaults, Pipeline, derived_id, hash_document
 from tests.conftest import Engine
 
@@ -107,10 +108,14 @@ def test_the_embedded_level_is_the_settings(engine: Engine, embedder: CountingEm
     assert len(embedder.asked) == result.chunks_per_level[1]
 
 
-def test_an_unchanged_document_is_neither_embedded_nor_written(
-    pipeline: Pipeline, engine: Engine, embedder: CountingEmbedder
+def test_an_unchanged_document_is_neither_extracted_nor_embedded_nor_written(
+    pipeline: Pipeline,
+    engine: Engine,
+    embedder: CountingEmbedder,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _ingest(pipeline, Document(TEXT, "d", metadata={"a": 1}))
+    monkeypatch.setattr(pipeline_module, "extract", None)
     before = (len(embedder.asked), engine.reader.sequence())
     _ingest(pipeline, Document(TEXT, "d", metadata={"a": 1}))
     assert (len(embedder.asked), engine.reader.sequence()) == before
@@ -179,6 +184,24 @@ def test_a_document_whose_caller_has_gone_is_not_stored(pipeline: Pipeline, engi
         _ingest(pipeline, Document(TEXT, "d"), deadline=Deadline.after(-1))
     with pytest.raises(errors.DocumentNotFound):
         engine.writer.document(engine.open(name="default"), "d")
+
+
+def test_a_document_waits_for_room_in_the_index_and_an_unchanged_one_does_not(
+    pipeline: Pipeline, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[Any] = []
+
+    def full(*of: Any) -> None:
+        waits.append(of)
+        raise errors.DeadlineExceeded("the deadline passed while waiting for room")
+
+    _ingest(pipeline, Document(TEXT, "d"))
+    monkeypatch.setattr(engine.writer, "wait_for_room", full)
+    assert _ingest(pipeline, Document(TEXT, "d")).outcome is IngestOutcome.UNCHANGED
+    with pytest.raises(errors.DeadlineExceeded, match="room"):
+        _ingest(pipeline, Document("Something else.", "d"))
+    assert waits == [(engine.open(name="default"), NEVER)]
+    assert engine.writer.document_with_text(engine.open(name="default"), "d")[1] == TEXT
 
 
 # What is refused

@@ -2,13 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.engine.embedded import reader as reader_module
-from hrag.engine.embedded import sealing, segments
+from hrag.engine.embedded import changelog, segments
+from hrag.engine.embedded.following import Followed
 from hrag.engine.embedded.reader import EmbeddedReader
 from hrag.engine.embedded.view import View
 from hrag.engine.embedded.writer import EmbeddedWriter
@@ -20,6 +20,7 @@ from tests.fakes import (
     prepared,
     query_vector,
     recall,
+    seal,
     search_leaves,
     sentences,
 )
@@ -69,7 +70,7 @@ def test_a_segment_is_taken_up_in_the_background(engine, model):
     assert_right(engine, model)
     number = engine.open().number
     assert view_of(engine.reader, number).segments == ()
-    record = sealing.seal(engine.store, number, threads=1)
+    record = seal(engine.store, number)
     wait_until(lambda: len(view_of(engine.reader, number).segments) == 1)
     view = view_of(engine.reader, number)
     assert view.segments[0].record == record
@@ -78,7 +79,7 @@ def test_a_segment_is_taken_up_in_the_background(engine, model):
 
     put(engine, model, "new", "d2", seed=50)
     assert_right(engine, model)
-    sealing.seal(engine.store, number, threads=1)
+    seal(engine.store, number)
     wait_until(lambda: len(view_of(engine.reader, number).segments) == 2)
     assert view_of(engine.reader, number).segments[0] is view.segments[0]  # Not read again.
     assert_right(engine, model)
@@ -187,7 +188,7 @@ def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, mo
         raise ValueError("broken")
 
     with capture_logs() as logs:
-        monkeypatch.setattr(reader_module._Followed, "refresh", broken)
+        monkeypatch.setattr(Followed, "refresh", broken)
         put(engine, model, "new")
         wait_until(lambda: any(log["event"] == "cannot_follow" for log in logs))
         monkeypatch.undo()
@@ -200,10 +201,10 @@ def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, mo
 def test_a_snapshot_older_than_the_view_is_taken_anew(engine, model, monkeypatch):
     """Another call advanced the view between this one's transaction and its look."""
     assert_right(engine, model)
-    view_at = reader_module._Followed.view_at
+    view_at = Followed.view_at
     beaten = threading.Event()
 
-    def overtaken(self: reader_module._Followed, txn: object) -> View | None:
+    def overtaken(self: Followed, txn: object) -> View | None:
         if threading.current_thread() is caller and not beaten.is_set():
             beaten.set()
             put(engine, model, "new", seed=44)
@@ -214,7 +215,7 @@ def test_a_snapshot_older_than_the_view_is_taken_anew(engine, model, monkeypatch
         return view_at(self, txn)
 
     caller = threading.current_thread()
-    monkeypatch.setattr(reader_module._Followed, "view_at", overtaken)
+    monkeypatch.setattr(Followed, "view_at", overtaken)
     assert_right(engine, model)
     assert beaten.is_set()
 
@@ -232,3 +233,142 @@ def test_an_exception_inside_a_snapshot_passes_through(engine, model):
     with pytest.raises(KeyError), engine.reader.snapshot("t", "c"):
         raise KeyError("of the caller")
     assert_right(engine, model)
+
+
+# Memory
+
+
+def fill(engine: Engine, names: list[str]) -> ModelCollection:
+    model = ModelCollection()
+    for name in names:
+        engine.writer.create_collection("t", name, model.settings)
+        for number in range(3):
+            document = prepared(f"d{number}", sentences(60, number), seed=number)
+            engine.writer.put(engine.open(name=name), document)
+            model.put(document)
+    return model
+
+
+def search(reader: EmbeddedReader, name: str, model: ModelCollection) -> None:
+    with reader.snapshot("t", name) as snapshot:
+        found = search_leaves(snapshot, query_vector(0), 10)
+    assert recall(found, model, query_vector(0), 10) == 1.0
+
+
+@pytest.fixture
+def limited(engine: Engine) -> Iterator[tuple[EmbeddedReader, ModelCollection, list[str]]]:
+    """Ten equal collections, and a reader whose memory holds five of them."""
+    names = [f"c{number}" for number in range(10)]
+    model = fill(engine, names)
+    search(engine.reader, names[0], model)
+    each = engine.reader.status().loaded_bytes
+    assert each > model.leaf_count * model.settings.dimension * 4
+    reader = EmbeddedReader(engine.store, budget_bytes=5 * each)
+    yield reader, model, names
+    reader.close()
+
+
+def test_the_least_recently_used_are_let_go_and_come_back(engine, limited):
+    reader, model, names = limited
+    for name in names:
+        search(reader, names[0], model)
+        search(reader, name, model)
+        status = reader.status()
+        assert 0 < status.loaded_bytes <= status.budget_bytes
+        assert status.collections_loaded <= 5
+    first = engine.open(name=names[0]).number
+    assert first in reader._followed
+    assert engine.open(name=names[1]).number not in reader._followed
+    search(reader, names[1], model)
+
+
+def test_a_search_under_way_keeps_what_is_let_go(limited):
+    reader, model, names = limited
+    with reader.snapshot("t", names[0]) as snapshot:
+        for name in names[1:]:
+            search(reader, name, model)
+        found = search_leaves(snapshot, query_vector(0), 10)
+    assert recall(found, model, query_vector(0), 10) == 1.0
+
+
+def test_a_collection_over_the_budget_is_still_searched(engine):
+    model = fill(engine, ["c"])
+    reader = EmbeddedReader(engine.store, budget_bytes=1)
+    for _ in range(2):
+        search(reader, "c", model)
+    status = reader.status()
+    assert (status.collections_loaded, status.budget_bytes) == (1, 1)
+    assert status.loaded_bytes > 1
+    reader.close()
+
+
+def test_what_grows_past_the_budget_drives_others_out(engine, limited):
+    reader, model, names = limited
+    for name in names[:5]:
+        search(reader, name, model)
+    for number in range(20):
+        document = prepared(f"more{number}", sentences(60), seed=number)
+        engine.writer.put(engine.open(name=names[4]), document)
+    wait_until(lambda: reader.status().collections_loaded < 5)
+    assert engine.open(name=names[4]).number in reader._followed
+
+
+def test_segments_past_the_budget_are_left_for_later(engine):
+    names = [f"c{number}" for number in range(4)]
+    model = fill(engine, names)
+    for name in names:
+        engine.seal(name=name)
+    search(engine.reader, names[0], model)
+    each = engine.reader.status().loaded_bytes
+    reader = EmbeddedReader(engine.store, budget_bytes=2 * each)
+    reader.load_segmented()
+    assert reader.status().collections_loaded == 2
+    search(reader, names[3], model)
+    reader.close()
+
+
+def test_a_tail_that_is_replaced_over_and_over_does_not_grow(engine, model):
+    assert_right(engine, model)
+    number = engine.open().number
+    for round_ in range(300):
+        put(engine, model, "d0", "d1", seed=100 + 2 * round_)
+        if round_ % 7 == 0:
+            assert_right(engine, model)
+    view = view_of(engine.reader, number)
+    assert view.count - view.tail_base <= 2 * model.leaf_count + 1024 + 200
+
+
+# Lag
+
+
+def test_the_lag_is_what_the_background_has_not_applied(engine, model, monkeypatch):
+    assert_right(engine, model)
+    wait_until(lambda: engine.reader.status().applied_sequence == engine.reader.sequence())
+    assert engine.reader.status().lag_s == 0
+
+    def stuck(self: object) -> None:
+        raise ValueError("stuck")
+
+    monkeypatch.setattr(Followed, "refresh", stuck)
+    before = engine.reader.sequence()
+    put(engine, model, "new")
+    wait_until(lambda: engine.reader.status().lag_s > 0.2)
+    status = engine.reader.status()
+    assert (status.sequence, status.applied_sequence) == (before + 1, before)
+    assert_right(engine, model)  # A search applies what it needs itself.
+    monkeypatch.undo()
+    wait_until(lambda: engine.reader.status().applied_sequence == before + 1)
+    assert engine.reader.status().lag_s == 0
+
+
+def test_a_reader_that_missed_more_than_the_list_of_commits_looks_at_everything(
+    engine, model, monkeypatch
+):
+    assert_right(engine, model)
+    monkeypatch.setattr(changelog, "MAX_LOG_ENTRIES", 3)
+    put(engine, model, *(f"new{number}" for number in range(6)))
+    number, committed = engine.open().number, engine.reader.sequence()
+    wait_until(lambda: view_of(engine.reader, number).sequence == committed)
+    with engine.store.read() as txn:
+        assert changelog.changed_after(engine.store, txn, committed - 3) == {number}
+        assert changelog.changed_after(engine.store, txn, committed - 4) is None

@@ -8,10 +8,13 @@ from contextlib import contextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.engine.embedded import sealing, segments
+from hrag.deadline import NEVER, Deadline
+from hrag.engine.embedded import building as building_module
+from hrag.engine.embedded import sealing, segments, sweeping
+from hrag.engine.embedded.building import insert
 from hrag.engine.embedded.store import Store
 from hrag.engine.embedded.writer import EmbeddedWriter
-from hrag.errors import StorageFull
+from hrag.errors import DeadlineExceeded, StorageFull
 from indexer_svc import sealer as sealer_module
 from indexer_svc.sealer import Sealer
 from tests.fakes import collection_settings, prepared, sentences
@@ -21,12 +24,14 @@ THRESHOLD = 20
 
 
 @contextmanager
-def running(store: Store, threshold: int = THRESHOLD) -> Iterator[EmbeddedWriter]:
+def running(
+    store: Store, threshold: int = THRESHOLD, grace_s: float = 0
+) -> Iterator[EmbeddedWriter]:
     """A writer whose commits a sealer hears of."""
-    sealer = Sealer(store, threshold)
+    sealer = Sealer(store, THRESHOLD, grace_s=0)
     sealer.start()
     try:
-        yield EmbeddedWriter(store, on_commit=sealer.changed)
+        yield EmbeddedWriter(store, sealer)
     finally:
         sealer.close()
 
@@ -100,34 +105,136 @@ def test_a_deleted_collection_is_purged(store, writer):
 )
 def test_after_a_failure_it_tries_again(store, writer, monkeypatch, failure):
     monkeypatch.setattr(sealer_module, "_RETRY_S", 0.01)
-    seal, failed = sealing.seal, threading.Event()
+    build, failed = sealing.build, threading.Event()
 
     def fail_once(*args: object) -> object:
         if not failed.is_set():
             failed.set()
             raise failure
-        return seal(*args)
+        return build(*args)
 
-    monkeypatch.setattr(sealing, "seal", fail_once)
+    monkeypatch.setattr(sealing, "build", fail_once)
     with capture_logs() as logs, running(store) as heard:
         heard.put(heard.open("t", "c"), prepared("d", sentences(200)))
         wait_until(lambda: segment_count(writer) == 1)
     assert [log["log_level"] for log in logs if log["event"] == "cannot_seal"] == ["error"]
 
 
-def test_closing_waits_for_the_segment_in_work(store, writer, monkeypatch):
-    build, building = segments.build_index, threading.Event()
+def test_closing_ends_what_is_being_built(store, writer, monkeypatch):
+    building = threading.Event()
 
-    def slow(*args: object) -> object:
+    def slow(*args: object) -> None:
         building.set()
         time.sleep(0.1)
-        return build(*args)
+        insert(*args)
 
-    monkeypatch.setattr(segments, "build_index", slow)
+    monkeypatch.setattr(building_module, "insert", slow)
     writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
     writer.create_collection("t", "c2", collection_settings())
     writer.put(writer.open("t", "c2"), prepared("d", sentences(200)))
     with running(store):
         assert building.wait(WAIT_S)
-    assert segment_count(writer) + segment_count(writer, "c2") == 1
+    assert segment_count(writer) + segment_count(writer, "c2") <= 1
     assert "sealer" not in {thread.name for thread in threading.enumerate()}
+
+
+# Back-pressure
+
+
+def test_writers_wait_while_a_tail_is_too_long(store, writer, monkeypatch):
+    """They go on once it is sealed; those with less patience are told what they wait for."""
+    go_on, building = threading.Event(), threading.Event()
+    build = sealing.build
+
+    def held(*args: object) -> object:
+        building.set()
+        assert go_on.wait(WAIT_S)
+        return build(*args)
+
+    monkeypatch.setattr(sealing, "build", held)
+    with running(store) as heard:
+        opened = heard.open("t", "c")
+        heard.wait_for_room(opened, NEVER)
+        heard.put(opened, prepared("d", sentences(400)))
+        assert building.wait(WAIT_S)
+        with pytest.raises(DeadlineExceeded, match="waiting until the index has room"):
+            heard.wait_for_room(opened, Deadline.after(0.1))
+        threading.Timer(0.1, go_on.set).start()
+        heard.wait_for_room(opened, Deadline.after(WAIT_S))
+        assert writer.status(opened).tail_leaf_count < 4 * THRESHOLD
+
+
+def test_nobody_waits_for_a_sealer_that_fails(store, writer, monkeypatch):
+    failed = threading.Event()
+
+    def fail(*_: object) -> None:
+        failed.set()
+        raise StorageFull("no space")
+
+    monkeypatch.setattr(sealing, "build", fail)
+    with running(store) as heard:
+        opened = heard.open("t", "c")
+        heard.put(opened, prepared("d", sentences(400)))
+        assert failed.wait(WAIT_S)
+        heard.wait_for_room(opened, Deadline.after(WAIT_S))
+        assert writer.status(opened).tail_leaf_count >= 4 * THRESHOLD
+
+
+def test_nobody_waits_for_a_sealer_that_does_not_run(store, writer):
+    writer.put(writer.open("t", "c"), prepared("d", sentences(400)))
+    sealer = Sealer(store, THRESHOLD)
+    sealer.wait_for_room(writer.open("t", "c").number, NEVER)
+
+
+# Several things at once
+
+
+def test_tails_are_sealed_while_something_large_is_built(store, writer, monkeypatch):
+    """Else those who write elsewhere would wait for it."""
+    writer.create_collection("t", "c2", collection_settings())
+    large = writer.open("t", "c")
+    for number in range(40):
+        writer.put(large, prepared(f"d{number}", sentences(100, number), seed=number))
+    monkeypatch.setattr(sealing, "_BLOCK_LEAVES", 20)
+    sealed_meanwhile: list[int] = []
+    heard: list[EmbeddedWriter] = []
+
+    def slow(*args: object) -> None:
+        insert(*args)
+        if heard and not sealed_meanwhile:
+            sealed_meanwhile.append(segment_count(writer, "c"))
+            other = heard[0].open("t", "c2")
+            heard[0].put(other, prepared("other", sentences(100)))
+        if segment_count(writer, "c2") and not segment_count(writer, "c"):
+            sealed_meanwhile.append(1)
+
+    monkeypatch.setattr(building_module, "insert", slow)
+    with running(store) as one:
+        heard.append(one)
+        wait_until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))
+    assert sealed_meanwhile[0] == 0
+    assert 1 in sealed_meanwhile
+
+
+def test_a_segment_that_is_damaged_is_made_anew_by_itself(store, writer):
+    writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
+    with running(store):
+        wait_until(lambda: segment_count(writer) == 1)
+        (first,) = writer.status(writer.open("t", "c")).segments
+        path = segments.path_of(store.segments, first.segment_id) / "index.hnsw"
+        path.write_bytes(b"x" * path.stat().st_size)
+        sweeping.report_damage(store.segments, first.segment_id)
+        wait_until(lambda: writer.status(writer.open("t", "c")).segments[0] != first)
+        wait_until(lambda: not path.exists())
+    (second,) = writer.status(writer.open("t", "c")).segments
+    assert second.leaf_count == first.leaf_count
+
+
+def test_a_start_finds_what_was_damaged_while_nobody_ran(store, writer):
+    writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
+    with running(store):
+        wait_until(lambda: segment_count(writer) == 1)
+    (first,) = writer.status(writer.open("t", "c")).segments
+    segments.remove(store.segments, first.segment_id)
+    with running(store):
+        wait_until(lambda: writer.status(writer.open("t", "c")).segments[0] != first)

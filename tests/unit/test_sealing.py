@@ -8,8 +8,9 @@ import lmdb
 import numpy as np
 import pytest
 
-from hrag.engine.embedded import sealing, segments
+from hrag.engine.embedded import manifest, sealing, segments, sources
 from hrag.engine.embedded.check import check
+from hrag.engine.embedded.sweeping import Sweeper
 from hrag.errors import StorageFull
 from tests.conftest import Engine
 from tests.fakes import (
@@ -80,14 +81,14 @@ def test_nothing_to_seal_writes_nothing(engine, model):
 
 
 def test_documents_that_die_while_the_index_is_built_are_dead_in_it(engine, model, monkeypatch):
-    build = segments.build_index
+    write = segments.write
 
-    def delete_meanwhile(vectors: np.ndarray, threads: int) -> object:
+    def delete_meanwhile(*args: object) -> object:
         engine.writer.delete(engine.open(), "d1")
         engine.writer.put(engine.open(), prepared("d2", sentences(20), seed=30))
-        return build(vectors, threads)
+        return write(*args)
 
-    monkeypatch.setattr(segments, "build_index", delete_meanwhile)
+    monkeypatch.setattr(segments, "write", delete_meanwhile)
     assert engine.seal().rows == model.leaf_count
     del model.documents["d1"]
     model.put(prepared("d2", sentences(20), seed=30))
@@ -108,7 +109,7 @@ def _no_space(*_: object, **__: object) -> None:
 def test_a_full_disk_leaves_the_tail_as_it_was(engine, model, monkeypatch, owner, name):
     monkeypatch.setattr(owner, name, _no_space)
     with pytest.raises(OSError, match="No space left"):
-        sealing.seal(engine.store, engine.open().number, threads=1)
+        engine.seal()
     monkeypatch.undo()
     assert_tail_only(engine, model)
     assert engine.seal().rows == model.leaf_count
@@ -118,9 +119,9 @@ def test_a_manifest_that_cannot_be_committed_leaves_no_files(engine, model, monk
     def full(*_: object) -> None:
         raise lmdb.DiskError("mdb_put: No space left on device")
 
-    monkeypatch.setattr(sealing, "_list", full)
+    monkeypatch.setattr(manifest, "replace", full)
     with pytest.raises(StorageFull):
-        sealing.seal(engine.store, engine.open().number, threads=1)
+        engine.seal()
     monkeypatch.undo()
     assert_tail_only(engine, model)
     assert engine.seal().rows == model.leaf_count
@@ -135,10 +136,10 @@ def test_a_collection_that_is_deleted_meanwhile_gets_no_segment(engine, model, m
         return write(*args)
 
     monkeypatch.setattr(segments, "write", delete_meanwhile)
-    assert sealing.seal(engine.store, number, threads=1) is None
+    assert engine.seal() is None
     assert folders(engine) == []
     assert sealing.tail_leaves(engine.store, number) == 0
-    assert sealing.seal(engine.store, number, threads=1) is None
+    assert sources.next_source(engine.store, number, 1) is None
 
 
 def test_what_no_manifest_lists_is_removed(engine, model):
@@ -147,7 +148,16 @@ def test_what_no_manifest_lists_is_removed(engine, model):
     for name in ("000000000009.tmp", "000000000010"):
         (engine.store.segments / name).mkdir()
         (engine.store.segments / name / "index.hnsw").write_bytes(b"half")
-    sealing.remove_unlisted(engine.store)
+    (engine.store.segments / "000000000010.damaged").touch()
+    sweeper = Sweeper(engine.store, grace_s=60, clock=lambda: now)
+    now = 0.0
+    sweeper.sweep()
+    now = 59.0
+    sweeper.sweep()
+    assert len(folders(engine)) == 4
+    sweeper.clear_unfinished()
+    now = 60.0
+    sweeper.sweep()
     assert folders(engine) == [listed]
     assert segments.load(engine.store.segments, record).record == record
 
@@ -174,7 +184,7 @@ def test_copies_of_one_leaf_are_all_found_and_hide_no_other(engine: Engine):
     for document in (others, copies):
         engine.writer.put(engine.open(), document)
         model.put(document)
-    assert engine.seal().distinct == len(others.vectors) + 1
+    assert engine.seal().items == len(others.vectors) + 1
 
     with engine.reader.snapshot("t", "c") as snapshot:
         found = search_leaves(snapshot, copy[0], len(copies.vectors))

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.engine.embedded import segments
+from hrag.engine.embedded.building import Builder, insert
+from hrag.engine.embedded.leaves import LeafBlock
 from hrag.engine.embedded.records import SegmentRecord
 from tests.fakes import query_vector, unit_vectors
 
@@ -19,26 +21,22 @@ FILES = ("index.hnsw", "rows.npz")
 
 def sealed(folder: Path, vectors: np.ndarray, segment_id: int = 1) -> SegmentRecord:
     """Writes a segment over vectors, as sealing does."""
-    distinct = segments.find_distinct(vectors)
     count = len(vectors)
-    rows = segments.Rows(
-        np.arange(count, dtype=np.uint64),
-        np.zeros((1, count), np.uint32),
-        distinct.heads,
-        distinct.members,
-    )
-    index = segments.build_index(vectors[distinct.first], threads=1)
+    builder = Builder(vectors.shape[1], 1, count, insert)
+    labels = np.arange(count, dtype=np.uint64)
+    builder.add(LeafBlock(labels, np.zeros((1, count), np.uint32), vectors))
+    index, rows, digests = builder.finish()
     return SegmentRecord(
         segment_id=segment_id,
         space=segments.SPACE,
         embedder="fake",
         dimension=vectors.shape[1],
         rows=count,
-        distinct=len(distinct.first),
+        items=len(digests),
         first_ordinal=1,
         last_ordinal=1,
         covered_sequence=1,
-        files=segments.write(folder, segment_id, index, rows),
+        files=segments.write(folder, segment_id, index, rows, digests),
     )
 
 
@@ -104,12 +102,11 @@ def test_a_flipped_bit_is_named(tmp_path, record, name, place):
 
 
 def test_vectors_of_another_dimension_are_refused(tmp_path, record):
-    """hnswlib itself would load them without a word."""
     with pytest.raises(segments.DamagedSegment, match="vectors of 16 numbers, not 8"):
         segments.load(tmp_path, replace(record, dimension=8))
 
 
-@pytest.mark.parametrize("wrong", [{"rows": 199}, {"distinct": 201}])
+@pytest.mark.parametrize("wrong", [{"rows": 199}, {"items": 201}])
 def test_another_count_than_the_manifests_is_refused(tmp_path, record, wrong):
     with pytest.raises(segments.DamagedSegment, match="holds 200 vectors of 200 leaves"):
         segments.load(tmp_path, replace(record, **wrong))
@@ -185,10 +182,11 @@ def test_a_graph_that_leads_nowhere_is_answered_with_none(tmp_path, record, monk
     loaded = segments.load(tmp_path, record)
 
     class Disconnected:
-        def knn_query(self, *_: object, **__: object) -> None:
-            raise RuntimeError("Cannot return the results in a contiguous 2D array")
+        def search(self, *_: object) -> tuple[np.ndarray, np.ndarray]:
+            return np.zeros(4, np.uint32), np.zeros(4, np.float32)
 
-    assert replace(loaded, index=Disconnected()).search(query_vector(0), 5) is None
+    assert replace(loaded, graph=Disconnected()).search(query_vector(0), 5) is None
+    assert replace(loaded, graph=Disconnected()).search(query_vector(0), 4) is not None
 
 
 # Duplicates
@@ -197,16 +195,19 @@ def test_a_graph_that_leads_nowhere_is_answered_with_none(tmp_path, record, monk
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
 def test_each_distinct_vector_is_indexed_once_and_stands_for_all_its_rows(kinds):
     vectors = unit_vectors(6, seed=3)[kinds]
-    distinct = segments.find_distinct(vectors)
-    assert len(distinct.first) == len(set(kinds))
-    if len(distinct.first) == len(kinds):
-        assert distinct.first.tolist() == list(range(len(kinds)))
-        assert len(distinct.heads) == len(distinct.members) == 0
+    builder = Builder(vectors.shape[1], 1, len(kinds), insert)
+    labels = np.arange(len(kinds), dtype=np.uint64)
+    builder.add(LeafBlock(labels, np.zeros((1, len(kinds)), np.uint32), vectors))
+    index, rows, digests = builder.finish()
+    assert index.get_current_count() == len(digests) == len(set(kinds))
+    items = rows.items()
+    assert (np.asarray(index.get_items(items)) == vectors).all()
+    if len(digests) == len(kinds):
+        assert len(rows.heads) == len(rows.members) == 0
         return
-    assert sorted(distinct.members.tolist()) == list(range(len(kinds)))
-    for item, first in enumerate(distinct.first):
-        rows = distinct.members[distinct.heads[item] : distinct.heads[item + 1]]
-        assert rows.tolist() == [at for at, kind in enumerate(kinds) if kind == kinds[first]]
+    for item in range(len(digests)):
+        members = rows.members[rows.heads[item] : rows.heads[item + 1]]
+        assert members.tolist() == np.flatnonzero(items == item).tolist()
 
 
 def test_thousands_of_copies_of_one_vector_hide_no_other(tmp_path):
@@ -218,7 +219,7 @@ def test_thousands_of_copies_of_one_vector_hide_no_other(tmp_path):
     vectors = vectors[order]
     copied = np.flatnonzero(order >= others)
     record = sealed(tmp_path, vectors)
-    assert (record.rows, record.distinct) == (copies + others, others + 1)
+    assert (record.rows, record.items) == (copies + others, others + 1)
     loaded = segments.load(tmp_path, record)
 
     recalls = []

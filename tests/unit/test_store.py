@@ -1,15 +1,17 @@
 """The environment: who may open it, and what a write that fails leaves."""
 
+import errno
 import os
 import subprocess
 import sys
+from contextlib import closing
 
 import lmdb
 import pytest
 
-from hrag.engine.embedded import keys
-from hrag.engine.embedded.store import Store, open_for_reading, open_for_writing
-from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
+from hrag.engine.embedded import keys, placing
+from hrag.engine.embedded.store import Store, open_alone, open_for_reading, open_for_writing
+from hrag.errors import StorageFull, StoreMissing, StoreUnavailable, TooBusy
 
 
 def test_a_new_store_has_every_database_and_numbers_of_its_own(store):
@@ -113,22 +115,81 @@ def test_another_schema_version_is_refused_and_left_alone(tmp_path, opening, mon
         monkeypatch.setattr(keys, "DATABASES", (*keys.DATABASES, "of_this_version"))
     before = (tmp_path / "data.mdb").read_bytes()
     for _ in range(2):
-        with pytest.raises(StoreUnavailable, match="schema version 99; this hrag reads version 1"):
+        with pytest.raises(StoreUnavailable, match="schema version 99; this hrag reads version "):
             opening(tmp_path)
     assert (tmp_path / "data.mdb").read_bytes() == before
 
 
-@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
-def test_a_file_that_is_no_store_is_refused(tmp_path, opening):
+def test_a_reader_of_an_older_version_is_refused_though_databases_are_missing(
+    tmp_path, monkeypatch
+):
+    with monkeypatch.context() as older:
+        older.setattr(keys, "DATABASES", keys.DATABASES[:3])
+        older.setattr(keys, "SCHEMA_VERSION", 0)
+        open_for_writing(tmp_path).close()
+    with pytest.raises(StoreUnavailable, match="schema version 0; this") as refused:
+        open_for_reading(tmp_path)
+    assert not isinstance(refused.value, StoreMissing)  # Nobody waits for it to get newer.
+
+
+def test_a_store_that_is_open_has_no_room_for_somebody_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(placing, "_TRIES", 1)
+    for opening in (open_for_writing, open_for_reading):
+        with (
+            closing(opening(tmp_path)),
+            pytest.raises(StoreUnavailable, match="stop both services first"),
+            placing.exclusive(tmp_path),
+        ):
+            pass
+    with placing.exclusive(tmp_path):
+        pass
+
+
+def test_a_store_that_could_not_be_opened_is_nobodys(tmp_path):
     (tmp_path / "data.mdb").write_bytes(b"no store" * 4096)
-    with pytest.raises(StoreUnavailable, match="cannot open the store"):
+    for opening in (open_for_writing, open_for_reading):
+        with pytest.raises(StoreUnavailable):
+            opening(tmp_path)
+        with placing.exclusive(tmp_path):
+            pass
+
+
+@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
+def test_a_network_file_system_is_refused_and_left_alone(tmp_path, opening, monkeypatch):
+    (tmp_path / "data.mdb").write_bytes(b"x")
+    monkeypatch.setattr(placing, "file_system", lambda mountinfo, path: "nfs4")
+    with pytest.raises(StoreUnavailable, match=r"network file system .nfs4.*use a local disk"):
         opening(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["data.mdb"]
+
+
+@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
+def test_a_data_file_that_lmdb_may_not_open_is_named(tmp_path, opening, monkeypatch):
+    open_for_writing(tmp_path).close()
+    denied = lmdb.Error(str(tmp_path))
+    denied.code = errno.EACCES
+    monkeypatch.setattr(lmdb, "open", _fails(denied))
+    monkeypatch.setattr(placing, "_may_use", lambda path: path.name != "data.mdb")
+    with pytest.raises(StoreUnavailable, match=r"cannot use .*/data\.mdb: it belongs to .*\(uid "):
+        opening(tmp_path)
+
+
+def test_what_nobody_changes_is_opened_without_a_trace(tmp_path):
+    open_for_writing(tmp_path).close()
+    for name in ("lock.mdb", "users.lock", "indexer.lock"):
+        (tmp_path / name).unlink()
+    with closing(open_alone(tmp_path)) as alone, alone.read() as txn:
+        assert alone.number(txn, keys.SCHEMA) == keys.SCHEMA_VERSION
+    assert {path.name for path in tmp_path.iterdir()} == {"data.mdb", "segments"}
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(StoreUnavailable, match=r"cannot write to .*file: "):
+    with pytest.raises(StoreUnavailable, match=r"cannot use .*file: "):
         open_for_writing(tmp_path / "file")
+
+
+# Transactions
 
 
 def write_and_raise(store: Store, error: Exception) -> None:
@@ -159,6 +220,30 @@ def test_a_map_that_is_full_reads_as_a_full_disk(tmp_path, monkeypatch):
     with store.read() as txn:
         assert txn.stat(store.db["texts"])["entries"] == 0
     store.close()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EDQUOT, errno.EFBIG])
+def test_other_ways_to_say_that_the_disk_took_no_more(store, number):
+    error = lmdb.Error("mdb_txn_commit")
+    error.code = number
+    with pytest.raises(StorageFull, match=r"is full.*nothing of this write was kept"):
+        write_and_raise(store, error)
+    assert_nothing_was_written(store)
+
+
+@pytest.mark.parametrize(
+    ("error", "becomes", "message"),
+    [
+        (lmdb.PanicError("meta"), StoreUnavailable, "restart the services"),
+        (lmdb.CorruptedError("page 7"), StoreUnavailable, r"data\.mdb is damaged \(page 7\)"),
+        (lmdb.PageNotFoundError("page 7"), StoreUnavailable, r"data\.mdb is damaged"),
+        (lmdb.ReadersFullError("full"), TooBusy, "6,144 read transactions"),
+    ],
+)
+def test_what_lmdb_says_is_explained(store, error, becomes, message):
+    for transaction in (store.read, store.write):
+        with pytest.raises(becomes, match=message), transaction():
+            raise error
 
 
 @pytest.mark.parametrize("error", [ValueError("mine"), lmdb.BadTxnError("LMDB's")])

@@ -32,8 +32,8 @@ def document(number: int) -> PreparedDocument:
 
 def loaded(engine: Engine, *segments: LoadedSegment) -> View:
     with engine.store.read() as txn:
-        counters = read_counters(engine.store, txn, 1)
-        return load_view(engine.store, txn, SETTINGS, 1, counters, segments)
+        by_id = {segment.record.segment_id: segment for segment in segments}
+        return load_view(engine.store, txn, SETTINGS, 1, by_id)
 
 
 def advanced(engine: Engine, view: View, *changes: Change) -> View:

@@ -125,7 +125,8 @@ queries = st.builds(
     min_sequence=U64,
 )
 limits = st.builds(types.Limits, U64, U64, U64, U32, U32, U32, U32)
-server_infos = st.builds(types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits)
+reader_statuses = st.builds(types.ReaderStatus, U64, U64, st.floats(0, 1e6), U32, U64, U64, U32)
+server_infos = st.builds(types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits, reader_statuses)
 
 
 def _sent(message: Any) -> Any:

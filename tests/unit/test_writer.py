@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import lmdb
 import numpy as np
 import pytest
 
+from hrag.deadline import Deadline
 from hrag.engine.embedded import keys, purging
 from hrag.engine.embedded.check import check
 from hrag.engine.embedded.lookups import read_counters
@@ -54,7 +55,8 @@ def test_a_document_leaves_no_entry_behind_when_it_goes(store, writer):
     for name in ("document_ids", "ordinals", "heads", "texts", "trees", "vectors"):
         assert stored[name] == before[name] + 1
     writer.delete(opened, "d")
-    assert entries(store) == {**before, "changes": 3, "meta": stored["meta"]}
+    left = {"changes": 3, "commits": 3, "free_slots": 1, "meta": stored["meta"]}
+    assert entries(store) == {**before, **left}
 
 
 def test_every_version_has_an_ordinal_of_its_own(store, writer):
@@ -113,9 +115,22 @@ def test_the_log_keeps_its_last_entries(store):
     assert (counters.log_entries, counters.log_start) == (4, created + 6)
 
 
-def test_those_who_ask_are_told_of_every_commit(store):
+@dataclass
+class FakeUpkeep:
+    """Remembers what it is told."""
+
+    told: list[int]
+
+    def changed(self, collection: int) -> None:
+        self.told.append(collection)
+
+    def wait_for_room(self, collection: int, deadline: Deadline) -> None:
+        deadline.check(f"waiting for {collection}")
+
+
+def test_whoever_keeps_the_index_is_told_of_every_commit(store):
     told: list[int] = []
-    writer = EmbeddedWriter(store, on_commit=told.append)
+    writer = EmbeddedWriter(store, FakeUpkeep(told))
     writer.create_collection("t", "c", collection_settings())
     opened, document = writer.open("t", "c"), prepared("d", sentences(3))
     told.clear()
@@ -219,8 +234,23 @@ def test_a_deleted_collection_is_purged_bit_by_bit(store, writer, monkeypatch):
         assert check(store).problems == ()
     assert rounds == 4  # Two, two and one document, then the collection itself.
     after = entries(store)
-    assert after["meta"] == before["meta"] + 1  # LAST_ORDINAL has been used.
-    assert sum(after.values()) == after["meta"]
+    assert after["meta"] == before["meta"] + 2  # LAST_ORDINAL and LAST_SLOT have been used.
+    assert sum(after.values()) == after["meta"] + after["commits"] + after["free_slots"]
+    assert after["free_slots"] == 5
+
+
+def test_a_slot_is_used_again_and_an_ordinal_never_is(store, writer):
+    opened = writer.open("t", "c")
+    for number in range(3):
+        writer.put(opened, prepared(f"d{number}", sentences(5)))
+    writer.delete(opened, "d1")
+    writer.put(opened, prepared("d0", sentences(6), seed=1))
+    writer.put(opened, prepared("new", sentences(7), seed=2))
+    with store.read() as txn:
+        assert store.number(txn, keys.LAST_SLOT) == 3
+        assert store.number(txn, keys.LAST_ORDINAL) == 5
+    for name, size in (("d0", 6), ("d2", 5), ("new", 7)):
+        assert writer.document_with_text(opened, name)[1].count("tells") == size
 
 
 def test_a_purge_spares_every_other_collection(store, writer):

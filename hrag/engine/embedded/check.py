@@ -5,13 +5,15 @@ they count, ids with ordinals, heads with trees and texts, vectors with leaves, 
 with files. Finds, never mends.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
 from hrag.engine.embedded import keys, leaves, segments
-from hrag.engine.embedded.lookups import collection_exists, listed_segments
+from hrag.engine.embedded.lookups import collection_exists, listed_segments, slot_of
+from hrag.engine.embedded.manifest import Contents
 from hrag.engine.embedded.records import (
     CollectionRecord,
     Counters,
@@ -24,6 +26,15 @@ from hrag.tree import NONE, Tree
 from hrag.types import CollectionSettings
 
 _COLLECTION_BYTES = 4  # What the key of anything in a collection begins with.
+_BY_COLLECTION = (
+    "counters",
+    "document_ids",
+    "ordinals",
+    "changes",
+    "segments",
+    "dead_leaves",
+    "dead",
+)
 _UNREADABLE = (ValueError, KeyError, TypeError, InvalidArgument)
 _UNIT_TOLERANCE = 1e-3  # float32 rounding over thousands of dimensions stays far below.
 
@@ -91,19 +102,20 @@ class _Walk:
             documents=0, chunks=0, leaves=0, tail_leaves=0, tokens=0, text_bytes=0, vector_bytes=0
         )
         for ordinal, leaf_count in leaves.living_ordinals(self._store, self._txn, number):
+            slot = slot_of(self._store, self._txn, number, ordinal)
             try:
-                head = self._head(ordinal)
+                head = self._head(slot)
             except _UNREADABLE as error:
                 yield f"ordinal {ordinal}: its head is missing or damaged: {error!r}"
                 continue
             counted = counted.plus(head, ordinal, 1)
-            for problem in self._document(number, ordinal, leaf_count, head, settings):
+            for problem in self._document(number, ordinal, leaf_count, slot, head, settings):
                 yield f"document {head.document_id} (ordinal {ordinal}): {problem}"
         yield from _differences(stored, counted)
         yield from self._ids(number, counted.documents)
 
-    def _head(self, ordinal: int) -> DocumentHead:
-        value = self._txn.get(keys.u64(ordinal), db=self._store.db["heads"])
+    def _head(self, slot: bytes) -> DocumentHead:
+        value = self._txn.get(slot, db=self._store.db["heads"])
         return DocumentHead.from_bytes(b"" if value is None else value)
 
     def _document(
@@ -111,18 +123,19 @@ class _Walk:
         number: int,
         ordinal: int,
         leaf_count: int,
+        slot: bytes,
         head: DocumentHead,
         settings: CollectionSettings,
     ) -> Iterator[str]:
         self._documents += 1
         self._leaves += leaf_count
-        key, db, txn = keys.u64(ordinal), self._store.db, self._txn
+        db, txn = self._store.db, self._txn
         named = txn.get(keys.document_id(number, head.document_id), db=db["document_ids"])
         if named is None or keys.read_u64(named) != ordinal:
             yield "its id names another ordinal"
         if head.collection != number or head.leaf_count != leaf_count:
             yield "head and ordinal entry differ"
-        text, tree, vectors = (txn.get(key, db=db[name]) for name in ("texts", "trees", "vectors"))
+        text, tree, vectors = (txn.get(slot, db=db[name]) for name in ("texts", "trees", "vectors"))
         if text is None or tree is None or vectors is None:
             yield "text, tree or vectors are missing"
             return
@@ -150,36 +163,81 @@ class _Walk:
     def _manifest(
         self, number: int, settings: CollectionSettings, counters: Counters
     ) -> Iterator[str]:
-        covered = 0
+        covered, buried = 0, 0
+        counted = {
+            keys.read_in_collection(key)[1]: keys.read_u64(value)
+            for key, value in self._store.scan(self._txn, "dead_leaves", keys.u32(number))
+        }
         for record in listed_segments(self._store, self._txn, number):
             self._segments += 1
             if record.first_ordinal <= covered:
                 yield f"segment {record.segment_id} covers ordinals of the one before"
+            yield from self._uncovered(number, covered, record.first_ordinal - 1)
             covered = record.last_ordinal
-            for problem in self._segment(number, settings, record):
+            dead = self._dead_leaves(number, record)
+            buried += len(dead)
+            said = counted.pop(record.last_ordinal, None)
+            if sum(dead.values()) != said:
+                yield (
+                    f"segment {record.segment_id}: {sum(dead.values())} dead leaves, "
+                    f"its counter says {said}"
+                )
+            for problem in self._segment(number, settings, record, dead):
                 yield f"segment {record.segment_id}: {problem}"
-        if covered != counters.sealed_ordinal:
+        if covered > counters.sealed_ordinal:
             yield f"segments cover ordinal {covered}, counters say {counters.sealed_ordinal}"
+        yield from self._uncovered(number, covered, counters.sealed_ordinal)
+        if buried != sum(1 for _ in self._store.scan(self._txn, "dead", keys.u32(number))):
+            yield "it has dead documents that no segment holds"
+        if counted:
+            yield f"dead leaves are counted for segments that are not listed: {sorted(counted)}"
+
+    def _uncovered(self, number: int, after: int, last: int) -> Iterator[str]:
+        """Living documents that should be in a segment and are in none."""
+        for ordinal, _ in leaves.living_ordinals(self._store, self._txn, number, after, last):
+            yield f"no segment covers ordinal {ordinal}, which is not in the tail either"
+
+    def _dead_leaves(self, number: int, record: SegmentRecord) -> dict[int, int]:
+        """Leaf counts of the dead documents in the segment's range, by ordinal."""
+        start = keys.in_collection(number, record.first_ordinal)
+        end = keys.in_collection(number, record.last_ordinal)
+        entries = self._store.scan(self._txn, "dead", keys.u32(number), start)
+        return {
+            keys.read_in_collection(key)[1]: keys.read_u32(value)
+            for key, value in takewhile(lambda entry: bytes(entry[0]) <= end, entries)
+        }
 
     def _segment(
-        self, number: int, settings: CollectionSettings, record: SegmentRecord
+        self,
+        number: int,
+        settings: CollectionSettings,
+        record: SegmentRecord,
+        dead: Mapping[int, int],
     ) -> Iterator[str]:
         if (record.embedder, record.dimension) != (settings.embedder, settings.dimension):
             yield "its embedder or dimension is not the collection's"
         try:
             loaded = segments.load(self._store.segments, record)
         except segments.DamagedSegment as error:
-            yield str(error)
+            if self._is_still_listed(number, record):
+                yield str(error)
             return
-        covered = [
-            leaves.labels_of(ordinal, count)
-            for ordinal, count in leaves.living_ordinals(
-                self._store, self._txn, number, record.first_ordinal - 1
+        held = dict(
+            leaves.living_ordinals(
+                self._store, self._txn, number, record.first_ordinal - 1, record.last_ordinal
             )
-            if ordinal <= record.last_ordinal
-        ]
-        if covered and not np.isin(np.concatenate(covered), loaded.rows.labels).all():
-            yield "it lacks leaves of documents it covers"
+        )
+        for ordinal in held.keys() & dead.keys():
+            yield f"ordinal {ordinal} is both living and dead"
+        held.update(dead)
+        found = Contents.of(loaded.rows.labels)
+        if dict(zip(found.ordinals.tolist(), found.counts.tolist(), strict=True)) != held:
+            yield "its leaves are not those of the living and dead documents in its range"
+
+    def _is_still_listed(self, number: int, record: SegmentRecord) -> bool:
+        """Files of a segment that was replaced during a long check may be gone."""
+        with self._store.read() as later:
+            return record in listed_segments(self._store, later, number)
 
     def _names(self) -> Iterator[str]:
         for key, value in self._store.scan(self._txn, "collection_names", b""):
@@ -189,18 +247,38 @@ class _Walk:
     def _strays(self) -> Iterator[str]:
         """Entries of collections neither living nor dropped, and of ordinals not listed."""
         known = {bytes(key) for name in ("collections", "dropped") for key in self._keys(name)}
-        for name in ("counters", "document_ids", "ordinals", "changes", "segments"):
+        for name in _BY_COLLECTION:
             for key in self._keys(name):
                 if bytes(key[:_COLLECTION_BYTES]) not in known:
                     number = keys.read_u32(key[:_COLLECTION_BYTES])
                     yield f"{name} has an entry of collection {number}, which does not exist"
-        listed = {keys.read_in_collection(key)[1] for key in self._keys("ordinals")}
+        yield from self._slots()
+        last_commit = max(map(keys.read_u64, self._keys("commits")), default=0)
+        if last_commit > self._store.number(self._txn, keys.SEQUENCE):
+            yield f"commit {last_commit} is past the store's sequence"
+        ordinals = (keys.read_in_collection(key)[1] for key in self._keys("ordinals"))
+        last = max(ordinals, default=0)
+        if last > self._store.number(self._txn, keys.LAST_ORDINAL):
+            yield f"ordinal {last} is past the store's last; it would be used twice"
+
+    def _slots(self) -> Iterator[str]:
+        """Each slot is one document's, or free; and each that was ever taken is either."""
+        taken = [
+            keys.read_document_place(value)[1]
+            for _, value in self._store.scan(self._txn, "ordinals", b"")
+        ]
+        used, free = set(taken), {bytes(key) for key in self._keys("free_slots")}
+        if len(used) != len(taken):
+            yield "two documents lie in one slot"
+        for slot in sorted(used & free):
+            yield f"slot {keys.read_u64(slot)} is free and a document's"
         for name in ("heads", "texts", "trees", "vectors"):
             for key in self._keys(name):
-                if keys.read_u64(key) not in listed:
-                    yield f"{name} has ordinal {keys.read_u64(key)}, which no document has"
-        if max(listed, default=0) > self._store.number(self._txn, keys.LAST_ORDINAL):
-            yield f"ordinal {max(listed)} is past the store's last; it would be used twice"
+                if bytes(key) not in used:
+                    yield f"{name} has slot {keys.read_u64(key)}, which no document has"
+        last = self._store.number(self._txn, keys.LAST_SLOT)
+        if used | free != {keys.u64(slot) for slot in range(1, last + 1)}:
+            yield f"{len(used | free)} slots are taken or free; they should be 1 to {last}"
 
     def _keys(self, database: str) -> Iterator[memoryview]:
         return (key for key, _ in self._store.scan(self._txn, database, b""))

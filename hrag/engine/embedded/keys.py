@@ -11,21 +11,27 @@ Names are the only variable part and come last, so a prefix lists them in order.
 | counters          | collection u32                 | Counters (packed u64)              |
 | dropped           | collection u32                 | nothing; documents to be purged    |
 | document_ids      | collection u32, document id    | ordinal u64                        |
-| ordinals          | collection u32, ordinal u64    | leaf count u32                     |
-| heads             | ordinal u64                    | DocumentHead (JSON)                |
-| texts             | ordinal u64                    | UTF-8                              |
-| trees             | ordinal u64                    | `hrag.tree.Tree`                   |
-| vectors           | ordinal u64                    | float32[leaves, dimension], LE     |
+| ordinals          | collection u32, ordinal u64    | leaf count u32, slot u64           |
+| heads             | slot u64                       | DocumentHead (JSON)                |
+| texts             | slot u64                       | UTF-8                              |
+| trees             | slot u64                       | `hrag.tree.Tree`                   |
+| vectors           | slot u64                       | float32[leaves, dimension], LE     |
+| free_slots        | slot u64                       | nothing                            |
 | changes           | collection u32, sequence u64   | Change (packed)                    |
-| segments          | collection u32, segment u64    | SegmentRecord (JSON)               |
+| commits           | sequence u64                   | collection u32 that changed        |
+| segments          | collection u32, last ordinal   | SegmentRecord (JSON)               |
+| dead_leaves       | collection u32, last ordinal   | dead leaves in that segment, u64   |
+| dead              | collection u32, ordinal u64    | leaf count u32 of a dead document  |
+|                   |                                | whose leaves a segment still holds |
 
 An ordinal names one version of one document and is never used twice. A label is
-`ordinal << 20 | leaf index`.
+`ordinal << 20 | leaf index`. A slot is where a document lies, and is used again when it
+has gone: with ever new keys, the pages of old ones would stay mostly empty.
 """
 
 import struct
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 DATABASES = (
     "meta",
@@ -39,18 +45,24 @@ DATABASES = (
     "texts",
     "trees",
     "vectors",
+    "free_slots",
     "changes",
+    "commits",
     "segments",
+    "dead_leaves",
+    "dead",
 )
 
 LEAF_BITS = 20
 MAX_LEAVES = 1 << LEAF_BITS  # Leaves of one document, so that a label holds the index.
+MAX_ORDINAL = (1 << (64 - LEAF_BITS)) - 1
 
 SCHEMA = b"schema_version"
 STORE_ID = b"store_id"
 SEQUENCE = b"sequence"
 LAST_COLLECTION = b"last_collection"
 LAST_ORDINAL = b"last_ordinal"
+LAST_SLOT = b"last_slot"
 LAST_SEGMENT = b"last_segment"
 
 _U32 = struct.Struct(">I")
@@ -74,7 +86,7 @@ def read_u64(value: bytes | memoryview) -> int:
 
 
 def in_collection(collection: int, number: int) -> bytes:
-    """Key of `ordinals`, `changes` and `segments`."""
+    """Key of `ordinals`, `changes`, `segments`, `dead_leaves` and `dead`."""
     return _U32_U64.pack(collection, number)
 
 
@@ -82,6 +94,16 @@ def read_in_collection(key: bytes | memoryview) -> tuple[int, int]:
     """The collection and the number of such a key."""
     collection, number = _U32_U64.unpack(key)
     return collection, number
+
+
+def document_place(leaf_count: int, slot: bytes) -> bytes:
+    """Value of `ordinals`; `slot` is packed already."""
+    return _U32.pack(leaf_count) + slot
+
+
+def read_document_place(value: memoryview) -> tuple[int, bytes]:
+    """The leaf count and the packed slot of such a value."""
+    return read_u32(value[: _U32.size]), bytes(value[_U32.size :])
 
 
 def collection_name(tenant_id: str, name: str) -> bytes:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hrag.embedding import Vectors
 from hrag.engine import Vector
 from hrag.engine.embedded import keys
-from hrag.engine.embedded.lookups import required
+from hrag.engine.embedded.lookups import required, slot_of
 from hrag.engine.embedded.store import Store, Txn
 from hrag.tree import Tree
 from hrag.types import CollectionSettings
@@ -29,12 +29,15 @@ class LeafBlock:
 
 
 def living_ordinals(
-    store: Store, txn: Txn, collection: int, after: int = 0
+    store: Store, txn: Txn, collection: int, after: int = 0, last: int = keys.MAX_ORDINAL
 ) -> Iterator[tuple[int, int]]:
-    """Ordinals over `after` of the collection's documents, with their leaf counts."""
+    """The collection's ordinals over `after`, up to `last`, with their leaf counts."""
     start = keys.in_collection(collection, after + 1)
     for key, value in store.scan(txn, "ordinals", keys.u32(collection), start):
-        yield keys.read_in_collection(key)[1], keys.read_u32(value)
+        ordinal = keys.read_in_collection(key)[1]
+        if ordinal > last:
+            return
+        yield ordinal, keys.read_document_place(value)[0]
 
 
 def labels_of(ordinal: int, count: int) -> NDArray[np.uint64]:
@@ -44,17 +47,21 @@ def labels_of(ordinal: int, count: int) -> NDArray[np.uint64]:
 
 
 def read_leaves(
-    store: Store, txn: Txn, settings: CollectionSettings, ordinals: Iterable[int]
+    store: Store,
+    txn: Txn,
+    collection: int,
+    settings: CollectionSettings,
+    ordinals: Iterable[int],
 ) -> LeafBlock:
-    """Copies out the leaves of documents that live in this transaction."""
+    """Copies out the leaves of the collection's documents that live in this transaction."""
     level = settings.tree.embedding_level
     labels, ancestors, vectors = [], [], []
     for ordinal in ordinals:
-        key = keys.u64(ordinal)
-        tree = Tree(required(txn.get(key, db=store.db["trees"])))
+        slot = slot_of(store, txn, collection, ordinal)
+        tree = Tree(required(txn.get(slot, db=store.db["trees"])))
         labels.append(labels_of(ordinal, tree.counts[level]))
         ancestors.append(tree.ancestors(level))
-        vectors.append(vectors_in_place(store, txn, ordinal, settings.dimension))
+        vectors.append(_vectors_in_place(store, txn, slot, settings.dimension))
     if not labels:
         heights = settings.tree.top_level - level + 1
         return LeafBlock(
@@ -67,19 +74,20 @@ def read_leaves(
     )
 
 
-def vectors_in_place(store: Store, txn: Txn, ordinal: int, dimension: int) -> Vectors:
+def _vectors_in_place(store: Store, txn: Txn, slot: bytes, dimension: int) -> Vectors:
     """A document's vectors as they lie in LMDB; they live as long as the transaction."""
-    value = required(txn.get(keys.u64(ordinal), db=store.db["vectors"]))
+    value = required(txn.get(slot, db=store.db["vectors"]))
     return np.frombuffer(value, "<f4").reshape(-1, dimension)
 
 
 def scan_exactly(
-    store: Store, txn: Txn, query: Vector, ordinals: Iterable[int]
+    store: Store, txn: Txn, collection: int, query: Vector, ordinals: Iterable[int]
 ) -> tuple[NDArray[np.uint64], Vector]:
-    """Labels and cosines of every leaf of the given living documents."""
+    """Labels and cosines of every leaf of the collection's living documents given."""
     labels, scores = [np.empty(0, np.uint64)], [np.empty(0, np.float32)]
     for ordinal in ordinals:
-        found = vectors_in_place(store, txn, ordinal, len(query)) @ query
+        slot = slot_of(store, txn, collection, ordinal)
+        found = _vectors_in_place(store, txn, slot, len(query)) @ query
         labels.append(labels_of(ordinal, len(found)))
         scores.append(found)
     return np.concatenate(labels), np.concatenate(scores)

@@ -45,18 +45,37 @@ def read_counters(store: Store, txn: Txn, number: int) -> Counters:
 
 
 def listed_segments(store: Store, txn: Txn, number: int) -> list[SegmentRecord]:
-    """The collection's manifest, oldest segment first."""
+    """The collection's manifest, in order of ordinals: the oldest documents first."""
     entries = store.scan(txn, "segments", keys.u32(number))
     return [SegmentRecord.from_bytes(value) for _, value in entries]
 
 
-def read_head(store: Store, txn: Txn, ordinal: bytes | memoryview) -> DocumentHead:
-    """The head of a document that lives in this transaction, by its packed ordinal."""
-    return DocumentHead.from_bytes(required(txn.get(ordinal, db=store.db["heads"])))
+def slot_of(store: Store, txn: Txn, collection: int, ordinal: int) -> bytes:
+    """The packed slot of a document that lives in this transaction."""
+    value = txn.get(keys.in_collection(collection, ordinal), db=store.db["ordinals"])
+    return keys.read_document_place(required(value))[1]
 
 
-def erase_document(store: Store, txn: Txn, ordinal: int, head: DocumentHead) -> None:
+def read_head(store: Store, txn: Txn, slot: bytes) -> DocumentHead:
+    """The head of a document that lives in this transaction."""
+    return DocumentHead.from_bytes(required(txn.get(slot, db=store.db["heads"])))
+
+
+def find_document(
+    store: Store, txn: Txn, collection: int, document_id: str
+) -> tuple[int, DocumentHead | None]:
+    """A document's ordinal and head by its id; 0 and None if there is none."""
+    value = txn.get(keys.document_id(collection, document_id), db=store.db["document_ids"])
+    if value is None:
+        return 0, None
+    ordinal = keys.read_u64(value)
+    return ordinal, read_head(store, txn, slot_of(store, txn, collection, ordinal))
+
+
+def erase_document(store: Store, txn: Txn, collection: int, ordinal: int) -> None:
     """Erases one version of a document: all but its id, counters and log."""
-    txn.delete(keys.in_collection(head.collection, ordinal), db=store.db["ordinals"])
+    slot = slot_of(store, txn, collection, ordinal)
+    txn.delete(keys.in_collection(collection, ordinal), db=store.db["ordinals"])
     for database in ("heads", "texts", "trees", "vectors"):
-        txn.delete(keys.u64(ordinal), db=store.db[database])
+        txn.delete(slot, db=store.db[database])
+    txn.put(slot, b"", db=store.db["free_slots"])

@@ -8,7 +8,8 @@ start.
 from itertools import islice
 
 from hrag.engine.embedded import keys, segments
-from hrag.engine.embedded.lookups import erase_document, read_head
+from hrag.engine.embedded.crashpoints import reach
+from hrag.engine.embedded.lookups import erase_document, listed_segments, read_head, slot_of
 from hrag.engine.embedded.store import Store, Txn
 
 _DOCUMENTS = 200  # Per transaction.
@@ -22,6 +23,8 @@ def purge_some(store: Store) -> bool:
         return False
     with store.write() as txn:
         unlisted = [] if _erase_documents(store, txn, dropped) else _forget(store, txn, dropped)
+        reach("purge.written")
+    reach("purge.committed")
     for segment_id in unlisted:
         segments.remove(store.segments, segment_id)
     return True
@@ -29,22 +32,22 @@ def purge_some(store: Store) -> bool:
 
 def _erase_documents(store: Store, txn: Txn, dropped: bytes) -> int:
     """Returns how many documents there were to erase."""
+    number = keys.read_u32(dropped)
     entries = store.scan(txn, "ordinals", dropped)
     found = [keys.read_in_collection(key)[1] for key, _ in islice(entries, _DOCUMENTS)]
     for ordinal in found:
-        head = read_head(store, txn, keys.u64(ordinal))
-        name = keys.document_id(head.collection, head.document_id)
+        head = read_head(store, txn, slot_of(store, txn, number, ordinal))
+        name = keys.document_id(number, head.document_id)
         txn.delete(name, db=store.db["document_ids"])
-        erase_document(store, txn, ordinal, head)
+        erase_document(store, txn, number, ordinal)
     return len(found)
 
 
 def _forget(store: Store, txn: Txn, dropped: bytes) -> list[int]:
     """Erases the empty collection itself; returns the segments it had."""
-    listed = [bytes(key) for key, _ in store.scan(txn, "segments", dropped)]
-    for key in [bytes(key) for key, _ in store.scan(txn, "changes", dropped)]:
-        txn.delete(key, db=store.db["changes"])
-    for key in listed:
-        txn.delete(key, db=store.db["segments"])
+    records = listed_segments(store, txn, keys.read_u32(dropped))
+    for database in ("changes", "segments", "dead_leaves", "dead"):
+        for key in [bytes(key) for key, _ in store.scan(txn, database, dropped)]:
+            txn.delete(key, db=store.db[database])
     txn.delete(dropped, db=store.db["dropped"])
-    return [keys.read_in_collection(key)[1] for key in listed]
+    return [record.segment_id for record in records]

@@ -2,131 +2,46 @@
 
 A call opens a transaction first and takes the view of the same sequence: what was
 committed before the call is in both, and every row of the view is in the transaction.
-Segments are loaded beside the view in use by a background thread, which then swaps in a
-new one; until then the tail holds their leaves, so freshness never waits for a file.
+Collections are loaded when first asked for and followed from then on; past a budget of
+memory the least recently used are let go, and come back when asked for again.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import structlog
 
-from hrag.engine.embedded import keys, segments
-from hrag.engine.embedded.lookups import (
-    collection_exists,
-    find_collection,
-    listed_segments,
-    read_collection,
-    read_counters,
-)
-from hrag.engine.embedded.records import Change, ChangeKind, Counters, SegmentRecord
+from hrag.engine.embedded import keys
+from hrag.engine.embedded.changelog import changed_after
+from hrag.engine.embedded.following import CollectionGone, Followed
+from hrag.engine.embedded.lookups import find_collection, read_collection
 from hrag.engine.embedded.snapshot import CitationCache, EmbeddedSnapshot
-from hrag.engine.embedded.store import Store, Txn
-from hrag.engine.embedded.view import View, load_view
-from hrag.types import CollectionSettings
+from hrag.engine.embedded.store import Store
+from hrag.types import CollectionSettings, ReaderStatus
 
 _log = structlog.get_logger()
 
 _POLL_S = 0.05  # How long a new segment or a bulk load goes unnoticed by the background.
-
-
-class _CollectionGone(Exception):
-    """The collection was deleted; raised before anything of it is read."""
-
-
-class _Followed:
-    """A collection in memory: the view in use, and how it follows the store."""
-
-    def __init__(self, store: Store, number: int) -> None:
-        self._store = store
-        self._number = number
-        self._advancing = threading.Lock()
-        with self._read() as txn:
-            self.settings = read_collection(store, txn, number).settings
-            listed = listed_segments(store, txn, number)
-        self._view = self._load(listed, {})
-
-    @contextmanager
-    def _read(self) -> Iterator[Txn]:
-        with self._store.read() as txn:
-            if not collection_exists(self._store, txn, self._number):
-                raise _CollectionGone
-            yield txn
-
-    def view_at(self, txn: Txn) -> View | None:
-        """The view of the transaction's own change, or None if it is past that already."""
-        committed = read_counters(self._store, txn, self._number)
-        view = self._view
-        if view.sequence < committed.sequence:
-            with self._advancing:
-                view = self._advance(txn, committed)
-        return view if view.sequence == committed.sequence else None
-
-    def refresh(self) -> None:
-        """Follows the store, or raises _CollectionGone.
-
-        New segments are loaded while searches go on with the view in use.
-        """
-        with self._read() as txn:
-            self.view_at(txn)
-            listed = listed_segments(self._store, txn, self._number)
-        if {record.segment_id for record in listed} != self._listed:
-            known = {segment.record.segment_id: segment for segment in self._view.segments}
-            view = self._load(listed, known)
-            with self._advancing:
-                self._view = view  # Perhaps behind the one it replaces; each call advances it.
-
-    def _advance(self, txn: Txn, committed: Counters) -> View:
-        view = self._view
-        if view.sequence >= committed.sequence:
-            return view
-        if view.sequence < committed.log_start:
-            self._view = self._load_view(txn, view.segments)
-        else:
-            changes = self._changes(txn, view.sequence)
-            self._view = view.advanced(self._store, txn, changes, committed.sequence)
-        return self._view
-
-    def _changes(self, txn: Txn, after: int) -> Iterator[Change]:
-        start = keys.in_collection(self._number, after + 1)
-        for _, value in self._store.scan(txn, "changes", keys.u32(self._number), start):
-            change = Change.from_bytes(value)
-            if change.kind is not ChangeKind.SEGMENTS:
-                yield change
-
-    def _load(self, listed: list[SegmentRecord], known: dict[int, segments.LoadedSegment]) -> View:
-        """A view over the segments listed; those `known` are not read again."""
-        loaded = [
-            segment
-            for record in listed
-            if (segment := known.get(record.segment_id) or self._load_segment(record))
-        ]
-        with self._read() as txn:
-            view = self._load_view(txn, loaded)
-        self._listed = {record.segment_id for record in listed}
-        return view
-
-    def _load_view(self, txn: Txn, loaded: Sequence[segments.LoadedSegment]) -> View:
-        counters = read_counters(self._store, txn, self._number)
-        return load_view(self._store, txn, self.settings, self._number, counters, loaded)
-
-    def _load_segment(self, record: SegmentRecord) -> segments.LoadedSegment | None:
-        try:
-            return segments.load(self._store.segments, record)
-        except segments.DamagedSegment as error:
-            _log.error("segment_damaged", segment=record.segment_id, problem=str(error))
-            return None
+_LOADING_LOCKS = 64  # So many collections can be loaded side by side, by their number.
+_UNLOAD_TO = 0.9  # Of the budget, so that not every load unloads something.
+UNLIMITED = 1 << 62
 
 
 class EmbeddedReader:
-    """See `hrag.engine.Reader`."""
+    """See `hrag.engine.Reader`. Holds `budget_bytes` at most, or the one collection in use."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, budget_bytes: int = UNLIMITED) -> None:
         self._store = store
+        self._budget_bytes = budget_bytes
         self._citations = CitationCache()
-        self._followed: dict[int, _Followed] = {}
-        self._loading = threading.Lock()
+        self._followed: dict[int, Followed] = {}
+        self._sizes: dict[int, int] = {}
+        self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
+        self._accounting = threading.Lock()
+        self._applied = self.sequence()
+        self._applied_s = time.monotonic()
         self._closing = threading.Event()
         self._background = threading.Thread(target=self._follow, name="follow", daemon=True)
         self._background.start()
@@ -138,7 +53,8 @@ class EmbeddedReader:
                 number = find_collection(self._store, txn, tenant_id, collection)
                 followed = self._followed.get(number)
                 view = followed.view_at(txn) if followed else None
-                if view is not None:
+                if followed is not None and view is not None:
+                    followed.used_s = time.monotonic()
                     yield EmbeddedSnapshot(self._store, txn, number, view, self._citations)
                     return
             if followed is None:
@@ -156,13 +72,32 @@ class EmbeddedReader:
         with self._store.read() as txn:
             return self._store.number(txn, keys.SEQUENCE)
 
+    def status(self) -> ReaderStatus:
+        sequence, applied = self.sequence(), self._applied
+        followed = list(self._followed.values())
+        return ReaderStatus(
+            sequence=sequence,
+            applied_sequence=applied,
+            lag_s=time.monotonic() - self._applied_s if applied < sequence else 0.0,
+            collections_loaded=len(followed),
+            loaded_bytes=sum(self._sizes.values()),
+            budget_bytes=self._budget_bytes,
+            damaged_segments=sum(each.damaged for each in followed),
+        )
+
     def load_segmented(self) -> None:
-        """Loads every collection that has segments, so that no search waits for one."""
+        """Loads collections that have segments, so that no search waits for one.
+
+        Not past the budget: what would be unloaded again is left for later.
+        """
         with self._store.read() as txn:
             found = {
                 keys.read_in_collection(key)[0] for key, _ in self._store.scan(txn, "segments", b"")
             }
-        for number in found:
+        for number in sorted(found):
+            if sum(self._sizes.values()) >= _UNLOAD_TO * self._budget_bytes:
+                _log.info("memory_budget_full", budget_bytes=self._budget_bytes)
+                return
             self._load(number)
 
     def close(self) -> None:
@@ -172,24 +107,63 @@ class EmbeddedReader:
 
     def _load(self, number: int) -> None:
         """Follows the collection from now on, unless it is deleted by now."""
-        with self._loading, suppress(_CollectionGone):
+        with self._loading[number % _LOADING_LOCKS], suppress(CollectionGone):
             if number not in self._followed:
-                self._followed[number] = _Followed(self._store, number)
+                followed = Followed(self._store, number)
+                self._followed[number] = followed
+                self._account(number, followed)
+
+    def _account(self, number: int, followed: Followed) -> None:
+        """Counts a collection's memory, and lets others go where it is too much."""
+        with self._accounting:
+            if self._followed.get(number) is not followed:
+                return  # Let go meanwhile.
+            self._sizes[number] = followed.size_bytes
+            loaded = sum(self._sizes.values())
+            if loaded <= self._budget_bytes:
+                return
+            oldest = sorted(self._followed.items(), key=lambda item: item[1].used_s)
+            for other, _ in oldest:
+                if loaded <= _UNLOAD_TO * self._budget_bytes:
+                    return
+                if other != number:
+                    loaded -= self._sizes.get(other, 0)
+                    self._forget(other)
+
+    def _forget(self, number: int) -> None:
+        """Searches under way keep what they began with."""
+        self._followed.pop(number, None)
+        self._sizes.pop(number, None)
 
     def _follow(self) -> None:
-        seen = -1
         while not self._closing.wait(_POLL_S):
-            committed = self._store.env.info()["last_txnid"]
-            if committed == seen:
-                continue
-            seen = committed
-            for number, followed in list(self._followed.items()):
-                self._refresh(number, followed)
+            try:
+                self._catch_up()
+            except Exception:
+                _log.exception("cannot_follow")
 
-    def _refresh(self, number: int, followed: _Followed) -> None:
+    def _catch_up(self) -> None:
+        """Brings every loaded collection to the store's last change.
+
+        Those that cannot be are tried again the next time.
+        """
+        with self._store.read() as txn:
+            sequence = self._store.number(txn, keys.SEQUENCE)
+            changed = changed_after(self._store, txn, self._applied)
+        numbers = list(self._followed) if changed is None else changed
+        followed = [(number, self._followed.get(number)) for number in numbers]
+        failures = [n for n, each in followed if each and not self._refresh(n, each)]
+        if not failures:
+            self._applied, self._applied_s = sequence, time.monotonic()
+
+    def _refresh(self, number: int, followed: Followed) -> bool:
         try:
             followed.refresh()
-        except _CollectionGone:
-            del self._followed[number]
+            self._account(number, followed)
+        except CollectionGone:
+            with self._accounting:
+                self._forget(number)
         except Exception:
             _log.exception("cannot_follow", collection=number)
+            return False
+        return True

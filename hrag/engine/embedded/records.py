@@ -183,7 +183,8 @@ class SegmentRecord:
     """A segment as the manifest lists it.
 
     It holds what lived, when it was built, of the collection's ordinals from
-    `first_ordinal` to `last_ordinal`: `rows` leaves with `distinct` different vectors.
+    `first_ordinal` to `last_ordinal`: `rows` leaves. Its index has `items` vectors, some
+    perhaps of leaves that died before.
     """
 
     segment_id: int
@@ -191,7 +192,7 @@ class SegmentRecord:
     embedder: str
     dimension: int
     rows: int
-    distinct: int
+    items: int
     first_ordinal: int
     last_ordinal: int
     covered_sequence: int

@@ -1,21 +1,37 @@
-"""Turns a collection's tail into a segment.
+"""Builds segments: from a tail, from segments that are to be merged, or from everything.
 
-Data first, pointer last: leaves are copied out in one short read transaction, the index
-is built and its files made durable with no transaction open, and one write transaction
-lists the segment in the manifest. Whatever happens before that commit, readers go on
-with the tail. Documents that die meanwhile are dead rows, as after any later delete.
+Data first, pointer last: leaves are read in many short transactions, the index is built
+and its files made durable with none open, and one write transaction puts the segment in
+the manifest in place of those it replaces. Whatever happens before that commit, readers
+go on with what they have. Documents that die meanwhile are dead rows, as after any later
+delete. One process builds at a time: the one that has the store for writing.
 """
 
-import structlog
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from hrag.engine.embedded import keys, leaves, segments
-from hrag.engine.embedded.lookups import collection_exists, read_collection, read_counters
-from hrag.engine.embedded.records import Change, ChangeKind, Counters, SegmentRecord
-from hrag.engine.embedded.store import Store, Txn
-from hrag.engine.embedded.writer import log_change
-from hrag.types import CollectionSettings
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from hrag.engine.embedded import keys, leaves, manifest, segments
+from hrag.engine.embedded.building import Builder, Insert, insert
+from hrag.engine.embedded.crashpoints import reach
+from hrag.engine.embedded.lookups import collection_exists, read_counters
+from hrag.engine.embedded.manifest import Contents, Listed
+from hrag.engine.embedded.records import SegmentRecord
+from hrag.engine.embedded.sources import Source, whole_source
+from hrag.engine.embedded.store import Store
 
 _log = structlog.get_logger()
+
+_BLOCK_LEAVES = 1024  # Inserted in a fraction of a second, between two looks at the clock.
+_MAX_ROWLESS = 0.1  # Of an index's items; more would spoil the graph that is gone on with.
+_FLOAT_BYTES = 4
+_BYTES_BESIDE_VECTOR = 256  # Of a leaf in a segment's files, at most: links, labels, ancestors.
+
+Between = Callable[[], None]
+"""Called between two blocks of leaves; what it raises ends the building."""
 
 
 def all_collections(store: Store) -> set[int]:
@@ -32,92 +48,162 @@ def tail_leaves(store: Store, collection: int) -> int:
         return read_counters(store, txn, collection).tail_leaves
 
 
-def seal(store: Store, collection: int, threads: int) -> SegmentRecord | None:
-    """Publishes one segment over the collection's tail, if it has one and still exists.
+def build(
+    store: Store, source: Source, between: Between = lambda: None, insert: Insert = insert
+) -> SegmentRecord | None:
+    """Builds and publishes one segment; returns it, or None if nothing in it lives.
 
-    Raises OSError or StorageFull when the disk is full; then the tail stays as it was.
+    Raises OSError or StorageFull when the disk is full, and whatever `between` raises;
+    then all stays as it was.
     """
-    read = _read_tail(store, collection)
-    if read is None:
-        return None
-    settings, counters, block = read
-    with store.write() as txn:
-        segment_id = store.next_number(txn, keys.LAST_SEGMENT)
-    distinct = segments.find_distinct(block.vectors)
-    index = segments.build_index(block.vectors[distinct.first], threads)
-    rows = segments.Rows(block.labels, block.ancestors, distinct.heads, distinct.members)
-    record = SegmentRecord(
-        segment_id=segment_id,
-        space=segments.SPACE,
-        embedder=settings.embedder,
-        dimension=settings.dimension,
-        rows=len(block.labels),
-        distinct=len(distinct.first),
-        first_ordinal=counters.sealed_ordinal + 1,
-        last_ordinal=int(block.labels[-1]) >> keys.LEAF_BITS,
-        covered_sequence=counters.sequence,
-        files=segments.write(store.segments, segment_id, index, rows),
+    store.require_space(
+        source.leaves * (_FLOAT_BYTES * source.settings.dimension + _BYTES_BESIDE_VECTOR)
     )
-    return _publish(store, collection, record)
+    builder, documents = _begin(store, source, insert)
+    for some in _blocks(documents):
+        between()
+        _add(store, source, builder, some)
+    index, rows, digests = builder.finish()
+    reach("seal.built" if source.tail else "merge.built")
+    record = SegmentRecord(
+        segment_id=_next_id(store),
+        space=segments.SPACE,
+        embedder=source.settings.embedder,
+        dimension=source.settings.dimension,
+        rows=len(rows.labels),
+        items=len(digests),
+        first_ordinal=source.first_ordinal,
+        last_ordinal=source.last_ordinal,
+        covered_sequence=source.covered_sequence,
+        files={},
+    )
+    if record.rows:
+        files = segments.write(store.segments, record.segment_id, index, rows, digests)
+        record = replace(record, files=files)
+    return _publish(store, source.collection, record, Contents.of(rows.labels))
 
 
-def remove_unlisted(store: Store) -> None:
-    """Removes what a killed sealing or purge left: files that no manifest lists.
+def rebuild(store: Store, collection: int, threshold: int, between: Between) -> int:
+    """Makes a collection's segments anew from LMDB; returns how many leaves they index.
 
-    Only before sealing starts: a segment's files come before its entry in the manifest.
+    A collection that has no segment and fewer leaves than `threshold` needs none.
     """
+    source = whole_source(store, collection)
+    if source is None or not source.documents:
+        return 0
     with store.read() as txn:
-        listed = {
-            segments.path_of(store.segments, keys.read_in_collection(key)[1])
-            for key, _ in store.scan(txn, "segments", b"")
-        }
-    for path in store.segments.iterdir():
-        if path not in listed:
-            segments.remove_tree(path)
+        had = bool(manifest.listed(store, txn, collection))
+    if not had and source.leaves < threshold:
+        return 0
+    record = build(store, source, between)
+    return record.rows if record else 0
 
 
-def _read_tail(
-    store: Store, collection: int
-) -> tuple[CollectionSettings, Counters, leaves.LeafBlock] | None:
+def _next_id(store: Store) -> int:
+    with store.write() as txn:
+        return store.next_number(txn, keys.LAST_SEGMENT)
+
+
+def _begin(
+    store: Store, source: Source, insert: Insert
+) -> tuple[Builder, tuple[tuple[int, int], ...]]:
+    """A builder that has what it can from the base, and the documents still to be read."""
+    tree = source.settings.tree
+    heights = tree.top_level - tree.embedding_level + 1
+    builder = Builder(source.settings.dimension, heights, source.leaves, insert)
+    if source.base is None:
+        return builder, source.documents
+    if not _go_on(store, source, source.base, builder):
+        return builder, (*_documents_of(store, source, source.base), *source.documents)
+    return builder, source.documents
+
+
+def _go_on(store: Store, source: Source, base: Listed, builder: Builder) -> bool:
+    """Takes over the base's index, unless it is damaged or holds too much that is dead."""
+    try:
+        loaded = segments.load(store.segments, base.record)
+    except segments.DamagedSegment as error:
+        _log.error("segment_damaged", segment=base.record.segment_id, problem=str(error))
+        return False
+    living = _living_rows(store, source, base, loaded.rows.labels)
+    used = len(np.unique(loaded.rows.items()[living]))
+    if used < (1 - _MAX_ROWLESS) * base.record.items:
+        return False
+    added = sum(count for _, count in source.documents)
+    index = segments.load_index(store.segments, base.record, base.record.items + added)
+    digests = segments.load_digests(store.segments, base.record)
+    builder.go_on_from(index, digests, loaded.rows, living)
+    return True
+
+
+def _living_rows(
+    store: Store, source: Source, base: Listed, labels: NDArray[np.uint64]
+) -> NDArray[np.bool_]:
+    record = base.record
     with store.read() as txn:
-        if not collection_exists(store, txn, collection):
-            return None
-        settings = read_collection(store, txn, collection).settings
-        counters = read_counters(store, txn, collection)
-        tail = leaves.living_ordinals(store, txn, collection, counters.sealed_ordinal)
-        block = leaves.read_leaves(store, txn, settings, [ordinal for ordinal, _ in tail])
-    return (settings, counters, block) if len(block.labels) else None
+        dead = manifest.dead_ordinals(
+            store, txn, source.collection, record.first_ordinal, record.last_ordinal
+        )
+    return np.isin(labels >> np.uint64(keys.LEAF_BITS), dead, invert=True)
 
 
-def _publish(store: Store, collection: int, record: SegmentRecord) -> SegmentRecord | None:
+def _documents_of(store: Store, source: Source, base: Listed) -> tuple[tuple[int, int], ...]:
+    record = base.record
+    with store.read() as txn:
+        return tuple(
+            leaves.living_ordinals(
+                store, txn, source.collection, record.first_ordinal - 1, record.last_ordinal
+            )
+        )
+
+
+def _blocks(documents: tuple[tuple[int, int], ...]) -> Iterator[list[int]]:
+    """Ordinals of documents that have some `_BLOCK_LEAVES` leaves together."""
+    block: list[int] = []
+    leaf_count = 0
+    for ordinal, count in documents:
+        block.append(ordinal)
+        leaf_count += count
+        if leaf_count >= _BLOCK_LEAVES:
+            yield block
+            block, leaf_count = [], 0
+    if block:
+        yield block
+
+
+def _add(store: Store, source: Source, builder: Builder, ordinals: list[int]) -> None:
+    """Those of the documents that still live."""
+    with store.read() as txn:
+        living = [
+            ordinal
+            for ordinal in ordinals
+            if txn.get(keys.in_collection(source.collection, ordinal), db=store.db["ordinals"])
+        ]
+        block = leaves.read_leaves(store, txn, source.collection, source.settings, living)
+    builder.add(block)
+
+
+def _publish(
+    store: Store, collection: int, record: SegmentRecord, contents: Contents
+) -> SegmentRecord | None:
     listed = False
     try:
         with store.write() as txn:
             if not collection_exists(store, txn, collection):
                 return None
-            _list(store, txn, collection, record)
+            replaced = manifest.replace(store, txn, collection, record, contents)
+            reach("publish.written")
         listed = True
     finally:
         if not listed:
             segments.remove(store.segments, record.segment_id)
+    reach("publish.committed")
     _log.info(
         "sealed",
         collection=collection,
         segment=record.segment_id,
         leaves=record.rows,
         bytes=record.size_bytes,
+        replaced=replaced,
     )
-    return record
-
-
-def _list(store: Store, txn: Txn, collection: int, record: SegmentRecord) -> None:
-    key = keys.in_collection(collection, record.segment_id)
-    txn.put(key, record.to_bytes(), db=store.db["segments"])
-    later = leaves.living_ordinals(store, txn, collection, record.last_ordinal)
-    counters = read_counters(store, txn, collection)._replace(
-        sealed_sequence=record.covered_sequence,
-        sealed_ordinal=record.last_ordinal,
-        tail_leaves=sum(count for _, count in later),
-    )
-    sequence = store.next_number(txn, keys.SEQUENCE)
-    log_change(store, txn, collection, counters, Change(ChangeKind.SEGMENTS), sequence)
+    return record if record.rows else None

@@ -1,4 +1,6 @@
-"""Segment files: an immutable hnswlib index with its dense arrays, in a folder of its own.
+"""Segment files: an immutable HNSW index with its dense arrays, in a folder of its own.
+
+hnswlib builds an index and goes on with one; `hrag_fast.Graph` searches its file in place.
 
 A segment is derived from LMDB and readable only once the manifest there lists it: files
 are written under a temporary name, read back and summed, synced, and renamed; the commit
@@ -7,42 +9,43 @@ nothing it writes or reads is trusted without size, checksum and count.
 
 Rows are in order of label. Exact duplicates ruin the recall of HNSW, so each distinct
 vector is indexed once: item i of the index stands for rows
-`members[heads[i]:heads[i + 1]]`. Where all vectors differ, item i is row i.
+`members[heads[i]:heads[i + 1]]`, none if all of them died before the segment was built.
+Where all vectors differ and live, item i is row i.
 """
 
 import hashlib
+import mmap
 import os
 import shutil
-import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import hnswlib
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.embedding import Vectors
 from hrag.engine import Vector
+from hrag.engine.embedded.crashpoints import reach
 from hrag.engine.embedded.records import SegmentFile, SegmentRecord
+from hrag_fast import Graph
 
 SPACE = "ip"  # Inner product of unit vectors: the cosine.
-# M 16, ef_construction 200 and ef 64 gave recall@10 of 1.0 on 100,000 x 384. hnswlib
-# itself searches with at least as large an ef as the results asked for.
+# M 16, ef_construction 200 and ef 64 gave recall@10 of 1.0 on 100,000 x 384. A search for
+# more items has at least as large an ef.
 _M = 16
 _EF_CONSTRUCTION = 200
 _EF = 64
 _SEED = 100
 
-# How hnswlib's file begins: offset of level 0, capacity, count, bytes of an item, and
-# where in an item its label and its vector lie.
-_INDEX_HEADER = struct.Struct("<6Q")
-
+UNFINISHED = ".tmp"  # Suffix of a folder whose files are not durable yet.
 _INDEX = "index.hnsw"
 _ROWS = "rows.npz"
 
-# What hnswlib, numpy and struct raise at files that are not theirs.
-_UNREADABLE = (OSError, RuntimeError, ValueError, KeyError, EOFError, BadZipFile, struct.error)
+# What Graph and numpy raise at files that are not theirs.
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)
 
 
 class DamagedSegment(Exception):
@@ -54,13 +57,41 @@ class Rows:
     """Dense arrays beside an index, one column per row, rows in order of label.
 
     `labels` is `uint64[rows]`; `ancestors` `uint32[levels, rows]`, its row 0 the leaf's
-    own index; `heads` and `members` are `uint32`, empty where all vectors differ.
+    own index; `heads` and `members` are `uint32`, empty where item i is row i.
     """
 
     labels: NDArray[np.uint64]
     ancestors: NDArray[np.uint32]
     heads: NDArray[np.uint32]
     members: NDArray[np.uint32]
+
+    @classmethod
+    def of(
+        cls,
+        labels: NDArray[np.uint64],
+        ancestors: NDArray[np.uint32],
+        items: NDArray[np.int64],
+        item_count: int,
+    ) -> "Rows":
+        """From each row's item; some of the `item_count` items may have no row."""
+        none = np.empty(0, np.uint32)
+        if np.array_equal(items, np.arange(item_count)):
+            return cls(labels, ancestors, none, none)
+        counts = np.bincount(items, minlength=item_count)
+        heads = np.concatenate(([0], np.cumsum(counts))).astype(np.uint32)
+        return cls(labels, ancestors, heads, np.argsort(items, kind="stable").astype(np.uint32))
+
+    def items(self) -> NDArray[np.int64]:
+        """Each row's item, `int64[rows]`."""
+        if not len(self.heads):
+            return np.arange(len(self.labels))
+        items = np.empty(len(self.labels), np.int64)
+        items[self.members] = np.repeat(np.arange(len(self.heads) - 1), np.diff(self.heads))
+        return items
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(getattr(self, name).nbytes for name in self.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +100,23 @@ class LoadedSegment:
 
     record: SegmentRecord
     rows: Rows
-    index: hnswlib.Index
+    graph: Graph
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory it takes; the file's part of it is shared by all processes."""
+        return self.rows.size_bytes + self.record.files[_INDEX].size_bytes
 
     def search(self, query: Vector, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
         """Rows nearest to `query` and their cosines, or None where HNSW cannot say.
 
         At least `count` rows where the segment has as many; those that share a vector
-        come together. hnswlib fails when its graph leads to fewer than `count` items.
+        come together. A graph may lead to fewer than `count` items though there are more.
         """
-        try:
-            items, distances = self.index.knn_query(
-                query, k=min(count, self.record.distinct), num_threads=1
-            )
-        except RuntimeError:
+        items, scores = self.graph.search(query, count, _EF)
+        if len(items) < min(count, self.record.items):
             return None
-        scores = 1.0 - distances[0]
-        return self._expand(items[0].astype(np.uint32), scores)
+        return self._expand(items, scores)
 
     def _expand(
         self, items: NDArray[np.uint32], scores: Vector
@@ -99,49 +131,27 @@ class LoadedSegment:
         return self.rows.members[places], np.repeat(scores, counts)
 
 
-@dataclass(frozen=True, slots=True)
-class Distinct:
-    """Which rows carry each distinct vector; `first` names one row of each."""
-
-    first: NDArray[np.intp]
-    heads: NDArray[np.uint32]
-    members: NDArray[np.uint32]
-
-
-def find_distinct(vectors: Vectors) -> Distinct:
-    """Groups rows of `float32[rows, dimension]` that are equal to the bit."""
-    width = np.dtype((np.void, vectors.shape[1] * vectors.itemsize))
-    _, first, item_of_row = np.unique(
-        np.ascontiguousarray(vectors).view(width).ravel(), return_index=True, return_inverse=True
-    )
-    none = np.empty(0, np.uint32)
-    if len(first) == len(vectors):
-        return Distinct(np.arange(len(vectors)), none, none)
-    counts = np.bincount(item_of_row)
-    heads = np.concatenate(([0], np.cumsum(counts))).astype(np.uint32)
-    return Distinct(first, heads, np.argsort(item_of_row, kind="stable").astype(np.uint32))
-
-
-def build_index(vectors: Vectors, threads: int) -> hnswlib.Index:
-    """Indexes `float32[n, dimension]` unit vectors as items 0 to n - 1; releases the GIL."""
-    index = hnswlib.Index(space=SPACE, dim=vectors.shape[1])
+def new_index(dimension: int, capacity: int) -> hnswlib.Index:
+    """An empty index for at most `capacity` vectors."""
+    index = hnswlib.Index(space=SPACE, dim=dimension)
     index.init_index(
-        max_elements=len(vectors), M=_M, ef_construction=_EF_CONSTRUCTION, random_seed=_SEED
+        max_elements=capacity, M=_M, ef_construction=_EF_CONSTRUCTION, random_seed=_SEED
     )
-    index.add_items(vectors, np.arange(len(vectors)), num_threads=threads)
     return index
 
 
 def write(
-    folder: Path, segment_id: int, index: hnswlib.Index, rows: Rows
+    folder: Path, segment_id: int, index: hnswlib.Index, rows: Rows, digests: NDArray[np.uint8]
 ) -> dict[str, SegmentFile]:
     """Writes a segment's files durably and returns what the manifest shall say of them.
+
+    `digests` is `uint8[items, n]`, by which a later build recognises the items' vectors.
 
     Raises OSError, for one when the disk is full; then nothing is left behind.
     """
     target = path_of(folder, segment_id)
-    temporary = target.with_suffix(".tmp")
-    remove_tree(temporary)
+    temporary = target.with_suffix(UNFINISHED)
+    remove_path(temporary)
     temporary.mkdir()
     try:
         index.save_index(str(temporary / _INDEX))
@@ -151,40 +161,77 @@ def write(
             ancestors=rows.ancestors,
             heads=rows.heads,
             members=rows.members,
+            digests=digests,
         )
+        reach("segment.written")
         if (temporary / _INDEX).stat().st_size != index.index_file_size():
             raise OSError(f"{temporary / _INDEX} was not written whole; the disk may be full")
         files = {name: _sync_and_sum(temporary / name) for name in (_INDEX, _ROWS)}
         _sync_folder(temporary)
+        reach("segment.synced")
         temporary.rename(target)
         _sync_folder(folder)
+        reach("segment.renamed")
     except BaseException:
-        remove_tree(temporary)
-        remove_tree(target)
+        remove_path(temporary)
+        remove_path(target)
         raise
     return files
 
 
 def load(folder: Path, record: SegmentRecord) -> LoadedSegment:
-    """Reads a segment, or raises DamagedSegment saying which file is wrong and how."""
+    """Opens a segment for searching, or raises DamagedSegment saying what is wrong where.
+
+    The index stays in its file, which is mapped: there is nothing to be read twice, and
+    several processes share the memory.
+    """
+    verify(folder, record)
     path = path_of(folder, record.segment_id)
-    for name, file in record.files.items():
-        _verify(path / name, file)
     try:
-        _check_dimension(path / _INDEX, record.dimension)
-        index = hnswlib.Index(space=record.space, dim=record.dimension)
-        index.load_index(str(path / _INDEX))
-        with (path / _ROWS).open("rb") as packed, np.load(packed, allow_pickle=False) as arrays:
-            rows = Rows(*(arrays[name] for name in Rows.__slots__))
+        graph = Graph(_mapped(path / _INDEX))
+        rows = Rows(*_arrays(path / _ROWS, Rows.__slots__))
     except _UNREADABLE as error:
         raise DamagedSegment(f"{path} cannot be read: {error}") from error
-    if index.get_current_count() != record.distinct or len(rows.labels) != record.rows:
+    if graph.dimension != record.dimension:
         raise DamagedSegment(
-            f"{path} holds {index.get_current_count()} vectors of {len(rows.labels)} leaves; "
-            f"the manifest says {record.distinct} of {record.rows}"
+            f"{path / _INDEX} holds vectors of {graph.dimension} numbers, not {record.dimension}"
         )
-    index.set_ef(_EF)  # It falls back to 10 after load_index.
-    return LoadedSegment(record, rows, index)
+    if len(graph) != record.items or len(rows.labels) != record.rows:
+        raise DamagedSegment(
+            f"{path} holds {len(graph)} vectors of {len(rows.labels)} leaves; "
+            f"the manifest says {record.items} of {record.rows}"
+        )
+    return LoadedSegment(record, rows, graph)
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+
+
+def load_index(folder: Path, record: SegmentRecord, capacity: int) -> hnswlib.Index:
+    """The index of a segment that has been loaded, with room for `capacity` vectors."""
+    index = hnswlib.Index(space=record.space, dim=record.dimension)
+    path = path_of(folder, record.segment_id) / _INDEX
+    index.load_index(str(path), max_elements=max(capacity, record.items))
+    return index
+
+
+def load_digests(folder: Path, record: SegmentRecord) -> NDArray[np.uint8]:
+    """The digests written with a segment that has been loaded, `uint8[items, n]`."""
+    (digests,) = _arrays(path_of(folder, record.segment_id) / _ROWS, ["digests"])
+    return digests
+
+
+def _arrays(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
+    with path.open("rb") as packed, np.load(packed, allow_pickle=False) as arrays:
+        return [arrays[name] for name in names]
+
+
+def verify(folder: Path, record: SegmentRecord) -> None:
+    """Reads a segment's files and raises DamagedSegment unless they are what was written."""
+    for name, file in record.files.items():
+        _verify(path_of(folder, record.segment_id) / name, file)
 
 
 def path_of(folder: Path, segment_id: int) -> Path:
@@ -194,12 +241,16 @@ def path_of(folder: Path, segment_id: int) -> Path:
 
 def remove(folder: Path, segment_id: int) -> None:
     """Removes a segment's files; those who have it loaded keep their copy."""
-    remove_tree(path_of(folder, segment_id))
+    remove_path(path_of(folder, segment_id))
+    reach("segment.removed")
 
 
-def remove_tree(path: Path) -> None:
-    """Removes a folder that may not exist."""
-    shutil.rmtree(path, ignore_errors=True)
+def remove_path(path: Path) -> None:
+    """Removes a folder or file that may not exist."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _verify(path: Path, expected: SegmentFile) -> None:
@@ -213,15 +264,6 @@ def _verify(path: Path, expected: SegmentFile) -> None:
             raise DamagedSegment(f"{path} does not match the manifest's checksum")
     except OSError as error:
         raise DamagedSegment(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _check_dimension(path: Path, dimension: int) -> None:
-    """hnswlib would load vectors of another dimension and compare them as if of this one."""
-    with path.open("rb") as file:
-        *_, label_at, vector_at = _INDEX_HEADER.unpack(file.read(_INDEX_HEADER.size))
-    found = (label_at - vector_at) // np.dtype(np.float32).itemsize
-    if found != dimension:
-        raise DamagedSegment(f"{path} holds vectors of {found} numbers, not {dimension}")
 
 
 def _sync_and_sum(path: Path) -> SegmentFile:

@@ -17,7 +17,7 @@ from cachetools import LRUCache
 import hrag_fast
 from hrag.engine import Groups, Leaves, Vector
 from hrag.engine.embedded import keys
-from hrag.engine.embedded.lookups import required
+from hrag.engine.embedded.lookups import required, slot_of
 from hrag.engine.embedded.records import DocumentHead
 from hrag.engine.embedded.store import Store, Txn
 from hrag.engine.embedded.view import Hits, View
@@ -209,12 +209,13 @@ class EmbeddedSnapshot:
         return document
 
     def _document(self, ordinal: int) -> "_Document":
-        key, txn, db = keys.u64(ordinal), self._txn, self._store.db
-        citation = self._citations.get(ordinal, lambda: required(txn.get(key, db=db["heads"])))
+        txn, db = self._txn, self._store.db
+        slot = slot_of(self._store, txn, self._collection, ordinal)
+        citation = self._citations.get(ordinal, lambda: required(txn.get(slot, db=db["heads"])))
         return _Document(
             citation,
-            Tree(required(txn.get(key, db=db["trees"]))),
-            required(txn.get(key, db=db["texts"])),
+            Tree(required(txn.get(slot, db=db["trees"]))),
+            required(txn.get(slot, db=db["texts"])),
         )
 
 

@@ -4,59 +4,117 @@ One Environment per process, never across a fork. The reply to a write is sent a
 transaction is on disk: LMDB syncs at every commit. Knows nothing of documents.
 """
 
+import errno
 import fcntl
+import os
+import shutil
+import subprocess
+import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import lmdb
 
-from hrag.engine.embedded import keys
-from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
+from hrag.engine.embedded import keys, placing
+from hrag.errors import HragError, StorageFull, StoreMissing, StoreUnavailable, TooBusy
 
 Txn: TypeAlias = "lmdb.Transaction[memoryview]"
+
+# Inside the folder of a store: what a compaction that was killed leaves.
+COMPACTING = "compact.tmp"
 
 _LMDB_0_9 = 0  # lmdb 3 bundles two formats that cannot read each other; this is the older.
 # A map cannot grow under open readers, so it is larger than any disk; it is sparse, and
 # real use is bounded by the disk.
 _MAP_BYTES = 1 << 44
-_MAX_READERS = 1024  # Read transactions open at once, over all processes.
+# Read transactions open at once, over all processes: 256 workers of 16 threads and more.
+_MAX_READERS = 6144
+_LOCK_BYTES = (_MAX_READERS + 64) * 64  # Each has a line of 64 bytes in lock.mdb.
 _SPARE_READ_TXNS = 64  # Kept for reuse, so that a read transaction costs a fraction of a us.
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DAMAGED = (lmdb.CorruptedError, lmdb.PageNotFoundError)
+_FOREIGN = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError)
+
+_TOUCH = """
+import sys
+directory, lock, *sys.path = sys.argv[1:]
+from hrag.engine.embedded.store import touch_every_page
+touch_every_page(directory, lock=lock == "lock")
+"""
 
 
 class Store:
-    """An open environment with its databases; `store.db["texts"]` is one of them."""
+    """An open environment with its databases; `store.db["texts"]` is one of them.
 
-    def __init__(self, env: lmdb.Environment, directory: Path, lock: IO[bytes] | None) -> None:
+    Holds `locks`, files, until it is closed.
+    """
+
+    def __init__(
+        self,
+        env: lmdb.Environment,
+        directory: Path,
+        reserve_bytes: int = 0,
+        locks: Sequence[IO[bytes]] = (),
+    ) -> None:
         self.env = env
         self.directory = directory
-        self.segments = directory / "segments"
-        self._lock = lock
+        self.segments = directory / placing.SEGMENTS
         self.db: dict[str, Any] = {}
+        self._reserve_bytes = reserve_bytes
+        self._locks = locks
 
-    @contextmanager
-    def read(self) -> Iterator[Txn]:
+    def read(self) -> AbstractContextManager[Txn]:
         """One consistent view; keep it short, or the file grows."""
-        with self.env.begin(buffers=True) as txn:
-            yield txn
+        return self._transaction(write=False)
+
+    def write(self) -> AbstractContextManager[Txn]:
+        """Commits durably at the end, or, on any exception, changes nothing."""
+        return self._transaction(write=True)
 
     @contextmanager
-    def write(self) -> Iterator[Txn]:
-        """Commits durably at the end, or, on any exception, changes nothing."""
+    def _transaction(self, *, write: bool) -> Iterator[Txn]:
         try:
-            with self.env.begin(write=True, buffers=True) as txn:
+            with self.env.begin(write=write, buffers=True) as txn:
                 yield txn
-        except (lmdb.DiskError, lmdb.MapFullError) as error:
+        except lmdb.Error as error:
+            explained = _explained(error, self.directory)
+            if explained is None:
+                raise
+            raise explained from error
+
+    def require_space(self, extra_bytes: int = 0) -> None:
+        """Raises StorageFull unless `extra_bytes` fit on the disk beside the reserve.
+
+        The reserve keeps room for deletions, which must work to make room.
+        """
+        free = placing.free_bytes(self.directory)
+        if free < self._reserve_bytes + extra_bytes:
             raise StorageFull(
-                f"the disk of {self.directory} is full; nothing of this write was kept"
-            ) from error
+                f"the disk of {self.directory} has {free:,} bytes free; this write takes "
+                f"{extra_bytes:,} and HRAG_DISK_RESERVE_BYTES keeps {self._reserve_bytes:,}"
+            )
+
+    def copy_to(self, folder: Path) -> None:
+        """Puts a compact and durable copy of LMDB's file, of one moment, into `folder`.
+
+        The file itself grows by what is written meanwhile. Raises StorageFull or
+        StoreUnavailable.
+        """
+        try:
+            self.env.copy(str(folder), compact=True)
+        except lmdb.Error as error:
+            explained = _explained(error, folder)
+            raise explained or StoreUnavailable(f"cannot copy to {folder}: {error}") from error
+        placing.sync(folder / placing.DATA)
 
     def close(self) -> None:
         self.env.close()
-        if self._lock is not None:
-            self._lock.close()
+        for lock in self._locks:
+            lock.close()
 
     def number(self, txn: Txn, name: bytes) -> int:
         """One of the store's numbers, 0 before its first use."""
@@ -82,24 +140,69 @@ class Store:
                 yield key, value
 
 
-def open_for_writing(directory: Path) -> Store:
+# Opening
+
+
+def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
     """Opens or creates a store. One writer process at a time.
 
-    Raises StoreUnavailable if another writer has it, or it cannot be opened.
+    `reserve_bytes` of its disk stay free of documents. Raises StoreUnavailable if another
+    writer has it, or it cannot be opened, and StorageFull if it cannot be created.
     """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "segments").mkdir(exist_ok=True)
-        lock = _take_lock(directory / "indexer.lock")
-    except OSError as error:
-        raise StoreUnavailable(f"cannot write to {directory}: {error.strerror}") from error
+    placing.refuse_network(directory)
     with ExitStack() as undo:
-        undo.callback(lock.close)
-        store = Store(_open_env(directory, readonly=False), directory, lock)
+        with placing.explained(directory):
+            (directory / placing.SEGMENTS).mkdir(parents=True, exist_ok=True)
+            users = undo.enter_context(_join(directory))
+            indexer = undo.enter_context(_take_lock(directory / placing.INDEXER_LOCK))
+            shutil.rmtree(directory / COMPACTING, ignore_errors=True)
+        _refuse_lost_data(directory)
+        env = _open_env(directory, readonly=False)
+        store = Store(env, directory, reserve_bytes, (indexer, users))
         undo.callback(store.close)
         _create_databases(store)
         undo.pop_all()
     return store
+
+
+def open_for_reading(directory: Path) -> Store:
+    """Opens an existing store, beside a writer.
+
+    Raises StoreMissing while there is none, StoreUnavailable if it cannot be opened.
+    """
+    with placing.explained(directory):
+        if not _has_data(directory):
+            raise StoreMissing(f"{directory} holds no store; an indexer creates one when it starts")
+    placing.refuse_network(directory)
+    with ExitStack() as undo:
+        users = undo.enter_context(_join(directory))
+        store = Store(_open_env(directory, readonly=True), directory, locks=(users,))
+        undo.callback(store.close)
+        _find_databases(store)
+        undo.pop_all()
+    return store
+
+
+def open_alone(directory: Path) -> Store:
+    """Opens for reading what no other process changes: a copy, or an `exclusive` store.
+
+    Leaves no file of its own there. Raises StoreMissing or StoreUnavailable.
+    """
+    with placing.explained(directory):
+        if not _has_data(directory):
+            raise StoreMissing(f"{directory} holds no store")
+    with ExitStack() as undo:
+        store = Store(_open_env(directory, readonly=True, lock=False), directory)
+        undo.callback(store.close)
+        _find_databases(store)
+        undo.pop_all()
+    return store
+
+
+def _has_data(directory: Path) -> bool:
+    """An indexer that is just creating a store has made the file and not filled it."""
+    path = directory / placing.DATA
+    return path.exists() and path.stat().st_size > 0
 
 
 def _create_databases(store: Store) -> None:
@@ -113,24 +216,8 @@ def _create_databases(store: Store) -> None:
         _check_schema(store, txn)
 
 
-def open_for_reading(directory: Path) -> Store:
-    """Opens an existing store, beside a writer.
-
-    Raises StoreMissing while there is none, StoreUnavailable if it cannot be opened.
-    """
-    if not (directory / "data.mdb").exists():
-        raise StoreMissing(f"{directory} holds no store; an indexer creates one when it starts")
-    with ExitStack() as undo:
-        store = Store(_open_env(directory, readonly=True), directory, None)
-        undo.callback(store.close)
-        _find_databases(store)
-        with store.read() as txn:
-            _check_schema(store, txn)
-        undo.pop_all()
-    return store
-
-
 def _find_databases(store: Store) -> None:
+    """Of another version, some may be missing; so the first one, with the version, decides."""
     for name in keys.DATABASES:
         try:
             store.db[name] = store.env.open_db(name.encode(), create=False)
@@ -138,35 +225,9 @@ def _find_databases(store: Store) -> None:
             raise StoreMissing(
                 f"{store.directory} holds no complete store: it has no database {name!r}"
             ) from None
-
-
-def _open_env(directory: Path, *, readonly: bool) -> lmdb.Environment:
-    try:
-        env = lmdb.open(
-            str(directory),
-            map_size=_MAP_BYTES,
-            max_dbs=len(keys.DATABASES),
-            max_readers=_MAX_READERS,
-            max_spare_txns=_SPARE_READ_TXNS,
-            readonly=readonly,
-            lib_version=_LMDB_0_9,
-        )
-    except lmdb.Error as error:
-        raise StoreUnavailable(f"cannot open the store in {directory}: {error}") from error
-    env.reader_check()
-    return env
-
-
-def _take_lock(path: Path) -> IO[bytes]:
-    lock = path.open("ab")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        raise StoreUnavailable(
-            f"another indexer has the store in {path.parent}; only one may write to it"
-        ) from None
-    return lock
+        if name == "meta":
+            with store.read() as txn:
+                _check_schema(store, txn)
 
 
 def _check_schema(store: Store, txn: Txn) -> None:
@@ -176,3 +237,126 @@ def _check_schema(store: Store, txn: Txn) -> None:
             f"the store in {store.directory} has schema version {version}; "
             f"this hrag reads version {keys.SCHEMA_VERSION}"
         )
+
+
+def _open_env(directory: Path, *, readonly: bool, lock: bool = True) -> lmdb.Environment:
+    env = _lmdb_open(directory, readonly=readonly, lock=lock)
+    try:
+        env.reader_check()
+        _refuse_truncated(env, directory, lock=lock)
+    except BaseException:
+        env.close()
+        raise
+    return env
+
+
+def _lmdb_open(directory: Path, *, readonly: bool, lock: bool) -> lmdb.Environment:
+    try:
+        return lmdb.open(
+            str(directory),
+            map_size=_MAP_BYTES,
+            max_dbs=len(keys.DATABASES),
+            max_readers=_MAX_READERS,
+            max_spare_txns=_SPARE_READ_TXNS,
+            readonly=readonly,
+            lock=lock,
+            lib_version=_LMDB_0_9,
+        )
+    except lmdb.Error as error:
+        if isinstance(error, _FOREIGN):
+            reason = f"{placing.DATA} is damaged or not LMDB's ({error}); restore a backup"
+        elif getattr(error, "code", 0) == errno.EACCES:
+            reason = placing.denial(directory, str(error))
+        else:
+            reason = str(error)
+        raise StoreUnavailable(f"cannot open the store in {directory}: {reason}") from error
+
+
+def _take_lock(path: Path) -> IO[bytes]:
+    lock = path.open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise StoreUnavailable(
+            f"another indexer has the store in {path.parent}; only one may write to it, "
+            "so stop that one first"
+        ) from None
+    return lock
+
+
+def _join(directory: Path) -> IO[bytes]:
+    return placing.join(directory, when_alone=lambda: _fill_lock_file(directory / "lock.mdb"))
+
+
+def _fill_lock_file(path: Path) -> None:
+    """Gives LMDB's table of readers its whole room on the disk, before LMDB maps it.
+
+    LMDB leaves it sparse, and to be the 60th reader on a full disk would end the process.
+    Only while nobody has it open: to close the file drops this process's locks on it.
+    """
+    if not path.exists() or path.stat().st_blocks * 512 < _LOCK_BYTES:
+        with path.open("ab") as file, suppress(OSError):
+            os.posix_fallocate(file.fileno(), 0, _LOCK_BYTES)
+
+
+# Damage
+
+
+def _refuse_lost_data(directory: Path) -> None:
+    """A new store in the place of a lost one would hide the loss."""
+    if not _has_data(directory) and any((directory / placing.SEGMENTS).iterdir()):
+        raise StoreUnavailable(
+            f"{directory} has segments but no {placing.DATA}, which holds the documents: it was "
+            "lost, or a restore was interrupted; run `hrag restore`, or name an empty folder"
+        )
+
+
+def _refuse_truncated(env: lmdb.Environment, directory: Path, *, lock: bool) -> None:
+    """Refuses a data file whose end is missing: to read there would end the process.
+
+    Pages that a transaction took at the end and gave back were never written, so a short
+    file may be whole. Only a look at every page tells, in a process that may die of it.
+    """
+    needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+    found = (directory / placing.DATA).stat().st_size
+    if found >= needed:
+        return
+    command = [sys.executable, "-c", _TOUCH, str(directory), "lock" if lock else "", *sys.path]
+    looked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if looked.returncode != 0:
+        raise StoreUnavailable(
+            f"cannot open the store in {directory}: {placing.DATA} is damaged: it has {found:,} "
+            f"of {needed:,} bytes; restore a backup"
+        )
+
+
+def touch_every_page(directory: str, *, lock: bool) -> None:
+    """Reads a byte of every page in use; past the end of the file the process dies."""
+    with _lmdb_open(Path(directory), readonly=True, lock=lock) as env:
+        databases = [env.open_db(name.encode(), create=False) for name in keys.DATABASES]
+        with env.begin(buffers=True) as txn:
+            for database in databases:
+                for _, value in txn.cursor(db=database):
+                    bytes(value[-1:])
+
+
+def _explained(error: lmdb.Error, directory: Path) -> HragError | None:
+    """What LMDB's error means to whoever runs the store, if that is known."""
+    code = getattr(error, "code", 0)
+    if code in _FULL or isinstance(error, (lmdb.DiskError, lmdb.MapFullError)):
+        return StorageFull(f"the disk of {directory} is full; nothing of this write was kept")
+    if code == errno.EIO:  # Also what LMDB says when the disk took a write only in part.
+        return StorageFull(
+            f"the disk of {directory} is full or failing; nothing of this write was kept"
+        )
+    if isinstance(error, lmdb.PanicError):
+        return StoreUnavailable(
+            f"the disk of {directory} failed at the first pages of {placing.DATA}; "
+            "restart the services when it works again"
+        )
+    if isinstance(error, _DAMAGED):
+        return StoreUnavailable(f"{directory / placing.DATA} is damaged ({error})")
+    if isinstance(error, lmdb.ReadersFullError):
+        return TooBusy(f"{_MAX_READERS:,} read transactions are open on {directory}")
+    return None

@@ -9,8 +9,9 @@ row there is a label, an ancestor at each level, and whether its document still 
 living document's leaves are in exactly one place, so a hit needs no look-up in LMDB.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +19,16 @@ from numpy.typing import NDArray
 from hrag.embedding import Vectors
 from hrag.engine import Vector
 from hrag.engine.embedded import keys, leaves
+from hrag.engine.embedded.lookups import listed_segments, read_counters
+from hrag.engine.embedded.manifest import dead_ordinals
 from hrag.engine.embedded.records import Change, Counters
 from hrag.engine.embedded.segments import LoadedSegment
 from hrag.engine.embedded.store import Store, Txn
 from hrag.types import CollectionSettings
 
-_FIRST_CAPACITY = 64
 _GROWTH = 1.5  # Appending n rows one by one copies at most 3 n in all.
+_SPARE_SHARE = 8  # Room for an eighth of the segments' rows: it costs no memory until used.
+_SLACK = 1024  # Dead rows that a tail may keep beside twice its living ones.
 _EXACT_SHARE = 4  # From a quarter of all leaves on, scanning all is as fast as HNSW, and exact.
 _DEEPEN = 4  # Each look past dead leaves is so many times deeper: few looks, little waste.
 
@@ -52,6 +56,7 @@ class View:
     `tail_base` on; `living` counts the rows whose `alive` byte is 1.
     """
 
+    collection: int
     settings: CollectionSettings
     sequence: int
     segments: tuple[LoadedSegment, ...]
@@ -113,7 +118,9 @@ class View:
         labels = self.labels[rows]
         order = np.argsort(labels)
         ordinals = np.unique(labels >> np.uint64(keys.LEAF_BITS))
-        scanned, scores = leaves.scan_exactly(store, txn, query, map(int, ordinals))
+        scanned, scores = leaves.scan_exactly(
+            store, txn, self.collection, query, map(int, ordinals)
+        )
         found = scores[np.searchsorted(scanned, labels[order])]
         return _best([Hits(rows[order], found, complete=True)], count)
 
@@ -123,8 +130,8 @@ class View:
         removed = {change.removed for change in changes}
         added = [c.added for c in changes if c.added and c.added not in removed]
         view = self._without([ordinal for ordinal in removed if ordinal])
-        block = leaves.read_leaves(store, txn, self.settings, added)
-        return replace(view._with(block), sequence=sequence)
+        block = leaves.read_leaves(store, txn, self.collection, self.settings, added)
+        return replace(view._with(block)._tidied(), sequence=sequence)
 
     def _without(self, ordinals: Sequence[int]) -> "View":
         rows = [self._rows_of(ordinal) for ordinal in ordinals]
@@ -161,7 +168,10 @@ class View:
         return replace(view, count=end, living=view.living + end - start)
 
     def _grown(self, needed: int) -> "View":
-        capacity = self.tail_base + max(_FIRST_CAPACITY, int((needed - self.tail_base) * _GROWTH))
+        """With room for `needed` rows at once, and for more if the tail has grown before."""
+        used = self.count - self.tail_base
+        tail_rows = int((needed - self.tail_base) * _GROWTH) if used else needed - self.tail_base
+        capacity = self.tail_base + max(tail_rows, self.tail_base // _SPARE_SHARE)
         labels = np.empty(capacity, np.uint64)
         ancestors = np.empty((len(self.ancestors), capacity), np.uint32)
         alive = np.zeros(capacity, np.uint8)
@@ -169,9 +179,38 @@ class View:
         labels[: self.count] = self.labels[: self.count]
         ancestors[:, : self.count] = self.ancestors[:, : self.count]
         alive[: self.count] = self.alive[: self.count]
-        used = self.count - self.tail_base
         tail[:used] = self.tail[:used]
         return replace(self, labels=labels, ancestors=ancestors, alive=alive, tail=tail)
+
+    def _tidied(self) -> "View":
+        """Without the tail's dead rows, where they are most of it.
+
+        A few documents replaced over and over would fill memory with what they were.
+        """
+        base = self.tail_base
+        living = base + np.flatnonzero(self.alive[base : self.count])
+        if self.count - base <= 2 * len(living) + _SLACK:
+            return self
+        block = leaves.LeafBlock(
+            self.labels[living], self.ancestors[:, living], self.tail[living - base]
+        )
+        without_tail = replace(
+            self,
+            labels=self.labels[:base],
+            ancestors=self.ancestors[:, :base],
+            alive=self.alive[:base],
+            tail=self.tail[:0],
+            count=base,
+            living=self.living - len(living),
+        )
+        return without_tail._with(block)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory it takes, that of its segments included."""
+        arrays = (self.labels, self.ancestors, self.alive, self.tail)
+        used = sum(array.nbytes for array in arrays) * self.count // max(len(self.labels), 1)
+        return used + sum(segment.size_bytes for segment in self.segments)
 
 
 def load_view(
@@ -179,31 +218,48 @@ def load_view(
     txn: Txn,
     settings: CollectionSettings,
     collection: int,
-    counters: Counters,
-    segments: Sequence[LoadedSegment],
+    loaded: Mapping[int, LoadedSegment],
 ) -> View:
-    """The collection as the transaction sees it, over the segments given.
+    """The collection as the transaction sees it.
 
-    What lives and is in none of them becomes the tail, so a segment that cannot be
-    loaded costs time and memory, never an answer.
+    Of the segments `loaded`, by id, it takes those that the transaction lists. What lives
+    and is in none of them becomes the tail, so a segment that cannot be loaded costs time
+    and memory, never an answer.
     """
-    living = dict(leaves.living_ordinals(store, txn, collection))
-    view = _over_segments(settings, counters, segments, np.fromiter(living, np.uint64))
-    tail = [ordinal for ordinal in living if not _covered(ordinal, segments)]
-    return view._with(leaves.read_leaves(store, txn, settings, tail))
+    counters = read_counters(store, txn, collection)
+    listed = listed_segments(store, txn, collection)
+    used = [loaded[record.segment_id] for record in listed if record.segment_id in loaded]
+    dead = dead_ordinals(store, txn, collection) if used else np.empty(0, np.uint64)
+    gaps = [record for record in listed if record.segment_id not in loaded]
+    tail = [
+        *(
+            leaves.living_ordinals(
+                store, txn, collection, record.first_ordinal - 1, record.last_ordinal
+            )
+            for record in gaps
+        ),
+        leaves.living_ordinals(store, txn, collection, counters.sealed_ordinal),
+    ]
+    view = _over_segments(collection, settings, counters, used, dead)
+    ordinals = [ordinal for ordinal, _ in chain.from_iterable(tail)]
+    return view._with(leaves.read_leaves(store, txn, collection, settings, ordinals))
 
 
 def _over_segments(
+    collection: int,
     settings: CollectionSettings,
     counters: Counters,
     segments: Sequence[LoadedSegment],
-    living: NDArray[np.uint64],
+    dead: NDArray[np.uint64],
 ) -> View:
     heights = settings.tree.top_level - settings.tree.embedding_level + 1
     labels = np.concatenate([np.empty(0, np.uint64), *(s.rows.labels for s in segments)])
-    alive = np.isin(labels >> np.uint64(keys.LEAF_BITS), living).astype(np.uint8)
+    alive = np.ones(len(labels), np.uint8)
+    if len(dead):
+        alive[np.isin(labels >> np.uint64(keys.LEAF_BITS), dead)] = 0
     none = np.empty((heights, 0), np.uint32)
     return View(
+        collection=collection,
         settings=settings,
         sequence=counters.sequence,
         segments=tuple(segments),
@@ -216,10 +272,6 @@ def _over_segments(
         count=len(labels),
         living=int(alive.sum()),
     )
-
-
-def _covered(ordinal: int, segments: Sequence[LoadedSegment]) -> bool:
-    return any(s.record.first_ordinal <= ordinal <= s.record.last_ordinal for s in segments)
 
 
 def _best(found: Sequence[Hits], count: int) -> Hits:

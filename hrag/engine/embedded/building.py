@@ -1,0 +1,105 @@
+"""Turns leaves into a segment's index and rows, a block at a time.
+
+Memory holds the index being built and one block, never a collection's vectors as well.
+Exact duplicates ruin the recall of HNSW, so each distinct vector is indexed once; a hash
+of 128 bits tells them apart. A builder may go on from a segment's own index: then only
+what is new is inserted, which is what costs.
+"""
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import hnswlib
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag.embedding import Vectors
+from hrag.engine.embedded.leaves import LeafBlock
+from hrag.engine.embedded.segments import Rows, new_index
+
+_DIGEST_BYTES = 16
+_LOW_PRIORITY = 10  # Niceness: a tenth of what others get of a core that is wanted.
+
+Items = NDArray[np.int64]
+Insert = Callable[[hnswlib.Index, Vectors, Items], None]
+"""Adds `float32[n, dimension]` to an index under the item numbers given."""
+
+
+def insert(index: hnswlib.Index, vectors: Vectors, items: Items) -> None:
+    """Inserts on all cores, without the GIL."""
+    index.add_items(vectors, items, num_threads=os.cpu_count() or 1)
+
+
+class PatientInsert:
+    """Inserts on all cores, but lets every other thread and process go first."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "insert", initializer=_lower_priority)
+
+    def __call__(self, index: hnswlib.Index, vectors: Vectors, items: Items) -> None:
+        # hnswlib's own threads inherit the niceness of the one that starts them.
+        self._thread.submit(insert, index, vectors, items).result()
+
+    def close(self) -> None:
+        """Waits for the block being inserted."""
+        self._thread.shutdown()
+
+
+def _lower_priority() -> None:
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOW_PRIORITY)
+
+
+class Builder:
+    """Gathers leaves into one segment. Give each leaf once, in any order."""
+
+    def __init__(self, dimension: int, heights: int, capacity: int, insert: Insert) -> None:
+        """For at most `capacity` leaves with ancestors at `heights` levels."""
+        self._index = new_index(dimension, capacity)
+        self._insert = insert
+        self._item_of: dict[bytes, int] = {}
+        self._labels = [np.empty(0, np.uint64)]
+        self._ancestors = [np.empty((heights, 0), np.uint32)]
+        self._items = [np.empty(0, np.int64)]
+
+    def go_on_from(
+        self,
+        index: hnswlib.Index,
+        digests: NDArray[np.uint8],
+        rows: Rows,
+        living: NDArray[np.bool_],
+    ) -> None:
+        """Takes over a segment's index, which has room for what is to come, and living rows."""
+        self._index = index
+        self._item_of = {bytes(digest): item for item, digest in enumerate(digests)}
+        self._labels.append(rows.labels[living])
+        self._ancestors.append(rows.ancestors[:, living])
+        self._items.append(rows.items()[living])
+
+    def add(self, block: LeafBlock) -> None:
+        """Indexes the block's vectors that are not in the index yet."""
+        known = len(self._item_of)
+        items = np.empty(len(block.labels), np.int64)
+        first: list[int] = []
+        for row, vector in enumerate(block.vectors):
+            digest = hashlib.blake2b(vector.data, digest_size=_DIGEST_BYTES).digest()
+            item = self._item_of.setdefault(digest, len(self._item_of))
+            if item == known + len(first):
+                first.append(row)
+            items[row] = item
+        if first:
+            self._insert(self._index, block.vectors[first], np.arange(known, known + len(first)))
+        self._labels.append(block.labels)
+        self._ancestors.append(block.ancestors)
+        self._items.append(items)
+
+    def finish(self) -> tuple[hnswlib.Index, Rows, NDArray[np.uint8]]:
+        """The index, the rows in order of label, and `uint8[items, 16]` digests."""
+        labels, items = np.concatenate(self._labels), np.concatenate(self._items)
+        order = np.argsort(labels)
+        ancestors = np.concatenate(self._ancestors, axis=1)[:, order]
+        digests = np.frombuffer(b"".join(self._item_of), np.uint8).reshape(-1, _DIGEST_BYTES)
+        rows = Rows.of(labels[order], ancestors, items[order], len(digests))
+        return self._index, rows, digests

@@ -1,0 +1,205 @@
+"""Changes documents within one write transaction.
+
+A document is written whole or not at all: what can be refused is refused before its first
+byte. What all documents of a transaction share, such as the store's numbers and the
+collections' counters, is read once and written once, at the end.
+"""
+
+from dataclasses import dataclass
+
+from hrag.engine import PreparedDocument
+from hrag.engine.embedded import keys, manifest
+from hrag.engine.embedded.changelog import append_change, note_commit, trimmed
+from hrag.engine.embedded.lookups import (
+    collection_exists,
+    erase_document,
+    find_document,
+    no_collection,
+    read_counters,
+)
+from hrag.engine.embedded.records import Change, ChangeKind, Counters, DocumentHead
+from hrag.engine.embedded.store import Store, Txn
+from hrag.errors import DocumentNotFound, InvalidArgument, TooLarge
+from hrag.types import CollectionSettings, IngestOutcome, IngestResult
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A collection by its number; a new one of the same name has another number."""
+
+    number: int
+    tenant_id: str
+    name: str
+    settings: CollectionSettings
+
+
+class Commit:
+    """The changes of one transaction; nothing counts before `finish`."""
+
+    def __init__(self, store: Store, txn: Txn, max_log_entries: int) -> None:
+        self._store = store
+        self._txn = txn
+        self._max_log_entries = max_log_entries
+        self._numbers: dict[bytes, int] = {}
+        self._counters: dict[int, Counters] = {}
+        self.changed: set[int] = set()
+        """Collections that have a change."""
+
+    def put(self, opened: Opened, document: PreparedDocument) -> IngestResult:
+        """Creates or replaces a document, unless it is stored already."""
+        _check_shapes(document, opened.settings)
+        counters = self._counters_of(opened)
+        old, old_head = find_document(self._store, self._txn, opened.number, document.document_id)
+        same = unchanged_result(old_head, document.content_hash)
+        if same is not None:
+            return same
+        sequence, ordinal = self._next(keys.SEQUENCE), self._next(keys.LAST_ORDINAL)
+        head = _head(opened.number, document, opened.settings, sequence)
+        if old_head is not None:
+            counters = self._remove(old, old_head, counters)
+        self._add(ordinal, head, document)
+        self._log(opened, counters.plus(head, ordinal, 1), Change(ChangeKind.PUT, ordinal, old))
+        return _result(head, IngestOutcome.CREATED if old_head is None else IngestOutcome.UPDATED)
+
+    def delete(self, opened: Opened, document_id: str) -> int:
+        """Returns the sequence of the deletion, or raises DocumentNotFound."""
+        counters = self._counters_of(opened)
+        ordinal, head = find_document(self._store, self._txn, opened.number, document_id)
+        if head is None:
+            raise no_document(opened, document_id)
+        sequence = self._next(keys.SEQUENCE)
+        counters = self._remove(ordinal, head, counters)
+        name = keys.document_id(opened.number, document_id)
+        self._txn.delete(name, db=self._store.db["document_ids"])
+        self._log(opened, counters, Change(ChangeKind.DELETE, removed=ordinal))
+        return sequence
+
+    def finish(self) -> None:
+        """Writes what the changes share; call it last."""
+        store, txn = self._store, self._txn
+        for number in self.changed:
+            counters = trimmed(store, txn, number, self._counters[number], self._max_log_entries)
+            txn.put(keys.u32(number), counters.to_bytes(), db=store.db["counters"])
+            note_commit(store, txn, number, counters.sequence)
+        for name, value in self._numbers.items():
+            txn.put(name, keys.u64(value), db=store.db["meta"])
+
+    def _next(self, name: bytes) -> int:
+        """Counts one of the store's numbers up by one."""
+        number = self._numbers.get(name) or self._store.number(self._txn, name)
+        self._numbers[name] = number + 1
+        return number + 1
+
+    def _counters_of(self, opened: Opened) -> Counters:
+        found = self._counters.get(opened.number)
+        return living_counters(self._store, self._txn, opened) if found is None else found
+
+    def _log(self, opened: Opened, counters: Counters, change: Change) -> None:
+        sequence = self._numbers[keys.SEQUENCE]
+        self._counters[opened.number] = append_change(
+            self._store, self._txn, opened.number, counters, change, sequence
+        )
+        self.changed.add(opened.number)
+
+    def _add(self, ordinal: int, head: DocumentHead, document: PreparedDocument) -> None:
+        txn, db = self._txn, self._store.db
+        name = keys.document_id(head.collection, head.document_id)
+        entry = keys.in_collection(head.collection, ordinal)
+        slot, is_new = self._take_slot()
+        txn.put(name, keys.u64(ordinal), db=db["document_ids"])
+        txn.put(entry, keys.document_place(head.leaf_count, slot), db=db["ordinals"])
+        # Behind all others: LMDB then fills its pages.
+        txn.put(slot, head.to_bytes(), db=db["heads"], append=is_new)
+        txn.put(slot, document.parsed.text.encode(), db=db["texts"], append=is_new)
+        txn.put(slot, document.tree.to_bytes(), db=db["trees"], append=is_new)
+        vectors = document.vectors.astype("<f4", order="C", copy=False)
+        txn.put(slot, vectors.data.cast("B"), db=db["vectors"], append=is_new)
+
+    def _take_slot(self) -> tuple[bytes, bool]:
+        """A packed slot, one that is free if any is; and whether it is a new one."""
+        free = next(self._store.scan(self._txn, "free_slots", b""), None)
+        if free is None:
+            return keys.u64(self._next(keys.LAST_SLOT)), True
+        slot = bytes(free[0])
+        self._txn.delete(slot, db=self._store.db["free_slots"])
+        return slot, False
+
+    def _remove(self, ordinal: int, head: DocumentHead, counters: Counters) -> Counters:
+        erase_document(self._store, self._txn, head.collection, ordinal)
+        if ordinal <= counters.sealed_ordinal:
+            manifest.bury(self._store, self._txn, head.collection, ordinal, head.leaf_count)
+        return counters.plus(head, ordinal, -1)
+
+
+def living_counters(store: Store, txn: Txn, opened: Opened) -> Counters:
+    """The collection's counters, or CollectionNotFound if it has been deleted."""
+    if not collection_exists(store, txn, opened.number):
+        raise no_collection(opened.tenant_id, opened.name)
+    return read_counters(store, txn, opened.number)
+
+
+def _check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
+    levels, wanted = len(document.tree.counts), len(settings.tree.level_sizes)
+    if levels != wanted:
+        raise InvalidArgument(
+            f"tree has {levels} levels; the collection's have {wanted}", field="tree"
+        )
+    leaves = document.tree.counts[settings.tree.embedding_level]
+    if leaves > keys.MAX_LEAVES:
+        raise TooLarge(
+            f"document has {leaves} leaves; at most {keys.MAX_LEAVES} are allowed, "
+            "split it or use larger chunks",
+            field="document",
+        )
+    if document.vectors.shape != (leaves, settings.dimension):
+        raise InvalidArgument(
+            f"vectors have shape {document.vectors.shape}; "
+            f"the tree and the collection need {(leaves, settings.dimension)}",
+            field="vectors",
+        )
+
+
+def _head(
+    collection: int, document: PreparedDocument, settings: CollectionSettings, sequence: int
+) -> DocumentHead:
+    tree = document.tree
+    last = tree.record(tree.top_level, tree.counts[-1] - 1)
+    return DocumentHead(
+        collection=collection,
+        document_id=document.document_id,
+        title=document.title,
+        source=document.source,
+        mime_type=document.mime_type,
+        metadata=document.metadata,
+        content_hash=document.content_hash,
+        sections=document.parsed.sections,
+        pages=document.parsed.pages,
+        chunks_per_level=tree.counts,
+        leaf_count=tree.counts[settings.tree.embedding_level],
+        token_count=last.token_start + last.token_count,
+        text_bytes=last.byte_end,
+        vector_bytes=document.vectors.nbytes,
+        sequence=sequence,
+    )
+
+
+def unchanged_result(head: DocumentHead | None, content_hash: str) -> IngestResult | None:
+    """The stored document's result if it has this hash."""
+    if head is None or head.content_hash != content_hash:
+        return None
+    return _result(head, IngestOutcome.UNCHANGED)
+
+
+def _result(head: DocumentHead, outcome: IngestOutcome) -> IngestResult:
+    return IngestResult(
+        head.document_id, outcome, head.sequence, head.chunks_per_level, head.token_count
+    )
+
+
+def no_document(opened: Opened, document_id: str) -> DocumentNotFound:
+    """The error for an id the collection does not have."""
+    return DocumentNotFound(
+        f"collection {opened.name!r} of tenant {opened.tenant_id!r} "
+        f"has no document {document_id!r}",
+        field="document_id",
+    )

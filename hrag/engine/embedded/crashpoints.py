@@ -1,0 +1,38 @@
+"""Named moments at which a test may end the process.
+
+Production code passes them by: `reach` does nothing until `install` gives it something to
+call, which only tests do. A moment is named for what has just happened.
+"""
+
+from collections.abc import Callable
+
+POINTS = (
+    "put.written",  # In the transaction, before its commit.
+    "put.committed",  # On disk, not yet acknowledged.
+    "delete.written",
+    "delete.committed",
+    "seal.built",  # A tail's index is in memory.
+    "merge.built",
+    "segment.written",  # Files exist under their temporary name.
+    "segment.synced",
+    "segment.renamed",  # No manifest lists them yet.
+    "publish.written",
+    "publish.committed",  # The segments it replaces are still on disk.
+    "segment.removed",
+    "purge.written",
+    "purge.committed",
+)
+
+_hook: Callable[[str], None] | None = None
+
+
+def install(hook: Callable[[str], None] | None) -> None:
+    """Calls `hook` with the name of every point reached from now on."""
+    global _hook  # noqa: PLW0603 - one hook for the process is what a test wants
+    _hook = hook
+
+
+def reach(name: str) -> None:
+    """Says that a point has been reached."""
+    if _hook is not None:
+        _hook(name)

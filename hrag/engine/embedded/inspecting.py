@@ -1,0 +1,54 @@
+"""Finds segments whose files are not what was written, so that they are made anew.
+
+At a start every segment is looked at, a file at a time, for a disk may have lost or
+changed something while nobody ran; after that, those that a reader reports.
+"""
+
+from collections import deque
+
+import structlog
+
+from hrag.engine.embedded import keys, segments, sweeping
+from hrag.engine.embedded.records import SegmentRecord
+from hrag.engine.embedded.store import Store
+
+_log = structlog.get_logger()
+
+
+class Inspector:
+    """`damaged` are ids of segments found damaged so far; ids are never used twice."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: deque[tuple[int, SegmentRecord]] = deque()
+        self.damaged: frozenset[int] = frozenset()
+
+    def begin(self) -> None:
+        """Every listed segment shall be looked at."""
+        self._waiting.extend(_listed(self._store))
+
+    def inspect(self) -> set[int]:
+        """Looks at what is reported, and at one segment more; returns damaged collections."""
+        reported = sweeping.reported_damage(self._store.segments) - self.damaged
+        due = [each for each in _listed(self._store) if each[1].segment_id in reported]
+        if self._waiting:
+            due.append(self._waiting.popleft())
+        return {collection for collection, record in due if self._is_damaged(record)}
+
+    def _is_damaged(self, record: SegmentRecord) -> bool:
+        try:
+            segments.verify(self._store.segments, record)
+        except segments.DamagedSegment as error:
+            _log.error("segment_damaged", segment=record.segment_id, problem=str(error))
+            self.damaged |= {record.segment_id}
+            return True
+        sweeping.forget_report(self._store.segments, record.segment_id)
+        return False
+
+
+def _listed(store: Store) -> list[tuple[int, SegmentRecord]]:
+    with store.read() as txn:
+        return [
+            (keys.read_in_collection(key)[0], SegmentRecord.from_bytes(value))
+            for key, value in store.scan(txn, "segments", b"")
+        ]

@@ -1,0 +1,227 @@
+"""Several processes that serve at one address: a supervisor and its workers.
+
+The supervisor holds the address and answers nothing itself. A worker is the supervisor's
+own command again, with `--worker ADDRESS` behind it. All workers listen there by
+SO_REUSEPORT, and the kernel spreads connections over them.
+
+A socket ties each worker to the supervisor, as the worker's standard input: the worker says
+through it that it serves, and its end says that the supervisor is gone, however that died.
+A worker that ends is replaced; but if one refuses to run before any has served, all would,
+and the supervisor ends with its exit code. Knows nothing of what is served.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import structlog
+
+from hrag.errors import ServiceUnavailable
+
+_log = structlog.get_logger()
+
+_FLAG = "--worker"
+_STDIN = 0
+_POLL_S = 0.05
+_FIRST_DELAY_S = 0.1
+_LAST_DELAY_S = 5.0
+_YOUNG_S = 10.0  # A worker that ends younger makes the next one wait longer.
+_CLOSE_S = 1.5  # For a worker to close what it has open, once its calls have ended.
+_MAX_PORT = 65_535
+_WILDCARDS = ("0.0.0.0", "[::]")
+
+
+def own_command() -> list[str]:
+    """The command that started this process, with Python's own options."""
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
+def worker_address(arguments: Sequence[str]) -> str | None:
+    """The address to serve at if `arguments` are a worker's, else None."""
+    return arguments[-1] if list(arguments[-2:-1]) == [_FLAG] else None
+
+
+def tell_serving() -> None:
+    """In a worker: tells the supervisor that it serves."""
+    with suppress(OSError):  # That the supervisor is gone is noticed at the socket's end.
+        os.write(_STDIN, b"\n")
+
+
+def supervise(
+    command: Sequence[str], count: int, address: str, drain_s: float, stopping: threading.Event
+) -> None:
+    """Keeps `count` workers running at `address`, `host:port`, until `stopping` is set.
+
+    Port 0 takes a free one. Then the workers may drain for `drain_s` seconds; one that takes
+    much longer is killed. Raises ServiceUnavailable if the address cannot be had, SystemExit
+    with the exit code of a worker that refuses to run before any has served.
+    """
+    with reserved(address) as shared:
+        crew = [_Place([*command, _FLAG, shared]) for _ in range(count)]
+        try:
+            code = _keep_running(crew, stopping)
+        finally:
+            _stop(crew, drain_s)
+    if code:
+        sys.exit(code)
+
+
+@contextmanager
+def reserved(address: str) -> Iterator[str]:
+    """Holds `address` without listening, for processes that share it; yields it, port known.
+
+    Raises ServiceUnavailable if anyone has it, be it by a reservation of the same kind.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _MAX_PORT:
+        raise ServiceUnavailable(
+            f"cannot listen on {address}: workers share a TCP port, so the address must be "
+            f"host:port with a port from 0 to {_MAX_PORT}"
+        )
+    try:
+        held = _bound(host, int(port))
+    except OSError as error:
+        raise ServiceUnavailable(
+            f"cannot listen on {address}: it is in use or no address of this machine"
+        ) from error
+    with held:
+        yield f"{host}:{held.getsockname()[1]}"
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    if host in _WILDCARDS:  # gRPC takes both families for either, where there are both.
+        host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+    found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = found[0]
+    held = socket.socket(family, kind, protocol)
+    try:
+        if family == socket.AF_INET6:
+            held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        # Bound alone, past connections that an earlier service left closing; only then are
+        # others let in. A socket that shared from the start would join another supervisor's.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(address)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    except OSError:
+        held.close()
+        raise
+    return held
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """A process, and our side of the socket that is its standard input."""
+
+    process: subprocess.Popen[bytes]
+    link: socket.socket
+    began: float
+
+    def has_spoken(self) -> bool:
+        """Whether it has said that it serves, since this was asked last."""
+        try:
+            return bool(self.link.recv(1))
+        except OSError:  # Nothing to read now.
+            return False
+
+    def close(self) -> None:
+        """After its end."""
+        self.link.close()
+        _log.info("worker_ended", worker=self.process.pid, code=self.process.returncode)
+
+
+class _Place:
+    """Where a worker runs, and after its end the next."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.worker: _Worker | None = None
+        self.has_served = False
+        self._command = command
+        self._pause = Pause()
+        self._due = 0.0
+
+    def tend(self) -> int | None:
+        """Starts a worker if one is due; returns the exit code of one that has ended."""
+        worker = self.worker
+        if worker is None:
+            if time.monotonic() >= self._due:
+                self._start()
+            return None
+        code = worker.process.poll()  # First: what it said before it ended still counts.
+        self.has_served = worker.has_spoken() or self.has_served
+        if code is not None:
+            worker.close()
+            self.worker = None
+            self._wait(time.monotonic() - worker.began)
+        return code
+
+    def _start(self) -> None:
+        try:
+            self.worker = _started(self._command)
+        except OSError as error:  # No memory or no process id for it now.
+            _log.warning("worker_not_started", problem=str(error))
+            self._wait(0.0)
+
+    def _wait(self, lived_s: float) -> None:
+        self._due = time.monotonic() + self._pause.after(lived_s)
+
+
+class Pause:
+    """How long to wait before a worker is replaced: doubling while they die young."""
+
+    def __init__(self) -> None:
+        self._next_s = _FIRST_DELAY_S
+
+    def after(self, lived_s: float) -> float:
+        """Seconds to wait after a worker that lived for `lived_s` seconds."""
+        pause_s = _FIRST_DELAY_S if lived_s >= _YOUNG_S else self._next_s
+        self._next_s = min(2 * pause_s, _LAST_DELAY_S)
+        return pause_s
+
+
+def _started(command: Sequence[str]) -> _Worker:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs:
+        try:
+            # All other files of ours are closed in it, the sockets of other workers too.
+            process = subprocess.Popen(command, stdin=theirs.fileno())
+        except OSError:
+            ours.close()
+            raise
+    _log.info("worker_started", worker=process.pid)
+    return _Worker(process, ours, time.monotonic())
+
+
+def _keep_running(crew: Sequence[_Place], stopping: threading.Event) -> int:
+    """Replaces workers that end; returns 0 when it is time to stop, or a refusal's code."""
+    while not stopping.is_set():
+        for place in crew:
+            code = place.tend()
+            # Below 0 a signal ended it, which says nothing about the others.
+            if code is not None and code > 0 and not any(each.has_served for each in crew):
+                return code
+        stopping.wait(_POLL_S)
+    return 0
+
+
+def _stop(crew: Sequence[_Place], drain_s: float) -> None:
+    """Tells all workers first, then waits for each."""
+    workers = [place.worker for place in crew if place.worker is not None]
+    for worker in workers:
+        worker.process.terminate()
+    until = time.monotonic() + drain_s + _CLOSE_S
+    for worker in workers:
+        try:
+            worker.process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            _log.warning("worker_killed", worker=worker.process.pid, problem="it did not stop")
+            worker.process.kill()
+            worker.process.wait()
+        worker.close()

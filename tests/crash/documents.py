@@ -1,0 +1,73 @@
+"""Documents that can be made again from their tenant, id and version.
+
+So a test that has written a hundred thousand of them remembers numbers alone, and can
+tell from any passage which document and version it must be a part of.
+"""
+
+import random
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from hrag.embedding.hashing import HashEmbedder
+from hrag.engine import PreparedDocument
+from hrag.types import CollectionSettings, Document, Passage, SearchMode, TreeSettings
+from tests.fakes import SCORE_TOLERANCE, prepared
+
+EMBEDDER = HashEmbedder(32)
+TREE = TreeSettings((32, 64, 128))
+SETTINGS = CollectionSettings(TREE, EMBEDDER.name, EMBEDDER.dimension)
+VARIABLES = {
+    "HRAG_EMBEDDER": f"hash:{EMBEDDER.dimension}",
+    "HIERARCHICAL_CHUNK_LEVELS": "32,64,128",
+    "HRAG_SEAL_LEAVES": "64",
+}
+SMALL = "small"
+"""The tenant whose documents are so short that none is ever sealed."""
+_MOST_SENTENCES = 50
+_SMALL_SENTENCES = 6
+
+Vector = list[float]
+
+
+def text_of(tenant_id: str, document_id: str, version: int) -> str:
+    """One version's text: sentences of about a dozen tokens."""
+    most = _SMALL_SENTENCES if tenant_id == SMALL else _MOST_SENTENCES
+    count = random.Random(f"{tenant_id} {document_id} {version}").randint(1, most)
+    name = f"{document_id} of {tenant_id}, version {version}"
+    return "".join(f"This is {name}, sentence {number}. " for number in range(count))
+
+
+def document_of(tenant_id: str, document_id: str, version: int) -> Document:
+    """One version as a client sends it."""
+    text = text_of(tenant_id, document_id, version)
+    return Document(text, document_id, metadata={"version": version})
+
+
+@lru_cache(maxsize=4096)
+def prepared_of(tenant_id: str, document_id: str, version: int) -> PreparedDocument:
+    """One version with the tree and the vectors that it must be stored with."""
+    made = prepared(document_id, text_of(tenant_id, document_id, version), SETTINGS)
+    leaves = made.tree.level(TREE.embedding_level)
+    bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
+    contents = [made.parsed.text[start:end] for start, end in bounds]
+    return replace(made, vectors=EMBEDDER.embed(contents))
+
+
+def check_passage(tenant_id: str, passage: Passage, query: Vector, mode: SearchMode) -> int:
+    """Fails unless the passage is of one version, word for word; returns that version."""
+    chunk = passage.chunk
+    version = int(chunk.metadata["version"])
+    text = text_of(tenant_id, chunk.document_id, version)
+    assert chunk.content == text[chunk.span.char_start : chunk.span.char_end], passage
+    if mode is SearchMode.STANDARD:
+        score = float(EMBEDDER.embed([chunk.content])[0].astype(np.float64) @ query)
+        assert abs(passage.score - score) < SCORE_TOLERANCE, (passage, score)
+    return version
+
+
+def random_query(source: random.Random) -> Vector:
+    """A random direction, at unit length."""
+    drawn = np.array([source.gauss(0, 1) for _ in range(EMBEDDER.dimension)], np.float32)
+    return [float(number) for number in drawn / np.linalg.norm(drawn)]

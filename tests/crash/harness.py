@@ -1,0 +1,300 @@
+"""Kills the indexer under load, starts it again, verifies, over and over.
+
+One store and, but for kills of its own, one retriever live through all of it: its view
+must come out of every crash of the indexer right. What a run will do is drawn beforehand
+from a seed, so that it can be told and repeated.
+"""
+
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from subprocess import TimeoutExpired
+from threading import Event
+
+from hrag.cli.running import INDEXER, RETRIEVER, Service
+from hrag.client import Client
+from hrag.types import DEFAULT_COLLECTION
+from tests.crash.documents import SMALL, VARIABLES
+from tests.crash.ledger import Collection, Entry
+from tests.crash.load import (
+    CollectionWriter,
+    Done,
+    Searcher,
+    StreamWriter,
+    UnaryWriter,
+    Worker,
+    work_until_gone,
+)
+from tests.crash.verify import ExactSearch, check_beside_services, settle
+from tests.running import Process, check_store
+
+LARGE = "large"
+TENANTS = (LARGE, SMALL)
+_IDS = {LARGE: 160, SMALL: 10}
+MIN_RECALL = 0.99  # Of a whole run.
+MIN_RECALL_OF_FEW = 0.95  # Of a handful of searches for a hundred leaves.
+RANDOM = "random moment"
+STARTING = "while starting"
+
+_ROOT = Path(__file__).parents[2]
+_POINT_LIMIT_S = 8.0  # For a point to be reached under load; most take less than a second.
+_ENDING_S = 15.0  # For clients to notice that a service is gone.
+
+
+class _AtPoint(Service):
+    """The indexer behind a launcher that installs crash points."""
+
+    @property
+    def module(self) -> str:
+        return "tests.crash.indexer_at_point"
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One planned end of the indexer: at a point, or after a time, or both while it starts."""
+
+    delay_s: float
+    point: str = ""
+    at: int = 1
+    starting: bool = False
+    retriever: bool = False
+    """Whether the retriever is killed too, a moment earlier."""
+
+
+class FragileIndexer(Process):
+    """An indexer that can be told to end itself at a crash point."""
+
+    def __init__(self, data_dir: Path, kill: Kill) -> None:
+        fragile = _AtPoint(INDEXER.name, INDEXER.health_name, INDEXER.address_variable)
+        self._armed = data_dir.with_name("armed")
+        self._armed.unlink(missing_ok=True)
+        if kill.starting:
+            self.arm()
+        crash = {
+            "CRASH_POINT": kill.point,
+            "CRASH_AT": str(kill.at),
+            "CRASH_ARMED": str(self._armed),
+            "PYTHONPATH": str(_ROOT),
+        }
+        super().__init__(fragile, data_dir, {**VARIABLES, **crash})
+
+    def arm(self) -> None:
+        """Begins to count the reaches of its point."""
+        self._armed.touch()
+
+    def killed_itself(self, timeout_s: float) -> bool:
+        """Whether it has come to its point in time. It may end in no other way."""
+        try:
+            code = self.wait(timeout_s)
+        except TimeoutExpired:
+            return False
+        assert code == -signal.SIGKILL, self.log
+        return True
+
+
+@dataclass
+class Tally:
+    """What a run has done and seen."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    retriever_kills: int = 0
+    done: Done = field(default_factory=Done)
+    verified: int = 0
+    recalls: list[float] = field(default_factory=list)
+    losses: int = 0
+
+    def lines(self) -> Iterator[str]:
+        points = sorted(self.kills.items())
+        yield f"kills of the indexer: {self.kills.total()}"
+        yield from (f"  {name}: {number}" for name, number in points)
+        yield f"kills of the retriever: {self.retriever_kills}"
+        yield f"acknowledged writes: {self.done.acknowledged}"
+        yield f"searches under load: {self.done.searches}"
+        yield f"documents verified: {self.verified}"
+        yield f"mean recall of searches served by segments: {self.recall:.5f}"
+        yield f"losses: {self.losses}"
+
+    @property
+    def recall(self) -> float:
+        recalls = [*self.recalls, *self.done.recalls]
+        return sum(recalls) / len(recalls) if recalls else 1.0
+
+
+class CrashRun:
+    """One store with its services through a series of kills."""
+
+    def __init__(self, data_dir: Path, seed: int) -> None:
+        self.tally = Tally()
+        self._data_dir = data_dir
+        self._random = random.Random(seed)
+        self._names = count()
+        self._collections = {tenant_id: _default_of(tenant_id) for tenant_id in TENANTS}
+        self._retriever = Process(RETRIEVER, data_dir, VARIABLES)
+
+    def run(self, kills: Iterable[Kill]) -> None:
+        """Verifies after each kill; at the end the services stop cleanly."""
+        self._create_collections()
+        for kill in kills:
+            with self._indexer(kill) as indexer:
+                if kill.starting:
+                    self._end(indexer, kill)
+                else:
+                    indexer.wait_until_serving()
+                    self._verify(indexer)
+                    self._under_load(indexer, kill)
+        with self._indexer(Kill(0)) as indexer:
+            indexer.wait_until_serving()
+            self._verify(indexer)
+            assert indexer.stop() == 0, indexer.log
+        assert self._retriever.stop() == 0, self._retriever.log
+        check_store(self._data_dir)
+
+    def _create_collections(self) -> None:
+        with self._indexer(Kill(0)) as indexer:
+            indexer.wait_until_serving()
+            with Client(indexer.address) as client:
+                for tenant_id in TENANTS:
+                    existence = self._collections[tenant_id][DEFAULT_COLLECTION].existence
+                    write = existence.send(stores=True)
+                    client.create_collection(tenant_id, DEFAULT_COLLECTION)
+                    existence.acknowledge(write)
+
+    def close(self) -> None:
+        self._retriever.kill()
+
+    @contextmanager
+    def _indexer(self, kill: Kill) -> Iterator[FragileIndexer]:
+        indexer = FragileIndexer(self._data_dir, kill)
+        try:
+            yield indexer
+            assert "internal_error" not in indexer.log, indexer.log
+        finally:
+            indexer.kill()
+
+    def _end(self, indexer: FragileIndexer, kill: Kill) -> None:
+        """Kills it now if it does not do so itself."""
+        by_itself = indexer.killed_itself(kill.delay_s)
+        indexer.kill()
+        otherwise = STARTING if kill.starting else RANDOM
+        self.tally.kills[kill.point if by_itself else otherwise] += 1
+
+    # Load
+
+    def _under_load(self, indexer: FragileIndexer, kill: Kill) -> None:
+        stop = Event()
+        with (
+            Client(indexer.address, self._retriever.address) as writing,
+            Client(indexer.address, self._retriever.address) as searching,
+            ThreadPoolExecutor(8) as threads,
+        ):
+            workers = [*self._writers(writing), *self._searchers(searching)]
+            working = [threads.submit(work_until_gone, worker, stop) for worker in workers]
+            try:
+                self._kill_retriever(kill)
+                indexer.arm()
+                self._end(indexer, kill)
+            finally:
+                stop.set()
+                writing.close()
+            self._collect(working)
+        if kill.retriever:
+            self._retriever = Process(RETRIEVER, self._data_dir, VARIABLES)
+
+    def _kill_retriever(self, kill: Kill) -> None:
+        if kill.retriever:
+            time.sleep(kill.delay_s / 2)
+            self._retriever.kill()
+            self.tally.retriever_kills += 1
+
+    def _writers(self, client: Client) -> list[Worker]:
+        large, small = (self._collections[each][DEFAULT_COLLECTION] for each in TENANTS)
+        ids = sorted(large.documents)
+        return [
+            UnaryWriter(client, large, ids[0::3], self._source()),
+            UnaryWriter(client, large, ids[1::3], self._source()),
+            StreamWriter(client, large, ids[2::3], self._source()),
+            UnaryWriter(client, small, sorted(small.documents), self._source()),
+            CollectionWriter(client, LARGE, self._collections[LARGE], self._names),
+        ]
+
+    def _searchers(self, client: Client) -> list[Worker]:
+        searched = [self._collections[each][DEFAULT_COLLECTION] for each in TENANTS]
+        return [Searcher(client, searched, self._source()) for _ in range(2)]
+
+    def _source(self) -> random.Random:
+        return random.Random(self._random.random())
+
+    def _collect(self, working: list[Future[Done]]) -> None:
+        end = time.monotonic() + _ENDING_S
+        for each in working:
+            self.tally.done.add(each.result(end - time.monotonic()))
+
+    # Verification
+
+    def _verify(self, indexer: Process) -> None:
+        self._retriever.wait_until_serving()
+        with Client(indexer.address, self._retriever.address) as client:
+            problems = [
+                problem
+                for tenant_id in TENANTS
+                for problem in settle(client, tenant_id, self._collections[tenant_id])
+            ]
+            self.tally.losses += len(problems)
+            assert problems == [], problems
+            for tenant_id in TENANTS:
+                self._verify_search(client, tenant_id)
+        check_beside_services(self._data_dir)
+
+    def _verify_search(self, client: Client, tenant_id: str) -> None:
+        collections = self._collections[tenant_id]
+        self.tally.verified += sum(len(each.versions()) for each in collections.values())
+        versions = collections[DEFAULT_COLLECTION].versions()
+        segments = client.index_status(tenant_id).segments
+        recalls = ExactSearch(tenant_id, versions).compare(client, self._random)
+        if segments:
+            self.tally.recalls += recalls
+        else:
+            assert recalls == [1.0] * len(recalls)
+
+
+def until(true: Callable[[], bool], timeout_s: float = 30) -> None:
+    """Waits until `true`, or fails."""
+    end = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.02)
+
+
+def planned(
+    source: random.Random, points: Iterable[str], of_each: int, at_random: int
+) -> list[Kill]:
+    """Kills in random order: at the points, at random moments, and during starts."""
+    kills = [
+        Kill(_POINT_LIMIT_S, point, source.randint(1, 3))
+        for point in points
+        for _ in range(of_each)
+    ]
+    for number in range(at_random):
+        starting, retriever = number % 10 == 0, number % 10 == 5
+        kills.append(Kill(_moment_s(source), starting=starting, retriever=retriever))
+    source.shuffle(kills)
+    return kills
+
+
+def _moment_s(source: random.Random) -> float:
+    """From 0.05 to 1.5 s, early moments as likely as late ones: in proportion."""
+    return float(0.05 * 30 ** source.random())
+
+
+def _default_of(tenant_id: str) -> dict[str, Collection]:
+    ids = [f"d{number:03}" for number in range(_IDS[tenant_id])]
+    collection = Collection(tenant_id, DEFAULT_COLLECTION)
+    collection.documents = {document_id: Entry() for document_id in ids}
+    return {DEFAULT_COLLECTION: collection}

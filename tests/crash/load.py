@@ -1,0 +1,227 @@
+"""What real clients do all at once: write, read their own writes, delete, search.
+
+Each writer has ids of its own, so that what it is answered is in order. It goes on until
+the service is gone; every other error fails the test.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Protocol
+
+from hrag.client import Client
+from hrag.errors import HragError, ServiceUnavailable, StorageFull
+from hrag.types import IngestResult, SearchMode
+from tests.crash.documents import SMALL, check_passage, document_of, prepared_of, random_query
+from tests.crash.ledger import Collection, Entry, Write
+from tests.fakes import SCORE_TOLERANCE
+
+_STREAMED = 40  # Documents of one stream: several group commits, and a pause between two.
+_SCRATCH_DOCUMENTS = 12  # Over a hundred leaves: enough for a segment, which a purge removes.
+_SCRATCH = "scratch-"
+_DELETED = 0.25
+_READ_BACK = 0.1
+
+
+@dataclass
+class Done:
+    """What one thread has achieved."""
+
+    acknowledged: int = 0
+    searches: int = 0
+    recalls: list[float] = field(default_factory=list)
+
+    def add(self, other: "Done") -> None:
+        self.acknowledged += other.acknowledged
+        self.searches += other.searches
+        self.recalls += other.recalls
+
+
+class Worker(Protocol):
+    """One client's thread."""
+
+    done: Done
+
+    def step(self) -> None:
+        """Makes one call, or a few that belong together."""
+
+
+def work_until_gone(worker: Worker, stop: Event) -> Done:
+    """Goes on until told to stop, or until the service it talks to is gone."""
+    while not stop.is_set():
+        try:
+            worker.step()
+        except ServiceUnavailable:
+            break
+        except ValueError as error:  # gRPC's at a call on a channel that was closed.
+            if "closed channel" not in str(error):
+                raise
+            break
+    return worker.done
+
+
+class UnaryWriter:
+    """Puts and deletes documents one by one."""
+
+    def __init__(
+        self, client: Client, collection: Collection, ids: list[str], source: random.Random
+    ) -> None:
+        self.done = Done()
+        self._client = client
+        self._tenant_id = collection.tenant_id
+        self._entries = {document_id: collection.documents[document_id] for document_id in ids}
+        self._source = source
+
+    def step(self) -> None:
+        document_id, entry = self._source.choice(list(self._entries.items()))
+        if entry.certain.stores and self._source.random() < _DELETED:
+            self._delete(document_id, entry)
+        else:
+            self._put(document_id, entry)
+
+    def _put(self, document_id: str, entry: Entry) -> None:
+        write = entry.send(stores=True)
+        document = document_of(self._tenant_id, document_id, write.number)
+        try:
+            result = self._client.ingest(self._tenant_id, document)
+        except StorageFull:
+            entry.refuse(write)
+            raise
+        entry.acknowledge(write)
+        self.done.acknowledged += 1
+        if self._source.random() < _READ_BACK:
+            self._read_back(document_id, write, result.sequence)
+
+    def _delete(self, document_id: str, entry: Entry) -> None:
+        write = entry.send(stores=False)
+        self._client.delete_document(self._tenant_id, document_id)
+        entry.acknowledge(write)
+        self.done.acknowledged += 1
+
+    def _read_back(self, document_id: str, write: Write, sequence: int) -> None:
+        """Searches for the first leaf of what was just written."""
+        leaf = prepared_of(self._tenant_id, document_id, write.number).vectors[0]
+        found = self._client.search(
+            self._tenant_id, leaf.tolist(), mode=SearchMode.STANDARD, limit=1
+        )
+        self.done.searches += 1
+        assert found.sequence >= sequence
+        (passage,) = found.passages
+        itself = passage.chunk.chunk_id == f"{document_id}#0.0" and passage.score > (
+            1 - SCORE_TOLERANCE
+        )
+        assert itself or self._tenant_id != SMALL, (document_id, write, found)
+        self.done.recalls.append(float(itself))
+
+
+class StreamWriter:
+    """Puts documents through IngestDocuments, some of them twice in one stream."""
+
+    def __init__(
+        self, client: Client, collection: Collection, ids: list[str], source: random.Random
+    ) -> None:
+        self.done = Done()
+        self._client = client
+        self._tenant_id = collection.tenant_id
+        self._documents = collection.documents
+        self._ids = ids
+        self._source = source
+
+    def step(self) -> None:
+        """One stream. All of it counts as sent from the beginning."""
+        sent = []
+        for document_id in self._source.choices(self._ids, k=_STREAMED):
+            entry = self._documents[document_id]
+            sent.append((document_id, entry, entry.send(stores=True)))
+        documents = [document_of(self._tenant_id, name, write.number) for name, _, write in sent]
+        results = self._client.ingest_many(self._tenant_id, documents)
+        try:
+            for (document_id, entry, write), result in zip(sent, results, strict=True):
+                self._answered(document_id, entry, write, result)
+        except StorageFull:  # It comes after the answers of all that is stored.
+            for _, entry, write in sent:
+                entry.refuse(write)
+            raise
+
+    def _answered(
+        self, document_id: str, entry: Entry, write: Write, result: IngestResult | HragError
+    ) -> None:
+        if isinstance(result, HragError):
+            raise result
+        assert result.document_id == document_id
+        entry.acknowledge(write)
+        self.done.acknowledged += 1
+
+
+class CollectionWriter:
+    """Creates collections, fills them, deletes them: never two of one name."""
+
+    def __init__(
+        self,
+        client: Client,
+        tenant_id: str,
+        collections: dict[str, Collection],
+        names: Iterator[int],
+    ) -> None:
+        self.done = Done()
+        self._client = client
+        self._tenant_id = tenant_id
+        self._collections = collections
+        self._names = names
+
+    def step(self) -> None:
+        """Deletes what a crash has left, or lets one collection come and go."""
+        left = [each for name, each in self._collections.items() if name.startswith(_SCRATCH)]
+        collection = left[0] if left else self._filled(f"{_SCRATCH}{next(self._names)}")
+        write = collection.existence.send(stores=False)
+        self._client.delete_collection(self._tenant_id, collection.name)
+        self._answered(collection.existence, write)
+        del self._collections[collection.name]
+
+    def _filled(self, name: str) -> Collection:
+        collection = self._collections[name] = Collection(self._tenant_id, name)
+        write = collection.existence.send(stores=True)
+        self._client.create_collection(self._tenant_id, name)
+        self._answered(collection.existence, write)
+        for number in range(_SCRATCH_DOCUMENTS):
+            self._put(collection, f"d{number}")
+        return collection
+
+    def _put(self, collection: Collection, document_id: str) -> None:
+        entry = collection.documents[document_id] = Entry()
+        write = entry.send(stores=True)
+        document = document_of(self._tenant_id, document_id, write.number)
+        self._client.ingest(self._tenant_id, document, collection=collection.name)
+        self._answered(entry, write)
+
+    def _answered(self, entry: Entry, write: Write) -> None:
+        entry.acknowledge(write)
+        self.done.acknowledged += 1
+
+
+class Searcher:
+    """Searches, and holds each passage against all that may be stored at that time."""
+
+    def __init__(
+        self, client: Client, collections: list[Collection], source: random.Random
+    ) -> None:
+        self.done = Done()
+        self._client = client
+        self._collections = collections
+        self._source = source
+
+    def step(self) -> None:
+        collection = self._source.choice(self._collections)
+        mode = self._source.choice(list(SearchMode))
+        query, limit = random_query(self._source), self._source.randint(1, 100)
+        certain = {name: entry.certain.number for name, entry in collection.documents.items()}
+        found = self._client.search(collection.tenant_id, query, mode=mode, limit=limit)
+        self.done.searches += 1
+        assert len(found.passages) == limit or found.exhausted
+        scores = [passage.score for passage in found.passages]
+        assert scores == sorted(scores, reverse=True)
+        for passage in found.passages:
+            version = check_passage(collection.tenant_id, passage, query, mode)
+            entry = collection.documents[passage.chunk.document_id]
+            assert certain[passage.chunk.document_id] <= version <= entry.last, passage

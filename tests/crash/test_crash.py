@@ -1,0 +1,58 @@
+"""Killed at any moment, the store loses nothing that was acknowledged and tears nothing.
+
+SIGKILL takes the process, not the machine: what a power cut leaves depends on the disk's
+word, which the syncs before every rename and reply ask for and no test here can break.
+"""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from hrag.engine.embedded import crashpoints
+from tests.crash.harness import MIN_RECALL, CrashRun, Kill, Tally, planned
+
+_SEED = 20_250_711
+_FEW_POINTS = (
+    "put.written",
+    "put.committed",
+    "delete.committed",
+    "segment.renamed",
+    "publish.committed",
+    "purge.committed",
+)
+
+
+def _run(data_dir: Path, kills: list[Kill], seed: int, capsys: pytest.CaptureFixture[str]) -> Tally:
+    run = CrashRun(data_dir, seed)
+    try:
+        run.run(kills)
+    finally:
+        run.close()
+        with capsys.disabled():
+            lines = [f"\n{len(kills)} kills planned from seed {seed}", *run.tally.lines()]
+            print(*lines, sep="\n")  # noqa: T201 - the figures are asked for
+    return run.tally
+
+
+def test_a_dozen_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kills = planned(random.Random(_SEED), _FEW_POINTS, 1, 6)
+    tally = _run(tmp_path / "store", kills, _SEED, capsys)
+    assert tally.kills.total() == 12
+    assert tally.losses == 0
+    assert tally.recall >= MIN_RECALL
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_two_hundred_kills_at_every_point_lose_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    kills = planned(random.Random(seed), crashpoints.POINTS, 5, 140)
+    tally = _run(tmp_path / "store", kills, seed, capsys)
+    assert tally.kills.total() >= 200
+    assert {point for point in crashpoints.POINTS if tally.kills[point] < 2} == set()
+    assert tally.done.acknowledged > 1000
+    assert tally.losses == 0
+    assert tally.recall >= MIN_RECALL

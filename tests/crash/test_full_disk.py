@@ -1,0 +1,231 @@
+"""A full disk stops writes, and nothing else, until there is space again."""
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hrag import errors
+from hrag.client import Client
+from hrag.engine.embedded import crashpoints
+from hrag.engine.embedded.check import check
+from hrag.engine.embedded.store import open_for_writing
+from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.types import DEFAULT_COLLECTION, IndexStatus
+from tests.crash.disks import KIB, MIB, Ballast, small_disk
+from tests.crash.documents import VARIABLES, document_of
+from tests.crash.harness import MIN_RECALL_OF_FEW, until
+from tests.crash.ledger import Collection, Entry
+from tests.crash.load import StreamWriter, UnaryWriter, Worker
+from tests.crash.verify import ExactSearch, check_beside_services, settle
+from tests.fakes import collection_settings, prepared, seal, sentences
+from tests.running import Running, check_store, running
+
+_TENANT = "large"
+_DISK_BYTES = 96 * MIB
+_IDS = 2000
+_STOPS_WITHIN_S = 30.0
+_SEALS_WITHIN_S = 30.0  # The indexer tries again every few seconds.
+_ENOUGH_LEAVES = 3000
+_TOO_LITTLE_BYTES = 300 * KIB  # A third of what their segment takes.
+_HRAG = [sys.executable, "-c", "from hrag.cli import main; main()"]
+
+
+@dataclass
+class Filling:
+    """Services on a small disk, with the ledger of a client that writes to it."""
+
+    services: Running
+    ballast: Ballast
+    collection: Collection
+
+    @property
+    def client(self) -> Client:
+        return self.services.client
+
+    @property
+    def status(self) -> IndexStatus:
+        return self.client.index_status(_TENANT)
+
+    def workers(self) -> tuple[UnaryWriter, StreamWriter]:
+        """One of each kind, with ids of its own."""
+        ids = sorted(self.collection.documents)
+        return (
+            UnaryWriter(self.client, self.collection, ids[0::2], random.Random(0)),
+            StreamWriter(self.client, self.collection, ids[1::2], random.Random(0)),
+        )
+
+    def write(self, leaves: int) -> None:
+        """Writes until the collection has so many leaves."""
+        unary, stream = self.workers()
+        while self.status.leaf_count < leaves:
+            stream.step()
+            unary.step()
+
+    def verify(self) -> None:
+        """Nothing acknowledged is lost, and both services answer as they should."""
+        assert self.services.indexer.serves()
+        assert self.services.retriever.serves()
+        assert settle(self.client, _TENANT, {DEFAULT_COLLECTION: self.collection}) == []
+        exact = ExactSearch(_TENANT, self.collection.versions())
+        recalls = exact.compare(self.client, random.Random(0))
+        assert sum(recalls) / len(recalls) >= MIN_RECALL_OF_FEW
+        check_beside_services(self.services.data_dir)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Holds a store, and the services' logs beside it: they find no space either."""
+    with small_disk(tmp_path / "disk", _DISK_BYTES) as folder:
+        yield folder
+
+
+@contextmanager
+def _filling(
+    disk: Path, collection: Collection | None = None, **settings: str
+) -> Iterator[Filling]:
+    with running(disk / "store", {**VARIABLES, **settings}) as services:
+        if collection is None:
+            collection = _created(services.client)
+        yield Filling(services, Ballast(disk), collection)
+
+
+def _created(client: Client) -> Collection:
+    client.create_collection(_TENANT, DEFAULT_COLLECTION)
+    collection = Collection(_TENANT, DEFAULT_COLLECTION)
+    collection.existence.acknowledge(collection.existence.send(stores=True))
+    collection.documents = {f"d{number:04}": Entry() for number in range(_IDS)}
+    return collection
+
+
+def _until_full(worker: Worker) -> None:
+    """Goes on until the disk is full, which must come soon."""
+    end = time.monotonic() + _STOPS_WITHIN_S
+    with suppress(errors.StorageFull):
+        while True:
+            worker.step()
+            assert time.monotonic() < end, "the disk is not full"
+
+
+def _fill_during_writes(filling: Filling, leave_bytes: int) -> None:
+    workers = filling.workers()
+    with ThreadPoolExecutor(len(workers)) as threads:
+        writing = [threads.submit(_until_full, worker) for worker in workers]
+        until(lambda: min(worker.done.acknowledged for worker in workers) > 50)
+        filling.ballast.fill(leave_bytes)
+        for each in writing:
+            each.result(_STOPS_WITHIN_S)
+
+
+# Ingest
+
+
+@pytest.mark.parametrize(
+    ("reserve", "leave"), [(8 * MIB, 6 * MIB), (0, 0)], ids=["reserve", "last byte"]
+)
+def test_a_full_disk_stops_ingest_and_nothing_else(disk: Path, reserve: int, leave: int) -> None:
+    with _filling(disk, HRAG_DISK_RESERVE_BYTES=str(reserve)) as filling:
+        _fill_during_writes(filling, leave)
+        filling.verify()
+        filling.ballast.remove()
+        filling.write(filling.status.leaf_count + 500)
+        filling.verify()
+    with _filling(disk, filling.collection) as again:
+        again.verify()
+
+
+def test_the_reserve_lets_deletes_through(disk: Path) -> None:
+    """Or nobody could make space by deleting."""
+    with _filling(disk, HRAG_DISK_RESERVE_BYTES=str(8 * MIB)) as filling:
+        filling.write(1000)
+        filling.ballast.fill(6 * MIB)
+        with pytest.raises(errors.StorageFull):
+            filling.client.ingest(_TENANT, document_of(_TENANT, "new", 1))
+        for document_id in filling.collection.versions():
+            entry = filling.collection.documents[document_id]
+            write = entry.send(stores=False)
+            filling.client.delete_document(_TENANT, document_id)
+            entry.acknowledge(write)
+        filling.verify()
+        assert filling.status.document_count == 0
+
+
+# Segments
+
+
+@pytest.mark.slow  # It waits for the next try.
+def test_a_segment_that_finds_no_space_is_sealed_later(disk: Path) -> None:
+    with _filling(disk, HRAG_SEAL_LEAVES=str(1 << 20)) as filling:
+        filling.write(_ENOUGH_LEAVES)
+        assert filling.status.segments == ()
+    filling.ballast.fill(_TOO_LITTLE_BYTES)
+    with _filling(disk, filling.collection, HRAG_DISK_RESERVE_BYTES="0") as filling:
+        until(lambda: "cannot_seal" in filling.services.indexer.log)
+        assert list((filling.services.data_dir / "segments").iterdir()) == []
+        filling.verify()
+        filling.ballast.remove()
+        until(lambda: filling.status.tail_leaf_count < 64, _SEALS_WITHIN_S)
+        assert len(filling.status.segments) == 1
+        filling.verify()
+
+
+def test_a_disk_that_fills_while_a_segment_is_written(disk: Path) -> None:
+    """Its size was allowed for, but others have taken the space meanwhile."""
+    ballast, folder = Ballast(disk), disk / "store" / "segments"
+    store = open_for_writing(disk / "store")
+    with closing(store), _at("seal.built", ballast.fill):
+        writer = EmbeddedWriter(store)
+        writer.create_collection("t", "c", collection_settings())
+        collection = writer.open("t", "c")
+        for number in range(20):
+            writer.put(collection, prepared(f"d{number}", sentences(200), seed=number))
+        with pytest.raises(OSError, match=r"No space left|may be full"):
+            seal(store, collection.number)
+        assert list(folder.iterdir()) == []
+        assert check(store).problems == ()
+        ballast.remove()
+        crashpoints.install(None)
+        assert seal(store, collection.number) is not None
+        assert check(store).problems == ()
+
+
+@contextmanager
+def _at(point: str, act: Callable[[], None]) -> Iterator[None]:
+    """Calls `act` each time this process reaches `point`."""
+    crashpoints.install(lambda name: act() if name == point else None)
+    try:
+        yield
+    finally:
+        crashpoints.install(None)
+
+
+# Backups
+
+
+def test_a_backup_that_finds_no_space_leaves_nothing_behind(disk: Path, tmp_path: Path) -> None:
+    with running(tmp_path / "store", VARIABLES) as services:
+        filling = Filling(services, Ballast(disk), _created(services.client))
+        filling.write(_ENOUGH_LEAVES)
+        filling.ballast.fill(_TOO_LITTLE_BYTES)
+        failed = _backup(services.data_dir, disk / "backup")
+        assert failed.returncode == 1
+        assert "full" in failed.stderr or "No space left" in failed.stderr, failed.stderr
+        assert "Traceback" not in failed.stderr
+        assert [path.name for path in disk.iterdir()] == ["ballast"]
+        filling.verify()
+        filling.ballast.remove()
+        made = _backup(services.data_dir, disk / "backup")
+        assert made.returncode == 0, made.stderr
+    check_store(disk / "backup")
+
+
+def _backup(data_dir: Path, target: Path) -> subprocess.CompletedProcess[str]:
+    command = [*_HRAG, "backup", str(target), "--data-dir", str(data_dir)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -1,0 +1,166 @@
+"""SIGTERM under load: both services end soon, and whatever was acknowledged is kept."""
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from threading import Event
+
+from hrag.client import Client
+from hrag.errors import HragError
+from hrag.types import DEFAULT_COLLECTION, MAX_PAGE_SIZE, Document
+from tests.crash.documents import VARIABLES, document_of, text_of
+from tests.crash.harness import MIN_RECALL_OF_FEW, until
+from tests.crash.ledger import Collection, Entry
+from tests.crash.load import Done, Searcher, UnaryWriter, Worker, work_until_gone
+from tests.crash.verify import ExactSearch, settle
+from tests.running import Running, running
+
+_TENANT = "large"
+_STREAMED = "streamed"
+_BETWEEN_S = 0.005  # So that there is not too much to verify.
+_START_S = 60.0
+_EXIT_S = 10.0
+_HUNG_S = 15.0
+
+
+@dataclass
+class LongStream:
+    """One IngestDocuments call that never ends by itself."""
+
+    client: Client
+    done: Done = field(default_factory=Done)
+    acknowledged: list[str] = field(default_factory=list)
+
+    def step(self) -> None:
+        for result in self.client.ingest_many(_STREAMED, self._documents()):
+            if isinstance(result, HragError):
+                raise result
+            self.acknowledged.append(result.document_id)
+
+    def _documents(self) -> Iterator[Document]:
+        for number in count():
+            time.sleep(_BETWEEN_S)
+            yield document_of(_STREAMED, f"s{number}", 1)
+
+
+def _collection(client: Client) -> Collection:
+    client.create_collection(_TENANT, DEFAULT_COLLECTION)
+    collection = Collection(_TENANT, DEFAULT_COLLECTION)
+    collection.existence.acknowledge(collection.existence.send(stores=True))
+    collection.documents = {f"d{number:03}": Entry() for number in range(120)}
+    return collection
+
+
+def _workers(client: Client, collection: Collection) -> list[Worker]:
+    ids = sorted(collection.documents)
+    return [
+        *(UnaryWriter(client, collection, ids[n::3], random.Random(n)) for n in range(3)),
+        *(Searcher(client, [collection], random.Random(n)) for n in range(3)),
+    ]
+
+
+def test_a_stop_under_load_loses_nothing(tmp_path: Path) -> None:
+    data_dir = tmp_path / "store"
+    with running(data_dir, VARIABLES) as services, services.new_client() as client:
+        collection = _collection(client)
+        stream = LongStream(client)
+        workers = [*_workers(client, collection), stream]
+        with ThreadPoolExecutor(len(workers)) as threads:
+            working = [threads.submit(work_until_gone, worker, Event()) for worker in workers]
+            try:
+                until(lambda: _well_under_way(workers, stream), _START_S)
+                assert not any(each.done() for each in working)
+                _stop_both(services)
+                for each in working:
+                    each.result(_HUNG_S)
+            finally:
+                client.close()  # Ends whoever hangs.
+    with running(data_dir, VARIABLES) as services:
+        assert settle(services.client, _TENANT, {DEFAULT_COLLECTION: collection}) == []
+        exact = ExactSearch(_TENANT, collection.versions())
+        recalls = exact.compare(services.client, random.Random(0))
+        assert sum(recalls) / len(recalls) >= MIN_RECALL_OF_FEW
+        _verify_stream(services.client, stream.acknowledged)
+
+
+def _well_under_way(workers: list[Worker], stream: LongStream) -> bool:
+    at_it = (worker.done.acknowledged + worker.done.searches for worker in workers[:-1])
+    return len(stream.acknowledged) > 200 and min(at_it) > 10
+
+
+def _stop_both(services: Running) -> None:
+    began = time.monotonic()
+    both = (services.retriever, services.indexer)
+    for process in both:
+        process.terminate()
+    for process in both:
+        assert process.wait(_EXIT_S - (time.monotonic() - began)) == 0, process.log
+
+
+def _verify_stream(client: Client, acknowledged: list[str]) -> None:
+    """All that was answered is there, and all that is there is whole."""
+    stored = set(_listed(client))
+    assert set(acknowledged) <= stored
+    for document_id in stored:
+        assert client.get_text(_STREAMED, document_id) == text_of(_STREAMED, document_id, 1)
+
+
+def _listed(client: Client) -> Iterator[str]:
+    token = ""
+    while True:
+        listing = client.list_documents(_STREAMED, page_size=MAX_PAGE_SIZE, page_token=token)
+        yield from (info.document_id for info in listing.items)
+        token = listing.next_page_token
+        if not token:
+            return
+
+
+# A signal goes to whichever thread the kernel finds first; one that is just starting
+# another thread takes it from the main one, which alone runs Python's handlers.
+_STARTS_THREADS = """
+import threading
+from hrag.config import IndexerSettings
+from hrag.rpc.process import run
+
+def start_threads():
+    while True:
+        thread = threading.Thread(target=int)
+        thread.start()
+        thread.join()
+
+def serve(settings, stopping):
+    for _ in range(4):
+        threading.Thread(target=start_threads, daemon=True).start()
+    print("serving", flush=True)
+    stopping.wait()
+
+run("indexer", IndexerSettings, serve)
+"""
+
+
+def test_a_service_that_is_starting_threads_notices_sigterm() -> None:
+    with ExitStack() as closing:
+        children = [closing.enter_context(_starting_threads()) for _ in range(8)]
+        for child in children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "serving\n"
+        for child in children:
+            child.terminate()
+        assert [child.wait(_EXIT_S) for child in children] == [0] * len(children)
+
+
+@contextmanager
+def _starting_threads() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", _STARTS_THREADS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            yield child
+        finally:
+            child.kill()

@@ -1,0 +1,140 @@
+"""What must be true after every restart, found out through the services.
+
+First each document is settled: what is there must be the acknowledged version or one
+that was in flight, whole. Then searches must find what an exact scan of just that finds.
+"""
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from hrag.client import Client
+from hrag.engine.embedded.check import check
+from hrag.engine.embedded.store import open_for_reading
+from hrag.types import Aggregation, DocumentInfo, Passage, SearchMode
+from tests.crash.documents import (
+    SETTINGS,
+    TREE,
+    Vector,
+    check_passage,
+    prepared_of,
+    random_query,
+    text_of,
+)
+from tests.crash.ledger import CREATED, Collection, Entry
+from tests.fakes import SCORE_TOLERANCE, ModelCollection, matched_leaves, recall
+
+_LIMIT = 100
+_QUERIES = 3
+_PAGE_SIZE = 1000
+_RETURN_LEVEL = TREE.top_level
+
+
+def check_beside_services(data_dir: Path) -> None:
+    """Walks the whole store while the services have it."""
+    store = open_for_reading(data_dir)
+    try:
+        assert check(store).problems == ()
+    finally:
+        store.close()
+
+
+def settle(client: Client, tenant_id: str, collections: dict[str, Collection]) -> list[str]:
+    """Makes what is stored certain; returns what is lost, torn or undead."""
+    listing = client.list_collections(tenant_id, page_size=_PAGE_SIZE)
+    listed = {collection.name for collection in listing.items}
+    problems = [f"collection {name} of nobody" for name in listed - collections.keys()]
+    for name, collection in list(collections.items()):
+        known = str(collection.existence)
+        if not collection.existence.settle(CREATED if name in listed else None):
+            problems.append(f"{tenant_id}/{name}: existing is {name in listed}; known is {known}")
+        if name in listed:
+            problems += _settle_documents(client, collection)
+        else:
+            del collections[name]
+    return problems
+
+
+def _settle_documents(client: Client, collection: Collection) -> list[str]:
+    place = f"{collection.tenant_id}/{collection.name}"
+    listing = client.list_documents(
+        collection.tenant_id, collection=collection.name, page_size=_PAGE_SIZE
+    )
+    assert not listing.next_page_token
+    found = {info.document_id: info for info in listing.items}
+    problems = [f"{place}/{name}: nobody's" for name in found.keys() - collection.documents.keys()]
+    for document_id, entry in collection.documents.items():
+        problem = _settle_document(client, collection, document_id, entry, found.get(document_id))
+        if problem:
+            problems.append(f"{place}/{document_id}: {problem}")
+    return problems
+
+
+def _settle_document(
+    client: Client,
+    collection: Collection,
+    document_id: str,
+    entry: Entry,
+    info: DocumentInfo | None,
+) -> str:
+    version = None if info is None else int(info.metadata["version"])
+    known = f"{entry.certain}, in flight {entry.sent}"
+    if not entry.settle(version):
+        return f"found version {version}; known is {known}"
+    if version is None:
+        return ""
+    text = client.get_text(collection.tenant_id, document_id, collection=collection.name)
+    if text != text_of(collection.tenant_id, document_id, version):
+        return f"version {version} has another text, of {len(text)} characters"
+    return ""
+
+
+class ExactSearch:
+    """One collection as a model that compares every leaf with every query."""
+
+    def __init__(self, tenant_id: str, versions: Mapping[str, int]) -> None:
+        self._tenant_id = tenant_id
+        self._versions = versions
+        documents = {
+            name: prepared_of(tenant_id, name, number) for name, number in versions.items()
+        }
+        self._model = ModelCollection(SETTINGS, documents)
+
+    def compare(self, client: Client, source: random.Random) -> list[float]:
+        """The recall of each search against this; whatever is found must be right."""
+        queries = [random_query(source) for _ in range(_QUERIES)]
+        shares = [self._standard(client, query) for query in queries]
+        return [*shares, self._small_to_big(client, queries[0])]
+
+    def _standard(self, client: Client, query: Vector) -> float:
+        passages = self._search(client, query, SearchMode.STANDARD)
+        found = matched_leaves(passages)
+        assert [passage.score for passage in passages] == sorted(found.values(), reverse=True)
+        return recall(found, self._model, np.array(query), _LIMIT)
+
+    def _small_to_big(self, client: Client, query: Vector) -> float:
+        passages = self._search(client, query, SearchMode.SMALL_TO_BIG)
+        scores = self._model.scores(np.array(query))
+        groups = self._model.groups(scores, _RETURN_LEVEL, Aggregation.MAX)
+        best = sorted((group.score for group in groups.values()), reverse=True)[:_LIMIT]
+        assert len(passages) == len(best)
+        for leaf, score in matched_leaves(passages).items():
+            assert abs(score - scores[leaf]) < SCORE_TOLERANCE
+        reached = 0
+        for passage in passages:
+            assert passage.chunk.chunk_id in groups
+            assert passage.score == max(child.score for child in passage.matched_children)
+            reached += passage.score >= best[-1] - SCORE_TOLERANCE
+        return reached / len(best) if best else 1.0
+
+    def _search(self, client: Client, query: Vector, mode: SearchMode) -> tuple[Passage, ...]:
+        level = None if mode is SearchMode.STANDARD else _RETURN_LEVEL
+        passages = client.search(
+            self._tenant_id, query, mode=mode, limit=_LIMIT, return_level=level
+        ).passages
+        for passage in passages:
+            version = check_passage(self._tenant_id, passage, query, mode)
+            assert self._versions[passage.chunk.document_id] == version, passage
+        return passages

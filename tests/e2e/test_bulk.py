@@ -1,0 +1,187 @@
+"""A stream of documents between real processes: order, ends, what is kept."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count, islice
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from hrag import errors
+from hrag.client import Client
+from hrag.types import Document, IngestOutcome, IngestResult
+from tests.running import Running, running
+
+Results = Iterator[IngestResult | errors.HragError]
+
+EXIT_S = 5.0  # Far less than HRAG_DRAIN_S, which a stream must not use up.
+
+
+@pytest.fixture
+def client(services: Running) -> Client:
+    return services.client
+
+
+def _documents() -> Iterator[Document]:
+    """Without end: d0, d1 and so on."""
+    return (Document(f"Text {number} says this.", f"d{number}") for number in count())
+
+
+def _outcomes(results: Results) -> list[IngestOutcome]:
+    return [_stored(result).outcome for result in results]
+
+
+def _stored(result: IngestResult | errors.HragError) -> IngestResult:
+    assert isinstance(result, IngestResult), result
+    return result
+
+
+# Order
+
+
+def test_a_second_run_changes_nothing(client: Client, tenant: str) -> None:
+    documents = list(islice(_documents(), 300))
+    first = [_stored(result) for result in client.ingest_many(tenant, documents)]
+    assert {result.outcome for result in first} == {IngestOutcome.CREATED}
+    assert [result.sequence for result in first] == sorted({result.sequence for result in first})
+    again = [_stored(result) for result in client.ingest_many(tenant, documents)]
+    assert {result.outcome for result in again} == {IngestOutcome.UNCHANGED}
+    assert [result.sequence for result in again] == [result.sequence for result in first]
+
+
+def test_versions_of_a_document_in_one_stream_are_stored_in_order(
+    client: Client, tenant: str
+) -> None:
+    documents = [Document(f"Version {number // 2}.", "d") for number in range(100)]
+    outcomes = _outcomes(client.ingest_many(tenant, documents))
+    assert outcomes[0] is IngestOutcome.CREATED
+    assert outcomes[2::2] == [IngestOutcome.UPDATED] * 49
+    assert outcomes[1::2] == [IngestOutcome.UNCHANGED] * 50
+    assert client.get_text(tenant, "d") == "Version 49."
+    assert client.index_status(tenant).document_count == 1
+
+
+def test_a_client_that_waits_for_each_answer_is_served(client: Client, tenant: str) -> None:
+    answered = Event()
+    answered.set()
+
+    def one_by_one() -> Iterator[Document]:
+        for document in islice(_documents(), 30):
+            assert answered.wait(10)
+            answered.clear()
+            yield document
+
+    found = []
+    for result in client.ingest_many(tenant, one_by_one(), timeout_s=60):
+        found.append(_stored(result).document_id)
+        answered.set()
+    assert found == [f"d{number}" for number in range(30)]
+
+
+def test_what_was_answered_is_found_while_the_stream_goes_on(client: Client, tenant: str) -> None:
+    results = client.ingest_many(tenant, _documents())
+    for answered in range(1, 200):
+        stored = _stored(next(results))
+        if answered % 50 == 0:
+            found = client.search(tenant, "x", limit=100, min_sequence=stored.sequence)
+            assert len(found.passages) >= min(answered, 100)
+
+
+def test_documents_of_all_sizes_share_a_stream(client: Client, tenant: str) -> None:
+    large = "".join(
+        f"Sentence {number} speaks of the same few things. " for number in range(20_000)
+    )
+    documents = [*islice(_documents(), 20), Document(large, "large")] * 2
+    outcomes = _outcomes(client.ingest_many(tenant, documents))
+    assert outcomes == [IngestOutcome.CREATED] * 21 + [IngestOutcome.UNCHANGED] * 21
+    assert client.get_text(tenant, "large") == large
+
+
+# Ends
+
+
+def _collect(results: Results, answered: list[str], at: int, act: Callable[[], None]) -> None:
+    """Adds the ids of what is stored; acts once there are so many."""
+    for result in results:
+        answered.append(_stored(result).document_id)
+        if len(answered) == at:
+            act()
+
+
+def _stop_amid(services: Running, documents: Iterator[Document], after: int) -> list[str]:
+    """Stops the indexer after so many answers; all that it answered before it was gone."""
+    answered: list[str] = []
+    results = services.client.ingest_many("t", documents)
+    with pytest.raises(errors.ServiceUnavailable, match=r"stopping.*, send the rest again"):
+        _collect(results, answered, after, services.indexer.terminate)
+    began = time.monotonic()
+    assert services.indexer.wait() == 0
+    assert time.monotonic() - began < EXIT_S
+    return answered
+
+
+def _all_ids(client: Client, tenant: str) -> set[str]:
+    found: set[str] = set()
+    token = ""
+    while True:
+        page = client.list_documents(tenant, page_size=1000, page_token=token)
+        found |= {info.document_id for info in page.items}
+        token = page.next_page_token
+        if not token:
+            return found
+
+
+def test_a_stop_ends_a_busy_stream_and_what_was_answered_is_stored(data_dir: Path) -> None:
+    with running(data_dir) as services:
+        answered = _stop_amid(services, _documents(), 500)
+        assert "some calls were still running" not in services.indexer.log
+    assert answered == [f"d{number}" for number in range(len(answered))]
+    with running(data_dir) as services:
+        assert _all_ids(services.client, "t") == set(answered)
+        rest = islice(_documents(), len(answered) + 100)
+        outcomes = _outcomes(services.client.ingest_many("t", rest))
+    assert outcomes == [IngestOutcome.UNCHANGED] * len(answered) + [IngestOutcome.CREATED] * 100
+
+
+def test_a_stop_ends_a_stream_that_waits_for_its_client(data_dir: Path) -> None:
+    over = Event()
+
+    def silent() -> Iterator[Document]:
+        yield from islice(_documents(), 10)
+        over.wait(30)
+
+    with running(data_dir) as services:
+        assert len(_stop_amid(services, silent(), 10)) == 10
+        over.set()
+
+
+def test_a_client_that_goes_away_amid_a_stream_leaves_what_was_answered(
+    services: Running, client: Client, tenant: str
+) -> None:
+    answered: list[str] = []
+    for _ in range(20):  # More streams than the service has threads: none may hang.
+        with closing(services.new_client()) as other:
+            results = other.ingest_many(tenant, _documents())
+            answered += [_stored(result).document_id for result in islice(results, 150)]
+    assert set(answered) <= _all_ids(client, tenant)
+    assert (
+        _outcomes(client.ingest_many(tenant, islice(_documents(), 150), timeout_s=60))
+        == [IngestOutcome.UNCHANGED] * 150
+    )
+
+
+def test_a_deadline_ends_a_stream(client: Client, tenant: str) -> None:
+    answered: list[str] = []
+    with pytest.raises(errors.DeadlineExceeded):
+        answered.extend(
+            _stored(result).document_id
+            for result in client.ingest_many(tenant, _documents(), timeout_s=1)
+        )
+    assert answered
+    assert set(answered) <= _all_ids(client, tenant)
+
+
+def test_a_stream_without_documents_ends(client: Client, tenant: str) -> None:
+    assert list(client.ingest_many(tenant, [], timeout_s=10)) == []

@@ -1,0 +1,287 @@
+"""Backup, restore, check, compact and rebuild, as an operator runs them beside services."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from hrag.client import Client
+from hrag.engine.embedded import keys, segments
+from hrag.engine.embedded.store import open_for_writing
+from hrag.types import Document
+from tests.crash.disks import MIB, Ballast, small_disk
+from tests.running import FAST, Running, check_store, running
+
+_HRAG = [sys.executable, "-c", "from hrag.cli import main; main()"]
+_SEALS = {**FAST, "HRAG_SEAL_LEAVES": "64"}
+_ENV = {"NO_COLOR": "1", "COLUMNS": "200", "HRAG_SEAL_LEAVES": "64"}
+
+
+def hrag(*arguments: str | Path, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """A command, perhaps run by the program in `before`."""
+    return subprocess.run(
+        [*before, *_HRAG, *map(str, arguments)],
+        env={**os.environ, **_ENV},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+
+
+def succeeds(*arguments: str | Path) -> str:
+    done = hrag(*arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def fails(*arguments: str | Path, code: int = 1) -> str:
+    """The one line that says why."""
+    done = hrag(*arguments)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def text(number: int, version: int = 0) -> str:
+    return "".join(f"Text {number}.{version} says sentence {each}. " for each in range(60))
+
+
+class Writing:
+    """A client that never stops: new documents, updates and deletions."""
+
+    def __init__(self, client: Client) -> None:
+        self.stored: dict[str, str] = {}
+        self._client = client
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._failures: list[Exception] = []
+
+    def _run(self) -> None:
+        try:
+            for number in range(100_000):
+                if self._stopping.is_set():
+                    return
+                self._step(number)
+        except Exception as error:
+            self._failures.append(error)
+
+    def _step(self, number: int) -> None:
+        """A new document, a change to one of the last, and an end to one of the changing."""
+        new, changed = f"d{number}", f"changing{number % 7}"
+        self._client.ingest("t", Document(text(number), new))
+        self.stored[new] = text(number)
+        self._client.ingest("t", Document(text(number, 1), changed))
+        if number % 5 == 0:
+            self._client.delete_document("t", changed)
+
+    def __enter__(self) -> "Writing":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        assert self._failures == []
+
+
+@pytest.fixture
+def loaded(data_dir: Path) -> Iterator[Running]:
+    """Services with a segment and a tail, which the test may stop."""
+    with running(data_dir, _SEALS) as services:
+        for number in range(12):
+            services.client.ingest("t", Document(text(number), f"d{number}"))
+        yield services
+
+
+@pytest.fixture
+def stopped(data_dir: Path) -> Path:
+    """The store of services that have stopped: a segment, a tail, and much that is deleted."""
+    with running(data_dir, _SEALS) as services:
+        for number in range(60):
+            services.client.ingest("t", Document(text(number), f"d{number}"))
+        for number in range(10, 60):
+            services.client.delete_document("t", f"d{number}")
+    return data_dir
+
+
+def assert_has(data_dir: Path, stored: dict[str, str]) -> None:
+    """Services on the store find every document with its exact text, and can go on."""
+    with running(data_dir, _SEALS) as services:
+        for name, expected in stored.items():
+            assert services.client.get_text("t", name) == expected
+            found = services.client.search("t", expected[:40], limit=3)
+            assert found.passages
+        services.client.ingest("t", Document("And it goes on.", "later"))
+        assert services.client.get_text("t", "later") == "And it goes on."
+
+
+# Backup and restore
+
+
+def test_a_backup_during_writes_holds_all_that_was_acknowledged_before(
+    loaded: Running, tmp_path: Path
+) -> None:
+    with closing(loaded.new_client()) as client, Writing(client) as writing:
+        while len(writing.stored) < 20:
+            assert loaded.indexer.is_running
+        for name in ("first", "second"):
+            before = dict(writing.stored)
+            said = succeeds("backup", tmp_path / name, "--data-dir", loaded.data_dir)
+            assert re.search(r"^backed up [\d,]+ documents as of sequence", said, re.MULTILINE)
+            assert not (tmp_path / f"{name}.partial").exists()
+        during = len(writing.stored)
+    assert during > len(before)
+    restored = tmp_path / "restored"
+    said = succeeds("restore", tmp_path / "second", "--data-dir", restored)
+    assert "checking the copy" in said
+    assert "the store is sound" in succeeds("check", "--data-dir", restored)
+    assert_has(restored, before)
+
+
+def test_a_restore_refuses_a_folder_that_holds_a_store(loaded: Running, tmp_path: Path) -> None:
+    succeeds("backup", tmp_path / "b", "--data-dir", loaded.data_dir)
+    said = fails("restore", tmp_path / "b", "--data-dir", loaded.data_dir)
+    assert f"the store in {loaded.data_dir} is in use by a running service" in said
+    other = tmp_path / "other"
+    succeeds("restore", tmp_path / "b", "--data-dir", other)
+    assert f"{other} holds a store" in fails("restore", tmp_path / "b", "--data-dir", other)
+    assert "is no backup" in fails("restore", other, "--data-dir", tmp_path / "third")
+    check_store(other)
+
+
+def test_a_full_disk_fails_a_backup_and_nothing_else(loaded: Running, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 16 * MIB) as disk:
+        ballast = Ballast(disk)
+        ballast.fill(leave_bytes=60_000)
+        target = disk / "b"
+        said = fails("backup", target, "--data-dir", loaded.data_dir)
+        assert f"the disk of {target}.partial is full" in said
+        assert [path.name for path in disk.iterdir()] == ["ballast"]
+        loaded.client.ingest("t", Document("Still here.", "later"))
+        assert loaded.client.search("t", "Still here.").passages
+        ballast.remove()
+        succeeds("backup", target, "--data-dir", loaded.data_dir)
+        assert_no_lock_files(target)
+        shutil.rmtree(target)
+
+
+def assert_no_lock_files(folder: Path) -> None:
+    assert {path.name for path in folder.iterdir()} == {"backup.json", "data.mdb", "segments"}
+
+
+def test_a_backup_of_nothing_is_an_error_and_makes_nothing(tmp_path: Path) -> None:
+    said = fails("backup", tmp_path / "b", "--data-dir", tmp_path / "none")
+    assert "holds no store" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_says_what_it_is(stopped: Path, tmp_path: Path) -> None:
+    succeeds("backup", tmp_path / "b", "--data-dir", stopped)
+    label = json.loads((tmp_path / "b" / "backup.json").read_text())
+    assert label["documents"] == 10
+    assert label["data_bytes"] == (tmp_path / "b" / "data.mdb").stat().st_size
+
+
+# Compaction and rebuilding
+
+
+def test_compaction_waits_for_services_to_be_stopped(loaded: Running) -> None:
+    said = fails("compact", "--data-dir", loaded.data_dir)
+    assert "in use by a running service; stop both services first" in said
+    loaded.indexer.stop()
+    assert "stop both services first" in fails("compact", "--data-dir", loaded.data_dir)
+    loaded.retriever.stop()
+    assert "compacted" in succeeds("compact", "--data-dir", loaded.data_dir)
+
+
+def test_compaction_gives_back_what_deletions_freed(stopped: Path) -> None:
+    before = (stopped / "data.mdb").stat().st_size
+    said = succeeds("compact", "--data-dir", stopped)
+    after = (stopped / "data.mdb").stat().st_size
+    assert f"({before:,} to {after:,} bytes)" in said
+    assert after < before / 2
+    assert_has(stopped, {f"d{number}": text(number) for number in range(10)})
+
+
+def test_rebuilding_brings_lost_segments_back(stopped: Path) -> None:
+    for path in (stopped / "segments").iterdir():
+        segments.remove_path(path)
+    found = hrag("check", "--data-dir", stopped)
+    assert found.returncode == 1
+    assert re.search(r"collection t/default: segment \d+: .*cannot be read", found.stdout)
+    said = succeeds("rebuild", "--data-dir", stopped)
+    assert re.search(r"^collection t/default: [1-9][\d,]* leaves indexed$", said, re.MULTILINE)
+    assert "the store is sound" in succeeds("check", "--data-dir", stopped)
+    assert_has(stopped, {f"d{number}": text(number) for number in range(10)})
+
+
+def test_rebuilding_needs_the_indexer_stopped_but_not_the_retriever(loaded: Running) -> None:
+    said = fails("rebuild", "--data-dir", loaded.data_dir)
+    assert "another indexer has the store" in said
+    assert "stop that one first" in said
+    loaded.indexer.stop()
+    assert "leaves indexed" in succeeds("rebuild", "--data-dir", loaded.data_dir)
+    leaf = loaded.client.get_chunk("t", "d3#0.0").chunk
+    found = loaded.client.search("t", leaf.content, limit=1)
+    assert found.passages[0].chunk.document_id == "d3"
+
+
+@pytest.mark.parametrize("command", ["rebuild", "compact"])
+def test_without_a_store_nothing_is_made(tmp_path: Path, command: str) -> None:
+    assert "holds no store" in fails(command, "--data-dir", tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []
+
+
+# Check
+
+
+def test_check_says_by_its_exit_code_what_it_found(stopped: Path, tmp_path: Path) -> None:
+    assert "the store is sound" in succeeds("check", "--data-dir", stopped)
+    assert "holds no store" in fails("check", "--data-dir", tmp_path / "none", code=2)
+    with closing(open_for_writing(stopped)) as store, store.write() as txn:
+        _, ordinal = next(store.scan(txn, "document_ids", keys.u32(1)))
+        txn.delete(bytes(ordinal), db=store.db["texts"])
+    found = hrag("check", "--data-dir", stopped)
+    assert found.returncode == 1
+    assert "collection t/default: document d0 (ordinal 1): text, tree or vectors" in found.stdout
+    os.truncate(stopped / "data.mdb", 20_000)
+    assert "data.mdb is damaged" in fails("check", "--data-dir", stopped, code=2)
+
+
+# Who may have it
+
+
+@contextmanager
+def _namespace_of_its_own() -> Iterator[tuple[str, ...]]:
+    """What runs a command in a PID namespace of its own; skips where none may be made."""
+    before = ("unshare", "--pid", "--fork", "--kill-child")
+    if shutil.which("unshare") is None:
+        pytest.skip("there is no program unshare")
+    tried = subprocess.run([*before, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"cannot make a PID namespace: {tried.stderr.strip()}")
+    yield before
+
+
+def test_a_process_of_another_pid_namespace_is_told_what_to_do(loaded: Running) -> None:
+    with _namespace_of_its_own() as before:
+        done = hrag("check", "--data-dir", loaded.data_dir, before=before)
+        assert done.returncode == 2
+        assert "in use from another PID namespace" in done.stderr
+        assert "shareProcessNamespace" in done.stderr
+        assert "the store is sound" in succeeds("check", "--data-dir", loaded.data_dir)
+        loaded.client.ingest("t", Document("Still here.", "later"))
+        loaded.indexer.stop()
+        loaded.retriever.stop()
+        done = hrag("check", "--data-dir", loaded.data_dir, before=before)
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,272 @@
+"""A retriever of several processes: one port, one fate."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import grpc
+import pytest
+
+from hrag.cli.running import INDEXER, RETRIEVER, free_addresses
+from hrag.client import Client
+from hrag.client.calls import channel_options
+from hrag.types import Document
+from hrag.v1 import retriever_pb2, retriever_pb2_grpc
+from tests.running import FAST, Process, Running, children_of, is_alive, running, started
+
+_COUNT = 3
+_MEMORY_BYTES = 96 << 20
+_WORKERS = {**FAST, "HRAG_WORKERS": str(_COUNT), "HRAG_MEMORY_BYTES": str(_MEMORY_BYTES)}
+_CHANNELS = 40  # That they miss one of three workers happens once in a million.
+_ESTABLISHED = "01"
+
+
+def _until(true: Callable[[], bool], timeout_s: float = 30) -> None:
+    """Waits until `true`, or fails."""
+    end = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.02)
+
+
+def _served(retriever: Process) -> int:
+    """How many workers have come to serve."""
+    return len(re.findall(r"\] serving ", retriever.log))
+
+
+@pytest.fixture
+def services(data_dir: Path) -> Iterator[Running]:
+    """An indexer and a retriever of three workers, with one document."""
+    with running(data_dir, _WORKERS) as services:
+        services.client.ingest("t", Document("Cats sleep.", "a"))
+        _until(lambda: _served(services.retriever) == _COUNT)
+        yield services
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """A stub with a connection of its own, and the retries of a client."""
+    options = [*channel_options(address), ("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(address, options) as channel:
+        yield retriever_pb2_grpc.RetrieverServiceStub(channel)
+
+
+def _search(stub: Any) -> list[str]:
+    request = retriever_pb2.SearchRequest(tenant_id="t", text="x")
+    found = stub.Search(request, timeout=20)
+    return [passage.chunk.document_id for passage in found.passages]
+
+
+def _connections(pid: int, port: int) -> int:
+    """How many connections a process has accepted at a port."""
+    sockets = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text("ascii").splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == _ESTABLISHED and int(fields[1].rpartition(":")[2], 16) == port:
+                sockets.add(f"socket:[{fields[9]}]")
+    return sum(1 for each in Path(f"/proc/{pid}/fd").iterdir() if _target(each) in sockets)
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except FileNotFoundError:  # Closed since the folder was listed.
+        return ""
+
+
+def _alive(pids: set[int]) -> bool:
+    return any(map(is_alive, pids))
+
+
+# Serving
+
+
+def test_searches_spread_over_workers_that_share_a_port_and_the_memory(services: Running) -> None:
+    retriever = services.retriever
+    workers = retriever.children
+    assert len(workers) == _COUNT
+    with ExitStack() as connections:
+        for _ in range(_CHANNELS):
+            assert _search(connections.enter_context(_connected(retriever.address))) == ["a"]
+        shares = {pid: _connections(pid, int(retriever.port)) for pid in workers}
+        assert all(shares.values()), shares
+        assert sum(shares.values()) >= _CHANNELS
+    assert services.client.server_info().reader.budget_bytes == _MEMORY_BYTES // _COUNT
+
+
+def test_a_killed_worker_costs_no_search_and_is_replaced(services: Running) -> None:
+    retriever = services.retriever
+    stop = Event()
+
+    def search() -> int:
+        done = 0
+        with _connected(retriever.address) as stub:
+            while not stop.is_set():
+                assert _search(stub) == ["a"]
+                done += 1
+        return done
+
+    with ThreadPoolExecutor(8) as threads:
+        searching = [threads.submit(search) for _ in range(8)]
+        try:
+            time.sleep(0.5)
+            before = retriever.children
+            busiest = max(before, key=lambda pid: _connections(pid, int(retriever.port)))
+            os.kill(busiest, signal.SIGKILL)
+            _until(lambda: _served(retriever) == _COUNT + 1)
+            time.sleep(0.5)
+        finally:
+            stop.set()
+        assert all(each.result() > 0 for each in searching)
+    assert len(retriever.children) == _COUNT
+    assert retriever.children & before == before - {busiest}
+
+
+def test_workers_wait_for_a_store_and_a_killed_one_is_replaced(data_dir: Path) -> None:
+    with started(RETRIEVER, data_dir, _WORKERS) as retriever:
+        _until(lambda: retriever.log.count("waiting_for_store") == _COUNT)
+        os.kill(min(retriever.children), signal.SIGKILL)
+        _until(lambda: retriever.log.count("waiting_for_store") == _COUNT + 1)
+        with started(INDEXER, data_dir) as indexer:
+            indexer.wait_until_serving()
+            _until(lambda: _served(retriever) == _COUNT)
+            with Client(indexer.address, retriever.address) as client:
+                client.ingest("t", Document("Cats sleep.", "a"))
+                assert len(client.search("t", "x").passages) == 1
+
+
+# Stopping
+
+
+def test_a_stop_lets_running_searches_end_and_leaves_no_process(services: Running) -> None:
+    client, retriever = services.client, services.retriever
+    workers = retriever.children
+    with ThreadPoolExecutor(6) as callers, ExitStack() as connections:
+        stubs = [connections.enter_context(_connected(retriever.address)) for _ in range(6)]
+        for stub in stubs:
+            _search(stub)
+        request = retriever_pb2.SearchRequest(
+            tenant_id="t", text="x", min_sequence=client.index_status("t").committed_sequence + 1
+        )
+        waiting = [callers.submit(stub.Search, request, timeout=20) for stub in stubs]
+        time.sleep(0.3)
+        retriever.terminate()
+        time.sleep(0.3)
+        assert retriever.is_running
+        assert not any(each.done() for each in waiting)
+        client.ingest("t", Document("Dogs bark.", "b"))
+        assert all(len(each.result(10).passages) == 2 for each in waiting)
+    assert retriever.wait() == 0
+    assert not _alive(workers)
+
+
+@pytest.mark.parametrize("count", ["1", "3"])
+@pytest.mark.parametrize(
+    ("drain_s", "bound_s"),
+    [("0.5", 5.0), pytest.param("8", 10.0, marks=pytest.mark.slow)],
+)
+def test_a_stop_under_load_takes_little_longer_than_the_drain(
+    data_dir: Path, count: str, drain_s: str, bound_s: float
+) -> None:
+    """Also when some searches would still wait for a write that never comes."""
+    settings = {**FAST, "HRAG_WORKERS": count, "HRAG_DRAIN_S": drain_s}
+    with running(data_dir, settings) as services, ThreadPoolExecutor(8) as callers:
+        services.client.ingest("t", Document("Cats sleep.", "a"))
+        _until(lambda: _served(services.retriever) == int(count))
+        never = retriever_pb2.SearchRequest(tenant_id="t", text="x", min_sequence=10_000)
+
+        def search(number: int) -> None:
+            with _connected(services.retriever.address) as stub, suppress(grpc.RpcError):
+                while True:  # Until the service stops.
+                    if number < 2:
+                        stub.Search(never, timeout=30)
+                    assert _search(stub) == ["a"]
+
+        loads = [callers.submit(search, number) for number in range(8)]
+        time.sleep(0.5)
+        workers = services.retriever.children
+        began = time.monotonic()
+        assert services.retriever.stop() == 0
+        assert time.monotonic() - began < bound_s
+        assert not _alive(workers)
+        for each in loads:
+            each.result(30)
+
+
+def test_workers_outlive_no_supervisor(services: Running) -> None:
+    workers = services.retriever.children
+    services.retriever.kill()
+    _until(lambda: not _alive(workers), 10)
+    assert services.retriever.log.count("standard_input_ended") == _COUNT
+
+
+def test_nothing_outlives_a_serve_that_is_killed(data_dir: Path) -> None:
+    indexer, retriever = free_addresses(2)
+    command = [sys.executable, "-c", "from hrag.cli import main; main()", "serve"]
+    command += ["--data-dir", str(data_dir), "--workers", "2"]
+    command += ["--indexer-address", indexer, "--retriever-address", retriever]
+    with subprocess.Popen(command, env={**os.environ, **FAST}, stdout=subprocess.PIPE) as serve:
+        assert serve.stdout is not None
+        try:
+            assert any(b"Ctrl-C" in line for line in serve.stdout)
+            services = children_of(serve.pid)
+            workers = {pid for service in services for pid in children_of(service)}
+            assert (len(services), len(workers)) == (2, 2)
+        finally:
+            serve.kill()
+        _until(lambda: not _alive(services | workers), 10)
+
+
+# Refusing
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("HRAG_THREADS", "0"), ("HRAG_WORKERS", "257"), ("OPENAI_BASE_URL", "nonsense")],
+    ids=["common", "count", "seen by the workers only"],
+)
+def test_a_wrong_setting_ends_all_with_code_2(data_dir: Path, variable: str, value: str) -> None:
+    settings = {**_WORKERS, "HRAG_EMBEDDER": "openai", variable: value}
+    retriever = Process(RETRIEVER, data_dir, settings)
+    try:
+        assert retriever.wait() == 2
+    finally:
+        retriever.kill()
+    assert variable in retriever.log
+    assert value in retriever.log
+
+
+@pytest.mark.parametrize("count", [1, _COUNT])
+def test_the_port_of_workers_is_refused_to_others(services: Running, count: int) -> None:
+    taken = services.retriever.address
+    settings = {**FAST, "HRAG_WORKERS": str(count)}
+    second = Process(RETRIEVER, services.data_dir, settings, taken)
+    try:
+        assert second.wait() == 1
+    finally:
+        second.kill()
+    assert f"cannot listen on {taken}" in second.log
+    assert second.log.count("worker_started") == _COUNT  # Those of the first; they share a log.
+
+
+def test_workers_do_not_start_at_a_port_in_use(data_dir: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken = f"127.0.0.1:{listener.getsockname()[1]}"
+        retriever = Process(RETRIEVER, data_dir, _WORKERS, taken)
+        try:
+            assert retriever.wait() == 1
+        finally:
+            retriever.kill()
+    assert f"cannot listen on {taken}" in retriever.log
+    assert "worker_started" not in retriever.log

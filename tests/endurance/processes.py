@@ -1,0 +1,107 @@
+"""Processes as the kernel sees them: memory, processor time, when one is idle.
+
+Memory is RssAnon, what a process has allocated itself. Pages of LMDB's map are the
+kernel's cache: they count as RssFile and go when something else needs the room.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.running import Process
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MB = 1e6
+
+_KIB = 1024
+_SAMPLE_S = 0.2
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_IDLE_S = 1.0
+_IDLE_SHARE = 0.05  # Of a core: threads that only look whether there is something to do.
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident bytes of a process: its own, and those it maps from files."""
+
+    anon_bytes: int
+    file_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.anon_bytes / MB:.0f} MB own, {self.file_bytes / MB:.0f} MB of files"
+
+
+def pid_of(process: Process) -> int:
+    """The number under which the kernel knows a service."""
+    return process._process.pid
+
+
+def memory_of(process: Process) -> Memory:
+    """What the process has resident now."""
+    lines = Path(f"/proc/{pid_of(process)}/status").read_text("ascii").splitlines()
+    fields = dict(line.split(":", 1) for line in lines)
+    anon, file = (int(fields[name].split()[0]) * _KIB for name in ("RssAnon", "RssFile"))
+    return Memory(anon, file)
+
+
+def processor_s(process: Process) -> float:
+    """Processor time that the process has used, of all its threads, in seconds."""
+    stat = Path(f"/proc/{pid_of(process)}/stat").read_text("ascii")
+    after_name = stat.rpartition(")")[2].split()  # From field 3 on; 14 and 15 are the times.
+    return sum(map(int, after_name[11:13])) / _TICKS_PER_S
+
+
+def answer_of(module: str, *arguments: object) -> float:
+    """Runs a module in a process of its own; returns the number that it prints."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    ran = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    return float(ran.stdout)
+
+
+def wait_until_idle(process: Process, timeout_s: float) -> None:
+    """Returns when the process has had nothing to do for a second, or fails."""
+    until = time.monotonic() + timeout_s
+    while True:
+        before = processor_s(process)
+        time.sleep(_IDLE_S)
+        if processor_s(process) - before <= _IDLE_SHARE * _IDLE_S:
+            return
+        assert time.monotonic() < until, f"{process.service.name} is busy after {timeout_s} s"
+
+
+class MemorySampler:
+    """Watches a process's own memory inside its `with` block; `peak_bytes` is the most."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.first_bytes = self.peak_bytes = memory_of(process).anon_bytes
+
+    @property
+    def grown_bytes(self) -> int:
+        """The most it has had beyond what it had at first."""
+        return self.peak_bytes - self.first_bytes
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(_SAMPLE_S):
+            self.peak_bytes = max(self.peak_bytes, memory_of(self._process).anon_bytes)

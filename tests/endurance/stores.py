@@ -1,0 +1,61 @@
+"""Large stores in little time: written by the real writer, the embedder left out.
+
+Documents share one text, for a tree costs more than these tests need; their vectors are
+the test's own.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from hrag.embedding import Vectors
+from hrag.engine import PreparedDocument
+from hrag.engine.embedded.store import Store
+from hrag.engine.embedded.writer import EmbeddedWriter, Opened
+from hrag.tree import ParsedText
+from hrag.types import DEFAULT_COLLECTION, CollectionSettings
+from indexer_svc.chunker import build_tree
+from tests.endurance import texts
+
+LEAVES_EACH = 20
+
+_BATCH = 500  # Documents to a commit.
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """Rows of unit length."""
+    vectors /= (vectors * vectors).sum(axis=1, keepdims=True) ** 0.5
+    return vectors
+
+
+def fill(store: Store, tenant_id: str, vectors: Vectors) -> Opened:
+    """Commits documents of LEAVES_EACH leaves to the tenant's default collection, in order.
+
+    `vectors` is `float32[leaves, dimension]`, unit rows; leaves must fill whole documents.
+    """
+    writer = EmbeddedWriter(store)
+    dimension = vectors.shape[1]
+    settings = CollectionSettings(texts.TREE, f"hash/{dimension}", dimension)
+    writer.create_collection(tenant_id, DEFAULT_COLLECTION, settings)
+    opened = writer.open(tenant_id, DEFAULT_COLLECTION)
+    documents = _documents(vectors)
+    while batch := [(opened, document) for document in islice(documents, _BATCH)]:
+        writer.put_many(batch)
+    return opened
+
+
+def _documents(vectors: Vectors) -> Iterator[PreparedDocument]:
+    parsed = ParsedText(texts.text(0, texts.WORDS_OF_LEAVES[LEAVES_EACH]))
+    tree = build_tree(parsed, texts.TREE)
+    assert tree.counts[0] == LEAVES_EACH
+    for number, start in enumerate(range(0, len(vectors), LEAVES_EACH)):
+        yield PreparedDocument(
+            document_id=texts.document_id(number),
+            title="",
+            source="",
+            mime_type="text/plain",
+            metadata={},
+            content_hash=f"{number:064x}",
+            parsed=parsed,
+            tree=tree,
+            vectors=vectors[start : start + LEAVES_EACH],
+        )

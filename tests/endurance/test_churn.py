@@ -1,0 +1,160 @@
+"""Months of updates in minutes: disk, segments, memory and latency stay where they were.
+
+20,000 documents, a tenth of them replaced in each of 100 rounds, while one client
+searches at a steady rate.
+"""
+
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hrag.client import Client
+from hrag.embedding.hashing import HashEmbedder
+from hrag.types import IngestOutcome, IngestResult, SearchMode
+from tests.endurance import texts
+from tests.endurance.processes import MB, Memory, memory_of
+from tests.endurance.report import Report
+from tests.endurance.searching import Searcher, Window, searching
+from tests.endurance.settling import lmdb_bytes, most_segments, wait_until_settled
+from tests.running import Process, Running, running
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+TENANT = "churn"
+DOCUMENTS = 20_000
+LEAVES = (1, 2)
+ROUNDS = 100
+REPLACED = DOCUMENTS // 10
+WARM_ROUNDS = 10  # After so many, memory has the size that it must keep.
+SEAL_LEAVES = 1024  # Small, so that there is much to merge.
+DIMENSION = 64
+SEED = 51
+SETTLE_S = 120.0
+QUIET_S = 15.0
+SEARCH_EVERY_S = 0.01
+SETTINGS = {
+    **texts.SMALL_LEVELS,
+    "HRAG_EMBEDDER": f"hash:{DIMENSION}",
+    "HRAG_SEAL_LEAVES": str(SEAL_LEAVES),
+    "HRAG_LOG_LEVEL": "info",
+}
+
+
+class Churn:
+    """Which version of each document is stored, and how the collection fared."""
+
+    def __init__(self, services: Running) -> None:
+        self._services = services
+        self._random = random.Random(SEED)
+        self.versions = [0] * DOCUMENTS
+        self.segments: list[int] = []
+        self.busy: list[tuple[float, float]] = []
+
+    def load(self) -> None:
+        self._ingest(range(DOCUMENTS), IngestOutcome.CREATED)
+
+    def rounds(self, count: int) -> None:
+        """Replaces a tenth, `count` times over; notes each round's end."""
+        for _ in range(count):
+            began = time.monotonic()
+            chosen = self._random.sample(range(DOCUMENTS), REPLACED)
+            for number in chosen:
+                self.versions[number] += 1
+            self._ingest(chosen, IngestOutcome.UPDATED)
+            self.busy.append((began, time.monotonic()))
+            self.segments.append(len(self._services.client.index_status(TENANT).segments))
+
+    def body(self, number: int) -> str:
+        words = texts.WORDS_OF_LEAVES[LEAVES[number % len(LEAVES)]]
+        return texts.text(number, words, self.versions[number])
+
+    def _ingest(self, numbers: range | list[int], expected: IngestOutcome) -> None:
+        documents = (
+            next(texts.documents([number], LEAVES, self.versions[number])) for number in numbers
+        )
+        results = list(self._services.client.ingest_many(TENANT, documents))
+        assert len(results) == len(numbers)
+        for result in results:
+            assert isinstance(result, IngestResult), result
+            assert result.outcome is expected
+
+
+def test_churn(tmp_path: Path, data_dir: Path, report: Report) -> None:
+    with running(data_dir, SETTINGS) as services:
+        churn = Churn(services)
+        churn.load()
+        wait_until_settled(services, TENANT, SEAL_LEAVES, SETTLE_S)
+        first_bytes = lmdb_bytes(data_dir)
+        with searching(tmp_path, services.retriever.address, TENANT, SEARCH_EVERY_S) as searcher:
+            quiet_before = searcher.during(QUIET_S)
+            churn.rounds(WARM_ROUNDS)
+            warm = _settled_memory(services)
+            churn.rounds(ROUNDS - WARM_ROUNDS)
+            final = _settled_memory(services)
+            quiet_after = searcher.during(QUIET_S)
+        _judge_disk(report, first_bytes, lmdb_bytes(data_dir))
+        _judge_segments(report, services.client, churn)
+        for process in (services.indexer, services.retriever):
+            _judge_memory(report, process, warm[process], final[process])
+        _judge_latency(report, searcher, churn, quiet_before, quiet_after)
+        _the_latest_versions_are_found(services.client, churn)
+    assert report.missed == []
+
+
+def _settled_memory(services: Running) -> dict[Process, Memory]:
+    wait_until_settled(services, TENANT, SEAL_LEAVES, SETTLE_S)
+    return {process: memory_of(process) for process in (services.indexer, services.retriever)}
+
+
+def _judge_disk(report: Report, first_bytes: int, last_bytes: int) -> None:
+    what = f"LMDB file after {ROUNDS} rounds, {last_bytes / MB:.0f} MB, beside the first load"
+    report.at_most(2, last_bytes / first_bytes, what, "x")
+
+
+def _judge_segments(report: Report, client: Client, churn: Churn) -> None:
+    status = client.index_status(TENANT)
+    bar = most_segments(status.leaf_count, SEAL_LEAVES)
+    what = f"segments of {status.leaf_count:,} leaves sealed at {SEAL_LEAVES:,}"
+    report.at_most(bar, len(status.segments), f"{what}, at rest", "segments")
+    report.at_most(bar + 1, max(churn.segments), f"{what}, most at a round's end", "segments")
+    held = sum(segment.leaf_count for segment in status.segments)
+    report.tell("rows that segments hold, for each living leaf", f"{held / status.leaf_count:.2f}")
+
+
+def _judge_memory(report: Report, process: Process, warm: Memory, final: Memory) -> None:
+    what = f"{process.service.name} after {ROUNDS} rounds ({final}) beside {WARM_ROUNDS} ({warm})"
+    report.at_most(1.2, final.anon_bytes / warm.anon_bytes, what, "x")
+
+
+def _judge_latency(
+    report: Report, searcher: Searcher, churn: Churn, before: Window, after: Window
+) -> None:
+    windows = [searcher.between(*busy).took_ms for busy in churn.busy]
+    busy = Window(np.concatenate(windows))
+    quiet = Window(np.concatenate([before.took_ms, after.took_ms]))
+    seconds = sum(end - start for start, end in churn.busy)
+    report.tell("replaced", f"{ROUNDS * REPLACED / seconds:,.0f} documents/s")
+    report.tell("quiet search, before", str(before))
+    report.tell("quiet search, after", str(after))
+    report.tell("search during churn", str(busy))
+    ratio = busy.percentile_ms(99) / quiet.percentile_ms(99)
+    report.at_most(2, ratio, "search p99 during churn beside quiet", "x")
+
+
+def _the_latest_versions_are_found(client: Client, churn: Churn) -> None:
+    """And no others: the version before is in no answer."""
+    embedder = HashEmbedder(DIMENSION)
+    for number in random.Random(SEED).sample(range(DOCUMENTS), 200):
+        body = churn.body(number)
+        assert client.get_text(TENANT, texts.document_id(number)) == body
+        vector = texts.leaf_vectors(body, embedder)[0].tolist()
+        best = client.search(TENANT, vector, mode=SearchMode.STANDARD, limit=1).passages[0]
+        assert best.chunk.document_id == texts.document_id(number)
+        assert best.score == pytest.approx(1, abs=1e-5)
+        old = texts.text(number, len(body.split()) - 2, churn.versions[number] - 1)
+        vector = texts.leaf_vectors(old, embedder)[0].tolist()
+        found = client.search(TENANT, vector, mode=SearchMode.STANDARD, limit=1)
+        assert found.passages[0].score < 0.99

@@ -1,0 +1,84 @@
+"""Thousands of equal leaves: what is near them, and what is not, is found all the same.
+
+50,000 leaves in one segment, 20,000 of them exact copies; recall against all cosines.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hrag.embedding import Vectors
+from hrag.engine import Snapshot, Vector
+from hrag.engine.embedded import sealing
+from hrag.engine.embedded.check import check
+from hrag.engine.embedded.reader import EmbeddedReader
+from hrag.engine.embedded.store import open_for_writing
+from hrag.types import DEFAULT_CANDIDATES, DEFAULT_COLLECTION, Aggregation
+from tests.endurance import stores, texts
+from tests.endurance.report import Report
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+TENANT = "duplicates"
+LEAVES = 50_000
+COPIES = 20_000
+DIMENSION = 384
+TOPICS = 500
+BEST = 10
+QUERIES = 500
+LEAST_RECALL = 0.99
+SEED = 91
+_NOISE = 0.7  # Of a query beside what it is near to: as long as that, less its topic's part.
+_TOLERANCE = 1e-5
+
+
+@pytest.mark.parametrize("originals", [1, 200])
+def test_recall_among_duplicates(data_dir: Path, report: Report, originals: int) -> None:
+    random = np.random.default_rng(SEED)
+    vectors = _vectors(random, originals)
+    queries = _near(random, vectors, QUERIES)
+    store = open_for_writing(data_dir)
+    try:
+        opened = stores.fill(store, TENANT, vectors)
+        assert sealing.rebuild(store, opened.number, 1, lambda: None) == LEAVES
+        reader = EmbeddedReader(store)
+        reader.load_segmented()
+        with reader.snapshot(TENANT, DEFAULT_COLLECTION) as snapshot:
+            recalls = [_recall(snapshot, vectors, query) for query in queries]
+        reader.close()
+        assert check(store).problems == ()
+    finally:
+        store.close()
+    what = f"recall@{BEST} among {LEAVES:,}, {COPIES:,} of them copies of {originals}"
+    report.at_least(LEAST_RECALL, float(np.mean(recalls)), what, "of exact search")
+    assert report.missed == []
+
+
+def _vectors(random: np.random.Generator, originals: int) -> Vectors:
+    """Unit vectors round topics, `float32[LEAVES, DIMENSION]`, copies scattered among them."""
+    topics = random.standard_normal((TOPICS, DIMENSION), np.float32)
+    own = random.standard_normal((LEAVES, DIMENSION), np.float32)
+    vectors = stores.unit(topics[random.integers(TOPICS, size=LEAVES)] + own)
+    places = random.permutation(LEAVES)[:COPIES]
+    vectors[places] = vectors[places[np.arange(COPIES) % originals]]
+    assert len(np.unique(vectors, axis=0)) == LEAVES - COPIES + originals
+    return vectors
+
+
+def _near(random: np.random.Generator, vectors: Vectors, count: int) -> Vectors:
+    """Unit vectors near leaves chosen at random, copies among them as often as any."""
+    chosen = vectors[random.integers(LEAVES, size=count)]
+    noise = random.standard_normal(chosen.shape, np.float32)
+    return stores.unit(chosen + np.float32(_NOISE / np.sqrt(DIMENSION)) * noise)
+
+
+def _recall(snapshot: Snapshot, vectors: Vectors, query: Vector) -> float:
+    """The share of the best scores that are found; equal scores are interchangeable."""
+    exact = vectors @ query
+    least = np.partition(exact, LEAVES - BEST)[LEAVES - BEST] - _TOLERANCE
+    leaves = snapshot.search(query, DEFAULT_CANDIDATES)
+    groups = snapshot.climb(leaves, texts.TREE.embedding_level, Aggregation.MAX)
+    passages = snapshot.passages(groups, BEST, 0)
+    assert len({passage.chunk.chunk_id for passage in passages}) == BEST
+    return float(np.mean([passage.score >= least for passage in passages]))

@@ -1,0 +1,109 @@
+"""Ten thousand small tenants on one retriever: all found, in little memory, at once.
+
+The second server has less memory than their vectors take: it unloads tenants that have
+not been asked of late, and finds them again.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hrag.client import Client
+from hrag.client.calls import ingest_many_request
+from hrag.embedding import Vectors
+from hrag.embedding.hashing import HashEmbedder
+from hrag.types import DEFAULT_COLLECTION, Document, IngestResult, SearchMode
+from hrag.wire import indexer
+from tests.endurance import texts
+from tests.endurance.processes import MB, MemorySampler, memory_of
+from tests.endurance.report import Report
+from tests.endurance.searching import Window
+from tests.running import Running, running
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+TENANTS = 10_000
+LEAVES = 20
+MEMORY_BYTES = 200 << 20
+SEED = 71
+_TOLERANCE = 1e-5
+
+
+@pytest.mark.parametrize(
+    ("dimension", "memory"),
+    [
+        pytest.param(64, {}, id="all-fit"),
+        pytest.param(384, {"HRAG_MEMORY_BYTES": str(MEMORY_BYTES)}, id="they-do-not-fit"),
+    ],
+)
+def test_ten_thousand_tenants(
+    data_dir: Path, report: Report, dimension: int, memory: dict[str, str]
+) -> None:
+    settings = {
+        **texts.SMALL_LEVELS,
+        **memory,
+        "HRAG_EMBEDDER": f"hash:{dimension}",
+        "HRAG_LOG_LEVEL": "info",
+    }
+    with running(data_dir, settings) as services:
+        leaves = _ingest(services, HashEmbedder(dimension))
+        vector_bytes = sum(vectors.nbytes for vectors in leaves)
+        if memory:
+            assert vector_bytes > 1.2 * MEMORY_BYTES, "they fit after all"
+        with MemorySampler(services.retriever) as retriever:
+            cold = _ask_each(services.client, leaves, range(TENANTS))
+            shuffled = random.Random(SEED).sample(range(TENANTS), TENANTS)
+            again = _ask_each(services.client, leaves, shuffled)
+        now = memory_of(services.retriever)
+    what = f"{TENANTS:,} tenants of {LEAVES} x {dimension}, {vector_bytes / MB:.0f} MB of vectors"
+    report.at_most(500, retriever.peak_bytes / MB, f"retriever with {what}; now {now}", "MB")
+    report.tell("first search of a tenant", str(cold))
+    report.tell("second search, in another order", str(again))
+    report.at_most(10, cold.percentile_ms(99), "p99 of a tenant's first search", "ms")
+    assert report.missed == []
+
+
+def _ingest(services: Running, embedder: HashEmbedder) -> list[Vectors]:
+    """One document for each tenant, over one stream; returns the vectors of its leaves."""
+    bodies = [texts.text(number, texts.WORDS_OF_LEAVES[LEAVES]) for number in range(TENANTS)]
+    responses = services.raw_indexer.IngestDocuments(_requests(bodies))
+    leaves = [texts.leaf_vectors(body, embedder) for body in bodies]
+    for number, response in enumerate(responses):
+        result = indexer.streamed_from(response)
+        assert isinstance(result, IngestResult), result
+        assert result.chunks_per_level[0] == len(leaves[number])
+    assert number == TENANTS - 1
+    assert abs(np.mean([len(vectors) for vectors in leaves]) - LEAVES) < 1
+    return leaves
+
+
+def _requests(bodies: list[str]) -> Iterator[object]:
+    for number, body in enumerate(bodies):
+        document = Document(body, texts.document_id(number))
+        yield ingest_many_request(_tenant(number), document, DEFAULT_COLLECTION)
+
+
+def _tenant(number: int) -> str:
+    return f"tenant-{number}"
+
+
+def _ask_each(client: Client, leaves: list[Vectors], order: range | list[int]) -> Window:
+    """Asks each tenant for one of its leaves, which must come back, and how long it took."""
+    took = np.empty(TENANTS)
+    for place, number in enumerate(order):
+        wanted = number % len(leaves[number])
+        query = leaves[number][wanted].tolist()
+        began = time.perf_counter()
+        found = client.search(_tenant(number), query, mode=SearchMode.STANDARD)
+        took[place] = time.perf_counter() - began
+        assert {passage.chunk.document_id for passage in found.passages} == {
+            texts.document_id(number)
+        }
+        best = found.passages[0]
+        assert best.chunk.index == wanted
+        assert best.score == pytest.approx(1, abs=_TOLERANCE)
+    return Window(took * 1e3)

@@ -1,0 +1,139 @@
+"""From SIGKILL to serving: in time that grows with the tail, not with the collection.
+
+A million sealed leaves. Reading their segment files is measured on its own; all else of a
+start must be short, whatever the collection holds.
+"""
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hrag.cli.running import INDEXER, RETRIEVER, Service
+from hrag.client import Client
+from hrag.embedding import Vectors
+from hrag.embedding.hashing import HashEmbedder
+from hrag.engine import Vector
+from hrag.engine.embedded.store import open_for_writing
+from hrag.types import IngestResult, SearchMode
+from tests.endurance import stores, texts
+from tests.endurance.loading import loading_seconds
+from tests.endurance.processes import memory_of, wait_until_idle
+from tests.endurance.report import Report
+from tests.endurance.settling import wait_until_sealed
+from tests.running import Process, check_store, started
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+TENANT = "restart"
+LEAVES = 1_000_000
+SMALL_TAIL = 1000
+LARGE_TAIL = 30_000
+SEAL_LEAVES = 65_536  # So that the large tail stays one.
+DIMENSION = 16
+SEED = 81
+SEAL_S = 400.0
+LEAST_RECALL = 0.99
+BEYOND_LOADING_S = 3.0
+SETTINGS = {
+    **texts.SMALL_LEVELS,
+    "HRAG_EMBEDDER": f"hash:{DIMENSION}",
+    "HRAG_SEAL_LEAVES": str(SEAL_LEAVES),
+    "HRAG_LOG_LEVEL": "info",
+}
+
+
+def test_restart_of_a_million_leaves(data_dir: Path, report: Report) -> None:
+    vectors = _filled(data_dir)
+    with started(INDEXER, data_dir, SETTINGS) as indexer:
+        indexer.wait_until_serving()
+        with Client(indexer.address) as client:
+            status = wait_until_sealed(client, TENANT, 1, SEAL_S)
+        wait_until_idle(indexer, SEAL_S)
+    assert status.leaf_count == LEAVES
+    number = LEAVES // stores.LEAVES_EACH
+    for tail in (SMALL_TAIL, LARGE_TAIL):
+        number = _grow(data_dir, tail, number)
+        _judge(report, data_dir, tail, vectors, number - 1)
+    check_store(data_dir)
+    assert report.missed == []
+
+
+def _filled(data_dir: Path) -> Vectors:
+    """Commits all leaves, unsealed; returns their vectors in order."""
+    random = np.random.default_rng(SEED)
+    vectors = stores.unit(random.standard_normal((LEAVES, DIMENSION), np.float32))
+    store = open_for_writing(data_dir)
+    try:
+        stores.fill(store, TENANT, vectors)
+    finally:
+        store.close()
+    return vectors
+
+
+def _grow(data_dir: Path, tail: int, number: int) -> int:
+    """Ingests from `number` on until the tail is so long, then kills the indexer."""
+    with started(INDEXER, data_dir, SETTINGS) as indexer, Client(indexer.address) as client:
+        indexer.wait_until_serving()
+        missing = tail - client.index_status(TENANT).tail_leaf_count
+        numbers = range(number, number + -(-missing // stores.LEAVES_EACH))
+        for result in client.ingest_many(TENANT, texts.documents(numbers, (stores.LEAVES_EACH,))):
+            assert isinstance(result, IngestResult), result
+        assert client.index_status(TENANT).tail_leaf_count >= tail
+        indexer.kill()
+    return numbers.stop
+
+
+def _judge(report: Report, data_dir: Path, tail: int, vectors: Vectors, last: int) -> None:
+    """Times a start of each service after both were killed, and asks what they then know."""
+    with ExitStack() as stack:
+        _serving(stack, RETRIEVER, data_dir)[0].kill()
+        indexer, indexer_s = _serving(stack, INDEXER, data_dir)
+        wait_until_idle(indexer, SEAL_S)
+        retriever, retriever_s = _serving(stack, RETRIEVER, data_dir)
+        _all_is_found(indexer, retriever, vectors, last)
+        memory = memory_of(retriever)
+        indexer.kill()
+        retriever.kill()
+    loading_s = loading_seconds(data_dir)
+    what = f"{LEAVES:,} leaves sealed, {tail:,} in the tail"
+    report.tell(f"{what}: loading the segment files alone", f"{loading_s:.2f} s")
+    report.tell(f"{what}: retriever serves after", f"{retriever_s:.2f} s, with {memory}")
+    report.at_most(BEYOND_LOADING_S, indexer_s, f"{what}: indexer serves after", "s")
+    beyond_s = retriever_s - loading_s
+    report.at_most(BEYOND_LOADING_S, beyond_s, f"{what}: retriever, beyond loading", "s")
+
+
+def _serving(stack: ExitStack, service: Service, data_dir: Path) -> tuple[Process, float]:
+    """A service with the seconds from its start until it served."""
+    began = time.perf_counter()
+    process = stack.enter_context(started(service, data_dir, SETTINGS))
+    process.wait_until_serving()
+    return process, time.perf_counter() - began
+
+
+def _all_is_found(indexer: Process, retriever: Process, vectors: Vectors, last: int) -> None:
+    """Leaves of the segments, which HNSW may miss now and then, and the end of the tail."""
+    with Client(indexer.address, retriever.address) as client:
+        chosen = range(0, LEAVES, LEAVES // 100)
+        found = [_is_found(client, vectors[leaf], *_place(leaf)) for leaf in chosen]
+        assert np.mean(found) >= LEAST_RECALL
+        body = texts.text(last, texts.WORDS_OF_LEAVES[stores.LEAVES_EACH])
+        assert client.get_text(TENANT, texts.document_id(last)) == body
+        for index, vector in enumerate(texts.leaf_vectors(body, HashEmbedder(DIMENSION))):
+            assert _is_found(client, vector, last, index)
+
+
+def _place(leaf: int) -> tuple[int, int]:
+    return divmod(leaf, stores.LEAVES_EACH)
+
+
+def _is_found(client: Client, vector: Vector, number: int, index: int) -> bool:
+    """Whether the leaf is what a search for its own vector finds."""
+    best = client.search(TENANT, vector.tolist(), mode=SearchMode.STANDARD, limit=1).passages[0]
+    if best.chunk.chunk_id != f"{texts.document_id(number)}#0.{index}":
+        return False
+    assert best.score == pytest.approx(1, abs=1e-5)
+    return True

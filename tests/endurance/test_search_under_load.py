@@ -1,0 +1,95 @@
+"""Searches while everything else is busy: none fails, and few wait.
+
+One closed loop, first idle, then while one stream loads another collection, another
+stream loads the searched one, and both are sealed.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hrag.types import Document, IngestOutcome, IngestResult
+from tests.endurance import texts
+from tests.endurance.report import Report
+from tests.endurance.searching import Window, searching
+from tests.endurance.settling import wait_until_settled
+from tests.running import Running, running
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SEARCHED = "searched"
+OTHER = "other"
+DOCUMENTS = 10_000
+LEAVES = (1, 2, 3)  # About 20,000 in all.
+SEAL_LEAVES = 8192  # The default.
+SETTLE_S = 120.0
+IDLE_S = 10.0
+BUSY_S = 30.0
+SETTINGS = {
+    **texts.SMALL_LEVELS,
+    "HRAG_EMBEDDER": "hash:64",
+    "HRAG_SEAL_LEAVES": str(SEAL_LEAVES),
+    "HRAG_LOG_LEVEL": "info",
+}
+
+
+def test_search_during_bulk_load_and_sealing(
+    tmp_path: Path, data_dir: Path, report: Report
+) -> None:
+    with running(data_dir, SETTINGS) as services:
+        _load(services, SEARCHED, texts.documents(range(DOCUMENTS), LEAVES))
+        before = wait_until_settled(services, SEARCHED, SEAL_LEAVES, SETTLE_S)
+        with searching(tmp_path, services.retriever.address, SEARCHED, 0) as searcher:
+            idle_before = searcher.during(IDLE_S)
+            began, loaded = time.monotonic(), _load_both(services, BUSY_S)
+            ended = time.monotonic()
+            sealed = [services.client.index_status(tenant) for tenant in (SEARCHED, OTHER)]
+            for tenant in (SEARCHED, OTHER):
+                wait_until_settled(services, tenant, SEAL_LEAVES, SETTLE_S)
+            idle_after = searcher.during(IDLE_S)
+        busy = searcher.between(began, ended)
+    for status in sealed:
+        assert status.sealed_sequence > before.sealed_sequence, "nothing was sealed meanwhile"
+    report.tell("idle search, before", str(idle_before))
+    report.tell("idle search, after, on what was loaded too", str(idle_after))
+    what = f"search while {sum(loaded):,} documents came in {ended - began:.0f} s and were sealed"
+    report.tell(what, str(busy))
+    idle = Window(np.concatenate([idle_before.took_ms, idle_after.took_ms]))
+    ratio = busy.percentile_ms(99) / idle.percentile_ms(99)
+    report.at_most(3, ratio, "search p99 during bulk load and sealing beside idle", "x")
+    assert report.missed == []
+
+
+def _load_both(services: Running, seconds: float) -> list[int]:
+    """Streams into both collections for so long; returns how many documents each got."""
+    stopping = threading.Event()
+    threading.Timer(seconds, stopping.set).start()
+    with ThreadPoolExecutor(2) as pool:
+        streams = [
+            pool.submit(_load, services, tenant, _until(stopping, DOCUMENTS))
+            for tenant in (SEARCHED, OTHER)
+        ]
+        return [stream.result() for stream in streams]
+
+
+def _until(stopping: threading.Event, start: int) -> Iterator[Document]:
+    for number in count(start):
+        if stopping.is_set():
+            return
+        yield from texts.documents([number], LEAVES)
+
+
+def _load(services: Running, tenant: str, documents: Iterator[Document]) -> int:
+    """Streams documents, all new; returns how many."""
+    loaded = 0
+    for result in services.client.ingest_many(tenant, documents):
+        assert isinstance(result, IngestResult), result
+        assert result.outcome is IngestOutcome.CREATED
+        loaded += 1
+    return loaded

@@ -1,0 +1,177 @@
+"""Streams of documents on a real store, whose writer and embedder can be made to wait or fail."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count, islice
+from typing import Any
+
+from hrag.deadline import NEVER, Deadline
+from hrag.embedding import Vectors
+from hrag.embedding.hashing import HashEmbedder
+from hrag.engine import OpenCollection, PreparedDocument
+from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.errors import DocumentNotFound, HragError
+from hrag.types import Document, IngestOutcome, IngestResult, TreeSettings
+from indexer_svc.bulk import Asked, BulkLoad
+from indexer_svc.pipeline import Defaults, Pipeline
+from tests.conftest import Engine
+
+TREE = TreeSettings((32, 64, 128), 0.1)
+SOON_S = 10.0
+CREATED, UPDATED, UNCHANGED = IngestOutcome
+
+Shown = Any
+"""An outcome as tests compare it: what was done, or the class of the error."""
+
+
+class Writer(EmbeddedWriter):
+    """Notes each commit; can be made to wait or fail."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine.store)
+        self.commits: list[list[str]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fail: Callable[[list[str]], Exception | None] = lambda _: None
+        self.room = threading.Event()
+        self.room.set()
+        self.waited: list[OpenCollection] = []
+
+    def put_many(
+        self, documents: Sequence[tuple[OpenCollection, PreparedDocument]]
+    ) -> list[IngestResult | HragError]:
+        names = [document.document_id for _, document in documents]
+        self.commits.append(names)
+        assert self.gate.wait(SOON_S)
+        failure = self.fail(names)
+        if failure is not None:
+            raise failure
+        return super().put_many(documents)
+
+    def wait_for_room(self, collection: OpenCollection, deadline: Deadline) -> None:
+        self.waited.append(collection)
+        if not self.room.wait(max(0, min(deadline.remaining_s, SOON_S))):
+            deadline.check("waiting until the index has room for more")
+
+
+class Embedder(HashEmbedder):
+    """Notes each call; can be made to wait or fail."""
+
+    def __init__(self) -> None:
+        super().__init__(16)
+        self.calls: list[list[str]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fail: Callable[[Sequence[str]], Exception | None] = lambda _: None
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.calls.append(list(texts))
+        assert self.gate.wait(SOON_S)
+        failure = self.fail(texts)
+        if failure is not None:
+            raise failure
+        return super().embed(texts)
+
+
+class Service:
+    """What one stream needs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.writer = Writer(engine)
+        self.embedder = Embedder()
+        self.pipeline = Pipeline(self.writer, self.embedder, Defaults(TREE, 1_000_000))
+        self.stopping = threading.Event()
+        self.loads: list[BulkLoad] = []
+
+    def load(self, asked: Iterable[Asked], deadline: Deadline = NEVER) -> BulkLoad:
+        self.loads.append(BulkLoad(self.pipeline, asked, deadline, self.stopping))
+        return self.loads[-1]
+
+    def run(self, documents: Iterable[Document]) -> list[tuple[str, Shown]]:
+        """The answers of one stream, to its end."""
+        return list(self.answers(documents))
+
+    def answers(self, documents: Iterable[Document]) -> Iterator[tuple[str, Shown]]:
+        for answer in self.load(map(asked, documents)).run():
+            yield answer.document_id, shown(answer.outcome)
+
+    def failure(self, documents: Iterable[Document]) -> tuple[list[tuple[str, Shown]], Exception]:
+        """The answers of one stream and the error that ends it."""
+        answered: list[tuple[str, Shown]] = []
+        try:
+            for answer in self.answers(documents):
+                answered.append(answer)
+        except Exception as error:
+            return answered, error
+        raise AssertionError(f"no error after {answered}")
+
+    def is_stored(self, document_id: str) -> bool:
+        opened = self.writer.open("t", "default")
+        with suppress(DocumentNotFound):
+            self.writer.document(opened, document_id)
+            return True
+        return False
+
+    def text(self, document_id: str) -> str:
+        opened = self.writer.open("t", "default")
+        return self.writer.document_with_text(opened, document_id)[1]
+
+
+def asked(document: Document, collection: str = "default") -> Asked:
+    return Asked("t", collection, document.document_id, lambda: document)
+
+
+def shown(outcome: IngestResult | Exception) -> Shown:
+    return outcome.outcome if isinstance(outcome, IngestResult) else type(outcome)
+
+
+@contextmanager
+def service_of(engine: Engine) -> Iterator[Service]:
+    """Whatever is left waiting ends at the end."""
+    service = Service(engine)
+    yield service
+    service.writer.gate.set()
+    service.embedder.gate.set()
+    for load in service.loads:
+        load.cancel()
+    until(lambda: not stages())
+
+
+def stages() -> list[threading.Thread]:
+    """Threads of streams that have not ended."""
+    return [each for each in threading.enumerate() if each.name in ("cut", "embed")]
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Waits until `true`, or fails."""
+    end = time.monotonic() + SOON_S
+    while not true():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.002)
+
+
+def numbered(length: int) -> list[Document]:
+    """Documents d0, d1 and so on, of one leaf each."""
+    return list(islice(endless(), length))
+
+
+def endless() -> Iterator[Document]:
+    """The same without end."""
+    return (Document(f"Text {number}.", f"d{number}") for number in count())
+
+
+def created(documents: Iterable[Document]) -> list[tuple[str, Shown]]:
+    return [(document.document_id, CREATED) for document in documents]
+
+
+def has(word: str, error: Exception) -> Callable[[Sequence[str]], Exception | None]:
+    """Fails what has the word anywhere."""
+    return lambda texts: error if any(word in text for text in texts) else None
+
+
+def then(documents: Iterable[Document], act: Callable[[], object]) -> Iterator[Document]:
+    """The documents; acts when more are asked for."""
+    yield from documents
+    act()

@@ -1,0 +1,249 @@
+"""Many documents over one stream: their answers, and how they share the work."""
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from hrag import errors
+from hrag.embedding.hashing import HashEmbedder
+from hrag.types import Document, IngestOutcome
+from indexer_svc import bulk, pipeline
+from indexer_svc.bulk import Asked
+from tests.conftest import Engine
+from tests.fakes import search_leaves, sentences
+from tests.streams import (
+    CREATED,
+    SOON_S,
+    UNCHANGED,
+    UPDATED,
+    Service,
+    asked,
+    created,
+    endless,
+    numbered,
+    service_of,
+    shown,
+    then,
+    until,
+)
+
+LEAF = "word " * 31  # Fits one leaf.
+
+
+@pytest.fixture
+def service(engine: Engine) -> Iterator[Service]:
+    with service_of(engine) as service:
+        yield service
+
+
+# Answers
+
+
+def test_each_document_has_its_own_answer_in_order(service: Service) -> None:
+    service.run([Document("Known.", "b")])
+    found = service.run(
+        [
+            Document("First.", "a"),
+            Document("Known.", "b"),
+            Document("  ", "c"),
+            Document("Bad id.", "d/e"),
+            Document("Without id.", ""),
+            Document("Last.", "f"),
+        ]
+    )
+    assert found == [
+        ("a", CREATED),
+        ("b", UNCHANGED),
+        ("c", errors.BlankDocument),
+        ("d/e", errors.InvalidArgument),
+        ("", CREATED),
+        ("f", CREATED),
+    ]
+
+
+def test_a_document_that_cannot_be_read_does_not_disturb_others(service: Service) -> None:
+    def unreadable() -> Document:
+        raise errors.InvalidArgument("body is missing", field="body")
+
+    one, other = Document("One.", "a"), Document("Other.", "c")
+    stream = [asked(one), Asked("t", "default", "b", unreadable), asked(other)]
+    found = [shown(answer.outcome) for answer in service.load(stream).run()]
+    assert found == [CREATED, errors.InvalidArgument, CREATED]
+
+
+def test_a_stream_of_nothing_ends(service: Service) -> None:
+    assert service.run([]) == []
+
+
+def test_several_collections_share_a_stream(service: Service) -> None:
+    document = Document("Text.", "d")
+    stream = [
+        Asked("one", "default", "d", lambda: document),
+        Asked("two", "default", "d", lambda: document),
+        Asked("one", "missing", "d", lambda: document),
+        Asked("one", "default", "d", lambda: document),
+    ]
+    found = [shown(answer.outcome) for answer in service.load(stream).run()]
+    assert found == [CREATED, CREATED, errors.CollectionNotFound, UNCHANGED]
+
+
+@pytest.mark.parametrize(
+    ("texts", "outcomes"),
+    [
+        (["One.", "Two."], [CREATED, UPDATED]),
+        (["One.", "One."], [CREATED, UNCHANGED]),
+        (["One.", "Two.", "One."], [CREATED, UPDATED, UPDATED]),
+        (["Stored.", "Two.", "Stored."], [UNCHANGED, UPDATED, UPDATED]),
+    ],
+)
+def test_of_the_same_id_the_last_one_wins(
+    service: Service, texts: list[str], outcomes: list[IngestOutcome]
+) -> None:
+    """None is committed before all are cut, so none may be judged by what is stored."""
+    if texts[0] == "Stored.":
+        service.run([Document(texts[0], "d")])
+    service.writer.gate.clear()
+    documents = then([Document(text, "d") for text in texts], service.writer.gate.set)
+    assert [outcome for _, outcome in service.run(documents)] == outcomes
+    assert service.text("d") == texts[-1]
+
+
+def test_an_id_can_be_looked_up_again_once_it_is_committed(service: Service) -> None:
+    first, second = Document("One.", "d"), Document("One.", "d")
+    answered = threading.Event()
+
+    def patiently() -> Iterator[Document]:
+        yield first
+        assert answered.wait(SOON_S)
+        yield second
+
+    answers = service.answers(patiently())
+    assert next(answers) == ("d", CREATED)
+    answered.set()
+    assert list(answers) == [("d", UNCHANGED)]
+    assert len(service.embedder.calls) == 1
+
+
+def test_an_unchanged_document_is_neither_extracted_nor_embedded_nor_committed(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = numbered(100)
+    service.run(documents)
+    commits = len(service.writer.commits)
+    service.embedder.calls.clear()
+    monkeypatch.setattr(pipeline, "extract", None)
+    assert service.run(documents) == [(each.document_id, UNCHANGED) for each in documents]
+    assert service.embedder.calls == []
+    assert len(service.writer.commits) == commits
+
+
+# Groups
+
+
+def test_a_caller_that_waits_for_each_answer_is_served(service: Service) -> None:
+    answered = threading.Semaphore(1)
+
+    def patient() -> Iterator[Document]:
+        for document in numbered(20):
+            assert answered.acquire(timeout=SOON_S)
+            yield document
+
+    answers = service.answers(patient())
+    for number in range(20):
+        assert next(answers) == (f"d{number}", CREATED)
+        answered.release()
+    assert service.writer.commits == [[f"d{number}"] for number in range(20)]
+
+
+def test_documents_gather_while_a_commit_is_synced(service: Service) -> None:
+    documents = numbered(40)
+    service.writer.gate.clear()
+    assert service.run(then(documents, service.writer.gate.set)) == created(documents)
+    assert len(service.writer.commits) <= 4
+    assert list(itertools.chain(*service.writer.commits)) == [
+        each.document_id for each in documents
+    ]
+
+
+def test_leaves_of_several_documents_are_embedded_together(service: Service) -> None:
+    documents = numbered(20)
+    service.embedder.gate.clear()
+    assert service.run(then(documents, service.embedder.gate.set)) == created(documents)
+    assert len(service.embedder.calls) <= 2
+    texts = list(itertools.chain(*service.embedder.calls))
+    assert texts == [document.body for document in documents]
+
+
+def test_each_leaf_gets_its_own_vector(service: Service, engine: Engine) -> None:
+    documents = [Document(sentences(4 * number + 1, number), f"d{number}") for number in range(6)]
+    service.embedder.gate.clear()
+    service.run(then(documents, service.embedder.gate.set))
+    texts = list(itertools.chain(*service.embedder.calls))
+    with engine.reader.snapshot("t", "default") as snapshot:
+        found = [search_leaves(snapshot, vector, 1) for vector in HashEmbedder(16).embed(texts)]
+    assert all(score == pytest.approx(1) for each in found for score in each.values())
+    leaves = [leaf for each in found for leaf in each]
+    assert leaves == sorted(set(leaves))
+    assert len(leaves) > len(documents)
+
+
+def _gathering(service: Service, documents: list[Document], count: int) -> Iterator[Document]:
+    """Embeds the first alone, and holds it there until `count` more have been sent."""
+    service.embedder.gate.clear()
+    yield documents[0]
+    until(lambda: service.embedder.calls != [])
+    yield from documents[1 : count + 1]
+    service.embedder.gate.set()
+    yield from documents[count + 1 :]
+
+
+def _largest(groups: list[list[str]]) -> int:
+    return max(map(len, groups))
+
+
+def test_a_group_has_a_bounded_number_of_documents(service: Service) -> None:
+    documents = numbered(4 * bulk.GROUP_DOCUMENTS)
+    found = service.run(_gathering(service, documents, bulk.GROUP_DOCUMENTS))
+    assert found == created(documents)
+    assert _largest(service.embedder.calls) == bulk.GROUP_DOCUMENTS
+    assert _largest(service.writer.commits) == bulk.GROUP_DOCUMENTS
+
+
+def test_a_group_has_a_bounded_number_of_leaves(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "GROUP_LEAVES", 10)
+    documents = [Document(f"{number} " + LEAF * 3, f"d{number}") for number in range(20)]
+    documents.append(Document(LEAF * 30, "long"))
+    assert service.run(_gathering(service, documents, 2)) == created(documents)
+    *groups, long = map(len, service.embedder.calls)
+    assert max(groups) in (6, 7, 8, 9, 10)  # Two documents of three or four leaves, or three.
+    assert long > 30
+
+
+def test_a_group_has_a_bounded_number_of_bytes(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "GROUP_BYTES", 5000)
+    documents = [Document(f"{number} " + "x" * 1000, f"d{number}") for number in range(20)]
+    assert service.run(_gathering(service, documents, 2)) == created(documents)
+    assert _largest(service.writer.commits) in (2, 3, 4)
+
+
+def test_few_documents_are_read_ahead_of_a_caller_who_takes_no_answers(service: Service) -> None:
+    read: list[Document] = []
+
+    def reading() -> Iterator[Document]:
+        for document in endless():
+            read.append(document)
+            yield document
+
+    answers = service.answers(reading())
+    assert next(answers) == ("d0", CREATED)
+    until(lambda: len(read) > bulk.GROUP_DOCUMENTS)
+    time.sleep(0.3)
+    assert len(read) <= 4 * bulk.GROUP_DOCUMENTS + 1
+    assert next(answers)[1] is CREATED

@@ -1,0 +1,309 @@
+"""How a stream of documents fails, waits and ends."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from hrag import errors
+from hrag.deadline import Deadline
+from hrag.errors import HragError
+from hrag.types import Document
+from indexer_svc import bulk
+from tests.conftest import Engine
+from tests.streams import (
+    CREATED,
+    UNCHANGED,
+    Service,
+    asked,
+    created,
+    endless,
+    has,
+    numbered,
+    service_of,
+    stages,
+    then,
+    until,
+)
+
+
+@pytest.fixture
+def service(engine: Engine) -> Iterator[Service]:
+    with service_of(engine) as service:
+        yield service
+
+
+# Embedders that fail
+
+
+def test_an_embedder_that_is_down_is_asked_once_for_a_group(service: Service) -> None:
+    down = errors.EmbedderUnavailable("the endpoint is down")
+    service.embedder.fail = lambda _: down
+    service.embedder.gate.clear()
+    found = service.run(then(numbered(30), service.embedder.gate.set))
+    assert found == [(f"d{number}", errors.EmbedderUnavailable) for number in range(30)]
+    assert len(service.embedder.calls) <= 2
+    assert service.writer.commits == []
+    service.embedder.fail = lambda _: None
+    assert service.run(numbered(30)) == created(numbered(30))
+
+
+@pytest.mark.parametrize("error", [errors.EmbedderRejected("no"), ValueError("a fault of ours")])
+def test_a_document_that_spoils_the_group_for_the_embedder_fails_alone(
+    service: Service, error: Exception
+) -> None:
+    documents = numbered(10)
+    documents[4] = Document("Poison.", "d4")
+    service.embedder.fail = has("Poison", error)
+    service.embedder.gate.clear()
+    found = service.run(then(documents, service.embedder.gate.set))
+    assert found.pop(4) == ("d4", type(error))
+    assert found == created(documents[:4] + documents[5:])
+
+
+def test_once_the_embedder_is_down_the_rest_of_a_group_is_not_tried(service: Service) -> None:
+    def fail(texts: Sequence[str]) -> Exception | None:
+        if len(texts) > 1 or "Text 0." in texts:
+            return errors.EmbedderRejected("no")
+        return errors.EmbedderUnavailable("down")
+
+    service.embedder.fail = fail
+    service.run([Document("  ", "x")])
+    service.embedder.gate.clear()
+    found = service.run(then(numbered(10), service.embedder.gate.set))
+    assert found[0] == ("d0", errors.EmbedderRejected)
+    assert [outcome for _, outcome in found[1:]] == [errors.EmbedderUnavailable] * 9
+    assert len(service.embedder.calls) <= 5
+
+
+# Commits that fail
+
+
+def test_a_document_that_spoils_the_commit_fails_alone(service: Service) -> None:
+    documents = numbered(10)
+    service.writer.fail = lambda names: ValueError("a fault of ours") if "d4" in names else None
+    service.writer.gate.clear()
+    found = service.run(then(documents, service.writer.gate.set))
+    assert found.pop(4) == ("d4", ValueError)
+    assert found == created(documents[:4] + documents[5:])
+
+
+ALL = [errors.StorageFull("full"), errors.StoreUnavailable("damaged")]
+
+
+@pytest.mark.parametrize("error", ALL, ids=str)
+def test_what_concerns_all_ends_the_stream_after_the_answers_of_what_is_stored(
+    service: Service, error: HragError
+) -> None:
+    service.writer.fail = lambda names: error if "d2" in names else None
+    answered, ended = service.failure(_one_by_one(service, numbered(5)))
+    assert ended is error
+    assert answered == created(numbered(2))
+    assert service.writer.commits == [["d0"], ["d1"], ["d2"]]
+
+
+def test_what_needs_no_commit_is_answered_before_one_that_fails(service: Service) -> None:
+    service.run([Document("Known.", "known")])
+    service.writer.fail = lambda names: errors.StorageFull("full") if "d1" in names else None
+    service.embedder.calls.clear()
+    service.embedder.gate.clear()
+
+    def first_alone_then_all() -> Iterator[Document]:
+        first, second = numbered(2)
+        yield first
+        until(lambda: service.embedder.calls != [])
+        yield from [Document("Known.", "known"), Document(" ", "blank"), second]
+        service.embedder.gate.set()
+
+    answered, ended = service.failure(first_alone_then_all())
+    assert isinstance(ended, errors.StorageFull)
+    rest = [("known", UNCHANGED), ("blank", errors.BlankDocument)]
+    assert answered == [("d0", CREATED), *rest]
+
+
+def test_a_full_disk_met_while_committing_alone_ends_the_stream_too(service: Service) -> None:
+    def fail(names: list[str]) -> Exception | None:
+        if len(names) > 1:
+            return ValueError("a fault of ours")
+        return errors.StorageFull("full") if names == ["d4"] else None
+
+    service.writer.fail = fail
+    service.writer.gate.clear()
+    answered, ended = service.failure(then(numbered(10), service.writer.gate.set))
+    assert isinstance(ended, errors.StorageFull)
+    assert answered == created(numbered(4))
+
+
+def test_a_full_disk_met_by_a_look_up_ends_the_stream(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Any:
+        raise errors.StorageFull("full")
+
+    monkeypatch.setattr(service.writer, "create_collection", full)
+    with pytest.raises(errors.StorageFull):
+        service.run(numbered(3))
+
+
+def test_a_broken_source_ends_the_stream_after_the_answers_before_it(service: Service) -> None:
+    def fail() -> None:
+        raise errors.InvalidArgument("the request cannot be read", field="request")
+
+    answered, ended = service.failure(then(numbered(5), fail))
+    assert isinstance(ended, errors.InvalidArgument)
+    assert answered == created(numbered(5))
+
+
+def _one_by_one(service: Service, documents: Sequence[Document]) -> Iterator[Document]:
+    """Sends each once all before it are stored, until the stream is over."""
+    for number, document in enumerate(documents):
+        until(partial(_is_time, service, number))
+        yield document
+
+
+def _is_time(service: Service, number: int) -> bool:
+    stored = number == 0 or service.is_stored(f"d{number - 1}")
+    return stored or service.loads[-1]._cancelled.is_set()
+
+
+# Room in the index
+
+
+def test_a_commit_waits_for_room_once_a_collection(service: Service) -> None:
+    service.run([Document("Known.", "known")])
+    service.writer.waited.clear()
+    service.writer.gate.clear()
+    documents = [Document("Known.", "known"), *numbered(30)]
+    service.run(then(documents, service.writer.gate.set))
+    assert len(service.writer.waited) == len(service.writer.commits) - 1  # Of the first run.
+
+
+def test_unchanged_documents_wait_for_no_room(service: Service) -> None:
+    service.run(numbered(3))
+    service.writer.room.clear()
+    assert [outcome for _, outcome in service.run(numbered(3))] == [UNCHANGED] * 3
+
+
+def test_a_stream_goes_on_when_there_is_room_again(service: Service) -> None:
+    def making_room() -> Iterator[Document]:
+        yield from numbered(3)
+        until(lambda: len(service.writer.waited) > 2)
+        service.writer.room.set()
+
+    service.writer.room.clear()
+    assert service.run(making_room()) == created(numbered(3))
+
+
+def test_a_deadline_that_passes_while_there_is_no_room_ends_the_stream(service: Service) -> None:
+    service.writer.room.clear()
+    load = service.load(map(asked, numbered(3)), Deadline.after(0.3))
+    with pytest.raises(errors.DeadlineExceeded, match="room"):
+        list(load.run())
+    assert service.writer.commits == []
+
+
+def test_a_deadline_that_has_passed_ends_the_stream_before_its_first_document(
+    service: Service,
+) -> None:
+    load = service.load(map(asked, numbered(3)), Deadline.after(-1))
+    with pytest.raises(errors.DeadlineExceeded, match="extracting"):
+        list(load.run())
+
+
+# Stopping
+
+
+def test_a_stop_ends_a_stream_after_the_group_at_hand(service: Service) -> None:
+    def stopping_amid() -> Iterator[Document]:
+        yield from numbered(100)
+        service.stopping.set()
+        yield from endless()
+
+    answered, ended = service.failure(stopping_amid())
+    assert isinstance(ended, errors.ServiceUnavailable)
+    assert "stopping; what was answered is stored" in ended.message
+    assert answered == created(numbered(len(answered)))
+    committed = list(chain(*service.writer.commits))
+    assert committed == [document_id for document_id, _ in answered]
+
+
+def test_a_stream_that_has_ended_is_not_cut_short_by_a_stop(service: Service) -> None:
+    answers = service.answers(numbered(1))
+    assert next(answers) == ("d0", CREATED)
+    until(lambda: not stages())
+    service.stopping.set()
+    assert list(answers) == []
+
+
+def _silence(service: Service) -> Iterator[Document]:
+    """One document, and then nothing until the stream is over."""
+    yield Document("Text.", "d")
+    until(service.loads[-1]._cancelled.is_set)
+
+
+@pytest.mark.parametrize("end", ["stop", "cancel"])
+@pytest.mark.parametrize("waiting_for", ["a document", "the embedder", "room"])
+def test_a_stream_that_waits_ends_at_once(service: Service, end: str, waiting_for: str) -> None:
+    if waiting_for == "the embedder":
+        service.embedder.gate.clear()
+    if waiting_for == "room":
+        service.writer.room.clear()
+    answers = service.answers(_silence(service))
+    if waiting_for == "a document":
+        assert next(answers) == ("d", CREATED)
+    threading.Timer(0.1, lambda: _end(service, end)).start()
+    began = time.monotonic()
+    words = "stopping" if end == "stop" else "the caller has gone away"
+    with pytest.raises(errors.ServiceUnavailable, match=words):
+        next(answers)
+    assert time.monotonic() - began < 2
+    stored = waiting_for == "a document"
+    assert service.writer.commits == ([["d"]] if stored else [])
+
+
+def _end(service: Service, how: str) -> None:
+    if how == "stop":
+        service.stopping.set()
+    else:
+        service.loads[-1].cancel()
+
+
+def test_a_stream_that_is_dropped_ends_its_threads(service: Service) -> None:
+    answers = service.answers(numbered(1000))
+    assert next(answers) == ("d0", CREATED)
+    del answers
+    until(lambda: not stages())
+    assert service.loads[-1]._cancelled.is_set()
+
+
+def test_a_stream_that_ends_leaves_nobody_in_the_store(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once `run` is over the store may be closed, and a look-up would end the process."""
+    left: list[bool] = []
+    found = service.pipeline.look_up
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        service.stopping.set()
+        left.append(False)
+        time.sleep(3 * bulk._POLL_S)
+        left[-1] = True
+        return found(*args, **options)
+
+    monkeypatch.setattr(service.pipeline, "look_up", slowly)
+    answered, ended = service.failure(numbered(10))
+    assert answered == []
+    assert isinstance(ended, errors.ServiceUnavailable)
+    assert left == [True]
+
+
+def test_a_stream_cancelled_before_it_runs_does_nothing(service: Service) -> None:
+    load = service.load(map(asked, numbered(3)))
+    load.cancel()
+    with pytest.raises(errors.ServiceUnavailable):
+        list(load.run())
+    assert service.writer.commits == []

@@ -1,0 +1,159 @@
+"""The graph: what hnswlib would find in its own file, and no way out of that file."""
+
+import mmap
+import struct
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import hnswlib
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hrag_fast import Graph, _reference
+from tests.fakes import unit_vectors
+
+HEADER_BYTES = _reference.HEADER.size
+LINKS0_BYTES = 4 * (2 * 16 + 1)
+
+
+@cache
+def index_of(count: int, dimension: int, links: int = 16) -> tuple[hnswlib.Index, bytes]:
+    """An index of random vectors, and its file; its items are numbered backwards."""
+    index = hnswlib.Index(space="ip", dim=dimension)
+    index.init_index(max_elements=count, M=links, ef_construction=50)
+    vectors = unit_vectors(count, seed=count, dimension=dimension)
+    index.add_items(vectors, np.arange(count)[::-1], num_threads=1)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "index"
+        index.save_index(str(path))
+        return index, path.read_bytes()
+
+
+@pytest.fixture
+def file() -> bytes:
+    return index_of(300, 8)[1]
+
+
+@settings(deadline=None)  # The twin takes its time.
+@given(
+    st.sampled_from([1, 2, 20, 300]),
+    st.sampled_from([2, 3, 8, 16, 17, 33, 100]),  # In one dimension all are equal.
+    st.sampled_from([2, 16]),
+    st.integers(0, 1000),
+    st.sampled_from([1, 2, 10, 64, 400]),
+    st.sampled_from([1, 10, 64]),
+)
+def test_it_finds_what_its_twin_finds(count, dimension, links, seed, wanted, ef):
+    _, file = index_of(count, dimension, links)
+    query = unit_vectors(1, seed + 5000, dimension)[0]
+    items, scores = Graph(file).search(query, wanted, ef)
+    expected_items, expected_scores = _reference.Graph(file).search(query, wanted, ef)
+    assert items.dtype == np.uint32
+    assert scores.dtype == np.float32
+    assert np.allclose(scores, expected_scores, atol=1e-5)
+    assert items.tolist() == expected_items.tolist()
+
+
+@pytest.mark.parametrize("dimension", [16, 50])
+@pytest.mark.parametrize("ef", [10, 64])
+def test_it_finds_what_hnswlib_finds(dimension, ef):
+    index, file = index_of(3000, dimension)
+    index.set_ef(ef)
+    graph = Graph(file)
+    for seed in range(50):
+        query = unit_vectors(1, seed + 9000, dimension)[0]
+        items, scores = graph.search(query, 10, ef)
+        expected, distances = index.knn_query(query, k=10, num_threads=1)
+        assert items.tolist() == expected[0].tolist()
+        assert np.allclose(scores, 1 - distances[0], atol=1e-5)
+
+
+def test_many_threads_search_one_mapped_file_at_once(tmp_path):
+    _, file = index_of(3000, 16)
+    (tmp_path / "index").write_bytes(file)
+    with (tmp_path / "index").open("rb") as opened:
+        graph = Graph(mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ))
+    queries = unit_vectors(64, seed=77)
+    alone = [graph.search(query, 10, 64)[0].tolist() for query in queries]
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(20):
+            together = threads.map(lambda query: graph.search(query, 10, 64)[0].tolist(), queries)
+            assert list(together) == alone
+
+
+def test_it_can_be_searched_more_often_than_it_can_count(file):
+    """Visits are numbered by 16 bits, which come round."""
+    graph = Graph(file)
+    query = unit_vectors(1, seed=5, dimension=8)[0]
+    first = graph.search(query, 10, 10)[0].tolist()
+    for _ in range(70_000):
+        graph.search(query, 1, 1)
+    assert graph.search(query, 10, 10)[0].tolist() == first
+
+
+def test_it_says_what_it_holds(file):
+    graph = Graph(file)
+    assert (len(graph), graph.dimension) == (300, 8)
+    assert sorted(graph.search(unit_vectors(1, 0, 8)[0], 1000, 1)[0].tolist()) == list(range(300))
+    assert len(graph.search(unit_vectors(1, 0, 8)[0], 0, 10)[0]) == 0
+
+
+@pytest.mark.parametrize("length", [0, 7, 9])
+def test_a_query_of_another_dimension_is_refused(file, length):
+    with pytest.raises(ValueError, match=f"query has {length} numbers; the index's have 8"):
+        Graph(file).search(np.zeros(length, np.float32), 10, 64)
+
+
+# Files that are none
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"\0" * 96, b"\xff" * 96, b"x" * 5000])
+def test_nonsense_is_refused(content):
+    with pytest.raises(ValueError, match=r"too few|header"):
+        Graph(content)
+
+
+@pytest.mark.parametrize("cut", [1, 4, 1000, 20_000])
+def test_a_truncated_file_is_refused(file, cut):
+    with pytest.raises(ValueError, match=r"links take|header"):
+        Graph(file[:-cut])
+
+
+def test_a_file_with_something_behind_it_is_refused(file):
+    with pytest.raises(ValueError, match="links take"):
+        Graph(file + b"\0\0\0\0")
+
+
+def test_a_link_that_leads_out_is_refused(file):
+    broken = bytearray(file)
+    struct.pack_into("<I", broken, HEADER_BYTES + 4, 300)
+    with pytest.raises(ValueError, match="leads out"):
+        Graph(bytes(broken))
+
+
+def test_more_links_than_there_is_room_for_are_refused(file):
+    broken = bytearray(file)
+    struct.pack_into("<I", broken, HEADER_BYTES, 33)
+    with pytest.raises(ValueError, match="leads out"):
+        Graph(bytes(broken))
+
+
+@given(st.data())
+def test_whatever_a_file_says_a_search_stays_inside(data):
+    """A file with any words changed is refused, or searched to some end."""
+    _, whole = index_of(20, 3, 2)
+    file = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(file) // 4 - 1))
+        word = data.draw(st.sampled_from([0, 1, 19, 20, 0xFFFF, 0xFFFFFFFF]) | st.integers(0, 40))
+        struct.pack_into("<I", file, 4 * place, word)
+    try:
+        graph = Graph(bytes(file))
+    except ValueError:
+        return
+    items, scores = graph.search(np.ones(graph.dimension, np.float32), 5, 5)
+    assert len(items) == len(scores) <= 5
