@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py
 
-.PHONY: setup demo test test-slow lint bench clean
+.PHONY: setup demo test test-slow test-endurance lint bench clean
 
 setup: $(STAMP)
 
@@ -24,6 +24,9 @@ test: setup
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
+
+test-endurance: setup
+	$(BIN)/python -m pytest -m endurance -s
 
 lint: setup
 	$(BIN)/ruff check $(SOURCES)

@@ -107,6 +107,7 @@ class IndexerSettings(CommonSettings):
 
     address: str = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
     seal_leaves: int = _variable("HRAG_SEAL_LEAVES", 8192, ge=64, le=1 << 24)
+    niceness: int = _variable("HRAG_INDEXER_NICENESS", 10, ge=0, le=19)
     disk_reserve_bytes: int = _variable("HRAG_DISK_RESERVE_BYTES", 64 * MIB, ge=0, le=1 << 50)
 
 

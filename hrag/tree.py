@@ -147,9 +147,14 @@ class Tree:
         Row 0 is the leaf itself, row 1 its parent's index, and so on.
         """
         rows = np.empty((len(self.counts) - leaf_level, self.counts[leaf_level]), np.uint32)
-        rows[0] = np.arange(self.counts[leaf_level], dtype=np.uint32)
+        # One look at all levels, which lie one behind the other: most trees are small, and
+        # a search may wait for many of them.
+        parents = np.frombuffer(self._buffer, CHUNK, sum(self.counts), self._bases[0])["parent"]
+        rows[0] = current = np.arange(self.counts[leaf_level])
+        base = sum(self.counts[:leaf_level])
         for up, level in enumerate(range(leaf_level, self.top_level), start=1):
-            rows[up] = self.level(level)["parent"][rows[up - 1]]
+            rows[up] = current = parents[base + current]
+            base += self.counts[level]
         return rows
 
     def problems(self, sizes: Sequence[int]) -> list[str]:

@@ -1,5 +1,6 @@
 """Wires the indexer. Only this module names its concrete parts."""
 
+import os
 import threading
 from contextlib import ExitStack
 from functools import partial
@@ -21,6 +22,7 @@ SERVICE = indexer_pb2.DESCRIPTOR.services_by_name["IndexerService"].full_name
 
 def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
     """Serves until `stopping` is set."""
+    os.nice(settings.niceness)  # Of this thread, and so of all that it starts.
     with ExitStack() as closing:
         embedder = open_embedder(settings)
         store = stores.open_for_writing(settings.data_dir, settings.disk_reserve_bytes)

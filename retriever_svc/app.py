@@ -1,5 +1,6 @@
 """Wires the retriever. Only this module names its concrete parts."""
 
+import sys
 import threading
 from contextlib import ExitStack
 from functools import partial
@@ -29,6 +30,10 @@ from retriever_svc.browse import Browse
 from retriever_svc.search import Search
 from retriever_svc.servicer import RetrieverServicer
 
+# A search that finds the interpreter busy, as with following a bulk load, waits for so long
+# before it gets its turn. Python's own 5 ms would be several searches.
+_SWITCH_S = 0.0005
+
 SERVICE = retriever_pb2.DESCRIPTOR.services_by_name["RetrieverService"].full_name
 
 
@@ -53,6 +58,7 @@ def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threadi
 
 def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker: bool) -> None:
     """Waits for a store to exist, then serves until `stopping` is set."""
+    sys.setswitchinterval(_SWITCH_S)
     with ExitStack() as closing:
         embedder = open_embedder(settings)
         store = wait_for_store(lambda: stores.open_for_reading(settings.data_dir), stopping)

@@ -22,7 +22,7 @@ from hrag.cli.options import (
     Retriever,
     Tenant,
 )
-from hrag.types import Collection, IndexStatus, ServerInfo
+from hrag.types import Collection, IndexStatus, ReaderStatus, ServerInfo
 
 if TYPE_CHECKING:
     from hrag.client import Client
@@ -92,6 +92,17 @@ def _show(tenant: str, rows: list[Row], server: ServerInfo, console: Console) ->
         f"returns level {server.return_level}, {server.default_limit} passages from "
         f"{server.default_candidates} candidates where a search does not say",
         markup=False,
+    )
+    console.print(_reading(server.reader), markup=False)
+
+
+def _reading(reader: ReaderStatus) -> str:
+    behind = reader.sequence - reader.applied_sequence
+    lag = f"{behind:,} changes behind for {reader.lag_s:.1f} s" if behind else "no lag"
+    damaged = f"; {reader.damaged_segments} damaged segments" if reader.damaged_segments else ""
+    return (
+        f"collections in memory: {reader.collections_loaded:,}, "
+        f"{decimal(reader.loaded_bytes)} of {decimal(reader.budget_bytes)}; {lag}{damaged}"
     )
 
 

@@ -154,6 +154,7 @@ def test_tree_draws_every_chunk_of_the_document(serving):
 def test_status_counts_what_is_stored(serving):
     shown = serving.hrag("status")
     assert "hash" in shown.stdout
+    assert "collections in memory: " in shown.stdout
     found = json.loads(serving.hrag("status", "--json").stdout)
     collection = next(
         each for each in found["collections"] if each["collection"]["name"] == "default"

@@ -13,11 +13,11 @@ from tests.endurance.report import Report
 from tests.endurance.settling import most_segments, wait_until_sealed
 from tests.running import Running, running
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.endurance, pytest.mark.timeout(900)]
 
 TENANT = "bulk"
 DOCUMENTS = 200_000
-LEAVES = (1, 2, 3)
+LEAVES = (1, 3, 3)
 DIMENSION = 64
 SEAL_LEAVES = 8192  # The default.
 SEAL_S = 300.0

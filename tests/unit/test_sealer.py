@@ -15,6 +15,7 @@ from hrag.engine.embedded.building import insert
 from hrag.engine.embedded.store import Store
 from hrag.engine.embedded.writer import EmbeddedWriter
 from hrag.errors import DeadlineExceeded, StorageFull
+from hrag.types import IngestOutcome
 from indexer_svc import sealer as sealer_module
 from indexer_svc.sealer import Sealer
 from tests.fakes import collection_settings, prepared, sentences
@@ -152,6 +153,7 @@ def test_writers_wait_while_a_tail_is_too_long(store, writer, monkeypatch):
         return build(*args)
 
     monkeypatch.setattr(sealing, "build", held)
+    monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 50 * 16 * 4)
     with running(store) as heard:
         opened = heard.open("t", "c")
         heard.wait_for_room(opened, NEVER)
@@ -161,7 +163,7 @@ def test_writers_wait_while_a_tail_is_too_long(store, writer, monkeypatch):
             heard.wait_for_room(opened, Deadline.after(0.1))
         threading.Timer(0.1, go_on.set).start()
         heard.wait_for_room(opened, Deadline.after(WAIT_S))
-        assert writer.status(opened).tail_leaf_count < 4 * THRESHOLD
+        assert writer.status(opened).tail_leaf_count < 50
 
 
 def test_nobody_waits_for_a_sealer_that_fails(store, writer, monkeypatch):
@@ -172,15 +174,26 @@ def test_nobody_waits_for_a_sealer_that_fails(store, writer, monkeypatch):
         raise StorageFull("no space")
 
     monkeypatch.setattr(sealing, "build", fail)
+    monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 50 * 16 * 4)
     with running(store) as heard:
         opened = heard.open("t", "c")
         heard.put(opened, prepared("d", sentences(400)))
         assert failed.wait(WAIT_S)
         heard.wait_for_room(opened, Deadline.after(WAIT_S))
-        assert writer.status(opened).tail_leaf_count >= 4 * THRESHOLD
+        assert writer.status(opened).tail_leaf_count >= 50
 
 
-def test_nobody_waits_for_a_sealer_that_does_not_run(store, writer):
+def test_nobody_waits_for_a_tail_that_is_scanned_in_a_moment(store, writer):
+    """However many leaves it has: what counts is what a search has to read."""
+    with running(store) as heard:
+        opened = heard.open("t", "c")
+        assert writer.put(opened, prepared("d", sentences(400))).outcome is IngestOutcome.CREATED
+        heard.wait_for_room(opened, Deadline.after(0))
+        assert sealing.tail_bytes(store, opened.number) == writer.status(opened).vector_bytes
+
+
+def test_nobody_waits_for_a_sealer_that_does_not_run(store, writer, monkeypatch):
+    monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 0)
     writer.put(writer.open("t", "c"), prepared("d", sentences(400)))
     sealer = Sealer(store, THRESHOLD)
     sealer.wait_for_room(writer.open("t", "c").number, NEVER)

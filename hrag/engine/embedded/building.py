@@ -8,9 +8,7 @@ what is new is inserted, which is what costs.
 
 import hashlib
 import os
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import hnswlib
 import numpy as np
@@ -21,35 +19,21 @@ from hrag.engine.embedded.leaves import LeafBlock
 from hrag.engine.embedded.segments import Rows, new_index
 
 _DIGEST_BYTES = 16
-_LOW_PRIORITY = 10  # Niceness: a tenth of what others get of a core that is wanted.
+_CORES = os.cpu_count() or 1
 
 Items = NDArray[np.int64]
 Insert = Callable[[hnswlib.Index, Vectors, Items], None]
 """Adds `float32[n, dimension]` to an index under the item numbers given."""
 
 
-def insert(index: hnswlib.Index, vectors: Vectors, items: Items) -> None:
-    """Inserts on all cores, without the GIL."""
-    index.add_items(vectors, items, num_threads=os.cpu_count() or 1)
+def insert(index: hnswlib.Index, vectors: Vectors, items: Items, cores: int = _CORES) -> None:
+    """Inserts on so many cores, without the GIL."""
+    index.add_items(vectors, items, num_threads=cores)
 
 
-class PatientInsert:
-    """Inserts on all cores, but lets every other thread and process go first."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "insert", initializer=_lower_priority)
-
-    def __call__(self, index: hnswlib.Index, vectors: Vectors, items: Items) -> None:
-        # hnswlib's own threads inherit the niceness of the one that starts them.
-        self._thread.submit(insert, index, vectors, items).result()
-
-    def close(self) -> None:
-        """Waits for the block being inserted."""
-        self._thread.shutdown()
-
-
-def _lower_priority() -> None:
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOW_PRIORITY)
+def insert_beside(index: hnswlib.Index, vectors: Vectors, items: Items) -> None:
+    """Inserts and leaves a core to those who wait for an answer, where there are several."""
+    insert(index, vectors, items, max(1, _CORES - 1))
 
 
 class Builder:

@@ -48,6 +48,15 @@ def tail_leaves(store: Store, collection: int) -> int:
         return read_counters(store, txn, collection).tail_leaves
 
 
+def tail_bytes(store: Store, collection: int) -> int:
+    """What the tail's vectors take, about; 0 once the collection is deleted."""
+    with store.read() as txn:
+        if not collection_exists(store, txn, collection):
+            return 0
+        counters = read_counters(store, txn, collection)
+    return counters.vector_bytes * counters.tail_leaves // max(counters.leaves, 1)
+
+
 def build(
     store: Store, source: Source, between: Between = lambda: None, insert: Insert = insert
 ) -> SegmentRecord | None:

@@ -134,8 +134,9 @@ class View:
         return replace(view._with(block)._tidied(), sequence=sequence)
 
     def _without(self, ordinals: Sequence[int]) -> "View":
-        rows = [self._rows_of(ordinal) for ordinal in ordinals]
-        dead = np.concatenate(rows) if rows else np.empty(0, np.int64)
+        if not ordinals:
+            return self
+        dead = self._rows_of(np.array(ordinals, np.uint64))
         dead = dead[self.alive[dead] != 0]
         if not len(dead):
             return self
@@ -143,15 +144,18 @@ class View:
         alive[dead] = 0
         return replace(self, alive=alive, living=self.living - len(dead))
 
-    def _rows_of(self, ordinal: int) -> NDArray[np.int64]:
-        """Rows of one document; each part is in order of label."""
-        low, high = np.uint64(ordinal << keys.LEAF_BITS), np.uint64((ordinal + 1) << keys.LEAF_BITS)
+    def _rows_of(self, ordinals: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Rows of documents; each part is in order of label."""
+        bits = np.uint64(keys.LEAF_BITS)
         found = []
         for start, end in zip(
             (*self.bases, self.tail_base), (*self._ends(), self.count), strict=True
         ):
             part = self.labels[start:end]
-            found.append(np.arange(*(start + np.searchsorted(part, [low, high]))))
+            first = start + np.searchsorted(part, ordinals << bits)
+            counts = start + np.searchsorted(part, (ordinals + np.uint64(1)) << bits) - first
+            before = np.cumsum(counts) - counts
+            found.append(np.repeat(first - before, counts) + np.arange(counts.sum()))
         return np.concatenate(found)
 
     def _ends(self) -> tuple[int, ...]:
