@@ -7,13 +7,16 @@ the tail, which every search scans, stays small.
 """
 
 import threading
+import time
 from functools import partial
+from typing import Any
 
 import structlog
 
 from hrag.deadline import Deadline
+from hrag.embedding import Vectors
 from hrag.engine.embedded import sealing, sources, sweeping
-from hrag.engine.embedded.building import insert_beside
+from hrag.engine.embedded.building import Items, insert
 from hrag.engine.embedded.inspecting import Inspector
 from hrag.engine.embedded.purging import purge_some
 from hrag.engine.embedded.sources import Source
@@ -30,6 +33,7 @@ _CLOSE_S = 5.0  # A block of leaves is inserted in less; the writing of a file m
 _MAX_TAIL_BYTES = 16 << 20
 _MAX_TAIL = 1.25
 _WAIT_S = 0.02  # Between two looks at a tail that is too long.
+_STILL_WAITING_S = 0.1  # After the last look of a writer that waits.
 
 
 class _Closing(Exception):
@@ -49,6 +53,7 @@ class Sealer:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._failing = False
+        self._waiting_s = 0.0
         self._thread = threading.Thread(target=self._run, name="sealer", daemon=True)
 
     def start(self) -> None:
@@ -74,6 +79,7 @@ class Sealer:
             and sealing.tail_bytes(self._store, collection) >= _MAX_TAIL_BYTES
         ):
             deadline.check("waiting until the index has room for more")
+            self._waiting_s = time.monotonic()
             self._closing.wait(_WAIT_S)
 
     def close(self) -> bool:
@@ -126,7 +132,7 @@ class Sealer:
     def _put_in_order(self, collection: int) -> None:
         damaged = self._inspector.damaged
         while source := sources.next_source(self._store, collection, self._threshold, damaged):
-            sealing.build(self._store, source, partial(self._between, source), insert_beside)
+            sealing.build(self._store, source, partial(self._between, source), self._insert)
 
     def _between(self, building: Source) -> None:
         """While one segment is built, full tails are sealed, so that no writer waits long."""
@@ -139,11 +145,16 @@ class Sealer:
                 continue
             source = sources.tail_source(self._store, collection, self._threshold, busy)
             if source:
-                sealing.build(self._store, source, self._check_closing, insert_beside)
+                sealing.build(self._store, source, self._check_closing, self._insert)
             later.add(collection)  # Whatever else it needs comes after.
         if later:
             with self._lock:
                 self._changed |= later
+
+    def _insert(self, index: Any, vectors: Vectors, items: Items) -> None:
+        """Leaves a core to those who search and write, unless writers wait for this."""
+        writers_wait = time.monotonic() - self._waiting_s < _STILL_WAITING_S
+        insert(index, vectors, items, free_cores=0 if writers_wait else 1)
 
     def _check_closing(self) -> None:
         if self._closing.is_set():

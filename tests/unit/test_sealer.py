@@ -9,7 +9,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag.deadline import NEVER, Deadline
-from hrag.engine.embedded import building as building_module
 from hrag.engine.embedded import sealing, segments, sweeping
 from hrag.engine.embedded.building import insert
 from hrag.engine.embedded.store import Store
@@ -124,12 +123,12 @@ def test_after_a_failure_it_tries_again(store, writer, monkeypatch, failure):
 def test_closing_ends_what_is_being_built(store, writer, monkeypatch):
     building = threading.Event()
 
-    def slow(*args: object) -> None:
+    def slow(*args: object, **options: object) -> None:
         building.set()
         time.sleep(0.1)
-        insert(*args)
+        insert(*args, **options)
 
-    monkeypatch.setattr(building_module, "insert", slow)
+    monkeypatch.setattr(sealer_module, "insert", slow)
     writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
     writer.create_collection("t", "c2", collection_settings())
     writer.put(writer.open("t", "c2"), prepared("d", sentences(200)))
@@ -212,8 +211,8 @@ def test_tails_are_sealed_while_something_large_is_built(store, writer, monkeypa
     sealed_meanwhile: list[int] = []
     heard: list[EmbeddedWriter] = []
 
-    def slow(*args: object) -> None:
-        insert(*args)
+    def slow(*args: object, **options: object) -> None:
+        insert(*args, **options)
         if heard and not sealed_meanwhile:
             sealed_meanwhile.append(segment_count(writer, "c"))
             other = heard[0].open("t", "c2")
@@ -221,7 +220,7 @@ def test_tails_are_sealed_while_something_large_is_built(store, writer, monkeypa
         if segment_count(writer, "c2") and not segment_count(writer, "c"):
             sealed_meanwhile.append(1)
 
-    monkeypatch.setattr(building_module, "insert", slow)
+    monkeypatch.setattr(sealer_module, "insert", slow)
     with running(store) as one:
         heard.append(one)
         wait_until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))

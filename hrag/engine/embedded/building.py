@@ -26,14 +26,9 @@ Insert = Callable[[hnswlib.Index, Vectors, Items], None]
 """Adds `float32[n, dimension]` to an index under the item numbers given."""
 
 
-def insert(index: hnswlib.Index, vectors: Vectors, items: Items, cores: int = _CORES) -> None:
-    """Inserts on so many cores, without the GIL."""
-    index.add_items(vectors, items, num_threads=cores)
-
-
-def insert_beside(index: hnswlib.Index, vectors: Vectors, items: Items) -> None:
-    """Inserts and leaves a core to those who wait for an answer, where there are several."""
-    insert(index, vectors, items, max(1, _CORES - 1))
+def insert(index: hnswlib.Index, vectors: Vectors, items: Items, free_cores: int = 0) -> None:
+    """Inserts without the GIL, on all cores but so many, and on one at least."""
+    index.add_items(vectors, items, num_threads=max(1, _CORES - free_cores))
 
 
 class Builder:
