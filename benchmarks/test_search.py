@@ -41,14 +41,19 @@ def filled():
         yield folder, vectors, corpus.queries_near(vectors, QUERIES, SEED + 1)
 
 
+EF = 64  # The service's own.
+
+
 def bare_index(folder):
-    """The only segment's index, loaded once more."""
+    """The only segment's index, loaded by hnswlib, to search as the service does."""
     store = stores.open_for_reading(folder)
     try:
         with store.read() as txn:
             number = find_collection(store, txn, corpus.TENANT, corpus.COLLECTION)
             (record,) = listed_segments(store, txn, number)
-        return segments.load(store.segments, record).index
+        index = segments.load_index(store.segments, record, record.items)
+        index.set_ef(EF)
+        return index
     finally:
         store.close()
 

@@ -115,10 +115,11 @@ def test_no_kill_leaves_half_of_anything(tmp_path: Path, operation: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_kill_at_any_step_leaves_half_of_anything(tmp_path: Path, operation: str) -> None:
-    assert kills(tmp_path, operation, stride=1) > 150
+def test_no_kill_at_many_steps_leaves_half_of_anything(tmp_path: Path, operation: str) -> None:
+    """Every sixth step; at a stride of 1 it takes a quarter of an hour."""
+    assert kills(tmp_path, operation, stride=6) > 25
 
 
 def kills(folder: Path, operation: str, stride: int) -> int:
