@@ -26,7 +26,7 @@ from hrag.errors import StorageFull
 _log = structlog.get_logger()
 
 _RETRY_S = 10.0  # After a failure, such as a full disk.
-_IDLE_S = 1.0  # Between two looks at files, when nothing is written.
+_CHORES_S = 1.0  # Between two looks at files; commits come much more often.
 _CLOSE_S = 5.0  # A block of leaves is inserted in less; the writing of a file may take more.
 # Scanned by a search in a millisecond or two: 10,923 leaves of 384 numbers. But a tail may
 # always be somewhat longer than one that is sealed.
@@ -54,6 +54,7 @@ class Sealer:
         self._closing = threading.Event()
         self._failing = False
         self._waiting_s = 0.0
+        self._chores_due_s = 0.0
         self._thread = threading.Thread(target=self._run, name="sealer", daemon=True)
 
     def start(self) -> None:
@@ -101,10 +102,12 @@ class Sealer:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self._wake.wait(_IDLE_S)
+            self._wake.wait(_CHORES_S)
             self._wake.clear()
-            changed = self._take()
+            changed: set[int] = set()
             try:
+                self._do_chores()
+                changed = self._take()
                 self._work(changed)
                 self._failing = False
             except _Closing:
@@ -122,12 +125,19 @@ class Sealer:
             _log.exception("cannot_seal", retry_s=_RETRY_S, exc_info=error)
 
     def _work(self, changed: set[int]) -> None:
-        self._store.env.reader_check()  # Pages that a killed reader held can be used again.
-        self._sweeper.sweep()
         while purge_some(self._store):
             self._check_closing()
-        for collection in sorted(changed | self._inspector.inspect()):
+        for collection in sorted(changed):
             self._put_in_order(collection)
+
+    def _do_chores(self) -> None:
+        """Looks at files and readers, now and then; what is damaged counts as changed."""
+        if time.monotonic() < self._chores_due_s:
+            return
+        self._chores_due_s = time.monotonic() + _CHORES_S
+        self._store.env.reader_check()  # Pages that a killed reader held can be used again.
+        self._sweeper.sweep()
+        self._add(self._inspector.inspect())
 
     def _put_in_order(self, collection: int) -> None:
         damaged = self._inspector.damaged

@@ -1,5 +1,6 @@
-"""Stores in temporary folders. Every store is checked as a whole when its test ends."""
+"""Stores in temporary folders, each checked as a whole when its test ends; a clean environment."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,17 @@ from hrag.engine.embedded.records import SegmentRecord
 from hrag.engine.embedded.store import Store, open_for_writing
 from hrag.engine.embedded.writer import EmbeddedWriter, Opened
 from tests.fakes import put_in_order, seal
+
+_OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_from_outside() -> Iterator[None]:
+    """What a developer has exported must not reach the services under test."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(_OURS)]:
+            patch.delenv(name)
+        yield
 
 
 @pytest.fixture

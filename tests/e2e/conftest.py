@@ -1,6 +1,5 @@
 """Running services, shared by a whole session because tenants keep tests apart."""
 
-import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -9,17 +8,7 @@ import pytest
 
 from tests.running import Running, running
 
-_OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_")
 _numbers = count(1)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_settings_from_outside() -> Iterator[None]:
-    """What a developer has exported must not reach the services under test."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(_OURS)]:
-            patch.delenv(name)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
-"""What endurance tests share: a clean environment, room for large stores, a report."""
+"""What endurance tests share: room for large stores, a report."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,17 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.endurance.report import Report
-
-_OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_settings_from_outside() -> Iterator[None]:
-    """What a developer has exported must not reach the services under test."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(_OURS)]:
-            patch.delenv(name)
-        yield
 
 
 @pytest.fixture

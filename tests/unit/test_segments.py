@@ -22,7 +22,7 @@ FILES = ("index.hnsw", "rows.npz")
 def sealed(folder: Path, vectors: np.ndarray, segment_id: int = 1) -> SegmentRecord:
     """Writes a segment over vectors, as sealing does."""
     count = len(vectors)
-    builder = Builder(vectors.shape[1], 1, count, insert)
+    builder = Builder(segments.new_index(vectors.shape[1], count), 1, insert)
     labels = np.arange(count, dtype=np.uint64)
     builder.add(LeafBlock(labels, np.zeros((1, count), np.uint32), vectors))
     index, rows, digests = builder.finish()
@@ -195,7 +195,7 @@ def test_a_graph_that_leads_nowhere_is_answered_with_none(tmp_path, record, monk
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
 def test_each_distinct_vector_is_indexed_once_and_stands_for_all_its_rows(kinds):
     vectors = unit_vectors(6, seed=3)[kinds]
-    builder = Builder(vectors.shape[1], 1, len(kinds), insert)
+    builder = Builder(segments.new_index(vectors.shape[1], len(kinds)), 1, insert)
     labels = np.arange(len(kinds), dtype=np.uint64)
     builder.add(LeafBlock(labels, np.zeros((1, len(kinds)), np.uint32), vectors))
     index, rows, digests = builder.finish()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hrag.embedding import Vectors
 from hrag.engine.embedded.leaves import LeafBlock
-from hrag.engine.embedded.segments import Rows, new_index
+from hrag.engine.embedded.segments import Rows
 
 _DIGEST_BYTES = 16
 _CORES = os.cpu_count() or 1
@@ -34,24 +34,17 @@ def insert(index: hnswlib.Index, vectors: Vectors, items: Items, free_cores: int
 class Builder:
     """Gathers leaves into one segment. Give each leaf once, in any order."""
 
-    def __init__(self, dimension: int, heights: int, capacity: int, insert: Insert) -> None:
-        """For at most `capacity` leaves with ancestors at `heights` levels."""
-        self._index = new_index(dimension, capacity)
+    def __init__(self, index: hnswlib.Index, heights: int, insert: Insert) -> None:
+        """Into an index with room for what is to come; ancestors are at `heights` levels."""
+        self._index = index
         self._insert = insert
         self._item_of: dict[bytes, int] = {}
         self._labels = [np.empty(0, np.uint64)]
         self._ancestors = [np.empty((heights, 0), np.uint32)]
         self._items = [np.empty(0, np.int64)]
 
-    def go_on_from(
-        self,
-        index: hnswlib.Index,
-        digests: NDArray[np.uint8],
-        rows: Rows,
-        living: NDArray[np.bool_],
-    ) -> None:
-        """Takes over a segment's index, which has room for what is to come, and living rows."""
-        self._index = index
+    def go_on_from(self, digests: NDArray[np.uint8], rows: Rows, living: NDArray[np.bool_]) -> None:
+        """Takes over the living rows of the segment whose index it was given."""
         self._item_of = {bytes(digest): item for item, digest in enumerate(digests)}
         self._labels.append(rows.labels[living])
         self._ancestors.append(rows.ancestors[:, living])

@@ -222,11 +222,7 @@ class _Walk:
             if self._is_still_listed(number, record):
                 yield str(error)
             return
-        held = dict(
-            leaves.living_ordinals(
-                self._store, self._txn, number, record.first_ordinal - 1, record.last_ordinal
-            )
-        )
+        held = dict(leaves.covered_ordinals(self._store, self._txn, number, record))
         for ordinal in held.keys() & dead.keys():
             yield f"ordinal {ordinal} is both living and dead"
         held.update(dead)

@@ -8,7 +8,8 @@ from collections import deque
 
 import structlog
 
-from hrag.engine.embedded import keys, segments, sweeping
+from hrag.engine.embedded import segments, sweeping
+from hrag.engine.embedded.lookups import all_segments
 from hrag.engine.embedded.records import SegmentRecord
 from hrag.engine.embedded.store import Store
 
@@ -25,15 +26,21 @@ class Inspector:
 
     def begin(self) -> None:
         """Every listed segment shall be looked at."""
-        self._waiting.extend(_listed(self._store))
+        self._waiting.extend(self._listed())
 
     def inspect(self) -> set[int]:
         """Looks at what is reported, and at one segment more; returns damaged collections."""
         reported = sweeping.reported_damage(self._store.segments) - self.damaged
-        due = [each for each in _listed(self._store) if each[1].segment_id in reported]
+        due = (
+            [each for each in self._listed() if each[1].segment_id in reported] if reported else []
+        )
         if self._waiting:
             due.append(self._waiting.popleft())
         return {collection for collection, record in due if self._is_damaged(record)}
+
+    def _listed(self) -> list[tuple[int, SegmentRecord]]:
+        with self._store.read() as txn:
+            return list(all_segments(self._store, txn))
 
     def _is_damaged(self, record: SegmentRecord) -> bool:
         try:
@@ -44,11 +51,3 @@ class Inspector:
             return True
         sweeping.forget_report(self._store.segments, record.segment_id)
         return False
-
-
-def _listed(store: Store) -> list[tuple[int, SegmentRecord]]:
-    with store.read() as txn:
-        return [
-            (keys.read_in_collection(key)[0], SegmentRecord.from_bytes(value))
-            for key, value in store.scan(txn, "segments", b"")
-        ]

@@ -14,6 +14,7 @@ from hrag.embedding import Vectors
 from hrag.engine import Vector
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.lookups import required, slot_of
+from hrag.engine.embedded.records import SegmentRecord
 from hrag.engine.embedded.store import Store, Txn
 from hrag.tree import Tree
 from hrag.types import CollectionSettings
@@ -38,6 +39,13 @@ def living_ordinals(
         if ordinal > last:
             return
         yield ordinal, keys.read_document_place(value)[0]
+
+
+def covered_ordinals(
+    store: Store, txn: Txn, collection: int, record: SegmentRecord
+) -> Iterator[tuple[int, int]]:
+    """Those of a segment's range that live, with their leaf counts."""
+    return living_ordinals(store, txn, collection, record.first_ordinal - 1, record.last_ordinal)
 
 
 def labels_of(ordinal: int, count: int) -> NDArray[np.uint64]:

@@ -1,5 +1,7 @@
 """What several parts look up or erase, within a transaction of theirs."""
 
+from collections.abc import Iterator
+
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.records import CollectionRecord, Counters, DocumentHead, SegmentRecord
 from hrag.engine.embedded.store import Store, Txn
@@ -48,6 +50,12 @@ def listed_segments(store: Store, txn: Txn, number: int) -> list[SegmentRecord]:
     """The collection's manifest, in order of ordinals: the oldest documents first."""
     entries = store.scan(txn, "segments", keys.u32(number))
     return [SegmentRecord.from_bytes(value) for _, value in entries]
+
+
+def all_segments(store: Store, txn: Txn) -> Iterator[tuple[int, SegmentRecord]]:
+    """Every segment of every collection, deleted ones too until they are purged."""
+    for key, value in store.scan(txn, "segments", b""):
+        yield keys.read_in_collection(key)[0], SegmentRecord.from_bytes(value)
 
 
 def slot_of(store: Store, txn: Txn, collection: int, ordinal: int) -> bytes:

@@ -19,7 +19,7 @@ from hrag.engine.embedded.building import Builder, Insert, insert
 from hrag.engine.embedded.crashpoints import reach
 from hrag.engine.embedded.lookups import collection_exists, read_counters
 from hrag.engine.embedded.manifest import Contents, Listed
-from hrag.engine.embedded.records import SegmentRecord
+from hrag.engine.embedded.records import Counters, SegmentRecord
 from hrag.engine.embedded.sources import Source, whole_source
 from hrag.engine.embedded.store import Store
 
@@ -42,19 +42,21 @@ def all_collections(store: Store) -> set[int]:
 
 def tail_leaves(store: Store, collection: int) -> int:
     """Living leaves of the collection that no segment holds; 0 once it is deleted."""
-    with store.read() as txn:
-        if not collection_exists(store, txn, collection):
-            return 0
-        return read_counters(store, txn, collection).tail_leaves
+    return _counters(store, collection).tail_leaves
 
 
 def tail_bytes(store: Store, collection: int) -> int:
     """What the tail's vectors take, about; 0 once the collection is deleted."""
+    counters = _counters(store, collection)
+    return counters.vector_bytes * counters.tail_leaves // max(counters.leaves, 1)
+
+
+def _counters(store: Store, collection: int) -> Counters:
+    """All zero once the collection is deleted."""
     with store.read() as txn:
         if not collection_exists(store, txn, collection):
-            return 0
-        counters = read_counters(store, txn, collection)
-    return counters.vector_bytes * counters.tail_leaves // max(counters.leaves, 1)
+            return Counters()
+        return read_counters(store, txn, collection)
 
 
 def build(
@@ -97,12 +99,8 @@ def rebuild(store: Store, collection: int, threshold: int, between: Between) -> 
 
     A collection that has no segment and fewer leaves than `threshold` needs none.
     """
-    source = whole_source(store, collection)
+    source = whole_source(store, collection, threshold)
     if source is None or not source.documents:
-        return 0
-    with store.read() as txn:
-        had = bool(manifest.listed(store, txn, collection))
-    if not had and source.leaves < threshold:
         return 0
     record = build(store, source, between)
     return record.rows if record else 0
@@ -119,30 +117,36 @@ def _begin(
     """A builder that has what it can from the base, and the documents still to be read."""
     tree = source.settings.tree
     heights = tree.top_level - tree.embedding_level + 1
-    builder = Builder(source.settings.dimension, heights, source.leaves, insert)
-    if source.base is None:
-        return builder, source.documents
-    if not _go_on(store, source, source.base, builder):
-        return builder, (*_documents_of(store, source, source.base), *source.documents)
-    return builder, source.documents
+    documents = source.documents
+    if source.base is not None:
+        builder = _going_on(store, source, source.base, heights, insert)
+        if builder is not None:
+            return builder, documents
+        with store.read() as txn:
+            of_base = leaves.covered_ordinals(store, txn, source.collection, source.base.record)
+            documents = (*of_base, *documents)
+    index = segments.new_index(source.settings.dimension, source.leaves)
+    return Builder(index, heights, insert), documents
 
 
-def _go_on(store: Store, source: Source, base: Listed, builder: Builder) -> bool:
-    """Takes over the base's index, unless it is damaged or holds too much that is dead."""
+def _going_on(
+    store: Store, source: Source, base: Listed, heights: int, insert: Insert
+) -> Builder | None:
+    """With the base's index and rows, unless it is damaged or holds too much that is dead."""
     try:
         loaded = segments.load(store.segments, base.record)
     except segments.DamagedSegment as error:
         _log.error("segment_damaged", segment=base.record.segment_id, problem=str(error))
-        return False
+        return None
     living = _living_rows(store, source, base, loaded.rows.labels)
     used = len(np.unique(loaded.rows.items()[living]))
     if used < (1 - _MAX_ROWLESS) * base.record.items:
-        return False
+        return None
     added = sum(count for _, count in source.documents)
     index = segments.load_index(store.segments, base.record, base.record.items + added)
-    digests = segments.load_digests(store.segments, base.record)
-    builder.go_on_from(index, digests, loaded.rows, living)
-    return True
+    builder = Builder(index, heights, insert)
+    builder.go_on_from(segments.load_digests(store.segments, base.record), loaded.rows, living)
+    return builder
 
 
 def _living_rows(
@@ -154,16 +158,6 @@ def _living_rows(
             store, txn, source.collection, record.first_ordinal, record.last_ordinal
         )
     return np.isin(labels >> np.uint64(keys.LEAF_BITS), dead, invert=True)
-
-
-def _documents_of(store: Store, source: Source, base: Listed) -> tuple[tuple[int, int], ...]:
-    record = base.record
-    with store.read() as txn:
-        return tuple(
-            leaves.living_ordinals(
-                store, txn, source.collection, record.first_ordinal - 1, record.last_ordinal
-            )
-        )
 
 
 def _blocks(documents: tuple[tuple[int, int], ...]) -> Iterator[list[int]]:

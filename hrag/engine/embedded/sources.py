@@ -50,7 +50,7 @@ def next_source(
     def choose(listed: Sequence[Listed], tail: int) -> Step | None:
         return next_step(_parts(listed, damaged), tail, threshold)
 
-    return _source(store, collection, choose, damaged)
+    return _source(store, collection, choose, lambda segment_id: segment_id not in damaged)
 
 
 def tail_source(
@@ -65,19 +65,16 @@ def tail_source(
     return _source(store, collection, choose)
 
 
-def whole_source(store: Store, collection: int) -> Source | None:
-    """All of a collection, with no use of the segments it has."""
+def whole_source(store: Store, collection: int, threshold: int) -> Source | None:
+    """All of a collection, with no use of the segments it has.
 
-    def choose(listed: Sequence[Listed], _: int) -> Step | None:
-        return Step(0, len(listed), tail=True)
+    None where it has none, and fewer leaves than `threshold`.
+    """
 
-    every = frozenset(each.record.segment_id for each in _listed(store, collection))
-    return _source(store, collection, choose, every)
+    def choose(listed: Sequence[Listed], tail: int) -> Step | None:
+        return Step(0, len(listed), tail=True) if listed or tail >= threshold else None
 
-
-def _listed(store: Store, collection: int) -> list[Listed]:
-    with store.read() as txn:
-        return manifest.listed(store, txn, collection)
+    return _source(store, collection, choose, lambda _: False)
 
 
 def _parts(listed: Sequence[Listed], damaged: frozenset[int] = frozenset()) -> list[Part]:
@@ -85,8 +82,9 @@ def _parts(listed: Sequence[Listed], damaged: frozenset[int] = frozenset()) -> l
 
 
 def _source(
-    store: Store, collection: int, choose: Choose, unusable: frozenset[int] = frozenset()
+    store: Store, collection: int, choose: Choose, usable: Callable[[int], bool] = lambda _: True
 ) -> Source | None:
+    """`usable` says, of a segment's id, whether its index may be gone on with."""
     with store.read() as txn:
         if not collection_exists(store, txn, collection):
             return None
@@ -103,7 +101,7 @@ def _source(
         else:
             newest = replaced[-1].record
             tail, last, covered = [], newest.last_ordinal, newest.covered_sequence
-        base = _base(replaced, unusable)
+        base = _base([each for each in replaced if usable(each.record.segment_id)])
         return Source(
             collection=collection,
             settings=read_collection(store, txn, collection).settings,
@@ -116,9 +114,8 @@ def _source(
         )
 
 
-def _base(replaced: Sequence[Listed], unusable: frozenset[int]) -> Listed | None:
+def _base(usable: Sequence[Listed]) -> Listed | None:
     """The largest segment, unless it is to be written anew."""
-    usable = [each for each in replaced if each.record.segment_id not in unusable]
     largest = max(usable, key=lambda each: each.part().living, default=None)
     return None if largest is None or largest.part().is_spoilt else largest
 
@@ -126,13 +123,9 @@ def _base(replaced: Sequence[Listed], unusable: frozenset[int]) -> Listed | None
 def _documents(
     store: Store, txn: Txn, collection: int, replaced: Sequence[Listed], base: Listed | None
 ) -> tuple[tuple[int, int], ...]:
-    ranges = [
-        (each.record.first_ordinal - 1, each.record.last_ordinal)
+    ranges = (
+        leaves.covered_ordinals(store, txn, collection, each.record)
         for each in replaced
         if each is not base
-    ]
-    return tuple(
-        chain.from_iterable(
-            leaves.living_ordinals(store, txn, collection, after, last) for after, last in ranges
-        )
     )
+    return tuple(chain.from_iterable(ranges))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hrag.engine.embedded import segments
-from hrag.engine.embedded.records import SegmentRecord
+from hrag.engine.embedded.lookups import all_segments
 from hrag.engine.embedded.store import Store
 
 GRACE_S = 60.0
@@ -48,8 +48,8 @@ class Sweeper:
 def _listed_paths(store: Store) -> set[Path]:
     found = set()
     with store.read() as txn:
-        for _, value in store.scan(txn, "segments", b""):
-            path = segments.path_of(store.segments, SegmentRecord.from_bytes(value).segment_id)
+        for _, record in all_segments(store, txn):
+            path = segments.path_of(store.segments, record.segment_id)
             found |= {path, path.with_suffix(_REPORT)}
     return found
 

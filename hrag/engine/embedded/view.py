@@ -236,12 +236,7 @@ def load_view(
     dead = dead_ordinals(store, txn, collection) if used else np.empty(0, np.uint64)
     gaps = [record for record in listed if record.segment_id not in loaded]
     tail = [
-        *(
-            leaves.living_ordinals(
-                store, txn, collection, record.first_ordinal - 1, record.last_ordinal
-            )
-            for record in gaps
-        ),
+        *(leaves.covered_ordinals(store, txn, collection, record) for record in gaps),
         leaves.living_ordinals(store, txn, collection, counters.sealed_ordinal),
     ]
     view = _over_segments(collection, settings, counters, used, dead)
