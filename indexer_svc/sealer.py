@@ -140,23 +140,39 @@ class Sealer:
         self._add(self._inspector.inspect())
 
     def _put_in_order(self, collection: int) -> None:
-        damaged = self._inspector.damaged
-        while source := sources.next_source(self._store, collection, self._threshold, damaged):
+        """Tail and segments by turns, so that neither holds up the other: a tail that is
+        always full, or a merge that fails for want of space.
+        """
+        built = True
+        while built:
+            built = self._build(self._full_tail(collection))
+            built |= self._build(
+                sources.next_source(self._store, collection, self._inspector.damaged)
+            )
+
+    def _full_tail(self, collection: int, busy: int = 0) -> Source | None:
+        return sources.tail_source(
+            self._store, collection, self._threshold, self._inspector.damaged, busy
+        )
+
+    def _build(self, source: Source | None) -> bool:
+        """Whether there was anything to build."""
+        if source is not None:
             sealing.build(self._store, source, partial(self._between, source), self._insert)
+        return source is not None
 
     def _between(self, building: Source) -> None:
         """While one segment is built, full tails are sealed, so that no writer waits long."""
         self._check_closing()
         later = set()
         for collection in self._take():
+            later.add(collection)  # Whatever else it needs comes after.
             busy = building.last_ordinal if collection == building.collection else 0
             if busy and building.tail:
-                later.add(collection)
                 continue
-            source = sources.tail_source(self._store, collection, self._threshold, busy)
+            source = self._full_tail(collection, busy)
             if source:
                 sealing.build(self._store, source, self._check_closing, self._insert)
-            later.add(collection)  # Whatever else it needs comes after.
         if later:
             with self._lock:
                 self._changed |= later

@@ -86,7 +86,9 @@ def put_in_order(
 ) -> int:
     """Does all that a collection's index needs; returns how many segments that built."""
     steps = 0
-    while source := sources.next_source(store, collection, threshold, damaged):
+    while source := sources.tail_source(
+        store, collection, threshold, damaged
+    ) or sources.next_source(store, collection, damaged):
         sealing.build(store, source)
         steps += 1
     return steps

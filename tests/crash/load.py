@@ -17,7 +17,7 @@ from tests.crash.documents import SMALL, check_passage, document_of, prepared_of
 from tests.crash.ledger import Collection, Entry, Write
 from tests.fakes import SCORE_TOLERANCE
 
-_STREAMED = 40  # Documents of one stream: several group commits, and a pause between two.
+_STREAMED = 40  # Documents of one stream, at most: several group commits.
 _SCRATCH_DOCUMENTS = 12  # Over a hundred leaves: enough for a segment, which a purge removes.
 _SCRATCH = "scratch-"
 _DELETED = 0.25
@@ -131,7 +131,8 @@ class StreamWriter:
     def step(self) -> None:
         """One stream. All of it counts as sent from the beginning."""
         sent = []
-        for document_id in self._source.choices(self._ids, k=_STREAMED):
+        streamed = self._source.randint(1, _STREAMED)
+        for document_id in self._source.choices(self._ids, k=streamed):
             entry = self._documents[document_id]
             sent.append((document_id, entry, entry.send(stores=True)))
         documents = [document_of(self._tenant_id, name, write.number) for name, _, write in sent]

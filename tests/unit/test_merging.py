@@ -61,7 +61,10 @@ def listed(engine: Engine) -> list[Listed]:
 
 
 def source_of(engine: Engine, threshold: int = FOREVER) -> Source:
-    found = sources.next_source(engine.store, engine.open().number, threshold)
+    number = engine.open().number
+    found = sources.tail_source(engine.store, number, threshold) or sources.next_source(
+        engine.store, number
+    )
     assert found is not None
     return found
 
@@ -222,7 +225,9 @@ def test_a_tail_is_sealed_beside_a_merge(engine, model):
 
     def seal_meanwhile() -> None:
         put(engine, model, f"meanwhile{len(model.documents)}", len(model.documents))
-        tail = sources.tail_source(engine.store, engine.open().number, 1, merge.last_ordinal)
+        tail = sources.tail_source(
+            engine.store, engine.open().number, 1, busy_ordinal=merge.last_ordinal
+        )
         sealing.build(engine.store, tail)
 
     sealing.build(engine.store, merge, seal_meanwhile)

@@ -139,7 +139,8 @@ def test_a_collection_that_is_deleted_meanwhile_gets_no_segment(engine, model, m
     assert engine.seal() is None
     assert folders(engine) == []
     assert sealing.tail_leaves(engine.store, number) == 0
-    assert sources.next_source(engine.store, number, 1) is None
+    assert sources.tail_source(engine.store, number, 1) is None
+    assert sources.next_source(engine.store, number) is None
 
 
 def test_what_no_manifest_lists_is_removed(engine, model):

@@ -29,43 +29,44 @@ def done(parts: list[Part], tail: int, step: Step) -> tuple[list[Part], int, int
 
 def settled(parts: list[Part], tail: int) -> tuple[list[Part], int]:
     inserted = 0
-    while step := next_step(parts, tail, THRESHOLD):
+    while step := tail_step(parts, tail, THRESHOLD) or next_step(parts):
         parts, tail, more = done(parts, tail, step)
         inserted += more
     return parts, inserted
 
 
 def test_a_collection_in_order_needs_nothing():
-    assert next_step([], 0, THRESHOLD) is None
-    assert next_step([], THRESHOLD - 1, THRESHOLD) is None
-    assert next_step([Part(800), Part(100)], 99, THRESHOLD) is None
+    assert next_step([]) is None
+    assert next_step([Part(800), Part(100)]) is None
+    assert tail_step([], 0, THRESHOLD) is None
+    assert tail_step([Part(800), Part(100)], 99, THRESHOLD) is None
 
 
 def test_a_full_tail_becomes_the_first_segment():
-    assert next_step([], THRESHOLD, THRESHOLD) == Step(0, 0, tail=True)
+    assert tail_step([], THRESHOLD, THRESHOLD) == Step(0, 0, tail=True)
 
 
 def test_a_full_tail_goes_into_the_newest_segment_unless_that_is_much_larger():
-    assert next_step([Part(799)], 100, THRESHOLD) == Step(0, 1, tail=True)
-    assert next_step([Part(800)], 100, THRESHOLD) == Step(1, 1, tail=True)
-    assert next_step([Part(900, dead=101)], 100, THRESHOLD) == Step(0, 1, tail=True)
+    assert tail_step([Part(799)], 100, THRESHOLD) == Step(0, 1, tail=True)
+    assert tail_step([Part(800)], 100, THRESHOLD) == Step(1, 1, tail=True)
+    assert tail_step([Part(900, dead=101)], 100, THRESHOLD) == Step(0, 1, tail=True)
 
 
 def test_a_damaged_segment_takes_no_tail_and_is_made_anew():
     parts = [Part(500, damaged=True)]
-    assert next_step(parts, 100, THRESHOLD) == Step(1, 1, tail=True)
-    assert next_step(parts, 0, THRESHOLD) == Step(0, 1, tail=False)
+    assert tail_step(parts, 100, THRESHOLD) == Step(1, 1, tail=True)
+    assert next_step(parts) == Step(0, 1, tail=False)
 
 
 def test_segments_of_like_size_are_merged_from_the_oldest_that_is_too_small():
-    assert next_step([Part(9000), Part(700), Part(100)], 0, THRESHOLD) == Step(1, 3, tail=False)
-    assert next_step([Part(6000), Part(700), Part(100)], 0, THRESHOLD) == Step(0, 3, tail=False)
+    assert next_step([Part(9000), Part(700), Part(100)]) == Step(1, 3, tail=False)
+    assert next_step([Part(6000), Part(700), Part(100)]) == Step(0, 3, tail=False)
 
 
 def test_a_segment_with_too_much_dead_is_written_anew():
-    assert next_step([Part(1000, dead=200)], 0, THRESHOLD) is None
-    assert next_step([Part(1000, dead=201)], 0, THRESHOLD) == Step(0, 1, tail=False)
-    assert next_step([Part(1000, dead=1000)], 0, THRESHOLD) == Step(0, 1, tail=False)
+    assert next_step([Part(1000, dead=200)]) is None
+    assert next_step([Part(1000, dead=201)]) == Step(0, 1, tail=False)
+    assert next_step([Part(1000, dead=1000)]) == Step(0, 1, tail=False)
 
 
 def test_what_is_being_built_from_is_left_alone():
@@ -90,18 +91,9 @@ def test_a_growing_collection_keeps_to_the_bound_and_indexes_each_leaf_a_few_tim
     leaves = inserted = 0
     for tail in tails:
         leaves += tail
-        parts, more = settled_with(parts, tail)
+        parts, more = settled(parts, tail)
         inserted += more
         scale = max(0.0, math.log(leaves / THRESHOLD, FACTOR))
         assert len(parts) <= scale + 2
         assert sum(part.living for part in parts) == leaves
         assert inserted <= leaves * (scale + 2)
-
-
-def settled_with(parts: list[Part], tail: int) -> tuple[list[Part], int]:
-    step = tail_step(parts, tail, THRESHOLD)
-    assert step is not None
-    after, left, inserted = done(parts, tail, step)
-    assert left == 0
-    final, more = settled(after, 0)
-    return final, inserted + more

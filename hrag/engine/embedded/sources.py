@@ -40,29 +40,33 @@ class Source:
 
 
 def next_source(
-    store: Store, collection: int, threshold: int, damaged: frozenset[int] = frozenset()
+    store: Store, collection: int, damaged: frozenset[int] = frozenset()
 ) -> Source | None:
-    """What to build next; None when the collection is in order, or gone.
+    """What to build next of segments; None when they are in order, or the collection gone.
 
     `damaged` are ids of segments that cannot be read.
     """
 
-    def choose(listed: Sequence[Listed], tail: int) -> Step | None:
-        return next_step(_parts(listed, damaged), tail, threshold)
+    def choose(listed: Sequence[Listed], _: int) -> Step | None:
+        return next_step(_parts(listed, damaged))
 
     return _source(store, collection, choose, lambda segment_id: segment_id not in damaged)
 
 
 def tail_source(
-    store: Store, collection: int, threshold: int, busy_ordinal: int = 0
+    store: Store,
+    collection: int,
+    threshold: int,
+    damaged: frozenset[int] = frozenset(),
+    busy_ordinal: int = 0,
 ) -> Source | None:
-    """The same for a full tail alone, beside a build of ordinals up to `busy_ordinal`."""
+    """The same for a full tail, perhaps beside a build of ordinals up to `busy_ordinal`."""
 
     def choose(listed: Sequence[Listed], tail: int) -> Step | None:
         busy = sum(each.record.first_ordinal <= busy_ordinal for each in listed)
-        return tail_step(_parts(listed), tail, threshold, busy)
+        return tail_step(_parts(listed, damaged), tail, threshold, busy)
 
-    return _source(store, collection, choose)
+    return _source(store, collection, choose, lambda segment_id: segment_id not in damaged)
 
 
 def whole_source(store: Store, collection: int, threshold: int) -> Source | None:
@@ -77,12 +81,12 @@ def whole_source(store: Store, collection: int, threshold: int) -> Source | None
     return _source(store, collection, choose, lambda _: False)
 
 
-def _parts(listed: Sequence[Listed], damaged: frozenset[int] = frozenset()) -> list[Part]:
+def _parts(listed: Sequence[Listed], damaged: frozenset[int]) -> list[Part]:
     return [each.part(damaged=each.record.segment_id in damaged) for each in listed]
 
 
 def _source(
-    store: Store, collection: int, choose: Choose, usable: Callable[[int], bool] = lambda _: True
+    store: Store, collection: int, choose: Choose, usable: Callable[[int], bool]
 ) -> Source | None:
     """`usable` says, of a segment's id, whether its index may be gone on with."""
     with store.read() as txn:

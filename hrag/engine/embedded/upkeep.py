@@ -42,9 +42,9 @@ class Step:
     tail: bool
 
 
-def next_step(parts: Sequence[Part], tail: int, threshold: int) -> Step | None:
-    """What to do with `parts`, oldest first, and a tail of so many living leaves."""
-    return tail_step(parts, tail, threshold) or _repair(parts) or _merge(parts) or _rewrite(parts)
+def next_step(parts: Sequence[Part]) -> Step | None:
+    """What to do with the segments, oldest first, whatever the tail."""
+    return _repair(parts) or _merge(parts) or _rewrite(parts)
 
 
 def tail_step(parts: Sequence[Part], tail: int, threshold: int, busy: int = 0) -> Step | None:
