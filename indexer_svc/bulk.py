@@ -1,9 +1,9 @@
 """Many documents over one stream: three stages that overlap, one commit for a group.
 
 While one group of documents is committed and answered, the leaves of the next are
-embedded, and those after are read, looked up and cut. Each stage takes what waits for it
-and never waits for more: a caller that waits for each answer is served at once, and one
-that keeps sending gets large groups, because documents gather while a commit is synced.
+embedded, and those after are read, looked up and cut. A caller that waits for each answer
+is served at once. One that keeps sending gets large groups: documents gather while a commit
+is synced, and a moment longer as long as more of them come.
 
 Answers come in the order of the documents, each after the commit of its own. A document's
 own error is its answer and touches no neighbour; what concerns all documents ends the
@@ -14,7 +14,7 @@ Knows nothing of gRPC.
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Generic, TypeVar
@@ -43,6 +43,7 @@ GROUP_LEAVES = 512
 GROUP_BYTES = 16 * MIB  # Texts, trees and vectors; half of the largest document by default.
 
 _FULL = 1.0  # What a full group weighs.
+_PAUSE_S = 0.002  # Short beside a commit, long beside the cutting of a short document.
 _POLL_S = 0.1  # How often a wait looks whether the service stops.
 
 # They would meet every document that is still to come.
@@ -102,8 +103,8 @@ class BulkLoad:
         # that it and the threads are called for groups, not for each document.
         self._ready = Ahead(self._embed_all(), _weight, 0.0, "embed")
 
-    def run(self) -> Iterator[Answer]:
-        """Stores the documents and answers each, in order.
+    def run(self) -> Iterator[list[Answer]]:
+        """Stores the documents and answers each, in order: those of a commit together.
 
         Raises what concerns all documents, such as StorageFull, after the answers of those
         that are stored; ServiceUnavailable when the service stops or `cancel` was called.
@@ -152,9 +153,13 @@ class BulkLoad:
     # Embedding
 
     def _embed_all(self) -> Iterator[list[_Parcel[Ready]]]:
-        while group := self._drafts.take(_FULL):
+        group = self._drafts.take(_FULL)
+        while group:
             embedded = self._embed([_.content for _ in group if isinstance(_.content, Draft)])
             yield [_advanced(parcel, embedded) for parcel in group]
+            if len(group) > 1:  # The caller does not wait for each answer.
+                self._drafts.gather(_FULL, _PAUSE_S)
+            group = self._drafts.take(_FULL)
 
     def _embed(self, drafts: list[Draft]) -> Iterator[Ready | Exception]:
         """All at once; each alone where one of them spoils it for the others."""
@@ -190,38 +195,42 @@ class BulkLoad:
             if group is not None:
                 return group
 
-    def _answer(self, group: list[_Parcel[Ready]]) -> Iterator[Answer]:
+    def _answer(self, group: list[_Parcel[Ready]]) -> Iterator[list[Answer]]:
         """Answers that need no commit do not wait for a commit behind them."""
         settled = list(takewhile(lambda parcel: not isinstance(parcel.content, Ready), group))
-        unsettled = group[len(settled) :]
-        yield from self._close(settled, iter(()))
-        ready = [_.content for _ in unsettled if isinstance(_.content, Ready)]
-        yield from self._close(unsettled, self._commit(ready))
+        if settled:
+            yield self._close(settled, [])
+        if len(settled) < len(group):
+            yield from self._commit(group[len(settled) :])
 
-    def _close(
-        self, parcels: list[_Parcel[Ready]], committed: Iterator[Outcome]
-    ) -> Iterator[Answer]:
-        for parcel in parcels:
-            content = parcel.content
-            outcome = next(committed) if isinstance(content, Ready) else content
-            if parcel.key is not None:
-                self._under_way.remove(parcel.key)
-            yield Answer(parcel.document_id, outcome)
-
-    def _commit(self, ready: list[Ready]) -> Iterator[Outcome]:
+    def _commit(self, parcels: list[_Parcel[Ready]]) -> Iterator[list[Answer]]:
         """All at once; each alone where one of them spoils it for the others."""
+        ready = [parcel.content for parcel in parcels if isinstance(parcel.content, Ready)]
         for collection in dict.fromkeys(each.collection for each in ready):
             self._wait_for_room(collection)
+        outcomes: Sequence[Outcome]
         try:
-            yield from self._pipeline.commit(ready)
+            outcomes = self._pipeline.commit(ready)
         except HragError:
             raise  # One document's own would be its outcome: this concerns them all.
         except Exception as error:
-            if len(ready) == 1:
-                yield error
-            else:
-                for each in ready:
-                    yield from self._commit([each])
+            if len(ready) > 1:
+                for parcel in parcels:
+                    yield from self._answer([parcel])
+                return
+            outcomes = [error]
+        yield self._close(parcels, outcomes)
+
+    def _close(self, parcels: list[_Parcel[Ready]], committed: Sequence[Outcome]) -> list[Answer]:
+        answers = []
+        outcomes = iter(committed)
+        for parcel in parcels:
+            content = parcel.content
+            outcome = next(outcomes) if isinstance(content, Ready) else content
+            if parcel.key is not None:
+                self._under_way.remove(parcel.key)
+            answers.append(Answer(parcel.document_id, outcome))
+        return answers
 
     def _wait_for_room(self, collection: OpenCollection) -> None:
         """In short waits, so that a stop or a caller that goes ends it."""

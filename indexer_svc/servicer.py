@@ -76,7 +76,7 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         load = BulkLoad(self._pipeline, asked, deadline_of(context), self._stopping)
         if not context.add_callback(load.cancel):
             load.cancel()
-        return map(_streamed, load.run())
+        return map(_answered, load.run())
 
     def DeleteDocument(
         self, request: pb.DeleteDocumentRequest, context: grpc.ServicerContext
@@ -115,11 +115,15 @@ def _asked(request: pb.IngestDocumentsRequest) -> Asked:
     )
 
 
-def _streamed(answer: Answer) -> pb.IngestDocumentsResponse:
+def _answered(answers: list[Answer]) -> pb.IngestDocumentsResponse:
+    return pb.IngestDocumentsResponse(outcomes=map(_outcome, answers))
+
+
+def _outcome(answer: Answer) -> pb.DocumentOutcome:
     if isinstance(answer.outcome, Exception):
         error = explained("IngestDocuments", answer.outcome)
-        return indexer.streamed_error(answer.document_id, error)
-    return indexer.streamed_result(answer.outcome)
+        return indexer.error_outcome(answer.document_id, error)
+    return indexer.result_outcome(answer.outcome)
 
 
 def _place(

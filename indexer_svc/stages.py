@@ -7,6 +7,7 @@ raises comes out after all items before it. Knows nothing of documents.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
@@ -43,6 +44,15 @@ class Ahead(Generic[Item]):
     def start(self) -> None:
         """Begins to iterate."""
         self._thread.start()
+
+    def gather(self, room: float, pause_s: float) -> None:
+        """Waits for an item, and then for more until `room` is full or a pause brings none."""
+        with self._filled:
+            self._filled.wait_for(self._answerable)
+        before = 0
+        while before < len(self._waiting) and self._weight < room:
+            before = len(self._waiting)
+            time.sleep(pause_s)
 
     def take(self, room: float, timeout_s: float | None = None) -> list[Item] | None:
         """All that waits now, in order, as far as it weighs `room` at most; one item at least.

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any
 
 from hrag.deadline import NEVER, Deadline
@@ -94,7 +94,7 @@ class Service:
         return list(self.answers(documents))
 
     def answers(self, documents: Iterable[Document]) -> Iterator[tuple[str, Shown]]:
-        for answer in self.load(map(asked, documents)).run():
+        for answer in chain.from_iterable(self.load(map(asked, documents)).run()):
             yield answer.document_id, shown(answer.outcome)
 
     def failure(self, documents: Iterable[Document]) -> tuple[list[tuple[str, Shown]], Exception]:

@@ -259,8 +259,9 @@ class AsyncClient:
         responses = self._stubs["indexer"].IngestDocuments(requests, timeout=timeout_s)
         try:
             async for response in responses:
-                turns.next()
-                yield indexer.streamed_from(response)
+                for outcome in response.outcomes:
+                    turns.next()
+                    yield indexer.outcome_from(outcome)
         except grpc.RpcError as error:
             raise failures[0] if failures else error_from(error) from error
         finally:

@@ -256,7 +256,7 @@ class Client:
         responses = self._stubs["indexer"].IngestDocuments(requests, timeout=timeout_s)
         try:
             for response in responses:
-                yield indexer.streamed_from(response)
+                yield from map(indexer.outcome_from, response.outcomes)
         except grpc.RpcError as error:
             raise failures[0] if failures else error_from(error) from error
         finally:

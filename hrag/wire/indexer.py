@@ -47,13 +47,13 @@ def ingest_result_from(message: pb.IngestDocumentResponse) -> IngestResult:
     )
 
 
-def streamed_result(result: IngestResult) -> pb.IngestDocumentsResponse:
-    return pb.IngestDocumentsResponse(result=ingest_response(result))
+def result_outcome(result: IngestResult) -> pb.DocumentOutcome:
+    return pb.DocumentOutcome(result=ingest_response(result))
 
 
-def streamed_error(document_id: str, error: HragError) -> pb.IngestDocumentsResponse:
+def error_outcome(document_id: str, error: HragError) -> pb.DocumentOutcome:
     situation = status.situation_of(error)
-    return pb.IngestDocumentsResponse(
+    return pb.DocumentOutcome(
         error=pb.DocumentError(
             document_id=document_id,
             code=status.code_number(error),
@@ -64,7 +64,7 @@ def streamed_error(document_id: str, error: HragError) -> pb.IngestDocumentsResp
     )
 
 
-def streamed_from(message: pb.IngestDocumentsResponse) -> IngestResult | HragError:
+def outcome_from(message: pb.DocumentOutcome) -> IngestResult | HragError:
     if message.HasField("result"):
         return ingest_result_from(message.result)
     error = message.error

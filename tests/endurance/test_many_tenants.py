@@ -7,6 +7,7 @@ not been asked of late, and finds them again.
 import random
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -72,8 +73,9 @@ def _ingest(services: Running, embedder: HashEmbedder) -> list[Vectors]:
     bodies = [texts.text(number, texts.WORDS_OF_LEAVES[LEAVES]) for number in range(TENANTS)]
     responses = services.raw_indexer.IngestDocuments(_requests(bodies))
     leaves = [texts.leaf_vectors(body, embedder) for body in bodies]
-    for number, response in enumerate(responses):
-        result = indexer.streamed_from(response)
+    outcomes = chain.from_iterable(response.outcomes for response in responses)
+    for number, outcome in enumerate(outcomes):
+        result = indexer.outcome_from(outcome)
         assert isinstance(result, IngestResult), result
         assert result.chunks_per_level[0] == len(leaves[number])
     assert number == TENANTS - 1

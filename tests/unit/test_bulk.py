@@ -70,7 +70,10 @@ def test_a_document_that_cannot_be_read_does_not_disturb_others(service: Service
 
     one, other = Document("One.", "a"), Document("Other.", "c")
     stream = [asked(one), Asked("t", "default", "b", unreadable), asked(other)]
-    found = [shown(answer.outcome) for answer in service.load(stream).run()]
+    found = [
+        shown(answer.outcome)
+        for answer in itertools.chain.from_iterable(service.load(stream).run())
+    ]
     assert found == [CREATED, errors.InvalidArgument, CREATED]
 
 
@@ -86,7 +89,10 @@ def test_several_collections_share_a_stream(service: Service) -> None:
         Asked("one", "missing", "d", lambda: document),
         Asked("one", "default", "d", lambda: document),
     ]
-    found = [shown(answer.outcome) for answer in service.load(stream).run()]
+    found = [
+        shown(answer.outcome)
+        for answer in itertools.chain.from_iterable(service.load(stream).run())
+    ]
     assert found == [CREATED, CREATED, errors.CollectionNotFound, UNCHANGED]
 
 

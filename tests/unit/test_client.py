@@ -93,9 +93,11 @@ class Fake:
                 raise self.failures.popleft()
             document_id = request.document.document_id
             if document_id == "bad":
-                yield wire.streamed_error("bad", errors.BlankDocument("blank", field="text"))
+                blank = errors.BlankDocument("blank", field="text")
+                outcome = wire.error_outcome("bad", blank)
             else:
-                yield wire.streamed_result(_stored(document_id))
+                outcome = wire.result_outcome(_stored(document_id))
+            yield ipb.IngestDocumentsResponse(outcomes=[outcome])
 
 
 def _stored(document_id: str) -> IngestResult:

@@ -43,7 +43,7 @@ class Indexer(indexer_pb2_grpc.IndexerServiceServicer):
             if request.document.document_id == "bad":
                 raise errors.StorageFull("the disk is full")
             result = ipb.IngestDocumentResponse(document_id=request.document.document_id)
-            yield ipb.IngestDocumentsResponse(result=result)
+            yield ipb.IngestDocumentsResponse(outcomes=[ipb.DocumentOutcome(result=result)])
 
 
 def _search(channel: grpc.Channel) -> rpb.SearchResponse:
@@ -106,7 +106,8 @@ def test_each_call_is_logged_once_with_method_code_and_time() -> None:
 def test_a_stream_keeps_what_was_answered_before_it_failed() -> None:
     with connected(Indexer(), INDEXER) as channel:
         responses = _ingest_many(channel, "a", "bad", "c")
-        assert next(responses).result.document_id == "a"
+        (outcome,) = next(responses).outcomes
+        assert outcome.result.document_id == "a"
         with pytest.raises(grpc.RpcError) as caught:
             next(responses)
     assert isinstance(error_from(caught.value), errors.StorageFull)

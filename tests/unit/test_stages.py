@@ -89,6 +89,35 @@ def test_only_the_first_item_is_waited_for() -> None:
     assert _all(ahead) == [2, 3]
 
 
+def test_gathering_goes_on_while_more_comes() -> None:
+    source = Source([[number] for number in range(10)], open_at=1)
+    ahead = _ahead(source)
+    letting = threading.Thread(target=lambda: [(time.sleep(0.01), source.let(1)) for _ in "ab"])
+    letting.start()
+    ahead.gather(100, 0.5)
+    letting.join()
+    assert ahead.take(100, SOON_S) == [0, 1, 2]
+    source.let(100)
+    _all(ahead)
+
+
+def test_gathering_ends_when_the_room_is_full() -> None:
+    ahead = _ahead(Source([[3], [4]], open_at=2))
+    began = time.monotonic()
+    ahead.gather(3, SOON_S)
+    assert time.monotonic() - began < SOON_S
+    assert ahead.take(100, SOON_S)[0] == 3  # type: ignore[index]
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_gathering_ends_with_the_source(stopped: bool) -> None:
+    ahead = _ahead(Source([], open_at=0))
+    if stopped:
+        ahead.stop()
+    ahead.gather(100, SOON_S)
+    assert ahead.take(100, SOON_S) == []
+
+
 def test_a_wait_for_the_first_item_has_a_bound() -> None:
     source = Source([[1]], open_at=0)
     ahead = _ahead(source)

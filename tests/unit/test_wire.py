@@ -151,7 +151,7 @@ ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] =
         common.settings_request_from,
     ),
     ("ingest", results, indexer.ingest_response, indexer.ingest_result_from),
-    ("streamed", results, indexer.streamed_result, indexer.streamed_from),
+    ("outcome", results, indexer.result_outcome, indexer.outcome_from),
     (
         "collections",
         _listing_of(collections),
@@ -385,14 +385,14 @@ def test_a_value_that_its_field_cannot_hold_is_refused_by_name(
     ],
 )
 def test_a_streamed_documents_error_keeps_class_message_and_field(error: HragError) -> None:
-    got = indexer.streamed_from(_sent(indexer.streamed_error("d", error)))
+    got = indexer.outcome_from(_sent(indexer.error_outcome("d", error)))
     assert isinstance(got, HragError)
     assert (type(got), got.message, got.field) == (type(error), error.message, error.field)
 
 
 def test_a_streamed_error_names_the_document_and_the_code() -> None:
-    message = indexer.streamed_error("d", errors.TooLarge("too large", field="text"))
-    assert message == ipb.IngestDocumentsResponse(
+    message = indexer.error_outcome("d", errors.TooLarge("too large", field="text"))
+    assert message == ipb.DocumentOutcome(
         error=ipb.DocumentError(
             document_id="d", code=3, message="too large", reason="TOO_LARGE", field="text"
         )

@@ -1,6 +1,7 @@
 """What several parts look up or erase, within a transaction of theirs."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.records import CollectionRecord, Counters, DocumentHead, SegmentRecord
@@ -38,7 +39,13 @@ def collection_exists(store: Store, txn: Txn, number: int) -> bool:
 def read_collection(store: Store, txn: Txn, number: int) -> CollectionRecord:
     """The record of a collection that exists in this transaction."""
     value = txn.get(keys.u32(number), db=store.db["collections"])
-    return CollectionRecord.from_bytes(required(value))
+    return _collection_record(bytes(required(value)))
+
+
+@lru_cache(maxsize=1024)
+def _collection_record(value: bytes) -> CollectionRecord:
+    """Each document asks for it, and it never changes."""
+    return CollectionRecord.from_bytes(value)
 
 
 def read_counters(store: Store, txn: Txn, number: int) -> Counters:
