@@ -55,6 +55,7 @@ class Sealer:
         self._failing = False
         self._waiting_s = 0.0
         self._chores_due_s = 0.0
+        self._tails_due_s = 0.0
         self._thread = threading.Thread(target=self._run, name="sealer", daemon=True)
 
     def start(self) -> None:
@@ -162,8 +163,14 @@ class Sealer:
         return source is not None
 
     def _between(self, building: Source) -> None:
-        """While one segment is built, full tails are sealed, so that no writer waits long."""
+        """While one segment is built, full tails are sealed, so that no writer waits long.
+
+        They get half of the time, or what is being built would never be done.
+        """
         self._check_closing()
+        began_s = time.monotonic()
+        if began_s < self._tails_due_s:
+            return
         later = set()
         for collection in self._take():
             later.add(collection)  # Whatever else it needs comes after.
@@ -176,6 +183,8 @@ class Sealer:
         if later:
             with self._lock:
                 self._changed |= later
+        ended_s = time.monotonic()
+        self._tails_due_s = ended_s + (ended_s - began_s)
 
     def _insert(self, index: Any, vectors: Vectors, items: Items) -> None:
         """Leaves a core to those who search and write, unless writers wait for this."""
