@@ -33,6 +33,10 @@ class Memory:
     anon_bytes: int
     file_bytes: int
 
+    @property
+    def resident_bytes(self) -> int:
+        return self.anon_bytes + self.file_bytes
+
     def __str__(self) -> str:
         return f"{self.anon_bytes / MB:.0f} MB own, {self.file_bytes / MB:.0f} MB of files"
 

@@ -145,7 +145,7 @@ def _judge_segments(report: Report, client: Client, churn: Churn) -> None:
 
 def _judge_memory(report: Report, process: Process, warm: Memory, final: Memory) -> None:
     what = f"{process.service.name} after {ROUNDS} rounds ({final}) beside {WARM_ROUNDS} ({warm})"
-    report.at_most(1.2, final.anon_bytes / warm.anon_bytes, what, "x")
+    report.at_most(1.2, final.resident_bytes / warm.resident_bytes, what, "x")
 
 
 def _judge_latency(report: Report, quiet: Window, fast: Window, paced: Window) -> None:
