@@ -129,7 +129,8 @@ class Sealer:
         while purge_some(self._store):
             self._check_closing()
         for collection in sorted(changed):
-            self._put_in_order(collection)
+            if self._advance(collection):
+                self._add({collection})  # Others, and files, have their turn before more of it.
 
     def _do_chores(self) -> None:
         """Looks at files and readers, now and then; what is damaged counts as changed."""
@@ -140,16 +141,15 @@ class Sealer:
         self._sweeper.sweep()
         self._add(self._inspector.inspect())
 
-    def _put_in_order(self, collection: int) -> None:
-        """Tail and segments by turns, so that neither holds up the other: a tail that is
+    def _advance(self, collection: int) -> bool:
+        """Takes a collection one step on; whether there was one to take.
+
+        Tail and segments by turns, so that neither holds up the other: a tail that is
         always full, or a merge that fails for want of space.
         """
-        built = True
-        while built:
-            built = self._build(self._full_tail(collection))
-            built |= self._build(
-                sources.next_source(self._store, collection, self._inspector.damaged)
-            )
+        sealed = self._build(self._full_tail(collection))
+        damaged = self._inspector.damaged
+        return self._build(sources.next_source(self._store, collection, damaged)) or sealed
 
     def _full_tail(self, collection: int, busy: int = 0) -> Source | None:
         return sources.tail_source(

@@ -28,7 +28,7 @@ def running(
     store: Store, threshold: int = THRESHOLD, grace_s: float = 0
 ) -> Iterator[EmbeddedWriter]:
     """A writer whose commits a sealer hears of."""
-    sealer = Sealer(store, THRESHOLD, grace_s=0)
+    sealer = Sealer(store, threshold, grace_s)
     sealer.start()
     try:
         yield EmbeddedWriter(store, sealer)
@@ -66,6 +66,17 @@ def test_a_tail_is_sealed_once_it_passes_the_threshold(store, writer):
         wait_until(lambda: segment_count(writer) == 1)
     status = writer.status(writer.open("t", "c"))
     assert (status.segments[0].leaf_count, status.tail_leaf_count) == (leaves, 0)
+
+
+def test_a_collection_that_never_comes_to_rest_leaves_others_their_turn(store, writer, monkeypatch):
+    reclaimed = threading.Event()
+    monkeypatch.setattr(sealer_module, "purge_some", lambda _: reclaimed.set())
+    monkeypatch.setattr(Sealer, "_build", lambda _, source: source is not None)
+    writer.put(writer.open("t", "c"), prepared("d", sentences(20 * THRESHOLD)))
+    with running(store):  # Whatever it builds, the tail stays full.
+        for _ in range(3):
+            reclaimed.clear()
+            assert reclaimed.wait(WAIT_S)
 
 
 def test_a_small_tail_stays_a_tail(store, writer):
