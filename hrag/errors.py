@@ -5,6 +5,12 @@ An error says what is wrong, which value, and what is allowed. It knows nothing 
 `field` names the request field or setting that is wrong, where there is one.
 """
 
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
 
 class HragError(Exception):
     """Any refusal or failure that hrag explains."""
@@ -89,3 +95,13 @@ class ServiceUnavailable(HragError):
 
 class InternalError(HragError):
     """A fault of hrag itself; the message holds an id that the service's log repeats."""
+
+
+def outcome_of(
+    call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result | HragError:
+    """What a call returns, or what it refuses with: one of several must not fail the others."""
+    try:
+        return call(*args, **kwargs)
+    except HragError as error:
+        return error

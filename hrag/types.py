@@ -24,7 +24,9 @@ MAX_QUERY_BYTES = 32 * 1024  # The longest input of common embedding models, in 
 MAX_LIMIT = 100  # 100 passages of 2,048 tokens fit gRPC's default message of 4 MiB.
 DEFAULT_LIMIT = 5
 MAX_CANDIDATES = 10_000
+MAX_BATCH_SEARCHES = 32
 DEFAULT_CANDIDATES = 50
+DEFAULT_MERGE_RATIO = 0.5
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
 
@@ -47,6 +49,7 @@ class SearchMode(StrEnum):
 
     SMALL_TO_BIG = "small_to_big"
     STANDARD = "standard"
+    AUTO_MERGE = "auto_merge"
 
 
 class Aggregation(StrEnum):
@@ -266,6 +269,9 @@ class SearchQuery:
     aggregation: Aggregation = Aggregation.MAX
     token_budget: int = 0
     min_sequence: int = 0
+    merge_ratio: float | None = None
+    merge_adjacent: bool = False
+    min_score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,11 +285,16 @@ class MatchedChild:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk that answers a query, with the leaves that matched inside it."""
+    """A chunk that answers a query, with the leaves that matched inside it.
+
+    Where chunks were joined, `merged_chunk_ids` names them in order of the text, and
+    `chunk` is the best of them with content, span, pages and tokens of all.
+    """
 
     chunk: Chunk
     score: float
     matched_children: tuple[MatchedChild, ...]
+    merged_chunk_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +367,7 @@ class Limits:
     candidates: int
     levels: int
     concurrent_calls: int
+    batch_searches: int
 
 
 @dataclass(frozen=True, slots=True)

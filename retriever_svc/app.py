@@ -17,6 +17,7 @@ from hrag.rpc.process import stop_on_eof, until_stopped, wait_for_store
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_LIMIT,
+    MAX_BATCH_SEARCHES,
     MAX_CANDIDATES,
     MAX_LEVELS,
     MAX_LIMIT,
@@ -100,6 +101,7 @@ def _server_info(settings: RetrieverSettings, embedder: str, reader: Reader) -> 
             candidates=MAX_CANDIDATES,
             levels=MAX_LEVELS,
             concurrent_calls=settings.max_concurrent_calls,
+            batch_searches=MAX_BATCH_SEARCHES,
         ),
         reader=reader.status(),
     )

@@ -29,6 +29,12 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         query = retriever.search_query_from(request)
         return retriever.search_response(self._search(query, deadline_of(context)))
 
+    def BatchSearch(
+        self, request: pb.BatchSearchRequest, context: grpc.ServicerContext
+    ) -> pb.BatchSearchResponse:
+        queries = retriever.batch_queries_from(request)
+        return retriever.batch_response(self._search.batch(queries, deadline_of(context)))
+
     def GetChunk(
         self, request: pb.GetChunkRequest, context: grpc.ServicerContext
     ) -> pb.GetChunkResponse:

@@ -125,12 +125,12 @@ def _tell(
         questions = questions or _derived(client, tally)
         show.show_heading(console, "Ask: search small chunks, get back what is around them")
         answers = _ask(client, questions, console)
-        show.show_heading(console, "The same question to both kinds of search")
-        show.show_side_by_side(
+        show.show_heading(console, "The same question in every mode")
+        modes = (SearchMode.STANDARD, SearchMode.AUTO_MERGE, SearchMode.SMALL_TO_BIG)
+        show.show_modes(
             console,
             questions[0],
-            client.search(TENANT, questions[0].text, mode=SearchMode.STANDARD),
-            client.search(TENANT, questions[0].text),
+            [client.search(TENANT, questions[0].text, mode=mode) for mode in modes],
         )
         show.show_heading(console, f"Measure: {searches:,} searches of each kind, interleaved")
         samples = compare(client, TENANT, [each.text for each in questions], searches)

@@ -1,4 +1,4 @@
-"""What the demonstration prints: answers, two searches side by side, figures."""
+"""What the demonstration prints: answers, one question in every mode, figures."""
 
 from collections.abc import Sequence
 
@@ -19,6 +19,11 @@ _LINES = 5
 _MARGIN = 4
 _MAX_WIDTH = 96
 _COMPARED = 5
+_MODE_SHOWN = {
+    SearchMode.STANDARD: "standard: the leaves as they are",
+    SearchMode.AUTO_MERGE: "auto merge: larger chunks where enough of their children matched",
+    SearchMode.SMALL_TO_BIG: "small to big: what is around them",
+}
 
 
 def show_heading(console: Console, text: str) -> None:
@@ -69,32 +74,24 @@ def _show_passage(console: Console, question: Question, passage: Passage) -> Non
         console.print(shown.append_text(emphasised(line, question.text)), soft_wrap=True)
 
 
-def show_side_by_side(
-    console: Console, question: Question, standard: SearchResult, big: SearchResult
-) -> None:
-    """The same question to both kinds of search."""
+def show_modes(console: Console, question: Question, results: Sequence[SearchResult]) -> None:
+    """The same question in several modes."""
     console.print(Text(question.text, style="bold"))
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", expand=False)
-    width = (min(console.width, _MAX_WIDTH) - 4) // 2
-    for name in ("standard: the leaves as they are", "small to big: what is around them"):
-        table.add_column(name, width=width, no_wrap=True, overflow="ellipsis")
-    for row in range(_COMPARED):
-        table.add_row(_brief(standard, row), _brief(big, row))
-    table.add_row(_size(standard), _size(big), style="dim")
-    console.print(table)
+    for result in results:
+        console.print(Text(_MODE_SHOWN[result.mode], style="bold"))
+        for passage in result.passages[:_COMPARED]:
+            console.print(Text(f"  {_brief(passage)}"), soft_wrap=True)
+        console.print(Text(f"  {_size(result)}", style="dim"))
 
 
-def _brief(result: SearchResult, row: int) -> str:
-    if row >= len(result.passages):
-        return ""
-    passage = result.passages[row]
+def _brief(passage: Passage) -> str:
     name = printable(passage.chunk.chunk_id)
     return f"{passage.score:.2f}  {name}  {passage.chunk.token_count:,} tokens"
 
 
 def _size(result: SearchResult) -> str:
     tokens = sum(passage.chunk.token_count for passage in result.passages)
-    return f"{tokens:,} tokens of context, {duration(result.timings.total_us)}"
+    return f"{tokens:,} tokens of context"
 
 
 def show_measured(console: Console, samples: Samples) -> float:

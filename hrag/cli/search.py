@@ -23,6 +23,7 @@ from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_COLLECTION,
     DEFAULT_LIMIT,
+    DEFAULT_MERGE_RATIO,
     MAX_CANDIDATES,
     MAX_LEVELS,
     MAX_LIMIT,
@@ -42,7 +43,10 @@ def search(
     collection: CollectionName = DEFAULT_COLLECTION,
     mode: Annotated[
         SearchMode,
-        typer.Option(help="small_to_big: the larger chunks around what matched; standard: leaves."),
+        typer.Option(
+            help="small_to_big: the larger chunks around what matched; standard: leaves; "
+            "auto_merge: larger chunks only where enough of their children matched."
+        ),
     ] = SearchMode.SMALL_TO_BIG,
     limit: Annotated[
         int, typer.Option(min=1, max=MAX_LIMIT, help="Most passages to return.")
@@ -64,6 +68,24 @@ def search(
     token_budget: Annotated[
         int, typer.Option(min=0, max=_MAX_U32, help="Most tokens of all passages; 0: no bound.")
     ] = 0,
+    merge_ratio: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Share of a chunk's children that must match for auto_merge to take the "
+            f"chunk. Default: {DEFAULT_MERGE_RATIO}.",
+        ),
+    ] = None,
+    merge_adjacent: Annotated[
+        bool,
+        typer.Option(
+            "--merge-adjacent", help="Join passages of one document that overlap or touch."
+        ),
+    ] = False,
+    min_score: Annotated[
+        float | None, typer.Option(help="Leave out passages that score below.")
+    ] = None,
     min_sequence: Annotated[
         int, typer.Option(min=0, max=_MAX_U64, help="Wait until this change can be seen.")
     ] = 0,
@@ -81,6 +103,7 @@ def search(
     Examples:
       hrag search "how do I rotate the keys?"
       hrag search "rotate keys" --mode standard --limit 10
+      hrag search "rotate keys" --mode auto_merge --merge-adjacent --min-score 0.3
       hrag search "rotate keys" --token-budget 4000 --json | jq .passages[].chunk.content
     """
     with connected(retriever=retriever) as client:
@@ -95,6 +118,9 @@ def search(
             aggregation=aggregation,
             token_budget=token_budget,
             min_sequence=min_sequence,
+            merge_ratio=merge_ratio,
+            merge_adjacent=merge_adjacent,
+            min_score=min_score,
         )
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(result), ensure_ascii=False, indent=2))
@@ -110,12 +136,20 @@ def show_result(result: SearchResult, console: Console) -> None:
         console.print("nothing found: no passage answers, or the collection is empty")
     more = ", and there are no more" if result.exhausted and result.passages else ""
     summary = (
-        f"{counted(len(result.passages), 'passage')} of level {result.returned_at_level} around "
+        f"{counted(len(result.passages), 'passage')} of level {_levels(result)} around "
         f"leaves of level {result.matched_at_level}{more}; "
         f"{result.candidates_considered:,} leaves looked at"
     )
     console.print(Text(summary, style="dim"), soft_wrap=True)
     console.print(Text(timings(result), style="dim"), soft_wrap=True)
+
+
+def _levels(result: SearchResult) -> str:
+    """`2`, or `0, 1 or 2` where passages may be of several."""
+    highest = result.returned_at_level
+    if result.mode is not SearchMode.AUTO_MERGE or highest == result.matched_at_level:
+        return str(highest)
+    return ", ".join(map(str, range(result.matched_at_level, highest))) + f" or {highest}"
 
 
 def _show_passage(number: int, passage: Passage, console: Console) -> None:
@@ -127,8 +161,11 @@ def _show_passage(number: int, passage: Passage, console: Console) -> None:
     leaves = ", ".join(
         f"{suffix(child.chunk_id)} {child.score:.3f}" for child in passage.matched_children
     )
+    joined = "".join(f" {suffix(chunk_id)}" for chunk_id in passage.merged_chunk_ids)
+    parts = f" of{joined}" if joined else ""
     console.print(
-        Text(f"{chunk.token_count:,} tokens; matched {leaves}", style="dim"), soft_wrap=wrap_off
+        Text(f"{chunk.token_count:,} tokens{parts}; matched {leaves}", style="dim"),
+        soft_wrap=wrap_off,
     )
     content = highlighted(chunk.content, matched_ranges(passage), colour=has_colour(console))
     content.rstrip()

@@ -195,6 +195,9 @@ class AsyncClient:
         aggregation: Aggregation = Aggregation.MAX,
         token_budget: int = 0,
         min_sequence: int = 0,
+        merge_ratio: float | None = None,
+        merge_adjacent: bool = False,
+        min_score: float | None = None,
         timeout_s: float | None = None,
     ) -> SearchResult:
         """The passages that best answer a text, or a vector that is embedded already."""
@@ -209,8 +212,17 @@ class AsyncClient:
             aggregation=aggregation,
             token_budget=token_budget,
             min_sequence=min_sequence,
+            merge_ratio=merge_ratio,
+            merge_adjacent=merge_adjacent,
+            min_score=min_score,
         )
         return await self._run(calls.search(asked), timeout_s)
+
+    async def batch_search(
+        self, queries: Sequence[SearchQuery], *, timeout_s: float | None = None
+    ) -> list[SearchResult | HragError]:
+        """Several searches in one call; each one's result or own error, in order."""
+        return await self._run(calls.batch_search(queries), timeout_s)
 
     async def get_chunk(
         self,

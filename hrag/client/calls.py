@@ -6,10 +6,11 @@ IngestDocument, which finds what it stored UNCHANGED.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
+from hrag.errors import HragError
 from hrag.types import (
     ChunkNode,
     Collection,
@@ -40,7 +41,13 @@ _RETRIED = {
         "ListDocuments",
         "GetIndexStatus",
     ),
-    "hrag.v1.RetrieverService": ("Search", "GetChunk", "GetHierarchy", "GetServerInfo"),
+    "hrag.v1.RetrieverService": (
+        "Search",
+        "BatchSearch",
+        "GetChunk",
+        "GetHierarchy",
+        "GetServerInfo",
+    ),
 }
 _RETRY_POLICY = {
     "maxAttempts": 4,
@@ -208,6 +215,11 @@ def index_status(tenant_id: str, collection: str) -> Call[IndexStatus]:
 def search(query: SearchQuery) -> Call[SearchResult]:
     request = retriever.search_request(query)
     return Call("retriever", "Search", request, retriever.search_result_from)
+
+
+def batch_search(queries: Sequence[SearchQuery]) -> Call[list[SearchResult | HragError]]:
+    request = retriever.batch_request(queries)
+    return Call("retriever", "BatchSearch", request, retriever.batch_from)
 
 
 def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> Call[ChunkNode]:

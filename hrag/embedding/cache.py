@@ -4,6 +4,7 @@ Bounded by entries, least recently used out first. Queries are kept as digests, 
 memory is `entries * (4 * dimension + some 300)` bytes however long the queries are.
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from threading import Lock
 
@@ -13,7 +14,7 @@ from hrag.embedding import Embedder, Vectors
 
 
 class CachedQueries:
-    """Embeds queries one by one through a cache. Safe to call from several threads.
+    """Embeds queries through a cache. Safe to call from several threads.
 
     Threads that miss the same query at once each embed it: waiting for one another would
     let one slow request hold up the rest. A failure is never remembered.
@@ -43,13 +44,27 @@ class CachedQueries:
 
         Raises EmbedderUnavailable or EmbedderRejected, as the embedder does.
         """
-        key = blake2b(text.encode(), digest_size=32).digest()
-        vector = self._remembered(key)
-        if vector is None:
-            vector = self._embedder.embed([text])[0]
-            vector.flags.writeable = False  # Everyone who asks again shares it.
-            self._remember(key, vector)
-        return vector
+        return self.embed_queries([text])[0]
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vectors]:
+        """The same for each of several; those not remembered are embedded together."""
+        keys = [blake2b(text.encode(), digest_size=32).digest() for text in texts]
+        found: dict[bytes, Vectors] = {}
+        missing: dict[bytes, str] = {}
+        for key, text in dict(zip(keys, texts, strict=True)).items():
+            vector = self._remembered(key)
+            if vector is None:
+                missing[key] = text
+            else:
+                found[key] = vector
+        if missing:
+            embedded = self._embedder.embed(list(missing.values()))
+            for key, row in zip(missing, embedded, strict=True):
+                vector = row.copy()  # A view would keep all the others.
+                vector.flags.writeable = False  # Everyone who asks again shares it.
+                self._remember(key, vector)
+                found[key] = vector
+        return [found[key] for key in keys]
 
     def _remembered(self, key: bytes) -> Vectors | None:
         with self._lock:

@@ -128,9 +128,12 @@ class Leaves(Protocol):
 
 
 class Groups(Protocol):
-    """Leaves grouped by ancestor, best group first; opaque to the caller."""
+    """Leaves grouped by the chunk that stands for them, best first; opaque to the caller."""
 
     def __len__(self) -> int: ...
+
+    def reaching(self, score: float) -> "Groups":
+        """Those that have this score or a better one."""
 
 
 class Snapshot(Protocol):
@@ -148,8 +151,24 @@ class Snapshot(Protocol):
     def climb(self, leaves: Leaves, level: int, aggregation: Aggregation) -> Groups:
         """Groups leaves by their ancestor at `level`, scored and ordered."""
 
-    def passages(self, groups: Groups, limit: int, token_budget: int) -> tuple[Passage, ...]:
-        """Reads the best groups; a budget of 0 tokens is none."""
+    def auto_merge(
+        self, leaves: Leaves, level: int, ratio: float, aggregation: Aggregation
+    ) -> Groups:
+        """Groups leaves by the chunk, at `level` at most, of which enough matched.
+
+        A chunk takes its children's place where at least `ratio` of them stand for
+        leaves, and two at least unless it has but one; none of the chunks lies inside
+        another.
+        """
+
+    def passages(
+        self, groups: Groups, limit: int, token_budget: int, *, merge_adjacent: bool = False
+    ) -> tuple[Passage, ...]:
+        """Reads the best groups; a budget of 0 tokens is none.
+
+        `merge_adjacent` joins those of one document that overlap or touch, until `limit`
+        are apart.
+        """
 
     def chunk(self, chunk_id: ChunkId) -> ChunkNode: ...
 

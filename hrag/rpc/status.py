@@ -132,10 +132,15 @@ def from_reason(reason: str, code: int, message: str, field: str) -> HragError:
     return _without_details(_CODE_OF_NUMBER.get(code, _CODE.UNKNOWN), message)
 
 
-def code_number(error: HragError) -> int:
-    """The canonical number of the status code an error answers with."""
-    number: int = situation_of(error).code.value[0]
-    return number
+def told(error: HragError) -> dict[str, Any]:
+    """An error inside a response: code, message, reason and field; see `from_reason`."""
+    situation = situation_of(error)
+    return {
+        "code": situation.code.value[0],
+        "message": error.message,
+        "reason": situation.reason,
+        "field": error.field,
+    }
 
 
 def _bounded(message: str) -> str:

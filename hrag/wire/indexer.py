@@ -52,16 +52,7 @@ def result_outcome(result: IngestResult) -> pb.DocumentOutcome:
 
 
 def error_outcome(document_id: str, error: HragError) -> pb.DocumentOutcome:
-    situation = status.situation_of(error)
-    return pb.DocumentOutcome(
-        error=pb.DocumentError(
-            document_id=document_id,
-            code=status.code_number(error),
-            message=error.message,
-            reason=situation.reason,
-            field=error.field,
-        )
-    )
+    return pb.DocumentOutcome(error=pb.DocumentError(document_id=document_id, **status.told(error)))
 
 
 def outcome_from(message: pb.DocumentOutcome) -> IngestResult | HragError:

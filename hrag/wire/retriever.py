@@ -1,12 +1,13 @@
 """Messages of retriever.proto."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
 
-from hrag.errors import InvalidArgument
+from hrag.errors import HragError, InvalidArgument, outcome_of
+from hrag.rpc import status
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_LIMIT,
@@ -37,6 +38,7 @@ from hrag.wire.common import (
 _MODE_NUMBER = {
     SearchMode.SMALL_TO_BIG: pb.SEARCH_MODE_SMALL_TO_BIG,
     SearchMode.STANDARD: pb.SEARCH_MODE_STANDARD,
+    SearchMode.AUTO_MERGE: pb.SEARCH_MODE_AUTO_MERGE,
 }
 _MODE = {number: mode for mode, number in _MODE_NUMBER.items()} | {
     pb.SEARCH_MODE_UNSPECIFIED: SearchMode.SMALL_TO_BIG
@@ -66,6 +68,9 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
         aggregation=_known(_AGGREGATION, message.aggregation, "aggregation"),
         token_budget=message.token_budget,
         min_sequence=message.min_sequence,
+        merge_ratio=message.merge_ratio if message.HasField("merge_ratio") else None,
+        merge_adjacent=message.merge_adjacent,
+        min_score=message.min_score if message.HasField("min_score") else None,
     )
 
 
@@ -97,6 +102,9 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         aggregation=_AGGREGATION_NUMBER[query.aggregation],
         token_budget=query.token_budget,
         min_sequence=query.min_sequence,
+        merge_ratio=query.merge_ratio,
+        merge_adjacent=query.merge_adjacent,
+        min_score=query.min_score,
     )
     if isinstance(query.query, str):
         message.text = checked_text(query.query, "text")
@@ -104,6 +112,36 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         message.vector.values.extend(query.query)
         message.vector.SetInParent()
     return message
+
+
+def batch_queries_from(message: pb.BatchSearchRequest) -> list[SearchQuery | HragError]:
+    """Each search, or why it cannot be one."""
+    return [outcome_of(search_query_from, search) for search in message.searches]
+
+
+def batch_request(queries: Sequence[SearchQuery]) -> pb.BatchSearchRequest:
+    return pb.BatchSearchRequest(searches=map(search_request, queries))
+
+
+def batch_response(outcomes: Iterable[SearchResult | HragError]) -> pb.BatchSearchResponse:
+    return pb.BatchSearchResponse(outcomes=map(_outcome_message, outcomes))
+
+
+def _outcome_message(outcome: SearchResult | HragError) -> pb.SearchOutcome:
+    if isinstance(outcome, HragError):
+        return pb.SearchOutcome(error=pb.SearchError(**status.told(outcome)))
+    return pb.SearchOutcome(response=search_response(outcome))
+
+
+def batch_from(message: pb.BatchSearchResponse) -> list[SearchResult | HragError]:
+    return [_outcome_from(outcome) for outcome in message.outcomes]
+
+
+def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
+    if message.HasField("response"):
+        return search_result_from(message.response)
+    error = message.error
+    return status.from_reason(error.reason, error.code, error.message, error.field)
 
 
 def search_response(result: SearchResult) -> pb.SearchResponse:
@@ -136,6 +174,7 @@ def _passage_message(passage: Passage) -> pb.Passage:
             )
             for child in passage.matched_children
         ],
+        merged_chunk_ids=passage.merged_chunk_ids,
     )
 
 
@@ -167,6 +206,7 @@ def _passage_from(message: pb.Passage) -> Passage:
             MatchedChild(child.chunk_id, child.score, span_from(child.span))
             for child in message.matched_children
         ),
+        tuple(message.merged_chunk_ids),
     )
 
 
@@ -224,6 +264,7 @@ def server_info_response(info: ServerInfo) -> pb.GetServerInfoResponse:
             candidates=limits.candidates,
             levels=limits.levels,
             concurrent_calls=limits.concurrent_calls,
+            batch_searches=limits.batch_searches,
         ),
         reader=pb.ReaderStatus(**asdict(info.reader)),
     )
@@ -245,6 +286,7 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
             candidates=limits.candidates,
             levels=limits.levels,
             concurrent_calls=limits.concurrent_calls,
+            batch_searches=limits.batch_searches,
         ),
         reader=_reader_status_from(message.reader),
     )

@@ -1,5 +1,6 @@
 """What every storage engine promises of a search, and of the chunks it leads to."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,7 +10,8 @@ from hrag.engine import PreparedDocument, Snapshot
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.ids import ChunkId, parse_chunk_id
 from hrag.tree import PageSpan, ParsedText, Section
-from hrag.types import Aggregation, ChunkNode, Passage, TreeSettings
+from hrag.types import Aggregation, ChunkNode, Passage, Span, TreeSettings
+from indexer_svc.chunker import build_tree
 from tests.fakes import (
     SCORE_TOLERANCE,
     ModelCollection,
@@ -49,6 +51,8 @@ def test_an_empty_collection_has_nothing_to_find(opened):
         assert leaves.complete
         assert len(leaves) == 0
         assert search_passages(snapshot, query_vector(0), 10, TOP) == ()
+        groups = snapshot.auto_merge(leaves, TOP, 0.5, Aggregation.MAX)
+        assert (len(groups), len(groups.reaching(0.0))) == (0, 0)
 
 
 @pytest.mark.parametrize("aggregation", list(Aggregation))
@@ -132,6 +136,107 @@ def test_a_token_budget_bounds_what_is_returned(filled):
         assert chosen[0] == everything[0]
         assert sum(p.chunk.token_count for p in chosen) <= budget
         assert snapshot.passages(groups, 1000, 1) == ()
+
+
+@pytest.mark.parametrize("ratio", [0.3, 0.5, 1.0])
+def test_auto_merge_returns_chunks_of_which_enough_matched(filled, ratio):
+    """All of a document's leaves merge into its top chunks, few of them into none."""
+    with filled.snapshot() as snapshot:
+        for count in (1, 10, 40, 1000):
+            leaves = snapshot.search(query_vector(3), count)
+            groups = snapshot.auto_merge(leaves, TOP, ratio, Aggregation.MAX)
+            passages = snapshot.passages(groups, 1000, 0)
+            assert matched_leaves(passages) == search_leaves(snapshot, query_vector(3), count)
+            _assert_none_lies_inside_another(passages)
+            for passage in passages:
+                assert passage.score == max(child.score for child in passage.matched_children)
+        assert {passage.chunk.level for passage in passages} == {TOP}
+
+
+def _assert_none_lies_inside_another(passages: tuple[Passage, ...]) -> None:
+    for one, other in itertools.permutations(passages, 2):
+        if one.chunk.document_id == other.chunk.document_id:
+            a, b = one.chunk.span, other.chunk.span
+            assert not (a.byte_start <= b.byte_start and b.byte_end <= a.byte_end)
+
+
+@pytest.mark.parametrize("budget", [0, 300])
+@pytest.mark.parametrize("limit", [1, 4, 1000])
+@pytest.mark.parametrize("level", [0, 1])
+def test_joined_passages_hold_no_text_twice(filled, level, limit, budget):
+    with filled.snapshot() as snapshot:
+        leaves = snapshot.search(query_vector(4), 40)
+        groups = snapshot.climb(leaves, level, Aggregation.MAX)
+        single = {p.chunk.chunk_id: p for p in snapshot.passages(groups, 1000, 0)}
+        joined = snapshot.passages(groups, limit, budget, merge_adjacent=True)
+    assert 0 < len(joined) <= limit
+    if limit == 1000 and not budget:
+        assert matched_leaves(joined) == matched_leaves(single.values())
+    if budget:
+        assert sum(passage.chunk.token_count for passage in joined) <= budget
+    for passage in joined:
+        parts = passage.merged_chunk_ids or (passage.chunk.chunk_id,)
+        assert passage == _joined([single[part] for part in parts], filled.model)
+    for one, other in itertools.combinations(joined, 2):
+        if one.chunk.document_id == other.chunk.document_id:
+            a, b = sorted((one.chunk.span, other.chunk.span), key=lambda span: span.byte_start)
+            assert a.byte_end < b.byte_start
+
+
+def test_a_joined_passage_bears_the_section_and_pages_it_should(catalog):
+    """The section of the best chunk, the pages of all."""
+    catalog.create()
+    text = sentences(30)
+    half = len(text) // 2
+    parsed = ParsedText(
+        text,
+        (Section("One", 1, 0), Section("Two", 1, half)),
+        (PageSpan(1, 0, half), PageSpan(2, half, len(text))),
+    )
+    settings = catalog.model.settings
+    catalog.fill(
+        replace(
+            prepared("d", text, settings), parsed=parsed, tree=build_tree(parsed, settings.tree)
+        )
+    )
+    with catalog.snapshot() as snapshot:
+        groups = snapshot.climb(snapshot.search(query_vector(0), 100), 0, Aggregation.MAX)
+        best = snapshot.passages(groups, 1, 0)[0].chunk
+        (joined,) = snapshot.passages(groups, 100, 0, merge_adjacent=True)
+    assert joined.chunk.content == text
+    assert joined.chunk.section_path == best.section_path
+    assert (joined.chunk.first_page, joined.chunk.last_page) == (1, 2)
+
+
+def _joined(parts: list[Passage], model: ModelCollection) -> Passage:
+    """What passages that touch, in order of the text, must become together."""
+    best = max(parts, key=lambda passage: passage.score)
+    first, last = parts[0].chunk.span, parts[-1].chunk.span
+    document = model.documents[best.chunk.document_id]
+    records = [document.tree.record(part.chunk.level, part.chunk.index) for part in parts]
+    chunk = replace(
+        best.chunk,
+        content=document.parsed.text[first.char_start : last.char_end],
+        span=Span(first.byte_start, last.byte_end, first.char_start, last.char_end),
+        token_count=records[-1].token_start + records[-1].token_count - records[0].token_start,
+    )
+    children = sorted(
+        (child for part in parts for child in part.matched_children),
+        key=lambda child: -child.score,
+    )
+    names = tuple(part.chunk.chunk_id for part in parts) if len(parts) > 1 else ()
+    return Passage(chunk, best.score, tuple(children), names)
+
+
+def test_what_scores_too_low_is_left_out(filled):
+    with filled.snapshot() as snapshot:
+        groups = snapshot.climb(snapshot.search(query_vector(5), 40), 1, Aggregation.MAX)
+        passages = snapshot.passages(groups, 1000, 0)
+        for score in (-1.0, passages[3].score, passages[3].score + 1e-4, 1.0):
+            reaching = groups.reaching(score)
+            expected = tuple(passage for passage in passages if passage.score >= score)
+            assert len(reaching) == len(expected)
+            assert snapshot.passages(reaching, 1000, 0) == expected
 
 
 def test_tenants_with_the_same_names_and_texts_see_only_their_own(filled):

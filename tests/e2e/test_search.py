@@ -1,8 +1,11 @@
 """What a search promises, through the wire."""
 
+import itertools
+
 import pytest
 
-from hrag.types import Document, SearchMode
+from hrag.errors import CollectionNotFound, InvalidArgument
+from hrag.types import Document, SearchMode, SearchQuery
 
 LONG = "".join(f"Sentence {number} speaks of the same few things. " for number in range(3000))
 SHORT = "Sentence of a short text, number {}."
@@ -57,6 +60,62 @@ def test_standard_returns_the_leaves(services, filled):
     assert {passage.chunk.level for passage in result.passages} == {0}
     for passage in result.passages:
         assert [child.chunk_id for child in passage.matched_children] == [passage.chunk.chunk_id]
+
+
+def test_auto_merge_returns_large_chunks_where_most_of_them_matched(services, filled):
+    """With every leaf a candidate all merge; with one, it stays a leaf."""
+    client = services.client
+    whole = client.search(
+        filled, "things", mode=SearchMode.AUTO_MERGE, limit=100, candidates=10_000, return_level=3
+    )
+    assert {passage.chunk.level for passage in whole.passages} == {3}
+    assert whole.returned_at_level == 3
+    few = client.search(
+        filled, "things", mode=SearchMode.AUTO_MERGE, limit=1, candidates=1, merge_ratio=1.0
+    )
+    (passage,) = few.passages
+    assert [child.chunk_id for child in passage.matched_children] == [passage.chunk.chunk_id]
+
+
+def test_joined_passages_hold_no_text_twice(services, filled):
+    text = services.client.get_text(filled, "long")
+    result = services.client.search(
+        filled, "things", mode=SearchMode.STANDARD, limit=20, merge_adjacent=True
+    )
+    long = [each for each in result.passages if each.chunk.document_id == "long"]
+    assert any(passage.merged_chunk_ids for passage in long)
+    spans = sorted((p.chunk.span.char_start, p.chunk.span.char_end) for p in long)
+    assert all(end < start for (_, end), (start, _) in itertools.pairwise(spans))
+    for passage in long:
+        span = passage.chunk.span
+        assert passage.chunk.content == text[span.char_start : span.char_end]
+
+
+def test_passages_below_the_least_score_are_left_out(services, filled):
+    best = services.client.search(filled, "things", limit=10).passages
+    bound = best[4].score
+    result = services.client.search(filled, "things", limit=10, min_score=bound)
+    assert result.passages == tuple(passage for passage in best if passage.score >= bound)
+    assert result.exhausted
+
+
+def test_a_batch_answers_each_search_as_it_would_be_alone(services, filled):
+    client = services.client
+    asked = [
+        SearchQuery(filled, "things", limit=3),
+        SearchQuery(filled, "Sentence", mode=SearchMode.STANDARD),
+        SearchQuery(filled, "things", limit=0),
+        SearchQuery("nobody", "things"),
+        SearchQuery(filled, "things", mode=SearchMode.AUTO_MERGE, merge_adjacent=True),
+    ]
+    one, other, refused, missing, merged = client.batch_search(asked)
+    assert one.passages == client.search(filled, "things", limit=3).passages
+    assert other.passages == client.search(filled, "Sentence", mode=SearchMode.STANDARD).passages
+    assert (type(refused), refused.field) == (InvalidArgument, "limit")
+    assert isinstance(missing, CollectionNotFound)
+    assert merged.mode is SearchMode.AUTO_MERGE
+    with pytest.raises(InvalidArgument, match="it must have 1 to 32"):
+        client.batch_search([])
 
 
 def test_a_token_budget_bounds_the_passages(services, filled):

@@ -15,7 +15,7 @@ from hrag.cli.running import free_addresses
 from hrag.client import AsyncClient, Client
 from hrag.client.calls import channel_options
 from hrag.errors import HragError
-from hrag.types import Document, IngestOutcome, IngestResult
+from hrag.types import Document, IngestOutcome, IngestResult, SearchQuery
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
@@ -34,6 +34,7 @@ _ANSWERS: dict[str, Any] = {
     "ListDocuments": ipb.ListDocumentsResponse(),
     "GetIndexStatus": ipb.GetIndexStatusResponse(),
     "Search": rpb.SearchResponse(sequence=7),
+    "BatchSearch": rpb.BatchSearchResponse(),
     "GetChunk": rpb.GetChunkResponse(),
     "GetHierarchy": rpb.GetHierarchyResponse(),
     "GetServerInfo": rpb.GetServerInfoResponse(),
@@ -49,6 +50,7 @@ _SAFE: list[tuple[str, Call]] = [
     ("ListDocuments", lambda client: client.list_documents("t")),
     ("GetIndexStatus", lambda client: client.index_status("t")),
     ("Search", lambda client: client.search("t", "text")),
+    ("BatchSearch", lambda client: client.batch_search([SearchQuery("t", "text")])),
     ("GetChunk", lambda client: client.get_chunk("t", "d#0.0")),
     ("GetHierarchy", lambda client: client.get_hierarchy("t", "d#0.0")),
     ("GetServerInfo", lambda client: client.server_info()),

@@ -49,6 +49,20 @@ def test_the_vector_is_the_embedders(embedder: CountingEmbedder) -> None:
     assert np.array_equal(vector, HashEmbedder(16).embed(["查询"])[0])
 
 
+def test_several_are_embedded_together_but_for_those_remembered(
+    embedder: CountingEmbedder,
+) -> None:
+    cached = CachedQueries(embedder, 10)
+    cached.embed_query("b")
+    vectors = cached.embed_queries(["a", "b", "c", "a"])
+    assert embedder.asked == [["b"], ["a", "c"]]
+    assert np.array_equal(vectors, HashEmbedder(16).embed(["a", "b", "c", "a"]))
+    assert not any(vector.flags.writeable for vector in vectors)
+    cached.embed_queries(["a", "c"])
+    assert len(embedder.asked) == 2
+    assert cached.embed_queries([]) == []
+
+
 @pytest.mark.parametrize("entries", [0, 10])
 def test_vectors_are_read_only(embedder: CountingEmbedder, entries: int) -> None:
     """One caller cannot change what the next one gets."""

@@ -39,6 +39,13 @@ class FakeLeaves:
         return len(self.ancestors)
 
 
+class FakeGroups(list[str]):
+    """Names of ancestors, best first; the score of one is minus its place."""
+
+    def reaching(self, score: float) -> "FakeGroups":
+        return FakeGroups(name for place, name in enumerate(self) if -place >= score)
+
+
 @dataclass
 class FakeSnapshot:
     """Its ranking names, best leaf first, the ancestor of every leaf. Remembers its calls."""
@@ -50,6 +57,7 @@ class FakeSnapshot:
     vectors: list[Vectors] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     climbs: list[tuple[int, Aggregation]] = field(default_factory=list)
+    merges: list[tuple[int, float, Aggregation]] = field(default_factory=list)
     budgets: list[int] = field(default_factory=list)
 
     def search(self, query: Vectors, wanted: int) -> FakeLeaves:
@@ -58,13 +66,24 @@ class FakeSnapshot:
         self.counts.append(wanted)
         return FakeLeaves(self.ranking[:wanted], wanted >= len(self.ranking))
 
-    def climb(self, leaves: FakeLeaves, level: int, aggregation: Aggregation) -> list[str]:
+    def climb(self, leaves: FakeLeaves, level: int, aggregation: Aggregation) -> FakeGroups:
         self.climbs.append((level, aggregation))
-        return list(dict.fromkeys(leaves.ancestors))
+        return FakeGroups(dict.fromkeys(leaves.ancestors))
 
-    def passages(self, groups: list[str], limit: int, token_budget: int) -> tuple[str, ...]:
+    def auto_merge(
+        self, leaves: FakeLeaves, level: int, ratio: float, aggregation: Aggregation
+    ) -> FakeGroups:
+        self.merges.append((level, ratio, aggregation))
+        return FakeGroups(dict.fromkeys(leaves.ancestors))
+
+    def passages(
+        self, groups: FakeGroups, limit: int, token_budget: int, *, merge_adjacent: bool
+    ) -> tuple[str, ...]:
+        """Neighbours are those with the same first letter."""
         assert self.is_open
         self.budgets.append(token_budget)
+        if merge_adjacent:
+            return tuple(dict.fromkeys(name[0] for name in groups))[:limit]
         return tuple(groups[:limit])
 
 
@@ -96,12 +115,22 @@ class Embedder(HashEmbedder):
     def __init__(self, snapshot: FakeSnapshot, dimension: int = DIMENSION, name: str = "") -> None:
         super().__init__(dimension)
         self.name = name or self.name
-        self.texts: list[str] = []
+        self.batches: list[list[str]] = []
+        self.failure: errors.HragError | None = None
+        self.refused = ""
         self._snapshot = snapshot
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for batch in self.batches for text in batch]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         assert not self._snapshot.is_open
-        self.texts += texts
+        self.batches.append(list(texts))
+        if self.failure is not None:
+            raise self.failure
+        if self.refused and self.refused in texts:
+            raise errors.EmbedderRejected("no")
         return super().embed(texts)
 
 
@@ -256,6 +285,71 @@ def test_aggregation_and_budget_reach_the_engine(aggregation: Aggregation) -> No
     assert snapshot.budgets == [99]
 
 
+@pytest.mark.parametrize(("asked", "ratio"), [({}, 0.5), ({"merge_ratio": 0.75}, 0.75)])
+def test_auto_merge_goes_up_to_the_return_level(asked: dict[str, Any], ratio: float) -> None:
+    snapshot = FakeSnapshot(["a"])
+    query = replace(QUERY, mode=SearchMode.AUTO_MERGE, return_level=3, **asked)
+    result = _search(snapshot)(query, NEVER)
+    assert snapshot.merges == [(3, ratio, Aggregation.MAX)]
+    assert snapshot.climbs == []
+    assert (result.mode, result.returned_at_level) == (SearchMode.AUTO_MERGE, 3)
+
+
+@pytest.mark.parametrize("ratio", [-0.5, 0.0, 1.01, math.nan, math.inf])
+def test_a_ratio_that_cannot_be_reached_is_refused(ratio: float) -> None:
+    with pytest.raises(errors.InvalidArgument, match="over 0 and up to 1") as caught:
+        _ask(["a"], mode=SearchMode.AUTO_MERGE, merge_ratio=ratio)
+    assert caught.value.field == "merge_ratio"
+
+
+@pytest.mark.parametrize("mode", [SearchMode.STANDARD, SearchMode.SMALL_TO_BIG])
+def test_other_modes_have_no_ratio(mode: SearchMode) -> None:
+    with pytest.raises(errors.InvalidArgument, match=mode.name):
+        _ask(["a"], mode=mode, merge_ratio=0.5)
+
+
+# What scores too low
+
+
+def test_passages_below_the_score_are_left_out_and_nothing_deeper_is_asked() -> None:
+    snapshot = FakeSnapshot([f"p{leaf}" for leaf in range(1000)])
+    result = _search(snapshot)(replace(QUERY, limit=5, min_score=-1.0), NEVER)
+    assert result.passages == ("p0", "p1")
+    assert result.exhausted
+    assert snapshot.counts == [50]
+
+
+def test_more_may_reach_a_sum_than_was_looked_at() -> None:
+    ranking = [f"p{leaf}" for leaf in range(1000)]
+    assert not _ask(ranking, min_score=-1.0, aggregation=Aggregation.SUM).exhausted
+    assert _ask(ranking[:9], min_score=-1.0, aggregation=Aggregation.SUM).exhausted
+
+
+def test_a_score_that_more_passages_reach_than_the_limit_changes_nothing() -> None:
+    ranking = [f"p{leaf}" for leaf in range(1000)]
+    result = _ask(ranking, min_score=-49.0)
+    assert (result.passages, result.exhausted) == (("p0", "p1", "p2", "p3", "p4"), False)
+
+
+# Joined passages
+
+
+def test_it_looks_deeper_while_passages_are_joined_into_too_few() -> None:
+    snapshot = FakeSnapshot([*(f"a{leaf}" for leaf in range(300)), "b", "c", "d"])
+    query = replace(QUERY, limit=3, merge_adjacent=True)
+    result = _search(snapshot)(query, NEVER)
+    assert result.passages == ("a", "b", "c")
+    assert (snapshot.counts, result.exhausted) == ([50, 200, 800], False)
+    assert _search(snapshot)(replace(query, limit=9), NEVER).exhausted
+
+
+def test_a_budget_may_be_why_there_are_few_joined_passages() -> None:
+    snapshot = FakeSnapshot([f"a{leaf}" for leaf in range(300)])
+    query = replace(QUERY, limit=3, merge_adjacent=True, token_budget=9)
+    assert not _search(snapshot)(query, NEVER).exhausted
+    assert snapshot.counts == [50]
+
+
 def test_all_of_a_search_reads_one_snapshot() -> None:
     snapshot = FakeSnapshot(["long"] * 1000)
     reader = FakeReader(snapshot)
@@ -348,6 +442,82 @@ def test_nothing_is_embedded_for_a_collection_of_another_embedder() -> None:
     assert embedder.texts == []
 
 
+# Batches
+
+
+def test_a_batch_embeds_its_texts_together_and_answers_each_in_order() -> None:
+    snapshot = FakeSnapshot(["a", "b"])
+    embedder = Embedder(snapshot)
+    search = _search(snapshot, embedder=embedder)
+    asked = [
+        replace(QUERY, limit=1),
+        replace(QUERY, query="another"),
+        replace(QUERY, query=[1.0, 0.0, 0.0, 0.0]),
+        replace(QUERY, limit=2),
+    ]
+    found = search.batch(asked, NEVER)
+    assert [each.passages for each in found] == [("a",), ("a", "b"), ("a", "b"), ("a", "b")]
+    assert embedder.batches == [["what do cats do?", "another"]]
+    alone = [_search(FakeSnapshot(["a", "b"]))(query, NEVER) for query in asked]
+    assert [each.exhausted for each in found] == [each.exhausted for each in alone]
+
+
+def test_what_is_wrong_with_one_search_of_a_batch_touches_no_other() -> None:
+    refused = errors.InvalidArgument("mode is 77", field="mode")
+    found = _search(FakeSnapshot(["a"])).batch(
+        [
+            refused,
+            QUERY,
+            replace(QUERY, limit=0),
+            replace(QUERY, query=[math.nan] * 4),
+            replace(QUERY, query=[1.0]),
+            replace(QUERY, query=" "),
+        ],
+        NEVER,
+    )
+    assert found[0] is refused
+    assert found[1].passages == ("a",)
+    assert [error.field for error in found[2:]] == ["limit", "vector", "vector", "text"]
+
+
+def test_a_batch_of_another_embedders_collection_is_not_embedded() -> None:
+    snapshot = FakeSnapshot(["a"])
+    embedder = Embedder(snapshot, name="other/model")
+    vector = replace(QUERY, query=[1.0, 0.0, 0.0, 0.0])
+    text, found = _search(snapshot, embedder=embedder).batch([QUERY, vector], NEVER)
+    assert isinstance(text, errors.EmbedderMismatch)
+    assert found.passages == ("a",)
+    assert embedder.texts == []
+
+
+def test_a_text_that_the_embedder_refuses_spoils_no_other_of_the_batch() -> None:
+    snapshot = FakeSnapshot(["a"])
+    embedder = Embedder(snapshot)
+    embedder.refused = "bad"
+    search = _search(snapshot, embedder=embedder)
+    bad, good = search.batch([replace(QUERY, query="bad"), QUERY], NEVER)
+    assert isinstance(bad, errors.EmbedderRejected)
+    assert good.passages == ("a",)
+
+
+def test_an_embedder_that_is_down_is_asked_once_for_a_batch() -> None:
+    snapshot = FakeSnapshot(["a"])
+    embedder = Embedder(snapshot)
+    embedder.failure = errors.EmbedderUnavailable("down")
+    found = _search(snapshot, embedder=embedder).batch(
+        [QUERY, replace(QUERY, query="another")], NEVER
+    )
+    assert found == [embedder.failure] * 2
+    assert len(embedder.batches) == 1
+
+
+@pytest.mark.parametrize("number", [0, 33])
+def test_a_batch_has_a_bound(number: int) -> None:
+    with pytest.raises(errors.InvalidArgument, match=f"{number} entries; .* 1 to 32") as caught:
+        _search(FakeSnapshot(["a"])).batch([QUERY] * number, NEVER)
+    assert caught.value.field == "searches"
+
+
 # Limits
 
 
@@ -361,6 +531,8 @@ def test_nothing_is_embedded_for_a_collection_of_another_embedder() -> None:
         ({"query": ""}, "text", "text is blank"),
         ({"query": " \n\u3000"}, "text", "text is blank"),
         ({"query": "ü" * 16_385}, "text", "32770 bytes; at most 32768"),
+        ({"min_score": math.nan}, "min_score", "min_score is nan; it must be a finite number"),
+        ({"min_score": -math.inf}, "min_score", "min_score is -inf"),
         ({"tenant_id": "t\0c"}, "tenant_id", "tenant_id is"),
         ({"collection": "c/d"}, "collection", "collection is"),
     ],

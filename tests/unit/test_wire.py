@@ -123,8 +123,11 @@ queries = st.builds(
     aggregation=st.sampled_from(types.Aggregation),
     token_budget=U32,
     min_sequence=U64,
+    merge_ratio=st.none() | F32,
+    merge_adjacent=st.booleans(),
+    min_score=st.none() | F32,
 )
-limits = st.builds(types.Limits, U64, U64, U64, U32, U32, U32, U32)
+limits = st.builds(types.Limits, U64, U64, U64, U32, U32, U32, U32, U32)
 reader_statuses = st.builds(types.ReaderStatus, U64, U64, st.floats(0, 1e6), U32, U64, U64, U32)
 server_infos = st.builds(types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits, reader_statuses)
 
@@ -162,6 +165,18 @@ ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] =
     ("status", statuses, indexer.status_response, indexer.status_from),
     ("query", queries, retriever.search_request, retriever.search_query_from),
     ("result", search_results, retriever.search_response, retriever.search_result_from),
+    (
+        "batch",
+        st.lists(search_results, max_size=3),
+        retriever.batch_response,
+        retriever.batch_from,
+    ),
+    (
+        "batch query",
+        st.lists(queries, max_size=3),
+        retriever.batch_request,
+        retriever.batch_queries_from,
+    ),
     ("node", nodes, retriever.chunk_response, retriever.chunk_node_from),
     ("hierarchy", hierarchies, retriever.hierarchy_response, retriever.hierarchy_from),
     ("server", server_infos, retriever.server_info_response, retriever.server_info_from),
@@ -388,6 +403,15 @@ def test_a_streamed_documents_error_keeps_class_message_and_field(error: HragErr
     got = indexer.outcome_from(_sent(indexer.error_outcome("d", error)))
     assert isinstance(got, HragError)
     assert (type(got), got.message, got.field) == (type(error), error.message, error.field)
+
+
+def test_a_search_of_a_batch_that_cannot_be_read_is_its_own_error() -> None:
+    searches = [rpb.SearchRequest(text="x"), rpb.SearchRequest(), rpb.SearchRequest(text="y")]
+    one, refused, other = retriever.batch_queries_from(rpb.BatchSearchRequest(searches=searches))
+    assert (one.query, other.query) == ("x", "y")
+    assert isinstance(refused, InvalidArgument)
+    (got,) = retriever.batch_from(_sent(retriever.batch_response([refused])))
+    assert (type(got), got.message, got.field) == (InvalidArgument, refused.message, "query")
 
 
 def test_a_streamed_error_names_the_document_and_the_code() -> None:

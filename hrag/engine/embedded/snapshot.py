@@ -7,8 +7,8 @@ read from LMDB, in the transaction the snapshot holds.
 import bisect
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -17,6 +17,7 @@ from cachetools import LRUCache
 import hrag_fast
 from hrag.engine import Groups, Leaves, Vector
 from hrag.engine.embedded import keys
+from hrag.engine.embedded.automerge import Place, standing_for
 from hrag.engine.embedded.lookups import required, slot_of
 from hrag.engine.embedded.records import DocumentHead
 from hrag.engine.embedded.store import Store, Txn
@@ -77,13 +78,29 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Climbed:
-    """What the kernel grouped, and at which level; see `hrag_fast.Groups`."""
+    """What the kernel grouped, see `hrag_fast.Groups`, and by which chunks.
+
+    A key's ordinal is its document's; what follows is the index of a chunk of `level`, or
+    stands for the chunk that `places` has for the key.
+    """
 
     groups: hrag_fast.Groups
     level: int
+    places: Mapping[int, Place] | None = None
 
     def __len__(self) -> int:
         return len(self.groups.keys)
+
+    def reaching(self, score: float) -> "Climbed":
+        count = int(np.count_nonzero(self.groups.scores >= score))
+        best = self.groups._replace(
+            keys=self.groups.keys[:count], scores=self.groups.scores[:count]
+        )
+        return replace(self, groups=best)
+
+    def place(self, key: int) -> Place:
+        """Level and index of the chunk a key stands for."""
+        return (self.level, key & _LEAF_MASK) if self.places is None else self.places[key]
 
 
 class CitationCache:
@@ -141,37 +158,85 @@ class EmbeddedSnapshot:
         )
         return Climbed(groups, level)
 
-    def passages(self, groups: Groups, limit: int, token_budget: int) -> tuple[Passage, ...]:
-        found: list[Passage] = []
-        left = token_budget or sys.maxsize
-        climbed = cast("Climbed", groups)
-        for place, key in enumerate(climbed.groups.keys.tolist()):
-            if len(found) == limit:
-                break
-            document = self._document(key >> keys.LEAF_BITS)
-            record = document.tree.record(climbed.level, key & _LEAF_MASK)
-            if record.token_count > left:
+    def auto_merge(
+        self, leaves: Leaves, level: int, ratio: float, aggregation: Aggregation
+    ) -> Climbed:
+        view, hits = self._view, cast("Hits", leaves)
+        labels = view.labels[hits.rows]
+        alive = view.alive[hits.rows]
+        members = np.zeros(len(labels), np.uint32)  # Which of its document's chunks.
+        places: dict[int, Place] = {}
+        ordinals = labels >> np.uint64(keys.LEAF_BITS)
+        by_document = np.argsort(ordinals, kind="stable")
+        found, starts = np.unique(ordinals[by_document], return_index=True)
+        for ordinal, own in zip(found.tolist(), np.split(by_document, starts)[1:], strict=True):
+            if not alive[own[0]]:
                 continue
-            left -= record.token_count
-            found.append(self._passage(document, record, key & _LEAF_MASK, climbed, place))
-        return tuple(found)
+            indexes = (labels[own] & np.uint64(_LEAF_MASK)).tolist()
+            tree = self._tree(slot_of(self._store, self._txn, self._collection, ordinal))
+            standing = standing_for(tree, indexes, view.settings.tree.embedding_level, level, ratio)
+            chunks = sorted(set(standing.values()), key=lambda place: tree.record(*place))
+            number = {place: which for which, place in enumerate(chunks)}
+            members[own] = [number[standing[index]] for index in indexes]
+            first = ordinal << keys.LEAF_BITS
+            places |= {first | which: place for place, which in number.items()}
+        rows = np.arange(len(labels), dtype=np.uint32)
+        code = _KERNEL_CODE[aggregation]
+        groups = hrag_fast.climb(rows, hits.scores, labels, members, alive, code)
+        return Climbed(groups._replace(children=hits.rows[groups.children]), level, places)
 
-    def _passage(
-        self, document: "_Document", record: ChunkRecord, index: int, climbed: Climbed, place: int
-    ) -> Passage:
-        groups = climbed.groups
-        start, end = groups.starts[place : place + 2].tolist()
-        leaves = (self._view.labels[groups.children[start:end]] & np.uint64(_LEAF_MASK)).tolist()
-        scores = groups.child_scores[start:end].tolist()
-        level = self._view.settings.tree.embedding_level
+    def passages(
+        self, groups: Groups, limit: int, token_budget: int, *, merge_adjacent: bool = False
+    ) -> tuple[Passage, ...]:
+        climbed = cast("Climbed", groups)
+        taken: list[_Taken] = []
+        left = token_budget or sys.maxsize
+        for group, key in enumerate(climbed.groups.keys.tolist()):
+            if len(taken) == limit:
+                break
+            ordinal = key >> keys.LEAF_BITS
+            document = self._document(ordinal)
+            level, index = climbed.place(key)
+            record = document.tree.record(level, index)
+            one = _Taken(ordinal, document, (level, index), record, [group], [])
+            touching = [each for each in taken if each.touches(one)] if merge_adjacent else []
+            whole = _widened([*(each.record for each in touching), record])
+            more = whole.token_count - sum(each.record.token_count for each in touching)
+            if more > left:
+                continue
+            left -= more
+            if touching:
+                touching[0].join([one, *touching[1:]], whole)
+                taken = [each for each in taken if each not in touching[1:]]
+            else:
+                taken.append(one)
+        return tuple(self._passage(each, climbed) for each in taken)
+
+    def _passage(self, taken: "_Taken", climbed: Climbed) -> Passage:
+        document, level = taken.document, self._view.settings.tree.embedding_level
         return Passage(
-            document.chunk(climbed.level, index, record, content=True),
-            float(groups.scores[place]),
+            document.chunk(*taken.place, taken.record, content=True),
+            float(climbed.groups.scores[taken.groups[0]]),
             tuple(
                 document.matched(level, leaf, score)
-                for leaf, score in zip(leaves, scores, strict=True)
+                for leaf, score in self._leaves(taken.groups, climbed.groups)
             ),
+            tuple(document.name(*place) for place in taken.merged_places()),
         )
+
+    def _leaves(
+        self, numbers: Sequence[int], groups: hrag_fast.Groups
+    ) -> Iterator[tuple[int, float]]:
+        """Indexes and scores of the groups' leaves, best first."""
+        if len(numbers) == 1:  # The kernel has put them in order.
+            start, end = groups.starts[numbers[0] : numbers[0] + 2].tolist()
+            rows, scores = groups.children[start:end], groups.child_scores[start:end]
+        else:
+            chosen = np.concatenate([np.arange(*groups.starts[n : n + 2]) for n in numbers])
+            chosen = chosen[np.argsort(-groups.child_scores[chosen], kind="stable")]
+            rows, scores = groups.children[chosen], groups.child_scores[chosen]
+        leaves = self._view.labels[rows] & np.uint64(_LEAF_MASK)
+        return zip(leaves.tolist(), scores.tolist(), strict=True)
 
     def chunk(self, chunk_id: ChunkId) -> ChunkNode:
         document = self._named(chunk_id)
@@ -214,9 +279,46 @@ class EmbeddedSnapshot:
         citation = self._citations.get(ordinal, lambda: required(txn.get(slot, db=db["heads"])))
         return _Document(
             citation,
-            Tree(required(txn.get(slot, db=db["trees"]))),
+            self._tree(slot),
             required(txn.get(slot, db=db["texts"])),
         )
+
+    def _tree(self, slot: bytes) -> Tree:
+        return Tree(required(self._txn.get(slot, db=self._store.db["trees"])))
+
+
+@dataclass(slots=True, eq=False)
+class _Taken:
+    """A chunk that will be a passage, or several that touch, joined to the best of them."""
+
+    ordinal: int
+    document: "_Document"
+    place: Place
+    record: ChunkRecord
+    groups: list[int]
+    joined: list["_Taken"]
+
+    def touches(self, other: "_Taken") -> bool:
+        """Whether both are of one document with no token between them."""
+        return (
+            self.ordinal == other.ordinal
+            and other.record.token_start <= _token_end(self.record)
+            and self.record.token_start <= _token_end(other.record)
+        )
+
+    def join(self, others: "Sequence[_Taken]", whole: ChunkRecord) -> None:
+        """Takes in others that are no better; `whole` is the span of all."""
+        for other in others:
+            self.groups += other.groups
+            self.joined += [other, *other.joined]
+        self.record = whole
+
+    def merged_places(self) -> list[Place]:
+        """The chunks it was joined of, in order of the text; none where it is but one."""
+        if not self.joined:
+            return []
+        places = [self.place, *(each.place for each in self.joined)]
+        return sorted(places, key=lambda place: self.document.tree.record(*place))
 
 
 class _Document:
@@ -288,6 +390,25 @@ class _Document:
 
 def _children(record: ChunkRecord) -> range:
     return range(record.first_child, record.first_child + record.child_count)
+
+
+def _token_end(record: ChunkRecord) -> int:
+    return record.token_start + record.token_count
+
+
+def _widened(records: Sequence[ChunkRecord]) -> ChunkRecord:
+    """The span of all; all else is the first one's."""
+    if len(records) == 1:
+        return records[0]
+    token_start = min(record.token_start for record in records)
+    return records[0]._replace(
+        byte_start=min(record.byte_start for record in records),
+        byte_end=max(record.byte_end for record in records),
+        char_start=min(record.char_start for record in records),
+        char_end=max(record.char_end for record in records),
+        token_start=token_start,
+        token_count=max(map(_token_end, records)) - token_start,
+    )
 
 
 def _span(record: ChunkRecord) -> Span:

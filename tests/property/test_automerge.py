@@ -1,0 +1,61 @@
+"""AUTO_MERGE against its definition, on trees of every shape."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.engine.embedded.automerge import Place, standing_for
+from hrag.tree import Tree
+from indexer_svc.chunker import build_tree
+from tests.property.strategies import documents, tree_settings
+from tests.property.test_tree import many
+
+ratios = st.sampled_from([0.01, 0.5, 1.0]) | st.floats(0.01, 1.0)
+
+
+def _stands(tree: Tree, place: Place, leaves: set[int], leaf_level: int, ratio: float) -> bool:
+    """Whether a chunk is a leaf that matched, or enough of its children stand themselves."""
+    level, index = place
+    if level == leaf_level:
+        return index in leaves
+    record = tree.record(level, index)
+    children = range(record.first_child, record.first_child + record.child_count)
+    standing = sum(_stands(tree, (level - 1, n), leaves, leaf_level, ratio) for n in children)
+    if record.child_count > 1 and standing == 1:
+        return False
+    return standing >= ratio * record.child_count
+
+
+@given(documents, tree_settings(), ratios, st.data())
+@many
+def test_the_highest_chunk_stands_of_which_enough_matched(parsed, settings, ratio, data):
+    tree, leaf_level = build_tree(parsed, settings), settings.embedding_level
+    leaves = data.draw(st.sets(st.integers(0, tree.counts[leaf_level] - 1), min_size=1))
+    top = data.draw(st.integers(leaf_level, settings.top_level))
+    found = standing_for(tree, leaves, leaf_level, top, ratio)
+    assert set(found) == leaves
+
+    ancestors = tree.ancestors(leaf_level)
+    highest = {
+        leaf: max(
+            (level, int(ancestors[level - leaf_level, leaf]))
+            for level in range(leaf_level, top + 1)
+            if _stands(
+                tree, (level, int(ancestors[level - leaf_level, leaf])), leaves, leaf_level, ratio
+            )
+        )
+        for leaf in leaves
+    }
+    for leaf, place in found.items():
+        assert place in highest.values()
+        own, holder = tree.record(*highest[leaf]), tree.record(*place)
+        assert holder.byte_start <= own.byte_start
+        assert own.byte_end <= holder.byte_end
+
+    chosen = [tree.record(*place) for place in set(found.values())]
+    for one in chosen:
+        inside = [
+            other
+            for other in chosen
+            if one.byte_start <= other.byte_start and other.byte_end <= one.byte_end
+        ]
+        assert inside == [one]

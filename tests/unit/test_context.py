@@ -1,0 +1,57 @@
+"""Passages as the context of a prompt."""
+
+from typing import Any
+
+import pytest
+
+from hrag.client.context import by_page, by_section, context
+from hrag.types import Chunk, Passage, Span
+
+
+def passage(**known: Any) -> Passage:
+    fields: dict[str, Any] = {
+        "chunk_id": "d#0.0",
+        "document_id": "d",
+        "level": 0,
+        "index": 0,
+        "content": " Cats sleep.\n",
+        "token_count": 3,
+        "span": Span(0, 13, 0, 13),
+        "section_path": (),
+        "first_page": 0,
+        "last_page": 0,
+        "title": "",
+        "source": "",
+        "metadata": {},
+    }
+    return Passage(Chunk(**{**fields, **known}), 0.5, ())
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "heading"), [(0, 0, ""), (3, 3, "[Page 3]"), (3, 5, "[Pages 3-5]")]
+)
+def test_pages(first: int, last: int, heading: str) -> None:
+    assert by_page(passage(first_page=first, last_page=last)) == heading
+
+
+@pytest.mark.parametrize(
+    ("title", "path", "heading"),
+    [
+        ("", (), "[d]"),
+        ("Cats", (), "[Cats]"),
+        ("Cats", ("Sleep", "When"), "[Cats - Sleep > When]"),
+        ("Cats", ("Cats", "Sleep"), "[Cats - Sleep]"),
+        ("Cats", ("Cats",), "[Cats]"),
+        ("", ("Sleep",), "[d - Sleep]"),
+    ],
+)
+def test_sections(title: str, path: tuple[str, ...], heading: str) -> None:
+    assert by_section(passage(title=title, section_path=path)) == heading
+
+
+def test_a_context_is_every_passage_under_its_heading() -> None:
+    one = passage(title="Cats", first_page=1, last_page=2)
+    other = passage(content="猫睡觉。")
+    assert context([one, other]) == "[Cats]\nCats sleep.\n\n[d]\n猫睡觉。"
+    assert context([one, other], by_page, "\n---\n") == "[Pages 1-2]\nCats sleep.\n---\n猫睡觉。"
+    assert context([]) == ""
