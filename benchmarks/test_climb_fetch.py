@@ -147,7 +147,7 @@ def test_cost_of_larger_limits(filled, search, limit, capsys):
 def test_small_to_big_costs_little_more_than_standard_search_through_grpc(filled, client, capsys):
     """The bar is on the service's own timings; the client's round trips are told beside."""
     vectors = filled[1].tolist()
-    round_trips = {mode: [] for mode in SearchMode}
+    round_trips = {mode: [] for mode in COMPARED}
 
     def measure(mode):
         def one(number):
