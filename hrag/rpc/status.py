@@ -132,17 +132,6 @@ def from_reason(reason: str, code: int, message: str, field: str) -> HragError:
     return _without_details(_CODE_OF_NUMBER.get(code, _CODE.UNKNOWN), message)
 
 
-def told(error: HragError) -> dict[str, Any]:
-    """An error inside a response: code, message, reason and field; see `from_reason`."""
-    situation = situation_of(error)
-    return {
-        "code": situation.code.value[0],
-        "message": error.message,
-        "reason": situation.reason,
-        "field": error.field,
-    }
-
-
 def _bounded(message: str) -> str:
     """The message as UTF-8 can carry it, lone surrogates replaced, and cut."""
     raw = message.encode("utf-8", "replace")

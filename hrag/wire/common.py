@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 from google.protobuf import struct_pb2
 from google.protobuf.message import Message
 
-from hrag.errors import InvalidArgument
+from hrag.errors import HragError, InvalidArgument
 from hrag.ids import shown
+from hrag.rpc import status
 from hrag.types import (
     DEFAULT_COLLECTION,
     Chunk,
@@ -352,3 +353,17 @@ def chunk_from(message: pb.Chunk) -> Chunk:
         source=message.source,
         metadata=struct_from(message.metadata),
     )
+
+
+def error_message(error: HragError) -> pb.CallError:
+    situation = status.situation_of(error)
+    return pb.CallError(
+        code=situation.code.value[0],
+        message=error.message,
+        reason=situation.reason,
+        field=error.field,
+    )
+
+
+def error_from(message: pb.CallError) -> HragError:
+    return status.from_reason(message.reason, message.code, message.message, message.field)

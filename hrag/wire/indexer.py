@@ -1,7 +1,6 @@
 """Messages of indexer.proto."""
 
 from hrag.errors import HragError
-from hrag.rpc import status
 from hrag.types import (
     Collection,
     DocumentInfo,
@@ -17,6 +16,8 @@ from hrag.wire.common import (
     collection_message,
     document_info_from,
     document_info_message,
+    error_from,
+    error_message,
 )
 
 _OUTCOME_NUMBER = {
@@ -52,14 +53,15 @@ def result_outcome(result: IngestResult) -> pb.DocumentOutcome:
 
 
 def error_outcome(document_id: str, error: HragError) -> pb.DocumentOutcome:
-    return pb.DocumentOutcome(error=pb.DocumentError(document_id=document_id, **status.told(error)))
+    return pb.DocumentOutcome(
+        error=pb.DocumentError(document_id=document_id, error=error_message(error))
+    )
 
 
 def outcome_from(message: pb.DocumentOutcome) -> IngestResult | HragError:
     if message.HasField("result"):
         return ingest_result_from(message.result)
-    error = message.error
-    return status.from_reason(error.reason, error.code, error.message, error.field)
+    return error_from(message.error.error)
 
 
 def collections_response(listing: Listing[Collection]) -> pb.ListCollectionsResponse:

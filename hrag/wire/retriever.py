@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hrag.errors import HragError, InvalidArgument, outcome_of
-from hrag.rpc import status
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_LIMIT,
@@ -31,6 +30,8 @@ from hrag.wire.common import (
     chunk_from,
     chunk_message,
     collection_or_default,
+    error_from,
+    error_message,
     span_from,
     span_message,
 )
@@ -129,7 +130,7 @@ def batch_response(outcomes: Iterable[SearchResult | HragError]) -> pb.BatchSear
 
 def _outcome_message(outcome: SearchResult | HragError) -> pb.SearchOutcome:
     if isinstance(outcome, HragError):
-        return pb.SearchOutcome(error=pb.SearchError(**status.told(outcome)))
+        return pb.SearchOutcome(error=error_message(outcome))
     return pb.SearchOutcome(response=search_response(outcome))
 
 
@@ -140,8 +141,7 @@ def batch_from(message: pb.BatchSearchResponse) -> list[SearchResult | HragError
 def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
     if message.HasField("response"):
         return search_result_from(message.response)
-    error = message.error
-    return status.from_reason(error.reason, error.code, error.message, error.field)
+    return error_from(message.error)
 
 
 def search_response(result: SearchResult) -> pb.SearchResponse:

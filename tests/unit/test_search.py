@@ -1,9 +1,8 @@
 """The one pipeline of a search, over a snapshot that is a plain ranking."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -14,136 +13,26 @@ from hypothesis import strategies as st
 
 from hrag import errors
 from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
-from hrag.types import Aggregation, CollectionSettings, SearchMode, SearchQuery, TreeSettings
+from hrag.types import Aggregation, SearchMode
 from retriever_svc import search as module
 from retriever_svc.search import Search
-
-DIMENSION = 4
-TREE = TreeSettings((32, 64, 128, 256), 0.0)
-SETTINGS = CollectionSettings(TREE, f"hash/{DIMENSION}", DIMENSION)
-QUERY = SearchQuery("t", "what do cats do?")
-SEQUENCE = 7
-
-
-@dataclass(frozen=True)
-class FakeLeaves:
-    """Leaves as the names of the ancestors they lie in."""
-
-    ancestors: Sequence[str]
-    complete: bool
-
-    def __len__(self) -> int:
-        return len(self.ancestors)
-
-
-class FakeGroups(list[str]):
-    """Names of ancestors, best first; the score of one is minus its place."""
-
-    def reaching(self, score: float) -> "FakeGroups":
-        return FakeGroups(name for place, name in enumerate(self) if -place >= score)
-
-
-@dataclass
-class FakeSnapshot:
-    """Its ranking names, best leaf first, the ancestor of every leaf. Remembers its calls."""
-
-    ranking: Sequence[str]
-    settings: CollectionSettings = SETTINGS
-    sequence: int = SEQUENCE
-    is_open: bool = False
-    vectors: list[Vectors] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-    climbs: list[tuple[int, Aggregation]] = field(default_factory=list)
-    merges: list[tuple[int, float, Aggregation]] = field(default_factory=list)
-    budgets: list[int] = field(default_factory=list)
-
-    def search(self, query: Vectors, wanted: int) -> FakeLeaves:
-        assert self.is_open
-        self.vectors.append(query)
-        self.counts.append(wanted)
-        return FakeLeaves(self.ranking[:wanted], wanted >= len(self.ranking))
-
-    def climb(self, leaves: FakeLeaves, level: int, aggregation: Aggregation) -> FakeGroups:
-        self.climbs.append((level, aggregation))
-        return FakeGroups(dict.fromkeys(leaves.ancestors))
-
-    def auto_merge(
-        self, leaves: FakeLeaves, level: int, ratio: float, aggregation: Aggregation
-    ) -> FakeGroups:
-        self.merges.append((level, ratio, aggregation))
-        return FakeGroups(dict.fromkeys(leaves.ancestors))
-
-    def passages(
-        self, groups: FakeGroups, limit: int, token_budget: int, *, merge_adjacent: bool
-    ) -> tuple[str, ...]:
-        """Neighbours are those with the same first letter."""
-        assert self.is_open
-        self.budgets.append(token_budget)
-        if merge_adjacent:
-            return tuple(dict.fromkeys(name[0] for name in groups))[:limit]
-        return tuple(groups[:limit])
-
-
-class FakeReader:
-    """A store with one collection; `sequences` are what it has come to, look by look."""
-
-    def __init__(self, snapshot: FakeSnapshot, sequences: Iterator[int] | None = None) -> None:
-        self._snapshot = snapshot
-        self._sequences = sequences or count(SEQUENCE)
-        self.snapshots = 0
-
-    @contextmanager
-    def snapshot(self, tenant_id: str, collection: str) -> Iterator[FakeSnapshot]:
-        self.snapshots += 1
-        self._snapshot.is_open = True
-        yield self._snapshot
-        self._snapshot.is_open = False
-
-    def settings(self, tenant_id: str, collection: str) -> CollectionSettings:
-        return self._snapshot.settings
-
-    def sequence(self) -> int:
-        return next(self._sequences)
-
-
-class Embedder(HashEmbedder):
-    """Counts texts; must not be asked while a snapshot is open, which is to be short."""
-
-    def __init__(self, snapshot: FakeSnapshot, dimension: int = DIMENSION, name: str = "") -> None:
-        super().__init__(dimension)
-        self.name = name or self.name
-        self.batches: list[list[str]] = []
-        self.failure: errors.HragError | None = None
-        self.refused = ""
-        self._snapshot = snapshot
-
-    @property
-    def texts(self) -> list[str]:
-        return [text for batch in self.batches for text in batch]
-
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        assert not self._snapshot.is_open
-        self.batches.append(list(texts))
-        if self.failure is not None:
-            raise self.failure
-        if self.refused and self.refused in texts:
-            raise errors.EmbedderRejected("no")
-        return super().embed(texts)
-
-
-def _search(
-    snapshot: FakeSnapshot, return_level: int = 2, embedder: Any = None, reader: Any = None
-) -> Search:
-    embedder = embedder or Embedder(snapshot)
-    reader = reader or FakeReader(snapshot)
-    return Search(reader, embedder, CachedQueries(embedder, 10), return_level)
+from tests.rankings import (
+    DIMENSION,
+    QUERY,
+    SEQUENCE,
+    SETTINGS,
+    TREE,
+    Embedder,
+    FakeReader,
+    FakeSnapshot,
+    search_of,
+)
 
 
 def _ask(ranking: Sequence[str], deadline: Deadline = NEVER, **asked: Any) -> Any:
-    return _search(FakeSnapshot(ranking))(replace(QUERY, **asked), deadline)
+    return search_of(FakeSnapshot(ranking))(replace(QUERY, **asked), deadline)
 
 
 # Enough passages
@@ -151,7 +40,7 @@ def _ask(ranking: Sequence[str], deadline: Deadline = NEVER, **asked: Any) -> An
 
 def test_the_first_candidates_do_when_they_lie_in_enough_ancestors() -> None:
     snapshot = FakeSnapshot([f"p{leaf}" for leaf in range(100)])
-    result = _search(snapshot)(replace(QUERY, limit=5, candidates=50), NEVER)
+    result = search_of(snapshot)(replace(QUERY, limit=5, candidates=50), NEVER)
     assert result.passages == ("p0", "p1", "p2", "p3", "p4")
     assert snapshot.counts == [50]
     assert (result.candidates_considered, result.exhausted) == (50, False)
@@ -167,7 +56,7 @@ def test_it_looks_deeper_while_candidates_collapse_into_one_ancestor(candidates:
 
 def test_each_round_looks_at_four_times_as_many_leaves() -> None:
     snapshot = FakeSnapshot(["long"] * 1000)
-    result = _search(snapshot)(replace(QUERY, limit=2, candidates=10), NEVER)
+    result = search_of(snapshot)(replace(QUERY, limit=2, candidates=10), NEVER)
     assert snapshot.counts == [10, 40, 160, 640, 2560]
     assert result.passages == ("long",)
     assert result.exhausted
@@ -175,7 +64,7 @@ def test_each_round_looks_at_four_times_as_many_leaves() -> None:
 
 def test_it_looks_at_as_many_leaves_as_passages_are_wanted() -> None:
     snapshot = FakeSnapshot([f"p{leaf}" for leaf in range(1000)])
-    _search(snapshot)(replace(QUERY, limit=100, candidates=1), NEVER)
+    search_of(snapshot)(replace(QUERY, limit=100, candidates=1), NEVER)
     assert snapshot.counts == [100]
 
 
@@ -242,21 +131,21 @@ def test_the_level_is_the_querys_else_the_collections_else_the_services(
     service: int, collection: int | None, asked: int | None, returned: int
 ) -> None:
     snapshot = FakeSnapshot(["a"], replace(SETTINGS, return_level=collection))
-    result = _search(snapshot, service)(replace(QUERY, return_level=asked), NEVER)
+    result = search_of(snapshot, service)(replace(QUERY, return_level=asked), NEVER)
     assert snapshot.climbs == [(returned, Aggregation.MAX)]
     assert (result.matched_at_level, result.returned_at_level) == (0, returned)
 
 
 def test_what_the_service_returns_is_never_below_the_embedded_level() -> None:
     settings = replace(SETTINGS, tree=replace(TREE, embedding_level=2))
-    result = _search(FakeSnapshot(["a"], settings), return_level=1)(QUERY, NEVER)
+    result = search_of(FakeSnapshot(["a"], settings), return_level=1)(QUERY, NEVER)
     assert (result.matched_at_level, result.returned_at_level) == (2, 2)
 
 
 def test_standard_returns_the_embedded_level() -> None:
     settings = replace(SETTINGS, tree=replace(TREE, embedding_level=1), return_level=3)
     query = replace(QUERY, mode=SearchMode.STANDARD)
-    result = _search(FakeSnapshot(["a"], settings))(query, NEVER)
+    result = search_of(FakeSnapshot(["a"], settings))(query, NEVER)
     assert (result.mode, result.returned_at_level) == (SearchMode.STANDARD, 1)
 
 
@@ -264,7 +153,7 @@ def test_standard_returns_the_embedded_level() -> None:
 def test_a_level_that_cannot_be_returned_is_refused(level: int) -> None:
     settings = replace(SETTINGS, tree=replace(TREE, embedding_level=1))
     with pytest.raises(errors.InvalidArgument, match=f"return_level is {level}.*1.*3") as caught:
-        _search(FakeSnapshot(["a"], settings))(replace(QUERY, return_level=level), NEVER)
+        search_of(FakeSnapshot(["a"], settings))(replace(QUERY, return_level=level), NEVER)
     assert caught.value.field == "return_level"
 
 
@@ -280,7 +169,7 @@ def test_standard_has_no_level_to_choose() -> None:
 @pytest.mark.parametrize("aggregation", Aggregation)
 def test_aggregation_and_budget_reach_the_engine(aggregation: Aggregation) -> None:
     snapshot = FakeSnapshot(["a"])
-    _search(snapshot)(replace(QUERY, aggregation=aggregation, token_budget=99), NEVER)
+    search_of(snapshot)(replace(QUERY, aggregation=aggregation, token_budget=99), NEVER)
     assert snapshot.climbs == [(2, aggregation)]
     assert snapshot.budgets == [99]
 
@@ -289,7 +178,7 @@ def test_aggregation_and_budget_reach_the_engine(aggregation: Aggregation) -> No
 def test_auto_merge_goes_up_to_the_return_level(asked: dict[str, Any], ratio: float) -> None:
     snapshot = FakeSnapshot(["a"])
     query = replace(QUERY, mode=SearchMode.AUTO_MERGE, return_level=3, **asked)
-    result = _search(snapshot)(query, NEVER)
+    result = search_of(snapshot)(query, NEVER)
     assert snapshot.merges == [(3, ratio, Aggregation.MAX)]
     assert snapshot.climbs == []
     assert (result.mode, result.returned_at_level) == (SearchMode.AUTO_MERGE, 3)
@@ -313,7 +202,7 @@ def test_other_modes_have_no_ratio(mode: SearchMode) -> None:
 
 def test_passages_below_the_score_are_left_out_and_nothing_deeper_is_asked() -> None:
     snapshot = FakeSnapshot([f"p{leaf}" for leaf in range(1000)])
-    result = _search(snapshot)(replace(QUERY, limit=5, min_score=-1.0), NEVER)
+    result = search_of(snapshot)(replace(QUERY, limit=5, min_score=-1.0), NEVER)
     assert result.passages == ("p0", "p1")
     assert result.exhausted
     assert snapshot.counts == [50]
@@ -337,23 +226,23 @@ def test_a_score_that_more_passages_reach_than_the_limit_changes_nothing() -> No
 def test_it_looks_deeper_while_passages_are_joined_into_too_few() -> None:
     snapshot = FakeSnapshot([*(f"a{leaf}" for leaf in range(300)), "b", "c", "d"])
     query = replace(QUERY, limit=3, merge_adjacent=True)
-    result = _search(snapshot)(query, NEVER)
+    result = search_of(snapshot)(query, NEVER)
     assert result.passages == ("a", "b", "c")
     assert (snapshot.counts, result.exhausted) == ([50, 200, 800], False)
-    assert _search(snapshot)(replace(query, limit=9), NEVER).exhausted
+    assert search_of(snapshot)(replace(query, limit=9), NEVER).exhausted
 
 
 def test_a_budget_may_be_why_there_are_few_joined_passages() -> None:
     snapshot = FakeSnapshot([f"a{leaf}" for leaf in range(300)])
     query = replace(QUERY, limit=3, merge_adjacent=True, token_budget=9)
-    assert not _search(snapshot)(query, NEVER).exhausted
+    assert not search_of(snapshot)(query, NEVER).exhausted
     assert snapshot.counts == [50]
 
 
 def test_all_of_a_search_reads_one_snapshot() -> None:
     snapshot = FakeSnapshot(["long"] * 1000)
     reader = FakeReader(snapshot)
-    result = _search(snapshot, reader=reader)(replace(QUERY, limit=2), NEVER)
+    result = search_of(snapshot, reader=reader)(replace(QUERY, limit=2), NEVER)
     assert len(snapshot.counts) > 1
     assert reader.snapshots == 1
     assert result.sequence == SEQUENCE
@@ -379,7 +268,7 @@ def test_stages_are_timed_in_microseconds() -> None:
 def test_a_text_is_embedded_once() -> None:
     snapshot = FakeSnapshot(["a"])
     embedder = Embedder(snapshot)
-    search = _search(snapshot, embedder=embedder)
+    search = search_of(snapshot, embedder=embedder)
     search(QUERY, NEVER)
     search(QUERY, NEVER)
     assert embedder.texts == [QUERY.query]
@@ -389,7 +278,7 @@ def test_a_text_is_embedded_once() -> None:
 @pytest.mark.parametrize("scale", [1, 1e-30, 1e30, -2])
 def test_a_vector_is_used_at_unit_length(scale: float) -> None:
     snapshot = FakeSnapshot(["a"])
-    _search(snapshot)(replace(QUERY, query=[3 * scale, 0, 4 * scale, 0]), NEVER)
+    search_of(snapshot)(replace(QUERY, query=[3 * scale, 0, 4 * scale, 0]), NEVER)
     (vector,) = snapshot.vectors
     assert vector.dtype == np.float32
     assert np.allclose(vector * math.copysign(1, scale), [0.6, 0, 0.8, 0])
@@ -397,7 +286,7 @@ def test_a_vector_is_used_at_unit_length(scale: float) -> None:
 
 def test_a_vector_needs_no_embedder() -> None:
     snapshot = FakeSnapshot(["a"], replace(SETTINGS, embedder="other/model"))
-    assert _search(snapshot)(replace(QUERY, query=[1, 0, 0, 0]), NEVER).passages == ("a",)
+    assert search_of(snapshot)(replace(QUERY, query=[1, 0, 0, 0]), NEVER).passages == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -431,91 +320,15 @@ def test_a_text_needs_the_embedder_the_collection_was_made_with(
 ) -> None:
     snapshot = FakeSnapshot(["a"])
     with pytest.raises(errors.EmbedderMismatch, match=words):
-        _search(snapshot, embedder=Embedder(snapshot, dimension, name))(QUERY, NEVER)
+        search_of(snapshot, embedder=Embedder(snapshot, dimension, name))(QUERY, NEVER)
 
 
 def test_nothing_is_embedded_for_a_collection_of_another_embedder() -> None:
     snapshot = FakeSnapshot(["a"])
     embedder = Embedder(snapshot, name="other/model")
     with pytest.raises(errors.EmbedderMismatch):
-        _search(snapshot, embedder=embedder)(QUERY, NEVER)
+        search_of(snapshot, embedder=embedder)(QUERY, NEVER)
     assert embedder.texts == []
-
-
-# Batches
-
-
-def test_a_batch_embeds_its_texts_together_and_answers_each_in_order() -> None:
-    snapshot = FakeSnapshot(["a", "b"])
-    embedder = Embedder(snapshot)
-    search = _search(snapshot, embedder=embedder)
-    asked = [
-        replace(QUERY, limit=1),
-        replace(QUERY, query="another"),
-        replace(QUERY, query=[1.0, 0.0, 0.0, 0.0]),
-        replace(QUERY, limit=2),
-    ]
-    found = search.batch(asked, NEVER)
-    assert [each.passages for each in found] == [("a",), ("a", "b"), ("a", "b"), ("a", "b")]
-    assert embedder.batches == [["what do cats do?", "another"]]
-    alone = [_search(FakeSnapshot(["a", "b"]))(query, NEVER) for query in asked]
-    assert [each.exhausted for each in found] == [each.exhausted for each in alone]
-
-
-def test_what_is_wrong_with_one_search_of_a_batch_touches_no_other() -> None:
-    refused = errors.InvalidArgument("mode is 77", field="mode")
-    found = _search(FakeSnapshot(["a"])).batch(
-        [
-            refused,
-            QUERY,
-            replace(QUERY, limit=0),
-            replace(QUERY, query=[math.nan] * 4),
-            replace(QUERY, query=[1.0]),
-            replace(QUERY, query=" "),
-        ],
-        NEVER,
-    )
-    assert found[0] is refused
-    assert found[1].passages == ("a",)
-    assert [error.field for error in found[2:]] == ["limit", "vector", "vector", "text"]
-
-
-def test_a_batch_of_another_embedders_collection_is_not_embedded() -> None:
-    snapshot = FakeSnapshot(["a"])
-    embedder = Embedder(snapshot, name="other/model")
-    vector = replace(QUERY, query=[1.0, 0.0, 0.0, 0.0])
-    text, found = _search(snapshot, embedder=embedder).batch([QUERY, vector], NEVER)
-    assert isinstance(text, errors.EmbedderMismatch)
-    assert found.passages == ("a",)
-    assert embedder.texts == []
-
-
-def test_a_text_that_the_embedder_refuses_spoils_no_other_of_the_batch() -> None:
-    snapshot = FakeSnapshot(["a"])
-    embedder = Embedder(snapshot)
-    embedder.refused = "bad"
-    search = _search(snapshot, embedder=embedder)
-    bad, good = search.batch([replace(QUERY, query="bad"), QUERY], NEVER)
-    assert isinstance(bad, errors.EmbedderRejected)
-    assert good.passages == ("a",)
-
-
-def test_an_embedder_that_is_down_is_asked_once_for_a_batch() -> None:
-    snapshot = FakeSnapshot(["a"])
-    embedder = Embedder(snapshot)
-    embedder.failure = errors.EmbedderUnavailable("down")
-    found = _search(snapshot, embedder=embedder).batch(
-        [QUERY, replace(QUERY, query="another")], NEVER
-    )
-    assert found == [embedder.failure] * 2
-    assert len(embedder.batches) == 1
-
-
-@pytest.mark.parametrize("number", [0, 33])
-def test_a_batch_has_a_bound(number: int) -> None:
-    with pytest.raises(errors.InvalidArgument, match=f"{number} entries; .* 1 to 32") as caught:
-        _search(FakeSnapshot(["a"])).batch([QUERY] * number, NEVER)
-    assert caught.value.field == "searches"
 
 
 # Limits
@@ -558,7 +371,7 @@ def test_the_limits_themselves_are_allowed(asked: dict[str, Any]) -> None:
 def test_a_search_waits_until_its_change_is_there() -> None:
     snapshot = FakeSnapshot(["a"])
     looks = iter([1, 2, 9])
-    search = _search(snapshot, reader=FakeReader(snapshot, looks))
+    search = search_of(snapshot, reader=FakeReader(snapshot, looks))
     assert search(replace(QUERY, min_sequence=8), Deadline.after(5)).passages == ("a",)
     assert list(looks) == []
 
@@ -566,13 +379,13 @@ def test_a_search_waits_until_its_change_is_there() -> None:
 def test_a_search_without_a_change_to_wait_for_does_not_look() -> None:
     snapshot = FakeSnapshot(["a"])
     looks = iter([1])
-    _search(snapshot, reader=FakeReader(snapshot, looks))(QUERY, NEVER)
+    search_of(snapshot, reader=FakeReader(snapshot, looks))(QUERY, NEVER)
     assert list(looks) == [1]
 
 
 def test_a_change_that_does_not_come_in_time_is_told_with_how_far_the_store_is() -> None:
     snapshot = FakeSnapshot(["a"])
-    search = _search(snapshot, reader=FakeReader(snapshot, iter([3] * 1000)))
+    search = search_of(snapshot, reader=FakeReader(snapshot, iter([3] * 1000)))
     with pytest.raises(errors.SequenceNotReached, match="is 8; the store has come to 3") as caught:
         search(replace(QUERY, min_sequence=8), Deadline.after(0.02))
     assert caught.value.field == "min_sequence"
@@ -581,6 +394,6 @@ def test_a_change_that_does_not_come_in_time_is_told_with_how_far_the_store_is()
 def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LONGEST_WAIT_S", 0.02)
     snapshot = FakeSnapshot(["a"])
-    search = _search(snapshot, reader=FakeReader(snapshot, iter([3] * 1000)))
+    search = search_of(snapshot, reader=FakeReader(snapshot, iter([3] * 1000)))
     with pytest.raises(errors.SequenceNotReached):
         search(replace(QUERY, min_sequence=8), NEVER)

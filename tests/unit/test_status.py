@@ -76,7 +76,6 @@ def test_any_message_survives(message: str, cls: type[HragError]) -> None:
 def test_the_code_is_the_tables() -> None:
     for cls, situation in status.TABLE.items():
         assert status.to_status(cls("no")).code is situation.code
-        assert status.told(cls("no"))["code"] == situation.code.value[0]
 
 
 def test_an_unlisted_subclass_travels_as_its_parent() -> None:

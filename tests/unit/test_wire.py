@@ -418,7 +418,8 @@ def test_a_streamed_error_names_the_document_and_the_code() -> None:
     message = indexer.error_outcome("d", errors.TooLarge("too large", field="text"))
     assert message == ipb.DocumentOutcome(
         error=ipb.DocumentError(
-            document_id="d", code=3, message="too large", reason="TOO_LARGE", field="text"
+            document_id="d",
+            error=tpb.CallError(code=3, message="too large", reason="TOO_LARGE", field="text"),
         )
     )
 
