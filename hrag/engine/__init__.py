@@ -166,8 +166,8 @@ class Snapshot(Protocol):
     ) -> tuple[Passage, ...]:
         """Reads the best groups; a budget of 0 tokens is none.
 
-        `merge_adjacent` joins those of one document that overlap or touch, until `limit`
-        are apart.
+        `merge_adjacent` joins those of one document that overlap or touch, until one more
+        would be apart from `limit` others.
         """
 
     def chunk(self, chunk_id: ChunkId) -> ChunkNode: ...

@@ -192,7 +192,8 @@ class EmbeddedSnapshot:
         taken: list[_Taken] = []
         left = token_budget or sys.maxsize
         for group, key in enumerate(climbed.groups.keys.tolist()):
-            if len(taken) == limit:
+            full = len(taken) == limit
+            if full and not merge_adjacent:
                 break
             ordinal = key >> keys.LEAF_BITS
             document = self._document(ordinal)
@@ -200,6 +201,8 @@ class EmbeddedSnapshot:
             record = document.tree.record(level, index)
             one = _Taken(ordinal, document, (level, index), record, [group], [])
             touching = [each for each in taken if each.touches(one)] if merge_adjacent else []
+            if full and not touching:
+                break
             whole = _widened([*(each.record for each in touching), record])
             more = whole.token_count - sum(each.record.token_count for each in touching)
             if more > left:

@@ -1,0 +1,102 @@
+"""What each mode returns of a document small enough to be checked by hand.
+
+Eight paragraphs, one leaf each; two of them make a chunk of level 1, four one of level 2:
+
+    level 2   [      0      ]  [      1      ]
+    level 1   [  0 ]  [  1  ]  [  2 ]  [  3  ]
+    level 0    0  1    2  3     4  5    6  7
+    section    Cats             Dogs
+"""
+
+import numpy as np
+import pytest
+
+from hrag.embedding.hashing import HashEmbedder
+from hrag.types import MARKDOWN, Document, SearchMode, SettingsRequest
+
+_SENTENCES = (
+    "They sleep through most of the day and wake up when it grows dark outside the house.",
+    "They eat a little in the morning and a lot more in the evening before they go out.",
+    "They like to sit at a window where they can see birds and the people in the street.",
+    "They play with anything that moves and that is small enough to be carried about.",
+)
+_PARAGRAPHS = [
+    *(
+        f"{heading}{sentence} {name} do so every day of the year."
+        for heading, name in (("# Cats\n", "Cats"), ("# Dogs\n", "Dogs"))
+        for heading, sentence in zip((heading, "", "", ""), _SENTENCES, strict=True)
+    ),
+]
+TEXT = "\n\n".join(_PARAGRAPHS)
+SETTINGS = SettingsRequest(level_sizes=(32, 64, 128), overlap_ratio=0.0)
+
+
+@pytest.fixture
+def search(services, tenant):
+    """Searches with leaves that match, so many candidates, and options."""
+    client = services.client
+    client.create_collection(tenant, "c", SETTINGS)
+    result = client.ingest(tenant, Document(TEXT, "d", mime_type=MARKDOWN), collection="c")
+    assert result.chunks_per_level == (8, 4, 2)
+    leaves = [client.get_chunk(tenant, f"d#0.{n}", collection="c").chunk.content for n in range(8)]
+    assert [leaf.strip() for leaf in leaves] == _PARAGRAPHS
+    vectors = HashEmbedder(64).embed(leaves)
+
+    def run(matched, **asked):
+        query = np.sum(vectors[matched], axis=0).tolist()
+        asked = {"mode": SearchMode.AUTO_MERGE, "return_level": 2, **asked}
+        found = client.search(tenant, query, collection="c", candidates=len(matched), **asked)
+        return sorted(found.passages, key=lambda passage: passage.chunk.span.char_start)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("matched", "options", "expected"),
+    [
+        ([0], {}, ["d#0.0"]),
+        ([0, 1], {}, ["d#1.0"]),
+        ([0, 2], {}, ["d#0.0", "d#0.2"]),
+        ([0, 1, 2], {}, ["d#1.0", "d#0.2"]),
+        ([0, 1, 2, 3], {}, ["d#2.0"]),
+        ([0, 1, 2, 3], {"return_level": 1}, ["d#1.0", "d#1.1"]),
+        ([0, 1, 2, 3, 6], {}, ["d#2.0", "d#0.6"]),
+        ([3, 4], {}, ["d#0.3", "d#0.4"]),
+    ],
+)
+def test_auto_merge(search, matched, options, expected):
+    passages = search(matched, limit=len(expected), **options)
+    assert [passage.chunk.chunk_id for passage in passages] == expected
+
+
+def test_a_merged_chunk_has_the_leaves_that_matched_and_its_citation(search):
+    (passage,) = search([4, 5], limit=1)
+    assert passage.chunk.content.strip() == "\n\n".join(_PARAGRAPHS[4:6])
+    assert passage.chunk.section_path == ("Dogs",)
+    assert sorted(child.chunk_id for child in passage.matched_children) == ["d#0.4", "d#0.5"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "matched", "parts"),
+    [
+        (SearchMode.STANDARD, [2, 3, 4], ["d#0.2", "d#0.3", "d#0.4"]),
+        (SearchMode.AUTO_MERGE, [2, 3, 4], ["d#1.1", "d#0.4"]),
+        (SearchMode.SMALL_TO_BIG, [3, 4], ["d#2.0", "d#2.1"]),
+    ],
+)
+def test_passages_that_touch_are_joined(search, mode, matched, parts):
+    level = None if mode is SearchMode.STANDARD else 2
+    (passage,) = search(matched, mode=mode, return_level=level, limit=1, merge_adjacent=True)
+    assert passage.merged_chunk_ids == tuple(parts)
+    span = passage.chunk.span
+    assert passage.chunk.content == TEXT[span.char_start : span.char_end]
+    assert sorted(child.chunk_id for child in passage.matched_children) == [
+        f"d#0.{leaf}" for leaf in matched
+    ]
+
+
+def test_passages_apart_are_not_joined(search):
+    passages = search(
+        [0, 1, 5], mode=SearchMode.STANDARD, return_level=None, limit=2, merge_adjacent=True
+    )
+    assert [passage.merged_chunk_ids for passage in passages] == [("d#0.0", "d#0.1"), ()]
