@@ -15,9 +15,9 @@ from hrag.client.calls import (
     TIMEOUT_S,
     Result,
     channel_options,
+    own_errors,
 )
 from hrag.errors import HragError
-from hrag.rpc.status import error_from
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_COLLECTION,
@@ -64,6 +64,7 @@ class AsyncClient:
             "retriever": retriever_pb2_grpc.RetrieverServiceStub(self._channels[1]),
         }
         self._timeout_s = timeout_s
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,6 +79,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Closes both connections; running calls are cancelled."""
+        self._closed = True
         for channel in self._channels:
             await channel.close()
 
@@ -268,27 +270,31 @@ class AsyncClient:
         failures: list[Exception] = []
         turns = _Turns()
         requests = _requests(tenant_id, documents, collection, turns, failures)
-        responses = self._stubs["indexer"].IngestDocuments(requests, timeout=timeout_s)
         try:
-            async for response in responses:
-                for outcome in response.outcomes:
-                    turns.next()
-                    yield indexer.outcome_from(outcome)
-        except grpc.RpcError as error:
-            raise failures[0] if failures else error_from(error) from error
-        finally:
-            turns.end()
-            responses.cancel()
+            with own_errors(self._is_closed):
+                responses = self._stubs["indexer"].IngestDocuments(requests, timeout=timeout_s)
+                try:
+                    async for response in responses:
+                        for outcome in response.outcomes:
+                            turns.next()
+                            yield indexer.outcome_from(outcome)
+                finally:
+                    turns.end()
+                    responses.cancel()
+        except HragError:
+            if not failures:
+                raise
         if failures:
             raise failures[0]
 
     async def _run(self, call: calls.Call[Result], timeout_s: float | None) -> Result:
         send = getattr(self._stubs[call.service], call.method)
-        try:
+        with own_errors(self._is_closed):
             response = await send(call.request, timeout=timeout_s or self._timeout_s)
-        except grpc.RpcError as error:
-            raise error_from(error) from error
         return call.read(response)
+
+    def _is_closed(self) -> bool:
+        return self._closed
 
 
 class _Turns:

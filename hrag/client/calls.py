@@ -6,11 +6,16 @@ IngestDocument, which finds what it stored UNCHANGED.
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from hrag.errors import HragError
+import grpc
+import grpc.aio
+
+from hrag.errors import HragError, ServiceUnavailable
+from hrag.rpc.status import error_from
 from hrag.types import (
     ChunkNode,
     Collection,
@@ -84,6 +89,19 @@ def channel_options(address: str) -> list[tuple[str, Any]]:
     """Options of a channel; no HTTP proxy stands between this machine and itself."""
     proxied = _LOOPBACK.match(address) is None
     return [*_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", int(proxied))]
+
+
+@contextmanager
+def own_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
+    """Raises what gRPC raises as `hrag.errors`."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise error_from(error) from error
+    except (ValueError, grpc.aio.UsageError):  # Of a closed channel, in words that vary.
+        if not is_closed():
+            raise
+        raise ServiceUnavailable("this client is closed") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from hrag.client.calls import (
     TIMEOUT_S,
     Result,
     channel_options,
+    own_errors,
 )
 from hrag.errors import HragError
-from hrag.rpc.status import error_from
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_COLLECTION,
@@ -62,6 +62,7 @@ class Client:
             "retriever": retriever_pb2_grpc.RetrieverServiceStub(self._channels[1]),
         }
         self._timeout_s = timeout_s
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -76,6 +77,7 @@ class Client:
 
     def close(self) -> None:
         """Closes both connections; running calls are cancelled."""
+        self._closed = True
         for channel in self._channels:
             channel.close()
 
@@ -265,24 +267,28 @@ class Client:
         """
         failures: list[Exception] = []
         requests = _requests(tenant_id, documents, collection, failures)
-        responses = self._stubs["indexer"].IngestDocuments(requests, timeout=timeout_s)
         try:
-            for response in responses:
-                yield from map(indexer.outcome_from, response.outcomes)
-        except grpc.RpcError as error:
-            raise failures[0] if failures else error_from(error) from error
-        finally:
-            responses.cancel()
+            with own_errors(self._is_closed):
+                responses = self._stubs["indexer"].IngestDocuments(requests, timeout=timeout_s)
+                try:
+                    for response in responses:
+                        yield from map(indexer.outcome_from, response.outcomes)
+                finally:
+                    responses.cancel()
+        except HragError:
+            if not failures:
+                raise
         if failures:
             raise failures[0]
 
     def _run(self, call: calls.Call[Result], timeout_s: float | None) -> Result:
         send = getattr(self._stubs[call.service], call.method)
-        try:
+        with own_errors(self._is_closed):
             response = send(call.request, timeout=timeout_s or self._timeout_s)
-        except grpc.RpcError as error:
-            raise error_from(error) from error
         return call.read(response)
+
+    def _is_closed(self) -> bool:
+        return self._closed
 
 
 def _requests(

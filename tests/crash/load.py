@@ -54,10 +54,6 @@ def work_until_gone(worker: Worker, stop: Event) -> Done:
             worker.step()
         except ServiceUnavailable:
             break
-        except ValueError as error:  # gRPC's at a call on a channel that was closed.
-            if "closed channel" not in str(error):
-                raise
-            break
     return worker.done
 
 

@@ -204,6 +204,23 @@ async def test_nobody_at_the_address_is_unavailable_asynchronously() -> None:
             await client.server_info(timeout_s=5)
 
 
+def test_a_closed_client_says_so() -> None:
+    client = Client()
+    client.close()
+    for call in (client.server_info, lambda: list(client.ingest_many("t", []))):
+        with pytest.raises(errors.ServiceUnavailable, match="closed"):
+            call()
+
+
+async def test_a_closed_asynchronous_client_says_so() -> None:
+    client = AsyncClient()
+    await client.close()
+    with pytest.raises(errors.ServiceUnavailable, match="closed"):
+        await client.server_info()
+    with pytest.raises(errors.ServiceUnavailable, match="closed"):
+        await anext(client.ingest_many("t", []))
+
+
 @pytest.mark.parametrize(
     ("address", "proxied"),
     [
