@@ -38,6 +38,7 @@ _LEAVES_PER_TOPIC = 100
 _LEAVES_PER_SECTION = 20  # Consecutive leaves on one topic.
 _SPREAD = 1.0  # Length of a leaf's own part beside its topic's: cosines of about 0.5 within.
 _BODIES = 8  # Texts that documents take in turn: a tree costs more than a benchmark needs.
+_DOCUMENTS_AT_ONCE = 100
 _BYTES_PER_LEAF = 920  # 230 new tokens of English prose a leaf, 4 bytes a token.
 
 _TIMES = ("昨天", "去年春天", "在会议之后", "一九九八年", "到了傍晚", "经过三个月", "从那时起")
@@ -134,14 +135,15 @@ def documents(
 
 def _prepared(chosen: Sequence[Body], vectors: Vectors) -> Iterator[PreparedDocument]:
     start = 0
-    for number, body in enumerate(chosen):
+    draws = np.random.default_rng(len(chosen)).random(len(chosen)).tolist()
+    for number, (body, draw) in enumerate(zip(chosen, draws, strict=True)):
         end = start + body.leaf_count
         yield PreparedDocument(
             document_id=f"document-{number:06d}",
             title=f"Document {number}",
             source=f"https://example.org/{number}",
             mime_type="text/plain",
-            metadata={"number": number},
+            metadata={"draw": draw, "percentile": int(100 * draw)},
             content_hash=f"{number:064x}",
             parsed=body.parsed,
             tree=body.tree,
@@ -170,8 +172,9 @@ def fill(
     store = stores.open_for_writing(folder)
     try:
         writer, collection = create_collection(store, dimension)
-        for document in prepared:
-            writer.put(collection, document)
+        for start in range(0, len(prepared), _DOCUMENTS_AT_ONCE):
+            group = prepared[start : start + _DOCUMENTS_AT_ONCE]
+            writer.put_many([(collection, document) for document in group])
         if sealed:
             seal(store, collection)
     finally:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 from hrag.errors import InvalidArgument
+from hrag.filters import Filter
 
 MAX_LEVELS = 8  # Eight doublings of 256 tokens exceed any model's context.
 MIN_CHUNK_TOKENS = 32  # Half of it, snapped, still moves on by a code point: at most 4 tokens.
@@ -50,6 +51,13 @@ class SearchMode(StrEnum):
     SMALL_TO_BIG = "small_to_big"
     STANDARD = "standard"
     AUTO_MERGE = "auto_merge"
+
+
+class SearchPlan(StrEnum):
+    """How a search found the nearest leaves."""
+
+    SCAN = "scan"
+    INDEX = "index"
 
 
 class Aggregation(StrEnum):
@@ -272,6 +280,7 @@ class SearchQuery:
     merge_ratio: float | None = None
     merge_adjacent: bool = False
     min_score: float | None = None
+    filter: Filter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,11 +315,15 @@ class Timings:
     climb_us: int
     fetch_us: int
     total_us: int
+    filter_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search found."""
+    """What a search found, of the leaves that were eligible: a filter's, or all.
+
+    `plan` is None where the service does not say.
+    """
 
     passages: tuple[Passage, ...]
     mode: SearchMode
@@ -320,6 +333,8 @@ class SearchResult:
     exhausted: bool
     sequence: int
     timings: Timings
+    plan: SearchPlan | None
+    eligible_leaves: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +383,8 @@ class Limits:
     levels: int
     concurrent_calls: int
     batch_searches: int
+    filter_depth: int
+    filter_terms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,10 @@ class Graph:
     """
 
     def __init__(self, file: Buffer) -> None:
-        """Reads and checks every link; raises ValueError unless `file` is such an index."""
+        """Reads and checks every link; raises ValueError unless `file` is such an index.
+
+        Its n items must be numbered from 0 to n - 1, in any order.
+        """
 
     @property
     def dimension(self) -> int:
@@ -31,4 +34,11 @@ class Graph:
         at once, or at `count` if that is more: the answer is hnswlib's own for the same ef.
 
         Raises ValueError for a query of another dimension.
+        """
+
+    def scores(self, query: NDArray[np.float32], items: NDArray[np.uint32]) -> NDArray[np.float32]:
+        """Inner products, float32[n], of `query`, float32[dimension], with items, uint32[n].
+
+        Raises ValueError for a query of another dimension, IndexError for an item that is
+        not there.
         """

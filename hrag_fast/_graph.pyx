@@ -54,6 +54,7 @@ ctypedef pair[float, uint32_t] Near
 cdef enum:
     COUNT_MASK = 0xFFFF  # Of the word before a list of links; above it hnswlib keeps marks.
     MAX_LEVEL = 64  # Far above what a random level reaches.
+    AHEAD = 4  # So many vectors ahead, a scan asks for the memory of one.
 
 
 cdef struct Header:
@@ -77,6 +78,7 @@ cdef class Graph:
 
     cdef const uint8_t[::1] file
     cdef const uint64_t[::1] upper_at
+    cdef const uint32_t[::1] place_of
     cdef const uint8_t* elements
     cdef Header header
     cdef size_t dim
@@ -93,6 +95,7 @@ cdef class Graph:
         self.dim = (self.header.label_at - self.header.vector_at) // sizeof(float)
         self.level_bytes = (self.header.max_links + 1) * sizeof(uint32_t)
         self.upper_at = self._find_upper_levels()
+        self.place_of = self._find_items()
         cdef bint sound
         with nogil:
             sound = self.links_stay_inside()
@@ -135,6 +138,23 @@ cdef class Graph:
                 i += 1
         if i != self.header.count or at != size:
             raise ValueError(f"the index has {size} bytes, its links take {at}")
+        return places
+
+    def _find_items(self):
+        """Where each item lies; they are in the order in which threads inserted them."""
+        places = np.full(self.header.count, self.header.count, np.uint32)
+        cdef uint32_t[::1] out = places
+        cdef uint64_t label
+        cdef size_t i = 0
+        with nogil:
+            while i < self.header.count:
+                memcpy(&label, self.element(i) + self.header.label_at, sizeof(label))
+                if label >= self.header.count or out[label] != self.header.count:
+                    break
+                out[label] = <uint32_t>i
+                i += 1
+        if i != self.header.count:
+            raise ValueError(f"its items are not numbered from 0 to {self.header.count - 1}")
         return places
 
     cdef bint links_stay_inside(self) noexcept nogil:
@@ -191,8 +211,7 @@ cdef class Graph:
         return self.header.count
 
     def search(self, const float[::1] query not None, size_t count, size_t ef):
-        if <size_t>query.shape[0] != self.dim:
-            raise ValueError(f"query has {query.shape[0]} numbers; the index's have {self.dim}")
+        self._check_query(query)
         count = min(count, <size_t>self.header.count)
         items, scores = np.empty(count, np.uint32), np.empty(count, np.float32)
         if not count:
@@ -212,12 +231,34 @@ cdef class Graph:
         self.spare_marks.append(marks)
         return items[:found], scores[:found]
 
+    def scores(self, const float[::1] query not None, const uint32_t[::1] items not None):
+        self._check_query(query)
+        cdef size_t count = items.shape[0]
+        cdef size_t i = 0
+        scores = np.empty(count, np.float32)
+        cdef float[::1] out = scores
+        with nogil:
+            while i < count and items[i] < self.header.count:
+                if i + AHEAD < count and items[i + AHEAD] < self.header.count:
+                    hrag_prefetch(self.vector(self.place_of[items[i + AHEAD]]))
+                out[i] = hrag_dot(&query[0], self.vector(self.place_of[items[i]]), self.dim)
+                i += 1
+        if i < count:
+            raise IndexError(f"items[{i}] is {items[i]}; it must be below {self.header.count}")
+        return scores
+
+    def _check_query(self, const float[::1] query):
+        if <size_t>query.shape[0] != self.dim:
+            raise ValueError(f"query has {query.shape[0]} numbers; the index's have {self.dim}")
+
     cdef inline const uint8_t* element(self, size_t place) noexcept nogil:
         return self.elements + place * self.header.element_bytes
 
+    cdef inline const float* vector(self, size_t place) noexcept nogil:
+        return <const float*>(self.element(place) + self.header.vector_at)
+
     cdef inline float distance(self, const float* query, size_t place) noexcept nogil:
-        cdef const float* vector = <const float*>(self.element(place) + self.header.vector_at)
-        return 1 - hrag_dot(query, vector, self.dim)
+        return 1 - hrag_dot(query, self.vector(place), self.dim)
 
     cdef size_t nearest(
         self,
@@ -248,7 +289,7 @@ cdef class Graph:
             for i in range(1, links_count + 1):
                 if i < links_count:
                     hrag_prefetch(&visited[links[i + 1]])
-                    hrag_prefetch(self.element(links[i + 1]) + self.header.vector_at)
+                    hrag_prefetch(self.vector(links[i + 1]))
                 current = links[i]
                 if visited[current] == visit:
                     continue

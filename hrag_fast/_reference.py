@@ -216,6 +216,11 @@ class Graph:
         best = self._beam(distances, current, max(ef, count))[:count]
         return self._labels[best].astype(np.uint32), (1 - distances[best]).astype(np.float32)
 
+    def scores(self, query: NDArray[np.float32], items: NDArray[np.uint32]) -> NDArray[np.float32]:
+        """See `_graph.pyi`."""
+        places = [int(np.flatnonzero(self._labels == item)[0]) for item in items]
+        return (self._vectors[places] @ query.astype(np.float64)).astype(np.float32)
+
     def _beam(self, distances: NDArray[np.float64], start: int, ef: int) -> list[int]:
         """The `ef` nearest that are found from `start`, nearest first."""
         best, waiting, visited = [start], [start], {start}

@@ -12,6 +12,7 @@ from hrag.embedding.opening import open_embedder
 from hrag.engine import Reader
 from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.reader import EmbeddedReader
+from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
 from hrag.rpc import server, workers
 from hrag.rpc.process import stop_on_eof, until_stopped, wait_for_store
 from hrag.types import (
@@ -102,6 +103,8 @@ def _server_info(settings: RetrieverSettings, embedder: str, reader: Reader) -> 
             levels=MAX_LEVELS,
             concurrent_calls=settings.max_concurrent_calls,
             batch_searches=MAX_BATCH_SEARCHES,
+            filter_depth=MAX_FILTER_DEPTH,
+            filter_terms=MAX_FILTER_TERMS,
         ),
         reader=reader.status(),
     )

@@ -26,6 +26,7 @@ from hrag.errors import (
     TooLarge,
     outcome_of,
 )
+from hrag.filters import check_filter
 from hrag.types import (
     DEFAULT_MERGE_RATIO,
     MAX_BATCH_SEARCHES,
@@ -36,6 +37,7 @@ from hrag.types import (
     CollectionSettings,
     Passage,
     SearchMode,
+    SearchPlan,
     SearchQuery,
     SearchResult,
     Timings,
@@ -49,7 +51,7 @@ _LONGEST_WAIT_S = 30.0  # A call without a deadline must not keep its thread for
 @dataclass(frozen=True, slots=True)
 class _Found:
     passages: tuple[Passage, ...]
-    leaf_count: int
+    leaves: Leaves
     exhausted: bool
     search_s: float
     climb_s: float
@@ -136,13 +138,14 @@ class Search:
                 check_embedder(snapshot.settings, self._embedder.name, len(vector))
             _check_dimension(vector, snapshot.settings)
             level = self._level(query, snapshot.settings)
-            found = self._find(snapshot, vector, level, query, deadline)
+            eligible, filter_s = self._filtered(snapshot, query)
+            found = self._find(eligible, vector, level, query, deadline)
             return SearchResult(
                 passages=found.passages,
                 mode=query.mode,
                 matched_at_level=snapshot.settings.tree.embedding_level,
                 returned_at_level=level,
-                candidates_considered=found.leaf_count,
+                candidates_considered=len(found.leaves),
                 exhausted=found.exhausted,
                 sequence=snapshot.sequence,
                 timings=Timings(
@@ -151,8 +154,18 @@ class Search:
                     climb_us=_us(found.climb_s),
                     fetch_us=_us(found.fetch_s),
                     total_us=_us(self._clock() - began),
+                    filter_us=_us(filter_s),
                 ),
+                plan=SearchPlan.SCAN if found.leaves.exact else SearchPlan.INDEX,
+                eligible_leaves=eligible.leaf_count,
             )
+
+    def _filtered(self, snapshot: Snapshot, query: SearchQuery) -> tuple[Snapshot, float]:
+        """The snapshot with what passes the filter, and the seconds that took."""
+        if query.filter is None:
+            return snapshot, 0.0
+        began = self._clock()
+        return snapshot.filtered(query.filter), self._clock() - began
 
     def _wait_for(self, sequence: int, deadline: Deadline) -> None:
         patience = Deadline(min(deadline.at_s, Deadline.after(_LONGEST_WAIT_S).at_s))
@@ -223,7 +236,7 @@ class Search:
                 fetch_s += self._clock() - climbed
                 if choice.is_final(passages):
                     exhausted = choice.is_all(passages)
-                    return _Found(passages, len(leaves), exhausted, search_s, climb_s, fetch_s)
+                    return _Found(passages, leaves, exhausted, search_s, climb_s, fetch_s)
             deadline.check("searching")
             count *= _DEEPEN
 
@@ -290,6 +303,8 @@ def _check(query: SearchQuery) -> None:
         )
     if query.merge_ratio is not None:
         _check_merge_ratio(query.merge_ratio, query.mode)
+    if query.filter is not None:
+        check_filter(query.filter)
     if query.min_score is not None and not math.isfinite(query.min_score):
         raise InvalidArgument(
             f"min_score is {query.min_score}; it must be a finite number", field="min_score"

@@ -6,8 +6,9 @@ query: it defines what an engine must find.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,12 @@ from hrag.engine import PreparedDocument, Snapshot, Vector
 from hrag.engine.embedded import keys, sealing, sources
 from hrag.engine.embedded.records import SegmentRecord
 from hrag.engine.embedded.store import Store
+from hrag.filters import Filter
 from hrag.ids import parse_chunk_id
 from hrag.tree import ParsedText
 from hrag.types import Aggregation, CollectionSettings, Passage, TreeSettings
 from indexer_svc.chunker import build_tree
+from tests.filtering import passes
 
 DIMENSION = 16
 SMALL_TREE = TreeSettings((32, 64, 128), 0.1)
@@ -54,21 +57,24 @@ def prepared(
     settings: CollectionSettings | None = None,
     seed: int = 0,
     vectors: Vectors | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> PreparedDocument:
-    """A document with random vectors, or those given; text and vectors make its hash."""
+    """A document with random vectors, or those given; text, vectors, metadata make its hash."""
     settings = settings or collection_settings()
     parsed = ParsedText(text) if isinstance(text, str) else text
     tree = build_tree(parsed, settings.tree)
     if vectors is None:
         leaves = tree.counts[settings.tree.embedding_level]
         vectors = unit_vectors(leaves, seed, settings.dimension)
+    metadata = {"seed": seed, "tags": ["a", "ü"]} if metadata is None else metadata
+    content = parsed.text.encode() + vectors.tobytes()
     return PreparedDocument(
         document_id=document_id,
         title=f"Title of {document_id}",
         source=f"https://example.org/{document_id}",
         mime_type="text/plain",
-        metadata={"seed": seed, "tags": ["a", "ü"]},
-        content_hash=hashlib.sha256(parsed.text.encode() + vectors.tobytes()).hexdigest(),
+        metadata=metadata,
+        content_hash=hashlib.sha256(repr(metadata).encode() + content).hexdigest(),
         parsed=parsed,
         tree=tree,
         vectors=vectors,
@@ -115,6 +121,15 @@ class ModelCollection:
 
     def put(self, document: PreparedDocument) -> None:
         self.documents[document.document_id] = document
+
+    def filtered(self, given: Filter) -> "ModelCollection":
+        """With the documents that pass alone."""
+        passing = {
+            document_id: document
+            for document_id, document in self.documents.items()
+            if passes(given, document)
+        }
+        return ModelCollection(self.settings, passing)
 
     def scores(self, query: Vector) -> dict[Leaf, float]:
         """Every leaf's cosine."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -10,6 +10,7 @@ from hrag import errors
 from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
+from hrag.filters import Filter
 from hrag.types import Aggregation, CollectionSettings, SearchQuery, TreeSettings
 from retriever_svc.search import Search
 
@@ -26,6 +27,7 @@ class FakeLeaves:
 
     ancestors: Sequence[str]
     complete: bool
+    exact: bool = True
 
     def __len__(self) -> int:
         return len(self.ancestors)
@@ -51,6 +53,17 @@ class FakeSnapshot:
     climbs: list[tuple[int, Aggregation]] = field(default_factory=list)
     merges: list[tuple[int, float, Aggregation]] = field(default_factory=list)
     budgets: list[int] = field(default_factory=list)
+    filters: list[Filter] = field(default_factory=list)
+
+    @property
+    def leaf_count(self) -> int:
+        return len(self.ranking)
+
+    def filtered(self, filter: Filter) -> "FakeSnapshot":
+        """Every other leaf passes, whatever the filter says."""
+        assert self.is_open
+        self.filters.append(filter)
+        return replace(self, ranking=self.ranking[::2])
 
     def search(self, query: Vectors, wanted: int) -> FakeLeaves:
         assert self.is_open

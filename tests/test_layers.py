@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("hrag_fast",),),
     (("hrag.errors",),),
-    (("hrag.ids", "hrag.types", "hrag.deadline"),),
+    (("hrag.ids", "hrag.filters", "hrag.types", "hrag.deadline"),),
     (("hrag.tree", "hrag.tokens", "hrag.config", "hrag.log", "hrag.data"),),
     (("hrag.engine",), ("hrag.embedding",)),
     (("hrag.v1",),),

@@ -156,8 +156,9 @@ def duration(microseconds: float) -> str:
 def timings(result: SearchResult) -> str:
     """The stages of a search, in order."""
     took = result.timings
+    filtering = f"filter {duration(took.filter_us)}, " if took.filter_us else ""
     return (
-        f"{duration(took.total_us)} in the service: embed {duration(took.embed_us)}, "
+        f"{duration(took.total_us)} in the service: embed {duration(took.embed_us)}, {filtering}"
         f"search {duration(took.search_us)}, climb {duration(took.climb_us)}, "
         f"fetch {duration(took.fetch_us)}"
     )

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from hrag.cli import filters
 from hrag.cli.connection import connected
 from hrag.cli.console import has_colour, output
 from hrag.cli.options import (
@@ -30,11 +31,13 @@ from hrag.types import (
     Aggregation,
     Passage,
     SearchMode,
+    SearchPlan,
     SearchResult,
 )
 
 _MAX_U32 = (1 << 32) - 1
 _MAX_U64 = (1 << 64) - 1
+_PLAN = {SearchPlan.SCAN: ", all compared", SearchPlan.INDEX: ", by index", None: ""}
 
 
 def search(
@@ -86,6 +89,10 @@ def search(
     min_score: Annotated[
         float | None, typer.Option(help="Leave out passages that score below.")
     ] = None,
+    filter: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONDITION", help=filters.HELP, show_default=False),
+    ] = None,
     min_sequence: Annotated[
         int, typer.Option(min=0, max=_MAX_U64, help="Wait until this change can be seen.")
     ] = 0,
@@ -104,6 +111,7 @@ def search(
       hrag search "how do I rotate the keys?"
       hrag search "rotate keys" --mode standard --limit 10
       hrag search "rotate keys" --mode auto_merge --merge-adjacent --min-score 0.3
+      hrag search "rotate keys" --filter lang=en --filter "year>=2024"
       hrag search "rotate keys" --token-budget 4000 --json | jq .passages[].chunk.content
     """
     with connected(retriever=retriever) as client:
@@ -121,6 +129,7 @@ def search(
             merge_ratio=merge_ratio,
             merge_adjacent=merge_adjacent,
             min_score=min_score,
+            filter=filters.filter_of(filter or []),
         )
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(result), ensure_ascii=False, indent=2))
@@ -138,7 +147,8 @@ def show_result(result: SearchResult, console: Console) -> None:
     summary = (
         f"{counted(len(result.passages), 'passage')} of level {_levels(result)} around "
         f"leaves of level {result.matched_at_level}{more}; "
-        f"{result.candidates_considered:,} leaves looked at"
+        f"{result.candidates_considered:,} of "
+        f"{result.eligible_leaves:,} leaves looked at{_PLAN[result.plan]}"
     )
     console.print(Text(summary, style="dim"), soft_wrap=True)
     console.print(Text(timings(result), style="dim"), soft_wrap=True)

@@ -18,6 +18,7 @@ from hrag.client.calls import (
     own_errors,
 )
 from hrag.errors import HragError
+from hrag.filters import Filter
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_COLLECTION,
@@ -200,6 +201,7 @@ class AsyncClient:
         merge_ratio: float | None = None,
         merge_adjacent: bool = False,
         min_score: float | None = None,
+        filter: Filter | None = None,
         timeout_s: float | None = None,
     ) -> SearchResult:
         """The passages that best answer a text, or a vector that is embedded already."""
@@ -217,6 +219,7 @@ class AsyncClient:
             merge_ratio=merge_ratio,
             merge_adjacent=merge_adjacent,
             min_score=min_score,
+            filter=filter,
         )
         return await self._run(calls.search(asked), timeout_s)
 

@@ -16,6 +16,7 @@ from hrag.client.calls import (
     own_errors,
 )
 from hrag.errors import HragError
+from hrag.filters import Filter
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_COLLECTION,
@@ -198,6 +199,7 @@ class Client:
         merge_ratio: float | None = None,
         merge_adjacent: bool = False,
         min_score: float | None = None,
+        filter: Filter | None = None,
         timeout_s: float | None = None,
     ) -> SearchResult:
         """The passages that best answer a text, or a vector that is embedded already."""
@@ -215,6 +217,7 @@ class Client:
             merge_ratio=merge_ratio,
             merge_adjacent=merge_adjacent,
             min_score=min_score,
+            filter=filter,
         )
         return self._run(calls.search(asked), timeout_s)
 

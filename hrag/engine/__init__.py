@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hrag.deadline import Deadline
 from hrag.embedding import Vectors
 from hrag.errors import HragError
+from hrag.filters import Filter
 from hrag.ids import ChunkId
 from hrag.tree import ParsedText, Tree
 from hrag.types import (
@@ -121,10 +122,14 @@ class Leaves(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether every living leaf of the collection is among them."""
+        """Whether every leaf of the snapshot is among them."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether no other leaf of the snapshot is nearer for certain."""
 
     def __len__(self) -> int:
-        """How many living leaves there are."""
+        """How many they are."""
 
 
 class Groups(Protocol):
@@ -144,6 +149,16 @@ class Snapshot(Protocol):
 
     @property
     def sequence(self) -> int: ...
+
+    @property
+    def leaf_count(self) -> int:
+        """How many leaves a search can find."""
+
+    def filtered(self, filter: Filter) -> "Snapshot":
+        """The same snapshot, in which a search finds only leaves of documents that pass.
+
+        The filter has been checked.
+        """
 
     def search(self, query: Vector, count: int) -> Leaves:
         """The `count` leaves nearest to `query`, `float32[dimension]` of unit length."""

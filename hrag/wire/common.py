@@ -27,6 +27,7 @@ from hrag.v1 import types_pb2 as pb
 _EXACT_INT = 2**53  # A Struct's numbers are doubles; up to here they hold integers exactly.
 # Protobuf's parsers give up on messages nested over 100 deep; each JSON object takes three.
 _MAX_DEPTH = 30
+_UNFIT = (TypeError, ValueError, OverflowError)  # What protobuf raises at a value.
 
 Built = TypeVar("Built", bound=Message)
 
@@ -40,7 +41,7 @@ def built(message_type: type[Built], **fields: Any) -> Built:
     """A message of these fields; InvalidArgument names one that cannot hold its value."""
     try:
         return message_type(**fields)
-    except (TypeError, ValueError):
+    except _UNFIT:
         for name, value in fields.items():
             _check_fits(message_type, name, value)
         raise
@@ -49,7 +50,7 @@ def built(message_type: type[Built], **fields: Any) -> Built:
 def _check_fits(message_type: type[Message], name: str, value: Any) -> None:
     try:
         message_type(**{name: value})
-    except (TypeError, ValueError) as error:
+    except _UNFIT as error:
         problem = "text must be valid Unicode" if isinstance(error, UnicodeError) else error
         raise InvalidArgument(f"{name} is {shown(str(value))}: {problem}", field=name) from None
 

@@ -1,10 +1,11 @@
 """Messages of retriever.proto."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 import numpy as np
+from google.protobuf.message import Message
 
 from hrag.errors import HragError, InvalidArgument, outcome_of
 from hrag.types import (
@@ -18,6 +19,7 @@ from hrag.types import (
     Passage,
     ReaderStatus,
     SearchMode,
+    SearchPlan,
     SearchQuery,
     SearchResult,
     ServerInfo,
@@ -35,6 +37,7 @@ from hrag.wire.common import (
     span_from,
     span_message,
 )
+from hrag.wire.filters import filter_from, filter_message
 
 _MODE_NUMBER = {
     SearchMode.SMALL_TO_BIG: pb.SEARCH_MODE_SMALL_TO_BIG,
@@ -53,8 +56,14 @@ _AGGREGATION_NUMBER = {
 _AGGREGATION = {number: aggregation for aggregation, number in _AGGREGATION_NUMBER.items()} | {
     pb.AGGREGATION_UNSPECIFIED: Aggregation.MAX
 }
+_PLAN_NUMBER = {
+    SearchPlan.SCAN: pb.SEARCH_PLAN_SCAN,
+    SearchPlan.INDEX: pb.SEARCH_PLAN_INDEX,
+}
+_PLAN = {number: plan for plan, number in _PLAN_NUMBER.items()}
 
 Known = TypeVar("Known")
+Numbers = TypeVar("Numbers", Timings, Limits, ReaderStatus)
 
 
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
@@ -72,6 +81,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
         merge_ratio=message.merge_ratio if message.HasField("merge_ratio") else None,
         merge_adjacent=message.merge_adjacent,
         min_score=message.min_score if message.HasField("min_score") else None,
+        filter=filter_from(message.filter) if message.HasField("filter") else None,
     )
 
 
@@ -106,6 +116,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         merge_ratio=query.merge_ratio,
         merge_adjacent=query.merge_adjacent,
         min_score=query.min_score,
+        filter=None if query.filter is None else filter_message(query.filter),
     )
     if isinstance(query.query, str):
         message.text = checked_text(query.query, "text")
@@ -145,7 +156,6 @@ def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
 
 
 def search_response(result: SearchResult) -> pb.SearchResponse:
-    timings = result.timings
     return pb.SearchResponse(
         passages=[_passage_message(passage) for passage in result.passages],
         mode=_MODE_NUMBER[result.mode],
@@ -154,13 +164,9 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
         candidates_considered=result.candidates_considered,
         exhausted=result.exhausted,
         sequence=result.sequence,
-        timings=pb.Timings(
-            embed_us=timings.embed_us,
-            search_us=timings.search_us,
-            climb_us=timings.climb_us,
-            fetch_us=timings.fetch_us,
-            total_us=timings.total_us,
-        ),
+        timings=pb.Timings(**asdict(result.timings)),
+        plan=_PLAN_NUMBER[result.plan] if result.plan else None,
+        eligible_leaves=result.eligible_leaves,
     )
 
 
@@ -179,7 +185,6 @@ def _passage_message(passage: Passage) -> pb.Passage:
 
 
 def search_result_from(message: pb.SearchResponse) -> SearchResult:
-    timings = message.timings
     return SearchResult(
         passages=tuple(map(_passage_from, message.passages)),
         mode=_known(_MODE, message.mode, "mode"),
@@ -188,13 +193,9 @@ def search_result_from(message: pb.SearchResponse) -> SearchResult:
         candidates_considered=message.candidates_considered,
         exhausted=message.exhausted,
         sequence=message.sequence,
-        timings=Timings(
-            timings.embed_us,
-            timings.search_us,
-            timings.climb_us,
-            timings.fetch_us,
-            timings.total_us,
-        ),
+        timings=_alike(Timings, message.timings),
+        plan=_PLAN.get(message.plan),
+        eligible_leaves=message.eligible_leaves,
     )
 
 
@@ -249,56 +250,29 @@ def _node_from(message: pb.ChunkNode) -> ChunkNode:
 
 
 def server_info_response(info: ServerInfo) -> pb.GetServerInfoResponse:
-    limits = info.limits
     return pb.GetServerInfoResponse(
         version=info.version,
         embedder=info.embedder,
         return_level=info.return_level,
         default_limit=info.default_limit,
         default_candidates=info.default_candidates,
-        limits=pb.Limits(
-            document_bytes=limits.document_bytes,
-            metadata_bytes=limits.metadata_bytes,
-            query_bytes=limits.query_bytes,
-            limit=limits.limit,
-            candidates=limits.candidates,
-            levels=limits.levels,
-            concurrent_calls=limits.concurrent_calls,
-            batch_searches=limits.batch_searches,
-        ),
+        limits=pb.Limits(**asdict(info.limits)),
         reader=pb.ReaderStatus(**asdict(info.reader)),
     )
 
 
 def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
-    limits = message.limits
     return ServerInfo(
         version=message.version,
         embedder=message.embedder,
         return_level=message.return_level,
         default_limit=message.default_limit,
         default_candidates=message.default_candidates,
-        limits=Limits(
-            document_bytes=limits.document_bytes,
-            metadata_bytes=limits.metadata_bytes,
-            query_bytes=limits.query_bytes,
-            limit=limits.limit,
-            candidates=limits.candidates,
-            levels=limits.levels,
-            concurrent_calls=limits.concurrent_calls,
-            batch_searches=limits.batch_searches,
-        ),
-        reader=_reader_status_from(message.reader),
+        limits=_alike(Limits, message.limits),
+        reader=_alike(ReaderStatus, message.reader),
     )
 
 
-def _reader_status_from(message: pb.ReaderStatus) -> ReaderStatus:
-    return ReaderStatus(
-        sequence=message.sequence,
-        applied_sequence=message.applied_sequence,
-        lag_s=message.lag_s,
-        collections_loaded=message.collections_loaded,
-        loaded_bytes=message.loaded_bytes,
-        budget_bytes=message.budget_bytes,
-        damaged_segments=message.damaged_segments,
-    )
+def _alike(value_type: type[Numbers], message: Message) -> Numbers:
+    """The value whose fields the message has by the same names."""
+    return value_type(**{each.name: getattr(message, each.name) for each in fields(value_type)})

@@ -55,6 +55,10 @@ def test_documents_that_cannot_be_stored(services, tenant, document, field, says
     assert says in error.message
 
 
+def big_filter():
+    return {"match": {"field": "document_id", "values": [{"text": "x"}] * 10_000}}
+
+
 def vector(*values):
     return {"vector": retriever_pb2.Vector(values=values)}
 
@@ -74,6 +78,12 @@ def vector(*values):
         ({"text": "x", "mode": 3, "merge_ratio": float("nan")}, "merge_ratio", "nan"),
         ({"text": "x", "min_score": float("nan")}, "min_score", "finite"),
         ({"text": "x", "min_score": float("-inf")}, "min_score", "finite"),
+        ({"text": "x", "filter": {}}, "filter", "set all_of"),
+        ({"text": "x", "filter": {"all_of": {}}}, "filter.all_of", "empty"),
+        ({"text": "x", "filter": {"exists": {"field": "a"}}}, "filter.exists.field", "metadata"),
+        ({"text": "x", "filter": {"match": {"field": "title"}}}, "filter.match.values", "empty"),
+        ({"text": "x", "filter": {"range": {"field": "metadata.a"}}}, "filter.range", "no bound"),
+        ({"text": "x", "filter": big_filter()}, "filter", "at most 10000"),
         ({"text": " "}, "text", "blank"),
         ({"text": "x" * 40_000}, "text", "32768"),
         ({}, "query", "missing"),

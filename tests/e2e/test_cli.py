@@ -127,6 +127,18 @@ def test_search_as_json_is_one_document_and_nothing_else(serving):
         assert len(passage["chunk"]["content"]) == span["char_end"] - span["char_start"]
 
 
+def test_search_filters(serving):
+    done = serving.hrag("search", "keys", "--json", "--filter", "title=Nobody's")
+    result = json.loads(done.stdout)
+    assert (result["passages"], result["eligible_leaves"]) == ([], 0)
+    done = serving.hrag("search", "keys", "--filter", "title", "--filter", "!lang")
+    assert "all compared" in done.stdout
+    assert "filter " in done.stdout
+    done = serving.hrag("search", "keys", "--filter", "year>x")
+    assert done.returncode == 2
+    assert "neither a number nor a date" in done.stderr
+
+
 def test_search_in_an_empty_collection_says_so(serving, tmp_path):
     (tmp_path / "a.txt").write_text(" ")
     serving.hrag("ingest", "--tenant", "empty", "--collection", "c", "--create", str(tmp_path))

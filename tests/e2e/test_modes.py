@@ -8,11 +8,14 @@ Eight paragraphs, one leaf each; two of them make a chunk of level 1, four one o
     section    Cats             Dogs
 """
 
+from datetime import datetime
+
 import numpy as np
 import pytest
 
 from hrag.embedding.hashing import HashEmbedder
-from hrag.types import MARKDOWN, Document, SearchMode, SettingsRequest
+from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
+from hrag.types import MARKDOWN, Document, SearchMode, SearchPlan, SettingsRequest
 
 _SENTENCES = (
     "They sleep through most of the day and wake up when it grows dark outside the house.",
@@ -100,3 +103,92 @@ def test_passages_apart_are_not_joined(search):
         [0, 1, 5], mode=SearchMode.STANDARD, return_level=None, limit=2, merge_adjacent=True
     )
     assert [passage.merged_chunk_ids for passage in passages] == [("d#0.0", "d#0.1"), ()]
+
+
+# Filters
+
+
+@pytest.fixture
+def library(services, tenant):
+    """Five documents that say the same, and what a filter lets through of them."""
+    metadata = {
+        "cats": {"lang": "en", "year": 2024, "tags": ["pets", "small"], "day": "2024-05-06"},
+        "dogs": {"lang": "en", "year": 2025, "tags": ["pets"], "author": {"name": "Ann"}},
+        "chats": {"lang": "fr", "year": 2025.5, "draft": True, "day": "2025-05-06T10:00:00+02:00"},
+        "notes": {"lang": None, "year": "2025"},
+        "plain": {},
+    }
+    for document_id, values in metadata.items():
+        title = f"All about {document_id}" if document_id != "plain" else ""
+        document = Document(TEXT, document_id, title, metadata=values)
+        services.client.ingest(tenant, document)
+
+    def passing(chosen):
+        found = services.client.search(tenant, "cats", limit=50, filter=chosen)
+        assert found.exhausted
+        assert found.plan is SearchPlan.SCAN
+        assert found.eligible_leaves == len(found.passages)
+        return sorted(passage.chunk.document_id for passage in found.passages)
+
+    return passing
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        (None, ["cats", "chats", "dogs", "notes", "plain"]),
+        (Match("document_id", ("cats", "plain", "unknown")), ["cats", "plain"]),
+        (Match("title", ("All about dogs",)), ["dogs"]),
+        (Match("title", ("All about",)), []),
+        (Exists("title"), ["cats", "chats", "dogs", "notes"]),
+        (Exists("source"), []),
+        (Match("metadata.lang", ("en",)), ["cats", "dogs"]),
+        (Match("metadata.tags", ("small", "large")), ["cats"]),
+        (Match("metadata.author.name", ("Ann",)), ["dogs"]),
+        (Match("metadata.year", (2025,)), ["dogs"]),
+        (Match("metadata.year", ("2025",)), ["notes"]),
+        (Match("metadata.draft", (True,)), ["chats"]),
+        (Exists("metadata.lang"), ["cats", "chats", "dogs"]),
+        (Exists("metadata.author"), ["dogs"]),
+        (Range("metadata.year", at_least=2024, below=2025), ["cats"]),
+        (Range("metadata.year", above=2024), ["chats", "dogs"]),
+        (Range("metadata.day", below=datetime(2025, 1, 1)), ["cats"]),
+        (Range("metadata.day", at_least=datetime(2025, 5, 6, 8)), ["chats"]),
+        (NoneOf((Match("metadata.lang", ("en",)), Exists("metadata.draft"))), ["notes", "plain"]),
+        (
+            AllOf((Match("metadata.lang", ("en",)), NoneOf((Exists("metadata.author"),)))),
+            ["cats"],
+        ),
+        (AnyOf((Match("metadata.lang", ("fr",)), Exists("metadata.author"))), ["chats", "dogs"]),
+    ],
+)
+def test_a_filter_lets_through(library, chosen, expected):
+    assert library(chosen) == expected
+
+
+def test_a_filter_follows_updates_and_ends_with_the_document(services, tenant):
+    def passing():
+        found = services.client.search(
+            tenant, "cats", filter=Match("metadata.lang", ("en",)), limit=50
+        )
+        return {passage.chunk.document_id for passage in found.passages}
+
+    services.client.ingest(tenant, Document(TEXT, "a", metadata={"lang": "en"}))
+    services.client.ingest(tenant, Document(TEXT, "b", metadata={"lang": "de"}))
+    assert passing() == {"a"}
+    services.client.ingest(tenant, Document(TEXT, "b", metadata={"lang": "en"}))
+    assert passing() == {"a", "b"}
+    services.client.ingest(tenant, Document(TEXT, "a", metadata={"lang": "de"}))
+    assert passing() == {"b"}
+    services.client.delete_document(tenant, "b")
+    assert passing() == set()
+
+
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_every_mode_filters(services, tenant, mode):
+    for name in ("a", "b"):
+        services.client.ingest(tenant, Document(TEXT, name, metadata={"name": name}))
+    found = services.client.search(
+        tenant, "cats", mode=mode, limit=50, filter=Match("metadata.name", ("b",))
+    )
+    assert {passage.chunk.document_id for passage in found.passages} == {"b"}

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -16,7 +17,9 @@ from hrag.engine.embedded.store import open_for_writing
 from hrag.engine.embedded.upkeep import DEAD_SHARE, FACTOR
 from hrag.engine.embedded.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound, DocumentNotFound
+from hrag.filters import Filter
 from hrag.types import IngestOutcome, TreeSettings
+from tests import filtering
 from tests.fakes import (
     ModelCollection,
     collection_settings,
@@ -84,9 +87,18 @@ class StoreMachine(RuleBasedStateMachine):
         assert sequence > self.sequence
         self.sequence = sequence
 
-    @rule(tenant_id=tenants, document_id=document_ids, seed=seeds, size=st.integers(1, 100))
-    def put(self, tenant_id: str, document_id: str, seed: int, size: int) -> None:
-        document = prepared(document_id, sentences(size, seed), self.settings, seed)
+    @rule(
+        tenant_id=tenants,
+        document_id=document_ids,
+        seed=seeds,
+        size=st.integers(1, 100),
+        metadata=filtering.METADATA,
+    )
+    def put(
+        self, tenant_id: str, document_id: str, seed: int, size: int, metadata: dict[str, Any]
+    ) -> None:
+        text = sentences(size, seed)
+        document = prepared(document_id, text, self.settings, seed, metadata=metadata)
         model = self.models[tenant_id]
         old = model.documents.get(document_id)
         result = self.writer.put(self.writer.open(tenant_id, "c"), document)
@@ -208,6 +220,19 @@ class StoreMachine(RuleBasedStateMachine):
             self.recalls.append(share)
         else:
             assert share == 1.0
+
+    @rule(tenant_id=tenants, seed=seeds, count=counts, given=filtering.FILTERS)
+    def search_filtered(self, tenant_id: str, seed: int, count: int, given: Filter) -> None:
+        query = query_vector(seed)
+        model = self.models[tenant_id].filtered(given)
+        with self.reader.snapshot(tenant_id, "c") as snapshot:
+            eligible = snapshot.filtered(given)
+            assert eligible.leaf_count == model.leaf_count
+            leaves = eligible.search(query, count)
+            assert leaves.complete == (count >= model.leaf_count)
+            share = recall(search_leaves(eligible, query, count), model, query, count)
+        assert share == 1.0 or not leaves.exact
+        self.recalls.append(share)
 
     @rule(tenant_id=tenants, seed=seeds)
     def climb(self, tenant_id: str, seed: int) -> None:

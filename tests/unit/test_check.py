@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hrag.engine.embedded import keys, segments
+from hrag.engine.embedded import keys, segments, terms
 from hrag.engine.embedded.check import Report, check
 from hrag.engine.embedded.lookups import read_counters
 from hrag.engine.embedded.records import Counters
@@ -167,10 +167,13 @@ def test_a_document_that_is_not_listed_is_found(store):
     assert "collection t/c: counter documents is 2, counted 1" in found
 
 
-@pytest.mark.parametrize("name", ["counters", "document_ids", "ordinals", "changes", "segments"])
+@pytest.mark.parametrize(
+    "name", ["counters", "document_ids", "ordinals", "terms", "changes", "segments"]
+)
 def test_entries_of_a_collection_that_does_not_exist_are_found(store, name):
     key = keys.u32(7) if name == "counters" else keys.in_collection(7, 1)
-    found = damaged(store, lambda txn, db: txn.put(key, Counters().to_bytes(), db=db[name]))
+    value = ORDINAL if name == "terms" else Counters().to_bytes()
+    found = damaged(store, lambda txn, db: txn.put(key, value, db=db[name]))
     assert f"{name} has an entry of collection 7, which does not exist" in found
 
 
@@ -190,6 +193,20 @@ def test_a_slot_of_two_documents_is_found(store):
 def test_a_slot_that_is_free_and_taken_is_found(store):
     found = damaged(store, lambda txn, db: txn.put(keys.u64(1), b"", db=db["free_slots"]))
     assert found == ("slot 1 is free and a document's",)
+
+
+def test_a_lost_term_is_found(store):
+    term = terms.term(terms.field_prefix(1, "title"), "Title of d")
+    found = damaged(store, lambda txn, db: txn.delete(term, db=db["terms"]))
+    assert found[0] == f"{PLACE}filters do not find it by all of its values"
+    assert "terms are stored, its documents have" in found[1]
+
+
+def test_a_term_that_no_document_has_is_found(store):
+    term = terms.term(terms.field_prefix(1, "title"), "Title of d")
+    found = damaged(store, lambda txn, db: txn.put(term, keys.u64(2), db=db["terms"]))
+    assert len(found) == 1
+    assert "terms are stored, its documents have" in found[0]
 
 
 # Documents

@@ -18,7 +18,7 @@ class FakeClient:
 
     def search(self, tenant_id, query, *, mode):
         self.asked.append((query, mode))
-        return SearchResult((), mode, 0, 2, 0, True, 1, Timings(1000, 10, 20, 30, 1060))
+        return SearchResult((), mode, 0, 2, 0, True, 1, Timings(1000, 10, 20, 30, 1060), None, 9)
 
 
 def test_topics_can_be_stored():

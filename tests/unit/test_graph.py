@@ -72,6 +72,24 @@ def test_it_finds_what_hnswlib_finds(dimension, ef):
         assert np.allclose(scores, 1 - distances[0], atol=1e-5)
 
 
+@given(st.data(), st.sampled_from([1, 20, 300]), st.sampled_from([2, 16, 33]))
+def test_it_scores_as_its_twin_does(data, count, dimension):
+    _, file = index_of(count, dimension)
+    items = np.array(data.draw(st.lists(st.integers(0, count - 1), max_size=20)), np.uint32)
+    query = unit_vectors(1, data.draw(st.integers(0, 100)), dimension)[0]
+    scores = Graph(file).scores(query, items)
+    assert (scores.dtype, scores.shape) == (np.float32, items.shape)
+    assert np.allclose(scores, _reference.Graph(file).scores(query, items), atol=1e-5)
+
+
+@pytest.mark.parametrize("place", [0, 5, 9])
+def test_an_item_that_is_not_there_is_refused(file, place):
+    items = np.arange(10, dtype=np.uint32)
+    items[place] = 300
+    with pytest.raises(IndexError, match=rf"items\[{place}\] is 300; it must be below 300"):
+        Graph(file).scores(unit_vectors(1, 0, 8)[0], items)
+
+
 def test_many_threads_search_one_mapped_file_at_once(tmp_path):
     _, file = index_of(3000, 16)
     (tmp_path / "index").write_bytes(file)
@@ -106,6 +124,8 @@ def test_it_says_what_it_holds(file):
 def test_a_query_of_another_dimension_is_refused(file, length):
     with pytest.raises(ValueError, match=f"query has {length} numbers; the index's have 8"):
         Graph(file).search(np.zeros(length, np.float32), 10, 64)
+    with pytest.raises(ValueError, match=f"query has {length} numbers; the index's have 8"):
+        Graph(file).scores(np.zeros(length, np.float32), np.zeros(1, np.uint32))
 
 
 # Files that are none
@@ -135,6 +155,15 @@ def test_a_link_that_leads_out_is_refused(file):
         Graph(bytes(broken))
 
 
+@pytest.mark.parametrize("label", [0, 300, 1 << 40])
+def test_items_that_are_not_numbered_one_by_one_are_refused(file, label):
+    broken = bytearray(file)
+    label_at = _reference.HEADER.unpack_from(file)[4]
+    struct.pack_into("<Q", broken, HEADER_BYTES + label_at, label)
+    with pytest.raises(ValueError, match="not numbered from 0 to 299"):
+        Graph(bytes(broken))
+
+
 def test_more_links_than_there_is_room_for_are_refused(file):
     broken = bytearray(file)
     struct.pack_into("<I", broken, HEADER_BYTES, 33)
@@ -157,3 +186,4 @@ def test_whatever_a_file_says_a_search_stays_inside(data):
         return
     items, scores = graph.search(np.ones(graph.dimension, np.float32), 5, 5)
     assert len(items) == len(scores) <= 5
+    assert len(graph.scores(np.ones(graph.dimension, np.float32), items)) == len(items)

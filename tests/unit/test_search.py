@@ -15,7 +15,8 @@ from hrag import errors
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
-from hrag.types import Aggregation, SearchMode
+from hrag.filters import Exists, Match
+from hrag.types import Aggregation, SearchMode, SearchPlan
 from retriever_svc import search as module
 from retriever_svc.search import Search
 from tests.rankings import (
@@ -220,6 +221,28 @@ def test_a_score_that_more_passages_reach_than_the_limit_changes_nothing() -> No
     assert (result.passages, result.exhausted) == (("p0", "p1", "p2", "p3", "p4"), False)
 
 
+# Filters
+
+
+def test_a_filter_narrows_the_snapshot_and_says_what_was_eligible() -> None:
+    snapshot = FakeSnapshot([f"p{leaf}" for leaf in range(9)])
+    given = Match("metadata.lang", ("en",))
+    result = search_of(snapshot)(replace(QUERY, filter=given, limit=9), NEVER)
+    assert snapshot.filters == [given]
+    assert result.passages == ("p0", "p2", "p4", "p6", "p8")
+    assert (result.eligible_leaves, result.exhausted, result.plan) == (5, True, SearchPlan.SCAN)
+    everything = search_of(snapshot)(QUERY, NEVER)
+    assert (everything.eligible_leaves, everything.timings.filter_us) == (9, 0)
+    assert snapshot.filters == [given]
+
+
+def test_a_filter_that_makes_no_sense_is_refused_before_anything_is_embedded() -> None:
+    embedder = Embedder(snapshot := FakeSnapshot(["a"]))
+    with pytest.raises(errors.InvalidArgument, match="metadata"):
+        search_of(snapshot, embedder=embedder)(replace(QUERY, filter=Exists("lang")), NEVER)
+    assert (embedder.texts, snapshot.filters) == ([], [])
+
+
 # Joined passages
 
 
@@ -259,7 +282,9 @@ def test_stages_are_timed_in_microseconds() -> None:
     timings = search(QUERY, NEVER).timings
     stages = (timings.embed_us, timings.search_us, timings.climb_us, timings.fetch_us)
     assert stages == (1000, 1000, 1000, 1000)
-    assert timings.total_us == 6000
+    assert (timings.filter_us, timings.total_us) == (0, 6000)
+    timings = search(replace(QUERY, filter=Exists("title")), NEVER).timings
+    assert timings.filter_us == 1000
 
 
 # Queries

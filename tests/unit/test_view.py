@@ -12,7 +12,7 @@ from hrag.engine.embedded.records import Change, ChangeKind
 from hrag.engine.embedded.segments import LoadedSegment, load
 from hrag.engine.embedded.view import View, load_view
 from tests.conftest import Engine
-from tests.fakes import collection_settings, prepared, query_vector, sentences
+from tests.fakes import collection_settings, prepared, sentences
 
 SETTINGS = collection_settings()
 
@@ -134,28 +134,3 @@ def test_what_a_segment_is_missing_for_lies_in_the_tail(filled, segments_loaded)
     view = loaded(filled, *segments)
     assert ordinals(view) == ordinals(loaded(filled))
     assert view.count - view.tail_base == sum(r.rows for r in records[segments_loaded:])
-
-
-def test_the_nearest_and_all_agree(filled):
-    record = filled.seal()
-    filled.writer.put(filled.open(), document(6))
-    filled.writer.delete(filled.open(), "d3")
-    view = loaded(filled, load(filled.store.segments, record))
-    with filled.store.read() as txn:
-        for seed in range(5):
-            query = query_vector(seed)
-            everything = view.all_of(filled.store, txn, query, 10_000)
-            assert everything.complete
-            assert len(everything) == view.living
-            few = view.all_of(filled.store, txn, query, 4)
-            near = view.nearest(query, 4)
-            assert not few.complete
-            assert not near.complete
-            assert set(near.rows.tolist()) == set(few.rows.tolist())
-            assert np.allclose(np.sort(near.scores), np.sort(few.scores), atol=1e-5)
-
-
-def test_a_count_near_the_whole_is_left_to_an_exact_scan(filled):
-    view = loaded(filled, load(filled.store.segments, filled.seal()))
-    assert view.nearest(query_vector(0), view.living // 4 + 1) is None
-    assert view.nearest(query_vector(0), 3) is not None

@@ -1,7 +1,9 @@
 """Values to messages and back, through bytes as a client and a server see them."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,14 @@ from hypothesis import strategies as st
 
 from hrag import errors, types
 from hrag.client import calls
-from hrag.errors import HragError, InvalidArgument
+from hrag.errors import HragError, InvalidArgument, TooLarge
+from hrag.filters import AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
+from hrag.v1 import filter_pb2 as fpb
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from hrag.wire import common, indexer, retriever
+from hrag.wire.filters import filter_from, filter_message
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
@@ -109,7 +114,24 @@ search_results = st.builds(
     candidates_considered=U32,
     exhausted=st.booleans(),
     sequence=U64,
-    timings=st.builds(types.Timings, U32, U32, U32, U32, U32),
+    timings=st.builds(types.Timings, U32, U32, U32, U32, U32, U32),
+    plan=st.none() | st.sampled_from(types.SearchPlan),
+    eligible_leaves=U64,
+)
+moments = st.datetimes(timezones=st.just(UTC))
+values = TEXT | st.floats(allow_nan=False) | st.booleans() | moments
+bounds = st.none() | st.floats(allow_nan=False) | moments
+filters = st.recursive(
+    st.builds(Match, TEXT, st.lists(values, max_size=3).map(tuple))
+    | st.builds(Range, TEXT, at_least=bounds, at_most=bounds)
+    | st.builds(Range, TEXT, above=bounds, below=bounds)
+    | st.builds(Exists, TEXT),
+    lambda inner: st.builds(
+        lambda kind, filters: kind(tuple(filters)),
+        st.sampled_from([AllOf, AnyOf, NoneOf]),
+        st.lists(inner, max_size=3),
+    ),
+    max_leaves=5,
 )
 queries = st.builds(
     types.SearchQuery,
@@ -126,8 +148,9 @@ queries = st.builds(
     merge_ratio=st.none() | F32,
     merge_adjacent=st.booleans(),
     min_score=st.none() | F32,
+    filter=st.none() | filters,
 )
-limits = st.builds(types.Limits, U64, U64, U64, U32, U32, U32, U32, U32)
+limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 7)
 reader_statuses = st.builds(types.ReaderStatus, U64, U64, st.floats(0, 1e6), U32, U64, U64, U32)
 server_infos = st.builds(types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits, reader_statuses)
 
@@ -283,6 +306,8 @@ def test_the_deepest_metadata_comes_back_from_every_call(inner: Any) -> None:
         True,
         1,
         types.Timings(0, 0, 0, 0, 0),
+        types.SearchPlan.SCAN,
+        1,
     )
     assert retriever.hierarchy_from(_sent(retriever.hierarchy_response(hierarchy))) == hierarchy
     assert retriever.search_result_from(_sent(retriever.search_response(found))) == found
@@ -306,6 +331,45 @@ def test_deeper_metadata_is_refused_on_both_sides(inner: Any) -> None:
 def test_what_a_search_leaves_out_takes_its_default() -> None:
     query = retriever.search_query_from(rpb.SearchRequest(tenant_id="t", text="x"))
     assert query == types.SearchQuery("t", "x")
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (fpb.Filter(), "set all_of, any_of"),
+        (fpb.Filter(any_of=fpb.FilterList(filters=[fpb.Filter()])), "set all_of, any_of"),
+        (fpb.Filter(match=fpb.FieldMatch(values=[fpb.FilterValue()])), "without a type"),
+        (fpb.Filter(range=fpb.FieldRange(above=fpb.RangeBound())), "without a type"),
+        (
+            fpb.Filter(range=fpb.FieldRange(above=fpb.RangeBound(timestamp={"seconds": 10**12}))),
+            "timestamp of 1000000000000 s",
+        ),
+        (
+            fpb.Filter(range=fpb.FieldRange(above=fpb.RangeBound(timestamp={"nanos": -5}))),
+            "-5 ns",
+        ),
+    ],
+)
+def test_a_filter_that_says_nothing_is_refused(message: fpb.Filter, says: str) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(says)) as caught:
+        retriever.search_query_from(rpb.SearchRequest(text="x", filter=message))
+    assert caught.value.field == "filter"
+
+
+def test_a_filter_that_cannot_be_sent_is_refused() -> None:
+    deep: Filter = Exists("title")
+    for _ in range(200):
+        deep = NoneOf((deep,))
+    with pytest.raises(TooLarge, match="nested over 16 deep"):
+        retriever.search_request(types.SearchQuery("t", "x", filter=deep))
+    for wrong in (Match("title", ("\ud800",)), Match("metadata.n", (10**400,)), Exists("\ud800")):
+        with pytest.raises(InvalidArgument):
+            retriever.search_request(types.SearchQuery("t", "x", filter=wrong))
+
+
+def test_a_moment_without_a_zone_is_in_utc() -> None:
+    sent = filter_message(Match("metadata.t", (datetime(2026, 1, 1),)))
+    assert filter_from(sent) == Match("metadata.t", (datetime(2026, 1, 1, tzinfo=UTC),))
 
 
 def test_zero_is_not_unset() -> None:

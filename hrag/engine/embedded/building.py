@@ -48,7 +48,7 @@ class Builder:
         self._item_of = {bytes(digest): item for item, digest in enumerate(digests)}
         self._labels.append(rows.labels[living])
         self._ancestors.append(rows.ancestors[:, living])
-        self._items.append(rows.items()[living])
+        self._items.append(rows.items()[living].astype(np.int64))
 
     def add(self, block: LeafBlock) -> None:
         """Indexes the block's vectors that are not in the index yet."""

@@ -7,7 +7,7 @@ with files. Finds, never mends.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import repeat, takewhile
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from hrag.engine.embedded.records import (
     SegmentRecord,
 )
 from hrag.engine.embedded.store import Store, Txn
+from hrag.engine.embedded.terms import terms_of
 from hrag.errors import InvalidArgument
 from hrag.tree import NONE, Tree
 from hrag.types import CollectionSettings
@@ -30,6 +31,7 @@ _BY_COLLECTION = (
     "counters",
     "document_ids",
     "ordinals",
+    "terms",
     "changes",
     "segments",
     "dead_leaves",
@@ -101,6 +103,7 @@ class _Walk:
         counted = stored._replace(
             documents=0, chunks=0, leaves=0, tail_leaves=0, tokens=0, text_bytes=0, vector_bytes=0
         )
+        terms = 0
         for ordinal, leaf_count in leaves.living_ordinals(self._store, self._txn, number):
             slot = slot_of(self._store, self._txn, number, ordinal)
             try:
@@ -109,10 +112,14 @@ class _Walk:
                 yield f"ordinal {ordinal}: its head is missing or damaged: {error!r}"
                 continue
             counted = counted.plus(head, ordinal, 1)
+            terms += len(terms_of(head))
             for problem in self._document(number, ordinal, leaf_count, slot, head, settings):
                 yield f"document {head.document_id} (ordinal {ordinal}): {problem}"
         yield from _differences(stored, counted)
         yield from self._ids(number, counted.documents)
+        stored_terms = self._count("terms", number)
+        if stored_terms != terms:
+            yield f"{stored_terms} terms are stored, its documents have {terms}"
 
     def _head(self, slot: bytes) -> DocumentHead:
         value = self._txn.get(slot, db=self._store.db["heads"])
@@ -135,6 +142,8 @@ class _Walk:
             yield "its id names another ordinal"
         if head.collection != number or head.leaf_count != leaf_count:
             yield "head and ordinal entry differ"
+        if not all(map(self._is_stored, terms_of(head), repeat(ordinal))):
+            yield "filters do not find it by all of its values"
         text, tree, vectors = (txn.get(slot, db=db[name]) for name in ("texts", "trees", "vectors"))
         if text is None or tree is None or vectors is None:
             yield "text, tree or vectors are missing"
@@ -143,8 +152,16 @@ class _Walk:
         yield from _tree_problems(tree, head, settings)
         yield from _vector_problems(vectors, leaf_count, settings.dimension)
 
+    def _is_stored(self, term: bytes, ordinal: int) -> bool:
+        with self._txn.cursor(db=self._store.db["terms"]) as cursor:
+            return bool(cursor.set_key_dup(term, keys.u64(ordinal)))
+
+    def _count(self, database: str, number: int) -> int:
+        """Entries of a collection."""
+        return sum(1 for _ in self._store.scan(self._txn, database, keys.u32(number)))
+
     def _ids(self, number: int, documents: int) -> Iterator[str]:
-        named = sum(1 for _ in self._store.scan(self._txn, "document_ids", keys.u32(number)))
+        named = self._count("document_ids", number)
         if named != documents:
             yield f"{named} document ids for {documents} documents"
 
@@ -187,7 +204,7 @@ class _Walk:
         if covered > counters.sealed_ordinal:
             yield f"segments cover ordinal {covered}, counters say {counters.sealed_ordinal}"
         yield from self._uncovered(number, covered, counters.sealed_ordinal)
-        if buried != sum(1 for _ in self._store.scan(self._txn, "dead", keys.u32(number))):
+        if buried != self._count("dead", number):
             yield "it has dead documents that no segment holds"
         if counted:
             yield f"dead leaves are counted for segments that are not listed: {sorted(counted)}"

@@ -19,6 +19,7 @@ from hrag.engine.embedded.lookups import (
 )
 from hrag.engine.embedded.records import Change, ChangeKind, Counters, DocumentHead
 from hrag.engine.embedded.store import Store, Txn
+from hrag.engine.embedded.terms import terms_of
 from hrag.errors import DocumentNotFound, InvalidArgument, TooLarge
 from hrag.types import CollectionSettings, IngestOutcome, IngestResult
 
@@ -108,6 +109,8 @@ class Commit:
         slot, is_new = self._take_slot()
         txn.put(name, keys.u64(ordinal), db=db["document_ids"])
         txn.put(entry, keys.document_place(head.leaf_count, slot), db=db["ordinals"])
+        for each in terms_of(head):
+            txn.put(each, keys.u64(ordinal), db=db["terms"])
         # Behind all others: LMDB then fills its pages.
         txn.put(slot, head.to_bytes(), db=db["heads"], append=is_new)
         txn.put(slot, document.parsed.text.encode(), db=db["texts"], append=is_new)
@@ -125,7 +128,7 @@ class Commit:
         return slot, False
 
     def _remove(self, ordinal: int, head: DocumentHead, counters: Counters) -> Counters:
-        erase_document(self._store, self._txn, head.collection, ordinal)
+        erase_document(self._store, self._txn, ordinal, head)
         if ordinal <= counters.sealed_ordinal:
             manifest.bury(self._store, self._txn, head.collection, ordinal, head.leaf_count)
         return counters.plus(head, ordinal, -1)

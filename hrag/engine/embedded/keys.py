@@ -17,6 +17,7 @@ Names are the only variable part and come last, so a prefix lists them in order.
 | trees             | slot u64                       | `hrag.tree.Tree`                   |
 | vectors           | slot u64                       | float32[leaves, dimension], LE     |
 | free_slots        | slot u64                       | nothing                            |
+| terms             | see `terms.py`                 | ordinals u64 that have it, sorted  |
 | changes           | collection u32, sequence u64   | Change (packed)                    |
 | commits           | sequence u64                   | collection u32 that changed        |
 | segments          | collection u32, last ordinal   | SegmentRecord (JSON)               |
@@ -31,7 +32,7 @@ has gone: with ever new keys, the pages of old ones would stay mostly empty.
 
 import struct
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 DATABASES = (
     "meta",
@@ -46,12 +47,14 @@ DATABASES = (
     "trees",
     "vectors",
     "free_slots",
+    "terms",
     "changes",
     "commits",
     "segments",
     "dead_leaves",
     "dead",
 )
+MANY_VALUED = ("terms",)  # A key has several values there, all of one size.
 
 LEAF_BITS = 20
 MAX_LEAVES = 1 << LEAF_BITS  # Leaves of one document, so that a label holds the index.

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.embedding import Vectors
-from hrag.engine import Vector
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.lookups import required, slot_of
 from hrag.engine.embedded.records import SegmentRecord
@@ -86,16 +85,3 @@ def _vectors_in_place(store: Store, txn: Txn, slot: bytes, dimension: int) -> Ve
     """A document's vectors as they lie in LMDB; they live as long as the transaction."""
     value = required(txn.get(slot, db=store.db["vectors"]))
     return np.frombuffer(value, "<f4").reshape(-1, dimension)
-
-
-def scan_exactly(
-    store: Store, txn: Txn, collection: int, query: Vector, ordinals: Iterable[int]
-) -> tuple[NDArray[np.uint64], Vector]:
-    """Labels and cosines of every leaf of the collection's living documents given."""
-    labels, scores = [np.empty(0, np.uint64)], [np.empty(0, np.float32)]
-    for ordinal in ordinals:
-        slot = slot_of(store, txn, collection, ordinal)
-        found = _vectors_in_place(store, txn, slot, len(query)) @ query
-        labels.append(labels_of(ordinal, len(found)))
-        scores.append(found)
-    return np.concatenate(labels), np.concatenate(scores)

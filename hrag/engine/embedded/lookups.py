@@ -6,6 +6,7 @@ from functools import lru_cache
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.records import CollectionRecord, Counters, DocumentHead, SegmentRecord
 from hrag.engine.embedded.store import Store, Txn
+from hrag.engine.embedded.terms import terms_of
 from hrag.errors import CollectionNotFound
 
 
@@ -87,10 +88,12 @@ def find_document(
     return ordinal, read_head(store, txn, slot_of(store, txn, collection, ordinal))
 
 
-def erase_document(store: Store, txn: Txn, collection: int, ordinal: int) -> None:
+def erase_document(store: Store, txn: Txn, ordinal: int, head: DocumentHead) -> None:
     """Erases one version of a document: all but its id, counters and log."""
-    slot = slot_of(store, txn, collection, ordinal)
-    txn.delete(keys.in_collection(collection, ordinal), db=store.db["ordinals"])
+    slot = slot_of(store, txn, head.collection, ordinal)
+    for each in terms_of(head):
+        txn.delete(each, keys.u64(ordinal), db=store.db["terms"])
+    txn.delete(keys.in_collection(head.collection, ordinal), db=store.db["ordinals"])
     for database in ("heads", "texts", "trees", "vectors"):
         txn.delete(slot, db=store.db[database])
     txn.put(slot, b"", db=store.db["free_slots"])

@@ -39,7 +39,7 @@ def _erase_documents(store: Store, txn: Txn, dropped: bytes) -> int:
         head = read_head(store, txn, slot_of(store, txn, number, ordinal))
         name = keys.document_id(number, head.document_id)
         txn.delete(name, db=store.db["document_ids"])
-        erase_document(store, txn, number, ordinal)
+        erase_document(store, txn, ordinal, head)
     return len(found)
 
 

@@ -17,6 +17,8 @@ from hrag.engine.embedded import keys
 from hrag.engine.embedded.changelog import changed_after
 from hrag.engine.embedded.following import CollectionGone, Followed
 from hrag.engine.embedded.lookups import find_collection, read_collection
+from hrag.engine.embedded.scope import Scope
+from hrag.engine.embedded.selecting import SelectionCache
 from hrag.engine.embedded.snapshot import CitationCache, EmbeddedSnapshot
 from hrag.engine.embedded.store import Store
 from hrag.types import CollectionSettings, ReaderStatus
@@ -36,6 +38,7 @@ class EmbeddedReader:
         self._store = store
         self._budget_bytes = budget_bytes
         self._citations = CitationCache()
+        self._selections = SelectionCache()
         self._followed: dict[int, Followed] = {}
         self._sizes: dict[int, int] = {}
         self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
@@ -55,7 +58,9 @@ class EmbeddedReader:
                 view = followed.view_at(txn) if followed else None
                 if followed is not None and view is not None:
                     followed.used_s = time.monotonic()
-                    yield EmbeddedSnapshot(self._store, txn, number, view, self._citations)
+                    yield EmbeddedSnapshot(
+                        self._store, txn, Scope(view), self._citations, self._selections
+                    )
                     return
             if followed is None:
                 self._load(number)

@@ -81,12 +81,13 @@ class Rows:
         heads = np.concatenate(([0], np.cumsum(counts))).astype(np.uint32)
         return cls(labels, ancestors, heads, np.argsort(items, kind="stable").astype(np.uint32))
 
-    def items(self) -> NDArray[np.int64]:
-        """Each row's item, `int64[rows]`."""
+    def items(self) -> NDArray[np.uint32]:
+        """Each row's item, `uint32[rows]`."""
         if not len(self.heads):
-            return np.arange(len(self.labels))
-        items = np.empty(len(self.labels), np.int64)
-        items[self.members] = np.repeat(np.arange(len(self.heads) - 1), np.diff(self.heads))
+            return np.arange(len(self.labels), dtype=np.uint32)
+        items = np.empty(len(self.labels), np.uint32)
+        numbers = np.arange(len(self.heads) - 1, dtype=np.uint32)
+        items[self.members] = np.repeat(numbers, np.diff(self.heads))
         return items
 
     @property
@@ -96,16 +97,20 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSegment:
-    """A segment in memory, ready to search from any number of threads."""
+    """A segment in memory, ready to search from any number of threads.
+
+    `items` is each row's item, `uint32[rows]`.
+    """
 
     record: SegmentRecord
     rows: Rows
+    items: NDArray[np.uint32]
     graph: Graph
 
     @property
     def size_bytes(self) -> int:
         """Memory it takes; the file's part of it is shared by all processes."""
-        return self.rows.size_bytes + self.record.files[_INDEX].size_bytes
+        return self.rows.size_bytes + self.items.nbytes + self.record.files[_INDEX].size_bytes
 
     def search(self, query: Vector, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
         """Rows nearest to `query` and their cosines, or None where HNSW cannot say.
@@ -117,6 +122,10 @@ class LoadedSegment:
         if len(items) < min(count, self.record.items):
             return None
         return self._expand(items, scores)
+
+    def scores(self, query: Vector, rows: NDArray[np.uint32]) -> Vector:
+        """The cosine of each of these rows."""
+        return self.graph.scores(query, self.items[rows])
 
     def _expand(
         self, items: NDArray[np.uint32], scores: Vector
@@ -201,7 +210,7 @@ def load(folder: Path, record: SegmentRecord) -> LoadedSegment:
             f"{path} holds {len(graph)} vectors of {len(rows.labels)} leaves; "
             f"the manifest says {record.items} of {record.rows}"
         )
-    return LoadedSegment(record, rows, graph)
+    return LoadedSegment(record, rows, rows.items(), graph)
 
 
 def _mapped(path: Path) -> mmap.mmap:

@@ -20,9 +20,11 @@ from hrag.engine.embedded import keys
 from hrag.engine.embedded.automerge import Place, standing_for
 from hrag.engine.embedded.lookups import required, slot_of
 from hrag.engine.embedded.records import DocumentHead
+from hrag.engine.embedded.scope import Hits, RowNumbers, Scope
+from hrag.engine.embedded.selecting import Selecting, SelectionCache
 from hrag.engine.embedded.store import Store, Txn
-from hrag.engine.embedded.view import Hits, View
 from hrag.errors import ChunkNotFound, DocumentNotFound
+from hrag.filters import Filter
 from hrag.ids import ChunkId
 from hrag.tree import NONE, ChunkRecord, Tree, section_parents
 from hrag.types import (
@@ -124,13 +126,20 @@ class EmbeddedSnapshot:
     """See `hrag.engine.Snapshot`. Lives as long as its transaction."""
 
     def __init__(
-        self, store: Store, txn: Txn, collection: int, view: View, citations: CitationCache
+        self,
+        store: Store,
+        txn: Txn,
+        scope: Scope,
+        citations: CitationCache,
+        selections: SelectionCache,
     ) -> None:
         self._store = store
         self._txn = txn
-        self._collection = collection
-        self._view = view
+        self._scope = scope
+        self._view = scope.view
+        self._collection = scope.view.collection
         self._citations = citations
+        self._selections = selections
 
     @property
     def settings(self) -> CollectionSettings:
@@ -140,11 +149,22 @@ class EmbeddedSnapshot:
     def sequence(self) -> int:
         return self._store.number(self._txn, keys.SEQUENCE)
 
+    @property
+    def leaf_count(self) -> int:
+        return self._scope.leaf_count
+
+    def filtered(self, filter: Filter) -> "EmbeddedSnapshot":
+        rows = self._selections.get(self._view, filter, lambda: self._rows_that_pass(filter))
+        scope = Scope(self._view, rows)
+        return EmbeddedSnapshot(self._store, self._txn, scope, self._citations, self._selections)
+
+    def _rows_that_pass(self, filter: Filter) -> RowNumbers:
+        view = self._view
+        selecting = Selecting(self._store, self._txn, self._collection, view.ordinals)
+        return view.rows_of(selecting.select(filter)).astype(np.uint32)
+
     def search(self, query: Vector, count: int) -> Hits:
-        hits = self._view.nearest(query, count)
-        if hits is None:
-            return self._view.all_of(self._store, self._txn, query, count)
-        return hits
+        return self._scope.nearest(query, count)
 
     def climb(self, leaves: Leaves, level: int, aggregation: Aggregation) -> Climbed:
         view, hits = self._view, cast("Hits", leaves)

@@ -209,7 +209,7 @@ def _create_databases(store: Store) -> None:
     """Creates what is missing, but nothing in a store of another version."""
     with store.write() as txn:
         for name in keys.DATABASES:
-            store.db[name] = store.env.open_db(name.encode(), txn=txn)
+            store.db[name] = _open_database(store.env, name, txn)
         if txn.get(keys.SCHEMA, db=store.db["meta"]) is None:
             txn.put(keys.SCHEMA, keys.u64(keys.SCHEMA_VERSION), db=store.db["meta"])
             txn.put(keys.STORE_ID, uuid.uuid4().hex.encode(), db=store.db["meta"])
@@ -220,7 +220,7 @@ def _find_databases(store: Store) -> None:
     """Of another version, some may be missing; so the first one, with the version, decides."""
     for name in keys.DATABASES:
         try:
-            store.db[name] = store.env.open_db(name.encode(), create=False)
+            store.db[name] = _open_database(store.env, name)
         except lmdb.NotFoundError:
             raise StoreMissing(
                 f"{store.directory} holds no complete store: it has no database {name!r}"
@@ -228,6 +228,13 @@ def _find_databases(store: Store) -> None:
         if name == "meta":
             with store.read() as txn:
                 _check_schema(store, txn)
+
+
+def _open_database(env: lmdb.Environment, name: str, creating: "Txn | None" = None) -> Any:
+    many = name in keys.MANY_VALUED
+    return env.open_db(
+        name.encode(), creating, create=creating is not None, dupsort=many, dupfixed=many
+    )
 
 
 def _check_schema(store: Store, txn: Txn) -> None:
@@ -334,7 +341,7 @@ def _refuse_truncated(env: lmdb.Environment, directory: Path, *, lock: bool) -> 
 def touch_every_page(directory: str, *, lock: bool) -> None:
     """Reads a byte of every page in use; past the end of the file the process dies."""
     with _lmdb_open(Path(directory), readonly=True, lock=lock) as env:
-        databases = [env.open_db(name.encode(), create=False) for name in keys.DATABASES]
+        databases = [_open_database(env, name) for name in keys.DATABASES]
         with env.begin(buffers=True) as txn:
             for database in databases:
                 for _, value in txn.cursor(db=database):

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.embedding import Vectors
-from hrag.engine import Vector
 from hrag.engine.embedded import keys, leaves
 from hrag.engine.embedded.lookups import listed_segments, read_counters
 from hrag.engine.embedded.manifest import dead_ordinals
@@ -29,26 +28,9 @@ from hrag.types import CollectionSettings
 _GROWTH = 1.5  # Appending n rows one by one copies at most 3 n in all.
 _SPARE_SHARE = 8  # Room for an eighth of the segments' rows: it costs no memory until used.
 _SLACK = 1024  # Dead rows that a tail may keep beside twice its living ones.
-_EXACT_SHARE = 4  # From a quarter of all leaves on, scanning all is as fast as HNSW, and exact.
-_DEEPEN = 4  # Each look past dead leaves is so many times deeper: few looks, little waste.
 
 
-@dataclass(frozen=True, slots=True)
-class Hits:
-    """Living leaves found: `uint32[n]` rows of a view with `float32[n]` cosines.
-
-    In no order. `complete` when they are all that live.
-    """
-
-    rows: NDArray[np.uint32]
-    scores: Vector
-    complete: bool
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class View:
     """See the module. `count` rows are in use; arrays may be longer.
 
@@ -69,60 +51,10 @@ class View:
     count: int
     living: int
 
-    def nearest(self, query: Vector, count: int) -> Hits | None:
-        """The `count` nearest living leaves, or all there are.
-
-        None where HNSW cannot say, or where `all_of` costs less.
-        """
-        found = [self._in_tail(query)]
-        for segment, base in zip(self.segments, self.bases, strict=True):
-            hits = self._in_segment(segment, base, query, count)
-            if hits is None:
-                return None
-            found.append(hits)
-        return _best(found, count)
-
-    def _in_tail(self, query: Vector) -> Hits:
-        rows = np.arange(self.tail_base, self.count, dtype=np.uint32)
-        return self._living(rows, self.tail[: len(rows)] @ query, complete=True)
-
-    def _in_segment(
-        self, segment: LoadedSegment, base: int, query: Vector, count: int
-    ) -> Hits | None:
-        """A segment's `count` nearest living leaves, or all it has.
-
-        Looks deeper past its dead leaves: else farther leaves of the tail or of other
-        segments would take places that are its own.
-        """
-        wanted = count
-        while wanted * _EXACT_SHARE < self.living:
-            found = segment.search(query, wanted)
-            if found is None:
-                return None
-            whole = len(found[0]) == segment.record.rows
-            hits = self._living(found[0] + np.uint32(base), found[1], complete=whole)
-            if whole or len(hits) >= count:
-                return hits
-            wanted *= _DEEPEN
-        return None
-
-    def _living(self, rows: NDArray[np.uint32], scores: Vector, *, complete: bool) -> Hits:
-        living = self.alive[rows] != 0
-        if not living.all():
-            rows, scores = rows[living], scores[living]
-        return Hits(rows, scores, complete)
-
-    def all_of(self, store: Store, txn: Txn, query: Vector, count: int) -> Hits:
-        """The `count` nearest living leaves, by the cosines of all vectors in LMDB."""
-        rows = np.flatnonzero(self.alive[: self.count]).astype(np.uint32)
-        labels = self.labels[rows]
-        order = np.argsort(labels)
-        ordinals = np.unique(labels >> np.uint64(keys.LEAF_BITS))
-        scanned, scores = leaves.scan_exactly(
-            store, txn, self.collection, query, map(int, ordinals)
-        )
-        found = scores[np.searchsorted(scanned, labels[order])]
-        return _best([Hits(rows[order], found, complete=True)], count)
+    def ordinals(self) -> NDArray[np.uint64]:
+        """Of the living documents, ascending."""
+        living = self.labels[: self.count][self.alive[: self.count] != 0]
+        return each_once(living >> np.uint64(keys.LEAF_BITS))
 
     def advanced(self, store: Store, txn: Txn, changes: Iterable[Change], sequence: int) -> "View":
         """The view after `changes`, which lead to `sequence`, the transaction's own."""
@@ -136,7 +68,7 @@ class View:
     def _without(self, ordinals: Sequence[int]) -> "View":
         if not ordinals:
             return self
-        dead = self._rows_of(np.array(ordinals, np.uint64))
+        dead = self.rows_of(np.array(ordinals, np.uint64))
         dead = dead[self.alive[dead] != 0]
         if not len(dead):
             return self
@@ -144,8 +76,11 @@ class View:
         alive[dead] = 0
         return replace(self, alive=alive, living=self.living - len(dead))
 
-    def _rows_of(self, ordinals: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Rows of documents; each part is in order of label."""
+    def rows_of(self, ordinals: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Rows of documents' leaves, ascending where the documents are.
+
+        Each part is in order of label.
+        """
         bits = np.uint64(keys.LEAF_BITS)
         found = []
         for start, end in zip(
@@ -217,6 +152,14 @@ class View:
         return used + sum(segment.size_bytes for segment in self.segments)
 
 
+def each_once(ascending: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Without the repetitions."""
+    different = np.empty(len(ascending), np.bool_)
+    different[:1] = True
+    np.not_equal(ascending[1:], ascending[:-1], out=different[1:])
+    return ascending[different]
+
+
 def load_view(
     store: Store,
     txn: Txn,
@@ -271,12 +214,3 @@ def _over_segments(
         count=len(labels),
         living=int(alive.sum()),
     )
-
-
-def _best(found: Sequence[Hits], count: int) -> Hits:
-    rows = np.concatenate([hits.rows for hits in found])
-    scores = np.concatenate([hits.scores for hits in found])
-    if len(rows) <= count:
-        return Hits(rows, scores, all(hits.complete for hits in found))
-    chosen = np.argpartition(scores, len(scores) - count)[-count:]
-    return Hits(rows[chosen], scores[chosen], complete=False)

@@ -1,0 +1,162 @@
+"""Turns a filter into the documents it selects, by the terms stored for them.
+
+Costs grow with what the conditions select, not with the collection, except where nothing
+but NoneOf says what is wanted.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+
+import numpy as np
+from cachetools import LRUCache
+from numpy.typing import NDArray
+
+from hrag.engine.embedded import keys
+from hrag.engine.embedded.scope import RowNumbers, is_in
+from hrag.engine.embedded.store import Store, Txn
+from hrag.engine.embedded.terms import all_terms, field_prefix, term, terms_between
+from hrag.engine.embedded.view import View, each_once
+from hrag.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
+from hrag.ids import MAX_DOCUMENT_ID_BYTES
+
+Ordinals = NDArray[np.uint64]
+"""Of documents, ascending, each once."""
+
+_NOTHING: Ordinals = np.empty(0, np.uint64)
+_ORDINAL_BYTES = 8
+_CACHED_BYTES = 32 << 20
+
+
+class Selecting:
+    """Selects documents of a collection; `everything` gives those that live."""
+
+    def __init__(
+        self, store: Store, txn: Txn, collection: int, everything: Callable[[], Ordinals]
+    ) -> None:
+        self._store = store
+        self._txn = txn
+        self._collection = collection
+        self._everything = everything
+
+    def select(self, given: Filter) -> Ordinals:
+        """The documents that a filter, checked already, selects."""
+        match given:
+            case AllOf(inner):
+                return self._all(inner)
+            case AnyOf(inner):
+                return self._any(inner)
+            case NoneOf(inner):
+                return _without(self._everything(), self._any(inner))
+            case Match() | Exists() if given.field == DOCUMENT_ID:
+                return self._by_id(given)
+            case Match() | Range() | Exists():
+                return self._by_term(given)
+
+    def _all(self, filters: Sequence[Filter]) -> Ordinals:
+        wanted = [self.select(each) for each in filters if not isinstance(each, NoneOf)]
+        unwanted = [each for each in filters if isinstance(each, NoneOf)]
+        found = reduce(_only, sorted(wanted, key=len)) if wanted else self._everything()
+        for each in unwanted:
+            found = _without(found, self._any(each.filters))
+        return found
+
+    def _any(self, filters: Sequence[Filter]) -> Ordinals:
+        return _union([self.select(each) for each in filters])
+
+    def _by_id(self, given: Match | Exists) -> Ordinals:
+        if isinstance(given, Exists):
+            return self._everything()
+        found = []
+        for name in set(map(str, given.values)):
+            if len(name) <= MAX_DOCUMENT_ID_BYTES:  # Beyond, LMDB has no such key.
+                key = keys.document_id(self._collection, name)
+                value = self._txn.get(key, db=self._store.db["document_ids"])
+                if value is not None:
+                    found.append(keys.read_u64(value))
+        return np.array(sorted(found), np.uint64)
+
+    def _by_term(self, given: Match | Range | Exists) -> Ordinals:
+        prefix = field_prefix(self._collection, given.field)
+        match given:
+            case Match():
+                return self._having({term(prefix, value) for value in given.values})
+            case Range():
+                return self._within(*terms_between(prefix, given))
+            case Exists():
+                return self._within(*all_terms(prefix))
+
+    def _within(self, start: bytes, end: bytes) -> Ordinals:
+        """The documents that have a term from `start` on, before `end`."""
+        alone, shared = bytearray(), []
+        with self._txn.cursor(db=self._store.db["terms"]) as cursor:
+            if not cursor.set_range(start):
+                return _NOTHING
+            for key, ordinal in cursor.iternext_nodup(keys=True, values=True):
+                found = bytes(key)
+                if found >= end:
+                    break
+                if cursor.count() == 1:
+                    alone += ordinal
+                else:
+                    shared.append(found)
+        return _union([np.frombuffer(alone, ">u8"), self._having(shared)])
+
+    def _having(self, terms: Iterable[bytes]) -> Ordinals:
+        """The documents that have one of the terms."""
+        found = []
+        with self._txn.cursor(db=self._store.db["terms"]) as cursor:
+            for size, group in groupby(sorted(terms, key=len), key=len):
+                entries = cursor.getmulti(
+                    group, dupdata=True, dupfixed_bytes=_ORDINAL_BYTES, keyfixed=True
+                )
+                packed = np.dtype([("term", f"V{size}"), ("ordinal", ">u8")])
+                found.append(np.frombuffer(entries, packed)["ordinal"])
+        return _union(found)
+
+
+class SelectionCache:
+    """Rows that filters have selected, for as long as the view they belong to is in use."""
+
+    def __init__(self, max_bytes: int = _CACHED_BYTES) -> None:
+        self._entries: LRUCache[tuple[int, str], _Kept] = LRUCache(
+            max_bytes, getsizeof=lambda kept: kept.size_bytes
+        )
+        self._lock = threading.Lock()
+
+    def get(self, view: View, given: Filter, select: Callable[[], RowNumbers]) -> RowNumbers:
+        # Not the filter itself: equal ones may differ in type, as 1 and True do.
+        key = (view.collection, repr(given))
+        with self._lock:
+            kept = self._entries.get(key)
+        if kept is not None and kept.view() is view:
+            return kept.rows
+        rows = select()
+        size_bytes = rows.nbytes + len(key[1])
+        if size_bytes <= self._entries.maxsize:
+            with self._lock:
+                self._entries[key] = _Kept(weakref.ref(view), rows, size_bytes)
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    view: "weakref.ref[View]"
+    rows: RowNumbers
+    size_bytes: int
+
+
+def _union(sets: Sequence[NDArray[np.unsignedinteger]]) -> Ordinals:
+    together = np.sort(np.concatenate([_NOTHING, *sets]))
+    return each_once(together)
+
+
+def _only(some: Ordinals, others: Ordinals) -> Ordinals:
+    return some[is_in(some, others)]
+
+
+def _without(some: Ordinals, others: Ordinals) -> Ordinals:
+    return some[~is_in(some, others)]

@@ -1,0 +1,118 @@
+"""Messages of filter.proto."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from hrag.errors import InvalidArgument, TooLarge
+from hrag.filters import (
+    MAX_FILTER_DEPTH,
+    AllOf,
+    AnyOf,
+    Bound,
+    Exists,
+    Filter,
+    FilterValue,
+    Match,
+    NoneOf,
+    Range,
+    in_utc,
+)
+from hrag.v1 import filter_pb2 as pb
+from hrag.wire.common import built
+
+_BOUNDS = ("at_least", "above", "at_most", "below")
+
+Typed = TypeVar("Typed", pb.FilterValue, pb.RangeBound)
+
+
+def filter_from(message: pb.Filter) -> Filter:
+    """The filter, of which only the form has been checked; see `check_filter`."""
+    match message.WhichOneof("kind"):
+        case "all_of":
+            return AllOf(tuple(map(filter_from, message.all_of.filters)))
+        case "any_of":
+            return AnyOf(tuple(map(filter_from, message.any_of.filters)))
+        case "none_of":
+            return NoneOf(tuple(map(filter_from, message.none_of.filters)))
+        case "match":
+            values = map(_value_from, message.match.values)
+            return Match(message.match.field, tuple(values))
+        case "range":
+            given = message.range
+            bounds = {
+                name: _value_from(getattr(given, name)) for name in _BOUNDS if given.HasField(name)
+            }
+            return Range(given.field, **bounds)
+        case "exists":
+            return Exists(message.exists.field)
+        case _:
+            raise InvalidArgument(
+                "filter is empty; set all_of, any_of, none_of, match, range or exists",
+                field="filter",
+            )
+
+
+def _value_from(message: pb.FilterValue | pb.RangeBound) -> Any:
+    kind = message.WhichOneof("value")
+    if kind is None:
+        raise InvalidArgument("filter has a value without a type; set one", field="filter")
+    if kind == "timestamp":
+        return _moment_from(message.timestamp)
+    return getattr(message, kind)
+
+
+def _moment_from(timestamp: Timestamp) -> datetime:
+    try:
+        return timestamp.ToDatetime(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidArgument(
+            f"filter has a timestamp of {timestamp.seconds} s and {timestamp.nanos} ns; "
+            "it must be from the year 1 to 9999, with 0 to 999,999,999 ns",
+            field="filter",
+        ) from None
+
+
+def filter_message(given: Filter, depth: int = 1) -> pb.Filter:
+    """InvalidArgument for a value that is none, TooLarge for one that is nested too deep."""
+    if depth > MAX_FILTER_DEPTH:  # Far deeper, it could not be sent.
+        raise TooLarge(f"filter is nested over {MAX_FILTER_DEPTH} deep", field="filter")
+    match given:
+        case AllOf(inner):
+            return pb.Filter(all_of=_list_message(inner, depth))
+        case AnyOf(inner):
+            return pb.Filter(any_of=_list_message(inner, depth))
+        case NoneOf(inner):
+            return pb.Filter(none_of=_list_message(inner, depth))
+        case Match(field, values):
+            typed = [_typed(pb.FilterValue, value) for value in values]
+            return pb.Filter(match=built(pb.FieldMatch, field=field, values=typed))
+        case Range(field):
+            bounds = {
+                name: _typed(pb.RangeBound, getattr(given, name))
+                for name in _BOUNDS
+                if getattr(given, name) is not None
+            }
+            return pb.Filter(range=built(pb.FieldRange, field=field, **bounds))
+        case Exists(field):
+            return pb.Filter(exists=built(pb.FieldExists, field=field))
+
+
+def _list_message(filters: Sequence[Filter], depth: int) -> pb.FilterList:
+    return pb.FilterList(filters=[filter_message(each, depth + 1) for each in filters])
+
+
+def _typed(message_type: type[Typed], value: FilterValue | Bound) -> Typed:
+    match value:
+        case bool():
+            return built(message_type, flag=value)
+        case int() | float():
+            return built(message_type, number=value)
+        case datetime():
+            timestamp = Timestamp()
+            timestamp.FromDatetime(in_utc(value))
+            return built(message_type, timestamp=timestamp)
+        case _:
+            return built(message_type, text=value)

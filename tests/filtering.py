@@ -1,0 +1,165 @@
+"""Filters as plain Python would have them, and metadata and filters as hypothesis draws them.
+
+Fields and values are few, so that filters select some documents and not all.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+from hypothesis import strategies as st
+
+from hrag.engine import PreparedDocument
+from hrag.filters import AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
+
+LONG = "long " * 100
+NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
+# What these texts say.
+MOMENTS = {
+    "2026-01-01": NEW_YEAR,
+    "2026-01-01T01:00:00+01:00": NEW_YEAR,
+    "2026-01-01 00:00:00.25Z": NEW_YEAR + timedelta(milliseconds=250),
+    "2025-12-31T23:59": NEW_YEAR - timedelta(minutes=1),
+    "0001-01-01t00:00:00z": datetime.min.replace(tzinfo=UTC),
+}
+_TEXTS = ["", "x", "X", "ü", "1", "true", "20260101", "2026", LONG, LONG + "x", *MOMENTS]
+_NUMBERS = [0, -0.0, 1, 1.0, -1, 0.5, -1.5, 1e300, -1e300, 5e-324, 2**53]
+_KEYS = ["a", "b", "c.d", "", "k" * 300]
+_FIELDS = ["a", "b", "o", "o.a", "o.o.b", "c.d", "", "k" * 300, "missing"]
+
+_scalars = st.sampled_from([None, True, False, *_TEXTS, *_NUMBERS])
+_values = st.recursive(
+    _scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*_KEYS, "o"]), inner)
+    ),
+    max_leaves=4,
+)
+METADATA = st.dictionaries(st.sampled_from([*_KEYS, "o"]), _values, max_size=4)
+
+_ELSEWHERE = NEW_YEAR.astimezone(timezone(timedelta(hours=5)))
+_moments = st.sampled_from([*MOMENTS.values(), _ELSEWHERE, NEW_YEAR.replace(tzinfo=None)])
+_numbers = st.sampled_from(_NUMBERS)
+_metadata_fields = st.sampled_from(_FIELDS).map("metadata.{}".format)
+_matches = st.builds(
+    Match,
+    _metadata_fields,
+    st.lists(_moments | st.sampled_from([True, False, *_TEXTS, *_NUMBERS]), min_size=1).map(tuple),
+) | st.builds(
+    Match,
+    st.sampled_from(["document_id", "title", "source"]),
+    st.lists(
+        st.sampled_from(["d0", "d1", "", "Title of d1", "https://example.org/d2", "x" * 2000]),
+        min_size=1,
+    ).map(tuple),
+)
+
+
+def _ranges(bounds: st.SearchStrategy[Any]) -> st.SearchStrategy[Range]:
+    pairs = [(lower, upper) for lower in ("at_least", "above") for upper in ("at_most", "below")]
+    given = st.sampled_from(pairs).flatmap(
+        lambda pair: (
+            st.fixed_dictionaries({pair[0]: bounds}, optional={pair[1]: bounds})
+            | st.fixed_dictionaries({pair[1]: bounds})
+        )
+    )
+    return st.builds(lambda field, limits: Range(field, **limits), _metadata_fields, given)
+
+
+_exists = st.builds(Exists, _metadata_fields | st.sampled_from(["document_id", "title", "source"]))
+FILTERS: st.SearchStrategy[Filter] = st.recursive(
+    _matches | _ranges(_numbers) | _ranges(_moments) | _exists,
+    lambda inner: st.builds(
+        lambda kind, filters: kind(tuple(filters)),
+        st.sampled_from([AllOf, AnyOf, NoneOf]),
+        st.lists(inner, min_size=1, max_size=3),
+    ),
+    max_leaves=5,
+)
+
+_AN_OBJECT = object()
+
+
+def passes(given: Filter, document: PreparedDocument) -> bool:
+    """Whether a filter selects the document, one condition after the other."""
+    match given:
+        case AllOf(filters):
+            return all(passes(each, document) for each in filters)
+        case AnyOf(filters):
+            return any(passes(each, document) for each in filters)
+        case NoneOf(filters):
+            return not any(passes(each, document) for each in filters)
+        case Match(field, wanted):
+            return any(_same(a, b) for a in values_of(document, field) for b in wanted)
+        case Range(field):
+            return any(_is_within(value, given) for value in values_of(document, field))
+        case Exists(field):
+            return bool(values_of(document, field))
+
+
+def values_of(document: PreparedDocument, field: str) -> list[Any]:
+    match field:
+        case "document_id":
+            return [document.document_id]
+        case "title" | "source":
+            return [value] if (value := getattr(document, field)) else []
+        case _:
+            found = _values_in(document.metadata, "metadata.")
+            return [value for path, value in found if path == field]
+
+
+def _values_in(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for key, inner in value.items():
+        yield from _values_at(inner, path + key)
+
+
+def _values_at(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        yield path, _AN_OBJECT
+        yield from _values_in(value, f"{path}.")
+    elif isinstance(value, list):
+        for each in value:
+            yield from _values_at(each, path)
+    elif value is not None:
+        yield path, value
+
+
+def _kind(value: Any) -> type:
+    return float if type(value) is int else type(value)
+
+
+def _same(stored: Any, wanted: Any) -> bool:
+    if isinstance(wanted, datetime):
+        return _moment(stored) == _utc(wanted)
+    return _kind(stored) is _kind(wanted) and bool(stored == wanted)
+
+
+def _is_within(stored: Any, given: Range) -> bool:
+    bounds = {name: getattr(given, name) for name in ("at_least", "above", "at_most", "below")}
+    bounds = {name: bound for name, bound in bounds.items() if bound is not None}
+    if any(isinstance(bound, datetime) for bound in bounds.values()):
+        stored, bounds = _moment(stored), {name: _utc(bound) for name, bound in bounds.items()}
+        if stored is None:
+            return False
+    elif _kind(stored) is not float:
+        return False
+    holds = {
+        "at_least": lambda bound: stored >= bound,
+        "above": lambda bound: stored > bound,
+        "at_most": lambda bound: stored <= bound,
+        "below": lambda bound: stored < bound,
+    }
+    return all(holds[name](bound) for name, bound in bounds.items())
+
+
+def _moment(value: Any) -> datetime | None:
+    if not isinstance(value, str):
+        return None
+    if re.fullmatch(r"[12]\d{3}-\d\d-\d\d", value):
+        return datetime(*map(int, value.split("-")), tzinfo=UTC)
+    return MOMENTS.get(value)
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,165 @@
+"""Filters against a plain loop over all documents."""
+
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from hrag.engine import PreparedDocument
+from hrag.engine.embedded.check import check
+from hrag.engine.embedded.reader import EmbeddedReader
+from hrag.engine.embedded.store import open_for_writing
+from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.filters import AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
+from tests import filtering
+from tests.fakes import ModelCollection, prepared, query_vector, recall, seal, search_leaves
+
+metadata_of_all = st.lists(filtering.METADATA, min_size=1, max_size=12)
+
+
+@hypothesis_settings(deadline=None, max_examples=100)
+@given(metadata_of_all, st.lists(filtering.FILTERS, min_size=1, max_size=5), st.booleans())
+def test_a_filter_selects_what_a_plain_loop_selects(metadata_of_all, filters, sealed):
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_for_writing(Path(folder))
+        writer, model = EmbeddedWriter(store), ModelCollection()
+        writer.create_collection("t", "c", model.settings)
+        collection = writer.open("t", "c")
+        for number, metadata in enumerate(metadata_of_all):
+            document = prepared(f"d{number}", "text", seed=number, metadata=metadata)
+            writer.put(collection, document)
+            model.put(document)
+        if sealed:
+            seal(store, collection.number)
+        reader = EmbeddedReader(store)
+        query = query_vector(1)
+        with reader.snapshot("t", "c") as snapshot:
+            for each in [*filters, *filters]:  # The second time, what was selected is known.
+                eligible = snapshot.filtered(each)
+                found = search_leaves(eligible, query, 100)
+                wanted = model.filtered(each)
+                assert {document_id for document_id, _ in found} == set(wanted.documents)
+                assert eligible.leaf_count == wanted.leaf_count
+        reader.close()
+        assert check(store).problems == ()
+        store.close()
+
+
+# Selectivity
+
+DOCUMENTS = 10_000
+MIN_RECALL = 0.99
+QUERIES = 10
+
+# Each kind of condition, selecting one document, 1 %, a half, and all.
+SELECTIONS: dict[str, dict[int, Filter]] = {
+    "a number's range": {
+        1: Range("metadata.number", at_least=70, at_most=70),
+        100: Range("metadata.number", at_least=5000, below=5100),
+        5000: Range("metadata.number", above=4999),
+        DOCUMENTS: Range("metadata.number", at_least=0),
+    },
+    "a timestamp's range": {
+        1: Range("metadata.day", at_least=datetime(2001, 2, 3), below=datetime(2001, 2, 4)),
+        100: Range("metadata.day", below=datetime(2000, 4, 10, tzinfo=UTC)),
+        5000: Range("metadata.day", below=datetime(2013, 9, 9, tzinfo=UTC)),
+        DOCUMENTS: Range("metadata.day", above=datetime(1999, 1, 1)),
+    },
+    "a value": {
+        1: Match("metadata.number", (4321,)),
+        100: Match("metadata.hundredth", ("h7",)),
+        5000: Match("metadata.odd", (True,)),
+        DOCUMENTS: Match("metadata.all", ("same",)),
+    },
+    "values": {
+        1: Match("document_id", ("d17", "nobody")),
+        100: Match("document_id", tuple(f"d{number}" for number in range(0, DOCUMENTS, 100))),
+        5000: Match("metadata.hundredth", tuple(f"h{number}" for number in range(50))),
+        DOCUMENTS: Match("metadata.hundredth", tuple(f"h{number}" for number in range(100))),
+    },
+    "what there is": {
+        1: Exists("metadata.only"),
+        100: Exists("metadata.o.few"),
+        5000: Exists("metadata.half"),
+        DOCUMENTS: Exists("source"),
+    },
+    "all, any and none": {
+        1: AllOf((Match("metadata.odd", (True,)), Range("metadata.number", at_least=9, below=11))),
+        100: AllOf(
+            (
+                Match("metadata.all", ("same",)),
+                AnyOf((Match("metadata.hundredth", ("h3",)), Match("metadata.hundredth", ("x",)))),
+            )
+        ),
+        5000: NoneOf((Match("metadata.odd", (True,)), Match("metadata.all", ("other",)))),
+        DOCUMENTS: NoneOf((Exists("metadata.nothing"),)),
+    },
+}
+
+
+def _document(number: int) -> PreparedDocument:
+    day = np.datetime64("2000-01-01") + number
+    metadata = {
+        "number": number,
+        "day": str(day),
+        "hundredth": f"h{number % 100}",
+        "odd": number % 2 == 1,
+        "all": ["same", number],
+        "half": "x" if number < DOCUMENTS // 2 else None,
+        "o": {"few": number} if number % 100 == 42 else {},
+        **({"only": 1} if number == 777 else {}),
+    }
+    return prepared(f"d{number}", "text", seed=number, metadata=metadata)
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[tuple[EmbeddedReader, ModelCollection]]:
+    """Nine tenths in one segment, the rest in the tail; some have been replaced."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_for_writing(Path(folder))
+        writer, model = EmbeddedWriter(store), ModelCollection()
+        writer.create_collection("t", "c", model.settings)
+        collection = writer.open("t", "c")
+        documents = [_document(number) for number in range(DOCUMENTS)]
+        for document in documents:
+            model.put(document)
+        sealed = DOCUMENTS * 9 // 10
+        replaced = [prepared(f"d{number}", "old") for number in range(0, DOCUMENTS, 20)]
+        for part in (replaced, documents[:sealed]):
+            writer.put_many([(collection, document) for document in part])
+        seal(store, collection.number)
+        writer.put_many([(collection, document) for document in documents[sealed:]])
+        reader = EmbeddedReader(store)
+        yield reader, model
+        reader.close()
+        assert check(store).problems == ()
+        store.close()
+
+
+@pytest.mark.parametrize("kind", SELECTIONS)
+def test_filters_of_every_selectivity_find_the_nearest_that_pass(large, kind):
+    reader, whole = large
+    queries = [query_vector(seed) for seed in range(QUERIES)]
+    with reader.snapshot("t", "c") as snapshot:
+        for selected, each in SELECTIONS[kind].items():
+            model = whole.filtered(each)
+            assert len(model.documents) == selected
+            eligible = snapshot.filtered(each)
+            assert eligible.leaf_count == selected
+            for count in (1, 10):
+                leaves = [eligible.search(query, count) for query in queries]
+                assert {each.complete for each in leaves} == {count >= selected}
+                assert {each.exact for each in leaves} == {selected < 1000}
+                shares = [
+                    recall(search_leaves(eligible, query, count), model, query, count)
+                    for query in queries
+                ]
+                assert np.mean(shares) >= (1.0 if selected < 1000 else MIN_RECALL)
+            everything = search_leaves(eligible, queries[0], DOCUMENTS + 1)
+            assert recall(everything, model, queries[0], selected) == 1.0
