@@ -208,4 +208,5 @@ def reading(folder: Path) -> Iterator[EmbeddedReader]:
 def search_over(reader: EmbeddedReader, dimension: int) -> Search:
     """The retriever's search, as its service wires it, with the default return level."""
     embedder = HashEmbedder(dimension)
-    return Search(reader, embedder, CachedQueries(embedder, 0), DEFAULT_RETURN_LEVEL)
+    none = CachedQueries(embedder, 0)
+    return Search(reader, embedder, none, none, DEFAULT_RETURN_LEVEL)

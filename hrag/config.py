@@ -116,6 +116,9 @@ class RetrieverSettings(CommonSettings):
 
     address: str = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
     query_cache_entries: int = _variable("HRAG_QUERY_CACHE_ENTRIES", 10_000, ge=0, le=10_000_000)
+    sentence_cache_entries: int = _variable(
+        "HRAG_SENTENCE_CACHE_ENTRIES", 10_000, ge=0, le=10_000_000
+    )
     workers: int = _variable("HRAG_WORKERS", 1, ge=1, le=256)
     memory_bytes: int = _variable("HRAG_MEMORY_BYTES", 4096 * MIB, ge=MIB, le=1 << 50)
 

@@ -28,6 +28,8 @@ MAX_CANDIDATES = 10_000
 MAX_BATCH_SEARCHES = 32
 DEFAULT_CANDIDATES = 50
 DEFAULT_MERGE_RATIO = 0.5
+DEFAULT_WINDOW_SENTENCES = 3
+MAX_WINDOW_SENTENCES = 20
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
 
@@ -51,6 +53,7 @@ class SearchMode(StrEnum):
     SMALL_TO_BIG = "small_to_big"
     STANDARD = "standard"
     AUTO_MERGE = "auto_merge"
+    SENTENCE_WINDOW = "sentence_window"
 
 
 class SearchPlan(StrEnum):
@@ -281,11 +284,12 @@ class SearchQuery:
     merge_adjacent: bool = False
     min_score: float | None = None
     filter: Filter | None = None
+    window_sentences: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedChild:
-    """A leaf that matched inside a passage."""
+    """A leaf that matched inside a passage; of SENTENCE_WINDOW, its best sentence."""
 
     chunk_id: str
     score: float

@@ -71,8 +71,9 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         closing.callback(reader.close)
         reader.load_segmented()
         queries = CachedQueries(embedder, settings.query_cache_entries)
+        sentences = CachedQueries(embedder, settings.sentence_cache_entries)
         servicer = RetrieverServicer(
-            Search(reader, embedder, queries, settings.return_level),
+            Search(reader, embedder, queries, sentences, settings.return_level),
             Browse(reader),
             partial(_server_info, settings, embedder.name, reader),
         )

@@ -5,34 +5,29 @@ matched. All of a search reads one snapshot. Candidates are leaves, limits are p
 while too few passages come out and more leaves exist, it looks at more leaves.
 """
 
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from hrag import ids
 from hrag.deadline import Deadline
 from hrag.embedding import Embedder
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.checks import check_embedder
-from hrag.engine import Groups, Leaves, Reader, Snapshot, Vector
+from hrag.engine import Groups, Leaves, Reader, Snapshot, Stretch, Vector
 from hrag.errors import (
     EmbedderUnavailable,
     HragError,
     InvalidArgument,
     SequenceNotReached,
-    TooLarge,
     outcome_of,
 )
-from hrag.filters import check_filter
 from hrag.types import (
     DEFAULT_MERGE_RATIO,
+    DEFAULT_WINDOW_SENTENCES,
     MAX_BATCH_SEARCHES,
-    MAX_CANDIDATES,
-    MAX_LIMIT,
-    MAX_QUERY_BYTES,
     Aggregation,
     CollectionSettings,
     Passage,
@@ -42,20 +37,48 @@ from hrag.types import (
     SearchResult,
     Timings,
 )
+from retriever_svc import windows
+from retriever_svc.checks import check_dimension, check_query, unit
+from retriever_svc.windows import Window
 
 _DEEPEN = 4  # Each round looks at so many times more leaves: few rounds, little waste.
 _WAIT_S = 0.002  # Between looks at a sequence that is awaited.
 _LONGEST_WAIT_S = 30.0  # A call without a deadline must not keep its thread for ever.
 
 
+@dataclass(slots=True)
+class _Seconds:
+    """What the stages of a search took."""
+
+    embed: float = 0.0
+    filter: float = 0.0
+    search: float = 0.0
+    climb: float = 0.0
+    fetch: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The snapshot a search looked at, and what it saw there."""
+
+    sequence: int
+    matched_at_level: int
+    eligible: int
+    considered: int
+    exact: bool
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, leaves: Leaves) -> "_Seen":
+        level = snapshot.settings.tree.embedding_level
+        return cls(snapshot.sequence, level, snapshot.leaf_count, len(leaves), leaves.exact)
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     passages: tuple[Passage, ...]
-    leaves: Leaves
+    level: int
     exhausted: bool
-    search_s: float
-    climb_s: float
-    fetch_s: float
+    seen: _Seen
 
 
 class Search:
@@ -70,12 +93,14 @@ class Search:
         reader: Reader,
         embedder: Embedder,
         queries: CachedQueries,
+        sentences: CachedQueries,
         return_level: int,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._reader = reader
         self._embedder = embedder
         self._queries = queries
+        self._sentences = sentences
         self._return_level = return_level
         self._clock = clock
 
@@ -117,9 +142,9 @@ class Search:
 
     def _prepare(self, query: SearchQuery, deadline: Deadline) -> SearchQuery:
         """Refuses what can be refused before anything is embedded, and waits for the change."""
-        _check(query)
+        check_query(query)
         self._wait_for(query.min_sequence, deadline)
-        if isinstance(query.query, str):
+        if _needs_embedder(query):
             settings = self._reader.settings(query.tenant_id, query.collection)
             check_embedder(settings, self._embedder.name)
         return query
@@ -133,39 +158,43 @@ class Search:
         deadline: Deadline,
     ) -> SearchResult:
         deadline.check("embedding")
-        with self._reader.snapshot(query.tenant_id, query.collection) as snapshot:
-            if isinstance(query.query, str):
-                check_embedder(snapshot.settings, self._embedder.name, len(vector))
-            _check_dimension(vector, snapshot.settings)
-            level = self._level(query, snapshot.settings)
-            eligible, filter_s = self._filtered(snapshot, query)
-            found = self._find(eligible, vector, level, query, deadline)
-            return SearchResult(
-                passages=found.passages,
-                mode=query.mode,
-                matched_at_level=snapshot.settings.tree.embedding_level,
-                returned_at_level=level,
-                candidates_considered=len(found.leaves),
-                exhausted=found.exhausted,
-                sequence=snapshot.sequence,
-                timings=Timings(
-                    embed_us=_us(embedded - began),
-                    search_us=_us(found.search_s),
-                    climb_us=_us(found.climb_s),
-                    fetch_us=_us(found.fetch_s),
-                    total_us=_us(self._clock() - began),
-                    filter_us=_us(filter_s),
-                ),
-                plan=SearchPlan.SCAN if found.leaves.exact else SearchPlan.INDEX,
-                eligible_leaves=eligible.leaf_count,
-            )
+        took = _Seconds(embedded - began)
+        find = self._find_windows if query.mode is SearchMode.SENTENCE_WINDOW else self._find
+        found = find(query, vector, took, deadline)
+        return SearchResult(
+            passages=found.passages,
+            mode=query.mode,
+            matched_at_level=found.seen.matched_at_level,
+            returned_at_level=found.level,
+            candidates_considered=found.seen.considered,
+            exhausted=found.exhausted,
+            sequence=found.seen.sequence,
+            timings=Timings(
+                embed_us=_us(took.embed),
+                search_us=_us(took.search),
+                climb_us=_us(took.climb),
+                fetch_us=_us(took.fetch),
+                total_us=_us(self._clock() - began),
+                filter_us=_us(took.filter),
+            ),
+            plan=SearchPlan.SCAN if found.seen.exact else SearchPlan.INDEX,
+            eligible_leaves=found.seen.eligible,
+        )
 
-    def _filtered(self, snapshot: Snapshot, query: SearchQuery) -> tuple[Snapshot, float]:
-        """The snapshot with what passes the filter, and the seconds that took."""
-        if query.filter is None:
-            return snapshot, 0.0
-        began = self._clock()
-        return snapshot.filtered(query.filter), self._clock() - began
+    @contextmanager
+    def _opened(self, query: SearchQuery, vector: Vector, took: _Seconds) -> Iterator[Snapshot]:
+        """A snapshot of what the query may find."""
+        with self._reader.snapshot(query.tenant_id, query.collection) as snapshot:
+            if _needs_embedder(query):
+                check_embedder(snapshot.settings, self._embedder.name, len(vector))
+            check_dimension(vector, snapshot.settings)
+            if query.filter is None:
+                yield snapshot
+            else:
+                began = self._clock()
+                filtered = snapshot.filtered(query.filter)
+                took.filter += self._clock() - began
+                yield filtered
 
     def _wait_for(self, sequence: int, deadline: Deadline) -> None:
         patience = Deadline(min(deadline.at_s, Deadline.after(_LONGEST_WAIT_S).at_s))
@@ -180,13 +209,13 @@ class Search:
     def _vector(self, query: SearchQuery) -> Vector:
         if isinstance(query.query, str):
             return self._queries.embed_query(query.query)
-        return _unit(np.asarray(query.query, np.float32))
+        return unit(np.asarray(query.query, np.float32))
 
     def _vectors(self, queries: Sequence[SearchQuery | HragError]) -> list[Vector | HragError]:
         """Of each query its vector or what is wrong with it; all texts at once."""
         sound = [query for query in queries if isinstance(query, SearchQuery)]
         texts = list({query.query: None for query in sound if isinstance(query.query, str)})
-        of_text = dict(zip(texts, self._embedded(texts), strict=True))
+        of_text = dict(zip(texts, _embedded(self._queries, texts), strict=True))
         vectors: list[Vector | HragError] = []
         for query in queries:
             if isinstance(query, HragError):
@@ -196,15 +225,6 @@ class Search:
             else:
                 vectors.append(outcome_of(self._vector, query))
         return vectors
-
-    def _embedded(self, texts: list[str]) -> Sequence[Vector | HragError]:
-        """Together; each alone where one of them spoils it for the others."""
-        try:
-            return self._queries.embed_queries(texts)
-        except EmbedderUnavailable as error:
-            return [error] * len(texts)  # It has been tried again for seconds already.
-        except HragError:
-            return [outcome_of(self._queries.embed_query, text) for text in texts]
 
     def _level(self, query: SearchQuery, settings: CollectionSettings) -> int:
         tree = settings.tree
@@ -218,27 +238,100 @@ class Search:
         return max(tree.embedding_level, min(self._return_level, tree.top_level))
 
     def _find(
-        self, snapshot: Snapshot, vector: Vector, level: int, query: SearchQuery, deadline: Deadline
+        self, query: SearchQuery, vector: Vector, took: _Seconds, deadline: Deadline
     ) -> _Found:
         count = max(query.candidates, query.limit)
-        search_s = climb_s = fetch_s = 0.0
+        with self._opened(query, vector, took) as snapshot:
+            level = self._level(query, snapshot.settings)
+            while True:
+                leaves, groups = self._look(snapshot, vector, count, level, query, took)
+                if len(groups) >= query.limit or leaves.complete:
+                    began = self._clock()
+                    choice = _Choice.of(groups, leaves, query)
+                    passages = choice.passages(snapshot)
+                    took.fetch += self._clock() - began
+                    if choice.is_final(passages):
+                        seen = _Seen.of(snapshot, leaves)
+                        return _Found(passages, level, choice.is_all(passages), seen)
+                deadline.check("searching")
+                count *= _DEEPEN
+
+    def _look(
+        self,
+        snapshot: Snapshot,
+        vector: Vector,
+        count: int,
+        level: int,
+        query: SearchQuery,
+        took: _Seconds,
+    ) -> tuple[Leaves, Groups]:
+        began = self._clock()
+        leaves = snapshot.search(vector, count)
+        searched = self._clock()
+        groups = _climb(snapshot, leaves, level, query)
+        took.search += searched - began
+        took.climb += self._clock() - searched
+        return leaves, groups
+
+    def _find_windows(
+        self, query: SearchQuery, vector: Vector, took: _Seconds, deadline: Deadline
+    ) -> _Found:
+        """Each round reads one snapshot and closes it before sentences are embedded."""
+        margin = DEFAULT_WINDOW_SENTENCES
+        if query.window_sentences is not None:
+            margin = query.window_sentences
+        wanted = 2 * query.limit
         while True:
-            began = self._clock()
-            leaves = snapshot.search(vector, count)
-            searched = self._clock()
-            groups = _climb(snapshot, leaves, level, query)
-            climbed = self._clock()
-            search_s += searched - began
-            climb_s += climbed - searched
-            if len(groups) >= query.limit or leaves.complete:
-                choice = _Choice.of(groups, leaves, query)
-                passages = choice.passages(snapshot)
-                fetch_s += self._clock() - climbed
-                if choice.is_final(passages):
-                    exhausted = choice.is_all(passages)
-                    return _Found(passages, leaves, exhausted, search_s, climb_s, fetch_s)
+            with self._opened(query, vector, took) as snapshot:
+                level = snapshot.settings.tree.embedding_level
+                count = max(query.candidates, wanted)
+                leaves, groups = self._look(snapshot, vector, count, level, query, took)
+                began = self._clock()
+                stretches = snapshot.stretches(groups, wanted, margin)
+                took.fetch += self._clock() - began
+                seen = _Seen.of(snapshot, leaves)
             deadline.check("searching")
-            count *= _DEEPEN
+            all_seen = leaves.complete and len(stretches) == len(groups)
+            began = self._clock()
+            found, left = self._windows(query, vector, stretches, margin)
+            took.embed += self._clock() - began
+            if len(found) == query.limit or all_seen:
+                passages = windows.chosen(found, query)
+                exhausted = all_seen and not left and len(passages) == len(found)
+                return _Found(passages, level, exhausted, seen)
+            deadline.check("embedding sentences")
+            wanted *= _DEEPEN
+
+    def _windows(
+        self, query: SearchQuery, vector: Vector, stretches: Sequence[Stretch], margin: int
+    ) -> tuple[list[Window], bool]:
+        """The best leaves' windows until there are `limit` of them; whether leaves are left."""
+        found: list[Window] = []
+        rest = list(stretches)
+        while rest and len(found) < query.limit:
+            some, rest = rest[: query.limit - len(found)], rest[query.limit - len(found) :]
+            for stretch, (number, score) in zip(some, self._best(some, vector), strict=True):
+                new = windows.window(stretch, number, score, margin)
+                found = windows.with_another(found, new, or_touches=query.merge_adjacent)
+        return found, bool(rest)
+
+    def _best(self, stretches: Sequence[Stretch], vector: Vector) -> Iterator[tuple[int, float]]:
+        """Each one's best sentence with its score; where there is one alone, with the leaf's."""
+        numbers = [windows.candidates(stretch) for stretch in stretches]
+        texts = [
+            stretch.sentences[number].content.strip()
+            for stretch, own in zip(stretches, numbers, strict=True)
+            if len(own) > 1
+            for number in own
+        ]
+        vectors = iter(_embedded(self._sentences, texts))
+        for stretch, own in zip(stretches, numbers, strict=True):
+            if len(own) == 1:
+                yield own[0], stretch.score
+            else:
+                scores = [_score(next(vectors), vector) for _ in own]
+                best = int(np.argmax(scores))
+                yield own[best], scores[best]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,83 +374,34 @@ class _Choice:
         return (self.complete or for_good) and all_taken
 
 
+def _embedded(cache: CachedQueries, texts: list[str]) -> Sequence[Vector | HragError]:
+    """Together; each alone where one of them spoils it for the others."""
+    try:
+        return cache.embed_queries(texts)
+    except EmbedderUnavailable as error:
+        return [error] * len(texts)  # It has been tried again for seconds already.
+    except HragError:
+        return [outcome_of(cache.embed_query, text) for text in texts]
+
+
+def _score(sentence: Vector | HragError, vector: Vector) -> float:
+    """The cosine; of a sentence that the embedder refuses, the worst."""
+    if isinstance(sentence, EmbedderUnavailable):
+        raise sentence
+    return -1.0 if isinstance(sentence, HragError) else float(sentence @ vector)
+
+
+def _needs_embedder(query: SearchQuery) -> bool:
+    return isinstance(query.query, str) or query.mode is SearchMode.SENTENCE_WINDOW
+
+
 def _climb(snapshot: Snapshot, leaves: Leaves, level: int, query: SearchQuery) -> Groups:
     if query.mode is SearchMode.AUTO_MERGE:
         ratio = DEFAULT_MERGE_RATIO if query.merge_ratio is None else query.merge_ratio
         return snapshot.auto_merge(leaves, level, ratio, query.aggregation)
+    if query.mode is SearchMode.SENTENCE_WINDOW:  # Which aggregates sentences, not leaves.
+        return snapshot.climb(leaves, level, Aggregation.MAX)
     return snapshot.climb(leaves, level, query.aggregation)
-
-
-def _check(query: SearchQuery) -> None:
-    ids.check_tenant_id(query.tenant_id)
-    ids.check_collection_name(query.collection)
-    _check_range("limit", query.limit, MAX_LIMIT)
-    _check_range("candidates", query.candidates, MAX_CANDIDATES)
-    if isinstance(query.query, str):
-        _check_text(query.query)
-    if query.mode is SearchMode.STANDARD and query.return_level is not None:
-        raise InvalidArgument(
-            f"return_level is {query.return_level}; STANDARD returns the embedded level, "
-            "so leave it unset",
-            field="return_level",
-        )
-    if query.merge_ratio is not None:
-        _check_merge_ratio(query.merge_ratio, query.mode)
-    if query.filter is not None:
-        check_filter(query.filter)
-    if query.min_score is not None and not math.isfinite(query.min_score):
-        raise InvalidArgument(
-            f"min_score is {query.min_score}; it must be a finite number", field="min_score"
-        )
-
-
-def _check_merge_ratio(ratio: float, mode: SearchMode) -> None:
-    if mode is not SearchMode.AUTO_MERGE:
-        raise InvalidArgument(
-            f"merge_ratio is {ratio:g}; only AUTO_MERGE has one, so leave it unset in {mode.name}",
-            field="merge_ratio",
-        )
-    if not 0 < ratio <= 1:
-        raise InvalidArgument(
-            f"merge_ratio is {ratio:g}; it must be over 0 and up to 1", field="merge_ratio"
-        )
-
-
-def _check_range(field: str, value: int, most: int) -> None:
-    if not 1 <= value <= most:
-        raise InvalidArgument(f"{field} is {value}; it must be from 1 to {most}", field=field)
-
-
-def _check_text(text: str) -> None:
-    size = len(text.encode())
-    if size > MAX_QUERY_BYTES:
-        raise TooLarge(
-            f"text has {size} bytes; at most {MAX_QUERY_BYTES} are allowed", field="text"
-        )
-    if not text.strip():
-        raise InvalidArgument("text is blank; a query must say something", field="text")
-
-
-def _unit(vector: Vector) -> Vector:
-    """The vector at unit length, or InvalidArgument."""
-    if not np.isfinite(vector).all():
-        raise InvalidArgument(
-            "vector holds NaN or infinity; numbers must be finite", field="vector"
-        )
-    norm = np.linalg.norm(vector.astype(np.float64))
-    if norm == 0:
-        raise InvalidArgument(
-            f"vector has no direction: its {len(vector)} numbers are all zero", field="vector"
-        )
-    return (vector / norm).astype(np.float32)
-
-
-def _check_dimension(vector: Vector, settings: CollectionSettings) -> None:
-    if len(vector) != settings.dimension:
-        raise InvalidArgument(
-            f"vector has {len(vector)} numbers; the collection's have {settings.dimension}",
-            field="vector",
-        )
 
 
 def _us(seconds: float) -> int:

@@ -144,4 +144,5 @@ def search_of(
 ) -> Search:
     embedder = embedder or Embedder(snapshot)
     reader = reader or FakeReader(snapshot)
-    return Search(reader, embedder, CachedQueries(embedder, 10), return_level)
+    queries, sentences = CachedQueries(embedder, 10), CachedQueries(embedder, 10)
+    return Search(reader, embedder, queries, sentences, return_level)

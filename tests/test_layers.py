@@ -17,7 +17,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("hrag_fast",),),
     (("hrag.errors",),),
     (("hrag.ids", "hrag.filters", "hrag.types", "hrag.deadline"),),
-    (("hrag.tree", "hrag.tokens", "hrag.config", "hrag.log", "hrag.data"),),
+    (("hrag.tree", "hrag.tokens", "hrag.sentences", "hrag.config", "hrag.log", "hrag.data"),),
     (("hrag.engine",), ("hrag.embedding",)),
     (("hrag.v1",),),
     (("hrag.rpc",),),

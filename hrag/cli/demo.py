@@ -126,7 +126,12 @@ def _tell(
         show.show_heading(console, "Ask: search small chunks, get back what is around them")
         answers = _ask(client, questions, console)
         show.show_heading(console, "The same question in every mode")
-        modes = (SearchMode.STANDARD, SearchMode.AUTO_MERGE, SearchMode.SMALL_TO_BIG)
+        modes = (
+            SearchMode.STANDARD,
+            SearchMode.SENTENCE_WINDOW,
+            SearchMode.AUTO_MERGE,
+            SearchMode.SMALL_TO_BIG,
+        )
         show.show_modes(
             console,
             questions[0],

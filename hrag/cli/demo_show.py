@@ -21,6 +21,7 @@ _MAX_WIDTH = 96
 _COMPARED = 5
 _MODE_SHOWN = {
     SearchMode.STANDARD: "standard: the leaves as they are",
+    SearchMode.SENTENCE_WINDOW: "sentence window: the best sentences, three more on each side",
     SearchMode.AUTO_MERGE: "auto merge: larger chunks where enough of their children matched",
     SearchMode.SMALL_TO_BIG: "small to big: what is around them",
 }

@@ -25,9 +25,11 @@ from hrag.types import (
     DEFAULT_COLLECTION,
     DEFAULT_LIMIT,
     DEFAULT_MERGE_RATIO,
+    DEFAULT_WINDOW_SENTENCES,
     MAX_CANDIDATES,
     MAX_LEVELS,
     MAX_LIMIT,
+    MAX_WINDOW_SENTENCES,
     Aggregation,
     Passage,
     SearchMode,
@@ -48,7 +50,8 @@ def search(
         SearchMode,
         typer.Option(
             help="small_to_big: the larger chunks around what matched; standard: leaves; "
-            "auto_merge: larger chunks only where enough of their children matched."
+            "auto_merge: larger chunks only where enough of their children matched; "
+            "sentence_window: the best sentence of each leaf and some around it."
         ),
     ] = SearchMode.SMALL_TO_BIG,
     limit: Annotated[
@@ -78,6 +81,15 @@ def search(
             max=1.0,
             help="Share of a chunk's children that must match for auto_merge to take the "
             f"chunk. Default: {DEFAULT_MERGE_RATIO}.",
+        ),
+    ] = None,
+    window_sentences: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MAX_WINDOW_SENTENCES,
+            help="Sentences on either side of the best one in sentence_window. Default: "
+            f"{DEFAULT_WINDOW_SENTENCES}.",
         ),
     ] = None,
     merge_adjacent: Annotated[
@@ -127,6 +139,7 @@ def search(
             token_budget=token_budget,
             min_sequence=min_sequence,
             merge_ratio=merge_ratio,
+            window_sentences=window_sentences,
             merge_adjacent=merge_adjacent,
             min_score=min_score,
             filter=filters.filter_of(filter or []),

@@ -202,6 +202,7 @@ class AsyncClient:
         merge_adjacent: bool = False,
         min_score: float | None = None,
         filter: Filter | None = None,
+        window_sentences: int | None = None,
         timeout_s: float | None = None,
     ) -> SearchResult:
         """The passages that best answer a text, or a vector that is embedded already."""
@@ -220,6 +221,7 @@ class AsyncClient:
             merge_adjacent=merge_adjacent,
             min_score=min_score,
             filter=filter,
+            window_sentences=window_sentences,
         )
         return await self._run(calls.search(asked), timeout_s)
 

@@ -200,6 +200,7 @@ class Client:
         merge_adjacent: bool = False,
         min_score: float | None = None,
         filter: Filter | None = None,
+        window_sentences: int | None = None,
         timeout_s: float | None = None,
     ) -> SearchResult:
         """The passages that best answer a text, or a vector that is embedded already."""
@@ -218,6 +219,7 @@ class Client:
             merge_adjacent=merge_adjacent,
             min_score=min_score,
             filter=filter,
+            window_sentences=window_sentences,
         )
         return self._run(calls.search(asked), timeout_s)
 

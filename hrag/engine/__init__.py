@@ -21,6 +21,7 @@ from hrag.ids import ChunkId
 from hrag.tree import ParsedText, Tree
 from hrag.types import (
     Aggregation,
+    Chunk,
     ChunkNode,
     Collection,
     CollectionSettings,
@@ -31,6 +32,7 @@ from hrag.types import (
     Listing,
     Passage,
     ReaderStatus,
+    Span,
 )
 
 Vector = NDArray[np.float32]
@@ -141,6 +143,30 @@ class Groups(Protocol):
         """Those that have this score or a better one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence with the white space behind it. Pages are 0 where there are none."""
+
+    content: str
+    span: Span
+    first_page: int
+    last_page: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A chunk's surroundings, sentence by sentence.
+
+    `own` numbers those that the chunk touches; a sentence may begin before it or end
+    behind it. `chunk` is without content; `score` is the chunk's.
+    """
+
+    chunk: Chunk
+    score: float
+    sentences: tuple[Sentence, ...]
+    own: range
+
+
 class Snapshot(Protocol):
     """One collection as it stood at one change, for the length of one call."""
 
@@ -184,6 +210,9 @@ class Snapshot(Protocol):
         `merge_adjacent` joins those of one document that overlap or touch, until one more
         would be apart from `limit` others.
         """
+
+    def stretches(self, groups: Groups, limit: int, margin: int) -> tuple[Stretch, ...]:
+        """The best groups' chunks with `margin` sentences on either side."""
 
     def chunk(self, chunk_id: ChunkId) -> ChunkNode: ...
 

@@ -43,6 +43,7 @@ _MODE_NUMBER = {
     SearchMode.SMALL_TO_BIG: pb.SEARCH_MODE_SMALL_TO_BIG,
     SearchMode.STANDARD: pb.SEARCH_MODE_STANDARD,
     SearchMode.AUTO_MERGE: pb.SEARCH_MODE_AUTO_MERGE,
+    SearchMode.SENTENCE_WINDOW: pb.SEARCH_MODE_SENTENCE_WINDOW,
 }
 _MODE = {number: mode for mode, number in _MODE_NUMBER.items()} | {
     pb.SEARCH_MODE_UNSPECIFIED: SearchMode.SMALL_TO_BIG
@@ -81,6 +82,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
         merge_ratio=message.merge_ratio if message.HasField("merge_ratio") else None,
         merge_adjacent=message.merge_adjacent,
         min_score=message.min_score if message.HasField("min_score") else None,
+        window_sentences=message.window_sentences if message.HasField("window_sentences") else None,
         filter=filter_from(message.filter) if message.HasField("filter") else None,
     )
 
@@ -116,6 +118,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         merge_ratio=query.merge_ratio,
         merge_adjacent=query.merge_adjacent,
         min_score=query.min_score,
+        window_sentences=query.window_sentences,
         filter=None if query.filter is None else filter_message(query.filter),
     )
     if isinstance(query.query, str):

@@ -9,6 +9,7 @@ import pytest
 from hrag.engine import PreparedDocument, Snapshot
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.ids import ChunkId, parse_chunk_id
+from hrag.sentences import sentence_ends
 from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import Aggregation, ChunkNode, Passage, Span, TreeSettings
 from indexer_svc.chunker import build_tree
@@ -361,3 +362,49 @@ def test_citations_name_section_path_and_pages(catalog):
     ]
     assert [(c.first_page, c.last_page) for c in chunks] == [(n, n) for n in (10, 11, 12, 13)]
     assert (whole.section_path, whole.first_page, whole.last_page) == ((), 10, 13)
+
+
+# Stretches
+
+
+@pytest.mark.parametrize("margin", [0, 1, 3, 20])
+def test_a_stretch_is_a_leafs_sentences_and_some_on_either_side(opened, margin):
+    english, chinese = sentences(60), "".join(f"这是第{n}句话，它说了一点。" for n in range(60))
+    mixed = f"{english}\n\n# 标题\n\n{chinese}" + "no end " * 500
+    half = len(mixed) // 2
+    pages = (PageSpan(7, 0, half), PageSpan(8, half, len(mixed)))
+    opened.create()
+    opened.fill(
+        prepared("e", english), prepared("m", ParsedText(mixed, pages=pages)), prepared("s", "One.")
+    )
+    text = {"e": english, "m": mixed, "s": "One."}
+    with opened.snapshot() as snapshot:
+        groups = snapshot.climb(snapshot.search(query_vector(0), 500), 0, Aggregation.MAX)
+        stretches = snapshot.stretches(groups, 500, margin)
+        assert len(stretches) == len(groups) == opened.model.leaf_count
+        assert len(snapshot.stretches(groups, 2, margin)) == 2
+    for each in stretches:
+        whole = text[each.chunk.document_id]
+        ends = sentence_ends(whole)
+        touched = [
+            end
+            for start, end in itertools.pairwise([0, *ends])
+            if start < each.chunk.span.char_end and each.chunk.span.char_start < end
+        ]
+        own = [each.sentences[number] for number in each.own]
+        if "no end" not in own[-1].content:  # Where that is cut depends on where one begins.
+            assert [sentence.span.char_end for sentence in own] == touched
+            assert each.own.start == min(margin, ends.index(touched[0]))
+        assert each.own.stop + margin >= len(each.sentences)
+        for sentence in each.sentences:
+            span = sentence.span
+            assert sentence.content == whole[span.char_start : span.char_end]
+            assert sentence.content.encode() == whole.encode()[span.byte_start : span.byte_end]
+            if each.chunk.document_id == "m":
+                assert sentence.first_page == (7 if span.char_start < half else 8)
+                assert sentence.last_page == (7 if span.char_end <= half else 8)
+        for one, other in itertools.pairwise(each.sentences):
+            assert (one.span.char_end, one.span.byte_end) == (
+                other.span.char_start,
+                other.span.byte_start,
+            )

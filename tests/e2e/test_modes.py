@@ -9,13 +9,14 @@ Eight paragraphs, one leaf each; two of them make a chunk of level 1, four one o
 """
 
 from datetime import datetime
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from hrag.embedding.hashing import HashEmbedder
 from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
-from hrag.types import MARKDOWN, Document, SearchMode, SearchPlan, SettingsRequest
+from hrag.types import MARKDOWN, Document, Page, SearchMode, SearchPlan, SettingsRequest
 
 _SENTENCES = (
     "They sleep through most of the day and wake up when it grows dark outside the house.",
@@ -103,6 +104,70 @@ def test_passages_apart_are_not_joined(search):
         [0, 1, 5], mode=SearchMode.STANDARD, return_level=None, limit=2, merge_adjacent=True
     )
     assert [passage.merged_chunk_ids for passage in passages] == [("d#0.0", "d#0.1"), ()]
+
+
+# Windows
+
+_SENTENCES_OF_PAGES = [
+    *("Cats sleep all day. ", "Dr. Who has a cat. ", "It wakes at 5 p.m. and eats. "),
+    *("Then it goes out.\n\n", "Dogs bark. ", "Dogs run. "),
+    *("狗喜欢跑步。", "它们也喜欢水！", "猫不喜欢水。", "再见。"),
+]
+_PAGES = ("".join(_SENTENCES_OF_PAGES[:4]).strip(), "".join(_SENTENCES_OF_PAGES[4:]))
+
+
+@pytest.fixture
+def windows(services, tenant):
+    """What a sentence leads to; leaves hold several sentences, and the document two pages."""
+    client = services.client
+    client.create_collection(tenant, "w", SETTINGS)
+    pages = tuple(map(Page, _PAGES))
+    client.ingest(tenant, Document(pages, "d", "Animals"), collection="w")
+
+    info = client.get_document(tenant, "d", collection="w")
+    leaves = [
+        client.get_chunk(tenant, f"d#0.{number}", collection="w").chunk.content
+        for number in range(info.chunks_per_level[0])
+    ]
+
+    def run(sentence, **asked):
+        """Asks for the leaf that holds the sentence, and for the sentence, as much."""
+        leaf = next(leaf for leaf in leaves if sentence in leaf)
+        query = HashEmbedder(64).embed([leaf, sentence]).sum(axis=0).tolist()
+        asked = {"mode": SearchMode.SENTENCE_WINDOW, **asked}
+        return client.search(tenant, query, collection="w", **asked).passages
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("sentence", "around", "expected", "shown_pages"),
+    [
+        ("Dr. Who has a cat.", 0, _SENTENCES_OF_PAGES[1:2], (1, 1)),
+        ("Dr. Who has a cat.", 1, _SENTENCES_OF_PAGES[:3], (1, 1)),
+        ("Cats sleep all day.", 1, _SENTENCES_OF_PAGES[:2], (1, 1)),
+        ("Then it goes out.", 1, _SENTENCES_OF_PAGES[2:5], (1, 2)),
+        ("它们也喜欢水！", 1, _SENTENCES_OF_PAGES[6:9], (2, 2)),
+        ("再见。", 2, _SENTENCES_OF_PAGES[7:], (2, 2)),
+        ("Dogs bark.", 20, _SENTENCES_OF_PAGES, (1, 2)),
+    ],
+)
+def test_a_sentence_and_what_is_around_it(windows, sentence, around, expected, shown_pages):
+    (passage,) = windows(sentence, window_sentences=around, limit=1)
+    chunk = passage.chunk
+    assert chunk.content == "".join(expected)
+    assert (chunk.first_page, chunk.last_page, chunk.title) == (*shown_pages, "Animals")
+    whole = "".join(_SENTENCES_OF_PAGES)
+    assert whole[chunk.span.char_start : chunk.span.char_end] == chunk.content
+    (matched,) = passage.matched_children
+    assert whole[matched.span.char_start : matched.span.char_end].strip() == sentence
+    assert passage.score == matched.score > 0.5
+
+
+def test_windows_of_one_document_share_no_text(windows):
+    passages = windows("Dogs run.", window_sentences=1, limit=50)
+    spans = sorted((p.chunk.span.char_start, p.chunk.span.char_end) for p in passages)
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
 # Filters

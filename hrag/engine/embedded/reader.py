@@ -15,11 +15,12 @@ import structlog
 
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.changelog import changed_after
+from hrag.engine.embedded.documents import CitationCache
 from hrag.engine.embedded.following import CollectionGone, Followed
 from hrag.engine.embedded.lookups import find_collection, read_collection
 from hrag.engine.embedded.scope import Scope
 from hrag.engine.embedded.selecting import SelectionCache
-from hrag.engine.embedded.snapshot import CitationCache, EmbeddedSnapshot
+from hrag.engine.embedded.snapshot import EmbeddedSnapshot
 from hrag.engine.embedded.store import Store
 from hrag.types import CollectionSettings, ReaderStatus
 

@@ -4,41 +4,35 @@ Climbing works on the view's dense arrays alone; only the passages that are retu
 read from LMDB, in the transaction the snapshot holds.
 """
 
-import bisect
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import cast
 
 import numpy as np
-from cachetools import LRUCache
 
 import hrag_fast
-from hrag.engine import Groups, Leaves, Vector
+from hrag.engine import Groups, Leaves, Stretch, Vector
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.automerge import Place, standing_for
+from hrag.engine.embedded.documents import CitationCache, StoredDocument
 from hrag.engine.embedded.lookups import required, slot_of
-from hrag.engine.embedded.records import DocumentHead
 from hrag.engine.embedded.scope import Hits, RowNumbers, Scope
 from hrag.engine.embedded.selecting import Selecting, SelectionCache
 from hrag.engine.embedded.store import Store, Txn
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.filters import Filter
 from hrag.ids import ChunkId
-from hrag.tree import NONE, ChunkRecord, Tree, section_parents
+from hrag.tree import ChunkRecord, Tree
 from hrag.types import (
     Aggregation,
-    Chunk,
     ChunkNode,
     CollectionSettings,
     Hierarchy,
-    MatchedChild,
     Passage,
-    Span,
 )
 
-_CACHED_CITATIONS = 4096
 _LEAF_MASK = keys.MAX_LEAVES - 1
 
 _KERNEL_CODE = {
@@ -47,35 +41,6 @@ _KERNEL_CODE = {
     Aggregation.MEAN: hrag_fast.MEAN,
     Aggregation.COUNT: hrag_fast.COUNT,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Citation:
-    """A document's head, and what citations are looked up in."""
-
-    head: DocumentHead
-    section_parents: tuple[int, ...]
-    page_starts: tuple[int, ...]
-
-    @classmethod
-    def of(cls, head: DocumentHead) -> "Citation":
-        starts = tuple(page.char_start for page in head.pages)
-        return cls(head, section_parents(head.sections), starts)
-
-    def section_path(self, section: int) -> tuple[str, ...]:
-        titles = []
-        while section != NONE:
-            titles.append(self.head.sections[section].title)
-            section = self.section_parents[section]
-        return tuple(reversed(titles))
-
-    def pages(self, record: ChunkRecord) -> tuple[int, int]:
-        """Numbers of the first and last page a chunk touches; 0 without pages."""
-        if not self.page_starts:
-            return 0, 0
-        first = bisect.bisect_right(self.page_starts, record.char_start) - 1
-        last = bisect.bisect_left(self.page_starts, record.char_end) - 1
-        return self.head.pages[max(first, 0)].number, self.head.pages[max(last, 0)].number
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +68,6 @@ class Climbed:
     def place(self, key: int) -> Place:
         """Level and index of the chunk a key stands for."""
         return (self.level, key & _LEAF_MASK) if self.places is None else self.places[key]
-
-
-class CitationCache:
-    """Citations by ordinal. An ordinal never changes its meaning, so none is ever stale."""
-
-    def __init__(self, entries: int = _CACHED_CITATIONS) -> None:
-        self._entries: LRUCache[int, Citation] = LRUCache(entries)
-        self._lock = threading.Lock()
-
-    def get(self, ordinal: int, read: Callable[[], memoryview]) -> Citation:
-        with self._lock:
-            found = self._entries.get(ordinal)
-        if found is None:
-            found = Citation.of(DocumentHead.from_bytes(read()))
-            with self._lock:
-                self._entries[ordinal] = found
-        return found
 
 
 class EmbeddedSnapshot:
@@ -261,6 +209,14 @@ class EmbeddedSnapshot:
         leaves = self._view.labels[rows] & np.uint64(_LEAF_MASK)
         return zip(leaves.tolist(), scores.tolist(), strict=True)
 
+    def stretches(self, groups: Groups, limit: int, margin: int) -> tuple[Stretch, ...]:
+        climbed = cast("Climbed", groups)
+        best = zip(climbed.groups.keys.tolist(), climbed.groups.scores.tolist(), strict=True)
+        return tuple(
+            self._document(key >> keys.LEAF_BITS).stretch(*climbed.place(key), score, margin)
+            for key, score in islice(best, limit)
+        )
+
     def chunk(self, chunk_id: ChunkId) -> ChunkNode:
         document = self._named(chunk_id)
         return document.node(chunk_id.level, chunk_id.index, content=True)
@@ -278,7 +234,7 @@ class EmbeddedSnapshot:
             ),
         )
 
-    def _named(self, chunk_id: ChunkId) -> "_Document":
+    def _named(self, chunk_id: ChunkId) -> "StoredDocument":
         """The chunk's document, having made sure that it holds the chunk."""
         key = keys.document_id(self._collection, chunk_id.document_id)
         ordinal = self._txn.get(key, db=self._store.db["document_ids"])
@@ -296,11 +252,11 @@ class EmbeddedSnapshot:
             )
         return document
 
-    def _document(self, ordinal: int) -> "_Document":
+    def _document(self, ordinal: int) -> "StoredDocument":
         txn, db = self._txn, self._store.db
         slot = slot_of(self._store, txn, self._collection, ordinal)
         citation = self._citations.get(ordinal, lambda: required(txn.get(slot, db=db["heads"])))
-        return _Document(
+        return StoredDocument(
             citation,
             self._tree(slot),
             required(txn.get(slot, db=db["texts"])),
@@ -315,7 +271,7 @@ class _Taken:
     """A chunk that will be a passage, or several that touch, joined to the best of them."""
 
     ordinal: int
-    document: "_Document"
+    document: "StoredDocument"
     place: Place
     record: ChunkRecord
     groups: list[int]
@@ -344,77 +300,6 @@ class _Taken:
         return sorted(places, key=lambda place: self.document.tree.record(*place))
 
 
-class _Document:
-    """A stored document within a transaction: its chunks on demand."""
-
-    __slots__ = ("_citation", "_text", "tree")
-
-    def __init__(self, citation: Citation, tree: Tree, text: memoryview) -> None:
-        self._citation = citation
-        self._text = text
-        self.tree = tree
-
-    def name(self, level: int, index: int) -> str:
-        return f"{self._citation.head.document_id}#{level}.{index}"
-
-    def chunk(self, level: int, index: int, record: ChunkRecord, *, content: bool) -> Chunk:
-        head = self._citation.head
-        first_page, last_page = self._citation.pages(record)
-        text = str(self._text[record.byte_start : record.byte_end], "utf-8") if content else ""
-        return Chunk(
-            chunk_id=self.name(level, index),
-            document_id=head.document_id,
-            level=level,
-            index=index,
-            content=text,
-            token_count=record.token_count,
-            span=_span(record),
-            section_path=self._citation.section_path(record.section),
-            first_page=first_page,
-            last_page=last_page,
-            title=head.title,
-            source=head.source,
-            metadata=head.metadata,
-        )
-
-    def matched(self, level: int, leaf: int, score: float) -> MatchedChild:
-        return MatchedChild(self.name(level, leaf), score, _span(self.tree.record(level, leaf)))
-
-    def node(self, level: int, index: int, *, content: bool) -> ChunkNode:
-        record = self.tree.record(level, index)
-        parent = "" if record.parent == NONE else self.name(level + 1, record.parent)
-        children = (self.name(level - 1, child) for child in _children(record))
-        return ChunkNode(self.chunk(level, index, record, content=content), parent, tuple(children))
-
-    def ancestors(self, level: int, index: int) -> Iterator[tuple[int, int]]:
-        """From the parent up."""
-        while (index := self.tree.record(level, index).parent) != NONE:
-            level += 1
-            yield level, index
-
-    def siblings(self, level: int, index: int) -> Iterator[tuple[int, int]]:
-        """The other children of the parent; at the top, the level's other chunks."""
-        parent = self.tree.record(level, index).parent
-        if parent == NONE:
-            family = range(self.tree.counts[level])
-        else:
-            family = _children(self.tree.record(level + 1, parent))
-        return ((level, other) for other in family if other != index)
-
-    def descendants(self, level: int, index: int, depth: int) -> Iterator[tuple[int, int]]:
-        """Level by level; the descendants at one level are consecutive."""
-        family = range(index, index + 1)
-        for below in range(level - 1, max(level - depth, 0) - 1, -1):
-            first = _children(self.tree.record(below + 1, family[0]))
-            last = _children(self.tree.record(below + 1, family[-1]))
-            family = range(first.start, last.stop)
-            yield from ((below, child) for child in family)
-
-
-def _children(record: ChunkRecord) -> range:
-    return range(record.first_child, record.first_child + record.child_count)
-
-
 def _token_end(record: ChunkRecord) -> int:
     return record.token_start + record.token_count
 
@@ -432,7 +317,3 @@ def _widened(records: Sequence[ChunkRecord]) -> ChunkRecord:
         token_start=token_start,
         token_count=max(map(_token_end, records)) - token_start,
     )
-
-
-def _span(record: ChunkRecord) -> Span:
-    return Span(record.byte_start, record.byte_end, record.char_start, record.char_end)

@@ -1,0 +1,174 @@
+"""A stored document within a transaction: its chunks, sentences and citations on demand."""
+
+import bisect
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from cachetools import LRUCache
+
+from hrag.engine import Sentence, Stretch
+from hrag.engine.embedded.records import DocumentHead
+from hrag.sentences import MAX_SENTENCE_CHARS, sentence_ends
+from hrag.tree import NONE, ChunkRecord, Tree, section_parents
+from hrag.types import Chunk, ChunkNode, MatchedChild, Span
+
+_CACHED_CITATIONS = 4096
+_LONGEST_CHARACTER = 4  # Bytes of UTF-8.
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A document's head, and what citations are looked up in."""
+
+    head: DocumentHead
+    section_parents: tuple[int, ...]
+    page_starts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, head: DocumentHead) -> "Citation":
+        starts = tuple(page.char_start for page in head.pages)
+        return cls(head, section_parents(head.sections), starts)
+
+    def section_path(self, section: int) -> tuple[str, ...]:
+        titles = []
+        while section != NONE:
+            titles.append(self.head.sections[section].title)
+            section = self.section_parents[section]
+        return tuple(reversed(titles))
+
+    def pages(self, char_start: int, char_end: int) -> tuple[int, int]:
+        """Numbers of the first and last page that a span touches; 0 without pages."""
+        if not self.page_starts:
+            return 0, 0
+        first = bisect.bisect_right(self.page_starts, char_start) - 1
+        last = bisect.bisect_left(self.page_starts, char_end) - 1
+        return self.head.pages[max(first, 0)].number, self.head.pages[max(last, 0)].number
+
+
+class CitationCache:
+    """Citations by ordinal. An ordinal never changes its meaning, so none is ever stale."""
+
+    def __init__(self, entries: int = _CACHED_CITATIONS) -> None:
+        self._entries: LRUCache[int, Citation] = LRUCache(entries)
+        self._lock = threading.Lock()
+
+    def get(self, ordinal: int, read: Callable[[], memoryview]) -> Citation:
+        with self._lock:
+            found = self._entries.get(ordinal)
+        if found is None:
+            found = Citation.of(DocumentHead.from_bytes(read()))
+            with self._lock:
+                self._entries[ordinal] = found
+        return found
+
+
+class StoredDocument:
+    """Its text is read only as far as it is asked for."""
+
+    __slots__ = ("_citation", "_text", "tree")
+
+    def __init__(self, citation: Citation, tree: Tree, text: memoryview) -> None:
+        self._citation = citation
+        self._text = text
+        self.tree = tree
+
+    def name(self, level: int, index: int) -> str:
+        return f"{self._citation.head.document_id}#{level}.{index}"
+
+    def chunk(self, level: int, index: int, record: ChunkRecord, *, content: bool) -> Chunk:
+        head = self._citation.head
+        first_page, last_page = self._citation.pages(record.char_start, record.char_end)
+        text = str(self._text[record.byte_start : record.byte_end], "utf-8") if content else ""
+        return Chunk(
+            chunk_id=self.name(level, index),
+            document_id=head.document_id,
+            level=level,
+            index=index,
+            content=text,
+            token_count=record.token_count,
+            span=_span(record),
+            section_path=self._citation.section_path(record.section),
+            first_page=first_page,
+            last_page=last_page,
+            title=head.title,
+            source=head.source,
+            metadata=head.metadata,
+        )
+
+    def stretch(self, level: int, index: int, score: float, margin: int) -> Stretch:
+        """A chunk with the sentences it touches and `margin` more on either side."""
+        record = self.tree.record(level, index)
+        before, inside, behind = self._around(record, (margin + 1) * MAX_SENTENCE_CHARS)
+        start, end = len(before), len(before) + len(inside)
+        spans = list(pairwise([0, *sentence_ends(before + inside + behind)]))
+        touched = [n for n, (first, last) in enumerate(spans) if first < end and start < last]
+        chosen = range(max(touched[0] - margin, 0), min(touched[-1] + margin + 1, len(spans)))
+        text = before + inside + behind
+        char = record.char_start - start
+        byte = record.byte_start - len(before.encode()) + len(text[: spans[chosen[0]][0]].encode())
+        sentences = []
+        for first, last in spans[chosen.start : chosen.stop]:
+            content = text[first:last]
+            span = Span(byte, byte + len(content.encode()), char + first, char + last)
+            pages = self._citation.pages(span.char_start, span.char_end)
+            sentences.append(Sentence(content, span, *pages))
+            byte = span.byte_end
+        own = range(touched[0] - chosen.start, touched[-1] - chosen.start + 1)
+        chunk = self.chunk(level, index, record, content=False)
+        return Stretch(chunk, score, tuple(sentences), own)
+
+    def _around(self, record: ChunkRecord, chars: int) -> tuple[str, str, str]:
+        """A chunk's text, and as many characters before and behind it as there are."""
+        reach = chars * _LONGEST_CHARACTER
+        before = self._text[max(record.byte_start - reach, 0) : record.byte_start]
+        inside = self._text[record.byte_start : record.byte_end]
+        behind = self._text[record.byte_end : record.byte_end + reach]
+        # The outer ends may lie inside a character.
+        return (
+            str(before, "utf-8", "ignore")[-chars:],
+            str(inside, "utf-8"),
+            str(behind, "utf-8", "ignore")[:chars],
+        )
+
+    def matched(self, level: int, leaf: int, score: float) -> MatchedChild:
+        return MatchedChild(self.name(level, leaf), score, _span(self.tree.record(level, leaf)))
+
+    def node(self, level: int, index: int, *, content: bool) -> ChunkNode:
+        record = self.tree.record(level, index)
+        parent = "" if record.parent == NONE else self.name(level + 1, record.parent)
+        children = (self.name(level - 1, child) for child in _children(record))
+        return ChunkNode(self.chunk(level, index, record, content=content), parent, tuple(children))
+
+    def ancestors(self, level: int, index: int) -> Iterator[tuple[int, int]]:
+        """From the parent up."""
+        while (index := self.tree.record(level, index).parent) != NONE:
+            level += 1
+            yield level, index
+
+    def siblings(self, level: int, index: int) -> Iterator[tuple[int, int]]:
+        """The other children of the parent; at the top, the level's other chunks."""
+        parent = self.tree.record(level, index).parent
+        if parent == NONE:
+            family = range(self.tree.counts[level])
+        else:
+            family = _children(self.tree.record(level + 1, parent))
+        return ((level, other) for other in family if other != index)
+
+    def descendants(self, level: int, index: int, depth: int) -> Iterator[tuple[int, int]]:
+        """Level by level; the descendants at one level are consecutive."""
+        family = range(index, index + 1)
+        for below in range(level - 1, max(level - depth, 0) - 1, -1):
+            first = _children(self.tree.record(below + 1, family[0]))
+            last = _children(self.tree.record(below + 1, family[-1]))
+            family = range(first.start, last.stop)
+            yield from ((below, child) for child in family)
+
+
+def _children(record: ChunkRecord) -> range:
+    return range(record.first_child, record.first_child + record.child_count)
+
+
+def _span(record: ChunkRecord) -> Span:
+    return Span(record.byte_start, record.byte_end, record.char_start, record.char_end)

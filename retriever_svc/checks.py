@@ -1,0 +1,111 @@
+"""Which queries make sense; each refusal names the field, its value and what is allowed."""
+
+import math
+
+import numpy as np
+
+from hrag import ids
+from hrag.engine import Vector
+from hrag.errors import InvalidArgument, TooLarge
+from hrag.filters import check_filter
+from hrag.types import (
+    MAX_CANDIDATES,
+    MAX_LIMIT,
+    MAX_QUERY_BYTES,
+    MAX_WINDOW_SENTENCES,
+    CollectionSettings,
+    SearchMode,
+    SearchQuery,
+)
+
+_OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW)
+
+
+def check_query(query: SearchQuery) -> None:
+    """All that can be said without the collection: InvalidArgument or TooLarge."""
+    ids.check_tenant_id(query.tenant_id)
+    ids.check_collection_name(query.collection)
+    _check_range("limit", query.limit, MAX_LIMIT)
+    _check_range("candidates", query.candidates, MAX_CANDIDATES)
+    if isinstance(query.query, str):
+        _check_text(query.query)
+    if query.mode in _OF_LEAVES and query.return_level is not None:
+        raise InvalidArgument(
+            f"return_level is {query.return_level}; {query.mode.name} returns the embedded "
+            "level, so leave it unset",
+            field="return_level",
+        )
+    if query.window_sentences is not None:
+        _check_window(query.window_sentences, query.mode)
+    if query.merge_ratio is not None:
+        _check_merge_ratio(query.merge_ratio, query.mode)
+    if query.filter is not None:
+        check_filter(query.filter)
+    if query.min_score is not None and not math.isfinite(query.min_score):
+        raise InvalidArgument(
+            f"min_score is {query.min_score}; it must be a finite number", field="min_score"
+        )
+
+
+def _check_merge_ratio(ratio: float, mode: SearchMode) -> None:
+    if mode is not SearchMode.AUTO_MERGE:
+        raise InvalidArgument(
+            f"merge_ratio is {ratio:g}; only AUTO_MERGE has one, so leave it unset in {mode.name}",
+            field="merge_ratio",
+        )
+    if not 0 < ratio <= 1:
+        raise InvalidArgument(
+            f"merge_ratio is {ratio:g}; it must be over 0 and up to 1", field="merge_ratio"
+        )
+
+
+def _check_window(sentences: int, mode: SearchMode) -> None:
+    if mode is not SearchMode.SENTENCE_WINDOW:
+        raise InvalidArgument(
+            f"window_sentences is {sentences}; only SENTENCE_WINDOW has them, so leave it "
+            f"unset in {mode.name}",
+            field="window_sentences",
+        )
+    if not 0 <= sentences <= MAX_WINDOW_SENTENCES:
+        raise InvalidArgument(
+            f"window_sentences is {sentences}; it must be from 0 to {MAX_WINDOW_SENTENCES}",
+            field="window_sentences",
+        )
+
+
+def _check_range(field: str, value: int, most: int) -> None:
+    if not 1 <= value <= most:
+        raise InvalidArgument(f"{field} is {value}; it must be from 1 to {most}", field=field)
+
+
+def _check_text(text: str) -> None:
+    size = len(text.encode())
+    if size > MAX_QUERY_BYTES:
+        raise TooLarge(
+            f"text has {size} bytes; at most {MAX_QUERY_BYTES} are allowed", field="text"
+        )
+    if not text.strip():
+        raise InvalidArgument("text is blank; a query must say something", field="text")
+
+
+def unit(vector: Vector) -> Vector:
+    """The vector at unit length, or InvalidArgument."""
+    if not np.isfinite(vector).all():
+        raise InvalidArgument(
+            "vector holds NaN or infinity; numbers must be finite", field="vector"
+        )
+    norm = np.linalg.norm(vector.astype(np.float64))
+    if norm == 0:
+        raise InvalidArgument(
+            f"vector has no direction: its {len(vector)} numbers are all zero", field="vector"
+        )
+    return (vector / norm).astype(np.float32)
+
+
+def check_dimension(vector: Vector, settings: CollectionSettings) -> None:
+    """Raises InvalidArgument for a vector that is not as long as the collection's."""
+    if len(vector) != settings.dimension:
+        raise InvalidArgument(
+            f"vector has {len(vector)} numbers; the collection's have {settings.dimension}",
+            field="vector",
+        )
