@@ -50,7 +50,9 @@ _matches = st.builds(
     Match,
     st.sampled_from(["document_id", "title", "source"]),
     st.lists(
-        st.sampled_from(["d0", "d1", "", "Title of d1", "https://example.org/d2", "x" * 2000]),
+        st.sampled_from(
+            ["d0", "d1", "", "Title of d1", "https://example.org/d2", "x" * 2000, "🙂" * 128]
+        ),
         min_size=1,
     ).map(tuple),
 )

@@ -101,11 +101,11 @@ class StoredDocument:
         """A chunk with the sentences it touches and `margin` more on either side."""
         record = self.tree.record(level, index)
         before, inside, behind = self._around(record, (margin + 1) * MAX_SENTENCE_CHARS)
+        text = before + inside + behind
         start, end = len(before), len(before) + len(inside)
-        spans = list(pairwise([0, *sentence_ends(before + inside + behind)]))
+        spans = list(pairwise([0, *sentence_ends(text)]))
         touched = [n for n, (first, last) in enumerate(spans) if first < end and start < last]
         chosen = range(max(touched[0] - margin, 0), min(touched[-1] + margin + 1, len(spans)))
-        text = before + inside + behind
         char = record.char_start - start
         byte = record.byte_start - len(before.encode()) + len(text[: spans[chosen[0]][0]].encode())
         sentences = []

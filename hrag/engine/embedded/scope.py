@@ -58,7 +58,7 @@ class Scope:
         for segment, base in zip(self.view.segments, self.view.bases, strict=True):
             hits = self._walk(segment, base, query, count)
             if hits is None:
-                return _best([self._in_tail(query), *self._in_segments(query)], count)
+                return _best([found[0], *self._in_segments(query)], count)
             found.append(hits)
         return _best(found, count)
 

@@ -72,7 +72,7 @@ class Selecting:
             return self._everything()
         found = []
         for name in set(map(str, given.values)):
-            if len(name) <= MAX_DOCUMENT_ID_BYTES:  # Beyond, LMDB has no such key.
+            if len(name.encode()) <= MAX_DOCUMENT_ID_BYTES:  # Beyond, LMDB has no such key.
                 key = keys.document_id(self._collection, name)
                 value = self._txn.get(key, db=self._store.db["document_ids"])
                 if value is not None:
