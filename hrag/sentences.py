@@ -7,6 +7,7 @@ table, is cut at a line or a word.
 """
 
 import re
+from collections.abc import Sequence
 
 MAX_SENTENCE_CHARS = 1000
 
@@ -37,6 +38,22 @@ def sentence_ends(text: str) -> list[int]:
         result += _cuts(text, start, end)
         start = end
     return _without_blank(text, result)
+
+
+def fitting(sizes: Sequence[int], keep: int, budget: int) -> range | None:
+    """Consecutive sentences that come to `budget` at most, number `keep` among them.
+
+    From the first on; where they do not reach that one then, from it on. None where it
+    does not fit by itself.
+    """
+    for first in (0, keep):
+        last, left = first, budget
+        while last < len(sizes) and sizes[last] <= left:
+            left -= sizes[last]
+            last += 1
+        if last > keep:
+            return range(first, last)
+    return None
 
 
 def _is_end(text: str, found: "re.Match[str]") -> bool:

@@ -285,6 +285,7 @@ class SearchQuery:
     min_score: float | None = None
     filter: Filter | None = None
     window_sentences: int | None = None
+    cut_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

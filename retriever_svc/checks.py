@@ -35,6 +35,11 @@ def check_query(query: SearchQuery) -> None:
             "level, so leave it unset",
             field="return_level",
         )
+    if query.cut_last and not query.token_budget:
+        raise InvalidArgument(
+            "cut_last is set without a token_budget; set that, or leave both unset",
+            field="cut_last",
+        )
     if query.window_sentences is not None:
         _check_window(query.window_sentences, query.mode)
     if query.merge_ratio is not None:

@@ -351,7 +351,11 @@ class _Choice:
     def passages(self, snapshot: Snapshot) -> tuple[Passage, ...]:
         query = self.query
         return snapshot.passages(
-            self.groups, query.limit, query.token_budget, merge_adjacent=query.merge_adjacent
+            self.groups,
+            query.limit,
+            query.token_budget,
+            merge_adjacent=query.merge_adjacent,
+            cut_last=query.cut_last,
         )
 
     def is_final(self, passages: Sequence[Passage]) -> bool:

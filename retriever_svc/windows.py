@@ -6,11 +6,13 @@ one document that overlap become one, so no text comes twice.
 
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hrag import tokens
-from hrag.engine import Stretch
+from hrag.engine import Sentence, Stretch
+from hrag.sentences import fitting
 from hrag.types import Aggregation, Chunk, MatchedChild, Passage, SearchQuery, Span
 
 _SAYS_SOMETHING = re.compile(r"\w")
@@ -18,16 +20,23 @@ _SAYS_SOMETHING = re.compile(r"\w")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of a document with the sentences in it that matched, best first.
+    """Consecutive sentences of a document, and those of them that matched, best first.
 
     `chunk` is the leaf that the best of them lies in, without content.
     """
 
     chunk: Chunk
-    content: str
-    span: Span
-    pages: tuple[int, int]
+    sentences: tuple[Sentence, ...]
     matched: tuple[MatchedChild, ...]
+
+    @property
+    def content(self) -> str:
+        return "".join(sentence.content for sentence in self.sentences)
+
+    @property
+    def span(self) -> Span:
+        first, last = self.sentences[0].span, self.sentences[-1].span
+        return Span(first.byte_start, last.byte_end, first.char_start, last.char_end)
 
     def meets(self, other: "Window", *, or_touches: bool) -> bool:
         """Whether they share text or, if wanted, have none between them."""
@@ -41,16 +50,12 @@ class Window:
     def joined(self, other: "Window") -> "Window":
         """Both as one; they share text or touch."""
         first, last = sorted((self, other), key=lambda each: each.span.char_start)
-        start, end = first.span, max(first.span, last.span, key=lambda span: span.char_end)
+        more = (_behind(sentence, first.span) for sentence in last.sentences)
         of_sentence = {each.span: each for each in sorted(other.matched + self.matched, key=_score)}
-        matched = tuple(sorted(of_sentence.values(), key=_score, reverse=True))
-        best = max(self, other, key=lambda each: each.matched[0].score)
         return Window(
-            best.chunk,
-            first.content + last.content[max(first.span.char_end - last.span.char_start, 0) :],
-            Span(start.byte_start, end.byte_end, start.char_start, end.char_end),
-            (first.pages[0], max(first.pages[1], last.pages[1])),
-            matched,
+            max(self, other, key=lambda each: each.matched[0].score).chunk,
+            (*first.sentences, *filter(None, more)),
+            tuple(sorted(of_sentence.values(), key=_score, reverse=True)),
         )
 
     def score(self, aggregation: Aggregation) -> float:
@@ -71,8 +76,8 @@ class Window:
             self.chunk,
             content=self.content,
             span=self.span,
-            first_page=self.pages[0],
-            last_page=self.pages[1],
+            first_page=self.sentences[0].first_page,
+            last_page=self.sentences[-1].last_page,
             token_count=len(tokens.encode(self.content)),
         )
         in_order = sorted(self.matched, key=lambda each: each.span.char_start)
@@ -80,9 +85,34 @@ class Window:
         merged = leaves if len(leaves) > 1 else ()
         return Passage(chunk, self.score(aggregation), self.matched, merged)
 
+    def cut(self, token_budget: int) -> "Window | None":
+        """As many of its sentences as fit, the best that matched among them."""
+        sizes = [len(tokens.encode(sentence.content)) for sentence in self.sentences]
+        best = self.matched[0].span
+        starts = [sentence.span.char_end for sentence in self.sentences]
+        kept = fitting(sizes, bisect_right(starts, best.char_start), token_budget)
+        if kept is None:
+            return None
+        sentences = self.sentences[kept.start : kept.stop]
+        end = sentences[-1].span.char_end
+        start = sentences[0].span.char_start
+        inside = [each for each in self.matched if start <= each.span.char_start < end]
+        return replace(self, sentences=sentences, matched=tuple(inside))
+
 
 def _score(matched: MatchedChild) -> float:
     return matched.score
+
+
+def _behind(sentence: Sentence, span: Span) -> Sentence | None:
+    """What of a sentence lies behind the span: mostly all of it, or nothing."""
+    hidden = max(span.char_end - sentence.span.char_start, 0)
+    if hidden == 0:
+        return sentence
+    if hidden >= len(sentence.content):
+        return None
+    rest = replace(sentence.span, byte_start=span.byte_end, char_start=span.char_end)
+    return replace(sentence, content=sentence.content[hidden:], span=rest)
 
 
 def candidates(stretch: Stretch) -> list[int]:
@@ -93,16 +123,9 @@ def candidates(stretch: Stretch) -> list[int]:
 
 def window(stretch: Stretch, number: int, score: float, margin: int) -> Window:
     """Sentence `number` of a stretch with `margin` on either side."""
-    best = stretch.sentences[number]
     around = stretch.sentences[max(number - margin, 0) : number + margin + 1]
-    first, last = around[0].span, around[-1].span
-    return Window(
-        stretch.chunk,
-        "".join(sentence.content for sentence in around),
-        Span(first.byte_start, last.byte_end, first.char_start, last.char_end),
-        (around[0].first_page, around[-1].last_page),
-        (MatchedChild(stretch.chunk.chunk_id, score, best.span),),
-    )
+    best = stretch.sentences[number].span
+    return Window(stretch.chunk, around, (MatchedChild(stretch.chunk.chunk_id, score, best),))
 
 
 def with_another(windows: Sequence[Window], new: Window, *, or_touches: bool) -> list[Window]:
@@ -118,13 +141,16 @@ def with_another(windows: Sequence[Window], new: Window, *, or_touches: bool) ->
 
 def chosen(found: Sequence[Window], query: SearchQuery) -> tuple[Passage, ...]:
     """Passages of the windows, best first, that reach the score and fit the budget."""
-    passages = [each.passage(query.aggregation) for each in found]
     left = query.token_budget or sys.maxsize
     taken = []
-    for passage in sorted(passages, key=lambda passage: passage.score, reverse=True):
+    for each in sorted(found, key=lambda each: each.score(query.aggregation), reverse=True):
+        passage = each.passage(query.aggregation)
         if query.min_score is not None and passage.score < query.min_score:
             break
         if passage.chunk.token_count <= left:
             taken.append(passage)
             left -= passage.chunk.token_count
+        elif query.cut_last:
+            part = each.cut(left)
+            return (*taken, part.passage(query.aggregation)) if part else tuple(taken)
     return tuple(taken)

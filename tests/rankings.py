@@ -82,7 +82,13 @@ class FakeSnapshot:
         return FakeGroups(dict.fromkeys(leaves.ancestors))
 
     def passages(
-        self, groups: FakeGroups, limit: int, token_budget: int, *, merge_adjacent: bool
+        self,
+        groups: FakeGroups,
+        limit: int,
+        token_budget: int,
+        *,
+        merge_adjacent: bool,
+        cut_last: bool,
     ) -> tuple[str, ...]:
         """Neighbours are those with the same first letter."""
         assert self.is_open

@@ -74,6 +74,12 @@ def search(
     token_budget: Annotated[
         int, typer.Option(min=0, max=_MAX_U32, help="Most tokens of all passages; 0: no bound.")
     ] = 0,
+    cut_last: Annotated[
+        bool,
+        typer.Option(
+            "--cut-last", help="Cut the first passage past the token budget at a sentence."
+        ),
+    ] = False,
     merge_ratio: Annotated[
         float | None,
         typer.Option(
@@ -140,6 +146,7 @@ def search(
             min_sequence=min_sequence,
             merge_ratio=merge_ratio,
             window_sentences=window_sentences,
+            cut_last=cut_last,
             merge_adjacent=merge_adjacent,
             min_score=min_score,
             filter=filters.filter_of(filter or []),
@@ -155,7 +162,12 @@ def show_result(result: SearchResult, console: Console) -> None:
     for number, passage in enumerate(result.passages, 1):
         _show_passage(number, passage, console)
     if not result.passages:
-        console.print("nothing found: no passage answers, or the collection is empty")
+        why = (
+            "no passage answers"
+            if result.eligible_leaves
+            else "the collection is empty, or no document passes the filter"
+        )
+        console.print(f"nothing found: {why}")
     more = ", and there are no more" if result.exhausted and result.passages else ""
     summary = (
         f"{counted(len(result.passages), 'passage')} of level {_levels(result)} around "

@@ -203,6 +203,7 @@ class AsyncClient:
         min_score: float | None = None,
         filter: Filter | None = None,
         window_sentences: int | None = None,
+        cut_last: bool = False,
         timeout_s: float | None = None,
     ) -> SearchResult:
         """The passages that best answer a text, or a vector that is embedded already."""
@@ -222,6 +223,7 @@ class AsyncClient:
             min_score=min_score,
             filter=filter,
             window_sentences=window_sentences,
+            cut_last=cut_last,
         )
         return await self._run(calls.search(asked), timeout_s)
 

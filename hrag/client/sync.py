@@ -201,6 +201,7 @@ class Client:
         min_score: float | None = None,
         filter: Filter | None = None,
         window_sentences: int | None = None,
+        cut_last: bool = False,
         timeout_s: float | None = None,
     ) -> SearchResult:
         """The passages that best answer a text, or a vector that is embedded already."""
@@ -220,6 +221,7 @@ class Client:
             min_score=min_score,
             filter=filter,
             window_sentences=window_sentences,
+            cut_last=cut_last,
         )
         return self._run(calls.search(asked), timeout_s)
 

@@ -203,12 +203,19 @@ class Snapshot(Protocol):
         """
 
     def passages(
-        self, groups: Groups, limit: int, token_budget: int, *, merge_adjacent: bool = False
+        self,
+        groups: Groups,
+        limit: int,
+        token_budget: int,
+        *,
+        merge_adjacent: bool = False,
+        cut_last: bool = False,
     ) -> tuple[Passage, ...]:
         """Reads the best groups; a budget of 0 tokens is none.
 
         `merge_adjacent` joins those of one document that overlap or touch, until one more
-        would be apart from `limit` others.
+        would be apart from `limit` others. `cut_last` ends with the first that does not
+        fit, of which it takes the sentences that do.
         """
 
     def stretches(self, groups: Groups, limit: int, margin: int) -> tuple[Stretch, ...]:

@@ -83,6 +83,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
         merge_adjacent=message.merge_adjacent,
         min_score=message.min_score if message.HasField("min_score") else None,
         window_sentences=message.window_sentences if message.HasField("window_sentences") else None,
+        cut_last=message.cut_last,
         filter=filter_from(message.filter) if message.HasField("filter") else None,
     )
 
@@ -119,6 +120,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         merge_adjacent=query.merge_adjacent,
         min_score=query.min_score,
         window_sentences=query.window_sentences,
+        cut_last=query.cut_last,
         filter=None if query.filter is None else filter_message(query.filter),
     )
     if isinstance(query.query, str):

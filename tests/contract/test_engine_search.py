@@ -408,3 +408,62 @@ def test_a_stretch_is_a_leafs_sentences_and_some_on_either_side(opened, margin):
                 other.span.char_start,
                 other.span.byte_start,
             )
+
+
+# Budgets
+
+
+@pytest.mark.parametrize("level", [0, 1, TOP])
+def test_the_first_passage_that_does_not_fit_is_cut_at_a_sentence(filled, level):
+    with filled.snapshot() as snapshot:
+        for seed in range(5):
+            groups = snapshot.climb(snapshot.search(query_vector(seed), 60), level, Aggregation.MAX)
+            whole = snapshot.passages(groups, 4, 0)
+            sizes = [passage.chunk.token_count for passage in whole]
+            for budget in range(1, sum(sizes) + 2, 7):
+                _assert_cut(
+                    snapshot.passages(groups, 4, budget, cut_last=True), whole, budget, filled.model
+                )
+
+
+def _assert_cut(
+    found: tuple[Passage, ...], whole: tuple[Passage, ...], budget: int, model: ModelCollection
+) -> None:
+    assert sum(passage.chunk.token_count for passage in found) <= budget
+    left = budget
+    for passage, uncut in zip(found, whole, strict=False):
+        if uncut.chunk.token_count <= left:
+            assert passage == uncut
+            left -= uncut.chunk.token_count
+            continue
+        assert passage is found[-1]
+        chunk, best = passage.chunk, passage.matched_children[0]
+        text = model.documents[chunk.document_id].parsed.text
+        assert chunk.content == text[chunk.span.char_start : chunk.span.char_end]
+        assert chunk.content in uncut.chunk.content
+        assert chunk.content.endswith(". ") or uncut.chunk.content.endswith(chunk.content)
+        assert best.chunk_id == uncut.matched_children[0].chunk_id
+        for child in passage.matched_children:
+            assert chunk.span.char_start <= child.span.char_start < child.span.char_end
+            assert child.span.char_end <= chunk.span.char_end
+        return
+    if len(found) < len(whole):  # Not one sentence fitted.
+        assert left < whole[len(found)].chunk.token_count
+
+
+def test_a_passage_is_cut_to_where_its_best_leaf_begins(opened):
+    opened.create()
+    document = prepared("d", sentences(15))
+    opened.fill(document)
+    text = document.parsed.text
+    last = len(document.vectors) - 1
+    with opened.snapshot() as snapshot:
+        groups = snapshot.climb(snapshot.search(document.vectors[last], 1), TOP, Aggregation.MAX)
+        (whole,) = snapshot.passages(groups, 1, 0)
+        (cut,) = snapshot.passages(groups, 1, 20, cut_last=True)
+        best = whole.matched_children[0].span
+        assert whole.chunk.span.char_start < cut.chunk.span.char_start <= best.char_start
+        assert text[: cut.chunk.span.char_start].endswith(". ")
+        assert cut.chunk.span.char_end > best.char_start
+        assert snapshot.passages(groups, 1, 3, cut_last=True) == ()
+        assert snapshot.passages(groups, 1, 20) == ()

@@ -81,6 +81,7 @@ def vector(*values):
         ({"text": "x", "window_sentences": 3}, "window_sentences", "only SENTENCE_WINDOW"),
         ({"text": "x", "mode": 4, "window_sentences": 21}, "window_sentences", "from 0 to 20"),
         ({"text": "x", "mode": 4, "return_level": 0}, "return_level", "SENTENCE_WINDOW"),
+        ({"text": "x", "cut_last": True}, "cut_last", "token_budget"),
         ({"text": "x", "filter": {}}, "filter", "set all_of"),
         ({"text": "x", "filter": {"all_of": {}}}, "filter.all_of", "empty"),
         ({"text": "x", "filter": {"exists": {"field": "a"}}}, "filter.exists.field", "metadata"),

@@ -170,6 +170,17 @@ def test_windows_of_one_document_share_no_text(windows):
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_a_budget_cuts_the_last_passage_at_a_sentence(windows, mode):
+    (whole,) = windows("Dogs bark.", mode=mode, limit=1)
+    size = whole.chunk.token_count
+    assert windows("Dogs bark.", mode=mode, limit=1, token_budget=size) == (whole,)
+    (cut,) = windows("Dogs bark.", mode=mode, limit=1, token_budget=size - 1, cut_last=True)
+    assert cut.chunk.token_count < size
+    assert cut.chunk.content in whole.chunk.content
+    assert cut.chunk.content.strip().endswith((".", "。", "！"))
+
+
 # Filters
 
 

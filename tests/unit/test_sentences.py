@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.sentences import MAX_SENTENCE_CHARS, sentence_ends
+from hrag.sentences import MAX_SENTENCE_CHARS, fitting, sentence_ends
 
 
 def split(text: str) -> list[str]:
@@ -49,6 +49,24 @@ def test_what_does_not_end_is_cut_at_a_line_or_a_word():
     lines = split("a line of a table without an end\n" * 100)
     assert all(part.endswith("\n") for part in lines)
     assert max(map(len, split("x" * 5000))) == MAX_SENTENCE_CHARS
+
+
+@pytest.mark.parametrize(
+    ("keep", "budget", "expected"),
+    [
+        (0, 0, None),
+        (0, 1, range(1)),
+        (0, 5, range(2)),
+        (1, 3, range(2)),
+        (1, 2, range(1, 2)),
+        (1, 1, None),
+        (3, 9, range(3, 4)),
+        (3, 10, range(4)),
+        (2, 99, range(4)),
+    ],
+)
+def test_as_many_sentences_are_taken_as_fit(keep, budget, expected):
+    assert fitting([1, 2, 3, 4], keep, budget) == expected
 
 
 pieces = st.sampled_from(

@@ -56,7 +56,8 @@ def test_a_window_is_the_sentence_and_what_is_around_it(best, margin, expected):
     found = window("d", best, margin=margin)
     assert numbers(found.content) == expected
     assert found.content == WHOLE[found.span.char_start : found.span.char_end]
-    assert found.pages == (expected[0] // 4 + 1, expected[-1] // 4 + 1)
+    chunk = found.passage(Aggregation.MAX).chunk
+    assert (chunk.first_page, chunk.last_page) == (expected[0] // 4 + 1, expected[-1] // 4 + 1)
     (matched,) = found.matched
     assert WHOLE[matched.span.char_start : matched.span.char_end] == TEXT[best]
 
@@ -151,6 +152,26 @@ def test_the_best_that_fit_are_chosen():
     assert chosen(min_score=0.3) == "bca"
     assert chosen(token_budget=2 * size - 1) == "ba"
     assert chosen(min_score=2.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("sentences", "expected"), [(1, [4]), (2, [4, 5]), (3, [2, 3, 4]), (4, [2, 3, 4, 5]), (5, None)]
+)
+def test_the_first_window_that_does_not_fit_is_cut_at_a_sentence(sentences, expected):
+    found = [window("a", 0, 0.9), window("b", 4, 0.5), window("c", 4, 0.1)]
+    size = len(tokens.encode(TEXT[0]))
+    query = SearchQuery("t", "x", token_budget=(3 + sentences) * size, cut_last=True)
+    first, *rest = windows.chosen(found, query)
+    assert first.chunk.document_id == "a"
+    if expected is None:
+        assert [passage.chunk.document_id for passage in rest] == ["b"]
+    else:
+        (cut,) = rest
+        assert numbers(cut.chunk.content) == expected
+        assert cut.chunk.content == WHOLE[slice(*_chars(cut.chunk.span))]
+        assert len(cut.matched_children) == 1
+    nothing = replace(query, token_budget=size - 1)
+    assert windows.chosen(found, nothing) == ()
 
 
 # The rounds

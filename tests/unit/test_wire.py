@@ -150,6 +150,7 @@ queries = st.builds(
     min_score=st.none() | F32,
     filter=st.none() | filters,
     window_sentences=st.none() | U32,
+    cut_last=st.booleans(),
 )
 limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 7)
 reader_statuses = st.builds(types.ReaderStatus, U64, U64, st.floats(0, 1e6), U32, U64, U64, U32)

@@ -8,9 +8,10 @@ from itertools import pairwise
 
 from cachetools import LRUCache
 
+from hrag import tokens
 from hrag.engine import Sentence, Stretch
 from hrag.engine.embedded.records import DocumentHead
-from hrag.sentences import MAX_SENTENCE_CHARS, sentence_ends
+from hrag.sentences import MAX_SENTENCE_CHARS, fitting, sentence_ends
 from hrag.tree import NONE, ChunkRecord, Tree, section_parents
 from hrag.types import Chunk, ChunkNode, MatchedChild, Span
 
@@ -97,6 +98,26 @@ class StoredDocument:
             metadata=head.metadata,
         )
 
+    def cut(self, record: ChunkRecord, keep: ChunkRecord, token_budget: int) -> ChunkRecord | None:
+        """As many whole sentences of a chunk as fit, that in which `keep` begins among them."""
+        text = str(self._text[record.byte_start : record.byte_end], "utf-8")
+        spans = list(pairwise([0, *sentence_ends(text)]))
+        sizes = [len(tokens.encode(text[start:end])) for start, end in spans]
+        wanted = max(keep.char_start - record.char_start, 0)
+        number = next(number for number, (_, end) in enumerate(spans) if end > wanted)
+        kept = fitting(sizes, number, token_budget)
+        if kept is None:
+            return None
+        start, end = spans[kept[0]][0], spans[kept[-1]][1]
+        byte_start = record.byte_start + len(text[:start].encode())
+        return record._replace(
+            byte_start=byte_start,
+            byte_end=byte_start + len(text[start:end].encode()),
+            char_start=record.char_start + start,
+            char_end=record.char_start + end,
+            token_count=len(tokens.encode(text[start:end])),
+        )
+
     def stretch(self, level: int, index: int, score: float, margin: int) -> Stretch:
         """A chunk with the sentences it touches and `margin` more on either side."""
         record = self.tree.record(level, index)
@@ -132,8 +153,20 @@ class StoredDocument:
             str(behind, "utf-8", "ignore")[:chars],
         )
 
-    def matched(self, level: int, leaf: int, score: float) -> MatchedChild:
-        return MatchedChild(self.name(level, leaf), score, _span(self.tree.record(level, leaf)))
+    def matched(
+        self, level: int, leaf: int, score: float, inside: ChunkRecord
+    ) -> MatchedChild | None:
+        """The leaf as far as it lies inside, or None."""
+        record = self.tree.record(level, leaf)
+        if record.char_end <= inside.char_start or inside.char_end <= record.char_start:
+            return None
+        span = Span(
+            max(record.byte_start, inside.byte_start),
+            min(record.byte_end, inside.byte_end),
+            max(record.char_start, inside.char_start),
+            min(record.char_end, inside.char_end),
+        )
+        return MatchedChild(self.name(level, leaf), score, span)
 
     def node(self, level: int, index: int, *, content: bool) -> ChunkNode:
         record = self.tree.record(level, index)

@@ -154,7 +154,13 @@ class EmbeddedSnapshot:
         return Climbed(groups._replace(children=hits.rows[groups.children]), level, places)
 
     def passages(
-        self, groups: Groups, limit: int, token_budget: int, *, merge_adjacent: bool = False
+        self,
+        groups: Groups,
+        limit: int,
+        token_budget: int,
+        *,
+        merge_adjacent: bool = False,
+        cut_last: bool = False,
     ) -> tuple[Passage, ...]:
         climbed = cast("Climbed", groups)
         taken: list[_Taken] = []
@@ -173,8 +179,12 @@ class EmbeddedSnapshot:
                 break
             whole = _widened([*(each.record for each in touching), record])
             more = whole.token_count - sum(each.record.token_count for each in touching)
-            if more > left:
+            if more > left and not cut_last:
                 continue
+            if more > left:
+                part = None if touching else self._cut(one, climbed.groups, left)
+                taken += [part] if part else []
+                break
             left -= more
             if touching:
                 touching[0].join([one, *touching[1:]], whole)
@@ -189,11 +199,20 @@ class EmbeddedSnapshot:
             document.chunk(*taken.place, taken.record, content=True),
             float(climbed.groups.scores[taken.groups[0]]),
             tuple(
-                document.matched(level, leaf, score)
+                child
                 for leaf, score in self._leaves(taken.groups, climbed.groups)
+                if (child := document.matched(level, leaf, score, taken.record))
             ),
             tuple(document.name(*place) for place in taken.merged_places()),
         )
+
+    def _cut(self, taken: "_Taken", groups: hrag_fast.Groups, left: int) -> "_Taken | None":
+        """What fits of it, the beginning of its best leaf in any case."""
+        level = self._view.settings.tree.embedding_level
+        best, _ = next(iter(self._leaves(taken.groups, groups)))
+        keep = taken.document.tree.record(level, best)
+        record = taken.document.cut(taken.record, keep, left)
+        return None if record is None else replace(taken, record=record)
 
     def _leaves(
         self, numbers: Sequence[int], groups: hrag_fast.Groups
