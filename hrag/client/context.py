@@ -9,10 +9,8 @@ Heading = Callable[[Passage], str]
 
 def by_page(passage: Passage) -> str:
     """`[Page 3]` or `[Pages 3-4]`; empty where the document has no pages."""
-    first, last = passage.chunk.first_page, passage.chunk.last_page
-    if not first:
-        return ""
-    return f"[Page {first}]" if first == last else f"[Pages {first}-{last}]"
+    pages = _pages(passage)
+    return f"[{pages.capitalize()}]" if pages else ""
 
 
 def by_section(passage: Passage) -> str:
@@ -20,10 +18,26 @@ def by_section(passage: Passage) -> str:
 
     The document's id stands for a missing title.
     """
+    return f"[{_place(passage)}]"
+
+
+def by_section_and_page(passage: Passage) -> str:
+    """`[title - section > subsection, page 3]`, as far as the passage has them."""
+    return f"[{', '.join(filter(None, (_place(passage), _pages(passage))))}]"
+
+
+def _place(passage: Passage) -> str:
     chunk = passage.chunk
     title = chunk.title or chunk.document_id
     sections = chunk.section_path[1:] if chunk.section_path[:1] == (title,) else chunk.section_path
-    return f"[{' - '.join(filter(None, (title, ' > '.join(sections))))}]"
+    return " - ".join(filter(None, (title, " > ".join(sections))))
+
+
+def _pages(passage: Passage) -> str:
+    first, last = passage.chunk.first_page, passage.chunk.last_page
+    if not first:
+        return ""
+    return f"page {first}" if first == last else f"pages {first}-{last}"
 
 
 def context(

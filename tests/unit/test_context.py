@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hrag.client.context import by_page, by_section, context
+from hrag.client.context import by_page, by_section, by_section_and_page, context
 from hrag.types import Chunk, Passage, Span
 
 
@@ -47,6 +47,20 @@ def test_pages(first: int, last: int, heading: str) -> None:
 )
 def test_sections(title: str, path: tuple[str, ...], heading: str) -> None:
     assert by_section(passage(title=title, section_path=path)) == heading
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "last", "heading"),
+    [
+        ((), 0, 0, "[Cats]"),
+        (("Sleep",), 0, 0, "[Cats - Sleep]"),
+        ((), 3, 3, "[Cats, page 3]"),
+        (("Sleep", "When"), 3, 5, "[Cats - Sleep > When, pages 3-5]"),
+    ],
+)
+def test_sections_and_pages(path: tuple[str, ...], first: int, last: int, heading: str) -> None:
+    found = passage(title="Cats", section_path=path, first_page=first, last_page=last)
+    assert by_section_and_page(found) == heading
 
 
 def test_a_context_is_every_passage_under_its_heading() -> None:

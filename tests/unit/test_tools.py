@@ -1,0 +1,220 @@
+"""The tool of an agent: what a model is told of it, and what it gets from it."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from hrag import errors
+from hrag.client import AsyncClient, Client
+from hrag.client.tools import Findings, async_knowledge_base, knowledge_base
+from hrag.errors import HragError
+from hrag.types import (
+    Chunk,
+    MatchedChild,
+    Passage,
+    SearchMode,
+    SearchPlan,
+    SearchResult,
+    Span,
+    Timings,
+)
+
+MAKERS: dict[str, Callable[..., Callable[..., Any]]] = {
+    "sync": knowledge_base,
+    "async": async_knowledge_base,
+}
+
+
+def passage(index: int, content: str, score: float) -> Passage:
+    span = Span(0, len(content), 0, len(content))
+    chunk_id = f"guide#2.{index}"
+    chunk = Chunk(
+        *(chunk_id, "guide", 2, index, content, 3, span),
+        section_path=("Guide", "Keys"),
+        first_page=3,
+        last_page=3 + index,
+        title="Guide",
+        source="guide.pdf",
+        metadata={"secret": "x"},
+    )
+    return Passage(chunk, score, (MatchedChild("guide#0.0", score, span),))
+
+
+def found(*passages: Passage) -> SearchResult:
+    timings = Timings(1, 1, 1, 1, 4)
+    return SearchResult(
+        passages, SearchMode.SMALL_TO_BIG, 0, 2, 1, True, 1, timings, SearchPlan.SCAN, 1
+    )
+
+
+@dataclass
+class FakeClient:
+    """Answers every search alike and remembers how it was asked."""
+
+    answer: SearchResult | HragError = field(default_factory=found)
+    asked: list[tuple[str, Any, dict[str, Any]]] = field(default_factory=list)
+
+    def search(self, tenant_id: str, query: Any, **how: Any) -> SearchResult:
+        self.asked.append((tenant_id, query, how))
+        if isinstance(self.answer, HragError):
+            raise self.answer
+        return self.answer
+
+
+class FakeAsyncClient(FakeClient):
+    async def search(self, tenant_id: str, query: Any, **how: Any) -> SearchResult:  # type: ignore[override]
+        return super().search(tenant_id, query, **how)
+
+
+@dataclass
+class Tool:
+    """A knowledge base over a fake client, called in either way."""
+
+    client: FakeClient
+    function: Callable[..., Any]
+
+    def __call__(self, *arguments: Any, **named: Any) -> Findings:
+        result = self.function(*arguments, **named)
+        return result if isinstance(result, Findings) else asyncio.run(result)
+
+
+@pytest.fixture(params=MAKERS)
+def tool(request: pytest.FixtureRequest) -> Callable[..., Tool]:
+    def make(answer: SearchResult | HragError | None = None, **how: Any) -> Tool:
+        kind = FakeClient if request.param == "sync" else FakeAsyncClient
+        client = kind(found() if answer is None else answer)
+        return Tool(client, MAKERS[request.param](client, "acme", **how))
+
+    return make
+
+
+def test_passages_come_with_headings_to_cite_and_where_they_are_from(tool):
+    findings = tool(found(passage(0, " Rotate keys.\n", 0.123456), passage(1, "Often.", 0.1)))("q")
+    first = findings.passages[0]
+    assert (first.heading, first.text) == ("[Guide - Keys, page 3]", "Rotate keys.")
+    assert (first.document_id, first.chunk_id, first.source) == ("guide", "guide#2.0", "guide.pdf")
+    assert (first.first_page, first.last_page, first.score) == (3, 3, 0.1235)
+    assert findings.error == ""
+    assert str(findings) == (
+        "[Guide - Keys, page 3]\nRotate keys.\n\n[Guide - Keys, pages 3-4]\nOften."
+    )
+
+
+def test_nothing_found_is_said(tool):
+    findings = tool(found())("q")
+    assert (findings.passages, findings.error) == ((), "")
+    assert "No passage" in str(findings)
+
+
+def test_whose_documents_and_how_are_fixed_by_the_maker(tool):
+    made = tool(collection="handbook", limit=3, mode=SearchMode.STANDARD, token_budget=100)
+    made("how often?")
+    made("how often?", limit=7)
+    how = {"collection": "handbook", "mode": SearchMode.STANDARD, "token_budget": 100}
+    assert made.client.asked == [
+        ("acme", "how often?", {**how, "limit": 3}),
+        ("acme", "how often?", {**how, "limit": 7}),
+    ]
+    with pytest.raises(TypeError, match="tenant_id"):
+        made("q", tenant_id="other")
+
+
+def test_a_model_is_told_what_it_needs_and_of_no_more_arguments(tool):
+    function = tool(limit=3, description="The staff handbook of Acme.").function
+    schema = TypeAdapter(function).json_schema()
+    assert function.__name__ == "search_knowledge_base"
+    assert all(word in function.__doc__ for word in ("cite", "heading", "handbook of Acme"))
+    assert set(schema["properties"]) == {"query", "limit"}
+    assert schema["required"] == ["query"]
+    assert schema["properties"]["query"]["type"] == "string"
+    limit = schema["properties"]["limit"]
+    assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 100, 3)
+    assert all(each["description"] for each in schema["properties"].values())
+
+
+def test_two_knowledge_bases_keep_their_descriptions(tool):
+    one, other = tool(description="Cats."), tool(description="Dogs.")
+    assert "Cats." in one.function.__doc__
+    assert "Cats." not in other.function.__doc__
+
+
+def test_findings_are_a_value_with_a_schema():
+    adapter = TypeAdapter(Findings)
+    cited = adapter.json_schema()["$defs"]["CitedPassage"]
+    assert set(cited["required"]) >= {"heading", "text", "document_id", "chunk_id", "source"}
+    findings = Findings((), "why")
+    assert adapter.validate_json(adapter.dump_json(findings)) == findings
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (
+            errors.InvalidArgument("text is blank; a query must say something", field="text"),
+            "The search failed: query is blank; a query must say something.",
+        ),
+        (
+            errors.InvalidArgument("limit is 101; it must be from 1 to 100", field="limit"),
+            "The search failed: limit is 101; it must be from 1 to 100.",
+        ),
+        (
+            errors.ServiceUnavailable("nobody listens"),
+            "The search failed: nobody listens. Trying again later may help.",
+        ),
+        (errors.CollectionNotFound("no such one"), "The search failed: no such one."),
+    ],
+)
+def test_what_goes_wrong_is_told_not_raised(tool, error, says):
+    findings = tool(error)("q")
+    assert (findings.passages, findings.error, str(findings)) == ((), says, says)
+
+
+def test_a_mistake_in_the_program_is_not_hidden(tool):
+    made = tool()
+    made.client.answer = None  # type: ignore[assignment]
+    with pytest.raises(AttributeError):
+        made("q")
+
+
+@pytest.mark.parametrize("query", [None, 5, ["a"], [0.5, 0.5], b"text", {"query": "x"}])
+def test_a_query_that_is_no_text_is_not_taken_for_a_vector(tool, query):
+    made = tool()
+    assert "must be a text" in made(query).error
+    assert made.client.asked == []
+
+
+@pytest.mark.parametrize("name", ["", "no tenant", "x" * 65, "ä", "a\ud800"])
+@pytest.mark.parametrize("make", MAKERS.values(), ids=list(MAKERS))
+def test_names_that_cannot_be_are_refused_when_the_tool_is_made(make, name):
+    with pytest.raises(errors.InvalidArgument, match="tenant_id is "):
+        make(FakeClient(), name)
+    with pytest.raises(errors.InvalidArgument, match="collection is "):
+        make(FakeClient(), "acme", collection=name)
+
+
+def test_options_that_a_search_does_not_take_are_refused_when_the_tool_is_made():
+    with Client() as client, pytest.raises(TypeError, match="nonsense"):
+        knowledge_base(client, "acme", nonsense=1)
+    with Client() as client, pytest.raises(TypeError, match="query"):
+        knowledge_base(client, "acme", query="x")
+    with pytest.raises(TypeError, match="nonsense"):
+        async_knowledge_base(AsyncClient.__new__(AsyncClient), "acme", nonsense=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"query": "a\ud800"}, "valid Unicode"),
+        ({"query": "q", "limit": -1}, "limit is"),
+        ({"query": "q", "limit": "many"}, "limit is"),
+        ({"query": "q", "limit": float("nan")}, "limit is"),
+        ({"query": "q", "limit": 1 << 70}, "limit is"),
+    ],
+)
+def test_what_cannot_be_sent_is_told(arguments, says):
+    with Client() as client:
+        assert says in knowledge_base(client, "acme")(**arguments).error
