@@ -39,6 +39,8 @@ FORBIDDEN = {
     "pypdfium2": ("indexer_svc",),
     "typer": ("hrag.cli",),
     "rich": ("hrag.cli",),
+    "mcp": ("hrag.cli",),
+    "uvicorn": ("hrag.cli",),
 }
 COMPOSITION_ROOTS = ("indexer_svc.app", "retriever_svc.app", "indexer_svc.sealer", "hrag.cli")
 
@@ -145,7 +147,9 @@ def _loaded_by(statement: str) -> set[str]:
     return set(ran.stdout.split())
 
 
-@pytest.mark.parametrize("statement", ["from hrag.client import Client, AsyncClient"])
+@pytest.mark.parametrize(
+    "statement", ["from hrag.client import Client, AsyncClient", "import hrag.client.tools"]
+)
 def test_the_sdk_loads_neither_store_nor_index(statement: str) -> None:
     loaded = _loaded_by(statement)
     assert "hrag.client.sync" in loaded

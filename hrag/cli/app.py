@@ -17,6 +17,7 @@ from hrag.cli.compact import compact
 from hrag.cli.console import Failure, show_error
 from hrag.cli.demo import demo
 from hrag.cli.ingest import ingest
+from hrag.cli.mcp import mcp
 from hrag.cli.rebuild import rebuild
 from hrag.cli.search import search
 from hrag.cli.serve import serve
@@ -90,6 +91,9 @@ def _hrag(
 
 
 app.callback(help=_help(_hrag))(_hrag)
-_COMMANDS = (serve, ingest, search, tree, status, check, backup, restore, compact, rebuild, demo)
+_COMMANDS = (
+    *(serve, ingest, search, tree, status, mcp),
+    *(check, backup, restore, compact, rebuild, demo),
+)
 for _command in _COMMANDS:
     app.command(help=_help(_command))(_command)

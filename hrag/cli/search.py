@@ -16,8 +16,12 @@ from hrag.cli.options import (
     DEFAULT_TENANT,
     AsJson,
     CollectionName,
+    Conditions,
+    MinScore,
+    Mode,
     Retriever,
     Tenant,
+    TokenBudget,
 )
 from hrag.cli.render import citation, counted, highlighted, matched_ranges, suffix, timings
 from hrag.types import (
@@ -37,7 +41,6 @@ from hrag.types import (
     SearchResult,
 )
 
-_MAX_U32 = (1 << 32) - 1
 _MAX_U64 = (1 << 64) - 1
 _PLAN = {SearchPlan.SCAN: ", all compared", SearchPlan.INDEX: ", by index", None: ""}
 
@@ -46,14 +49,7 @@ def search(
     text: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
     tenant: Tenant = DEFAULT_TENANT,
     collection: CollectionName = DEFAULT_COLLECTION,
-    mode: Annotated[
-        SearchMode,
-        typer.Option(
-            help="small_to_big: the larger chunks around what matched; standard: leaves; "
-            "auto_merge: larger chunks only where enough of their children matched; "
-            "sentence_window: the best sentence of each leaf and some around it."
-        ),
-    ] = SearchMode.SMALL_TO_BIG,
+    mode: Mode = SearchMode.SMALL_TO_BIG,
     limit: Annotated[
         int, typer.Option(min=1, max=MAX_LIMIT, help="Most passages to return.")
     ] = DEFAULT_LIMIT,
@@ -71,9 +67,7 @@ def search(
     aggregation: Annotated[
         Aggregation, typer.Option(help="How a passage's score comes from its leaves' scores.")
     ] = Aggregation.MAX,
-    token_budget: Annotated[
-        int, typer.Option(min=0, max=_MAX_U32, help="Most tokens of all passages; 0: no bound.")
-    ] = 0,
+    token_budget: TokenBudget = 0,
     cut_last: Annotated[
         bool,
         typer.Option(
@@ -104,13 +98,8 @@ def search(
             "--merge-adjacent", help="Join passages of one document that overlap or touch."
         ),
     ] = False,
-    min_score: Annotated[
-        float | None, typer.Option(help="Leave out passages that score below.")
-    ] = None,
-    filter: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CONDITION", help=filters.HELP, show_default=False),
-    ] = None,
+    min_score: MinScore = None,
+    filter: Conditions = None,
     min_sequence: Annotated[
         int, typer.Option(min=0, max=_MAX_U64, help="Wait until this change can be seen.")
     ] = 0,

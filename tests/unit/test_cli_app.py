@@ -11,7 +11,7 @@ from hrag.cli.app import app
 from hrag.cli.running import free_addresses
 
 COMMANDS = [
-    *("serve", "ingest", "search", "tree", "status", "demo"),
+    *("serve", "ingest", "search", "tree", "status", "mcp", "demo"),
     *("check", "backup", "restore", "compact", "rebuild"),
 ]
 
@@ -91,7 +91,8 @@ def test_check_tells_each_problem_and_exits_with_1(tmp_path):
 def test_commands_are_shown_without_loading_grpc_or_storage():
     code = (
         "import sys, hrag.cli.app;"
-        "print([m for m in ('grpc', 'lmdb', 'numpy', 'hnswlib', 'pydantic') if m in sys.modules])"
+        "print([m for m in ('grpc', 'lmdb', 'numpy', 'hnswlib', 'pydantic', 'mcp')"
+        " if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
