@@ -71,7 +71,10 @@ def mcp(
     try:
         from hrag.cli import mcp_server  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise Failure(f"{error}: hrag mcp needs more packages: pip install 'hrag[mcp]'") from None
+        raise Failure(
+            f"hrag mcp needs a package that is missing ({error}); "
+            "install it with: pip install 'hrag[mcp]'"
+        ) from None
     mcp_server.run(
         retriever,
         place,

@@ -1,0 +1,404 @@
+"""`hrag mcp` as agents use it: started as a process, spoken to by the official SDK's client."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.types import CallToolResult
+from typer.testing import CliRunner
+
+from hrag.cli.app import app
+from hrag.cli.running import RETRIEVER
+from hrag.types import Document, Page
+from tests.running import FAST, Running, running, started
+
+TOOL = "search_knowledge_base"
+_COMMAND = ["-c", "from hrag.cli import main; main()", "mcp"]
+_PAGES = (Page("Cats sleep all day."), Page("Dogs bark at night."))
+_GUIDE = "# Guide\n\n## Keys\n\n" + "Rotate every key once a month. " * 400
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AGAIN_S = 20.0  # How long a client may take to notice that a service is back.
+
+Refusal = Callable[..., tuple[int, str]]
+
+
+def _arguments(services: Running, *options: str) -> list[str]:
+    return [*_COMMAND, "--retriever", services.retriever.address, *options]
+
+
+def _stdio(services: Running, *options: str) -> StdioServerParameters:
+    arguments = _arguments(services, *options)
+    return StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
+
+
+@contextmanager
+def _process(services: Running, *options: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, *_arguments(services, *options)]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def _http(services: Running, *options: str) -> Iterator[str]:
+    """The URL of a server that must say nothing on standard output and stop cleanly."""
+    with _process(services, "--http", "127.0.0.1:0", *options) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        yield re.findall(r"http://\S+", process.stderr.readline())[0]
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+        assert process.stdout.read() == ""
+
+
+@asynccontextmanager
+async def _agent(
+    transport: str, services: Running, *options: str, mode: str = "auto"
+) -> AsyncIterator[Client]:
+    if transport == "stdio":
+        async with Client(_stdio(services, *options), mode=mode) as client:
+            yield client
+        return
+    with _http(services, *options) as url:
+        async with Client(url, mode=mode) as client:
+            yield client
+
+
+def _text(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert content.type == "text"
+    return content.text
+
+
+def _passages(result: CallToolResult) -> list[dict[str, Any]]:
+    assert not result.is_error, _text(result)
+    assert result.structured_content is not None
+    assert result.structured_content["error"] == ""
+    return result.structured_content["passages"]
+
+
+@pytest.mark.parametrize(
+    ("transport", "mode"),
+    [
+        ("stdio", "legacy"),
+        ("http", "auto"),
+        pytest.param("stdio", "auto", marks=pytest.mark.slow),
+        pytest.param("http", "legacy", marks=pytest.mark.slow),
+    ],
+)
+async def test_an_agent_lists_the_tool_calls_it_and_reads_citations(
+    services: Running, tenant: str, transport: str, mode: str
+) -> None:
+    """`legacy` shakes hands as clients before 2026 do."""
+    services.client.ingest(tenant, Document(_PAGES, "pets", title="Pets", source="pets.pdf"))
+    options = ("--tenant", tenant, "--description", "All about pets.", "--limit", "7")
+    async with _agent(transport, services, *options, mode=mode) as client:
+        assert client.server_info.name == "hrag"
+        assert "All about pets." in client.instructions
+        (tool,) = (await client.list_tools()).tools
+        result = await client.call_tool(TOOL, {"query": "what do dogs do?"})
+    assert tool.name == TOOL
+    assert "All about pets." in tool.description
+    assert tool.annotations.read_only_hint
+    assert tool.annotations.idempotent_hint
+    assert not tool.annotations.destructive_hint
+    properties = tool.input_schema["properties"]
+    assert set(properties) == {"query", "limit"}
+    assert tool.input_schema["required"] == ["query"]
+    assert (properties["query"]["type"], properties["limit"]["type"]) == ("string", "integer")
+    limit = properties["limit"]
+    assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 100, 7)
+    assert "heading" in tool.output_schema["$defs"]["CitedPassage"]["required"]
+    (passage,) = _passages(result)
+    assert passage["heading"] == "[Pets, pages 1-2]"
+    assert "Dogs bark at night." in passage["text"]
+    assert (passage["document_id"], passage["chunk_id"]) == ("pets", "pets#2.0")
+    assert (passage["source"], passage["first_page"], passage["last_page"]) == ("pets.pdf", 1, 2)
+    assert _text(result) == f"{passage['heading']}\n{passage['text']}"
+
+
+async def test_how_it_searches_is_said_by_options(services: Running, tenant: str) -> None:
+    for language in ("en", "de"):
+        document = Document(
+            _GUIDE, language, "Guide", mime_type="text/markdown", metadata={"lang": language}
+        )
+        services.client.ingest(tenant, document)
+    options = ("--tenant", tenant, "--filter", "lang=de", "--limit", "3")
+    leaves = ("--mode", "standard", "--token-budget", "1100")
+    async with _agent("stdio", services, *options, *leaves) as client:
+        few = _passages(await client.call_tool(TOOL, {"query": "keys"}))
+        more = _passages(await client.call_tool(TOOL, {"query": "keys", "limit": 5}))
+    assert (len(few), len(more)) == (3, 4), "four leaves of 256 tokens fit the budget"
+    assert {passage["document_id"] for passage in more} == {"de"}
+    assert all(re.fullmatch(r"de#0\.\d+", passage["chunk_id"]) for passage in more)
+    assert {passage["heading"] for passage in more} == {"[Guide - Keys]"}
+
+
+@pytest.fixture(scope="module")
+def url(services: Running) -> Iterator[str]:
+    """A server for the tenant `mcp`, shared because every call stands by itself."""
+    services.client.ingest("mcp", Document("Cats sleep.", "cats"))
+    services.client.ingest("mcp-other", Document("Secret.", "secret"))
+    with _http(services, "--tenant", "mcp") as url:
+        yield url
+
+
+_BAD_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
+    ({}, "Field required"),
+    ({"query": ""}, "query is blank"),
+    ({"query": " \n\t\u3000"}, "query is blank"),
+    ({"query": "x" * 32_769}, "query has 32769 bytes; at most 32768"),
+    ({"query": None}, "valid string"),
+    ({"query": 5}, "valid string"),
+    ({"query": ["cats"]}, "valid string"),
+    ({"query": [0.5] * 64}, "valid string"),
+    ({"query": "cats", "limit": 0}, "greater than or equal to 1"),
+    ({"query": "cats", "limit": -1}, "greater than or equal to 1"),
+    ({"query": "cats", "limit": 101}, "less than or equal to 100"),
+    ({"query": "cats", "limit": 1 << 70}, "less than or equal to 100"),
+    ({"query": "cats", "limit": "many"}, "valid integer"),
+    ({"query": "cats", "limit": 2.5}, "valid integer"),
+    ({"query": "cats", "limit": None}, "valid integer"),
+]
+
+
+async def test_bad_arguments_are_told_to_the_model(url: str) -> None:
+    """All in one session, which goes on after each."""
+    async with Client(url) as client:
+        for arguments, says in _BAD_ARGUMENTS:
+            result = await client.call_tool(TOOL, arguments)
+            assert result.is_error, arguments
+            assert says in _text(result)
+            assert "Traceback" not in _text(result)
+        assert len(_passages(await client.call_tool(TOOL, {"query": "cats"}))) == 1
+
+
+async def test_a_tool_that_is_not_there(url: str) -> None:
+    async with Client(url) as client:
+        result = await client.call_tool("delete_everything", {})
+    assert result.is_error
+    assert "delete_everything" in _text(result)
+
+
+async def test_no_argument_reaches_another_tenants_documents(url: str) -> None:
+    foreign = {"tenant_id": "mcp-other", "tenant": "mcp-other", "collection": "default"}
+    async with Client(url) as client:
+        result = await client.call_tool(TOOL, {"query": "secret", "limit": 100, **foreign})
+    assert [passage["document_id"] for passage in _passages(result)] == ["cats"]
+
+
+async def test_a_tenant_without_documents_is_told_so(services: Running, tenant: str) -> None:
+    async with _agent("stdio", services, "--tenant", tenant) as client:
+        result = await client.call_tool(TOOL, {"query": "cats"})
+        assert result.is_error
+        assert "collection" in _text(result)
+        services.client.ingest(tenant, Document("Cats sleep.", "cats"))
+        assert _passages(await client.call_tool(TOOL, {"query": "cats"}))
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({"host": "evil.example"}, b"{}", 421),
+        ({"origin": "http://evil.example"}, b"{}", 403),
+        ({"content-type": "text/plain"}, b"{}", 400),
+        ({}, b"nonsense", 400),
+        ({}, b"\xff\xfe", 400),
+        ({}, b'{"jsonrpc": "2.0", "id": 1, "method": "a\\ud800"}', 400),
+        ({}, b" " * 5_000_000, 413),
+    ],
+    ids=["host", "origin", "type", "nonsense", "not UTF-8", "surrogate", "huge"],
+)
+async def test_bad_http_requests_are_refused(
+    url: str, headers: dict[str, str], body: bytes, status: int
+) -> None:
+    """A web page that had its name point to this machine would send its own Host."""
+    usual = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    response = httpx2.post(url, content=body, headers={**usual, **headers}, trust_env=False)
+    assert response.status_code == status
+    async with Client(url) as client:
+        assert _passages(await client.call_tool(TOOL, {"query": "cats"}))
+
+
+@pytest.mark.slow
+async def test_a_retriever_that_is_down_is_told_and_used_again_once_it_is_back(data_dir) -> None:
+    with running(data_dir) as services:
+        services.client.ingest("acme", Document("Cats sleep.", "cats"))
+        async with _agent("stdio", services, "--tenant", "acme") as client:
+            assert _passages(await client.call_tool(TOOL, {"query": "cats"}))
+            assert services.retriever.stop() == 0
+            down = await client.call_tool(TOOL, {"query": "cats"})
+            assert down.is_error
+            assert _text(down).startswith("The search failed: ")
+            assert _text(down).endswith("Trying again later may help.")
+            assert down.structured_content == {"passages": [], "error": _text(down)}
+            with started(RETRIEVER, data_dir, FAST, services.retriever.address) as back:
+                back.wait_until_serving()
+                until = time.monotonic() + _AGAIN_S
+                while (await client.call_tool(TOOL, {"query": "cats"})).is_error:
+                    assert time.monotonic() < until
+
+
+def _line(process: subprocess.Popen[str], message: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(message + "\n")
+    process.stdin.flush()
+
+
+def _request(number: int, method: str, **params: Any) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+
+def _call(number: int, **arguments: Any) -> str:
+    return _request(number, "tools/call", name=TOOL, arguments=arguments)
+
+
+_HANDSHAKE = _request(
+    0,
+    "initialize",
+    protocolVersion="2025-06-18",
+    capabilities={},
+    clientInfo={"name": "test", "version": "1"},
+)
+
+
+def test_only_the_protocol_is_on_standard_output_and_the_end_of_input_ends_it(
+    services: Running, tenant: str
+) -> None:
+    """Lines that are no messages are passed over, and problems go to standard error."""
+    bad = ("garbage", "{}", "[]", "\udcff\udcfe", _call(1, query="\ud800"))
+    with _process(services, "--tenant", tenant) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.reconfigure(errors="surrogateescape")  # type: ignore[attr-defined]
+        for line in (_HANDSHAKE, *bad, _call(2, query=" ")):
+            _line(process, line)
+        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        out, err = process.communicate(timeout=20)
+    assert [answer["id"] for answer in answers] == [0, 2]
+    assert "query is blank" in answers[1]["result"]["content"][0]["text"]
+    assert (process.returncode, out) == (0, "")
+    assert err == "error: The search failed: query is blank; a query must say something.\n"
+
+
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.slow) for each in _STOPS[1:])],
+)
+def test_a_signal_ends_it_though_its_input_stays_open(services: Running, number: int) -> None:
+    with _process(services) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        _line(process, _HANDSHAKE)
+        process.stdout.readline()
+        process.send_signal(number)
+        assert process.wait(timeout=20) == 0
+        assert (process.stdout.read(), process.stderr.read()) == ("", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_an_http_server(services: Running, number: int) -> None:
+    with _process(services, "--http", "localhost:0") as process:
+        assert process.stderr is not None
+        assert "serves at http://127.0.0.1:" in process.stderr.readline()
+        process.send_signal(number)
+        assert process.wait(timeout=20) == 0
+        assert process.stderr.read() == ""
+
+
+@pytest.fixture
+def refusal() -> Iterator[Refusal]:
+    """The exit code and the message of a command that does not get as far as to serve."""
+
+    def run(*options: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["mcp", *options], env={"NO_COLOR": "1", "COLUMNS": "300"})
+        assert done.stdout == ""
+        return done.exit_code, done.stderr
+
+    handlers = {number: signal.getsignal(number) for number in _STOPS}
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["8000", ":8000", "localhost", "localhost:", "127.0.0.1:x", "127.0.0.1:65536", "[::1]:-1"],
+)
+def test_an_address_must_be_host_and_port(refusal: Refusal, address: str) -> None:
+    code, says = refusal("--http", address)
+    assert code == 2
+    assert "HOST:PORT" in says
+    assert address in says
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:8000", "example.org:80"])
+def test_an_address_that_others_reach_must_be_wanted(refusal: Refusal, address: str) -> None:
+    code, says = refusal("--http", address)
+    assert code == 2
+    assert "no authentication" in says
+    assert "--expose" in says
+
+
+@pytest.mark.slow
+def test_an_address_that_is_wanted_is_served(services: Running) -> None:
+    with _process(services, "--http", "0.0.0.0:0", "--expose") as process:
+        assert process.stderr is not None
+        assert "serves at http://0.0.0.0:" in process.stderr.readline()
+
+
+def test_an_address_that_is_taken_is_told(refusal: Refusal) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, says = refusal("--http", address)
+    assert code == 1
+    assert says.startswith(f"error: cannot listen on {address}: Address already in use")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--tenant", "no tenant"), "tenant_id is 'no tenant'"),
+        (("--tenant", ""), "tenant_id is ''"),
+        (("--collection", "x" * 65), "collection is 'xxx"),
+        (("--limit", "0"), "--limit"),
+        (("--limit", "101"), "--limit"),
+        (("--token-budget", "-1"), "--token-budget"),
+        (("--mode", "nonsense"), "--mode"),
+        (("--filter", "year>x"), "neither a number nor a date"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_at_once(
+    refusal: Refusal, options: tuple[str, ...], says: str
+) -> None:
+    code, error = refusal(*options)
+    assert code in (1, 2)
+    assert says in error
+
+
+def test_without_the_sdk_it_says_what_to_install(
+    refusal: Refusal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    monkeypatch.delitem(sys.modules, "hrag.cli.mcp_server", raising=False)
+    monkeypatch.delattr("hrag.cli.mcp_server", raising=False)
+    code, says = refusal()
+    assert code == 1
+    assert says.startswith("error: ")
+    assert "pip install 'hrag[mcp]'" in says
