@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py
+SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
 .PHONY: setup demo test test-slow test-endurance lint bench clean
 

@@ -28,7 +28,7 @@ def mcp(
     tenant: Tenant = DEFAULT_TENANT,
     collection: CollectionName = DEFAULT_COLLECTION,
     description: Annotated[
-        str, typer.Option(help="What the documents are about, for the model to know.")
+        str, typer.Option(help="What the documents are, for the model to know.")
     ] = "",
     mode: Mode = SearchMode.SMALL_TO_BIG,
     limit: Annotated[

@@ -21,6 +21,7 @@ from hrag.cli.console import Failure, show_error
 from hrag.client import AsyncClient
 from hrag.client.tools import AsyncSearch, Findings, Limit, Query, async_knowledge_base
 
+_INSTRUCTIONS = "Call search_knowledge_base and cite the headings of the passages that you use."
 _PATH = "/mcp"
 _DRAIN_S = 5  # How long running searches may finish at a stop.
 
@@ -63,7 +64,7 @@ def built(search: AsyncSearch, limit: int) -> MCPServer:
     server = MCPServer(
         "hrag",
         title="Knowledge base",
-        instructions=search.__doc__,
+        instructions=_INSTRUCTIONS,
         version=version("hrag"),
         log_level="WARNING",
     )

@@ -20,10 +20,13 @@ from pydantic import Field
 
 from hrag.client import AsyncClient, Client
 from hrag.client.context import by_section_and_page
-from hrag.errors import HragError, InvalidArgument
+from hrag.errors import HragError, InvalidArgument, TooLarge
 from hrag.ids import check_collection_name, check_tenant_id, shown
 from hrag.rpc.status import situation_of
 from hrag.types import DEFAULT_COLLECTION, DEFAULT_LIMIT, MAX_LIMIT, Passage, SearchResult
+from hrag.wire.common import checked_text
+
+MAX_DESCRIPTION_CHARS = 2000  # It is part of every prompt.
 
 Query: TypeAlias = Annotated[
     str, Field(description="What to look for: a question or a statement, in full words.")
@@ -87,7 +90,8 @@ def knowledge_base(
 
     `limit` is for a model that does not say; `description` tells it what the documents are
     about; `how` is what else `Client.search` takes, such as mode, filter or token_budget.
-    Raises InvalidArgument for a name, and TypeError for an option, that cannot be.
+    Raises InvalidArgument for a name or a description, and TypeError for an option, that
+    cannot be.
     """
     how = _checked(client, tenant_id, {**how, "collection": collection})
 
@@ -132,7 +136,14 @@ def _checked(client: Client | AsyncClient, tenant_id: str, how: dict[str, Any]) 
 
 
 def _docstring(description: str) -> str:
-    return f"{_INSTRUCTIONS}\n{description}".strip()
+    if len(description) > MAX_DESCRIPTION_CHARS:
+        raise TooLarge(
+            f"description has {len(description)} characters; "
+            f"at most {MAX_DESCRIPTION_CHARS} are allowed",
+            field="description",
+        )
+    about = checked_text(description.strip(), "description")
+    return f"{_INSTRUCTIONS}\nThe documents: {about}" if about else _INSTRUCTIONS
 
 
 def _text(query: object) -> str:

@@ -109,11 +109,11 @@ async def test_an_agent_lists_the_tool_calls_it_and_reads_citations(
     options = ("--tenant", tenant, "--description", "All about pets.", "--limit", "7")
     async with _agent(transport, services, *options, mode=mode) as client:
         assert client.server_info.name == "hrag"
-        assert "All about pets." in client.instructions
+        assert TOOL in client.instructions
         (tool,) = (await client.list_tools()).tools
         result = await client.call_tool(TOOL, {"query": "what do dogs do?"})
     assert tool.name == TOOL
-    assert "All about pets." in tool.description
+    assert "The documents: All about pets." in tool.description
     assert tool.annotations.read_only_hint
     assert tool.annotations.idempotent_hint
     assert not tool.annotations.destructive_hint
@@ -202,6 +202,7 @@ async def test_no_argument_reaches_another_tenants_documents(url: str) -> None:
     assert [passage["document_id"] for passage in _passages(result)] == ["cats"]
 
 
+@pytest.mark.slow
 async def test_a_tenant_without_documents_is_told_so(services: Running, tenant: str) -> None:
     async with _agent("stdio", services, "--tenant", tenant) as client:
         result = await client.call_tool(TOOL, {"query": "cats"})
@@ -377,6 +378,8 @@ def test_an_address_that_is_taken_is_told(refusal: Refusal) -> None:
         (("--tenant", "no tenant"), "tenant_id is 'no tenant'"),
         (("--tenant", ""), "tenant_id is ''"),
         (("--collection", "x" * 65), "collection is 'xxx"),
+        (("--description", "x" * 2001), "description has 2001 characters"),
+        (("--description", "a\udcff"), "description holds a lone surrogate at 1"),
         (("--limit", "0"), "--limit"),
         (("--limit", "101"), "--limit"),
         (("--token-budget", "-1"), "--token-budget"),

@@ -142,6 +142,20 @@ def test_two_knowledge_bases_keep_their_descriptions(tool):
     assert "Cats." not in other.function.__doc__
 
 
+def test_without_a_description_a_model_is_told_of_none(tool):
+    assert "The documents:" in tool(description=" Cats. ").function.__doc__
+    assert "The documents:" not in tool(description=" \n").function.__doc__
+
+
+@pytest.mark.parametrize(
+    ("description", "says"),
+    [("x" * 2001, "description has 2001 characters; at most 2000"), ("a\udcff", "surrogate at 1")],
+)
+def test_descriptions_that_cannot_be_are_refused_when_the_tool_is_made(tool, description, says):
+    with pytest.raises(errors.InvalidArgument, match=says):
+        tool(description=description)
+
+
 def test_findings_are_a_value_with_a_schema():
     adapter = TypeAdapter(Findings)
     cited = adapter.json_schema()["$defs"]["CitedPassage"]

@@ -1,0 +1,103 @@
+"""The examples run as they stand, against real services; only the model is an actor."""
+
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from hrag.types import Document, Page
+from tests.running import Running
+
+pytest.importorskip("pydantic_ai", reason="the example needs pydantic-ai-slim")
+
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "pydantic_ai_agent.py"
+TOOL = "search_knowledge_base"
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    spec = spec_from_file_location("pydantic_ai_agent", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _ingest_pets(services: Running, tenant: str) -> None:
+    pages = (Page("Cats sleep all day."), Page("Dogs bark at night."))
+    services.client.ingest(tenant, Document(pages, "pets", title="Pets"))
+
+
+class Actor:
+    """Searches once by its script, then answers with what the tool gave it."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.arguments = arguments
+        self.seen: list[str] = []
+        self.told = ""
+        self.model = FunctionModel(self._answer)
+
+    def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        returned = [
+            part
+            for message in messages
+            for part in message.parts
+            if isinstance(part, ToolReturnPart) and part.tool_name == TOOL
+        ]
+        if not returned:
+            (tool,) = info.function_tools
+            self.seen = list(tool.parameters_json_schema["properties"])
+            return ModelResponse([ToolCallPart(TOOL, self.arguments)])
+        self.told = returned[0].model_response_str()
+        findings = returned[0].content
+        answer = {
+            "text": findings.error or findings.passages[0].text,
+            "sources": [passage.heading for passage in findings.passages],
+        }
+        (output,) = info.output_tools
+        return ModelResponse([ToolCallPart(output.name, answer)])
+
+
+def test_the_agent_searches_and_cites(services: Running, tenant: str, example: ModuleType) -> None:
+    _ingest_pets(services, tenant)
+    services.client.ingest(f"{tenant}-other", Document("Secret.", "secret"))
+    actor = Actor(query="what do dogs do?", limit=3)
+    agent = example.librarian(services.client, tenant)
+    answer = agent.run_sync("What do dogs do?", model=actor.model).output
+    assert actor.seen == ["query", "limit"]
+    assert "[Pets, pages 1-2]" in actor.told, "the model must see the heading"
+    assert "Dogs bark at night." in answer.text
+    assert answer.sources == ["[Pets, pages 1-2]"]
+
+
+def test_what_goes_wrong_reaches_the_model_and_the_run_goes_on(
+    services: Running, tenant: str, example: ModuleType
+) -> None:
+    actor = Actor(query="  ")
+    agent = example.librarian(services.client, tenant)
+    answer = agent.run_sync("What do dogs do?", model=actor.model).output
+    assert answer.text == "The search failed: query is blank; a query must say something."
+    assert answer.sources == []
+
+
+def test_the_example_runs_as_a_program(services: Running, tenant: str) -> None:
+    """With pydantic-ai's own `test` model, which calls every tool and makes an answer up."""
+    _ingest_pets(services, tenant)
+    command = [sys.executable, str(EXAMPLE), "What do dogs do?", "--model", "test"]
+    command += ["--tenant", tenant, "--retriever", services.retriever.address]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("a\n- ")
