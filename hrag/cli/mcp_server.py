@@ -38,7 +38,7 @@ def run(
             search = async_knowledge_base(client, tenant_id, limit=limit, **how)
             server = built(search, limit)
             if listening is None:
-                await server.run_stdio_async()
+                await _serve_stdio(server)
             else:
                 await _serve_http(server, listening)
 
@@ -77,6 +77,13 @@ def built(search: AsyncSearch, limit: int) -> MCPServer:
         ),
     )
     return server
+
+
+async def _serve_stdio(server: MCPServer) -> None:
+    try:
+        await server.run_stdio_async()
+    except* BrokenPipeError:  # The host is gone; a call was under way.
+        pass
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -12,7 +12,7 @@ DEFAULT_TENANT = "default"
 DEFAULT_INDEXER = "127.0.0.1:50051"
 DEFAULT_RETRIEVER = "127.0.0.1:50052"
 DEFAULT_DATA_DIR = Path("./data")
-MAX_U32 = (1 << 32) - 1
+_MAX_U32 = (1 << 32) - 1
 
 Tenant = Annotated[
     str, typer.Option("--tenant", help="Who owns the data. Tenants never see each other's.")
@@ -56,7 +56,7 @@ Mode = Annotated[
     ),
 ]
 TokenBudget = Annotated[
-    int, typer.Option(min=0, max=MAX_U32, help="Most tokens of all passages; 0: no bound.")
+    int, typer.Option(min=0, max=_MAX_U32, help="Most tokens of all passages; 0: no bound.")
 ]
 MinScore = Annotated[float | None, typer.Option(help="Leave out passages that score below.")]
 Conditions = Annotated[

@@ -19,7 +19,7 @@ from mcp.types import CallToolResult
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
-from hrag.cli.running import RETRIEVER
+from hrag.cli.running import RETRIEVER, free_addresses
 from hrag.types import Document, Page
 from tests.running import FAST, Running, running, started
 
@@ -51,7 +51,10 @@ def _process(services: Running, *options: str) -> Iterator[subprocess.Popen[str]
         yield process
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()
 
 
 @contextmanager
@@ -295,6 +298,22 @@ def test_only_the_protocol_is_on_standard_output_and_the_end_of_input_ends_it(
     assert "query is blank" in answers[1]["result"]["content"][0]["text"]
     assert (process.returncode, out) == (0, "")
     assert err == "error: The search failed: query is blank; a query must say something.\n"
+
+
+@pytest.mark.slow
+def test_a_host_that_dies_during_a_call_ends_it_without_a_trace(services: Running) -> None:
+    (nobody,) = free_addresses(1)  # Calling there takes a second: time to die.
+    with _process(services, "--retriever", nobody) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        _line(process, _HANDSHAKE)
+        process.stdout.readline()
+        _line(process, _call(1, query="cats"))
+        process.stdout.close()
+        process.stdin.close()
+        assert process.wait(timeout=20) == 0
+        assert "Traceback" not in process.stderr.read()
 
 
 @pytest.mark.parametrize(
