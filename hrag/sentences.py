@@ -25,6 +25,7 @@ _ABBREVIATION = re.compile(
     r"vs|cf|al|ca|approx|resp|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K|[A-Z](?:\.[A-Z])+)\.$"
 )
 _LONGEST_ABBREVIATION = 16
+_WORD = re.compile(r"\w")
 
 
 def sentence_ends(text: str) -> list[int]:
@@ -38,6 +39,11 @@ def sentence_ends(text: str) -> list[int]:
         result += _cuts(text, start, end)
         start = end
     return _without_blank(text, result)
+
+
+def says_something(text: str) -> bool:
+    """Whether there is more in a text than signs and blanks."""
+    return _WORD.search(text) is not None
 
 
 def fitting(sizes: Sequence[int], keep: int, budget: int) -> range | None:

@@ -72,6 +72,20 @@ class Aggregation(StrEnum):
     COUNT = "count"
 
 
+class FinishReason(StrEnum):
+    """Why a model's text ends where it does.
+
+    NO_PASSAGES and FAILED are an answer's alone: nothing was found, so that no model was
+    asked; the model failed.
+    """
+
+    STOP = "stop"
+    LENGTH = "length"
+    CONTENT_FILTER = "content_filter"
+    NO_PASSAGES = "no_passages"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
     """How a document is cut. The same settings and text give the same tree everywhere."""
@@ -226,10 +240,19 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class PageStart:
+    """Where a page begins in its document's text."""
+
+    number: int
+    char_start: int
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """A span of a document at one level, with what a citation needs.
 
-    `first_page` and `last_page` are 0 where the document has no pages.
+    `first_page` and `last_page` are 0 where the document has no pages; `page_starts` is
+    where those after the first begin.
     """
 
     chunk_id: str
@@ -245,6 +268,7 @@ class Chunk:
     title: str
     source: str
     metadata: Mapping[str, Any]
+    page_starts: tuple[PageStart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +414,8 @@ class Limits:
     batch_searches: int
     filter_depth: int
     filter_terms: int
+    answer_tokens: int
+    concurrent_answers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +438,10 @@ class ReaderStatus:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """Version, settings in force, embedder, limits and state of a retriever."""
+    """Version, settings in force, models, limits and state of a retriever.
+
+    Without a chat model its name is empty, and the limits of answers are 0.
+    """
 
     version: str
     embedder: str
@@ -421,3 +450,4 @@ class ServerInfo:
     default_candidates: int
     limits: Limits
     reader: ReaderStatus
+    chat_model: str

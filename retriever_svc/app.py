@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 from importlib.metadata import version
 
+from hrag.chat.opening import open_chat
 from hrag.config import RetrieverSettings
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.opening import open_embedder
@@ -28,7 +29,9 @@ from hrag.types import (
     ServerInfo,
 )
 from hrag.v1 import retriever_pb2, retriever_pb2_grpc
+from retriever_svc.answer import Answer, AnswerSetup, unconfigured
 from retriever_svc.browse import Browse
+from retriever_svc.prompt import load_prompt
 from retriever_svc.search import Search
 from retriever_svc.servicer import RetrieverServicer
 
@@ -63,6 +66,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
     sys.setswitchinterval(_SWITCH_S)
     with ExitStack() as closing:
         embedder = open_embedder(settings)
+        answering = _answer_setup(settings)
         store = wait_for_store(lambda: stores.open_for_reading(settings.data_dir), stopping)
         if store is None:
             return
@@ -72,10 +76,12 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         reader.load_segmented()
         queries = CachedQueries(embedder, settings.query_cache_entries)
         sentences = CachedQueries(embedder, settings.sentence_cache_entries)
+        search = Search(reader, embedder, queries, sentences, settings.return_level)
         servicer = RetrieverServicer(
-            Search(reader, embedder, queries, sentences, settings.return_level),
+            search,
+            unconfigured if answering is None else Answer(search, sentences, answering),
             Browse(reader),
-            partial(_server_info, settings, embedder.name, reader),
+            partial(_server_info, settings, embedder.name, answering, reader),
         )
         listening = server.build(
             settings,
@@ -88,7 +94,23 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         until_stopped(listening, settings.address, settings.drain_s, stopping, told)
 
 
-def _server_info(settings: RetrieverSettings, embedder: str, reader: Reader) -> ServerInfo:
+def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:
+    """None without a chat model; SettingsError for settings that are wrong with one."""
+    chat = open_chat(settings)
+    if chat is None:
+        return None
+    return AnswerSetup(
+        chat,
+        load_prompt(settings.answer_prompt_file),
+        at_once=settings.answers_at_once,
+        max_tokens=settings.answer_max_tokens,
+        passage_tokens=settings.answer_passage_tokens,
+    )
+
+
+def _server_info(
+    settings: RetrieverSettings, embedder: str, answering: AnswerSetup | None, reader: Reader
+) -> ServerInfo:
     return ServerInfo(
         version=version("hrag"),
         embedder=embedder,
@@ -106,6 +128,9 @@ def _server_info(settings: RetrieverSettings, embedder: str, reader: Reader) -> 
             batch_searches=MAX_BATCH_SEARCHES,
             filter_depth=MAX_FILTER_DEPTH,
             filter_terms=MAX_FILTER_TERMS,
+            answer_tokens=answering.max_tokens if answering else 0,
+            concurrent_answers=answering.at_once if answering else 0,
         ),
         reader=reader.status(),
+        chat_model=answering.chat.name if answering else "",
     )

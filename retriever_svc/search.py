@@ -215,7 +215,7 @@ class Search:
         """Of each query its vector or what is wrong with it; all texts at once."""
         sound = [query for query in queries if isinstance(query, SearchQuery)]
         texts = list({query.query: None for query in sound if isinstance(query.query, str)})
-        of_text = dict(zip(texts, _embedded(self._queries, texts), strict=True))
+        of_text = dict(zip(texts, self._queries.embed_each(texts), strict=True))
         vectors: list[Vector | HragError] = []
         for query in queries:
             if isinstance(query, HragError):
@@ -324,7 +324,7 @@ class Search:
             if len(own) > 1
             for number in own
         ]
-        vectors = iter(_embedded(self._sentences, texts))
+        vectors = iter(self._sentences.embed_each(texts))
         for stretch, own in zip(stretches, numbers, strict=True):
             if len(own) == 1:
                 yield own[0], stretch.score
@@ -376,16 +376,6 @@ class _Choice:
             len(passages) < self.query.limit and not self.query.token_budget
         )
         return (self.complete or for_good) and all_taken
-
-
-def _embedded(cache: CachedQueries, texts: list[str]) -> Sequence[Vector | HragError]:
-    """Together; each alone where one of them spoils it for the others."""
-    try:
-        return cache.embed_queries(texts)
-    except EmbedderUnavailable as error:
-        return [error] * len(texts)  # It has been tried again for seconds already.
-    except HragError:
-        return [outcome_of(cache.embed_query, text) for text in texts]
 
 
 def _score(sentence: Vector | HragError, vector: Vector) -> float:

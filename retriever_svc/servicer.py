@@ -3,15 +3,19 @@
 Errors raised below become statuses in the server's interceptor.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import grpc
 
+from hrag.answers import AnswerEvent, AnswerQuery
+from hrag.deadline import Deadline
 from hrag.rpc.server import deadline_of
-from hrag.types import ServerInfo
+from hrag.types import (
+    ServerInfo,
+)
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import retriever_pb2_grpc
-from hrag.wire import retriever
+from hrag.wire import answers, retriever
 from hrag.wire.common import collection_or_default
 from retriever_svc.browse import Browse
 from retriever_svc.search import Search
@@ -20,8 +24,15 @@ from retriever_svc.search import Search
 class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
     """See protos/hrag/v1/retriever.proto."""
 
-    def __init__(self, search: Search, browse: Browse, info: Callable[[], ServerInfo]) -> None:
+    def __init__(
+        self,
+        search: Search,
+        answer: Callable[[AnswerQuery, Deadline], Iterator[AnswerEvent]],
+        browse: Browse,
+        info: Callable[[], ServerInfo],
+    ) -> None:
         self._search = search
+        self._answer = answer
         self._browse = browse
         self._info = info
 
@@ -34,6 +45,13 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
     ) -> pb.BatchSearchResponse:
         queries = retriever.batch_queries_from(request)
         return retriever.batch_response(self._search.batch(queries, deadline_of(context)))
+
+    def Answer(
+        self, request: pb.AnswerRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.AnswerResponse]:
+        query = answers.answer_query_from(request)
+        for event in self._answer(query, deadline_of(context)):
+            yield answers.answer_response(event)
 
     def GetChunk(
         self, request: pb.GetChunkRequest, context: grpc.ServicerContext

@@ -4,18 +4,16 @@ Pure: stretches of documents and the scores of their sentences in, passages out.
 one document that overlap become one, so no text comes twice.
 """
 
-import re
 import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from hrag import tokens
 from hrag.engine import Sentence, Stretch
-from hrag.sentences import fitting
-from hrag.types import Aggregation, Chunk, MatchedChild, Passage, SearchQuery, Span
-
-_SAYS_SOMETHING = re.compile(r"\w")
+from hrag.sentences import fitting, says_something
+from hrag.types import Aggregation, Chunk, MatchedChild, PageStart, Passage, SearchQuery, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +77,20 @@ class Window:
             first_page=self.sentences[0].first_page,
             last_page=self.sentences[-1].last_page,
             token_count=len(tokens.encode(self.content)),
+            page_starts=self._page_starts(),
         )
         in_order = sorted(self.matched, key=lambda each: each.span.char_start)
         leaves = tuple(dict.fromkeys(each.chunk_id for each in in_order))
         merged = leaves if len(leaves) > 1 else ()
         return Passage(chunk, self.score(aggregation), self.matched, merged)
+
+    def _page_starts(self) -> tuple[PageStart, ...]:
+        starts = list(self.sentences[0].page_starts)
+        for before, sentence in pairwise(self.sentences):
+            if sentence.first_page != before.last_page:
+                starts.append(PageStart(sentence.first_page, sentence.span.char_start))
+            starts += sentence.page_starts
+        return tuple(starts)
 
     def cut(self, token_budget: int) -> "Window | None":
         """As many of its sentences as fit, the best that matched among them."""
@@ -117,7 +124,7 @@ def _behind(sentence: Sentence, span: Span) -> Sentence | None:
 
 def candidates(stretch: Stretch) -> list[int]:
     """Which of the leaf's sentences may be its best: those that say something, or the first."""
-    found = [n for n in stretch.own if _SAYS_SOMETHING.search(stretch.sentences[n].content)]
+    found = [n for n in stretch.own if says_something(stretch.sentences[n].content)]
     return found or [stretch.own.start]
 
 

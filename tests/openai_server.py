@@ -1,15 +1,20 @@
-"""A local server that speaks OpenAI's `POST /v1/embeddings`, well or badly on demand.
+"""A local server that speaks OpenAI's protocol, well or badly on demand.
 
-Its vectors are a hash of the text, of length 3, as floats or base64 as the request asks.
+`POST /v1/embeddings`: its vectors are a hash of the text, of length 3, as floats or base64
+as the request asks. `POST /v1/chat/completions`, streamed: it says the same always.
 Faults change the next replies, in the order they were injected; then it answers well again.
 """
 
 import base64
 import json
+import select
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import MSG_PEEK
 from threading import Event, Lock, Thread
 from typing import Any, Self
 
@@ -18,14 +23,23 @@ import numpy as np
 from hrag.embedding.hashing import HashEmbedder
 
 DEFAULT_DIMENSION = 32
-_PATH = "/v1/embeddings"
+_EMBEDDINGS = "/v1/embeddings"
+_CHAT = "/v1/chat/completions"
+_POLL_S = 0.02
+SAID = ("Dogs ", "bark", " [1].")
+PROMPT_TOKENS, COMPLETION_TOKENS = 12, 3
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What goes back. `data` becomes the body unless `body` is given."""
+    """What goes back. `data` becomes the body unless `body` is given.
+
+    `events` are sent one by one in place of either: bytes as they are, a number as a pause
+    of so many seconds, None as the end of the connection.
+    """
 
     data: list[dict[str, Any]]
+    events: tuple[bytes | float | None, ...] | None = None
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes | None = None
@@ -85,6 +99,48 @@ def last_vector(embedding: Any) -> Fault:
     )
 
 
+def says(*pieces: str, finish: str | None = "stop", usage: bool = True) -> Fault:
+    """Streams another text; without `finish` it never says that it is whole."""
+    return lambda reply: replace(reply, events=_events(pieces, finish, usage))
+
+
+def events(*sent: bytes | float | None) -> Fault:
+    """Streams what stands there; see `Reply`."""
+    return lambda reply: replace(reply, events=sent)
+
+
+def before_event(number: int, sent: bytes | float | None) -> Fault:
+    """Streams well, but for `sent` put in before event `number`."""
+
+    def spoil(reply: Reply) -> Reply:
+        well = reply.events or ()
+        return replace(reply, events=(*well[:number], sent, *well[number:]))
+
+    return spoil
+
+
+def event(value: Any) -> bytes:
+    """One event of a stream."""
+    return f"data: {json.dumps(value)}\n\n".encode()
+
+
+def piece(content: Any, finish: Any = None) -> bytes:
+    """An event that adds `content` to the text."""
+    choice = {"index": 0, "delta": {"content": content}, "finish_reason": finish}
+    return event({"object": "chat.completion.chunk", "choices": [choice], "usage": None})
+
+
+def _events(pieces: Sequence[str], finish: str | None, usage: bool) -> tuple[bytes, ...]:
+    sent = [piece(text) for text in pieces]
+    if finish is not None:
+        end = {"index": 0, "delta": {}, "finish_reason": finish}
+        sent.append(event({"choices": [end]}))
+    if usage:
+        counted = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": COMPLETION_TOKENS}
+        sent.append(event({"choices": [], "usage": counted}))
+    return (*sent, b"data: [DONE]\n\n")
+
+
 class OpenAIServer:
     """The server on a free loopback port, from `with` to its end."""
 
@@ -92,6 +148,7 @@ class OpenAIServer:
         """Without `base64_known` it answers floats whatever is asked, as some servers do."""
         self.requests: list[dict[str, Any]] = []
         self.authorizations: list[str | None] = []
+        self.streams_left = 0  # Streams whose reader went away before their end.
         self.dimension = dimension
         self._base64_known = base64_known
         self._faults: deque[Fault] = deque()
@@ -128,12 +185,26 @@ class OpenAIServer:
             self.requests.append(request)
             self.authorizations.append(authorization)
             fault = self._faults.popleft() if self._faults else None
-        reply = Reply(self._data(request))
+        reply = self._well(request)
         return reply if fault is None else fault(reply)
+
+    def left(self) -> None:
+        """Notes that nobody reads a stream any more."""
+        with self._lock:
+            self.streams_left += 1
 
     def wait(self, delay_s: float) -> None:
         """Waits, but not beyond the server's end."""
         self._closing.wait(delay_s)
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing.is_set()
+
+    def _well(self, request: dict[str, Any]) -> Reply:
+        if "messages" in request:
+            return Reply([], events=_events(SAID, "stop", usage=True))
+        return Reply(self._data(request))
 
     def _data(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         dimension = request.get("dimensions") or self.dimension
@@ -171,9 +242,13 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # Headers and body are two writes: no 40 ms between them.
 
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # A client that gave up.
+            super().handle()
+
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.path != _PATH:
+        if self.path not in (_EMBEDDINGS, _CHAT):
             self.send_error(404)
             return
         reply = self.owner.answer(json.loads(content), self.headers["Authorization"])
@@ -181,7 +256,44 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.hang_up:
             self.close_connection = True
             return
-        self._send(reply)
+        if reply.events is None or reply.body is not None:
+            self._send(reply)
+        else:
+            self._stream(reply.events)
+
+    def _stream(self, events: Sequence[bytes | float | None]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        try:
+            for each in events:
+                if each is None:
+                    self.close_connection = True
+                    return
+                if isinstance(each, bytes):
+                    self._send_part(each)
+                else:
+                    self._pause(each)
+            self._send_part(b"")
+        except ConnectionError:
+            self.close_connection = True
+            self.owner.left()
+
+    def _send_part(self, content: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
+
+    def _pause(self, seconds: float) -> None:
+        """As long as the server runs and somebody waits for more."""
+        until = time.monotonic() + seconds
+        while (left_s := until - time.monotonic()) > 0:
+            self.owner.wait(min(left_s, _POLL_S))
+            if self.owner.is_closing:
+                self.close_connection = True
+                return
+            readable, _, _ = select.select([self.connection], [], [], 0)
+            if readable and not self.connection.recv(1, MSG_PEEK):
+                raise ConnectionResetError
 
     def _send(self, reply: Reply) -> None:
         content = reply.body

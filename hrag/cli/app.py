@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from hrag.cli.answer import answer
 from hrag.cli.backup import backup, restore
 from hrag.cli.check import check
 from hrag.cli.compact import compact
@@ -82,6 +83,7 @@ def _hrag(
       hrag serve                      start the services
       hrag ingest docs/               store a folder of documents
       hrag search "how do I ...?"     ask
+      hrag answer "how do I ...?"     have a model answer, with sources
 
     \b
     Keep a store safe:
@@ -92,7 +94,7 @@ def _hrag(
 
 app.callback(help=_help(_hrag))(_hrag)
 _COMMANDS = (
-    *(serve, ingest, search, tree, status, mcp),
+    *(serve, ingest, search, answer, tree, status, mcp),
     *(check, backup, restore, compact, rebuild, demo),
 )
 for _command in _COMMANDS:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from hrag.citing import sections
 from hrag.cli.console import printable
 from hrag.types import Chunk, Passage, SearchResult, Span
 
@@ -32,12 +33,6 @@ def citation(chunk: Chunk) -> str:
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
 
 
-def sections(chunk: Chunk) -> str:
-    """The section path; a first section that is the document's title is not said again."""
-    path = chunk.section_path
-    return " > ".join(path[1:] if path[:1] == (chunk.title,) else path)
-
-
 def counted(number: int, noun: str) -> str:
     """`1 passage`, `2 passages`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -45,10 +40,14 @@ def counted(number: int, noun: str) -> str:
 
 def pages(chunk: Chunk) -> str:
     """`p. 3` or `p. 3-4`; empty where the document has no pages."""
-    if not chunk.first_page:
+    return page_range(chunk.first_page, chunk.last_page)
+
+
+def page_range(first: int, last: int) -> str:
+    """The same of two page numbers."""
+    if not first:
         return ""
-    last = f"-{chunk.last_page}" if chunk.last_page != chunk.first_page else ""
-    return f"p. {chunk.first_page}{last}"
+    return f"p. {first}" if first == last else f"p. {first}-{last}"
 
 
 def suffix(chunk_id: str) -> str:

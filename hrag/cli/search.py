@@ -1,110 +1,25 @@
 """`hrag search`: a question in, passages with their citations out."""
 
-import dataclasses
 import json
-from typing import Annotated
+from dataclasses import asdict, fields
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from hrag.cli import filters
+from hrag.cli.asking import asking
 from hrag.cli.connection import connected
 from hrag.cli.console import has_colour, output
-from hrag.cli.options import (
-    DEFAULT_RETRIEVER,
-    DEFAULT_TENANT,
-    AsJson,
-    CollectionName,
-    Conditions,
-    MinScore,
-    Mode,
-    Retriever,
-    Tenant,
-    TokenBudget,
-)
+from hrag.cli.options import DEFAULT_RETRIEVER, AsJson, Retriever
 from hrag.cli.render import citation, counted, highlighted, matched_ranges, suffix, timings
-from hrag.types import (
-    DEFAULT_CANDIDATES,
-    DEFAULT_COLLECTION,
-    DEFAULT_LIMIT,
-    DEFAULT_MERGE_RATIO,
-    DEFAULT_WINDOW_SENTENCES,
-    MAX_CANDIDATES,
-    MAX_LEVELS,
-    MAX_LIMIT,
-    MAX_WINDOW_SENTENCES,
-    Aggregation,
-    Passage,
-    SearchMode,
-    SearchPlan,
-    SearchResult,
-)
+from hrag.types import Passage, SearchMode, SearchPlan, SearchQuery, SearchResult
 
-_MAX_U64 = (1 << 64) - 1
 _PLAN = {SearchPlan.SCAN: ", all compared", SearchPlan.INDEX: ", by index", None: ""}
 
 
+@asking
 def search(
-    text: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
-    tenant: Tenant = DEFAULT_TENANT,
-    collection: CollectionName = DEFAULT_COLLECTION,
-    mode: Mode = SearchMode.SMALL_TO_BIG,
-    limit: Annotated[
-        int, typer.Option(min=1, max=MAX_LIMIT, help="Most passages to return.")
-    ] = DEFAULT_LIMIT,
-    return_level: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=MAX_LEVELS - 1,
-            help="Level of the passages, 0 the smallest chunks. Default: the collection's.",
-        ),
-    ] = None,
-    candidates: Annotated[
-        int, typer.Option(min=1, max=MAX_CANDIDATES, help="How many leaves to look at first.")
-    ] = DEFAULT_CANDIDATES,
-    aggregation: Annotated[
-        Aggregation, typer.Option(help="How a passage's score comes from its leaves' scores.")
-    ] = Aggregation.MAX,
-    token_budget: TokenBudget = 0,
-    cut_last: Annotated[
-        bool,
-        typer.Option(
-            "--cut-last", help="Cut the first passage past the token budget at a sentence."
-        ),
-    ] = False,
-    merge_ratio: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            help="Share of a chunk's children that must match for auto_merge to take the "
-            f"chunk. Default: {DEFAULT_MERGE_RATIO}.",
-        ),
-    ] = None,
-    window_sentences: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=MAX_WINDOW_SENTENCES,
-            help="Sentences on either side of the best one in sentence_window. Default: "
-            f"{DEFAULT_WINDOW_SENTENCES}.",
-        ),
-    ] = None,
-    merge_adjacent: Annotated[
-        bool,
-        typer.Option(
-            "--merge-adjacent", help="Join passages of one document that overlap or touch."
-        ),
-    ] = False,
-    min_score: MinScore = None,
-    filter: Conditions = None,
-    min_sequence: Annotated[
-        int, typer.Option(min=0, max=_MAX_U64, help="Wait until this change can be seen.")
-    ] = 0,
-    retriever: Retriever = DEFAULT_RETRIEVER,
-    as_json: AsJson = False,
+    query: SearchQuery, retriever: Retriever = DEFAULT_RETRIEVER, as_json: AsJson = False
 ) -> None:
     """Search a collection and show the passages that answer best.
 
@@ -122,26 +37,9 @@ def search(
       hrag search "rotate keys" --token-budget 4000 --json | jq .passages[].chunk.content
     """
     with connected(retriever=retriever) as client:
-        result = client.search(
-            tenant,
-            text,
-            collection=collection,
-            mode=mode,
-            limit=limit,
-            return_level=return_level,
-            candidates=candidates,
-            aggregation=aggregation,
-            token_budget=token_budget,
-            min_sequence=min_sequence,
-            merge_ratio=merge_ratio,
-            window_sentences=window_sentences,
-            cut_last=cut_last,
-            merge_adjacent=merge_adjacent,
-            min_score=min_score,
-            filter=filters.filter_of(filter or []),
-        )
+        result = client.search(**{each.name: getattr(query, each.name) for each in fields(query)})
     if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(result), ensure_ascii=False, indent=2))
+        typer.echo(json.dumps(asdict(result), ensure_ascii=False, indent=2))
     else:
         show_result(result, output())
 
@@ -151,12 +49,7 @@ def show_result(result: SearchResult, console: Console) -> None:
     for number, passage in enumerate(result.passages, 1):
         _show_passage(number, passage, console)
     if not result.passages:
-        why = (
-            "no passage answers"
-            if result.eligible_leaves
-            else "the collection is empty, or no document passes the filter"
-        )
-        console.print(f"nothing found: {why}")
+        show_nothing(result, console)
     more = ", and there are no more" if result.exhausted and result.passages else ""
     summary = (
         f"{counted(len(result.passages), 'passage')} of level {_levels(result)} around "
@@ -166,6 +59,16 @@ def show_result(result: SearchResult, console: Console) -> None:
     )
     console.print(Text(summary, style="dim"), soft_wrap=True)
     console.print(Text(timings(result), style="dim"), soft_wrap=True)
+
+
+def show_nothing(result: SearchResult, console: Console) -> None:
+    """Why there is no passage."""
+    why = (
+        "no passage answers"
+        if result.eligible_leaves
+        else "the collection is empty, or no document passes the filter"
+    )
+    console.print(f"nothing found: {why}")
 
 
 def _levels(result: SearchResult) -> str:

@@ -89,6 +89,7 @@ def _show(tenant: str, rows: list[Row], server: ServerInfo, console: Console) ->
         console.print(f"tenant {printable(tenant)} has no collections yet", markup=False)
     console.print(
         f"retriever {server.version}, embedder {server.embedder}, "
+        f"chat model {server.chat_model or 'none'}, "
         f"returns level {server.return_level}, {server.default_limit} passages from "
         f"{server.default_candidates} candidates where a search does not say",
         markup=False,

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
+from hrag.citing import sections
 from hrag.cli.connection import connected
 from hrag.cli.console import output, printable
 from hrag.cli.options import (
@@ -19,7 +20,7 @@ from hrag.cli.options import (
     Retriever,
     Tenant,
 )
-from hrag.cli.render import pages, sections, suffix
+from hrag.cli.render import pages, suffix
 from hrag.types import DEFAULT_COLLECTION, MAX_LEVELS, Chunk, DocumentInfo, Hierarchy
 
 if TYPE_CHECKING:

@@ -8,8 +8,10 @@ from typing import Any, Self
 import grpc
 import grpc.aio
 
+from hrag.answers import AnswerEvent, AnswerQuery
 from hrag.client import calls
 from hrag.client.calls import (
+    ANSWER_TIMEOUT_S,
     INDEXER_ADDRESS,
     RETRIEVER_ADDRESS,
     TIMEOUT_S,
@@ -232,6 +234,31 @@ class AsyncClient:
     ) -> list[SearchResult | HragError]:
         """Several searches in one call; each one's result or own error, in order."""
         return await self._run(calls.batch_search(queries), timeout_s)
+
+    async def answer(
+        self,
+        query: SearchQuery,
+        *,
+        question: str = "",
+        max_tokens: int | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[AnswerEvent]:
+        """The passages a search finds, then a model's text about them in pieces, then its end.
+
+        The search's text is the question, unless there is a `question`. Where the model
+        fails, the end says so, and no error is raised. Closing the iterator ends the call.
+        Waits for 120 s unless told otherwise.
+        """
+        call = calls.answer(AnswerQuery(query, question, max_tokens))
+        with own_errors(self._is_closed):
+            responses = self._stubs[call.service].Answer(
+                call.request, timeout=timeout_s or ANSWER_TIMEOUT_S
+            )
+            try:
+                async for response in responses:
+                    yield call.read(response)
+            finally:
+                responses.cancel()
 
     async def get_chunk(
         self,

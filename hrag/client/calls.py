@@ -1,7 +1,8 @@
 """What both clients share: each call as a request, and how its response is read.
 
 Retries are gRPC's own, and only for calls that may run twice: those that read, and
-IngestDocument, which finds what it stored UNCHANGED.
+IngestDocument, which finds what it stored UNCHANGED. A stream is never begun again once
+something of it has come.
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 import grpc
 import grpc.aio
 
+from hrag.answers import AnswerEvent, AnswerQuery
 from hrag.errors import HragError, ServiceUnavailable
 from hrag.rpc.status import error_from
 from hrag.types import (
@@ -31,11 +33,12 @@ from hrag.types import (
     SettingsRequest,
 )
 from hrag.v1 import indexer_pb2, retriever_pb2
-from hrag.wire import common, indexer, retriever
+from hrag.wire import answers, common, indexer, retriever
 
 INDEXER_ADDRESS = "127.0.0.1:50051"
 RETRIEVER_ADDRESS = "127.0.0.1:50052"
 TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 120.0  # A model writes for a while.
 
 _RETRIED = {
     "hrag.v1.IndexerService": (
@@ -49,6 +52,7 @@ _RETRIED = {
     "hrag.v1.RetrieverService": (
         "Search",
         "BatchSearch",
+        "Answer",
         "GetChunk",
         "GetHierarchy",
         "GetServerInfo",
@@ -238,6 +242,11 @@ def search(query: SearchQuery) -> Call[SearchResult]:
 def batch_search(queries: Sequence[SearchQuery]) -> Call[list[SearchResult | HragError]]:
     request = retriever.batch_request(queries)
     return Call("retriever", "BatchSearch", request, retriever.batch_from)
+
+
+def answer(query: AnswerQuery) -> Call[AnswerEvent]:
+    """Of whose responses each is read by itself."""
+    return Call("retriever", "Answer", answers.answer_request(query), answers.answer_event_from)
 
 
 def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> Call[ChunkNode]:

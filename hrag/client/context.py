@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from hrag import citing
 from hrag.types import Passage
 
 Heading = Callable[[Passage], str]
@@ -9,7 +10,7 @@ Heading = Callable[[Passage], str]
 
 def by_page(passage: Passage) -> str:
     """`[Page 3]` or `[Pages 3-4]`; empty where the document has no pages."""
-    pages = _pages(passage)
+    pages = citing.pages(passage.chunk)
     return f"[{pages.capitalize()}]" if pages else ""
 
 
@@ -18,26 +19,13 @@ def by_section(passage: Passage) -> str:
 
     The document's id stands for a missing title.
     """
-    return f"[{_place(passage)}]"
+    return f"[{citing.place(passage.chunk)}]"
 
 
 def by_section_and_page(passage: Passage) -> str:
     """`[title - section > subsection, page 3]`, as far as the passage has them."""
-    return f"[{', '.join(filter(None, (_place(passage), _pages(passage))))}]"
-
-
-def _place(passage: Passage) -> str:
     chunk = passage.chunk
-    title = chunk.title or chunk.document_id
-    sections = chunk.section_path[1:] if chunk.section_path[:1] == (title,) else chunk.section_path
-    return " - ".join(filter(None, (title, " > ".join(sections))))
-
-
-def _pages(passage: Passage) -> str:
-    first, last = passage.chunk.first_page, passage.chunk.last_page
-    if not first:
-        return ""
-    return f"page {first}" if first == last else f"pages {first}-{last}"
+    return f"[{', '.join(filter(None, (citing.place(chunk), citing.pages(chunk))))}]"
 
 
 def context(

@@ -11,6 +11,7 @@ from threading import Lock
 from cachetools import LRUCache
 
 from hrag.embedding import Embedder, Vectors
+from hrag.errors import EmbedderUnavailable, HragError, outcome_of
 
 
 class CachedQueries:
@@ -65,6 +66,15 @@ class CachedQueries:
                 self._remember(key, vector)
                 found[key] = vector
         return [found[key] for key in keys]
+
+    def embed_each(self, texts: Sequence[str]) -> Sequence[Vectors | HragError]:
+        """The same, where one text that the embedder refuses must not spoil the others."""
+        try:
+            return self.embed_queries(texts)
+        except EmbedderUnavailable as error:
+            return [error] * len(texts)  # It has been tried again for seconds already.
+        except HragError:
+            return [outcome_of(self.embed_query, text) for text in texts]
 
     def _remembered(self, key: bytes) -> Vectors | None:
         with self._lock:

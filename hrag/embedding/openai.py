@@ -4,8 +4,6 @@ The SDK sends, and tries again on 408, 409, 429, 5xx, timeouts and lost connecti
 exponential backoff and jitter, or after `Retry-After` where the endpoint names a delay of
 at most two minutes. It does not notice a reply that is short, re-ordered or of the wrong
 size, so the reply is read here, and nothing in it is believed before it is checked.
-
-No message repeats the key, a text, or the endpoint's own words, which may quote either.
 """
 
 import base64
@@ -13,15 +11,16 @@ import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from threading import Lock
-from typing import Any, NoReturn
-from urllib.parse import urlsplit
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAI, Timeout, omit
+from openai import omit
 
 from hrag.embedding import Vectors
 from hrag.embedding.checks import unit_rows
+from hrag.endpoint.access import Access
+from hrag.endpoint.openai import Endpoint, Verdicts
 from hrag.errors import EmbedderRejected, EmbedderUnavailable
 
 MAX_REQUEST_TEXTS = 512
@@ -30,17 +29,16 @@ MAX_REQUEST_TEXTS = 512
 MAX_REQUEST_BYTES = 300_000
 MAX_RETRIES = 4  # With the SDK's delays 7.5 s of waiting, which outlasts a rate limit's blip.
 
-_CONNECT_TIMEOUT_S = 5.0  # A host that is up accepts at once, however long its answers take.
 _PROBE = "dimension"
-_RETRYABLE = frozenset({408, 409, 429})
-_HINTS = {
-    400: "check HRAG_OPENAI_DIMENSIONS and that the model takes texts this long",
-    401: "check OPENAI_API_KEY",
-    403: "the key in OPENAI_API_KEY may not use this model",
-    404: "check OPENAI_BASE_URL and HRAG_OPENAI_EMBEDDING_MODEL",
-}
-_KNOWN_CODES = frozenset(
-    {"insufficient_quota", "invalid_api_key", "model_not_found", "rate_limit_exceeded"}
+_VERDICTS = Verdicts(
+    EmbedderUnavailable,
+    EmbedderRejected,
+    {
+        400: "check HRAG_OPENAI_DIMENSIONS and that the model takes texts this long",
+        401: "check OPENAI_API_KEY",
+        403: "the key in OPENAI_API_KEY may not use this model",
+        404: "check OPENAI_BASE_URL and HRAG_OPENAI_EMBEDDING_MODEL",
+    },
 )
 
 
@@ -53,8 +51,7 @@ class OpenAIEmbedder:
         self,
         *,
         model: str,
-        base_url: str,
-        api_key: str,
+        access: Access,
         dimensions: int | None = None,
         timeout_s: float = 30.0,
         max_retries: int = MAX_RETRIES,
@@ -67,15 +64,11 @@ class OpenAIEmbedder:
         self.name = f"openai/{model}"
         self._model = model
         self._dimensions = dimensions
-        self._timeout_s = timeout_s
         self._attempts = 1 + max_retries
-        self._source = f"the embedding endpoint {_host(base_url)}"
-        self._client = OpenAI(
-            api_key=api_key,
-            base_url=base_url,
-            max_retries=max_retries,
-            timeout=Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S)),
+        self._endpoint = Endpoint(
+            "embedding", access, _VERDICTS, timeout_s=timeout_s, max_retries=max_retries
         )
+        self._source = self._endpoint.name
         self._probe: Future[int] | None = None
         self._probe_lock = Lock()
 
@@ -133,31 +126,12 @@ class OpenAIEmbedder:
             raise
 
     def _send(self, texts: list[str]) -> bytes:
-        try:
+        with self._endpoint.explained(self._attempts):
             # Raw, because the SDK's own parser neither checks the reply nor explains it.
-            reply = self._client.embeddings.with_raw_response.create(
+            reply = self._endpoint.client.embeddings.with_raw_response.create(
                 input=texts, model=self._model, dimensions=self._dimensions or omit
             )
-        except APITimeoutError:
-            self._give_up(f"did not answer within {self._timeout_s:g} s")
-        except APIConnectionError as error:
-            self._give_up(f"cannot be reached ({_reason(error)})")
-        except APIStatusError as error:
-            self._explain(error)
         return reply.content
-
-    def _explain(self, error: APIStatusError) -> NoReturn:
-        status = error.status_code
-        code = f" ({error.code})" if error.code in _KNOWN_CODES else ""
-        if status in _RETRYABLE or status >= 500:
-            self._give_up(f"answered {status}{code}")
-        hint = f": {_HINTS[status]}" if status in _HINTS else ""
-        raise EmbedderRejected(f"{self._source} answered {status}{code}{hint}") from None
-
-    def _give_up(self, what_happened: str) -> NoReturn:
-        raise EmbedderUnavailable(
-            f"{self._source} {what_happened}; gave up after at most {self._attempts} attempts"
-        ) from None
 
 
 def batches(texts: Sequence[str]) -> Iterator[list[str]]:
@@ -225,21 +199,3 @@ def _row(embedding: object, source: str) -> NDArray[np.floating]:
             "nor base64 of float32"
         )
     return row
-
-
-def _host(base_url: str) -> str:
-    """Host and port alone: the rest of a URL may hold a password."""
-    parts = urlsplit(base_url)
-    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-
-
-def _reason(error: BaseException) -> str:
-    """What the operating system said, else the kind of error.
-
-    Other messages are not repeated: one about a malformed header would quote the key.
-    """
-    cause: BaseException | None = error.__cause__ or error
-    kind = type(cause).__name__
-    while cause is not None and not isinstance(cause, OSError):
-        cause = cause.__cause__ or cause.__context__
-    return str(cause) if cause is not None else kind

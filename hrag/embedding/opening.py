@@ -4,19 +4,12 @@ The model and the OpenAI SDK are imported only by those who ask for them: they c
 and a hundred megabytes.
 """
 
-import re
-from urllib.parse import urlsplit
-
 import structlog
 
-from hrag.config import CommonSettings, SettingsError
+from hrag.config import CommonSettings
 from hrag.embedding import Embedder
 from hrag.embedding.hashing import HashEmbedder
-
-OPENAI_BASE_URL = "https://api.openai.com/v1"
-
-_HEADER_SAFE = re.compile(r"[!-~]*")  # What an HTTP header can carry, spaces aside.
-_NO_KEY = "none"  # Servers without keys ignore it; the SDK insists on one.
+from hrag.endpoint.access import Variable, access
 
 
 def open_embedder(settings: CommonSettings) -> Embedder:
@@ -50,39 +43,13 @@ def _open_hash(dimension: int) -> Embedder:
 def _open_openai(settings: CommonSettings) -> Embedder:
     from hrag.embedding.openai import OpenAIEmbedder  # noqa: PLC0415  # see above
 
-    base_url = _base_url(settings)
     return OpenAIEmbedder(
         model=settings.openai_model,
-        base_url=base_url,
-        api_key=_api_key(settings, base_url),
+        access=access(
+            Variable("OPENAI_BASE_URL", settings.openai_base_url),
+            Variable("OPENAI_API_KEY", settings.openai_api_key),
+            "HRAG_EMBEDDER=openai",
+        ),
         dimensions=settings.openai_dimensions,
         timeout_s=settings.openai_timeout_s,
     )
-
-
-def _base_url(settings: CommonSettings) -> str:
-    url = settings.openai_base_url or OPENAI_BASE_URL
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # Reading it is what checks it.
-    except ValueError:
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError(
-            f"OPENAI_BASE_URL={url!r}: it must be an http or https URL, as in {OPENAI_BASE_URL}"
-        )
-    return url
-
-
-def _api_key(settings: CommonSettings, base_url: str) -> str:
-    key = settings.openai_api_key
-    if not _HEADER_SAFE.fullmatch(key):
-        raise SettingsError(
-            "OPENAI_API_KEY (not shown): it must be visible ASCII without spaces or line ends"
-        )
-    if not key and base_url.rstrip("/") == OPENAI_BASE_URL:
-        raise SettingsError(
-            "OPENAI_API_KEY='': HRAG_EMBEDDER=openai needs a key, unless OPENAI_BASE_URL "
-            "names an endpoint that takes none"
-        )
-    return key or _NO_KEY

@@ -30,6 +30,7 @@ from hrag.types import (
     IndexStatus,
     IngestResult,
     Listing,
+    PageStart,
     Passage,
     ReaderStatus,
     Span,
@@ -145,12 +146,16 @@ class Groups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence with the white space behind it. Pages are 0 where there are none."""
+    """A sentence with the white space behind it.
+
+    Pages are 0 where there are none; those after the first begin at `page_starts`.
+    """
 
     content: str
     span: Span
     first_page: int
     last_page: int
+    page_starts: tuple[PageStart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,13 @@ class Translate(grpc.ServerInterceptor):
             return handler
         if handler.request_streaming and handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(
-                _stream(call.method, handler.stream_stream),
+                _stream(call.method, handler.stream_stream, _readables),
+                _lenient(handler.request_deserializer),
+                handler.response_serializer,
+            )
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(
+                _stream(call.method, handler.unary_stream, _readable),
                 _lenient(handler.request_deserializer),
                 handler.response_serializer,
             )
@@ -89,12 +95,14 @@ def _unary(method: str, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any
 
 
 def _stream(
-    method: str, handle: Callable[[Any, Any], Iterator[Any]]
+    method: str,
+    handle: Callable[[Any, Any], Iterator[Any]],
+    readable: Callable[[Any], Any],
 ) -> Callable[[Any, Any], Iterator[Any]]:
-    def handler(requests: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+    def handler(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         began = time.perf_counter()
         try:
-            yield from handle(_readables(requests), context)
+            yield from handle(readable(request), context)
         except Exception as error:
             if not context.is_active():
                 return  # The client went away; there is no one to tell.

@@ -39,6 +39,9 @@ TABLE: dict[type[HragError], Situation] = {
     errors.EmbedderMismatch: Situation(_CODE.FAILED_PRECONDITION, "EMBEDDER_MISMATCH"),
     errors.EmbedderRejected: Situation(_CODE.FAILED_PRECONDITION, "EMBEDDER_REJECTED"),
     errors.EmbedderUnavailable: Situation(_CODE.UNAVAILABLE, "EMBEDDER_UNAVAILABLE", 5.0),
+    errors.ChatNotConfigured: Situation(_CODE.FAILED_PRECONDITION, "CHAT_NOT_CONFIGURED"),
+    errors.ChatRejected: Situation(_CODE.FAILED_PRECONDITION, "CHAT_REJECTED"),
+    errors.ChatUnavailable: Situation(_CODE.UNAVAILABLE, "CHAT_UNAVAILABLE", 5.0),
     errors.SequenceNotReached: Situation(_CODE.DEADLINE_EXCEEDED, "SEQUENCE_NOT_REACHED"),
     errors.DeadlineExceeded: Situation(_CODE.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
     errors.StorageFull: Situation(_CODE.RESOURCE_EXHAUSTED, "STORAGE_FULL", 60.0),
@@ -68,7 +71,7 @@ _CUT = "…"
 
 # The service has tried again for seconds already; a client that did so at once would
 # multiply the attempts. gRPC reads a negative pushback as "do not retry".
-_TRIED_AGAIN = (errors.EmbedderUnavailable,)
+_TRIED_AGAIN = (errors.EmbedderUnavailable, errors.ChatUnavailable)
 _NO_RETRY = ("grpc-retry-pushback-ms", "-1")
 
 _LARGER_THAN_MAX = "larger than max"  # gRPC's words for a message past its size limit.

@@ -18,6 +18,7 @@ from hrag.types import (
     Document,
     DocumentInfo,
     Page,
+    PageStart,
     SettingsRequest,
     Span,
     TreeSettings,
@@ -335,6 +336,10 @@ def chunk_message(chunk: Chunk) -> pb.Chunk:
         title=chunk.title,
         source=chunk.source,
         metadata=struct_message(chunk.metadata) if chunk.metadata else None,
+        page_starts=[
+            pb.PageStart(number=page.number, char_start=page.char_start)
+            for page in chunk.page_starts
+        ],
     )
 
 
@@ -353,6 +358,7 @@ def chunk_from(message: pb.Chunk) -> Chunk:
         title=message.title,
         source=message.source,
         metadata=struct_from(message.metadata),
+        page_starts=tuple(PageStart(page.number, page.char_start) for page in message.page_starts),
     )
 
 

@@ -263,6 +263,7 @@ def server_info_response(info: ServerInfo) -> pb.GetServerInfoResponse:
         default_candidates=info.default_candidates,
         limits=pb.Limits(**asdict(info.limits)),
         reader=pb.ReaderStatus(**asdict(info.reader)),
+        chat_model=info.chat_model,
     )
 
 
@@ -275,6 +276,7 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
         default_candidates=message.default_candidates,
         limits=_alike(Limits, message.limits),
         reader=_alike(ReaderStatus, message.reader),
+        chat_model=message.chat_model,
     )
 
 

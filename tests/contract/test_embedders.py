@@ -20,6 +20,7 @@ from hrag.embedding.checks import unit_rows
 from hrag.embedding.hashing import HashEmbedder
 from hrag.embedding.openai import OpenAIEmbedder
 from hrag.embedding.opening import open_embedder
+from hrag.endpoint.access import Access
 from hrag.errors import EmbedderRejected
 from tests.openai_server import OpenAIServer
 
@@ -40,7 +41,7 @@ def _openai(*, base64_known: bool, dimensions: int | None = None) -> Iterator[Em
     with OpenAIServer(base64_known=base64_known) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("NO_PROXY", "127.0.0.1")
         yield OpenAIEmbedder(
-            model="test", base_url=server.base_url, api_key="key", dimensions=dimensions
+            model="test", access=Access(server.base_url, "key"), dimensions=dimensions
         )
 
 

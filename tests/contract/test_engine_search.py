@@ -11,7 +11,7 @@ from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.ids import ChunkId, parse_chunk_id
 from hrag.sentences import sentence_ends
 from hrag.tree import PageSpan, ParsedText, Section
-from hrag.types import Aggregation, ChunkNode, Passage, Span, TreeSettings
+from hrag.types import Aggregation, ChunkNode, PageStart, Passage, Span, TreeSettings
 from indexer_svc.chunker import build_tree
 from tests.fakes import (
     SCORE_TOLERANCE,
@@ -207,6 +207,7 @@ def test_a_joined_passage_bears_the_section_and_pages_it_should(catalog):
     assert joined.chunk.content == text
     assert joined.chunk.section_path == best.section_path
     assert (joined.chunk.first_page, joined.chunk.last_page) == (1, 2)
+    assert joined.chunk.page_starts == (PageStart(2, half),)
 
 
 def _joined(parts: list[Passage], model: ModelCollection) -> Passage:
@@ -362,6 +363,8 @@ def test_citations_name_section_path_and_pages(catalog):
     ]
     assert [(c.first_page, c.last_page) for c in chunks] == [(n, n) for n in (10, 11, 12, 13)]
     assert (whole.section_path, whole.first_page, whole.last_page) == ((), 10, 13)
+    assert [chunk.page_starts for chunk in chunks] == [()] * 4
+    assert whole.page_starts == tuple(PageStart(10 + n, starts[n]) for n in (1, 2, 3))
 
 
 # Stretches
@@ -403,6 +406,8 @@ def test_a_stretch_is_a_leafs_sentences_and_some_on_either_side(opened, margin):
             if each.chunk.document_id == "m":
                 assert sentence.first_page == (7 if span.char_start < half else 8)
                 assert sentence.last_page == (7 if span.char_end <= half else 8)
+                inside = span.char_start < half < span.char_end
+                assert sentence.page_starts == ((PageStart(8, half),) if inside else ())
         for one, other in itertools.pairwise(each.sentences):
             assert (one.span.char_end, one.span.byte_end) == (
                 other.span.char_start,

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import Running, running
+from hrag.types import Document, Page
+from tests.openai_server import OpenAIServer
+from tests.running import FAST, Running, running
+
+CHAT_KEY = "sk-test-4711"
+AT_A_TIME = 2  # Answers.
+MAX_TOKENS = 200
+DOGS = "Dogs bark at night. They dig holes in gardens."
+CATS = "猫睡觉。它们喜欢鱼。"
 
 _numbers = count(1)
 
@@ -39,3 +47,36 @@ def tenant() -> str:
 def data_dir(tmp_path: Path) -> Path:
     """Where a store may come to be."""
     return tmp_path / "store"
+
+
+@pytest.fixture(scope="session")
+def chat_endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
+    """A chat endpoint that does as it is told."""
+    with OpenAIServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def answering(
+    chat_endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """Services whose retriever has a chat model, few answers at once and little patience."""
+    settings = {
+        "HRAG_CHAT_MODEL": "test-model",
+        "HRAG_CHAT_BASE_URL": chat_endpoint.base_url,
+        "HRAG_CHAT_API_KEY": CHAT_KEY,
+        "HRAG_CHAT_TIMEOUT_S": "0.5",
+        "HRAG_ANSWER_MAX_TOKENS": str(MAX_TOKENS),
+        "HRAG_THREADS": str(AT_A_TIME + 1),
+    }
+    with running(tmp_path_factory.mktemp("chat") / "store", {**FAST, **settings}) as both:
+        yield both
+
+
+@pytest.fixture
+def stored(answering: Running, tenant: str) -> str:
+    """A tenant of `answering` with two documents."""
+    answering.client.ingest(tenant, Document(DOGS, "dogs", title="Dogs"))
+    pages = (Page("Fish swim. ", 1), Page(CATS, 2))
+    answering.client.ingest(tenant, Document(pages, "cats", title="Cats"))
+    return tenant

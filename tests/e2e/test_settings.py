@@ -71,6 +71,22 @@ def test_a_wrong_setting_stops_the_service(data_dir, service, variable, value, r
     assert all(part in process.log for part in (variable, value, rule))
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "rule"),
+    [
+        ("HRAG_ANSWER_PROMPT_FILE", "/none.txt", "No such file"),
+        ("HRAG_MAX_CONCURRENT_ANSWERS", "16", "at most 15"),
+    ],
+)
+def test_a_wrong_setting_of_answers_stops_a_retriever_that_has_a_model(
+    data_dir, variable, value, rule
+):
+    own = {"HRAG_CHAT_MODEL": "m", "HRAG_CHAT_BASE_URL": "http://127.0.0.1:9/v1"}
+    process = Process(RETRIEVER, data_dir, {**FAST, **own, variable: value})
+    assert process.wait() == 2
+    assert all(part in process.log for part in (variable, value, rule))
+
+
 def test_a_return_level_below_the_embedded_one_stops_the_service(data_dir):
     settings = {"HIERARCHICAL_EMBEDDING_LEVEL": "2", "SMALL_TO_BIG_RETURN_LEVEL": "1"}
     process = Process(RETRIEVER, data_dir, settings)

@@ -11,7 +11,7 @@ from hrag.cli.app import app
 from hrag.cli.running import free_addresses
 
 COMMANDS = [
-    *("serve", "ingest", "search", "tree", "status", "mcp", "demo"),
+    *("serve", "ingest", "search", "answer", "tree", "status", "mcp", "demo"),
     *("check", "backup", "restore", "compact", "rebuild"),
 ]
 
@@ -38,7 +38,8 @@ def test_help_of_every_command_has_an_example(command):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("search", "x"), ("tree", "x"), ("status",), ("ingest", __file__)]
+    "arguments",
+    [("search", "x"), ("answer", "x"), ("tree", "x"), ("status",), ("ingest", __file__)],
 )
 def test_unreachable_service_says_how_to_start_it(arguments, monkeypatch):
     indexer, retriever = free_addresses(2)
@@ -47,7 +48,7 @@ def test_unreachable_service_says_how_to_start_it(arguments, monkeypatch):
     result = _run(*arguments)
     assert result.exit_code == 1
     assert "hrag serve" in result.stderr
-    assert (retriever if arguments[0] == "search" else indexer) in result.stderr
+    assert (retriever if arguments[0] in ("search", "answer") else indexer) in result.stderr
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
 

@@ -11,11 +11,19 @@ from typing import Any
 import pytest
 
 from hrag import errors
+from hrag.answers import AnswerEvent
 from hrag.cli.running import free_addresses
 from hrag.client import AsyncClient, Client
 from hrag.client.calls import channel_options
 from hrag.errors import HragError
-from hrag.types import Document, IngestOutcome, IngestResult, SearchQuery
+from hrag.types import (
+    Document,
+    FinishReason,
+    IngestOutcome,
+    IngestResult,
+    SearchQuery,
+    SearchResult,
+)
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
@@ -100,6 +108,20 @@ class Fake:
             else:
                 outcome = wire.result_outcome(_stored(document_id))
             yield ipb.IngestDocumentsResponse(outcomes=[outcome])
+
+    def Answer(self, request: Any, context: Any) -> Iterator[Any]:
+        """Fails before its first event, then between two others."""
+        self.calls["Answer"] += 1
+        self.remaining_s = context.time_remaining()
+        context.add_callback(self.hung_up.set)
+        if self.failures:
+            raise self.failures.popleft()
+        yield rpb.AnswerResponse(passages=rpb.SearchResponse(mode=rpb.SEARCH_MODE_STANDARD))
+        self.may_answer.wait(5)
+        yield rpb.AnswerResponse(text="Dogs")
+        if self.failures:
+            raise self.failures.popleft()
+        yield rpb.AnswerResponse(end=rpb.AnswerEnd(finish_reason=rpb.FINISH_REASON_STOP))
 
 
 def _stored(document_id: str) -> IngestResult:
@@ -233,6 +255,49 @@ async def test_a_closed_asynchronous_client_says_so() -> None:
 )
 def test_no_proxy_stands_between_a_machine_and_itself(address: str, proxied: bool) -> None:
     assert dict(channel_options(address))["grpc.enable_http_proxy"] == int(proxied)
+
+
+# Answers
+
+
+def _events(client: Any) -> Any:
+    """All events of an answer, with await or without."""
+    answer = client.answer(SearchQuery("t", "text"))
+    if isinstance(client, Client):
+        return list(answer)
+    return _gathered(answer)
+
+
+async def _gathered(answer: AsyncIterator[AnswerEvent]) -> list[AnswerEvent]:
+    return [event async for event in answer]
+
+
+@BOTH
+def test_an_answer_is_begun_again_until_something_of_it_has_come(run: Any) -> None:
+    fake = Fake(DOWN)
+    passages, text, end = run(fake, _events)
+    assert (type(passages), text, end.finish_reason) == (SearchResult, "Dogs", FinishReason.STOP)
+    assert fake.calls == {"Answer": 2}
+
+
+def test_an_answer_that_has_begun_is_not_begun_again() -> None:
+    fake = Fake()
+    with _client(fake) as client:
+        answer = client.answer(SearchQuery("t", "text"))
+        fake.may_answer.clear()
+        next(answer)
+        fake.failures.append(DOWN)
+        fake.may_answer.set()
+        with pytest.raises(errors.ServiceUnavailable):
+            list(answer)
+    assert fake.calls == {"Answer": 1}
+
+
+@BOTH
+def test_an_answer_has_a_deadline_of_its_own(run: Any) -> None:
+    fake = Fake()
+    run(fake, _events, timeout_s=1)
+    assert 100 < fake.remaining_s < 122
 
 
 # Deadlines

@@ -48,6 +48,10 @@ def test_the_defaults_are_the_documented_ones():
         ("HRAG_OPENAI_EMBEDDING_MODEL", "m", "openai_model", "m"),
         ("HRAG_OPENAI_DIMENSIONS", "256", "openai_dimensions", 256),
         ("HRAG_OPENAI_TIMEOUT_S", "2.5", "openai_timeout_s", 2.5),
+        ("HRAG_CHAT_MODEL", "m", "chat_model", "m"),
+        ("HRAG_CHAT_BASE_URL", "http://x/v1", "chat_base_url", "http://x/v1"),
+        ("HRAG_CHAT_API_KEY", "key", "chat_api_key", "key"),
+        ("HRAG_CHAT_TIMEOUT_S", "2.5", "chat_timeout_s", 2.5),
         ("HIERARCHICAL_CHUNK_LEVELS", "100, 300", "level_sizes", (100, 300)),
         ("HIERARCHICAL_OVERLAP_RATIO", "0.5", "overlap_ratio", 0.5),
         ("HIERARCHICAL_EMBEDDING_LEVEL", "1", "embedding_level", 1),
@@ -130,6 +134,8 @@ FROM_0_TO_HALF = "it must be from 0.0 to 0.5"
         ("HRAG_EMBEDDER", "hash:0", "'hash:0'", "builtin, openai, or hash:<dimension>"),
         ("HRAG_OPENAI_DIMENSIONS", "0", "'0'", "greater than or equal to 1"),
         ("HRAG_OPENAI_TIMEOUT_S", "0", "'0'", "greater than 0"),
+        ("HRAG_CHAT_TIMEOUT_S", "nan", "'nan'", "less than or equal to 600"),
+        ("HRAG_CHAT_TIMEOUT_S", "601", "'601'", "less than or equal to 600"),
         ("HRAG_MAX_DOCUMENT_BYTES", "1", "'1'", "greater than or equal to 1024"),
         ("HRAG_MAX_CONCURRENT_CALLS", "0", "'0'", "greater than or equal to 1"),
         ("HRAG_THREADS", "2000", "'2000'", "less than or equal to 1024"),
@@ -151,8 +157,47 @@ def test_a_wrong_value_is_refused_with_variable_value_and_rule(
 
 
 @pytest.mark.parametrize(
+    ("threads", "asked", "expected"),
+    [("16", "", 8), ("4", "", 3), ("2", "", 1), ("16", "15", 15), ("2", "1", 1)],
+)
+def test_answers_leave_searches_a_thread(monkeypatch, threads, asked, expected):
+    monkeypatch.setenv("HRAG_THREADS", threads)
+    monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", asked)
+    assert load(RetrieverSettings).answers_at_once == expected
+
+
+@pytest.mark.parametrize(
+    ("threads", "asked", "message"),
+    [
+        ("4", "4", "HRAG_MAX_CONCURRENT_ANSWERS is 4; it must be at most 3, one less than HRAG_T"),
+        ("1", "", "HRAG_THREADS is 1; with HRAG_CHAT_MODEL it must be at least 2"),
+    ],
+)
+def test_answers_that_would_take_every_thread_are_refused(monkeypatch, threads, asked, message):
+    monkeypatch.setenv("HRAG_THREADS", threads)
+    monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", asked)
+    with pytest.raises(SettingsError, match=message):
+        _ = load(RetrieverSettings).answers_at_once
+
+
+def test_answers_have_settings_of_their_own(monkeypatch):
+    defaults = load(RetrieverSettings)
+    assert (defaults.answer_max_tokens, defaults.answer_passage_tokens) == (1024, 8192)
+    assert defaults.answer_prompt_file is None
+    monkeypatch.setenv("HRAG_ANSWER_MAX_TOKENS", "1")
+    monkeypatch.setenv("HRAG_ANSWER_PASSAGE_TOKENS", "32")
+    monkeypatch.setenv("HRAG_ANSWER_PROMPT_FILE", "/etc/prompt.txt")
+    settings = load(RetrieverSettings)
+    assert (settings.answer_max_tokens, settings.answer_passage_tokens) == (1, 32)
+    assert settings.answer_prompt_file == Path("/etc/prompt.txt")
+
+
+@pytest.mark.parametrize(
     ("service", "variable", "value"),
     [
+        (RetrieverSettings, "HRAG_ANSWER_MAX_TOKENS", "0"),
+        (RetrieverSettings, "HRAG_ANSWER_PASSAGE_TOKENS", "31"),
+        (RetrieverSettings, "HRAG_MAX_CONCURRENT_ANSWERS", "0"),
         (IndexerSettings, "HRAG_SEAL_LEAVES", "63"),
         (RetrieverSettings, "HRAG_QUERY_CACHE_ENTRIES", "-1"),
     ],
@@ -178,8 +223,9 @@ def test_every_wrong_variable_is_named(monkeypatch):
     assert "HRAG_DRAIN_S is 'never'" in str(refused.value)
 
 
-def test_the_key_is_not_shown(monkeypatch):
-    assert "secret" not in repr(loaded(monkeypatch, OPENAI_API_KEY="secret"))
+@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "HRAG_CHAT_API_KEY"])
+def test_keys_are_not_shown(monkeypatch, variable):
+    assert "secret" not in repr(loaded(monkeypatch, **{variable: "secret"}))
 
 
 def test_settings_are_frozen(monkeypatch):

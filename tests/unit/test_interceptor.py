@@ -1,6 +1,7 @@
 """What happens around every call."""
 
 import re
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,15 +23,28 @@ _INGEST_MANY = "/hrag.v1.IndexerService/IngestDocuments"
 
 
 class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Answers a search with its own text, or raises what it was made with."""
+    """Answers a search with its own text, or raises what it was made with.
+
+    An answer is the question again and again; it raises after the first event.
+    """
 
     def __init__(self, failure: Exception | None = None) -> None:
         self._failure = failure
+        self.closed = threading.Event()
 
     def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
         if self._failure is not None:
             raise self._failure
         return rpb.SearchResponse(sequence=len(request.text))
+
+    def Answer(self, request: rpb.AnswerRequest, context: Any) -> Iterator[rpb.AnswerResponse]:
+        try:
+            while True:
+                yield rpb.AnswerResponse(text=request.question)
+                if self._failure is not None:
+                    raise self._failure
+        finally:
+            self.closed.set()
 
 
 class Indexer(indexer_pb2_grpc.IndexerServiceServicer):
@@ -118,6 +132,39 @@ def test_a_client_that_hangs_up_in_mid_stream_is_no_fault() -> None:
         responses = _ingest_many(channel, *map(str, range(1000)))
         next(responses)
         responses.cancel()
+    assert [line for line in logs if line["event"] == "internal_error"] == []
+
+
+def _answer(channel: grpc.Channel, question: str = "why?") -> Any:
+    stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
+    return stub.Answer(rpb.AnswerRequest(question=question), timeout=5)
+
+
+def test_an_answer_streams_and_fails_as_other_calls_do() -> None:
+    with connected(Retriever(errors.TooBusy("later"))) as channel:
+        events = _answer(channel)
+        assert next(events).text == "why?"
+        with pytest.raises(grpc.RpcError) as caught:
+            next(events)
+    assert isinstance(error_from(caught.value), errors.TooBusy)
+    with (
+        capture_logs() as logs,
+        connected(Retriever(RuntimeError("secret"))) as channel,
+        pytest.raises(grpc.RpcError) as caught,
+    ):
+        list(_answer(channel))
+    assert caught.value.code() is grpc.StatusCode.INTERNAL
+    assert "secret" not in caught.value.details()
+    assert [line["event"] for line in logs].count("internal_error") == 1
+
+
+def test_an_answer_whose_client_is_gone_is_closed() -> None:
+    servicer = Retriever()
+    with capture_logs() as logs, connected(servicer) as channel:
+        events = _answer(channel)
+        next(events)
+        events.cancel()
+        assert servicer.closed.wait(5)
     assert [line for line in logs if line["event"] == "internal_error"] == []
 
 

@@ -21,6 +21,7 @@ from hrag.embedding.openai import (
     batches,
 )
 from hrag.embedding.opening import open_embedder
+from hrag.endpoint.access import Access
 from hrag.errors import EmbedderRejected, EmbedderUnavailable
 from tests import openai_server
 from tests.openai_server import DEFAULT_DIMENSION, Fault, OpenAIServer, in_base64, vectors_of
@@ -45,8 +46,7 @@ def embedder_with(server: OpenAIServer) -> Open:
     def make(**changes: Any) -> OpenAIEmbedder:
         settings = {
             "model": "test-model",
-            "base_url": server.base_url,
-            "api_key": KEY,
+            "access": Access(server.base_url, KEY),
             "dimensions": DEFAULT_DIMENSION,
         }
         return OpenAIEmbedder(**(settings | changes))
@@ -234,7 +234,7 @@ def test_an_endpoint_that_is_down_is_unavailable(embedder_with: Open) -> None:
     with OpenAIServer() as gone:
         pass
     with pytest.raises(EmbedderUnavailable, match=r"cannot be reached .*refused") as raised:
-        embedder_with(base_url=gone.base_url, max_retries=0).embed(TEXTS)
+        embedder_with(access=Access(gone.base_url, KEY), max_retries=0).embed(TEXTS)
     assert gone.address in raised.value.message
 
 
@@ -269,7 +269,7 @@ def test_a_refusal_is_final(
 
 def test_a_wrong_path_is_rejected(server: OpenAIServer, embedder_with: Open) -> None:
     with pytest.raises(EmbedderRejected, match="404: check OPENAI_BASE_URL"):
-        embedder_with(base_url=f"http://{server.address}/v2").embed(TEXTS)
+        embedder_with(access=Access(f"http://{server.address}/v2", KEY)).embed(TEXTS)
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
@@ -281,7 +281,7 @@ def test_errors_repeat_neither_key_nor_texts(
     server.inject(openai_server.refuse(status, TEXTS[1], words=words))
     base_url = server.base_url.replace("127.0.0.1", "user:password@127.0.0.1")
     with pytest.raises((EmbedderUnavailable, EmbedderRejected)) as raised:
-        embedder_with(base_url=base_url, max_retries=0).embed(TEXTS)
+        embedder_with(access=Access(base_url, KEY), max_retries=0).embed(TEXTS)
     logged = "".join(traceback.format_exception(raised.value))
     assert KEY not in logged
     assert "secret" not in logged

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hrag import errors, tokens
 from hrag.deadline import NEVER
 from hrag.engine import Sentence, Stretch
-from hrag.types import Aggregation, Chunk, SearchMode, SearchQuery, Span
+from hrag.types import Aggregation, Chunk, PageStart, SearchMode, SearchQuery, Span
 from retriever_svc import windows
 from retriever_svc.windows import Window
 from tests.rankings import DIMENSION, QUERY, Embedder, FakeGroups, FakeSnapshot, search_of
@@ -44,6 +44,16 @@ def window(document_id: str, best: int, score: float = 0.5, margin: int = 2) -> 
     return windows.window(leaf, leaf.own.start, score, margin)
 
 
+def test_a_page_that_begins_inside_a_sentence_is_known():
+    leaf = stretch("d", range(5, 6))
+    inside = PageStart(3, STARTS[5] + 2)
+    broken = replace(leaf.sentences[leaf.own.start], last_page=3, page_starts=(inside,))
+    sentences = (*leaf.sentences[: leaf.own.start], broken)
+    found = Window(leaf.chunk, sentences, window("d", 5).matched).passage(Aggregation.MAX).chunk
+    assert (found.first_page, found.last_page) == (1, 3)
+    assert found.page_starts == (PageStart(2, STARTS[4]), inside)
+
+
 def numbers(content: str) -> list[int]:
     return [number for number, sentence in enumerate(TEXT) if sentence in content]
 
@@ -58,6 +68,8 @@ def test_a_window_is_the_sentence_and_what_is_around_it(best, margin, expected):
     assert found.content == WHOLE[found.span.char_start : found.span.char_end]
     chunk = found.passage(Aggregation.MAX).chunk
     assert (chunk.first_page, chunk.last_page) == (expected[0] // 4 + 1, expected[-1] // 4 + 1)
+    begun = [number for number in expected[1:] if number % 4 == 0]
+    assert chunk.page_starts == tuple(PageStart(n // 4 + 1, STARTS[n]) for n in begun)
     (matched,) = found.matched
     assert WHOLE[matched.span.char_start : matched.span.char_end] == TEXT[best]
 

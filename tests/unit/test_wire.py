@@ -56,6 +56,7 @@ chunks = st.builds(
     title=TEXT,
     source=TEXT,
     metadata=METADATA,
+    page_starts=st.lists(st.builds(types.PageStart, U32, U32), max_size=3).map(tuple),
 )
 nodes = st.builds(types.ChunkNode, chunks, TEXT, st.lists(NAME, max_size=3).map(tuple))
 node_tuples = st.lists(nodes, max_size=2).map(tuple)
@@ -152,9 +153,9 @@ queries = st.builds(
     window_sentences=st.none() | U32,
     cut_last=st.booleans(),
 )
-limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 7)
+limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 9)
 reader_statuses = st.builds(types.ReaderStatus, U64, U64, st.floats(0, 1e6), U32, U64, U64, U32)
-server_infos = st.builds(types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits, reader_statuses)
+server_infos = st.builds(types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits, reader_statuses, TEXT)
 
 
 def _sent(message: Any) -> Any:

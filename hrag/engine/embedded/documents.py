@@ -13,7 +13,7 @@ from hrag.engine import Sentence, Stretch
 from hrag.engine.embedded.records import DocumentHead
 from hrag.sentences import MAX_SENTENCE_CHARS, fitting, sentence_ends
 from hrag.tree import NONE, ChunkRecord, Tree, section_parents
-from hrag.types import Chunk, ChunkNode, MatchedChild, Span
+from hrag.types import Chunk, ChunkNode, MatchedChild, PageStart, Span
 
 _CACHED_CITATIONS = 4096
 _LONGEST_CHARACTER = 4  # Bytes of UTF-8.
@@ -46,6 +46,14 @@ class Citation:
         first = bisect.bisect_right(self.page_starts, char_start) - 1
         last = bisect.bisect_left(self.page_starts, char_end) - 1
         return self.head.pages[max(first, 0)].number, self.head.pages[max(last, 0)].number
+
+    def page_starts_in(self, char_start: int, char_end: int) -> tuple[PageStart, ...]:
+        """Where pages after the first that a span touches begin."""
+        first = bisect.bisect_right(self.page_starts, char_start)
+        last = bisect.bisect_left(self.page_starts, char_end)
+        return tuple(
+            PageStart(page.number, page.char_start) for page in self.head.pages[first:last]
+        )
 
 
 class CitationCache:
@@ -96,6 +104,7 @@ class StoredDocument:
             title=head.title,
             source=head.source,
             metadata=head.metadata,
+            page_starts=self._citation.page_starts_in(record.char_start, record.char_end),
         )
 
     def cut(self, record: ChunkRecord, keep: ChunkRecord, token_budget: int) -> ChunkRecord | None:
@@ -134,7 +143,8 @@ class StoredDocument:
             content = text[first:last]
             span = Span(byte, byte + len(content.encode()), char + first, char + last)
             pages = self._citation.pages(span.char_start, span.char_end)
-            sentences.append(Sentence(content, span, *pages))
+            starts = self._citation.page_starts_in(span.char_start, span.char_end)
+            sentences.append(Sentence(content, span, *pages, starts))
             byte = span.byte_end
         own = range(touched[0] - chosen.start, touched[-1] - chosen.start + 1)
         chunk = self.chunk(level, index, record, content=False)

@@ -1,0 +1,128 @@
+"""The options of a search, declared once for every command that searches."""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from hrag.cli import filters
+from hrag.cli.options import (
+    DEFAULT_TENANT,
+    CollectionName,
+    Conditions,
+    MinScore,
+    Mode,
+    Tenant,
+    TokenBudget,
+)
+from hrag.types import (
+    DEFAULT_CANDIDATES,
+    DEFAULT_COLLECTION,
+    DEFAULT_LIMIT,
+    DEFAULT_MERGE_RATIO,
+    DEFAULT_WINDOW_SENTENCES,
+    MAX_CANDIDATES,
+    MAX_LEVELS,
+    MAX_LIMIT,
+    MAX_WINDOW_SENTENCES,
+    Aggregation,
+    SearchMode,
+    SearchQuery,
+)
+
+_MAX_U64 = (1 << 64) - 1
+
+
+def _query(
+    text: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    mode: Mode = SearchMode.SMALL_TO_BIG,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MAX_LIMIT, help="Most passages to return.")
+    ] = DEFAULT_LIMIT,
+    return_level: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MAX_LEVELS - 1,
+            help="Level of the passages, 0 the smallest chunks. Default: the collection's.",
+        ),
+    ] = None,
+    candidates: Annotated[
+        int, typer.Option(min=1, max=MAX_CANDIDATES, help="How many leaves to look at first.")
+    ] = DEFAULT_CANDIDATES,
+    aggregation: Annotated[
+        Aggregation, typer.Option(help="How a passage's score comes from its leaves' scores.")
+    ] = Aggregation.MAX,
+    token_budget: TokenBudget = 0,
+    cut_last: Annotated[
+        bool,
+        typer.Option(
+            "--cut-last", help="Cut the first passage past the token budget at a sentence."
+        ),
+    ] = False,
+    merge_ratio: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Share of a chunk's children that must match for auto_merge to take the "
+            f"chunk. Default: {DEFAULT_MERGE_RATIO}.",
+        ),
+    ] = None,
+    window_sentences: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MAX_WINDOW_SENTENCES,
+            help="Sentences on either side of the best one in sentence_window. Default: "
+            f"{DEFAULT_WINDOW_SENTENCES}.",
+        ),
+    ] = None,
+    merge_adjacent: Annotated[
+        bool,
+        typer.Option(
+            "--merge-adjacent", help="Join passages of one document that overlap or touch."
+        ),
+    ] = False,
+    min_score: MinScore = None,
+    filter: Conditions = None,
+    min_sequence: Annotated[
+        int, typer.Option(min=0, max=_MAX_U64, help="Wait until this change can be seen.")
+    ] = 0,
+) -> SearchQuery:
+    return SearchQuery(
+        tenant_id=tenant,
+        query=text,
+        collection=collection,
+        mode=mode,
+        limit=limit,
+        return_level=return_level,
+        candidates=candidates,
+        aggregation=aggregation,
+        token_budget=token_budget,
+        min_sequence=min_sequence,
+        merge_ratio=merge_ratio,
+        merge_adjacent=merge_adjacent,
+        min_score=min_score,
+        filter=filters.filter_of(filter or []),
+        window_sentences=window_sentences,
+        cut_last=cut_last,
+    )
+
+
+def asking(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command whose first parameter is a SearchQuery the options that make one."""
+    own = list(inspect.signature(command).parameters.values())[1:]
+    of_query = inspect.signature(_query).parameters
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        asked = {name: values.pop(name) for name in of_query}
+        command(_query(**asked), **values)
+
+    run.__signature__ = inspect.Signature([*of_query.values(), *own])  # type: ignore[attr-defined]
+    return run

@@ -1,0 +1,1 @@
+"""OpenAI-compatible endpoints: what embedders and chat models have in common."""

@@ -1,0 +1,116 @@
+"""Messages of the call Answer."""
+
+from hrag.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation
+from hrag.errors import InvalidArgument
+from hrag.types import (
+    FinishReason,
+    SearchResult,
+)
+from hrag.v1 import retriever_pb2 as pb
+from hrag.wire.common import built, checked_text, error_from, error_message, span_from, span_message
+from hrag.wire.retriever import (
+    search_query_from,
+    search_request,
+    search_response,
+    search_result_from,
+)
+
+_REASON_NUMBER = {
+    FinishReason.STOP: pb.FINISH_REASON_STOP,
+    FinishReason.LENGTH: pb.FINISH_REASON_LENGTH,
+    FinishReason.CONTENT_FILTER: pb.FINISH_REASON_CONTENT_FILTER,
+    FinishReason.NO_PASSAGES: pb.FINISH_REASON_NO_PASSAGES,
+    FinishReason.FAILED: pb.FINISH_REASON_FAILED,
+}
+_REASON = {number: reason for reason, number in _REASON_NUMBER.items()}
+
+
+def answer_query_from(message: pb.AnswerRequest) -> AnswerQuery:
+    if not message.HasField("search"):
+        raise InvalidArgument("search is missing; an answer needs one", field="search")
+    return AnswerQuery(
+        search_query_from(message.search),
+        message.question,
+        message.max_tokens if message.HasField("max_tokens") else None,
+    )
+
+
+def answer_request(query: AnswerQuery) -> pb.AnswerRequest:
+    return built(
+        pb.AnswerRequest,
+        search=search_request(query.search),
+        question=checked_text(query.question, "question"),
+        max_tokens=query.max_tokens,
+    )
+
+
+def answer_response(event: AnswerEvent) -> pb.AnswerResponse:
+    if isinstance(event, SearchResult):
+        return pb.AnswerResponse(passages=search_response(event))
+    if isinstance(event, AnswerEnd):
+        return pb.AnswerResponse(end=_end_message(event))
+    return pb.AnswerResponse(text=event)
+
+
+def answer_event_from(message: pb.AnswerResponse) -> AnswerEvent:
+    match message.WhichOneof("event"):
+        case "passages":
+            return search_result_from(message.passages)
+        case "end":
+            return _end_from(message.end)
+        case _:
+            return str(message.text)
+
+
+def _end_message(end: AnswerEnd) -> pb.AnswerEnd:
+    return pb.AnswerEnd(
+        finish_reason=_REASON_NUMBER[end.finish_reason],
+        error=None if end.error is None else error_message(end.error),
+        citations=map(_citation_message, end.citations),
+        model=end.model,
+        prompt_tokens=end.prompt_tokens,
+        completion_tokens=end.completion_tokens,
+        first_text_us=end.first_text_us,
+        total_us=end.total_us,
+    )
+
+
+def _end_from(message: pb.AnswerEnd) -> AnswerEnd:
+    return AnswerEnd(
+        finish_reason=_REASON[message.finish_reason],
+        error=error_from(message.error) if message.HasField("error") else None,
+        citations=tuple(map(_citation_from, message.citations)),
+        model=message.model,
+        prompt_tokens=message.prompt_tokens,
+        completion_tokens=message.completion_tokens,
+        first_text_us=message.first_text_us,
+        total_us=message.total_us,
+    )
+
+
+def _citation_message(citation: Citation) -> pb.Citation:
+    return pb.Citation(
+        marker=citation.marker,
+        document_id=citation.document_id,
+        chunk_id=citation.chunk_id,
+        statement_start=citation.statement_start,
+        statement_end=citation.statement_end,
+        span=span_message(citation.span),
+        first_page=citation.first_page,
+        last_page=citation.last_page,
+        score=citation.score,
+    )
+
+
+def _citation_from(message: pb.Citation) -> Citation:
+    return Citation(
+        marker=message.marker,
+        document_id=message.document_id,
+        chunk_id=message.chunk_id,
+        statement_start=message.statement_start,
+        statement_end=message.statement_end,
+        span=span_from(message.span),
+        first_page=message.first_page,
+        last_page=message.last_page,
+        score=message.score if message.HasField("score") else None,
+    )

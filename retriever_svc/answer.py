@@ -1,0 +1,184 @@
+"""An answer: search, passages out, prompt, the model's text out as it comes, citations out.
+
+Everything that is wrong with the question or the settings is raised before the first event.
+From then on the passages are out, and what goes wrong with the model is told in the end.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from threading import BoundedSemaphore
+from typing import NoReturn
+
+import structlog
+
+from hrag.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation
+from hrag.chat import ChatEnd, ChatModel
+from hrag.deadline import Deadline
+from hrag.embedding.cache import CachedQueries
+from hrag.errors import ChatNotConfigured, HragError, InvalidArgument, TooBusy, TooLarge
+from hrag.types import MAX_QUERY_BYTES, FinishReason, Passage, SearchQuery
+from retriever_svc.checks import check_query
+from retriever_svc.markers import MarkerFilter, cited
+from retriever_svc.prompt import Prompt
+from retriever_svc.search import Search
+from retriever_svc.support import citations
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSetup:
+    """What answers are written with, and their bounds.
+
+    `passage_tokens` bounds the passages of a search that has no bound of its own.
+    """
+
+    chat: ChatModel
+    prompt: Prompt
+    at_once: int
+    max_tokens: int
+    passage_tokens: int
+
+
+class Answer:
+    """Answers questions; safe to call from several threads."""
+
+    def __init__(
+        self,
+        search: Search,
+        sentences: CachedQueries,
+        setup: AnswerSetup,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._search = search
+        self._sentences = sentences
+        self._setup = setup
+        self._clock = clock
+        self._slots = BoundedSemaphore(setup.at_once)
+
+    def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
+        """Passages once, text in pieces, its end once. Raises as `Search` does, and TooBusy.
+
+        Closing the iterator gives up the model's text.
+        """
+        began = self._clock()
+        check_query(query.search)
+        question = _question(query)
+        max_tokens = self._max_tokens(query)
+        with self._slot():
+            result = self._search(self._bounded(query.search), deadline)
+            yield result
+            if result.passages:
+                prompt = self._setup.prompt(question, result.passages)
+                yield from self._told(prompt, max_tokens, result.passages, began, deadline)
+            else:
+                yield self._end(ChatEnd(FinishReason.NO_PASSAGES), began)
+
+    @contextmanager
+    def _slot(self) -> Iterator[None]:
+        """A thread in which an answer is written is lost to searches, so there are few."""
+        if not self._slots.acquire(blocking=False):
+            raise TooBusy(
+                f"{self._setup.at_once} answers are being written, which is as many as "
+                "HRAG_MAX_CONCURRENT_ANSWERS allows at once"
+            )
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    def _max_tokens(self, query: AnswerQuery) -> int:
+        most = self._setup.max_tokens
+        if query.max_tokens is None:
+            return most
+        if not 1 <= query.max_tokens <= most:
+            raise InvalidArgument(
+                f"max_tokens is {query.max_tokens}; it must be from 1 to {most}",
+                field="max_tokens",
+            )
+        return query.max_tokens
+
+    def _bounded(self, search: SearchQuery) -> SearchQuery:
+        if search.token_budget:
+            return search
+        return replace(search, token_budget=self._setup.passage_tokens, cut_last=True)
+
+    def _told(
+        self,
+        prompt: str,
+        max_tokens: int,
+        passages: Sequence[Passage],
+        began: float,
+        deadline: Deadline,
+    ) -> Iterator[AnswerEvent]:
+        reading = MarkerFilter(len(passages))
+        first_text_us = 0
+        end, error = ChatEnd(FinishReason.FAILED), None
+        with closing(self._setup.chat.stream(prompt, max_tokens, deadline)) as pieces:
+            try:
+                for piece in pieces:
+                    if isinstance(piece, ChatEnd):
+                        end = piece
+                    elif shown := reading.feed(piece):
+                        first_text_us = first_text_us or self._us_since(began)
+                        yield shown
+            except HragError as failure:
+                _log.warning("chat_failed", model=self._setup.chat.name, problem=failure.message)
+                error = failure
+        if rest := reading.finish():
+            first_text_us = first_text_us or self._us_since(began)
+            yield rest
+        found = cited(reading.text, reading.markers)
+        supported = citations(reading.text, found, passages, self._sentences, deadline)
+        yield self._end(end, began, error, supported, self._setup.chat.name, first_text_us)
+
+    def _end(
+        self,
+        end: ChatEnd,
+        began: float,
+        error: HragError | None = None,
+        citations: tuple[Citation, ...] = (),
+        model: str = "",
+        first_text_us: int = 0,
+    ) -> AnswerEnd:
+        return AnswerEnd(
+            finish_reason=end.finish_reason,
+            error=error,
+            citations=citations,
+            model=model,
+            prompt_tokens=end.prompt_tokens,
+            completion_tokens=end.completion_tokens,
+            first_text_us=first_text_us,
+            total_us=self._us_since(began),
+        )
+
+    def _us_since(self, began: float) -> int:
+        return round((self._clock() - began) * 1e6)
+
+
+def unconfigured(*_: object) -> NoReturn:
+    """What a service without a chat model answers."""
+    raise ChatNotConfigured(
+        "this retriever has no chat model; set HRAG_CHAT_MODEL, and HRAG_CHAT_BASE_URL unless "
+        "it is OpenAI's"
+    )
+
+
+def _question(query: AnswerQuery) -> str:
+    """What the model is asked, once it has been checked."""
+    if not query.question:
+        if isinstance(query.search.query, str):
+            return query.search.query
+        raise InvalidArgument(
+            "question is empty; a search by vector needs one to ask the model", field="question"
+        )
+    size = len(query.question.encode())
+    if size > MAX_QUERY_BYTES:
+        raise TooLarge(
+            f"question has {size} bytes; at most {MAX_QUERY_BYTES} are allowed", field="question"
+        )
+    if not query.question.strip():
+        raise InvalidArgument("question is blank; it must say something", field="question")
+    return query.question

@@ -1,0 +1,212 @@
+"""Numbered markers in a model's text: [1], [1, 3], [1-3], [1][2], and the same in 【】.
+
+Pure: pieces of text in, text out that marks only passages that were given. Text is held
+back only while it may be a marker, and the outcome does not depend on where it is cut into
+pieces. A number that no passage has is dropped; a marker that has no other vanishes, with
+the blanks before it.
+
+A marker holds numbers from 1 to 999 and nothing else, so that [note], [0] and [1990s] stay
+as they are. So does all between backticks, which is code: inline code ends with its line at
+the latest, a block that began with three or more with as many.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hrag.sentences import says_something, sentence_ends
+
+MAX_MARKER_CHARS = 64  # Past it a bracket is only a bracket: nobody cites so much at once.
+
+_CLOSER = {"[": "]", "【": "】"}
+_BLANK = " \t"
+_INSIDE = "0123456789 ,，、;-\N{EN DASH}"
+_NUMBER = r"[1-9][0-9]{0,2}"
+_ITEM = re.compile(rf"({_NUMBER})(?: ?[-\N{{EN DASH}}] ?({_NUMBER}))?")
+_ITEMS = re.compile(rf" *{_ITEM.pattern}(?: *[,，、;] *{_ITEM.pattern})* *")
+_ELLIPSIS = "…"
+_FENCE = 3  # So many backticks, or more, begin a block of code.
+_OPEN = re.compile(rf"[{re.escape(''.join(_CLOSER))}][{re.escape(_INSIDE)}]*\Z")
+_LIST_SIGNS = re.compile(r"[ \t*+•>#-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A marker in the text that came out: where, in characters, and which passages."""
+
+    start: int
+    end: int
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """A statement, as a range of characters, and the number of a passage said to support it."""
+
+    start: int
+    end: int
+    number: int
+
+
+class MarkerFilter:
+    """Reads one text, piece by piece."""
+
+    def __init__(self, passages: int) -> None:
+        """`passages` is how many there are; they are numbered from 1."""
+        self._passages = passages
+        self._blanks = ""  # Held back: they go with a marker that vanishes,
+        self._marker = ""  # and what may become one.
+        self._ticks = 0  # Backticks read in a row.
+        self._code = 0  # Backticks that began the code this is in; 0 outside.
+        self._shown: list[str] = []
+        self._tail = ""  # The last of what was shown.
+        self._length = 0
+        self._markers: list[Marker] = []
+
+    @property
+    def text(self) -> str:
+        """All that has come out."""
+        return "".join(self._shown)
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        """Those in `text`, in order."""
+        return tuple(self._markers)
+
+    def feed(self, piece: str) -> str:
+        """What can be shown now, with `piece`; may be empty."""
+        before = len(self._shown)
+        for char in piece:
+            self._read(char)
+        return "".join(self._shown[before:])
+
+    def finish(self) -> str:
+        """What was held back to the end."""
+        rest = self._blanks + self._marker
+        self._release()
+        return rest
+
+    def _read(self, char: str) -> None:
+        if char == "`":
+            self._tick()
+            return
+        if self._ticks:
+            self._turn_code()
+        if char == "\n" and self._code < _FENCE:
+            self._code = 0
+        if self._code:
+            self._show(char)
+        elif self._marker and char == _CLOSER[self._marker[0]]:
+            self._close(char)
+        elif self._marker and char in _INSIDE and len(self._marker) < MAX_MARKER_CHARS:
+            self._marker += char
+        else:
+            self._begin(char)
+
+    def _tick(self) -> None:
+        self._release()
+        if not self._ticks and self._tail.endswith("`"):
+            self._show(_ELLIPSIS)  # For a marker that vanished: two runs must not become one.
+        self._ticks += 1
+        self._show("`")
+
+    def _turn_code(self) -> None:
+        """A run of backticks has ended: code begins, or ends with as many as it began with."""
+        if not self._code:
+            self._code = self._ticks
+        elif self._ticks == self._code or self._ticks > self._code >= _FENCE:
+            self._code = 0
+        self._ticks = 0
+
+    def _begin(self, char: str) -> None:
+        """What was held back is no marker; perhaps another begins."""
+        if self._marker:
+            self._release()
+        if char in _CLOSER:
+            self._marker = char
+        elif char in _BLANK:
+            self._blanks += char
+        else:
+            self._release()
+            self._show(char)
+
+    def _close(self, char: str) -> None:
+        blanks, marker = self._blanks, self._marker + char
+        self._blanks, self._marker = "", ""
+        inside = marker[1:-1]
+        if not _ITEMS.fullmatch(inside):
+            self._show(blanks + marker)
+            return
+        asked = list(_numbers(inside))
+        known = [number for number in asked if number <= self._passages]
+        if not known:
+            if _OPEN.search(self._tail):
+                self._show(_ELLIPSIS)  # Else what is around it could become a marker.
+            return
+        self._show(blanks)
+        start = self._length
+        if known == asked:
+            self._show(marker)
+        else:
+            self._show(marker[0] + ", ".join(map(str, known)) + char)
+        self._markers.append(Marker(start, self._length, tuple(dict.fromkeys(known))))
+
+    def _release(self) -> None:
+        self._show(self._blanks + self._marker)
+        self._blanks, self._marker = "", ""
+
+    def _show(self, text: str) -> None:
+        if text:
+            self._shown.append(text)
+            self._tail = (self._tail + text)[-MAX_MARKER_CHARS:]
+            self._length += len(text)
+
+
+def _numbers(inside: str) -> Iterator[int]:
+    """Those a marker names; a range that runs backwards names none."""
+    for first, last in _ITEM.findall(inside):
+        yield from range(int(first), int(last or first) + 1)
+
+
+def cited(text: str, markers: Sequence[Marker]) -> list[Cited]:
+    """What each marker of a text stands behind, in order; an empty range where nothing is said.
+
+    A marker that begins a line belongs to the rest of its sentence. Any other belongs to what
+    the last sentence before it says, from the marker before on; where nothing is said between
+    two markers, to the same as the one before.
+    """
+    starts = [0, *sentence_ends(text)]
+    found: list[Cited] = []
+    statement = range(0)
+    before = 0  # Where the marker before ends.
+    for marker in markers:
+        at = bisect_right(starts, marker.start)
+        behind = range(marker.end, starts[at])
+        if _begins_line(text, marker.start) and says_something(text[behind.start : behind.stop]):
+            statement = _trimmed(text, behind)
+        elif says_something(text[before : marker.start]):
+            statement = _trimmed(text, _last_said(text, starts[: at + 1], before, marker.start))
+        found += [Cited(statement.start, statement.stop, number) for number in marker.numbers]
+        before = marker.end
+    return found
+
+
+def _begins_line(text: str, position: int) -> bool:
+    line = text.rfind("\n", 0, position) + 1
+    return _LIST_SIGNS.fullmatch(text, line, position) is not None
+
+
+def _last_said(text: str, starts: Sequence[int], begin: int, end: int) -> range:
+    """The last sentence between two places that says something; there is one."""
+    sentences = (
+        range(max(start, begin), min(stop, end))
+        for start, stop in zip(starts[-2::-1], starts[:0:-1], strict=True)
+    )
+    return next(each for each in sentences if says_something(text[each.start : each.stop]))
+
+
+def _trimmed(text: str, statement: range) -> range:
+    said = text[statement.start : statement.stop]
+    start = statement.start + len(said) - len(said.lstrip())
+    return range(start, start + len(said.strip()))

@@ -1,0 +1,60 @@
+"""What the model is told: a template with the question and the numbered passages.
+
+`answer_prompt.txt` is the built-in one; HRAG_ANSWER_PROMPT_FILE names another. Passages are
+put in as they are: what looks like a placeholder in them is text.
+"""
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from hrag import citing
+from hrag.config import SettingsError
+from hrag.types import Passage
+
+MAX_TEMPLATE_BYTES = 64 * 1024  # Far more than instructions take.
+
+_VARIABLE = "HRAG_ANSWER_PROMPT_FILE"
+_PLACEHOLDERS = {"question", "passages"}
+
+
+class Prompt:
+    """A template that has been checked."""
+
+    def __init__(self, template: str) -> None:
+        """Raises ValueError unless it has `$question` and `$passages`, and no other."""
+        self._template = Template(template)
+        if not self._template.is_valid():
+            raise ValueError("it has a $ that is no placeholder; write $$ for a plain one")
+        found = set(self._template.get_identifiers())
+        if found != _PLACEHOLDERS:
+            wrong = ", ".join(f"${name}" for name in sorted(found ^ _PLACEHOLDERS))
+            raise ValueError(f"it must have $question and $passages and no other: see {wrong}")
+
+    def __call__(self, question: str, passages: Sequence[Passage]) -> str:
+        numbered = (_numbered(number, passage) for number, passage in enumerate(passages, 1))
+        return self._template.substitute(question=question, passages="\n\n".join(numbered))
+
+
+def _numbered(number: int, passage: Passage) -> str:
+    """`[1] title - section, page 3`, and the content below."""
+    chunk = passage.chunk
+    heading = ", ".join(filter(None, (citing.place(chunk), citing.pages(chunk))))
+    return f"[{number}] {heading}\n{chunk.content.strip()}"
+
+
+def load_prompt(path: Path | None) -> Prompt:
+    """The template in a file, or the built-in one; raises SettingsError for an unfit one."""
+    if path is None:
+        return Prompt(resources.files(__package__).joinpath("answer_prompt.txt").read_text("utf-8"))
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_TEMPLATE_BYTES + 1)
+        if len(content) > MAX_TEMPLATE_BYTES:
+            raise ValueError(f"it has over {MAX_TEMPLATE_BYTES} bytes")
+        return Prompt(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise SettingsError(f"{_VARIABLE} is '{path}': it is not UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{_VARIABLE} is '{path}': {error}") from None

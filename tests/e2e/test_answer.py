@@ -1,0 +1,493 @@
+"""Answers through real gRPC, from a chat endpoint that does as it is told."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+
+from hrag import errors
+from hrag.answers import AnswerEnd, AnswerEvent
+from hrag.client import AsyncClient
+from hrag.filters import Match
+from hrag.rpc.status import error_from
+from hrag.types import Document, FinishReason, SearchMode, SearchQuery, SearchResult
+from hrag.v1 import retriever_pb2 as pb
+from tests.e2e.conftest import AT_A_TIME, CHAT_KEY, DOGS, MAX_TOKENS
+from tests.openai_server import (
+    COMPLETION_TOKENS,
+    PROMPT_TOKENS,
+    SAID,
+    Fault,
+    OpenAIServer,
+    before_event,
+    events,
+    piece,
+    refuse,
+    says,
+    slow,
+)
+from tests.running import Running
+
+AT_ONCE = "0.001"
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer, taken apart; the order of its events has been checked."""
+
+    passages: SearchResult
+    text: str
+    end: AnswerEnd
+
+    @property
+    def cited(self) -> list[tuple[int, str]]:
+        return [
+            (each.marker, self.text[each.statement_start : each.statement_end])
+            for each in self.end.citations
+        ]
+
+
+def told(answer: Iterator[AnswerEvent]) -> Told:
+    passages, *texts, end = answer
+    assert isinstance(passages, SearchResult)
+    assert isinstance(end, AnswerEnd)
+    assert all(isinstance(text, str) and text for text in texts)
+    assert end.total_us >= end.first_text_us
+    assert bool(texts) == (end.first_text_us > 0)
+    return Told(passages, "".join(map(str, texts)), end)
+
+
+def ask(services: Running, tenant: str, text: str = "what do dogs do?", **more: Any) -> Told:
+    return told(services.client.answer(SearchQuery(tenant, text), **more))
+
+
+# What comes
+
+
+def test_passages_come_first_then_text_then_what_supports_it(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    found = ask(answering, stored)
+    assert {passage.chunk.document_id for passage in found.passages.passages} == {"dogs", "cats"}
+    assert found.text == "".join(SAID)
+    assert found.end.finish_reason is FinishReason.STOP
+    assert found.end.error is None
+    assert found.end.model == "openai/test-model"
+    assert (found.end.prompt_tokens, found.end.completion_tokens) == (
+        PROMPT_TOKENS,
+        COMPLETION_TOKENS,
+    )
+    assert found.cited == [(1, "Dogs bark")]
+    (citation,) = found.end.citations
+    first = found.passages.passages[0].chunk
+    assert (citation.document_id, citation.chunk_id) == (first.document_id, first.chunk_id)
+    assert -1 <= (citation.score or -2) <= 1
+    assert chat_endpoint.authorizations[-1] == f"Bearer {CHAT_KEY}"
+
+
+def test_the_model_is_asked_about_the_passages_by_number(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    found = ask(answering, stored, "what do dogs do, $question?", max_tokens=17)
+    request = chat_endpoint.requests[-1]
+    assert request["max_completion_tokens"] == 17
+    (message,) = request["messages"]
+    prompt = message["content"]
+    assert prompt.rstrip().endswith("Question: what do dogs do, $question?")
+    for number, passage in enumerate(found.passages.passages, 1):
+        chunk = passage.chunk
+        heading = f"[{number}] {chunk.title}" + (", pages 1-2" if chunk.first_page else "")
+        assert f"{heading}\n{chunk.content.strip()}" in prompt
+
+
+def test_passages_and_text_come_while_the_model_still_writes(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    chat_endpoint.inject(events(0.3, piece("Dogs "), 0.3, piece("bark [1].", "stop")))
+    began = time.monotonic()
+    arrived = [
+        time.monotonic() - began
+        for _ in answering.client.answer(SearchQuery(stored, "what do dogs do?"))
+    ]
+    assert len(arrived) == 4
+    assert arrived[0] < 0.25
+    assert 0.3 < arrived[1] < 0.55 < arrived[2]
+
+
+def test_unknown_markers_are_dropped(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    chat_endpoint.inject(
+        says("Dogs bark [", "7]. They dig [2", ", 9][3] and `a[9]` stays [1-", "100].")
+    )
+    found = ask(answering, stored)
+    assert found.text == "Dogs bark. They dig [2] and `a[9]` stays [1, 2]."
+    assert found.cited == [(2, "They dig"), (1, "and `a[9]` stays"), (2, "and `a[9]` stays")]
+
+
+def test_the_sentence_that_supports_a_statement_is_found(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    """By exact words, because pseudo-embeddings know no others."""
+    search = SearchQuery(stored, DOGS, limit=1)
+    chat_endpoint.inject(says("They dig holes in gardens. [1] Otherwise [1]."))
+    found = told(answering.client.answer(search))
+    sure, unsure = found.end.citations
+    assert sure.score == pytest.approx(1, abs=1e-5)
+    text = answering.client.get_text(stored, sure.document_id)
+    assert text[sure.span.char_start : sure.span.char_end] == "They dig holes in gardens."
+    assert unsure.score is not None
+    assert unsure.score < 0.9
+
+
+@pytest.mark.parametrize("mode", [SearchMode.SMALL_TO_BIG, SearchMode.SENTENCE_WINDOW])
+def test_a_citation_is_on_the_page_of_its_sentence(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str, mode: SearchMode
+) -> None:
+    chat_endpoint.inject(says("Fish swim. [1] 猫睡觉。[1]"))
+    search = SearchQuery(stored, "pets", mode=mode, filter=Match("document_id", ("cats",)))
+    found = told(answering.client.answer(search))
+    (passage,) = found.passages.passages
+    assert (passage.chunk.first_page, passage.chunk.last_page) == (1, 2)
+    pages = [(each.first_page, each.last_page) for each in found.end.citations]
+    assert pages == [(1, 1), (2, 2)]
+
+
+def test_answers_in_chinese(answering: Running, chat_endpoint: OpenAIServer, stored: str) -> None:
+    chat_endpoint.inject(says("它们喜", "欢鱼。【", "2】", "【9】"))
+    search = SearchQuery(stored, "猫喜欢什么？", limit=2)
+    found = told(answering.client.answer(search))
+    assert found.text == "它们喜欢鱼。【2】"
+    assert found.cited == [(2, "它们喜欢鱼。")]
+    (citation,) = found.end.citations
+    text = answering.client.get_text(stored, citation.document_id)
+    quoted = text[citation.span.char_start : citation.span.char_end]
+    assert text.encode()[citation.span.byte_start : citation.span.byte_end].decode() == quoted
+    if citation.document_id == "cats":
+        assert quoted == "它们喜欢鱼。"
+
+
+def test_a_search_by_vector_has_a_question(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    search = SearchQuery(stored, [1.0] * 64)
+    assert told(answering.client.answer(search, question="why?")).text == "".join(SAID)
+    assert chat_endpoint.requests[-1]["messages"][0]["content"].rstrip().endswith("Question: why?")
+
+
+def test_without_passages_no_model_is_asked(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    calls = chat_endpoint.calls
+    found = told(answering.client.answer(SearchQuery(stored, "dogs?", min_score=2)))
+    assert (found.passages.passages, found.text) == ((), "")
+    assert found.end.finish_reason is FinishReason.NO_PASSAGES
+    assert chat_endpoint.calls == calls
+
+
+def test_passages_are_bounded_unless_the_search_bounds_them(
+    answering: Running, chat_endpoint: OpenAIServer, tenant: str
+) -> None:
+    text = "".join(f"Sentence {number} tells a story. " for number in range(4000))
+    answering.client.ingest(tenant, Document(text))
+    search = SearchQuery(tenant, "a story", limit=40)
+    found = told(answering.client.answer(search)).passages.passages
+    assert 8000 < sum(each.chunk.token_count for each in found) <= 8192
+    bounded = SearchQuery(tenant, "a story", limit=40, token_budget=1500)
+    found = told(answering.client.answer(bounded)).passages.passages
+    assert 0 < sum(each.chunk.token_count for each in found) <= 1500
+
+
+def test_another_tenants_documents_are_not_told(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str, tenant: str
+) -> None:
+    with pytest.raises(errors.CollectionNotFound):
+        list(answering.client.answer(SearchQuery(f"{stored}-other", "what do dogs do?")))
+    other = f"{tenant}-other"
+    answering.client.ingest(other, Document("Birds fly.", "birds"))
+    ask(answering, other)
+    prompt = chat_endpoint.requests[-1]["messages"][0]["content"]
+    assert "Birds fly." in prompt
+    assert "Dogs bark" not in prompt
+
+
+async def test_the_asyncio_client_gives_the_same(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    addresses = (answering.indexer.address, answering.retriever.address)
+    async with AsyncClient(*addresses) as client:
+        answer = client.answer(SearchQuery(stored, "what do dogs do?"))
+        found = told(iter([event async for event in answer]))
+        assert found.text == "".join(SAID)
+        with pytest.raises(errors.InvalidArgument, match="limit is 0"):
+            _ = [event async for event in client.answer(SearchQuery(stored, "dogs?", limit=0))]
+
+
+# What goes wrong with the model
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "words", "text"),
+    [
+        pytest.param(
+            refuse(429, retry_after=AT_ONCE), errors.ChatUnavailable, "answered 429", "", id="limit"
+        ),
+        pytest.param(
+            refuse(503, retry_after=AT_ONCE), errors.ChatUnavailable, "answered 503", "", id="503"
+        ),
+        pytest.param(refuse(401), errors.ChatRejected, "check HRAG_CHAT_API_KEY", "", id="key"),
+        pytest.param(refuse(404), errors.ChatRejected, "check HRAG_CHAT_MODEL", "", id="model"),
+        pytest.param(slow(30), errors.ChatUnavailable, r"within 0\.5 s", "", id="slow"),
+        pytest.param(
+            before_event(2, 30.0), errors.ChatUnavailable, r"within 0\.5 s", "Dogs bark", id="stuck"
+        ),
+        pytest.param(
+            before_event(3, None), errors.ChatUnavailable, "broke off", "".join(SAID), id="cut off"
+        ),
+        pytest.param(
+            says("Dogs [", finish=None), errors.ChatUnavailable, "broke off", "Dogs [", id="no end"
+        ),
+        pytest.param(
+            before_event(1, b"data: nonsense\n\n"),
+            errors.ChatRejected,
+            "no chat.completion.chunk",
+            "Dogs ",
+            id="nonsense",
+        ),
+    ],
+)
+def test_a_model_that_fails_costs_neither_passages_nor_text(
+    answering: Running,
+    chat_endpoint: OpenAIServer,
+    stored: str,
+    fault: Fault,
+    error: type[errors.HragError],
+    words: str,
+    text: str,
+) -> None:
+    chat_endpoint.inject(fault, times=3 if "answered" in words else 1)
+    found = ask(answering, stored)
+    assert len(found.passages.passages) == 2
+    assert found.text == text
+    assert found.end.finish_reason is FinishReason.FAILED
+    assert type(found.end.error) is error
+    with pytest.raises(error, match=words):
+        raise found.end.error
+    assert CHAT_KEY not in found.end.error.message
+    assert len(found.end.citations) == text.count("[1]")
+    assert ask(answering, stored).end.finish_reason is FinishReason.STOP
+
+
+def test_a_text_that_is_cut_at_its_bound_says_so(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    chat_endpoint.inject(says("Dogs", finish="length"))
+    assert ask(answering, stored).end.finish_reason is FinishReason.LENGTH
+    chat_endpoint.inject(says("Dogs", finish="content_filter"))
+    assert ask(answering, stored).end.finish_reason is FinishReason.CONTENT_FILTER
+    chat_endpoint.inject(says(*["dogs " * 50] * 1000))
+    endless = ask(answering, stored, max_tokens=1)
+    assert endless.end.finish_reason is FinishReason.LENGTH
+    assert len(endless.text) < 100
+
+
+def test_a_deadline_ends_the_call(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    chat_endpoint.inject(events(*(piece("dogs "), 0.1) * 100))
+    answer = answering.client.answer(SearchQuery(stored, "dogs?"), timeout_s=0.5)
+    assert isinstance(next(answer), SearchResult)
+    with pytest.raises(errors.DeadlineExceeded):
+        list(answer)
+
+
+# Who asks
+
+
+def _until(true: Callable[[], bool], within_s: float = 5.0) -> None:
+    until = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("way", ["close", "deadline"])
+def test_a_client_that_is_gone_frees_the_model(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str, way: str
+) -> None:
+    left = chat_endpoint.streams_left
+    chat_endpoint.inject(events(*(piece("dogs "), 0.05) * 1000))
+    answer = answering.client.answer(SearchQuery(stored, "dogs?"), timeout_s=0.6)
+    next(answer)
+    next(answer)
+    if way == "close":
+        answer.close()
+    else:
+        with pytest.raises(errors.DeadlineExceeded):
+            list(answer)
+    _until(lambda: chat_endpoint.streams_left == left + 1)
+
+
+async def test_a_task_that_is_cancelled_frees_the_model(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    left = chat_endpoint.streams_left
+    chat_endpoint.inject(events(*(piece("dogs "), 0.05) * 1000))
+    addresses = (answering.indexer.address, answering.retriever.address)
+
+    async def listen() -> None:
+        async for _ in client.answer(SearchQuery(stored, "dogs?")):
+            pass
+
+    async with AsyncClient(*addresses) as client:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(listen(), 0.5)
+    await asyncio.to_thread(_until, lambda: chat_endpoint.streams_left == left + 1)
+
+
+def test_answers_never_take_the_last_thread_from_searches(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
+    chat_endpoint.inject(events(*(piece("dogs "), 0.05) * 30, piece(".", "stop")), times=AT_A_TIME)
+    calls = chat_endpoint.calls
+    with ThreadPoolExecutor(AT_A_TIME) as callers:
+        writing = [callers.submit(ask, answering, stored) for _ in range(AT_A_TIME)]
+        _until(lambda: chat_endpoint.calls == calls + AT_A_TIME)
+        with pytest.raises(errors.TooBusy, match="HRAG_MAX_CONCURRENT_ANSWERS"):
+            ask(answering, stored)
+        for number in range(20):
+            assert answering.client.search(stored, f"dogs {number}").passages
+        assert not any(caller.done() for caller in writing)
+        ends = [caller.result().end for caller in writing]
+    assert [end.finish_reason for end in ends] == [FinishReason.STOP] * AT_A_TIME
+    assert ask(answering, stored).end.finish_reason is FinishReason.STOP
+
+
+# What is refused
+
+
+def test_the_server_says_what_it_answers_with(services: Running, answering: Running) -> None:
+    info = answering.client.server_info()
+    assert info.chat_model == "openai/test-model"
+    assert (info.limits.answer_tokens, info.limits.concurrent_answers) == (MAX_TOKENS, AT_A_TIME)
+    assert services.client.server_info().chat_model == ""
+
+
+def test_a_service_without_a_model_says_which_variable(services: Running, tenant: str) -> None:
+    services.client.ingest(tenant, Document(DOGS))
+    with pytest.raises(errors.ChatNotConfigured, match="set HRAG_CHAT_MODEL"):
+        list(services.client.answer(SearchQuery(tenant, "dogs?")))
+    request = pb.AnswerRequest(search=pb.SearchRequest(tenant_id=tenant, text="dogs?"))
+    with pytest.raises(grpc.RpcError) as caught:
+        list(services.raw_retriever.Answer(request, timeout=10))
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+_SEARCH = pb.SearchRequest(tenant_id="TENANT", text="dogs?")
+_VECTOR = pb.SearchRequest(tenant_id="TENANT", vector=pb.Vector(values=[1.0] * 64))
+_LONG = "字" * (32 * 1024 // 3 + 1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "field", "words"),
+    [
+        pytest.param(pb.AnswerRequest(), "search", "search is missing", id="empty"),
+        pytest.param(pb.AnswerRequest(question="q"), "search", "is missing", id="no search"),
+        pytest.param(
+            pb.AnswerRequest(search=pb.SearchRequest(tenant_id="TENANT")), "query", "", id="no text"
+        ),
+        pytest.param(
+            pb.AnswerRequest(search=pb.SearchRequest(text="dogs?")), "tenant_id", "", id="no tenant"
+        ),
+        pytest.param(
+            pb.AnswerRequest(search=pb.SearchRequest(tenant_id="TENANT", text=" \n")),
+            "text",
+            "blank",
+            id="blank text",
+        ),
+        pytest.param(
+            pb.AnswerRequest(
+                search=pb.SearchRequest(tenant_id="TENANT", text="dogs?", cut_last=True)
+            ),
+            "cut_last",
+            "token_budget",
+            id="cut_last alone",
+        ),
+        pytest.param(pb.AnswerRequest(search=_VECTOR), "question", "empty", id="vector alone"),
+        pytest.param(
+            pb.AnswerRequest(search=_SEARCH, question=" \t"), "question", "blank", id="blank"
+        ),
+        pytest.param(
+            pb.AnswerRequest(search=_SEARCH, question=_LONG), "question", "at most 32768", id="long"
+        ),
+        pytest.param(
+            pb.AnswerRequest(search=_SEARCH, max_tokens=0),
+            "max_tokens",
+            f"is 0; it must be from 1 to {MAX_TOKENS}",
+            id="no tokens",
+        ),
+        pytest.param(
+            pb.AnswerRequest(search=_SEARCH, max_tokens=MAX_TOKENS + 1),
+            "max_tokens",
+            f"is {MAX_TOKENS + 1}",
+            id="too many tokens",
+        ),
+        pytest.param(
+            pb.AnswerRequest(
+                search=pb.SearchRequest(tenant_id="TENANT", text="dogs?", min_score=float("nan"))
+            ),
+            "min_score",
+            "nan",
+            id="NaN",
+        ),
+    ],
+)
+def test_bad_input_is_refused_by_field_before_any_event(
+    answering: Running,
+    chat_endpoint: OpenAIServer,
+    stored: str,
+    request_: pb.AnswerRequest,
+    field: str,
+    words: str,
+) -> None:
+    calls = chat_endpoint.calls
+    request = pb.AnswerRequest()
+    request.CopyFrom(request_)
+    if request.search.tenant_id:
+        request.search.tenant_id = stored
+    with pytest.raises(grpc.RpcError) as caught:
+        next(answering.raw_retriever.Answer(request, timeout=10))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    error = error_from(caught.value)
+    assert error.field == field
+    assert words in error.message
+    assert chat_endpoint.calls == calls
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(b"\xff\xff\xff", id="no message"),
+        pytest.param(b"\x12\x02\xff\xfe", id="question not UTF-8"),
+        pytest.param(b"\x18\x80", id="half a number"),
+    ],
+)
+def test_a_request_that_is_no_message_is_refused(answering: Running, message: bytes) -> None:
+    with grpc.insecure_channel(answering.retriever.address) as channel:
+        call = channel.unary_stream("/hrag.v1.RetrieverService/Answer")
+        with pytest.raises(grpc.RpcError) as caught:
+            list(call(message, timeout=10))
+    assert error_from(caught.value).field == "request"
+
+
+def test_the_sdk_refuses_what_cannot_be_sent(answering: Running, tenant: str) -> None:
+    query = SearchQuery(tenant, "dogs?")
+    for wrong in ({"question": "\ud800"}, {"max_tokens": -1}, {"max_tokens": 1 << 32}):
+        with pytest.raises(errors.InvalidArgument) as refused:
+            list(answering.client.answer(query, **wrong))  # type: ignore[arg-type]
+        assert refused.value.field == next(iter(wrong))

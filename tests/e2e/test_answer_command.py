@@ -1,0 +1,105 @@
+"""`hrag answer` against real services and a chat endpoint that does as it is told."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hrag.cli.app import app
+from hrag.types import Document
+from tests.e2e.conftest import DOGS, MAX_TOKENS
+from tests.openai_server import SAID, OpenAIServer, before_event, events, piece, says
+from tests.running import Running
+
+Shell = Callable[..., Any]
+
+
+@pytest.fixture
+def shell(answering: Running, stored: str) -> Shell:
+    """Runs the command for the tenant that has documents."""
+    address = answering.retriever.address
+    env = {"NO_COLOR": "1", "COLUMNS": "100", "HRAG_RETRIEVER_ADDRESS": address}
+
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(app, ["answer", *arguments, "--tenant", stored], env=env)
+
+    return run
+
+
+def test_it_shows_the_text_and_numbered_sources(shell: Shell, chat_endpoint: OpenAIServer) -> None:
+    chat_endpoint.inject(says("They dig holes in gardens. ", "[1]", " Yes\x1b[31m [9]."))
+    done = shell(DOGS, "--limit", "2")
+    assert done.exit_code == 0, done.output
+    text, _, sources = done.output.partition("\n\n")
+    assert text == "They dig holes in gardens. [1] Yes\N{REPLACEMENT CHARACTER}[31m."
+    lines = sources.strip().splitlines()
+    cited = [line for line in lines if line.startswith("[1] ")]
+    assert lines.index(cited[0]) == 0
+    assert lines[1].startswith('    "')
+    assert lines[2].startswith("[2] ")
+    assert lines[2].endswith(" (not cited)")
+    assert lines[3].startswith("openai/test-model; 12 + 3 tokens; first text after ")
+    assert {"[1] Dogs · dogs#2.0", "[1] Cats · p. 1-2 · cats#2.0"} & set(cited)
+
+
+def test_it_gives_one_json_document(shell: Shell) -> None:
+    told = json.loads(shell("dogs?", "--question", "why?", "--max-tokens", "9", "--json").output)
+    assert told["text"] == "".join(SAID)
+    assert len(told["passages"]["passages"]) == 2
+    assert told["end"]["finish_reason"] == "stop"
+    assert told["end"]["error"] is None
+    assert told["end"]["citations"][0]["marker"] == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_it_shows_what_there_is_when_the_model_fails(
+    shell: Shell, chat_endpoint: OpenAIServer, options: tuple[str, ...]
+) -> None:
+    chat_endpoint.inject(before_event(1, None))
+    done = shell("dogs?", *options)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: the chat endpoint ")
+    assert "broke off" in done.stderr
+    if options:
+        told = json.loads(done.stdout)
+        assert (told["text"], told["end"]["finish_reason"]) == ("Dogs ", "failed")
+        assert "broke off" in told["end"]["error"]
+    else:
+        assert done.stdout.startswith("Dogs ")
+        assert "[2] " in done.stdout
+        assert "it failed; openai/test-model" in done.stdout
+
+
+def test_it_shows_what_there_is_when_the_call_breaks_off(
+    shell: Shell, chat_endpoint: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hrag.client.sync.ANSWER_TIMEOUT_S", 0.6)
+    chat_endpoint.inject(events(*(piece("狗会叫。" * 100), 0.2) * 50))
+    done = shell("dogs?")
+    assert done.exit_code == 1
+    assert done.stdout.startswith("狗会叫。")
+    assert "[2] " in done.stdout
+    assert done.stderr.startswith("error: ")
+
+
+def test_a_long_sentence_is_cut_in_any_script(
+    answering: Running, chat_endpoint: OpenAIServer, tenant: str
+) -> None:
+    answering.client.ingest(tenant, Document("狗" * 400, "long"))
+    chat_endpoint.inject(says("狗 [1]"))
+    env = {"NO_COLOR": "1", "HRAG_RETRIEVER_ADDRESS": answering.retriever.address}
+    done = CliRunner().invoke(app, ["answer", "狗?", "--tenant", tenant], env=env)
+    assert f'    "{"狗" * 240}…"\n' in done.stdout
+
+
+def test_it_says_that_nothing_was_found(shell: Shell) -> None:
+    done = shell("dogs?", "--min-score", "2")
+    assert (done.exit_code, done.output) == (0, "nothing found: no passage answers\n")
+
+
+def test_it_refuses_in_one_line(shell: Shell) -> None:
+    done = shell("dogs?", "--max-tokens", "9999")
+    assert done.exit_code == 1
+    assert done.stderr == f"error: max_tokens is 9999; it must be from 1 to {MAX_TOKENS}\n"

