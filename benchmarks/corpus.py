@@ -6,7 +6,7 @@ and sealed by the real sealing; only the embedder is left out, for its time is i
 """
 
 import pydoc_data.topics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle
@@ -19,15 +19,16 @@ from hrag.config import DEFAULT_RETURN_LEVEL
 from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine import PreparedDocument
+from hrag.engine import PreparedDocument, Summary
 from hrag.engine.embedded import sealing, sources
 from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.reader import EmbeddedReader
 from hrag.engine.embedded.store import Store
 from hrag.engine.embedded.writer import EmbeddedWriter, Opened
 from hrag.tree import ParsedText, Tree
-from hrag.types import CollectionSettings, TreeSettings
+from hrag.types import CollectionSettings, SummaryUnit, TreeSettings
 from indexer_svc.chunker import build_tree
+from indexer_svc.sections import sections
 from retriever_svc.search import Search
 
 TENANT = "bench"
@@ -152,34 +153,61 @@ def _prepared(chosen: Sequence[Body], vectors: Vectors) -> Iterator[PreparedDocu
         start = end
 
 
-def create_collection(store: Store, dimension: int) -> tuple[EmbeddedWriter, Opened]:
+def create_collection(
+    store: Store, dimension: int, summaries: SummaryUnit = SummaryUnit.NONE
+) -> tuple[EmbeddedWriter, Opened]:
     """An empty collection for documents of `dimension`, with the default levels."""
     writer = EmbeddedWriter(store)
-    settings = CollectionSettings(_TREE, f"hash/{dimension}", dimension)
+    settings = CollectionSettings(_TREE, f"hash/{dimension}", dimension, summaries=summaries)
     writer.create_collection(TENANT, COLLECTION, settings)
     return writer, writer.open(TENANT, COLLECTION)
 
 
 def fill(
-    folder: Path, leaf_count: int, leaves_each: int, dimension: int, seed: int, *, sealed: bool
+    folder: Path,
+    leaf_count: int,
+    leaves_each: int,
+    dimension: int,
+    seed: int,
+    *,
+    sealed: bool,
+    summaries: SummaryUnit = SummaryUnit.NONE,
 ) -> Vectors:
     """Makes a store and returns its leaves' vectors, in order of label.
 
     At least `leaf_count` leaves, `float32[leaves, dimension]`; all in one segment where
-    `sealed`, else all in the tail. Raises StoreUnavailable where `folder` cannot be a store.
+    `sealed`, else all in the tail, and so their summaries. Raises StoreUnavailable where
+    `folder` cannot be a store.
     """
     prepared, vectors = documents(leaf_count, leaves_each, dimension, seed)
     store = stores.open_for_writing(folder)
     try:
-        writer, collection = create_collection(store, dimension)
+        writer, collection = create_collection(store, dimension, summaries)
         for start in range(0, len(prepared), _DOCUMENTS_AT_ONCE):
             group = prepared[start : start + _DOCUMENTS_AT_ONCE]
             writer.put_many([(collection, document) for document in group])
+        if collection.summaries:
+            _summarise(writer, {document.document_id: document for document in prepared})
         if sealed:
             seal(store, collection)
+            if collection.summaries:
+                seal(store, collection.beside)
     finally:
         store.close()
     return vectors
+
+
+def _summarise(writer: EmbeddedWriter, documents: Mapping[str, PreparedDocument]) -> None:
+    """Summarises all, each summary's vector in the middle of its leaves'."""
+    embedder = writer.open(TENANT, COLLECTION).settings.embedder
+    while waiting := writer.next_unsummarised(embedder):
+        vectors = documents[waiting.document_id].vectors
+        unit = waiting.collection.settings.summaries
+        own = sections(waiting.parsed, waiting.tree, _TREE.embedding_level, unit)
+        ranges = [range(len(vectors)), *own]
+        middles = [vectors[each.start : each.stop].mean(axis=0) for each in ranges]
+        found = [Summary(f"Summary {number}", each) for number, each in enumerate(ranges)]
+        writer.put_summaries(waiting, found, _unit(np.array(middles)))
 
 
 def seal(store: Store, collection: Opened) -> None:

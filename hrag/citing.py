@@ -1,22 +1,24 @@
 """How a chunk is named to people and to models: by title, sections and pages."""
 
-from hrag.types import Chunk, Span
+from hrag.types import ChosenSection, Chunk, Span
+
+Part = Chunk | ChosenSection
 
 
-def name(chunk: Chunk) -> str:
+def name(part: Part) -> str:
     """The document's title; its id stands for a missing one."""
-    return chunk.title or chunk.document_id
+    return part.title or part.document_id
 
 
-def sections(chunk: Chunk) -> str:
+def sections(part: Part) -> str:
     """The section path; a first section that is the document's name is not said again."""
-    path = chunk.section_path
-    return " > ".join(path[1:] if path[:1] == (name(chunk),) else path)
+    path = part.section_path
+    return " > ".join(path[1:] if path[:1] == (name(part),) else path)
 
 
-def place(chunk: Chunk) -> str:
-    """`title - section > subsection`, as far as the chunk has them."""
-    return " - ".join(filter(None, (name(chunk), sections(chunk))))
+def place(part: Part) -> str:
+    """`title - section > subsection`, as far as the part has them."""
+    return " - ".join(filter(None, (name(part), sections(part))))
 
 
 def pages_of(chunk: Chunk, span: Span) -> tuple[int, int]:
@@ -30,9 +32,9 @@ def pages_of(chunk: Chunk, span: Span) -> tuple[int, int]:
     return first, last
 
 
-def pages(chunk: Chunk) -> str:
+def pages(part: Part) -> str:
     """`page 3` or `pages 3-4`; empty where the document has no pages."""
-    first, last = chunk.first_page, chunk.last_page
+    first, last = part.first_page, part.last_page
     if not first:
         return ""
     return f"page {first}" if first == last else f"pages {first}-{last}"

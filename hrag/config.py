@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hrag.errors import InvalidArgument
-from hrag.types import MIN_CHUNK_TOKENS, TreeSettings
+from hrag.types import MIN_CHUNK_TOKENS, SummaryUnit, TreeSettings
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -111,6 +111,9 @@ class IndexerSettings(CommonSettings):
     """What `indexer_svc` reads."""
 
     address: str = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
+    summaries: SummaryUnit = _variable("HRAG_SUMMARIES", SummaryUnit.NONE)
+    summary_min_chars: int = _variable("HRAG_SUMMARY_MIN_CHARS", 50, ge=1, le=1_000_000)
+    summary_max_tokens: int = _variable("HRAG_SUMMARY_MAX_TOKENS", 10_000_000, ge=0, le=1 << 50)
     seal_leaves: int = _variable("HRAG_SEAL_LEAVES", 8192, ge=64, le=1 << 24)
     niceness: int = _variable("HRAG_INDEXER_NICENESS", 10, ge=0, le=19)
     disk_reserve_bytes: int = _variable("HRAG_DISK_RESERVE_BYTES", 64 * MIB, ge=0, le=1 << 50)

@@ -53,6 +53,10 @@ class CollectionExists(HragError):
     """The tenant has a collection of that name already."""
 
 
+class NoSummaries(HragError):
+    """The collection was made without summaries."""
+
+
 class EmbedderMismatch(HragError):
     """The service's embedder is not the one the collection was made with."""
 

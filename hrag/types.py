@@ -30,6 +30,8 @@ DEFAULT_CANDIDATES = 50
 DEFAULT_MERGE_RATIO = 0.5
 DEFAULT_WINDOW_SENTENCES = 3
 MAX_WINDOW_SENTENCES = 20
+DEFAULT_TOP_SECTIONS = 3
+MAX_TOP_SECTIONS = 1000  # Their leaves are compared one by one.
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
 
@@ -54,6 +56,23 @@ class SearchMode(StrEnum):
     STANDARD = "standard"
     AUTO_MERGE = "auto_merge"
     SENTENCE_WINDOW = "sentence_window"
+    SUMMARY_FIRST = "summary_first"
+
+
+class SummaryScope(StrEnum):
+    """Which summaries a SUMMARY_FIRST search compares first."""
+
+    SECTIONS = "sections"
+    DOCUMENTS = "documents"
+
+
+class SummaryUnit(StrEnum):
+    """What of a document gets a summary each, beside the whole of it."""
+
+    NONE = "none"
+    CHUNK = "chunk"
+    PAGE = "page"
+    SECTION = "section"
 
 
 class SearchPlan(StrEnum):
@@ -155,6 +174,7 @@ class CollectionSettings:
     embedder: str
     dimension: int
     return_level: int | None = None
+    summaries: SummaryUnit = SummaryUnit.NONE
 
     def __post_init__(self) -> None:
         if self.return_level is not None:
@@ -169,6 +189,7 @@ class SettingsRequest:
     overlap_ratio: float | None = None
     embedding_level: int | None = None
     return_level: int | None = None
+    summaries: SummaryUnit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +331,8 @@ class SearchQuery:
     filter: Filter | None = None
     window_sentences: int | None = None
     cut_last: bool = False
+    top_sections: int | None = None
+    summary_scope: SummaryScope | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +359,24 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class ChosenSection:
+    """A section of a document that SUMMARY_FIRST searched, for its summary.
+
+    `score` is the summary's. Pages are 0 where there are none; `section_path` is that of
+    the section's first leaf.
+    """
+
+    document_id: str
+    title: str
+    summary: str
+    score: float
+    span: Span
+    section_path: tuple[str, ...]
+    first_page: int
+    last_page: int
+
+
+@dataclass(frozen=True, slots=True)
 class Timings:
     """How long each stage of a search took, in microseconds."""
 
@@ -351,7 +392,8 @@ class Timings:
 class SearchResult:
     """What a search found, of the leaves that were eligible: a filter's, or all.
 
-    `plan` is None where the service does not say.
+    `plan` is None where the service does not say. `sections` are those that SUMMARY_FIRST
+    chose, best first.
     """
 
     passages: tuple[Passage, ...]
@@ -364,6 +406,7 @@ class SearchResult:
     timings: Timings
     plan: SearchPlan | None
     eligible_leaves: int
+    sections: tuple[ChosenSection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +421,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """How much a collection holds and how far its index has come."""
+    """How much a collection holds and how far its index has come.
+
+    `summary_tokens` is what the chat model has been given and has answered for summaries.
+    """
 
     committed_sequence: int
     sealed_sequence: int
@@ -390,6 +436,9 @@ class IndexStatus:
     text_bytes: int
     vector_bytes: int
     segments: tuple[Segment, ...]
+    summary_count: int = 0
+    unsummarised_documents: int = 0
+    summary_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

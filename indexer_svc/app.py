@@ -5,6 +5,7 @@ import threading
 from contextlib import ExitStack
 from functools import partial
 
+from hrag.chat.opening import open_chat
 from hrag.config import IndexerSettings
 from hrag.embedding.opening import open_embedder
 from hrag.engine.embedded import store as stores
@@ -16,6 +17,7 @@ from indexer_svc.catalog import Catalog
 from indexer_svc.pipeline import Defaults, Pipeline
 from indexer_svc.sealer import Sealer
 from indexer_svc.servicer import IndexerServicer
+from indexer_svc.summariser import Summariser, Terms
 
 SERVICE = indexer_pb2.DESCRIPTOR.services_by_name["IndexerService"].full_name
 
@@ -25,12 +27,17 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
     os.nice(settings.niceness)  # Of this thread, and so of all that it starts.
     with ExitStack() as closing:
         embedder = open_embedder(settings)
+        chat = open_chat(settings)
         store = stores.open_for_writing(settings.data_dir, settings.disk_reserve_bytes)
         closing.callback(store.close)
         sealer = Sealer(store, settings.seal_leaves)
         writer = EmbeddedWriter(store, sealer)
         servicer = IndexerServicer(
-            Pipeline(writer, embedder, Defaults(settings.tree, settings.max_document_bytes)),
+            Pipeline(
+                writer,
+                embedder,
+                Defaults(settings.tree, settings.max_document_bytes, settings.summaries),
+            ),
             Catalog(writer),
             stopping,
         )
@@ -42,6 +49,10 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         )
         sealer.start()
         closing.callback(_stop_sealing, sealer)
+        terms = Terms(settings.summary_min_chars, settings.summary_max_tokens)
+        summariser = Summariser(writer, embedder, chat, terms)
+        summariser.start()
+        closing.callback(_stop_summarising, summariser)
         until_stopped(listening, settings.address, settings.drain_s, stopping)
 
 
@@ -49,3 +60,9 @@ def _stop_sealing(sealer: Sealer) -> None:
     """What is being built is worth nothing unfinished, so nobody waits for it."""
     if not sealer.close():
         abandon("a segment was still being written; the next start makes it anew")
+
+
+def _stop_summarising(summariser: Summariser) -> None:
+    """A model may take minutes to answer, and the next start asks it again."""
+    if not summariser.close():
+        abandon("summaries were still being written; the next start writes them")

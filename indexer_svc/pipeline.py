@@ -35,6 +35,7 @@ from hrag.types import (
     Document,
     IngestResult,
     SettingsRequest,
+    SummaryUnit,
     TreeSettings,
 )
 from indexer_svc.chunker import build_tree
@@ -54,6 +55,7 @@ class Defaults:
 
     tree: TreeSettings
     max_document_bytes: int
+    summaries: SummaryUnit = SummaryUnit.NONE
 
 
 Key = tuple[str, str, str]
@@ -157,6 +159,7 @@ class Pipeline:
             embedder=self._embedder.name,
             dimension=self._embedder.dimension,
             return_level=request.return_level,
+            summaries=self._defaults.summaries if request.summaries is None else request.summaries,
         )
         if settings.tree.leaf_tokens > self._embedder.max_tokens:
             raise InvalidArgument(

@@ -12,6 +12,7 @@ from hrag.types import (
     MAX_CANDIDATES,
     MAX_LIMIT,
     MAX_QUERY_BYTES,
+    MAX_TOP_SECTIONS,
     MAX_WINDOW_SENTENCES,
     CollectionSettings,
     SearchMode,
@@ -44,6 +45,7 @@ def check_query(query: SearchQuery) -> None:
         _check_window(query.window_sentences, query.mode)
     if query.merge_ratio is not None:
         _check_merge_ratio(query.merge_ratio, query.mode)
+    _check_summary_first(query)
     if query.filter is not None:
         check_filter(query.filter)
     if query.min_score is not None and not math.isfinite(query.min_score):
@@ -76,6 +78,19 @@ def _check_window(sentences: int, mode: SearchMode) -> None:
             f"window_sentences is {sentences}; it must be from 0 to {MAX_WINDOW_SENTENCES}",
             field="window_sentences",
         )
+
+
+def _check_summary_first(query: SearchQuery) -> None:
+    options = {"top_sections": query.top_sections, "summary_scope": query.summary_scope}
+    for field, value in options.items():
+        if value is not None and query.mode is not SearchMode.SUMMARY_FIRST:
+            raise InvalidArgument(
+                f"{field} is {value}; only SUMMARY_FIRST has one, so leave it unset in "
+                f"{query.mode.name}",
+                field=field,
+            )
+    if query.top_sections is not None:
+        _check_range("top_sections", query.top_sections, MAX_TOP_SECTIONS)
 
 
 def _check_range(field: str, value: int, most: int) -> None:

@@ -26,15 +26,18 @@ from hrag.errors import (
 )
 from hrag.types import (
     DEFAULT_MERGE_RATIO,
+    DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
     MAX_BATCH_SEARCHES,
     Aggregation,
+    ChosenSection,
     CollectionSettings,
     Passage,
     SearchMode,
     SearchPlan,
     SearchQuery,
     SearchResult,
+    SummaryScope,
     Timings,
 )
 from retriever_svc import windows
@@ -66,11 +69,18 @@ class _Seen:
     eligible: int
     considered: int
     exact: bool
+    sections: tuple[ChosenSection, ...]
 
     @classmethod
     def of(cls, snapshot: Snapshot, leaves: Leaves) -> "_Seen":
-        level = snapshot.settings.tree.embedding_level
-        return cls(snapshot.sequence, level, snapshot.leaf_count, len(leaves), leaves.exact)
+        return cls(
+            sequence=snapshot.sequence,
+            matched_at_level=snapshot.settings.tree.embedding_level,
+            eligible=snapshot.leaf_count,
+            considered=len(leaves),
+            exact=leaves.exact,
+            sections=snapshot.sections,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,22 +189,31 @@ class Search:
             ),
             plan=SearchPlan.SCAN if found.seen.exact else SearchPlan.INDEX,
             eligible_leaves=found.seen.eligible,
+            sections=found.seen.sections,
         )
 
     @contextmanager
     def _opened(self, query: SearchQuery, vector: Vector, took: _Seconds) -> Iterator[Snapshot]:
         """A snapshot of what the query may find."""
-        with self._reader.snapshot(query.tenant_id, query.collection) as snapshot:
+        by_summaries = query.mode is SearchMode.SUMMARY_FIRST
+        with self._reader.snapshot(
+            query.tenant_id, query.collection, summaries=by_summaries
+        ) as whole:
             if _needs_embedder(query):
-                check_embedder(snapshot.settings, self._embedder.name, len(vector))
-            check_dimension(vector, snapshot.settings)
-            if query.filter is None:
-                yield snapshot
-            else:
+                check_embedder(whole.settings, self._embedder.name, len(vector))
+            check_dimension(vector, whole.settings)
+            snapshot: Snapshot = whole
+            if query.filter is not None:
                 began = self._clock()
-                filtered = snapshot.filtered(query.filter)
+                snapshot = snapshot.filtered(query.filter)
                 took.filter += self._clock() - began
-                yield filtered
+            if by_summaries:
+                began = self._clock()
+                count = query.top_sections or DEFAULT_TOP_SECTIONS
+                scope = query.summary_scope or SummaryScope.SECTIONS
+                snapshot = snapshot.summary_first(vector, count, scope)
+                took.search += self._clock() - began
+            yield snapshot
 
     def _wait_for(self, sequence: int, deadline: Deadline) -> None:
         patience = Deadline(min(deadline.at_s, Deadline.after(_LONGEST_WAIT_S).at_s))

@@ -48,8 +48,14 @@ class Engine:
         return self.writer.open(tenant_id, name)
 
     def seal(self, tenant_id: str = "t", name: str = "c") -> SegmentRecord | None:
-        """Seals the tail into a segment of its own; goes on with a reader that has it."""
-        record = seal(self.store, self.open(tenant_id, name).number)
+        """Seals the tail into a segment of its own; goes on with a reader that has it.
+
+        The tail of the summaries too, if there is one.
+        """
+        opened = self.open(tenant_id, name)
+        record = seal(self.store, opened.number)
+        if opened.summaries:
+            seal(self.store, opened.beside.number)
         self.restart_reader()
         return record
 

@@ -21,7 +21,7 @@ from hrag.engine.embedded.store import Store
 from hrag.filters import Filter
 from hrag.ids import parse_chunk_id
 from hrag.tree import ParsedText
-from hrag.types import Aggregation, CollectionSettings, Passage, TreeSettings
+from hrag.types import Aggregation, CollectionSettings, Passage, SummaryUnit, TreeSettings
 from indexer_svc.chunker import build_tree
 from tests.filtering import passes
 
@@ -34,10 +34,12 @@ Leaf = tuple[str, int]
 
 
 def collection_settings(
-    tree: TreeSettings = SMALL_TREE, dimension: int = DIMENSION
+    tree: TreeSettings = SMALL_TREE,
+    dimension: int = DIMENSION,
+    summaries: SummaryUnit = SummaryUnit.NONE,
 ) -> CollectionSettings:
     """Settings of a collection with the embedder `fake`."""
-    return CollectionSettings(tree, "fake", dimension)
+    return CollectionSettings(tree, "fake", dimension, summaries=summaries)
 
 
 def unit_vectors(count: int, seed: int, dimension: int = DIMENSION) -> Vectors:
@@ -133,11 +135,14 @@ class ModelCollection:
 
     def scores(self, query: Vector) -> dict[Leaf, float]:
         """Every leaf's cosine."""
-        return {
-            (document_id, leaf): float(score)
+        leaves = [
+            (document_id, leaf)
             for document_id, document in self.documents.items()
-            for leaf, score in enumerate(document.vectors.astype(np.float64) @ query)
-        }
+            for leaf in range(len(document.vectors))
+        ]
+        none = np.empty((0, len(query)))
+        vectors = [none, *(document.vectors for document in self.documents.values())]
+        return dict(zip(leaves, (np.concatenate(vectors) @ query).tolist(), strict=True))
 
     def groups(
         self, leaves: dict[Leaf, float], level: int, aggregation: Aggregation

@@ -11,7 +11,13 @@ from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
 from hrag.filters import Filter
-from hrag.types import Aggregation, CollectionSettings, SearchQuery, TreeSettings
+from hrag.types import (
+    Aggregation,
+    CollectionSettings,
+    SearchQuery,
+    SummaryScope,
+    TreeSettings,
+)
 from retriever_svc.search import Search
 
 DIMENSION = 4
@@ -54,6 +60,8 @@ class FakeSnapshot:
     merges: list[tuple[int, float, Aggregation]] = field(default_factory=list)
     budgets: list[int] = field(default_factory=list)
     filters: list[Filter] = field(default_factory=list)
+    summaries: list[tuple[int, SummaryScope]] = field(default_factory=list)
+    sections: tuple[str, ...] = ()
 
     @property
     def leaf_count(self) -> int:
@@ -64,6 +72,14 @@ class FakeSnapshot:
         assert self.is_open
         self.filters.append(filter)
         return replace(self, ranking=self.ranking[::2])
+
+    def summary_first(self, query: Vectors, count: int, scope: SummaryScope) -> "FakeSnapshot":
+        """Each ancestor is a section; the first of them are chosen."""
+        assert self.is_open
+        self.summaries.append((count, scope))
+        sections = tuple(dict.fromkeys(self.ranking))[:count]
+        ranking = [name for name in self.ranking if name in sections]
+        return replace(self, ranking=ranking, sections=sections)
 
     def search(self, query: Vectors, wanted: int) -> FakeLeaves:
         assert self.is_open
@@ -107,8 +123,11 @@ class FakeReader:
         self.snapshots = 0
 
     @contextmanager
-    def snapshot(self, tenant_id: str, collection: str) -> Iterator[FakeSnapshot]:
+    def snapshot(
+        self, tenant_id: str, collection: str, *, summaries: bool
+    ) -> Iterator[FakeSnapshot]:
         self.snapshots += 1
+        assert summaries or not self._snapshot.summaries
         self._snapshot.is_open = True
         yield self._snapshot
         self._snapshot.is_open = False

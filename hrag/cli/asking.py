@@ -22,14 +22,17 @@ from hrag.types import (
     DEFAULT_COLLECTION,
     DEFAULT_LIMIT,
     DEFAULT_MERGE_RATIO,
+    DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
     MAX_CANDIDATES,
     MAX_LEVELS,
     MAX_LIMIT,
+    MAX_TOP_SECTIONS,
     MAX_WINDOW_SENTENCES,
     Aggregation,
     SearchMode,
     SearchQuery,
+    SummaryScope,
 )
 
 _MAX_U64 = (1 << 64) - 1
@@ -82,6 +85,21 @@ def _query(
             f"{DEFAULT_WINDOW_SENTENCES}.",
         ),
     ] = None,
+    top_sections: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MAX_TOP_SECTIONS,
+            help=f"How many sections summary_first looks into. Default: {DEFAULT_TOP_SECTIONS}.",
+        ),
+    ] = None,
+    summary_scope: Annotated[
+        SummaryScope | None,
+        typer.Option(
+            help="Which summaries summary_first compares first: those of all sections, or of "
+            "whole documents and then of the best ones' sections. Default: sections."
+        ),
+    ] = None,
     merge_adjacent: Annotated[
         bool,
         typer.Option(
@@ -111,6 +129,8 @@ def _query(
         filter=filters.filter_of(filter or []),
         window_sentences=window_sentences,
         cut_last=cut_last,
+        top_sections=top_sections,
+        summary_scope=summary_scope,
     )
 
 

@@ -20,7 +20,7 @@ from hrag.cli.files import Source, find
 from hrag.cli.ingest import ingest_shown, show_tally
 from hrag.cli.ingesting import Tally
 from hrag.cli.measure import compare
-from hrag.cli.render import duration
+from hrag.cli.render import counted, duration
 from hrag.errors import HragError
 from hrag.types import DEFAULT_COLLECTION, SearchMode, SearchResult
 
@@ -33,7 +33,10 @@ QUESTION_COUNT = 6
 
 _START_S = 90.0  # Two services that load the embedder, on a slow machine.
 _STOP_S = 20.0
-_SETTINGS = {"HRAG_EMBEDDER": "builtin"}
+_SUMMARIES_S = 180.0
+_POLL_S = 0.1
+# No chat model, whatever the environment names: nobody is to pay for a demonstration.
+_SETTINGS = {"HRAG_EMBEDDER": "builtin", "HRAG_SUMMARIES": "chunk", "HRAG_CHAT_MODEL": ""}
 
 
 def demo(
@@ -126,11 +129,13 @@ def _tell(
         show.show_heading(console, "Ask: search small chunks, get back what is around them")
         answers = _ask(client, questions, console)
         show.show_heading(console, "The same question in every mode")
+        _wait_for_summaries(client, console)
         modes = (
             SearchMode.STANDARD,
             SearchMode.SENTENCE_WINDOW,
             SearchMode.AUTO_MERGE,
             SearchMode.SMALL_TO_BIG,
+            SearchMode.SUMMARY_FIRST,
         )
         show.show_modes(
             console,
@@ -156,6 +161,20 @@ def _store(client: "Client", sources: Sequence[Source], console: Console) -> Tal
     tree = client.get_collection(TENANT, DEFAULT_COLLECTION).settings.tree
     show_stored(console, tree.level_sizes, tally.chunks_per_level)
     return tally
+
+
+def _wait_for_summaries(client: "Client", console: Console) -> None:
+    """They are written while questions are asked; of many documents it may take long."""
+    until = time.monotonic() + _SUMMARIES_S
+    with console.status("writing summaries") as shown:
+        while (index := client.index_status(TENANT)).unsummarised_documents:
+            if time.monotonic() > until:
+                break
+            shown.update(f"writing summaries; waiting: {index.unsummarised_documents:,}")
+            time.sleep(_POLL_S)
+    left = index.unsummarised_documents
+    waiting = f"; {counted(left, 'document')} still without" if left else ""
+    console.print(f"{index.summary_count:,} summaries, made of the documents' sentences{waiting}")
 
 
 def _derived(client: "Client", tally: Tally) -> list[Question]:

@@ -24,6 +24,7 @@ _MODE_SHOWN = {
     SearchMode.SENTENCE_WINDOW: "sentence window: the best sentences, three more on each side",
     SearchMode.AUTO_MERGE: "auto merge: larger chunks where enough of their children matched",
     SearchMode.SMALL_TO_BIG: "small to big: what is around them",
+    SearchMode.SUMMARY_FIRST: "summary first: the same, in the sections with the best summaries",
 }
 
 

@@ -1,7 +1,7 @@
 """`hrag ingest`: files and folders into a collection."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ from hrag.cli.files import EXTENSIONS, Source, find
 from hrag.cli.ingesting import Tally, ingest_all
 from hrag.cli.options import DEFAULT_INDEXER, DEFAULT_TENANT, CollectionName, Indexer, Tenant
 from hrag.errors import CollectionExists
-from hrag.types import DEFAULT_COLLECTION, IngestOutcome
+from hrag.types import DEFAULT_COLLECTION, IngestOutcome, SettingsRequest, SummaryUnit
 
 if TYPE_CHECKING:
     from hrag.client import Client
@@ -30,6 +30,14 @@ def ingest(
     create: Annotated[
         bool, typer.Option("--create", help="Create the collection if there is none.")
     ] = False,
+    summaries: Annotated[
+        SummaryUnit | None,
+        typer.Option(
+            help="With --create: what of a document gets a summary each, for searches in "
+            "summary_first. Default: the indexer's HRAG_SUMMARIES.",
+            show_default=False,
+        ),
+    ] = None,
     indexer: Indexer = DEFAULT_INDEXER,
 ) -> None:
     """Store files and folders: cut into chunks, embedded, searchable at once.
@@ -46,7 +54,12 @@ def ingest(
     Examples:
       hrag ingest docs/
       hrag ingest handbook.pdf notes.md --tenant acme --collection guides --create
+      hrag ingest books/ --collection books --create --summaries section
     """
+    if summaries is not None and not create:
+        raise typer.BadParameter(
+            "only a new collection takes it: add --create", param_hint="--summaries"
+        )
     sources = find(paths)
     if not sources:
         raise Failure(
@@ -56,7 +69,7 @@ def ingest(
     console = output()
     with connected(indexer=indexer) as client:
         if create:
-            _create(client, tenant, collection)
+            _create(client, tenant, collection, summaries)
         tally = ingest_shown(client, tenant, collection, sources, console)
         show_tally(tally, console)
         if tally.broken is not None:
@@ -65,9 +78,17 @@ def ingest(
         raise typer.Exit(1)
 
 
-def _create(client: "Client", tenant: str, collection: str) -> None:
-    with suppress(CollectionExists):
-        client.create_collection(tenant, collection)
+def _create(client: "Client", tenant: str, collection: str, summaries: SummaryUnit | None) -> None:
+    """Makes sure that there is such a collection."""
+    try:
+        client.create_collection(tenant, collection, SettingsRequest(summaries=summaries))
+    except CollectionExists:
+        has = client.get_collection(tenant, collection).settings.summaries
+        if summaries not in (None, has):
+            raise Failure(
+                f"collection {collection} is there already, with summaries {has}, not "
+                f"{summaries}; what a collection has is settled when it is created"
+            ) from None
 
 
 def ingest_shown(

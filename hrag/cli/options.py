@@ -52,7 +52,8 @@ Mode = Annotated[
     typer.Option(
         help="small_to_big: the larger chunks around what matched; standard: leaves; "
         "auto_merge: larger chunks only where enough of their children matched; "
-        "sentence_window: the best sentence of each leaf and some around it."
+        "sentence_window: the best sentence of each leaf and some around it; "
+        "summary_first: larger chunks inside the sections whose summaries are nearest."
     ),
 ]
 TokenBudget = Annotated[

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hrag.citing import sections
 from hrag.cli.console import printable
-from hrag.types import Chunk, Passage, SearchResult, Span
+from hrag.types import ChosenSection, Chunk, Passage, SearchResult, Span
 
 MATCH_STYLE = "green"
 WORD_STYLE = "bold yellow"
@@ -33,14 +33,29 @@ def citation(chunk: Chunk) -> str:
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
 
 
+def section_citation(section: ChosenSection) -> str:
+    """Title, sections, pages and document id, as far as the section has them."""
+    parts = (section.title, sections(section), pages(section), section.document_id)
+    return printable(" · ".join(filter(None, parts)).replace("\n", " "))
+
+
+def beginning(text: str, chars: int) -> str:
+    """As many first words as fit, on one line; of text without blanks, characters."""
+    line = " ".join(printable(text).split())
+    if len(line) <= chars:
+        return line
+    end = line.rfind(" ", chars // 2, chars)
+    return line[: chars - 1 if end < 0 else end] + "…"
+
+
 def counted(number: int, noun: str) -> str:
     """`1 passage`, `2 passages`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def pages(chunk: Chunk) -> str:
+def pages(part: Chunk | ChosenSection) -> str:
     """`p. 3` or `p. 3-4`; empty where the document has no pages."""
-    return page_range(chunk.first_page, chunk.last_page)
+    return page_range(part.first_page, part.last_page)
 
 
 def page_range(first: int, last: int) -> str:

@@ -1,6 +1,7 @@
 """`hrag search`: a question in, passages with their citations out."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 import typer
@@ -11,9 +12,29 @@ from hrag.cli.asking import asking
 from hrag.cli.connection import connected
 from hrag.cli.console import has_colour, output
 from hrag.cli.options import DEFAULT_RETRIEVER, AsJson, Retriever
-from hrag.cli.render import citation, counted, highlighted, matched_ranges, suffix, timings
-from hrag.types import Passage, SearchMode, SearchPlan, SearchQuery, SearchResult
+from hrag.cli.render import (
+    beginning,
+    citation,
+    counted,
+    highlighted,
+    matched_ranges,
+    section_citation,
+    suffix,
+    timings,
+)
+from hrag.types import (
+    ChosenSection,
+    Passage,
+    SearchMode,
+    SearchPlan,
+    SearchQuery,
+    SearchResult,
+)
 
+_EMPTY = "the collection is empty"
+_NONE_THERE = {SearchMode.SUMMARY_FIRST: "no section has a summary yet"}
+_SECTIONS_SHOWN = 10
+_SUMMARY_CHARS = 120
 _PLAN = {SearchPlan.SCAN: ", all compared", SearchPlan.INDEX: ", by index", None: ""}
 
 
@@ -33,6 +54,7 @@ def search(
       hrag search "how do I rotate the keys?"
       hrag search "rotate keys" --mode standard --limit 10
       hrag search "rotate keys" --mode auto_merge --merge-adjacent --min-score 0.3
+      hrag search "rotate keys" --mode summary_first --top-sections 5
       hrag search "rotate keys" --filter lang=en --filter "year>=2024"
       hrag search "rotate keys" --token-budget 4000 --json | jq .passages[].chunk.content
     """
@@ -45,7 +67,8 @@ def search(
 
 
 def show_result(result: SearchResult, console: Console) -> None:
-    """Every passage, then how the search went."""
+    """The sections it was led to, every passage, then how the search went."""
+    _show_sections(result.sections, console)
     for number, passage in enumerate(result.passages, 1):
         _show_passage(number, passage, console)
     if not result.passages:
@@ -66,7 +89,7 @@ def show_nothing(result: SearchResult, console: Console) -> None:
     why = (
         "no passage answers"
         if result.eligible_leaves
-        else "the collection is empty, or no document passes the filter"
+        else f"{_NONE_THERE.get(result.mode, _EMPTY)}, or no document passes the filter"
     )
     console.print(f"nothing found: {why}")
 
@@ -77,6 +100,20 @@ def _levels(result: SearchResult) -> str:
     if result.mode is not SearchMode.AUTO_MERGE or highest == result.matched_at_level:
         return str(highest)
     return ", ".join(map(str, range(result.matched_at_level, highest))) + f" or {highest}"
+
+
+def _show_sections(sections: Sequence[ChosenSection], console: Console) -> None:
+    """Where SUMMARY_FIRST has looked, with the first words of each summary."""
+    if not sections:
+        return
+    for section in sections[:_SECTIONS_SHOWN]:
+        heading = Text(f"section {section.score:.3f}  ").append(section_citation(section))
+        console.print(heading, soft_wrap=True)
+        words = beginning(section.summary, _SUMMARY_CHARS)
+        console.print(Text(f"  {words}", style="dim"), soft_wrap=True)
+    if len(sections) > _SECTIONS_SHOWN:
+        console.print("and more sections")
+    console.print()
 
 
 def _show_passage(number: int, passage: Passage, console: Console) -> None:

@@ -22,7 +22,7 @@ from hrag.cli.options import (
     Retriever,
     Tenant,
 )
-from hrag.types import Collection, IndexStatus, ReaderStatus, ServerInfo
+from hrag.types import Collection, IndexStatus, ReaderStatus, ServerInfo, SummaryUnit
 
 if TYPE_CHECKING:
     from hrag.client import Client
@@ -40,7 +40,9 @@ def status(
 
     Leaves are the smallest chunks: they are embedded and searched. The tail is those not
     yet in an index file (a segment); it is scanned exactly, so that nothing waits to be
-    found. Sequence is the collection's last change, and how far segments cover it.
+    found. Sequence is the collection's last change, and how far segments cover it. Of
+    collections with summaries: how many there are, how many documents still wait for
+    theirs, and what a chat model has read and written for them.
 
     \b
     Examples:
@@ -85,6 +87,9 @@ def _show(tenant: str, rows: list[Row], server: ServerInfo, console: Console) ->
         console.print()
         console.print(_settings(rows))
         console.print()
+        if summarised := [row for row in rows if _has_summaries(row[0])]:
+            console.print(_summaries(summarised))
+            console.print()
     else:
         console.print(f"tenant {printable(tenant)} has no collections yet", markup=False)
     console.print(
@@ -135,6 +140,19 @@ def _settings(rows: list[Row]) -> Table:
             ",".join(map(str, settings.tree.level_sizes)),
             Text(printable(settings.embedder)),
         )
+    return table
+
+
+def _has_summaries(collection: Collection) -> bool:
+    return collection.settings.summaries is not SummaryUnit.NONE
+
+
+def _summaries(rows: list[Row]) -> Table:
+    table = _table("a summary of each", "summaries", "documents waiting", "model's tokens")
+    for collection, index in rows:
+        amounts = (index.summary_count, index.unsummarised_documents, index.summary_tokens)
+        unit = collection.settings.summaries.value
+        table.add_row(collection.name, unit, *(f"{amount:,}" for amount in amounts))
     return table
 
 

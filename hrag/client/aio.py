@@ -39,6 +39,7 @@ from hrag.types import (
     SearchResult,
     ServerInfo,
     SettingsRequest,
+    SummaryScope,
 )
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.wire import indexer
@@ -206,6 +207,8 @@ class AsyncClient:
         filter: Filter | None = None,
         window_sentences: int | None = None,
         cut_last: bool = False,
+        top_sections: int | None = None,
+        summary_scope: SummaryScope | None = None,
         timeout_s: float | None = None,
     ) -> SearchResult:
         """The passages that best answer a text, or a vector that is embedded already."""
@@ -226,6 +229,8 @@ class AsyncClient:
             filter=filter,
             window_sentences=window_sentences,
             cut_last=cut_last,
+            top_sections=top_sections,
+            summary_scope=summary_scope,
         )
         return await self._run(calls.search(asked), timeout_s)
 

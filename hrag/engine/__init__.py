@@ -5,7 +5,7 @@ database with vectors could do the work too: a document with its tree and vector
 it one way; leaves, groups and passages the other. Methods raise `hrag.errors` only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from hrag.ids import ChunkId
 from hrag.tree import ParsedText, Tree
 from hrag.types import (
     Aggregation,
+    ChosenSection,
     Chunk,
     ChunkNode,
     Collection,
@@ -34,6 +35,7 @@ from hrag.types import (
     Passage,
     ReaderStatus,
     Span,
+    SummaryScope,
 )
 
 Vector = NDArray[np.float32]
@@ -63,6 +65,31 @@ class OpenCollection(Protocol):
 
     @property
     def settings(self) -> CollectionSettings: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Unsummarised:
+    """A stored document that waits for its summaries.
+
+    `version` tells it from what may be stored under its id later. `spent_tokens` is what
+    the summaries of its collection have cost so far.
+    """
+
+    collection: OpenCollection
+    version: int
+    document_id: str
+    title: str
+    parsed: ParsedText
+    tree: Tree
+    spent_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A text, not blank, to be found by, and the leaves of its document it stands for."""
+
+    text: str
+    leaves: range
 
 
 class Writer(Protocol):
@@ -118,6 +145,32 @@ class Writer(Protocol):
     ) -> Listing[DocumentInfo]: ...
 
     def status(self, collection: OpenCollection) -> IndexStatus: ...
+
+    def next_unsummarised(
+        self,
+        embedder: str,
+        after: OpenCollection | None = None,
+        excluding: Container[int] = (),
+    ) -> Unsummarised | None:
+        """A document that waits for its summaries, None if there is none.
+
+        In a collection that `embedder` is of, and in another than `after` if there is one
+        in any: they take turns. None of the versions excluded.
+        """
+
+    def put_summaries(
+        self,
+        document: Unsummarised,
+        summaries: Sequence[Summary],
+        vectors: Vectors,
+        tokens: int = 0,
+    ) -> bool:
+        """Stores a document's summaries; False if it has changed or gone meanwhile.
+
+        The first is of the whole document, the others of its sections, in order. None at
+        all where it is not worth one. `vectors` is `float32[len(summaries), dimension]`,
+        `tokens` what they have cost.
+        """
 
 
 class Leaves(Protocol):
@@ -191,6 +244,18 @@ class Snapshot(Protocol):
         The filter has been checked.
         """
 
+    def summary_first(self, query: Vector, count: int, scope: SummaryScope) -> "Snapshot":
+        """The same snapshot, in which a search finds only leaves of some sections.
+
+        Of those whose summaries are nearest to the query, `count` at most. With
+        SummaryScope.DOCUMENTS they are sections of the `count` documents whose summaries
+        are nearest. The reader was asked for summaries.
+        """
+
+    @property
+    def sections(self) -> tuple[ChosenSection, ...]:
+        """Those that `summary_first` has chosen, best first."""
+
     def search(self, query: Vector, count: int) -> Leaves:
         """The `count` leaves nearest to `query`, `float32[dimension]` of unit length."""
 
@@ -234,7 +299,10 @@ class Snapshot(Protocol):
 class Reader(Protocol):
     """Opens snapshots that hold every change acknowledged before."""
 
-    def snapshot(self, tenant_id: str, collection: str) -> AbstractContextManager[Snapshot]: ...
+    def snapshot(
+        self, tenant_id: str, collection: str, *, summaries: bool = False
+    ) -> AbstractContextManager[Snapshot]:
+        """Raises CollectionNotFound and, with `summaries`, NoSummaries."""
 
     def settings(self, tenant_id: str, collection: str) -> CollectionSettings: ...
 

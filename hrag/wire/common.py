@@ -21,6 +21,7 @@ from hrag.types import (
     PageStart,
     SettingsRequest,
     Span,
+    SummaryUnit,
     TreeSettings,
 )
 from hrag.v1 import types_pb2 as pb
@@ -172,6 +173,14 @@ def checked_text(value: str, field: str) -> str:
 
 # Collections
 
+_UNIT_NUMBER = {
+    SummaryUnit.NONE: pb.SUMMARY_UNIT_NONE,
+    SummaryUnit.CHUNK: pb.SUMMARY_UNIT_CHUNK,
+    SummaryUnit.PAGE: pb.SUMMARY_UNIT_PAGE,
+    SummaryUnit.SECTION: pb.SUMMARY_UNIT_SECTION,
+}
+_UNIT: dict[int, SummaryUnit] = {number: unit for unit, number in _UNIT_NUMBER.items()}
+
 
 def settings_request_from(message: pb.CollectionSettings) -> SettingsRequest:
     def given(name: str) -> Any:
@@ -182,6 +191,7 @@ def settings_request_from(message: pb.CollectionSettings) -> SettingsRequest:
         overlap_ratio=given("overlap_ratio"),
         embedding_level=given("embedding_level"),
         return_level=given("return_level"),
+        summaries=_unit_from(message.summaries),
     )
 
 
@@ -191,7 +201,18 @@ def settings_request_message(request: SettingsRequest) -> pb.CollectionSettings:
         overlap_ratio=request.overlap_ratio,
         embedding_level=request.embedding_level,
         return_level=request.return_level,
+        summaries=None if request.summaries is None else _UNIT_NUMBER[request.summaries],
     )
+
+
+def _unit_from(number: int) -> SummaryUnit | None:
+    if number == pb.SUMMARY_UNIT_UNSPECIFIED:
+        return None
+    if number not in _UNIT:
+        raise InvalidArgument(
+            f"summaries is {number}, which this server does not know", field="summaries"
+        )
+    return _UNIT[number]
 
 
 def collection_message(collection: Collection) -> pb.Collection:
@@ -206,6 +227,7 @@ def collection_message(collection: Collection) -> pb.Collection:
             return_level=settings.return_level,
             embedder=settings.embedder,
             dimension=settings.dimension,
+            summaries=_UNIT_NUMBER[settings.summaries],
         ),
         document_count=collection.document_count,
     )
@@ -220,7 +242,13 @@ def collection_from(message: pb.Collection) -> Collection:
     return Collection(
         message.tenant_id,
         message.name,
-        CollectionSettings(tree, settings.embedder, settings.dimension, return_level),
+        CollectionSettings(
+            tree,
+            settings.embedder,
+            settings.dimension,
+            return_level,
+            _UNIT.get(settings.summaries, SummaryUnit.NONE),
+        ),
         message.document_count,
     )
 

@@ -106,6 +106,9 @@ def status_response(index: IndexStatus) -> pb.GetIndexStatusResponse:
             )
             for segment in index.segments
         ],
+        summary_count=index.summary_count,
+        unsummarised_documents=index.unsummarised_documents,
+        summary_tokens=index.summary_tokens,
     )
 
 
@@ -129,4 +132,7 @@ def status_from(message: pb.GetIndexStatusResponse) -> IndexStatus:
             )
             for segment in message.segments
         ),
+        summary_count=message.summary_count,
+        unsummarised_documents=message.unsummarised_documents,
+        summary_tokens=message.summary_tokens,
     )

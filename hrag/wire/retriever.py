@@ -12,6 +12,7 @@ from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_LIMIT,
     Aggregation,
+    ChosenSection,
     ChunkNode,
     Hierarchy,
     Limits,
@@ -23,6 +24,7 @@ from hrag.types import (
     SearchQuery,
     SearchResult,
     ServerInfo,
+    SummaryScope,
     Timings,
 )
 from hrag.v1 import retriever_pb2 as pb
@@ -44,6 +46,7 @@ _MODE_NUMBER = {
     SearchMode.STANDARD: pb.SEARCH_MODE_STANDARD,
     SearchMode.AUTO_MERGE: pb.SEARCH_MODE_AUTO_MERGE,
     SearchMode.SENTENCE_WINDOW: pb.SEARCH_MODE_SENTENCE_WINDOW,
+    SearchMode.SUMMARY_FIRST: pb.SEARCH_MODE_SUMMARY_FIRST,
 }
 _MODE = {number: mode for mode, number in _MODE_NUMBER.items()} | {
     pb.SEARCH_MODE_UNSPECIFIED: SearchMode.SMALL_TO_BIG
@@ -56,6 +59,14 @@ _AGGREGATION_NUMBER = {
 }
 _AGGREGATION = {number: aggregation for aggregation, number in _AGGREGATION_NUMBER.items()} | {
     pb.AGGREGATION_UNSPECIFIED: Aggregation.MAX
+}
+_SCOPE_NUMBER = {
+    SummaryScope.SECTIONS: pb.SUMMARY_SCOPE_SECTIONS,
+    SummaryScope.DOCUMENTS: pb.SUMMARY_SCOPE_DOCUMENTS,
+}
+_SCOPE: dict[int, SummaryScope | None] = {
+    **{number: scope for scope, number in _SCOPE_NUMBER.items()},
+    pb.SUMMARY_SCOPE_UNSPECIFIED: None,
 }
 _PLAN_NUMBER = {
     SearchPlan.SCAN: pb.SEARCH_PLAN_SCAN,
@@ -85,6 +96,8 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
         window_sentences=message.window_sentences if message.HasField("window_sentences") else None,
         cut_last=message.cut_last,
         filter=filter_from(message.filter) if message.HasField("filter") else None,
+        top_sections=message.top_sections if message.HasField("top_sections") else None,
+        summary_scope=_known(_SCOPE, message.summary_scope, "summary_scope"),
     )
 
 
@@ -122,6 +135,8 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         window_sentences=query.window_sentences,
         cut_last=query.cut_last,
         filter=None if query.filter is None else filter_message(query.filter),
+        top_sections=query.top_sections,
+        summary_scope=_SCOPE_NUMBER[query.summary_scope] if query.summary_scope else None,
     )
     if isinstance(query.query, str):
         message.text = checked_text(query.query, "text")
@@ -172,6 +187,33 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
         timings=pb.Timings(**asdict(result.timings)),
         plan=_PLAN_NUMBER[result.plan] if result.plan else None,
         eligible_leaves=result.eligible_leaves,
+        sections=map(_section_message, result.sections),
+    )
+
+
+def _section_message(section: ChosenSection) -> pb.ChosenSection:
+    return pb.ChosenSection(
+        document_id=section.document_id,
+        title=section.title,
+        summary=section.summary,
+        score=section.score,
+        span=span_message(section.span),
+        section_path=section.section_path,
+        first_page=section.first_page,
+        last_page=section.last_page,
+    )
+
+
+def _section_from(message: pb.ChosenSection) -> ChosenSection:
+    return ChosenSection(
+        document_id=message.document_id,
+        title=message.title,
+        summary=message.summary,
+        score=message.score,
+        span=span_from(message.span),
+        section_path=tuple(message.section_path),
+        first_page=message.first_page,
+        last_page=message.last_page,
     )
 
 
@@ -201,6 +243,7 @@ def search_result_from(message: pb.SearchResponse) -> SearchResult:
         timings=_alike(Timings, message.timings),
         plan=_PLAN.get(message.plan),
         eligible_leaves=message.eligible_leaves,
+        sections=tuple(map(_section_from, message.sections)),
     )
 
 

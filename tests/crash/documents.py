@@ -12,16 +12,27 @@ import numpy as np
 
 from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import PreparedDocument
-from hrag.types import CollectionSettings, Document, Passage, SearchMode, TreeSettings
+from hrag.types import (
+    ChosenSection,
+    CollectionSettings,
+    Document,
+    Passage,
+    SearchMode,
+    SummaryUnit,
+    TreeSettings,
+)
+from indexer_svc.extractive import extract
 from tests.fakes import SCORE_TOLERANCE, prepared
 
 EMBEDDER = HashEmbedder(32)
 TREE = TreeSettings((32, 64, 128))
-SETTINGS = CollectionSettings(TREE, EMBEDDER.name, EMBEDDER.dimension)
+SETTINGS = CollectionSettings(TREE, EMBEDDER.name, EMBEDDER.dimension, summaries=SummaryUnit.CHUNK)
 VARIABLES = {
     "HRAG_EMBEDDER": f"hash:{EMBEDDER.dimension}",
     "HIERARCHICAL_CHUNK_LEVELS": "32,64,128",
     "HRAG_SEAL_LEAVES": "64",
+    "HRAG_SUMMARIES": SETTINGS.summaries.value,
+    "HRAG_SUMMARY_MIN_CHARS": "1",
 }
 SMALL = "small"
 """The tenant whose documents are so short that none is ever sealed."""
@@ -65,6 +76,13 @@ def check_passage(tenant_id: str, passage: Passage, query: Vector, mode: SearchM
         score = float(EMBEDDER.embed([chunk.content])[0].astype(np.float64) @ query)
         assert abs(passage.score - score) < SCORE_TOLERANCE, (passage, score)
     return version
+
+
+def check_section(tenant_id: str, section: ChosenSection, version: int) -> None:
+    """Fails unless the summary is the one of this part of this version."""
+    span, text = section.span, text_of(tenant_id, section.document_id, version)
+    content = text[span.char_start : span.char_end].strip()
+    assert section.summary == extract(content, EMBEDDER), section
 
 
 def random_query(source: random.Random) -> Vector:

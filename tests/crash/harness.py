@@ -257,11 +257,14 @@ class CrashRun:
         self.tally.verified += sum(len(each.versions()) for each in collections.values())
         versions = collections[DEFAULT_COLLECTION].versions()
         segments = client.index_status(tenant_id).segments
-        recalls = ExactSearch(tenant_id, versions).compare(client, self._random)
+        exact = ExactSearch(tenant_id, versions)
+        recalls = exact.compare(client, self._random)
         if segments:
             self.tally.recalls += recalls
         else:
             assert recalls == [1.0] * len(recalls)
+        until(lambda: not client.index_status(tenant_id).unsummarised_documents)
+        assert exact.compare_by_summaries(client, self._random) == 1.0
 
 
 def until(true: Callable[[], bool], timeout_s: float = 30) -> None:

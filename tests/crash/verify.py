@@ -1,7 +1,8 @@
 """What must be true after every restart, found out through the services.
 
 First each document is settled: what is there must be the acknowledged version or one
-that was in flight, whole. Then searches must find what an exact scan of just that finds.
+that was in flight, whole. Then searches must find what an exact scan of just that finds,
+and so must those that are led by summaries, once all of them are written.
 """
 
 import random
@@ -13,12 +14,20 @@ import numpy as np
 from hrag.client import Client
 from hrag.engine.embedded.check import check
 from hrag.engine.embedded.store import open_for_reading
-from hrag.types import Aggregation, DocumentInfo, Passage, SearchMode
+from hrag.types import (
+    MAX_TOP_SECTIONS,
+    Aggregation,
+    DocumentInfo,
+    Passage,
+    SearchMode,
+    SearchResult,
+)
 from tests.crash.documents import (
     SETTINGS,
     TREE,
     Vector,
     check_passage,
+    check_section,
     prepared_of,
     random_query,
     text_of,
@@ -109,13 +118,24 @@ class ExactSearch:
         return [*shares, self._small_to_big(client, queries[0])]
 
     def _standard(self, client: Client, query: Vector) -> float:
-        passages = self._search(client, query, SearchMode.STANDARD)
+        passages = self._search(client, query, SearchMode.STANDARD).passages
         found = matched_leaves(passages)
         assert [passage.score for passage in passages] == sorted(found.values(), reverse=True)
         return recall(found, self._model, np.array(query), _LIMIT)
 
+    def compare_by_summaries(self, client: Client, source: random.Random) -> float:
+        """The recall of a search of all sections; the summaries must be those of the texts."""
+        query = random_query(source)
+        found = self._search(client, query, SearchMode.SUMMARY_FIRST, MAX_TOP_SECTIONS)
+        for section in found.sections:
+            check_section(self._tenant_id, section, self._versions[section.document_id])
+        return self._recall(found.passages, query)
+
     def _small_to_big(self, client: Client, query: Vector) -> float:
-        passages = self._search(client, query, SearchMode.SMALL_TO_BIG)
+        return self._recall(self._search(client, query, SearchMode.SMALL_TO_BIG).passages, query)
+
+    def _recall(self, passages: tuple[Passage, ...], query: Vector) -> float:
+        """Of passages of the level that is returned."""
         scores = self._model.scores(np.array(query))
         groups = self._model.groups(scores, _RETURN_LEVEL, Aggregation.MAX)
         best = sorted((group.score for group in groups.values()), reverse=True)[:_LIMIT]
@@ -129,12 +149,19 @@ class ExactSearch:
             reached += passage.score >= best[-1] - SCORE_TOLERANCE
         return reached / len(best) if best else 1.0
 
-    def _search(self, client: Client, query: Vector, mode: SearchMode) -> tuple[Passage, ...]:
+    def _search(
+        self, client: Client, query: Vector, mode: SearchMode, top_sections: int | None = None
+    ) -> SearchResult:
         level = None if mode is SearchMode.STANDARD else _RETURN_LEVEL
-        passages = client.search(
-            self._tenant_id, query, mode=mode, limit=_LIMIT, return_level=level
-        ).passages
-        for passage in passages:
+        found = client.search(
+            self._tenant_id,
+            query,
+            mode=mode,
+            limit=_LIMIT,
+            return_level=level,
+            top_sections=top_sections,
+        )
+        for passage in found.passages:
             version = check_passage(self._tenant_id, passage, query, mode)
             assert self._versions[passage.chunk.document_id] == version, passage
-        return passages
+        return found

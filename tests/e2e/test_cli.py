@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -137,6 +138,46 @@ def test_search_filters(serving):
     done = serving.hrag("search", "keys", "--filter", "year>x")
     assert done.returncode == 2
     assert "neither a number nor a date" in done.stderr
+
+
+def _until_summarised(serving: Serving, tenant: str) -> str:
+    """What `hrag status` shows once nothing waits."""
+    end = time.monotonic() + _START_S
+    while True:
+        found = json.loads(serving.hrag("status", "--tenant", tenant, "--json").stdout)
+        if not any(each["status"]["unsummarised_documents"] for each in found["collections"]):
+            return serving.hrag("status", "--tenant", tenant).stdout
+        assert time.monotonic() < end
+
+
+def test_a_collection_with_summaries_is_searched_by_them(serving, files):
+    ingest = ("ingest", "--tenant", "sums", "--create", str(files), "--summaries")
+    done = serving.hrag(*ingest, "section")
+    assert done.returncode == 0, done.stderr
+    shown = _until_summarised(serving, "sums")
+    assert re.search(r"^default +section +2 +0 +0", shown, re.MULTILINE), shown
+    search = ("search", "keys", "--tenant", "sums", "--mode", "summary_first")
+    done = serving.hrag(*search, "--top-sections", "1", "--summary-scope", "documents")
+    assert done.returncode == 0, done.stderr
+    first, second, *_ = done.stdout.splitlines()
+    assert re.fullmatch(r"section -?\d\.\d{3}  .+", first)
+    assert second.startswith("  ")
+    assert re.search(r"^1\. ", done.stdout, re.MULTILINE)
+    assert len(json.loads(serving.hrag(*search, "--json").stdout)["sections"]) == 1
+    assert serving.hrag(*ingest, "section").returncode == 0
+    done = serving.hrag(*ingest, "page")
+    assert done.returncode == 1
+    assert "is there already, with summaries section, not page" in done.stderr
+
+
+def test_without_summaries_nothing_is_said_of_them(serving):
+    assert "summar" not in serving.hrag("status").stdout
+    done = serving.hrag("search", "keys", "--mode", "summary_first")
+    assert done.returncode == 1
+    assert "has no summaries" in done.stderr
+    done = serving.hrag("search", "keys", "--top-sections", "3")
+    assert done.returncode == 1
+    assert "top_sections is 3; only SUMMARY_FIRST has one" in done.stderr
 
 
 def test_search_in_an_empty_collection_says_so(serving, tmp_path):

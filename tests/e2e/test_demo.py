@@ -46,6 +46,8 @@ def test_demo_on_own_files_stores_asks_measures_and_cleans_up(tmp_path, files):
     assert "3 of 3 documents: 3 created" in done.stdout
     assert "Bees dance to tell where flowers are." in done.stdout
     assert "small to big" in done.stdout
+    assert "4 summaries, made of the documents' sentences\n" in done.stdout
+    assert "summary first" in done.stdout
     assert "difference" in done.stdout
     assert "Everything is stopped" in done.stdout
 
@@ -56,6 +58,14 @@ def test_demo_asks_what_it_is_told_to(tmp_path, files):
     asked, _, rest = done.stdout.partition("1. How long should tea draw?")
     assert asked
     assert "tea.txt" in rest.splitlines()[1]
+
+
+def test_demo_asks_no_chat_model_whatever_is_set(tmp_path, files):
+    """It would cost somebody something, and this one would never answer."""
+    model = {"HRAG_CHAT_MODEL": "m", "HRAG_CHAT_BASE_URL": "http://127.0.0.1:9/v1"}
+    done = _demo(tmp_path, str(files), "--searches", "1", **model)
+    assert done.returncode == 0, done.stderr
+    assert "summaries, made of the documents' sentences\n" in done.stdout
 
 
 def test_demo_whose_services_fail_shows_their_log(tmp_path, files):

@@ -71,24 +71,26 @@ class Actor:
         return ModelResponse([ToolCallPart(output.name, answer)])
 
 
-def test_the_agent_searches_and_cites(services: Running, tenant: str, example: ModuleType) -> None:
+async def test_the_agent_searches_and_cites(
+    services: Running, tenant: str, example: ModuleType
+) -> None:
     _ingest_pets(services, tenant)
     services.client.ingest(f"{tenant}-other", Document("Secret.", "secret"))
     actor = Actor(query="what do dogs do?", limit=3)
     agent = example.librarian(services.client, tenant)
-    answer = agent.run_sync("What do dogs do?", model=actor.model).output
+    answer = (await agent.run("What do dogs do?", model=actor.model)).output
     assert actor.seen == ["query", "limit"]
     assert "[Pets, pages 1-2]" in actor.told, "the model must see the heading"
     assert "Dogs bark at night." in answer.text
     assert answer.sources == ["[Pets, pages 1-2]"]
 
 
-def test_what_goes_wrong_reaches_the_model_and_the_run_goes_on(
+async def test_what_goes_wrong_reaches_the_model_and_the_run_goes_on(
     services: Running, tenant: str, example: ModuleType
 ) -> None:
     actor = Actor(query="  ")
     agent = example.librarian(services.client, tenant)
-    answer = agent.run_sync("What do dogs do?", model=actor.model).output
+    answer = (await agent.run("What do dogs do?", model=actor.model)).output
     assert answer.text == "The search failed: query is blank; a query must say something."
     assert answer.sources == []
 

@@ -8,6 +8,7 @@ Eight paragraphs, one leaf each; two of them make a chunk of level 1, four one o
     section    Cats             Dogs
 """
 
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 
@@ -16,7 +17,16 @@ import pytest
 
 from hrag.embedding.hashing import HashEmbedder
 from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
-from hrag.types import MARKDOWN, Document, Page, SearchMode, SearchPlan, SettingsRequest
+from hrag.types import (
+    MARKDOWN,
+    Document,
+    Page,
+    SearchMode,
+    SearchPlan,
+    SettingsRequest,
+    SummaryUnit,
+)
+from tests.summarising import wait_until_summarised
 
 _SENTENCES = (
     "They sleep through most of the day and wake up when it grows dark outside the house.",
@@ -33,6 +43,7 @@ _PARAGRAPHS = [
 ]
 TEXT = "\n\n".join(_PARAGRAPHS)
 SETTINGS = SettingsRequest(level_sizes=(32, 64, 128), overlap_ratio=0.0)
+WITH_SUMMARIES = replace(SETTINGS, summaries=SummaryUnit.CHUNK)
 
 
 @pytest.fixture
@@ -120,9 +131,10 @@ _PAGES = ("".join(_SENTENCES_OF_PAGES[:4]).strip(), "".join(_SENTENCES_OF_PAGES[
 def windows(services, tenant):
     """What a sentence leads to; leaves hold several sentences, and the document two pages."""
     client = services.client
-    client.create_collection(tenant, "w", SETTINGS)
+    client.create_collection(tenant, "w", WITH_SUMMARIES)
     pages = tuple(map(Page, _PAGES))
     client.ingest(tenant, Document(pages, "d", "Animals"), collection="w")
+    wait_until_summarised(client, tenant, "w")
 
     info = client.get_document(tenant, "d", collection="w")
     leaves = [
@@ -262,9 +274,11 @@ def test_a_filter_follows_updates_and_ends_with_the_document(services, tenant):
 
 @pytest.mark.parametrize("mode", list(SearchMode))
 def test_every_mode_filters(services, tenant, mode):
+    client = services.client
+    client.create_collection(tenant, "c", WITH_SUMMARIES)
     for name in ("a", "b"):
-        services.client.ingest(tenant, Document(TEXT, name, metadata={"name": name}))
-    found = services.client.search(
-        tenant, "cats", mode=mode, limit=50, filter=Match("metadata.name", ("b",))
-    )
+        client.ingest(tenant, Document(TEXT, name, metadata={"name": name}), collection="c")
+    wait_until_summarised(client, tenant, "c")
+    only_b = Match("metadata.name", ("b",))
+    found = client.search(tenant, "cats", collection="c", mode=mode, limit=50, filter=only_b)
     assert {passage.chunk.document_id for passage in found.passages} == {"b"}

@@ -18,7 +18,7 @@ from hrag.engine.embedded.upkeep import DEAD_SHARE, FACTOR
 from hrag.engine.embedded.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound, DocumentNotFound
 from hrag.filters import Filter
-from hrag.types import IngestOutcome, TreeSettings
+from hrag.types import IngestOutcome, SummaryScope, SummaryUnit, TreeSettings
 from tests import filtering
 from tests.fakes import (
     ModelCollection,
@@ -33,6 +33,7 @@ from tests.fakes import (
     search_passages,
     sentences,
 )
+from tests.summarising import EMBEDDER, ModelSummaries, summarise
 
 TENANTS = ("t", "t2")
 MIN_RECALL = 0.99
@@ -50,6 +51,7 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.models: dict[str, ModelCollection] = {}
+        self.summaries: dict[str, ModelSummaries] = {}
         self.sealed: set[str] = set()
         self.sequence = 0
         self.recalls = [1.0]
@@ -74,7 +76,8 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize(levels=st.sampled_from([(32,), (32, 64), (32, 50, 200)]), data=st.data())
     def create_all(self, levels: tuple[int, ...], data: st.DataObject) -> None:
         embedded = data.draw(st.integers(0, len(levels) - 1))
-        self.settings = collection_settings(TreeSettings(levels, 0.1, embedded))
+        tree = TreeSettings(levels, 0.1, embedded)
+        self.settings = collection_settings(tree, summaries=SummaryUnit.CHUNK)
         for tenant_id in TENANTS:
             self._create(tenant_id)
 
@@ -82,6 +85,7 @@ class StoreMachine(RuleBasedStateMachine):
         _, sequence = self.writer.create_collection(tenant_id, "c", self.settings)
         self._advance(sequence)
         self.models[tenant_id] = ModelCollection(self.settings)
+        self.summaries[tenant_id] = ModelSummaries(self.models[tenant_id])
 
     def _advance(self, sequence: int) -> None:
         assert sequence > self.sequence
@@ -111,6 +115,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         self._advance(result.sequence)
         model.put(document)
+        self.summaries[tenant_id].forget(document_id)
 
     @rule(tenant_id=tenants, document_id=document_ids)
     def put_the_same_again(self, tenant_id: str, document_id: str) -> None:
@@ -126,18 +131,39 @@ class StoreMachine(RuleBasedStateMachine):
         if document_id in self.models[tenant_id].documents:
             self._advance(self.writer.delete(opened, document_id))
             del self.models[tenant_id].documents[document_id]
+            self.summaries[tenant_id].forget(document_id)
         else:
             with pytest.raises(DocumentNotFound):
                 self.writer.delete(opened, document_id)
 
     @rule(tenant_id=tenants, load=st.booleans())
     def seal(self, tenant_id: str, load: bool) -> None:
+        seal(self.store, self.writer.open(tenant_id, "c").beside.number)
         number = self.writer.open(tenant_id, "c").number
         leaves = sealing.tail_leaves(self.store, number)
         record = seal(self.store, number)
         assert (record is None) == (leaves == 0)
         assert record is None or record.rows == leaves
         self._sealed(tenant_id, load)
+
+    @rule(most=st.integers(1, 10))
+    def summarise(self, most: int) -> None:
+        for _ in range(most):
+            document = self.writer.next_unsummarised(EMBEDDER)
+            if document is not None:
+                summarise(self.writer, self.summaries[document.collection.tenant_id], 1)
+        self.sequence = self.reader.sequence()
+
+    @rule(tenant_id=tenants, seed=seeds, count=counts, scope=st.sampled_from(SummaryScope))
+    def search_by_summaries(
+        self, tenant_id: str, seed: int, count: int, scope: SummaryScope
+    ) -> None:
+        query, summaries = query_vector(seed), self.summaries[tenant_id]
+        with self.reader.snapshot(tenant_id, "c", summaries=True) as snapshot:
+            within = snapshot.summary_first(query, count, scope)
+            found = search_leaves(within, query, 10_000)
+            assert within.search(query, 10_000).exact
+        assert found.keys() == summaries.leaves(query, summaries.best(query, count, scope)).keys()
 
     @rule(tenant_id=tenants, threshold=st.integers(1, 20), load=st.booleans())
     def merge(self, tenant_id: str, threshold: int, load: bool) -> None:

@@ -60,6 +60,12 @@ def test_folder_without_documents_is_an_error(tmp_path):
     assert ".md" in result.stderr
 
 
+def test_summaries_are_of_a_new_collection_alone():
+    result = _run("ingest", __file__, "--summaries", "chunk")
+    assert result.exit_code == 2
+    assert "--create" in result.stderr
+
+
 def test_check_without_a_store_exits_with_2(tmp_path):
     result = _run("check", "--data-dir", str(tmp_path))
     assert result.exit_code == 2

@@ -1,13 +1,17 @@
 """What the demonstration stores, asks and measures."""
 
+from io import StringIO
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from hrag.cli import demo
 from hrag.cli.demo_corpus import QUESTIONS, questions_from, topics
 from hrag.cli.measure import compare, percentile
 from hrag.ids import check_document_id
-from hrag.types import SearchMode, SearchResult, Timings
+from hrag.types import IndexStatus, SearchMode, SearchResult, Timings
 
 
 class FakeClient:
@@ -19,6 +23,38 @@ class FakeClient:
     def search(self, tenant_id, query, *, mode):
         self.asked.append((query, mode))
         return SearchResult((), mode, 0, 2, 0, True, 1, Timings(1000, 10, 20, 30, 1060), None, 9)
+
+
+class Summarising:
+    """Has one waiting document less each time it is asked."""
+
+    def __init__(self, waiting: int) -> None:
+        self.waiting = waiting
+
+    def index_status(self, tenant_id):
+        self.waiting -= 1
+        counts = {"summary_count": 12, "unsummarised_documents": self.waiting}
+        return IndexStatus(1, 1, 9, 9, 9, 9, 9, 9, 9, (), **counts)
+
+
+def waited(client: Summarising) -> str:
+    written = StringIO()
+    demo._wait_for_summaries(client, Console(file=written, width=200))
+    return written.getvalue()
+
+
+def test_the_demonstration_waits_for_summaries(monkeypatch):
+    monkeypatch.setattr(demo, "_POLL_S", 0)
+    client = Summarising(5)
+    assert waited(client) == "12 summaries, made of the documents' sentences\n"
+    assert client.waiting == 0
+
+
+def test_the_demonstration_does_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(demo, "_SUMMARIES_S", -1)
+    assert waited(Summarising(5)) == (
+        "12 summaries, made of the documents' sentences; 4 documents still without\n"
+    )
 
 
 def test_topics_can_be_stored():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from hrag.cli.console import printable
 from hrag.cli.render import (
+    beginning,
     citation,
     counted,
     duration,
@@ -17,8 +18,9 @@ from hrag.cli.render import (
     matched_ranges,
     merged,
     pages,
+    section_citation,
 )
-from hrag.types import Chunk, MatchedChild, Passage, Span
+from hrag.types import ChosenSection, Chunk, MatchedChild, Passage, Span
 
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=12)
 
@@ -105,6 +107,38 @@ def test_one_page_is_not_a_range():
 
 def test_citation_cannot_move_the_cursor():
     assert "\x1b" not in citation(_chunk(title="a\x1b[2Jb"))
+
+
+def test_a_section_is_cited_as_a_chunk_is():
+    section = ChosenSection("d", "Guide", "", 0.5, _span(0, 9), ("Guide", "Install"), 3, 4)
+    assert section_citation(section) == "Guide · Install · p. 3-4 · d"
+    bare = ChosenSection("d", "", "", 0.5, _span(0, 9), (), 0, 0)
+    assert section_citation(bare) == "d"
+    assert "\x1b" not in section_citation(
+        ChosenSection("d", "a\x1b[2J", "", 0, _span(0, 1), (), 0, 0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It fits.", "It fits."),
+        ("One line\n\tof two.", "One line of two."),
+        ("First words of many more", "First words of many…"),
+        ("x" * 40, "x" * 19 + "…"),
+        ("一" * 40, "一" * 19 + "…"),
+        ("a " + "x" * 40, "a " + "x" * 17 + "…"),
+    ],
+)
+def test_a_beginning_ends_with_a_word_where_there_are_words(text, expected):
+    assert beginning(text, 20) == expected
+
+
+@given(st.text(), st.integers(1, 50))
+def test_a_beginning_is_one_short_line(text, chars):
+    shown = beginning(text, chars)
+    assert len(shown) <= chars
+    assert not set(shown) & set("\t\n")
 
 
 def test_excerpt_holds_the_words_asked_for():

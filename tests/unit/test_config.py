@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from hrag.config import CommonSettings, IndexerSettings, RetrieverSettings, SettingsError, load
-from hrag.types import TreeSettings
+from hrag.types import SummaryUnit, TreeSettings
 
 VARIABLES = {
     str(field.validation_alias)
@@ -35,6 +35,8 @@ def test_the_defaults_are_the_documented_ones():
     assert indexer.embedder == "builtin"
     assert (indexer.address, retriever.address) == ("127.0.0.1:50051", "127.0.0.1:50052")
     assert indexer.seal_leaves == 8192
+    assert indexer.summaries is SummaryUnit.NONE
+    assert (indexer.summary_min_chars, indexer.summary_max_tokens) == (50, 10_000_000)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,46 @@ def test_each_service_has_variables_of_its_own(monkeypatch):
     assert load(IndexerSettings).seal_leaves == 64
     assert load(RetrieverSettings).address == "0.0.0.0:2"
     assert load(RetrieverSettings).query_cache_entries == 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        *(("HRAG_SUMMARIES", unit.value, "summaries", unit) for unit in SummaryUnit),
+        ("HRAG_SUMMARY_MIN_CHARS", "1", "summary_min_chars", 1),
+        ("HRAG_SUMMARY_MAX_TOKENS", "0", "summary_max_tokens", 0),
+    ],
+)
+def test_a_variable_of_summaries_sets_its_field(monkeypatch, variable, value, field, expected):
+    monkeypatch.setenv(variable, value)
+    assert getattr(load(IndexerSettings), field) == expected
+
+
+UNITS = "Input should be 'none', 'chunk', 'page' or 'section'"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "rule"),
+    [
+        ("HRAG_SUMMARIES", "chunks", UNITS),
+        ("HRAG_SUMMARIES", "Page", UNITS),
+        ("HRAG_SUMMARIES", "true", UNITS),
+        ("HRAG_SUMMARIES", "chunk,page", UNITS),
+        ("HRAG_SUMMARY_MIN_CHARS", "0", "greater than or equal to 1"),
+        ("HRAG_SUMMARY_MIN_CHARS", "1000001", "less than or equal to 1000000"),
+        ("HRAG_SUMMARY_MIN_CHARS", "many", "valid integer"),
+        ("HRAG_SUMMARY_MIN_CHARS", "nan", "valid integer"),
+        ("HRAG_SUMMARY_MAX_TOKENS", "-1", "greater than or equal to 0"),
+        ("HRAG_SUMMARY_MAX_TOKENS", str(1 << 51), "less than or equal to"),
+        ("HRAG_SUMMARY_MAX_TOKENS", "1.5", "valid integer"),
+    ],
+)
+def test_a_wrong_value_of_summaries_is_refused(monkeypatch, variable, value, rule):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError) as refused:
+        load(IndexerSettings)
+    assert str(refused.value).startswith(f"{variable} is '{value}': ")
+    assert rule in str(refused.value)
 
 
 def test_an_empty_variable_is_an_unset_one(monkeypatch):

@@ -165,7 +165,7 @@ def test_a_collection_deleted_while_it_is_loaded_is_not_found(engine, model, mon
     load = EmbeddedReader._load
     new = ModelCollection()
 
-    def delete_and_load(self: EmbeddedReader, number: int) -> None:
+    def delete_and_load(self: EmbeddedReader, number: int, beside: object) -> None:
         monkeypatch.undo()
         engine.writer.delete_collection("t", "c")
         if again:

@@ -16,7 +16,7 @@ from hrag.deadline import NEVER, Deadline
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
 from hrag.filters import Exists, Match
-from hrag.types import Aggregation, SearchMode, SearchPlan
+from hrag.types import Aggregation, SearchMode, SearchPlan, SummaryScope
 from retriever_svc import search as module
 from retriever_svc.search import Search
 from tests.rankings import (
@@ -387,6 +387,37 @@ def test_what_is_past_its_limit_is_refused_by_field_and_value(
 )
 def test_the_limits_themselves_are_allowed(asked: dict[str, Any]) -> None:
     assert _ask(["a"], **asked).passages == ("a",)
+
+
+# Summaries first
+
+
+@pytest.mark.parametrize(
+    ("asked", "count", "scope"),
+    [
+        ({}, 3, SummaryScope.SECTIONS),
+        ({"top_sections": 1, "summary_scope": SummaryScope.DOCUMENTS}, 1, SummaryScope.DOCUMENTS),
+        ({"top_sections": 1000, "summary_scope": SummaryScope.SECTIONS}, 9, SummaryScope.SECTIONS),
+    ],
+)
+def test_only_the_best_sections_are_searched(
+    asked: dict[str, Any], count: int, scope: SummaryScope
+) -> None:
+    sections = "abcdefghi"[:count]
+    snapshot = FakeSnapshot("abcdefghi" * 5)
+    query = replace(QUERY, mode=SearchMode.SUMMARY_FIRST, limit=20, **asked)
+    result = search_of(snapshot)(query, NEVER)
+    assert snapshot.summaries == [(asked.get("top_sections", 3), scope)]
+    assert result.passages == result.sections == tuple(sections)
+    assert result.exhausted
+    assert result.eligible_leaves == 5 * count
+    assert snapshot.climbs == [(2, Aggregation.MAX)]
+
+
+def test_sections_are_chosen_among_what_the_filter_lets_through() -> None:
+    snapshot = FakeSnapshot("abcdefgh")
+    query = replace(QUERY, mode=SearchMode.SUMMARY_FIRST, filter=Exists("title"))
+    assert search_of(snapshot)(query, NEVER).sections == ("a", "c", "e")
 
 
 # Waiting for a change

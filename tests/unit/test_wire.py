@@ -15,147 +15,31 @@ from hypothesis import strategies as st
 from hrag import errors, types
 from hrag.client import calls
 from hrag.errors import HragError, InvalidArgument, TooLarge
-from hrag.filters import AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
+from hrag.filters import Exists, Filter, Match, NoneOf
 from hrag.v1 import filter_pb2 as fpb
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from hrag.wire import common, indexer, retriever
 from hrag.wire.filters import filter_from, filter_message
-
-U32 = st.integers(0, 2**32 - 1)
-U64 = st.integers(0, 2**64 - 1)
-TEXT = st.text(max_size=20)
-NAME = st.text("abc.-_09", min_size=1, max_size=9)
-F32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
-    max_leaves=10,
+from tests.values import (
+    F32,
+    METADATA,
+    TEXT,
+    chunks,
+    collections,
+    documents,
+    hierarchies,
+    infos,
+    nodes,
+    queries,
+    results,
+    search_results,
+    server_infos,
+    setting_requests,
+    spans,
+    statuses,
 )
-METADATA = st.dictionaries(TEXT, JSON, max_size=4)
-U32S = st.lists(U32, max_size=4).map(tuple)
-
-spans = st.builds(types.Span, U32, U32, U32, U32)
-chunks = st.builds(
-    types.Chunk,
-    chunk_id=NAME,
-    document_id=NAME,
-    level=U32,
-    index=U32,
-    content=TEXT,
-    token_count=U32,
-    span=spans,
-    section_path=st.lists(TEXT, max_size=3).map(tuple),
-    first_page=U32,
-    last_page=U32,
-    title=TEXT,
-    source=TEXT,
-    metadata=METADATA,
-    page_starts=st.lists(st.builds(types.PageStart, U32, U32), max_size=3).map(tuple),
-)
-nodes = st.builds(types.ChunkNode, chunks, TEXT, st.lists(NAME, max_size=3).map(tuple))
-node_tuples = st.lists(nodes, max_size=2).map(tuple)
-hierarchies = st.builds(types.Hierarchy, nodes, node_tuples, node_tuples, node_tuples)
-pages = st.builds(types.Page, TEXT, U32)
-documents = st.builds(
-    types.Document,
-    body=TEXT | st.binary(max_size=20) | st.lists(pages, max_size=3).map(tuple),
-    document_id=TEXT,
-    title=TEXT,
-    source=TEXT,
-    mime_type=TEXT,
-    metadata=METADATA,
-)
-infos = st.builds(
-    types.DocumentInfo,
-    document_id=NAME,
-    title=TEXT,
-    source=TEXT,
-    mime_type=TEXT,
-    metadata=METADATA,
-    chunks_per_level=U32S,
-    token_count=U32,
-    text_bytes=U32,
-    page_count=U32,
-    section_count=U32,
-    sequence=U64,
-)
-trees = st.builds(
-    types.TreeSettings,
-    st.sampled_from([(256,), (32, 64), (256, 512, 1024, 2048)]),
-    st.floats(0, 0.5),
-)
-settings = st.builds(
-    types.CollectionSettings, trees, NAME, U32, return_level=st.none() | st.just(0)
-)
-collections = st.builds(types.Collection, NAME, NAME, settings, U64)
-setting_requests = st.builds(
-    types.SettingsRequest,
-    level_sizes=st.none() | st.lists(U32, min_size=1, max_size=4).map(tuple),
-    overlap_ratio=st.none() | st.floats(0, 1),
-    embedding_level=st.none() | U32,
-    return_level=st.none() | U32,
-)
-results = st.builds(types.IngestResult, NAME, st.sampled_from(types.IngestOutcome), U64, U32S, U32)
-segments = st.builds(types.Segment, U64, U64, U64, U64)
-statuses = st.builds(types.IndexStatus, *[U64] * 9, st.lists(segments, max_size=3).map(tuple))
-children = st.builds(types.MatchedChild, NAME, F32, spans)
-passages = st.builds(types.Passage, chunks, F32, st.lists(children, max_size=3).map(tuple))
-search_results = st.builds(
-    types.SearchResult,
-    passages=st.lists(passages, max_size=2).map(tuple),
-    mode=st.sampled_from(types.SearchMode),
-    matched_at_level=U32,
-    returned_at_level=U32,
-    candidates_considered=U32,
-    exhausted=st.booleans(),
-    sequence=U64,
-    timings=st.builds(types.Timings, U32, U32, U32, U32, U32, U32),
-    plan=st.none() | st.sampled_from(types.SearchPlan),
-    eligible_leaves=U64,
-)
-moments = st.datetimes(timezones=st.just(UTC))
-values = TEXT | st.floats(allow_nan=False) | st.booleans() | moments
-bounds = st.none() | st.floats(allow_nan=False) | moments
-filters = st.recursive(
-    st.builds(Match, TEXT, st.lists(values, max_size=3).map(tuple))
-    | st.builds(Range, TEXT, at_least=bounds, at_most=bounds)
-    | st.builds(Range, TEXT, above=bounds, below=bounds)
-    | st.builds(Exists, TEXT),
-    lambda inner: st.builds(
-        lambda kind, filters: kind(tuple(filters)),
-        st.sampled_from([AllOf, AnyOf, NoneOf]),
-        st.lists(inner, max_size=3),
-    ),
-    max_leaves=5,
-)
-queries = st.builds(
-    types.SearchQuery,
-    tenant_id=TEXT,
-    query=TEXT,
-    collection=NAME,
-    mode=st.sampled_from(types.SearchMode),
-    limit=U32,
-    return_level=st.none() | U32,
-    candidates=U32,
-    aggregation=st.sampled_from(types.Aggregation),
-    token_budget=U32,
-    min_sequence=U64,
-    merge_ratio=st.none() | F32,
-    merge_adjacent=st.booleans(),
-    min_score=st.none() | F32,
-    filter=st.none() | filters,
-    window_sentences=st.none() | U32,
-    cut_last=st.booleans(),
-)
-limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 9)
-reader_statuses = st.builds(types.ReaderStatus, U64, U64, st.floats(0, 1e6), U32, U64, U64, U32)
-server_infos = st.builds(types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits, reader_statuses, TEXT)
 
 
 def _sent(message: Any) -> Any:

@@ -5,20 +5,26 @@ they count, ids with ordinals, heads with trees and texts, vectors with leaves, 
 with files. Finds, never mends.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat, takewhile
 
 import numpy as np
 
 from hrag.engine.embedded import keys, leaves, segments
-from hrag.engine.embedded.lookups import collection_exists, listed_segments, slot_of
+from hrag.engine.embedded.lookups import (
+    collection_exists,
+    listed_segments,
+    read_collection,
+    slot_of,
+)
 from hrag.engine.embedded.manifest import Contents
 from hrag.engine.embedded.records import (
     CollectionRecord,
     Counters,
     DocumentHead,
     SegmentRecord,
+    Summarised,
 )
 from hrag.engine.embedded.store import Store, Txn
 from hrag.engine.embedded.terms import terms_of
@@ -36,6 +42,8 @@ _BY_COLLECTION = (
     "segments",
     "dead_leaves",
     "dead",
+    "unsummarised",
+    "summarised",
 )
 _UNREADABLE = (ValueError, KeyError, TypeError, InvalidArgument)
 _UNIT_TOLERANCE = 1e-3  # float32 rounding over thousands of dimensions stays far below.
@@ -84,18 +92,31 @@ class _Walk:
                 yield f"{place}: {problem}"
 
     def _collection(self, number: int, record: CollectionRecord) -> Iterator[str]:
-        name = keys.collection_name(record.tenant_id, record.name)
-        named = self._txn.get(name, db=self._store.db["collection_names"])
-        if named is None or keys.read_u32(named) != number:
-            yield "its name names another collection"
+        yield from self._named(number, record)
         counters = self._txn.get(keys.u32(number), db=self._store.db["counters"])
         if counters is None:
             yield "it has no counters"
             return
         stored = Counters.from_bytes(counters)
         yield from self._all_documents(number, record.settings, stored)
+        yield from self._waiting(number, stored)
+        if record.summarises:
+            yield from self._summaries(number, record.summarises)
         yield from self._log(number, stored)
         yield from self._manifest(number, record.settings, stored)
+
+    def _named(self, number: int, record: CollectionRecord) -> Iterator[str]:
+        """Whether it is found by its name, or by the collection that it holds summaries of."""
+        if record.summarises:
+            exists = collection_exists(self._store, self._txn, record.summarises)
+            of = read_collection(self._store, self._txn, record.summarises) if exists else None
+            if of is None or of.summaries != number:
+                yield f"it holds summaries of collection {record.summarises}, which has others"
+            return
+        name = keys.collection_name(record.tenant_id, record.name)
+        named = self._txn.get(name, db=self._store.db["collection_names"])
+        if named is None or keys.read_u32(named) != number:
+            yield "its name names another collection"
 
     def _all_documents(
         self, number: int, settings: CollectionSettings, stored: Counters
@@ -164,6 +185,43 @@ class _Walk:
         named = self._count("document_ids", number)
         if named != documents:
             yield f"{named} document ids for {documents} documents"
+
+    def _waiting(self, number: int, counters: Counters) -> Iterator[str]:
+        """Documents that wait for their summaries; they live, and are as many as counted."""
+        ordinals = [
+            keys.read_in_collection(key)[1]
+            for key, _ in self._store.scan(self._txn, "unsummarised", keys.u32(number))
+        ]
+        if len(ordinals) != counters.unsummarised:
+            yield f"{len(ordinals)} documents wait for summaries, not {counters.unsummarised}"
+        for ordinal in ordinals:
+            if self._place(number, ordinal) is None:
+                yield f"ordinal {ordinal} waits for summaries and does not live"
+
+    def _summaries(self, number: int, of: int) -> Iterator[str]:
+        """Each document of summaries is of one that lives, and of leaves that it has."""
+        documents = 0
+        for key, value in self._store.scan(self._txn, "summarised", keys.u32(number)):
+            ordinal = keys.read_in_collection(key)[1]
+            summarised = Summarised.from_bytes(value)
+            own, place = self._place(number, ordinal), self._place(of, summarised.ordinal)
+            documents += 1
+            if own is None or place is None:
+                yield f"ordinal {ordinal} or what it summarises does not live"
+            elif own != 1 + len(summarised.sections):
+                sections = len(summarised.sections)
+                yield f"ordinal {ordinal} has {own} summaries of {sections} sections"
+            elif not _are_ranges_within(summarised.sections, place):
+                yield f"ordinal {ordinal} summarises leaves that are not there, or twice"
+        counted = self._count("ordinals", number)
+        if counted != documents:
+            yield f"{counted} documents of summaries, of {documents} it is said what of"
+
+    def _place(self, number: int, ordinal: int) -> int | None:
+        """The leaf count of a document that lives."""
+        key = keys.in_collection(number, ordinal)
+        value = self._txn.get(key, db=self._store.db["ordinals"])
+        return None if value is None else keys.read_document_place(value)[0]
 
     def _log(self, number: int, counters: Counters) -> Iterator[str]:
         entries = [
@@ -295,6 +353,12 @@ class _Walk:
 
     def _keys(self, database: str) -> Iterator[memoryview]:
         return (key for key, _ in self._store.scan(self._txn, database, b""))
+
+
+def _are_ranges_within(ranges: Sequence[range], count: int) -> bool:
+    """Whether they are not empty, follow each other, and end by `count`."""
+    bounds = [bound for each in ranges for bound in (each.start, each.stop)]
+    return all(ranges) and bounds == sorted(bounds) and all(0 <= bound <= count for bound in bounds)
 
 
 def _differences(stored: Counters, counted: Counters) -> Iterator[str]:

@@ -5,9 +5,12 @@ byte. What all documents of a transaction share, such as the store's numbers and
 collections' counters, is read once and written once, at the end.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from hrag.engine import PreparedDocument
+from hrag.embedding import Vectors
+from hrag.engine import PreparedDocument, Summary
 from hrag.engine.embedded import keys, manifest
 from hrag.engine.embedded.changelog import append_change, note_commit, trimmed
 from hrag.engine.embedded.lookups import (
@@ -16,9 +19,18 @@ from hrag.engine.embedded.lookups import (
     find_document,
     no_collection,
     read_counters,
+    read_head,
+    slot_of,
 )
-from hrag.engine.embedded.records import Change, ChangeKind, Counters, DocumentHead
+from hrag.engine.embedded.records import (
+    Change,
+    ChangeKind,
+    Counters,
+    DocumentHead,
+    Summarised,
+)
 from hrag.engine.embedded.store import Store, Txn
+from hrag.engine.embedded.summaries import as_document, settings_beside
 from hrag.engine.embedded.terms import terms_of
 from hrag.errors import DocumentNotFound, InvalidArgument, TooLarge
 from hrag.types import CollectionSettings, IngestOutcome, IngestResult
@@ -32,6 +44,14 @@ class Opened:
     tenant_id: str
     name: str
     settings: CollectionSettings
+    summaries: int = 0
+
+    @property
+    def beside(self) -> "Opened":
+        """The collection that holds its summaries."""
+        return replace(
+            self, number=self.summaries, settings=settings_beside(self.settings), summaries=0
+        )
 
 
 class Commit:
@@ -54,13 +74,46 @@ class Commit:
         same = unchanged_result(old_head, document.content_hash)
         if same is not None:
             return same
+        if old_head is not None:
+            counters = self._remove(opened, old, old_head, counters)
         sequence, ordinal = self._next(keys.SEQUENCE), self._next(keys.LAST_ORDINAL)
         head = _head(opened.number, document, opened.settings, sequence)
-        if old_head is not None:
-            counters = self._remove(old, old_head, counters)
         self._add(ordinal, head, document)
-        self._log(opened, counters.plus(head, ordinal, 1), Change(ChangeKind.PUT, ordinal, old))
+        counters = counters.plus(head, ordinal, 1)
+        if opened.summaries:
+            entry = keys.in_collection(opened.number, ordinal)
+            self._txn.put(entry, b"", db=self._store.db["unsummarised"])
+            counters = counters._replace(unsummarised=counters.unsummarised + 1)
+        self._log(opened, counters, Change(ChangeKind.PUT, ordinal, old))
         return _result(head, IngestOutcome.CREATED if old_head is None else IngestOutcome.UPDATED)
+
+    def put_summaries(
+        self,
+        opened: Opened,
+        ordinal: int,
+        summaries: Sequence[Summary],
+        vectors: Vectors,
+        tokens: int,
+    ) -> bool:
+        """Stores the summaries of a document; False if it waits for none any more."""
+        counters = self._counters_of(opened)
+        if not self._await_no_more(opened, ordinal):
+            return False
+        self._counters[opened.number] = counters._replace(
+            unsummarised=counters.unsummarised - 1,
+            summary_tokens=counters.summary_tokens + tokens,
+        )
+        if summaries:
+            slot = slot_of(self._store, self._txn, opened.number, ordinal)
+            head = read_head(self._store, self._txn, slot)
+            self.put(opened.beside, as_document(head, summaries, vectors))
+            sections = tuple(summary.leaves for summary in summaries[1:])
+            self._txn.put(
+                keys.in_collection(opened.summaries, self._numbers[keys.LAST_ORDINAL]),
+                Summarised(ordinal, sections).to_bytes(),
+                db=self._store.db["summarised"],
+            )
+        return True
 
     def delete(self, opened: Opened, document_id: str) -> int:
         """Returns the sequence of the deletion, or raises DocumentNotFound."""
@@ -68,8 +121,8 @@ class Commit:
         ordinal, head = find_document(self._store, self._txn, opened.number, document_id)
         if head is None:
             raise no_document(opened, document_id)
+        counters = self._remove(opened, ordinal, head, counters)
         sequence = self._next(keys.SEQUENCE)
-        counters = self._remove(ordinal, head, counters)
         name = keys.document_id(opened.number, document_id)
         self._txn.delete(name, db=self._store.db["document_ids"])
         self._log(opened, counters, Change(ChangeKind.DELETE, removed=ordinal))
@@ -78,10 +131,11 @@ class Commit:
     def finish(self) -> None:
         """Writes what the changes share; call it last."""
         store, txn = self._store, self._txn
-        for number in self.changed:
-            counters = trimmed(store, txn, number, self._counters[number], self._max_log_entries)
+        for number, changed in self._counters.items():
+            counters = trimmed(store, txn, number, changed, self._max_log_entries)
             txn.put(keys.u32(number), counters.to_bytes(), db=store.db["counters"])
-            note_commit(store, txn, number, counters.sequence)
+        for number in self.changed:
+            note_commit(store, txn, number, self._counters[number].sequence)
         for name, value in self._numbers.items():
             txn.put(name, keys.u64(value), db=store.db["meta"])
 
@@ -127,7 +181,21 @@ class Commit:
         self._txn.delete(slot, db=self._store.db["free_slots"])
         return slot, False
 
-    def _remove(self, ordinal: int, head: DocumentHead, counters: Counters) -> Counters:
+    def _await_no_more(self, opened: Opened, ordinal: int) -> bool:
+        """Takes a document from those that wait for their summaries, if it does."""
+        entry = keys.in_collection(opened.number, ordinal)
+        return bool(self._txn.delete(entry, db=self._store.db["unsummarised"]))
+
+    def _remove(
+        self, opened: Opened, ordinal: int, head: DocumentHead, counters: Counters
+    ) -> Counters:
+        """Erases a document, with its summaries."""
+        if opened.summaries:
+            if self._await_no_more(opened, ordinal):
+                counters = counters._replace(unsummarised=counters.unsummarised - 1)
+            else:
+                with suppress(DocumentNotFound):  # It was not worth a summary.
+                    self.delete(opened.beside, head.document_id)
         erase_document(self._store, self._txn, ordinal, head)
         if ordinal <= counters.sealed_ordinal:
             manifest.bury(self._store, self._txn, head.collection, ordinal, head.leaf_count)

@@ -11,6 +11,8 @@ POINTS = (
     "put.committed",  # On disk, not yet acknowledged.
     "delete.written",
     "delete.committed",
+    "summaries.written",
+    "summaries.committed",
     "seal.built",  # A tail's index is in memory.
     "merge.built",
     "segment.written",  # Files exist under their temporary name.

@@ -10,10 +10,12 @@ from cachetools import LRUCache
 
 from hrag import tokens
 from hrag.engine import Sentence, Stretch
+from hrag.engine.embedded.lookups import required, slot_of
 from hrag.engine.embedded.records import DocumentHead
+from hrag.engine.embedded.store import Store, Txn
 from hrag.sentences import MAX_SENTENCE_CHARS, fitting, sentence_ends
 from hrag.tree import NONE, ChunkRecord, Tree, section_parents
-from hrag.types import Chunk, ChunkNode, MatchedChild, PageStart, Span
+from hrag.types import ChosenSection, Chunk, ChunkNode, MatchedChild, PageStart, Span
 
 _CACHED_CITATIONS = 4096
 _LONGEST_CHARACTER = 4  # Bytes of UTF-8.
@@ -85,6 +87,28 @@ class StoredDocument:
 
     def name(self, level: int, index: int) -> str:
         return f"{self._citation.head.document_id}#{level}.{index}"
+
+    def text(self, level: int, index: int) -> str:
+        """A chunk's content."""
+        record = self.tree.record(level, index)
+        return str(self._text[record.byte_start : record.byte_end], "utf-8")
+
+    def section(self, level: int, leaves: range, summary: str, score: float) -> ChosenSection:
+        """Some of the leaves, which are of `level`, as a section."""
+        first = self.tree.record(level, leaves[0])
+        last = self.tree.record(level, leaves[-1])
+        span = Span(first.byte_start, last.byte_end, first.char_start, last.char_end)
+        first_page, last_page = self._citation.pages(span.char_start, span.char_end)
+        return ChosenSection(
+            document_id=self._citation.head.document_id,
+            title=self._citation.head.title,
+            summary=summary,
+            score=score,
+            span=span,
+            section_path=self._citation.section_path(first.section),
+            first_page=first_page,
+            last_page=last_page,
+        )
 
     def chunk(self, level: int, index: int, record: ChunkRecord, *, content: bool) -> Chunk:
         head = self._citation.head
@@ -207,6 +231,33 @@ class StoredDocument:
             last = _children(self.tree.record(below + 1, family[-1]))
             family = range(first.start, last.stop)
             yield from ((below, child) for child in family)
+
+
+class StoredDocuments:
+    """Those that live in a transaction."""
+
+    def __init__(self, store: Store, txn: Txn, citations: CitationCache) -> None:
+        self._store = store
+        self._txn = txn
+        self._citations = citations
+
+    def get(self, collection: int, ordinal: int) -> StoredDocument:
+        slot = slot_of(self._store, self._txn, collection, ordinal)
+        return StoredDocument(
+            self._citations.get(ordinal, lambda: self._read(slot, "heads")),
+            self._tree(slot),
+            self._read(slot, "texts"),
+        )
+
+    def tree(self, collection: int, ordinal: int) -> Tree:
+        """A document's tree alone."""
+        return self._tree(slot_of(self._store, self._txn, collection, ordinal))
+
+    def _tree(self, slot: bytes) -> Tree:
+        return Tree(self._read(slot, "trees"))
+
+    def _read(self, slot: bytes, database: str) -> memoryview:
+        return required(self._txn.get(slot, db=self._store.db[database]))
 
 
 def _children(record: ChunkRecord) -> range:

@@ -24,6 +24,10 @@ Names are the only variable part and come last, so a prefix lists them in order.
 | dead_leaves       | collection u32, last ordinal   | dead leaves in that segment, u64   |
 | dead              | collection u32, ordinal u64    | leaf count u32 of a dead document  |
 |                   |                                | whose leaves a segment still holds |
+| unsummarised      | collection u32, ordinal u64    | nothing; a document that waits for |
+|                   |                                | its summaries                      |
+| summarised        | collection u32, ordinal u64    | Summarised (packed): of what the   |
+|                   |                                | leaves of that are summaries       |
 
 An ordinal names one version of one document and is never used twice. A label is
 `ordinal << 20 | leaf index`. A slot is where a document lies, and is used again when it
@@ -32,7 +36,7 @@ has gone: with ever new keys, the pages of old ones would stay mostly empty.
 
 import struct
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 DATABASES = (
     "meta",
@@ -53,6 +57,8 @@ DATABASES = (
     "segments",
     "dead_leaves",
     "dead",
+    "unsummarised",
+    "summarised",
 )
 MANY_VALUED = ("terms",)  # A key has several values there, all of one size.
 
@@ -89,7 +95,7 @@ def read_u64(value: bytes | memoryview) -> int:
 
 
 def in_collection(collection: int, number: int) -> bytes:
-    """Key of `ordinals`, `changes`, `segments`, `dead_leaves` and `dead`."""
+    """Key of `ordinals`, and of all that is kept by collection and a number like it."""
     return _U32_U64.pack(collection, number)
 
 

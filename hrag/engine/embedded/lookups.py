@@ -93,7 +93,9 @@ def erase_document(store: Store, txn: Txn, ordinal: int, head: DocumentHead) -> 
     slot = slot_of(store, txn, head.collection, ordinal)
     for each in terms_of(head):
         txn.delete(each, keys.u64(ordinal), db=store.db["terms"])
-    txn.delete(keys.in_collection(head.collection, ordinal), db=store.db["ordinals"])
+    entry = keys.in_collection(head.collection, ordinal)
+    for database in ("ordinals", "unsummarised", "summarised"):
+        txn.delete(entry, db=store.db[database])
     for database in ("heads", "texts", "trees", "vectors"):
         txn.delete(slot, db=store.db[database])
     txn.put(slot, b"", db=store.db["free_slots"])

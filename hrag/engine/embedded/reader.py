@@ -8,7 +8,7 @@ memory the least recently used are let go, and come back when asked for again.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import structlog
@@ -18,10 +18,11 @@ from hrag.engine.embedded.changelog import changed_after
 from hrag.engine.embedded.documents import CitationCache
 from hrag.engine.embedded.following import CollectionGone, Followed
 from hrag.engine.embedded.lookups import find_collection, read_collection
-from hrag.engine.embedded.scope import Scope
 from hrag.engine.embedded.selecting import SelectionCache
 from hrag.engine.embedded.snapshot import EmbeddedSnapshot
-from hrag.engine.embedded.store import Store
+from hrag.engine.embedded.store import Store, Txn
+from hrag.engine.embedded.view import View
+from hrag.errors import NoSummaries
 from hrag.types import CollectionSettings, ReaderStatus
 
 _log = structlog.get_logger()
@@ -33,7 +34,7 @@ UNLIMITED = 1 << 62
 
 
 class EmbeddedReader:
-    """See `hrag.engine.Reader`. Holds `budget_bytes` at most, or the one collection in use."""
+    """See `hrag.engine.Reader`. Holds `budget_bytes` at most, or what one search needs."""
 
     def __init__(self, store: Store, budget_bytes: int = UNLIMITED) -> None:
         self._store = store
@@ -51,20 +52,41 @@ class EmbeddedReader:
         self._background.start()
 
     @contextmanager
-    def snapshot(self, tenant_id: str, collection: str) -> Iterator[EmbeddedSnapshot]:
+    def snapshot(
+        self, tenant_id: str, collection: str, *, summaries: bool = False
+    ) -> Iterator[EmbeddedSnapshot]:
         while True:
             with self._store.read() as txn:
                 number = find_collection(self._store, txn, tenant_id, collection)
-                followed = self._followed.get(number)
-                view = followed.view_at(txn) if followed else None
-                if followed is not None and view is not None:
-                    followed.used_s = time.monotonic()
+                numbers = [number, self._beside(txn, number)] if summaries else [number]
+                found = (self._view_at(txn, each) for each in numbers)
+                views = [view for view in found if view is not None]
+                if len(views) == len(numbers):
                     yield EmbeddedSnapshot(
-                        self._store, txn, Scope(view), self._citations, self._selections
+                        self._store, txn, self._citations, self._selections, *views
                     )
                     return
-            if followed is None:
-                self._load(number)
+            for each in numbers:
+                self._load(each, beside=numbers)
+
+    def _view_at(self, txn: Txn, number: int) -> View | None:
+        """The collection as the transaction sees it, if it is loaded and not past that."""
+        followed = self._followed.get(number)
+        if followed is None:
+            return None
+        followed.used_s = time.monotonic()
+        return followed.view_at(txn)
+
+    def _beside(self, txn: Txn, number: int) -> int:
+        """The collection of another one's summaries, or NoSummaries."""
+        record = read_collection(self._store, txn, number)
+        if not record.summaries:
+            raise NoSummaries(
+                f"collection {record.name!r} has no summaries; they are asked for when a "
+                "collection is created, by `summaries` in its settings or HRAG_SUMMARIES",
+                field="mode",
+            )
+        return record.summaries
 
     def settings(self, tenant_id: str, collection: str) -> CollectionSettings:
         with self._store.read() as txn:
@@ -111,15 +133,18 @@ class EmbeddedReader:
         self._closing.set()
         self._background.join()
 
-    def _load(self, number: int) -> None:
-        """Follows the collection from now on, unless it is deleted by now."""
+    def _load(self, number: int, beside: Sequence[int] = ()) -> None:
+        """Follows the collection from now on, unless it is deleted by now.
+
+        Lets none of those go that are wanted `beside` it.
+        """
         with self._loading[number % _LOADING_LOCKS], suppress(CollectionGone):
             if number not in self._followed:
                 followed = Followed(self._store, number)
                 self._followed[number] = followed
-                self._account(number, followed)
+                self._account(number, followed, beside)
 
-    def _account(self, number: int, followed: Followed) -> None:
+    def _account(self, number: int, followed: Followed, beside: Sequence[int] = ()) -> None:
         """Counts a collection's memory, and lets others go where it is too much."""
         with self._accounting:
             if self._followed.get(number) is not followed:
@@ -132,7 +157,7 @@ class EmbeddedReader:
             for other, _ in oldest:
                 if loaded <= _UNLOAD_TO * self._budget_bytes:
                     return
-                if other != number:
+                if other != number and other not in beside:
                     loaded -= self._sizes.get(other, 0)
                     self._forget(other)
 

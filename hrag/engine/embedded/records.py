@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from hrag.tree import PageSpan, Section
-from hrag.types import CollectionSettings, DocumentInfo, Segment, TreeSettings
+from hrag.types import CollectionSettings, DocumentInfo, Segment, SummaryUnit, TreeSettings
 
 Buffer = bytes | memoryview
 
@@ -26,11 +26,17 @@ def _load(value: Buffer) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class CollectionRecord:
-    """Whose a collection is, and what was fixed at its creation."""
+    """Whose a collection is, and what was fixed at its creation.
+
+    `summaries` is the number of the collection that holds its summaries, and `summarises`
+    in that one's record the number of this; 0 for none. The former has no name of its own.
+    """
 
     tenant_id: str
     name: str
     settings: CollectionSettings
+    summaries: int = 0
+    summarises: int = 0
 
     def to_bytes(self) -> bytes:
         return _dump(asdict(self))
@@ -41,11 +47,9 @@ class CollectionRecord:
         settings = fields["settings"]
         tree = settings.pop("tree")
         tree["level_sizes"] = tuple(tree["level_sizes"])
-        return cls(
-            fields["tenant_id"],
-            fields["name"],
-            CollectionSettings(TreeSettings(**tree), **settings),
-        )
+        settings["summaries"] = SummaryUnit(settings["summaries"])
+        fields["settings"] = CollectionSettings(TreeSettings(**tree), **settings)
+        return cls(**fields)
 
 
 class Counters(NamedTuple):
@@ -53,6 +57,8 @@ class Counters(NamedTuple):
 
     `log_start` is the last change whose log entry is trimmed; `sealed_ordinal` the last
     ordinal that a segment covers; `tail_leaves` counts living leaves above it.
+    `unsummarised` counts documents that wait for their summaries, `summary_tokens` what
+    those written so far have cost of a chat model.
     """
 
     documents: int = 0
@@ -67,6 +73,8 @@ class Counters(NamedTuple):
     sealed_ordinal: int = 0
     log_entries: int = 0
     log_start: int = 0
+    unsummarised: int = 0
+    summary_tokens: int = 0
 
     def to_bytes(self) -> bytes:
         return _COUNTERS.pack(*self)
@@ -168,6 +176,27 @@ class DocumentHead:
             section_count=len(self.sections),
             sequence=self.sequence,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Summarised:
+    """Of what the leaves of a document are summaries, which is one of summaries.
+
+    Its first leaf is the summary of the whole document that `ordinal` names, the others
+    of ranges of that one's leaves: `sections`, in their order.
+    """
+
+    ordinal: int
+    sections: tuple[range, ...]
+
+    def to_bytes(self) -> bytes:
+        bounds = [bound for section in self.sections for bound in (section.start, section.stop)]
+        return struct.pack(f"<Q{len(bounds)}I", self.ordinal, *bounds)
+
+    @classmethod
+    def from_bytes(cls, value: Buffer) -> "Summarised":
+        ordinal, *bounds = struct.unpack(f"<Q{(len(value) - 8) // 4}I", value)
+        return cls(ordinal, tuple(map(range, bounds[::2], bounds[1::2])))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,10 +43,14 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """All living leaves of a view, or those of `rows`, which live and are ascending."""
+    """All living leaves of a view, or those of `rows`, which live and are ascending.
+
+    `by_comparison` takes no other way than to compare them all.
+    """
 
     view: View
     rows: RowNumbers | None = None
+    by_comparison: bool = False
 
     @property
     def leaf_count(self) -> int:
@@ -70,7 +74,7 @@ class Scope:
         are its own.
         """
         wanted = -(-count * self.view.count // max(self.leaf_count, 1))
-        while wanted * _WALK_COST < self.leaf_count:
+        while not self.by_comparison and wanted * _WALK_COST < self.leaf_count:
             found = segment.search(query, wanted)
             if found is None:
                 return None

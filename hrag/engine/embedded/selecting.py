@@ -118,6 +118,12 @@ class Selecting:
         return _union(found)
 
 
+def rows_that_pass(store: Store, txn: Txn, view: View, given: Filter) -> NDArray[np.int64]:
+    """Rows of the leaves of documents that a filter, checked already, selects; ascending."""
+    selecting = Selecting(store, txn, view.collection, view.ordinals)
+    return view.rows_of(selecting.select(given))
+
+
 class SelectionCache:
     """Rows that filters have selected, for as long as the view they belong to is in use."""
 
@@ -127,15 +133,15 @@ class SelectionCache:
         )
         self._lock = threading.Lock()
 
-    def get(self, view: View, given: Filter, select: Callable[[], RowNumbers]) -> RowNumbers:
-        # Not the filter itself: equal ones may differ in type, as 1 and True do.
-        key = (view.collection, repr(given))
+    def get(self, view: View, what: str, select: Callable[[], RowNumbers]) -> RowNumbers:
+        """The rows that `select` finds in the view; `what` tells them from all others."""
+        key = (view.collection, what)
         with self._lock:
             kept = self._entries.get(key)
         if kept is not None and kept.view() is view:
             return kept.rows
         rows = select()
-        size_bytes = rows.nbytes + len(key[1])
+        size_bytes = rows.nbytes + len(what)
         if size_bytes <= self._entries.maxsize:
             with self._lock:
                 self._entries[key] = _Kept(weakref.ref(view), rows, size_bytes)

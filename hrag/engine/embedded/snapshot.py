@@ -6,6 +6,7 @@ read from LMDB, in the transaction the snapshot holds.
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import cast
@@ -16,24 +17,28 @@ import hrag_fast
 from hrag.engine import Groups, Leaves, Stretch, Vector
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.automerge import Place, standing_for
-from hrag.engine.embedded.documents import CitationCache, StoredDocument
-from hrag.engine.embedded.lookups import required, slot_of
+from hrag.engine.embedded.choosing import Choosing, rows_in
+from hrag.engine.embedded.documents import CitationCache, StoredDocument, StoredDocuments
 from hrag.engine.embedded.scope import Hits, RowNumbers, Scope
-from hrag.engine.embedded.selecting import Selecting, SelectionCache
+from hrag.engine.embedded.selecting import SelectionCache, rows_that_pass
 from hrag.engine.embedded.store import Store, Txn
+from hrag.engine.embedded.view import View
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.filters import Filter
 from hrag.ids import ChunkId
-from hrag.tree import ChunkRecord, Tree
+from hrag.tree import ChunkRecord
 from hrag.types import (
     Aggregation,
+    ChosenSection,
     ChunkNode,
     CollectionSettings,
     Hierarchy,
     Passage,
+    SummaryScope,
 )
 
 _LEAF_MASK = keys.MAX_LEAVES - 1
+_SHOWN_SECTIONS = 100  # As many as passages.
 
 _KERNEL_CODE = {
     Aggregation.MAX: hrag_fast.MAX,
@@ -77,17 +82,21 @@ class EmbeddedSnapshot:
         self,
         store: Store,
         txn: Txn,
-        scope: Scope,
         citations: CitationCache,
         selections: SelectionCache,
+        view: View,
+        summaries: View | None = None,
     ) -> None:
+        """`summaries` is the view of the collection's summaries, of the same moment."""
         self._store = store
         self._txn = txn
-        self._scope = scope
-        self._view = scope.view
-        self._collection = scope.view.collection
-        self._citations = citations
+        self._view = view
+        self._scope = Scope(view)
+        self._filter: Filter | None = None
+        self._documents = StoredDocuments(store, txn, citations)
         self._selections = selections
+        self._summaries = summaries
+        self.sections: tuple[ChosenSection, ...] = ()
 
     @property
     def settings(self) -> CollectionSettings:
@@ -102,14 +111,25 @@ class EmbeddedSnapshot:
         return self._scope.leaf_count
 
     def filtered(self, filter: Filter) -> "EmbeddedSnapshot":
-        rows = self._selections.get(self._view, filter, lambda: self._rows_that_pass(filter))
-        scope = Scope(self._view, rows)
-        return EmbeddedSnapshot(self._store, self._txn, scope, self._citations, self._selections)
+        def select() -> RowNumbers:
+            return rows_that_pass(self._store, self._txn, self._view, filter).astype(np.uint32)
 
-    def _rows_that_pass(self, filter: Filter) -> RowNumbers:
-        view = self._view
-        selecting = Selecting(self._store, self._txn, self._collection, view.ordinals)
-        return view.rows_of(selecting.select(filter)).astype(np.uint32)
+        # Its words, not the filter itself: equal ones may differ in type, as 1 and True do.
+        rows = self._selections.get(self._view, repr(filter), select)
+        filtered = copy(self)
+        filtered._scope = Scope(self._view, rows)
+        filtered._filter = filter
+        return filtered
+
+    def summary_first(self, query: Vector, count: int, scope: SummaryScope) -> "EmbeddedSnapshot":
+        if self._summaries is None:
+            raise TypeError("the snapshot was opened without summaries")
+        choosing = Choosing(self._store, self._txn, self._summaries, self._selections)
+        choices = choosing.choose(query, count, scope, self._filter)
+        within = copy(self)
+        within._scope = Scope(self._view, rows_in(self._view, choices), by_comparison=True)
+        within.sections = choosing.shown(choices[:_SHOWN_SECTIONS], self._documents, self._view)
+        return within
 
     def search(self, query: Vector, count: int) -> Hits:
         return self._scope.nearest(query, count)
@@ -141,7 +161,7 @@ class EmbeddedSnapshot:
             if not alive[own[0]]:
                 continue
             indexes = (labels[own] & np.uint64(_LEAF_MASK)).tolist()
-            tree = self._tree(slot_of(self._store, self._txn, self._collection, ordinal))
+            tree = self._documents.tree(view.collection, ordinal)
             standing = standing_for(tree, indexes, view.settings.tree.embedding_level, level, ratio)
             chunks = sorted(set(standing.values()), key=lambda place: tree.record(*place))
             number = {place: which for which, place in enumerate(chunks)}
@@ -255,7 +275,7 @@ class EmbeddedSnapshot:
 
     def _named(self, chunk_id: ChunkId) -> "StoredDocument":
         """The chunk's document, having made sure that it holds the chunk."""
-        key = keys.document_id(self._collection, chunk_id.document_id)
+        key = keys.document_id(self._view.collection, chunk_id.document_id)
         ordinal = self._txn.get(key, db=self._store.db["document_ids"])
         if ordinal is None:
             raise DocumentNotFound(
@@ -271,18 +291,8 @@ class EmbeddedSnapshot:
             )
         return document
 
-    def _document(self, ordinal: int) -> "StoredDocument":
-        txn, db = self._txn, self._store.db
-        slot = slot_of(self._store, txn, self._collection, ordinal)
-        citation = self._citations.get(ordinal, lambda: required(txn.get(slot, db=db["heads"])))
-        return StoredDocument(
-            citation,
-            self._tree(slot),
-            required(txn.get(slot, db=db["texts"])),
-        )
-
-    def _tree(self, slot: bytes) -> Tree:
-        return Tree(required(self._txn.get(slot, db=self._store.db["trees"])))
+    def _document(self, ordinal: int) -> StoredDocument:
+        return self._documents.get(self._view.collection, ordinal)
 
 
 @dataclass(slots=True, eq=False)

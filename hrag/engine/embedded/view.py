@@ -77,18 +77,24 @@ class View:
         return replace(self, alive=alive, living=self.living - len(dead))
 
     def rows_of(self, ordinals: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Rows of documents' leaves, ascending where the documents are.
+        """Rows of documents' leaves, ascending where the documents are."""
+        bits = np.uint64(keys.LEAF_BITS)
+        return self.rows_between(ordinals << bits, (ordinals + np.uint64(1)) << bits)
+
+    def rows_between(
+        self, starts: NDArray[np.uint64], ends: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """Rows of the labels in each range, ascending where the ranges are.
 
         Each part is in order of label.
         """
-        bits = np.uint64(keys.LEAF_BITS)
         found = []
         for start, end in zip(
             (*self.bases, self.tail_base), (*self._ends(), self.count), strict=True
         ):
             part = self.labels[start:end]
-            first = start + np.searchsorted(part, ordinals << bits)
-            counts = start + np.searchsorted(part, (ordinals + np.uint64(1)) << bits) - first
+            first = start + np.searchsorted(part, starts)
+            counts = start + np.searchsorted(part, ends) - first
             before = np.cumsum(counts) - counts
             found.append(np.repeat(first - before, counts) + np.arange(counts.sum()))
         return np.concatenate(found)

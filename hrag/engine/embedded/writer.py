@@ -5,12 +5,13 @@ change with it. Replacing one gives it a new ordinal, so whatever an index still
 the old version names nothing. Knows nothing of segments but which ordinals they cover.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import islice
 from typing import Protocol
 
 from hrag.deadline import Deadline
-from hrag.engine import OpenCollection, PreparedDocument
+from hrag.embedding import Vectors
+from hrag.engine import OpenCollection, PreparedDocument, Summary, Unsummarised
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.changelog import MAX_LOG_ENTRIES, note_commit
 from hrag.engine.embedded.committing import (
@@ -22,6 +23,7 @@ from hrag.engine.embedded.committing import (
 )
 from hrag.engine.embedded.crashpoints import reach
 from hrag.engine.embedded.lookups import (
+    collection_exists,
     find_collection,
     find_document,
     listed_segments,
@@ -37,10 +39,13 @@ from hrag.engine.embedded.records import (
     DocumentHead,
 )
 from hrag.engine.embedded.store import Store, Txn
+from hrag.engine.embedded.summaries import settings_beside
 from hrag.errors import (
     CollectionExists,
+    CollectionNotFound,
     HragError,
 )
+from hrag.tree import ParsedText, Tree
 from hrag.types import (
     Collection,
     CollectionSettings,
@@ -48,6 +53,7 @@ from hrag.types import (
     IndexStatus,
     IngestResult,
     Listing,
+    SummaryUnit,
 )
 
 
@@ -86,25 +92,38 @@ class EmbeddedWriter:
                     f"tenant {tenant_id!r} has a collection {name!r} already", field="name"
                 )
             number = store.next_number(txn, keys.LAST_COLLECTION)
+            beside = 0
+            if settings.summaries is not SummaryUnit.NONE:
+                beside = store.next_number(txn, keys.LAST_COLLECTION)
             sequence = store.next_number(txn, keys.SEQUENCE)
-            record = CollectionRecord(tenant_id, name, settings)
-            counters = Counters(sequence=sequence, sealed_sequence=sequence, log_start=sequence)
             txn.put(key, keys.u32(number), db=store.db["collection_names"])
-            txn.put(keys.u32(number), record.to_bytes(), db=store.db["collections"])
-            txn.put(keys.u32(number), counters.to_bytes(), db=store.db["counters"])
+            record = CollectionRecord(tenant_id, name, settings, summaries=beside)
+            self._add(txn, number, record, sequence)
+            if beside:
+                own = settings_beside(settings)
+                record = CollectionRecord(tenant_id, name, own, summarises=number)
+                self._add(txn, beside, record, sequence)
         return Collection(tenant_id, name, settings), sequence
+
+    def _add(self, txn: Txn, number: int, record: CollectionRecord, sequence: int) -> None:
+        counters = Counters(sequence=sequence, sealed_sequence=sequence, log_start=sequence)
+        txn.put(keys.u32(number), record.to_bytes(), db=self._store.db["collections"])
+        txn.put(keys.u32(number), counters.to_bytes(), db=self._store.db["counters"])
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
         store = self._store
         with store.write() as txn:
             number = find_collection(store, txn, tenant_id, name)
+            beside = read_collection(store, txn, number).summaries
             txn.delete(keys.collection_name(tenant_id, name), db=store.db["collection_names"])
-            txn.delete(keys.u32(number), db=store.db["collections"])
-            txn.delete(keys.u32(number), db=store.db["counters"])
-            txn.put(keys.u32(number), b"", db=store.db["dropped"])
-            sequence = store.next_number(txn, keys.SEQUENCE)
-            note_commit(store, txn, number, sequence)
-        self._committed(number)
+            dropped = [number, beside] if beside else [number]
+            for each in dropped:
+                txn.delete(keys.u32(each), db=store.db["collections"])
+                txn.delete(keys.u32(each), db=store.db["counters"])
+                txn.put(keys.u32(each), b"", db=store.db["dropped"])
+                sequence = store.next_number(txn, keys.SEQUENCE)
+                note_commit(store, txn, each, sequence)
+        self._committed(*dropped)
         return sequence
 
     def collection(self, tenant_id: str, name: str) -> Collection:
@@ -128,10 +147,11 @@ class EmbeddedWriter:
     def open(self, tenant_id: str, name: str) -> Opened:
         """Finds a collection, or raises CollectionNotFound."""
         with self._store.read() as txn:
-            number = find_collection(self._store, txn, tenant_id, name)
-            return Opened(
-                number, tenant_id, name, read_collection(self._store, txn, number).settings
-            )
+            return self._open(txn, find_collection(self._store, txn, tenant_id, name))
+
+    def _open(self, txn: Txn, number: int) -> Opened:
+        record = read_collection(self._store, txn, number)
+        return Opened(number, record.tenant_id, record.name, record.settings, record.summaries)
 
     # Documents
 
@@ -218,6 +238,9 @@ class EmbeddedWriter:
         with self._store.read() as txn:
             counters = living_counters(self._store, txn, opened)
             listed = listed_segments(self._store, txn, opened.number)
+            summaries = 0
+            if opened.summaries:
+                summaries = living_counters(self._store, txn, opened.beside).leaves
         return IndexStatus(
             committed_sequence=counters.sequence,
             sealed_sequence=counters.sealed_sequence,
@@ -229,7 +252,77 @@ class EmbeddedWriter:
             text_bytes=counters.text_bytes,
             vector_bytes=counters.vector_bytes,
             segments=tuple(record.info() for record in listed),
+            summary_count=summaries,
+            unsummarised_documents=counters.unsummarised,
+            summary_tokens=counters.summary_tokens,
         )
+
+    # Summaries
+
+    def next_unsummarised(
+        self,
+        embedder: str,
+        after: OpenCollection | None = None,
+        excluding: Container[int] = (),
+    ) -> Unsummarised | None:
+        behind = 0 if after is None else _opened(after).number
+        with self._store.read() as txn:
+            numbers = self._with_unsummarised(txn)
+            for number in sorted(numbers, key=lambda number: (number <= behind, number)):
+                opened = self._open(txn, number)
+                if opened.settings.embedder != embedder:
+                    continue
+                for key, _ in self._store.scan(txn, "unsummarised", keys.u32(number)):
+                    ordinal = keys.read_in_collection(key)[1]
+                    if ordinal not in excluding:
+                        return self._unsummarised(txn, opened, ordinal)
+        return None
+
+    def _with_unsummarised(self, txn: Txn) -> list[int]:
+        """Numbers of collections that have documents waiting for summaries."""
+        numbers, start = [], b""
+        while entry := next(self._store.scan(txn, "unsummarised", b"", start), None):
+            number = keys.read_in_collection(entry[0])[0]
+            start = keys.u32(number + 1)
+            if collection_exists(self._store, txn, number):
+                numbers.append(number)
+        return numbers
+
+    def _unsummarised(self, txn: Txn, opened: Opened, ordinal: int) -> Unsummarised:
+        store = self._store
+        slot = slot_of(store, txn, opened.number, ordinal)
+        head = read_head(store, txn, slot)
+        text, tree = (required(txn.get(slot, db=store.db[name])) for name in ("texts", "trees"))
+        return Unsummarised(
+            collection=opened,
+            version=ordinal,
+            document_id=head.document_id,
+            title=head.title,
+            parsed=ParsedText(str(text, "utf-8"), head.sections, head.pages),
+            tree=Tree(bytes(tree)),
+            spent_tokens=read_counters(store, txn, opened.number).summary_tokens,
+        )
+
+    def put_summaries(
+        self,
+        document: Unsummarised,
+        summaries: Sequence[Summary],
+        vectors: Vectors,
+        tokens: int = 0,
+    ) -> bool:
+        opened = _opened(document.collection)
+        self._store.require_space()
+        try:
+            with self._store.write() as txn:
+                commit = Commit(self._store, txn, self._max_log_entries)
+                found = commit.put_summaries(opened, document.version, summaries, vectors, tokens)
+                commit.finish()
+                reach("summaries.written")
+        except CollectionNotFound:
+            return False
+        reach("summaries.committed")
+        self._committed(*commit.changed)
+        return found
 
     def _committed(self, *collections: int) -> None:
         if self._upkeep is not None:

@@ -1,0 +1,272 @@
+"""What every storage engine promises of summaries, and of searches by them."""
+
+from dataclasses import replace
+
+import pytest
+
+from hrag.errors import NoSummaries
+from hrag.filters import Match
+from hrag.tree import PageSpan, ParsedText, Section
+from hrag.types import SummaryScope, SummaryUnit, TreeSettings
+from tests.fakes import (
+    SMALL_TREE,
+    collection_settings,
+    prepared,
+    query_vector,
+    search_leaves,
+    sentences,
+    unit_vectors,
+)
+from tests.summarising import EMBEDDER, ModelSummaries, places_in, summarise
+
+ALL = 1000
+WORDLESS = frozenset({"d3"})  # Not worth a summary.
+
+
+@pytest.fixture
+def opened(opened):
+    """With a collection that wants summaries."""
+    settings = collection_settings(summaries=SummaryUnit.CHUNK)
+    opened.model.settings = settings
+    opened.writer.create_collection("t", "c", settings)
+    return opened
+
+
+@pytest.fixture
+def filled(opened):
+    """Ten documents, one of them without summaries."""
+    opened.summaries = ModelSummaries(opened.model)
+    documents = [
+        prepared(f"d{n}", sentences(4 * n + 4, n), seed=n, metadata={"n": n}) for n in range(10)
+    ]
+    opened.fill(*documents[:5])
+    assert summarise(opened.writer, opened.summaries, empty=WORDLESS) == 5
+    opened.fill(*documents[5:])
+    assert summarise(opened.writer, opened.summaries, empty=WORDLESS) == 5
+    if opened.state == "sealed":
+        opened.index("t", "c")
+    return opened
+
+
+def by_summaries(opened):
+    return opened.readers().snapshot("t", "c", summaries=True)
+
+
+def spans(model, places):
+    """Where sections lie in their documents."""
+    level = model.settings.tree.embedding_level
+    found = []
+    for document_id, section in places:
+        tree = model.documents[document_id].tree
+        first, last = tree.record(level, section[0]), tree.record(level, section[-1])
+        found.append((document_id, first.char_start, last.char_end))
+    return found
+
+
+@pytest.mark.parametrize("scope", list(SummaryScope))
+@pytest.mark.parametrize("count", [1, 3, 20, ALL])
+def test_a_search_by_summaries_looks_into_the_best_sections_alone(filled, scope, count):
+    summaries = filled.summaries
+    with by_summaries(filled) as snapshot:
+        for seed in range(5):
+            query = query_vector(seed)
+            best = summaries.best(query, count, scope)
+            within = snapshot.summary_first(query, count, scope)
+            assert places_in(within) == spans(filled.model, best)[:100]
+            expected = summaries.leaves(query, best)
+            assert within.leaf_count == len(expected)
+            leaves = within.search(query, ALL)
+            assert leaves.exact
+            assert leaves.complete
+            assert search_leaves(within, query, ALL) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("wanted", [1, 5])
+def test_the_nearest_leaves_of_the_sections_are_found(filled, wanted):
+    query = query_vector(9)
+    with by_summaries(filled) as snapshot:
+        within = snapshot.summary_first(query, 6, SummaryScope.SECTIONS)
+        found = search_leaves(within, query, wanted)
+    best = filled.summaries.best(query, 6, SummaryScope.SECTIONS)
+    scores = sorted(filled.summaries.leaves(query, best).values(), reverse=True)
+    assert sorted(found.values(), reverse=True) == pytest.approx(scores[:wanted], abs=1e-5)
+
+
+@pytest.mark.parametrize("scope", list(SummaryScope))
+def test_filters_hold_for_summaries(filled, scope):
+    given = Match("metadata.n", (2, 5, 7))
+    query = query_vector(4)
+    for count in (1, 4, ALL):
+        with by_summaries(filled) as snapshot:
+            within = snapshot.filtered(given).summary_first(query, count, scope)
+            found = search_leaves(within, query, ALL)
+        best = filled.summaries.best(query, count, scope, given)
+        assert found.keys() == filled.summaries.leaves(query, best).keys()
+
+
+def test_a_snapshot_without_summaries_searches_everything(filled):
+    query = query_vector(1)
+    with by_summaries(filled) as snapshot:
+        assert snapshot.sections == ()
+        assert snapshot.leaf_count == filled.model.leaf_count
+        snapshot.summary_first(query, 1, SummaryScope.SECTIONS)
+        assert len(search_leaves(snapshot, query, ALL)) == filled.model.leaf_count
+
+
+def test_summaries_go_with_their_document(filled):
+    writer, collection = filled.writer, filled.collection
+    writer.delete(collection, "d9")
+    filled.summaries.forget("d9")
+    del filled.model.documents["d9"]
+    changed = prepared("d8", sentences(12, 80), seed=80)
+    writer.put(collection, changed)
+    filled.model.put(changed)
+    filled.summaries.forget("d8")
+    query = query_vector(2)
+    for waiting in (1, 0):
+        assert writer.status(collection).unsummarised_documents == waiting
+        with by_summaries(filled) as snapshot:
+            within = snapshot.summary_first(query, ALL, SummaryScope.SECTIONS)
+            found = search_leaves(within, query, ALL)
+        expected = filled.summaries.leaves(query, filled.summaries.all())
+        assert found.keys() == expected.keys()
+        summarise(writer, filled.summaries)
+    assert any(document_id == "d8" for document_id, _ in expected)
+
+
+def test_a_chosen_section_says_what_and_where_it_is(opened):
+    text = "".join(f"Sentence {n} tells a short story. " for n in range(40))
+    parsed = ParsedText(
+        text,
+        (Section("One", 1, 0), Section("Two", 2, 700)),
+        (PageSpan(3, 0, 600), PageSpan(4, 600, len(text))),
+    )
+    opened.fill(prepared("d", parsed, opened.model.settings))
+    summaries = ModelSummaries(opened.model)
+    summarise(opened.writer, summaries)
+    query = query_vector(1)
+    with by_summaries(opened) as snapshot:
+        sections = snapshot.summary_first(query, ALL, SummaryScope.SECTIONS).sections
+    best = summaries.best(query, ALL, SummaryScope.SECTIONS)
+    assert len(best) > 1
+    for section, (_, leaves) in zip(sections, best, strict=True):
+        number = summaries.sections["d"].index(leaves)
+        assert section.summary == f"Summary {number + 1} of d"
+        assert section.score == pytest.approx(summaries.score(query, ("d", leaves)), abs=1e-5)
+        assert section.title == "Title of d"
+        span = section.span
+        content = text[span.char_start : span.char_end].encode()
+        assert content == text.encode()[span.byte_start : span.byte_end]
+        assert section.first_page == (3 if span.char_start < 600 else 4)
+        assert section.last_page == (3 if span.char_end <= 600 else 4)
+        leaf = opened.model.documents["d"].tree.record(0, leaves[0])
+        assert section.section_path == (("One",), ("Two",))[leaf.section]
+
+
+# Writing
+
+
+def test_each_document_waits_until_it_is_summarised(opened):
+    documents = {f"d{n}": prepared(f"d{n}", sentences(9, n), seed=n) for n in range(3)}
+    opened.fill(*documents.values())
+    seen = []
+    while document := opened.writer.next_unsummarised(EMBEDDER):
+        stored = documents[document.document_id]
+        assert document.parsed == stored.parsed
+        assert document.tree.to_bytes() == stored.tree.to_bytes()
+        assert document.title == stored.title
+        assert document.collection.settings == opened.model.settings
+        assert document.spent_tokens == 7 * len(seen)
+        status = opened.writer.status(opened.collection)
+        assert status.unsummarised_documents == 3 - len(seen)
+        summarise(opened.writer, ModelSummaries(opened.model), 1)
+        seen.append(document.document_id)
+    assert sorted(seen) == sorted(documents)
+    status = opened.writer.status(opened.collection)
+    assert (status.unsummarised_documents, status.summary_tokens) == (0, 21)
+    assert status.document_count == 3
+
+
+def test_a_document_may_have_no_summary_and_waits_no_more(opened):
+    opened.fill(prepared("d", sentences(9)))
+    summarise(opened.writer, ModelSummaries(opened.model), empty=frozenset({"d"}))
+    status = opened.writer.status(opened.collection)
+    assert (status.summary_count, status.unsummarised_documents) == (0, 0)
+    with by_summaries(opened) as snapshot:
+        within = snapshot.summary_first(query_vector(0), 3, SummaryScope.DOCUMENTS)
+        assert (within.leaf_count, within.sections) == (0, ())
+        assert within.search(query_vector(0), 5).complete
+
+
+def test_documents_can_be_excluded_and_embedders_told_apart(opened):
+    opened.fill(*(prepared(f"d{n}", sentences(9, n), seed=n) for n in range(3)))
+    writer, excluded = opened.writer, []
+    for _ in range(3):
+        excluded.append(writer.next_unsummarised(EMBEDDER, None, excluded).version)
+    assert len(set(excluded)) == 3
+    assert writer.next_unsummarised(EMBEDDER, None, excluded) is None
+    assert writer.next_unsummarised("another/embedder") is None
+
+
+def test_collections_take_turns(opened):
+    other = replace(opened.model.settings, tree=TreeSettings((32,)))
+    opened.writer.create_collection("t2", "c", other)
+    opened.fill(*(prepared(f"d{n}", sentences(9, n), seed=n) for n in range(2)))
+    there = opened.writer.open("t2", "c")
+    opened.writer.put_many([(there, prepared(f"e{n}", sentences(9, n), other)) for n in range(2)])
+    seen, last = [], None
+    while document := opened.writer.next_unsummarised(EMBEDDER, last):
+        seen.append(document.document_id[0])
+        last = document.collection
+        none = unit_vectors(0, 0)
+        assert opened.writer.put_summaries(document, (), none)
+    assert seen == ["d", "e", "d", "e"]
+
+
+@pytest.mark.parametrize("what", ["changed", "deleted", "gone", "anew", "summarised"])
+def test_summaries_of_what_is_no_more_are_dropped(opened, what):
+    writer, collection = opened.writer, opened.collection
+    opened.fill(prepared("d", sentences(9)))
+    document = writer.next_unsummarised(EMBEDDER)
+    if what == "changed":
+        writer.put(collection, prepared("d", sentences(10)))
+    elif what == "deleted":
+        writer.delete(collection, "d")
+    elif what == "summarised":
+        summarise(writer, ModelSummaries(opened.model))
+    else:
+        writer.delete_collection("t", "c")
+    if what == "anew":
+        writer.create_collection("t", "c", opened.model.settings)
+        writer.put(opened.collection, prepared("d", sentences(9)))
+    assert not writer.put_summaries(document, (), unit_vectors(0, 0), 5)
+    if what != "gone":
+        status = writer.status(opened.collection)
+        assert status.unsummarised_documents == (what in ("changed", "anew"))
+        assert status.summary_tokens == 7 * (what == "summarised")
+
+
+def test_unchanged_documents_keep_their_summaries(filled):
+    before = filled.writer.status(filled.collection)
+    filled.writer.put(filled.collection, filled.model.documents["d4"])
+    assert filled.writer.status(filled.collection) == before
+    assert before.summary_count == sum(map(len, filled.summaries.vectors.values()))
+
+
+def test_a_collection_without_summaries_waits_for_none_and_says_so(opened):
+    opened.writer.create_collection("t", "plain", collection_settings(SMALL_TREE))
+    opened.writer.put(opened.writer.open("t", "plain"), prepared("d", sentences(9)))
+    assert opened.writer.next_unsummarised(EMBEDDER) is None
+    with (
+        pytest.raises(NoSummaries, match="HRAG_SUMMARIES"),
+        opened.readers().snapshot("t", "plain", summaries=True),
+    ):
+        pass
+
+
+def test_a_deleted_collection_takes_its_summaries_away(filled):
+    filled.writer.delete_collection("t", "c")
+    filled.writer.create_collection("t", "c", filled.model.settings)
+    assert filled.writer.status(filled.collection).summary_count == 0
+    with by_summaries(filled) as snapshot:
+        assert snapshot.summary_first(query_vector(0), 3, SummaryScope.SECTIONS).leaf_count == 0

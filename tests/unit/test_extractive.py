@@ -1,0 +1,183 @@
+"""Summaries of a text's own sentences."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.embedding import Vectors
+from hrag.embedding.builtin import BuiltinEmbedder
+from hrag.embedding.hashing import HashEmbedder
+from hrag.errors import EmbedderRejected, EmbedderUnavailable
+from hrag.sentences import MAX_SENTENCE_CHARS
+from indexer_svc.extractive import extract
+
+BOUND = 500
+BEES = [
+    "Honey bees dance to tell the hive where flowers are.",
+    "A bee that has found nectar flies home to the hive.",
+    "The dance of the bees shows how far the flowers are.",
+    "Bees carry pollen and nectar from flowers to the hive.",
+]
+
+
+class FakeEmbedder:
+    """Knows the directions of some sentences, by a word in them; others lie far off."""
+
+    name = "fake"
+    max_tokens = 1000
+    dimension = 8
+
+    def __init__(self, **directions: Sequence[float]) -> None:
+        self.directions = directions
+        self.asked: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.asked += texts
+        return np.array([self._direction(text) for text in texts], np.float32)
+
+    def _direction(self, text: str) -> Sequence[float]:
+        for word, direction in self.directions.items():
+            if word in text:
+                padded = np.zeros(self.dimension)
+                padded[: len(direction)] = direction
+                return padded / np.linalg.norm(padded)
+        return np.eye(self.dimension)[-1]
+
+
+class FailingEmbedder(FakeEmbedder):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        raise self.error
+
+
+def padded(text: str, chars: int = 240) -> str:
+    """A sentence of so many characters: two of them fill a summary."""
+    return f"{text} {'and so on ' * 50}"[: chars - 1].rstrip() + "."
+
+
+@pytest.fixture(scope="module")
+def builtin() -> BuiltinEmbedder:
+    return BuiltinEmbedder()
+
+
+# Which sentences
+
+
+def test_what_most_of_the_text_is_about_is_taken(builtin):
+    strange = "The tax office in Oslo closes at noon on the last Friday of June."
+    about = [f"Bees fly to flower {n} and carry its nectar home to the hive." for n in range(12)]
+    summary = extract(" ".join([*BEES, strange, *about]), builtin)
+    assert "nectar" in summary
+    assert "tax office" not in summary
+
+
+def test_the_most_central_sentences_are_taken():
+    names = ["One", "Two", "Three", "Four", "Five"]
+    near = {name: [1, *(0.5 * (n == at) for n in range(5))] for at, name in enumerate(names)}
+    text = " ".join(padded(f"{name} begins") for name in ["Strange", *names])
+    summary = extract(text, FakeEmbedder(**near))
+    assert summary.count("begins") == 2
+    assert "Strange" not in summary
+
+
+def test_what_is_said_already_is_not_said_again():
+    """The second sentence is nearer to the mean than the third, and to the first."""
+    first, again, new = (padded(f"{name} begins") for name in ("First", "Again", "Fresh"))
+    near = FakeEmbedder(First=[1, 0.1], Again=[1, 0.11], Fresh=[0.7, -0.7])
+    assert extract(f"{first} {again} {new}", near) == f"{first} {new}"
+
+
+def test_sentences_stay_in_the_order_of_the_text():
+    """Whichever of them is taken first."""
+    one, two, other = (padded(f"{name} begins") for name in ("One", "Two", "Strange"))
+    embedder = FakeEmbedder(One=[1, 0.5], Two=[1, 0, 0.6], Strange=[-1])
+    assert extract(f"{one} {two} {other}", embedder) == f"{one} {two}"
+    assert extract(f"{two} {other} {one}", embedder) == f"{two} {one}"
+
+
+def test_the_same_sentence_is_taken_once():
+    near = FakeEmbedder()
+    assert extract(f"{BEES[0]} " * 5 + BEES[1], near) == f"{BEES[0]} {BEES[1]}"
+    assert near.asked == BEES[:2]
+
+
+def test_chinese_sentences_are_told_apart(builtin):
+    about = [f"蜜蜂用舞蹈告诉同伴第{n}片花丛在哪里，并把花蜜和花粉带回蜂巢。" for n in range(30)]
+    strange = "奥斯陆的税务局在六月的最后一个星期五中午关门，届时无法办理任何业务。"
+    summary = extract("".join([*about[:15], strange, *about[15:]]), builtin)
+    assert "蜜蜂" in summary
+    assert "税务局" not in summary
+    assert len(summary) <= BOUND
+    assert all(part in about for part in summary.split(" "))
+
+
+# How long
+
+
+@given(st.lists(st.integers(1, 900), max_size=30))
+def test_a_summary_is_short_or_one_sentence(lengths):
+    words = [f"No {n} " + "word " * (chars // 5) + "end. " for n, chars in enumerate(lengths)]
+    summary = extract("".join(words), HashEmbedder(8))
+    assert len(summary) <= BOUND or summary.count("No ") == 1
+    assert bool(summary) == bool(lengths)
+
+
+def test_one_sentence_is_its_own_summary():
+    embedder = FakeEmbedder()
+    assert extract(f"  {BEES[0]}\n\n", embedder) == BEES[0]
+    assert embedder.asked == []
+
+
+def test_a_text_without_an_end_is_cut_as_sentences_are():
+    assert 0 < len(extract("word " * 5000, HashEmbedder(8))) <= MAX_SENTENCE_CHARS
+
+
+def test_so_many_sentences_are_compared_from_all_over_the_text():
+    embedder = FakeEmbedder()
+    extract(" ".join(f"This is sentence number {n} of many." for n in range(1001)), embedder)
+    assert len(embedder.asked) == 100
+    assert "number 0 " in embedder.asked[0]
+    assert "number 1000 " in embedder.asked[-1]
+
+
+# Which are none
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "...", "--- ***\n\n!!!", "。。。！"])
+def test_a_text_without_words_has_no_summary(text):
+    assert extract(text, FakeEmbedder()) == ""
+
+
+def test_what_says_little_is_left_out():
+    text = f"# Bees\n\n12\n\n{BEES[0]}\n\nFig. 3\n\n{BEES[1]}"
+    assert extract(text, FakeEmbedder()) == f"{BEES[0]} {BEES[1]}"
+
+
+def test_short_lines_are_taken_where_there_is_nothing_else():
+    assert extract("Eggs\n\nMilk\n\nTea\n\n---", FakeEmbedder()) == "Eggs Milk Tea"
+
+
+def test_lines_of_a_sentence_are_joined():
+    assert extract("Bees dance\n  to tell\twhere flowers are.", FakeEmbedder()) == (
+        "Bees dance to tell where flowers are."
+    )
+
+
+# Failures
+
+
+def test_a_text_that_the_embedder_refuses_is_begun():
+    sentences = [padded(f"Sentence {n}") for n in range(5)]
+    refusing = FailingEmbedder(EmbedderRejected("no"))
+    assert extract(" ".join(sentences), refusing) == " ".join(sentences[:2])
+
+
+def test_an_embedder_that_is_down_is_said_to_be():
+    with pytest.raises(EmbedderUnavailable, match="down"):
+        extract(" ".join(BEES), FailingEmbedder(EmbedderUnavailable("down")))

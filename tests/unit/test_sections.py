@@ -1,0 +1,189 @@
+"""Which leaves make a section, by chunk, page and heading."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.tree import NONE, PageSpan, ParsedText, Section, Tree, section_parents
+from hrag.types import SummaryUnit, TreeSettings
+from indexer_svc.chunker import build_tree
+from indexer_svc.sections import heading, sections
+from tests.fakes import sentences
+
+TREE = TreeSettings((32, 64, 128), 0.0)
+
+
+def parts(parsed: ParsedText, unit: SummaryUnit, settings: TreeSettings = TREE) -> list[str]:
+    """The texts of the sections; by chunk, page or heading."""
+    tree = build_tree(parsed, settings)
+    level = settings.embedding_level
+    leaves = tree.level(level)
+    return [
+        parsed.text[leaves[own[0]]["char_start"] : leaves[own[-1]]["char_end"]]
+        for own in sections(parsed, tree, level, unit)
+    ]
+
+
+def paged(*pages: str) -> ParsedText:
+    spans, start = [], 0
+    for number, page in enumerate(pages, 1):
+        spans.append(PageSpan(number, start, start + len(page)))
+        start += len(page)
+    return ParsedText("".join(pages), pages=tuple(spans))
+
+
+def outlined(*pieces: tuple[str, int, str]) -> ParsedText:
+    """Sections of a title, a depth and a text; depth 0 for what is under no heading."""
+    found, text = [], ""
+    for title, depth, content in pieces:
+        if depth:
+            found.append(Section(title, depth, len(text)))
+            text += f"{title}\n\n"
+        text += content
+    return ParsedText(text, tuple(found))
+
+
+# Chunks
+
+
+def test_chunks_are_those_of_the_top_level():
+    parsed = ParsedText(sentences(60))
+    top = build_tree(parsed, TREE).level(TREE.top_level)
+    found = parts(parsed, SummaryUnit.CHUNK)
+    assert found == [parsed.text[c["char_start"] : c["char_end"]] for c in top]
+    assert len(found) > 3
+
+
+def test_a_short_document_is_one_section():
+    for unit in (SummaryUnit.CHUNK, SummaryUnit.PAGE, SummaryUnit.SECTION):
+        assert parts(ParsedText("Short."), unit) == ["Short."]
+
+
+def test_in_a_tree_of_one_level_every_leaf_is_a_section():
+    parsed, flat = ParsedText(sentences(20)), TreeSettings((32,), 0.0)
+    assert len(parts(parsed, SummaryUnit.CHUNK, flat)) == build_tree(parsed, flat).counts[0]
+
+
+def test_ranges_are_of_the_embedded_level():
+    parsed, settings = ParsedText(sentences(60)), TreeSettings((32, 64, 128), 0.0, 1)
+    tree = build_tree(parsed, settings)
+    found = sections(parsed, tree, 1, SummaryUnit.CHUNK)
+    assert found[-1].stop == tree.counts[1] < tree.counts[0]
+
+
+# Pages
+
+
+def test_each_page_is_a_section():
+    found = parts(paged(*(sentences(20, seed) for seed in range(3))), SummaryUnit.PAGE)
+    assert len(found) == 3
+    for number, text in enumerate(found):
+        assert text.count(f"Sentence {number} ") >= 18
+        assert text.count("Sentence ") <= 22
+
+
+def test_a_leaf_over_the_end_of_a_page_belongs_to_where_its_middle_lies():
+    first, second = "one " * 40, "two " * 160
+    found = parts(paged(first, second), SummaryUnit.PAGE, TreeSettings((64, 128), 0.0))
+    assert len(found) == 2
+    assert found[0].count("one") > found[0].count("two")
+
+
+def test_a_page_too_short_for_a_leaf_is_part_of_its_neighbour():
+    first, last = sentences(20, 0), sentences(20, 2)
+    found = parts(paged(first, "x. ", last), SummaryUnit.PAGE)
+    assert len(found) == 2
+    assert "".join(found) == first + "x. " + last
+
+
+def test_blank_pages_are_no_sections():
+    first, last = sentences(20, 0), sentences(20, 2)
+    assert len(parts(paged("", first, "", "", last, ""), SummaryUnit.PAGE)) == 2
+
+
+def test_without_pages_chunks_stand_for_them():
+    parsed = outlined(("A", 1, sentences(30)), ("B", 1, sentences(30, 1)))
+    assert parts(parsed, SummaryUnit.PAGE) == parts(parsed, SummaryUnit.CHUNK)
+
+
+# Headings
+
+
+def test_each_heading_begins_a_section_whatever_its_depth():
+    pieces = [("A", 1, sentences(20, 0)), ("B", 2, sentences(20, 1)), ("C", 1, sentences(20, 2))]
+    found = parts(outlined(*pieces), SummaryUnit.SECTION)
+    assert len(found) == 3
+    for number, text in enumerate(found):
+        assert text.count(f"Sentence {number} ") >= 18
+        assert text.count("Sentence ") <= 22
+
+
+def test_what_lies_before_the_first_heading_is_a_section():
+    pieces = [("", 0, sentences(20)), ("A", 1, sentences(20, 1))]
+    first, second = parts(outlined(*pieces), SummaryUnit.SECTION)
+    assert first.startswith(sentences(18))
+    assert second.count("Sentence 1 ") >= 18
+
+
+def test_a_heading_that_is_used_twice_makes_two_sections():
+    text = sentences(20)
+    assert len(parts(outlined(("A", 1, text), ("A", 1, text)), SummaryUnit.SECTION)) == 2
+
+
+def test_sections_too_short_for_a_leaf_are_one_with_what_is_around_them():
+    short = [(f"Part {n}", 2, "A word or two. ") for n in range(12)]
+    found = parts(outlined(("All", 1, ""), *short, ("End", 1, sentences(9))), SummaryUnit.SECTION)
+    assert len(found) == 2
+    assert found[0].count("Part") >= 11
+
+
+def test_without_headings_chunks_stand_for_sections():
+    parsed = paged(sentences(30), sentences(30, 1))
+    assert parts(parsed, SummaryUnit.SECTION) == parts(parsed, SummaryUnit.CHUNK)
+
+
+# All of them
+
+WORDS = st.lists(st.sampled_from(["word", "other. ", "end.\n\n", "猫喜欢睡觉。"]), max_size=150)
+PIECES = st.lists(st.tuples(WORDS, st.integers(0, 3)), min_size=1, max_size=8)
+
+
+@given(PIECES, st.sampled_from(SummaryUnit), st.booleans(), st.sampled_from([0.0, 0.3]))
+def test_sections_hold_every_leaf_once_and_in_order(pieces, unit, with_pages, overlap):
+    texts = [" ".join(words) for words, _ in pieces]
+    outline = outlined(
+        ("", 0, "x"),
+        *(
+            (f"T{n}", depth, text)
+            for n, (text, (_, depth)) in enumerate(zip(texts, pieces, strict=True))
+        ),
+    )
+    half = len(outline.text) // 2
+    spans = (PageSpan(1, 0, half), PageSpan(2, half, len(outline.text)))
+    parsed = ParsedText(outline.text, outline.sections, spans if with_pages else ())
+    tree: Tree = build_tree(parsed, TreeSettings((32, 64), overlap))
+    found = sections(parsed, tree, 0, unit)
+    assert all(found)
+    assert [leaf for own in found for leaf in own] == list(range(tree.counts[0]))
+
+
+# What they are called
+
+OUTLINE = (Section("Book", 1, 0), Section("Keys", 2, 10), Section("Rotate", 3, 20))
+
+
+@pytest.mark.parametrize(
+    ("title", "section", "expected"),
+    [
+        ("Guide", 2, "Guide - Book > Keys > Rotate"),
+        ("Guide", 0, "Guide - Book"),
+        ("Guide", NONE, "Guide"),
+        ("", 1, "Book > Keys"),
+        ("", NONE, ""),
+        ("Book", 1, "Book - Keys"),
+        ("Book", 0, "Book"),
+        ("Keys", 2, "Keys - Book > Keys > Rotate"),
+    ],
+)
+def test_a_section_is_called_by_its_title_and_headings(title, section, expected):
+    assert heading(title, OUTLINE, section_parents(OUTLINE), section) == expected
