@@ -19,8 +19,9 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard hrag_fast/*.pyx pro
 demo: setup
 	$(BIN)/hrag demo
 
+# Two processes share the files; benchmarks, which xdist would disable with a warning, are not here.
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile -p no:benchmark
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow

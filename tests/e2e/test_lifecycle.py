@@ -68,6 +68,7 @@ def test_a_graceful_stop_says_so_and_lets_a_running_search_end(own_services: Run
     assert retriever.wait() == 0
 
 
+@pytest.mark.slow
 def test_a_call_that_never_ends_does_not_hold_up_a_stop(data_dir: Path) -> None:
     with OpenAIServer() as endpoint:
         settings = {

@@ -148,6 +148,7 @@ def test_a_backup_during_writes_holds_all_that_was_acknowledged_before(
     assert_has(restored, before)
 
 
+@pytest.mark.slow
 def test_a_restore_refuses_a_folder_that_holds_a_store(loaded: Running, tmp_path: Path) -> None:
     succeeds("backup", tmp_path / "b", "--data-dir", loaded.data_dir)
     said = fails("restore", tmp_path / "b", "--data-dir", loaded.data_dir)
@@ -195,6 +196,7 @@ def test_a_backup_says_what_it_is(stopped: Path, tmp_path: Path) -> None:
 # Compaction and rebuilding
 
 
+@pytest.mark.slow
 def test_compaction_waits_for_services_to_be_stopped(loaded: Running) -> None:
     said = fails("compact", "--data-dir", loaded.data_dir)
     assert "in use by a running service; stop both services first" in said
@@ -273,6 +275,7 @@ def _namespace_of_its_own() -> Iterator[tuple[str, ...]]:
     yield before
 
 
+@pytest.mark.slow
 def test_a_process_of_another_pid_namespace_is_told_what_to_do(loaded: Running) -> None:
     with _namespace_of_its_own() as before:
         done = hrag("check", "--data-dir", loaded.data_dir, before=before)

@@ -133,6 +133,7 @@ def test_a_killed_worker_costs_no_search_and_is_replaced(services: Running) -> N
     assert retriever.children & before == before - {busiest}
 
 
+@pytest.mark.slow
 def test_workers_wait_for_a_store_and_a_killed_one_is_replaced(data_dir: Path) -> None:
     with started(RETRIEVER, data_dir, _WORKERS) as retriever:
         _until(lambda: retriever.log.count("waiting_for_store") == _COUNT)
@@ -260,6 +261,7 @@ def test_the_port_of_workers_is_refused_to_others(services: Running, count: int)
     assert second.log.count("worker_started") == _COUNT  # Those of the first; they share a log.
 
 
+@pytest.mark.slow
 def test_workers_do_not_start_at_a_port_in_use(data_dir: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         taken = f"127.0.0.1:{listener.getsockname()[1]}"

@@ -54,6 +54,7 @@ def test_a_filter_selects_what_a_plain_loop_selects(metadata_of_all, filters, se
 # Selectivity
 
 DOCUMENTS = 10_000
+ALWAYS = ("a number's range", "a value", "all, any and none")  # The others take as long.
 MIN_RECALL = 0.99
 QUERIES = 10
 
@@ -142,7 +143,10 @@ def large() -> Iterator[tuple[EmbeddedReader, ModelCollection]]:
         store.close()
 
 
-@pytest.mark.parametrize("kind", SELECTIONS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=() if kind in ALWAYS else pytest.mark.slow) for kind in SELECTIONS],
+)
 def test_filters_of_every_selectivity_find_the_nearest_that_pass(large, kind):
     reader, whole = large
     queries = [query_vector(seed) for seed in range(QUERIES)]
