@@ -169,7 +169,7 @@ class Writer(Protocol):
 
         The first is of the whole document, the others of its sections, in order. None at
         all where it is not worth one. `vectors` is `float32[len(summaries), dimension]`,
-        `tokens` what they have cost.
+        `tokens` what they have cost, which counts as long as the collection lives.
         """
 
 

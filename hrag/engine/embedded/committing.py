@@ -95,15 +95,17 @@ class Commit:
         vectors: Vectors,
         tokens: int,
     ) -> bool:
-        """Stores the summaries of a document; False if it waits for none any more."""
+        """Stores the summaries of a document; False if it waits for none any more.
+
+        What they have cost counts in any case.
+        """
         counters = self._counters_of(opened)
-        if not self._await_no_more(opened, ordinal):
-            return False
+        waits = self._await_no_more(opened, ordinal)
         self._counters[opened.number] = counters._replace(
-            unsummarised=counters.unsummarised - 1,
+            unsummarised=counters.unsummarised - waits,
             summary_tokens=counters.summary_tokens + tokens,
         )
-        if summaries:
+        if waits and summaries:
             slot = slot_of(self._store, self._txn, opened.number, ordinal)
             head = read_head(self._store, self._txn, slot)
             self.put(opened.beside, as_document(head, summaries, vectors))
@@ -113,7 +115,7 @@ class Commit:
                 Summarised(ordinal, sections).to_bytes(),
                 db=self._store.db["summarised"],
             )
-        return True
+        return waits
 
     def delete(self, opened: Opened, document_id: str) -> int:
         """Returns the sequence of the deletion, or raises DocumentNotFound."""
