@@ -1,9 +1,24 @@
 """The values of an answer: what is asked, and what comes, event by event."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from hrag.errors import HragError
-from hrag.types import FinishReason, SearchQuery, SearchResult, Span
+from hrag.types import SearchQuery, SearchResult, Span
+
+
+class FinishReason(StrEnum):
+    """Why a model's text ends where it does.
+
+    NO_PASSAGES and FAILED are an answer's alone: nothing was found, so that no model was
+    asked; the model failed.
+    """
+
+    STOP = "stop"
+    LENGTH = "length"
+    CONTENT_FILTER = "content_filter"
+    NO_PASSAGES = "no_passages"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,20 +91,6 @@ class Aggregation(StrEnum):
     COUNT = "count"
 
 
-class FinishReason(StrEnum):
-    """Why a model's text ends where it does.
-
-    NO_PASSAGES and FAILED are an answer's alone: nothing was found, so that no model was
-    asked; the model failed.
-    """
-
-    STOP = "stop"
-    LENGTH = "length"
-    CONTENT_FILTER = "content_filter"
-    NO_PASSAGES = "no_passages"
-    FAILED = "failed"
-
-
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
     """How a document is cut. The same settings and text give the same tree everywhere."""

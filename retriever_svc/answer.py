@@ -13,12 +13,12 @@ from typing import NoReturn
 
 import structlog
 
-from hrag.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation
+from hrag.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
 from hrag.chat import ChatEnd, ChatModel
 from hrag.deadline import Deadline
 from hrag.embedding.cache import CachedQueries
 from hrag.errors import ChatNotConfigured, HragError, InvalidArgument, TooBusy, TooLarge
-from hrag.types import MAX_QUERY_BYTES, FinishReason, Passage, SearchQuery
+from hrag.types import MAX_QUERY_BYTES, Passage, SearchQuery
 from retriever_svc.checks import check_query
 from retriever_svc.markers import MarkerFilter, cited
 from retriever_svc.prompt import Prompt

@@ -8,8 +8,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
+from hrag.answers import FinishReason
 from hrag.deadline import Deadline
-from hrag.types import FinishReason
 
 
 @dataclass(frozen=True, slots=True)

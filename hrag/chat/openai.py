@@ -17,12 +17,12 @@ from httpx2 import Response
 from openai import APIConnectionError, APIStatusError, APITimeoutError
 from pydantic import BaseModel, Field, ValidationError
 
+from hrag.answers import FinishReason
 from hrag.chat import ChatEnd, Completion, Pieces
 from hrag.deadline import Deadline
 from hrag.endpoint.access import Access
 from hrag.endpoint.openai import Endpoint, Verdicts, may_pass, timeout
 from hrag.errors import ChatRejected, ChatUnavailable
-from hrag.types import FinishReason
 
 MAX_RETRIES = 2
 MAX_TOKEN_CHARS = 32  # Few tokens are as long, so only who ignores the bound passes it.

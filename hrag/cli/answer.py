@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from hrag.answers import AnswerEnd, AnswerEvent, Citation
+from hrag.answers import AnswerEnd, AnswerEvent, Citation, FinishReason
 from hrag.cli.asking import asking
 from hrag.cli.connection import connected
 from hrag.cli.console import output, printable
@@ -17,7 +17,7 @@ from hrag.cli.options import DEFAULT_RETRIEVER, AsJson, Retriever
 from hrag.cli.render import citation, duration, inside, page_range
 from hrag.cli.search import show_nothing
 from hrag.errors import HragError, ServiceUnavailable
-from hrag.types import FinishReason, Passage, SearchQuery, SearchResult
+from hrag.types import Passage, SearchQuery, SearchResult
 
 _QUOTED_CHARS = 240
 _CUT = {

@@ -1,9 +1,8 @@
 """Messages of the call Answer."""
 
-from hrag.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation
+from hrag.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
 from hrag.errors import InvalidArgument
 from hrag.types import (
-    FinishReason,
     SearchResult,
 )
 from hrag.v1 import retriever_pb2 as pb

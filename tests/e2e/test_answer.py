@@ -11,11 +11,11 @@ import grpc
 import pytest
 
 from hrag import errors
-from hrag.answers import AnswerEnd, AnswerEvent
+from hrag.answers import AnswerEnd, AnswerEvent, FinishReason
 from hrag.client import AsyncClient
 from hrag.filters import Match
 from hrag.rpc.status import error_from
-from hrag.types import Document, FinishReason, SearchMode, SearchQuery, SearchResult
+from hrag.types import Document, SearchMode, SearchQuery, SearchResult
 from hrag.v1 import retriever_pb2 as pb
 from tests.e2e.conftest import AT_A_TIME, CHAT_KEY, DOGS, MAX_TOKENS
 from tests.openai_server import (

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hrag.answers import AnswerEnd
+from hrag.answers import AnswerEnd, FinishReason
 from hrag.chat import ChatEnd
 from hrag.chat.openai import OpenAIChat
 from hrag.deadline import NEVER
 from hrag.endpoint.access import Access
 from hrag.errors import ChatRejected, ChatUnavailable
-from hrag.types import Document, FinishReason, SearchQuery, SearchResult
+from hrag.types import Document, SearchQuery, SearchResult
 from retriever_svc.markers import MarkerFilter
 from tests.models.conftest import Llama
 from tests.running import FAST, running

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hrag.answers import FinishReason
 from hrag.chat import ChatEnd, Completion
 from hrag.chat import openai as chat
 from hrag.chat.openai import MAX_LINE_BYTES, MAX_TOKEN_CHARS, OpenAIChat
@@ -16,7 +17,6 @@ from hrag.config import CommonSettings, SettingsError
 from hrag.deadline import NEVER, Deadline
 from hrag.endpoint.access import Access
 from hrag.errors import ChatRejected, ChatUnavailable, DeadlineExceeded
-from hrag.types import FinishReason
 from tests import openai_server
 from tests.openai_server import (
     COMPLETION_TOKENS,

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from hrag import errors
-from hrag.answers import AnswerEvent
+from hrag.answers import AnswerEvent, FinishReason
 from hrag.cli.running import free_addresses
 from hrag.client import AsyncClient, Client
 from hrag.client.calls import channel_options
 from hrag.errors import HragError
 from hrag.types import (
     Document,
-    FinishReason,
     IngestOutcome,
     IngestResult,
     SearchQuery,
