@@ -26,7 +26,8 @@ from hrag.engine.embedded.check import check
 from hrag.engine.embedded.store import open_for_writing
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 
-FAST = {"HRAG_EMBEDDER": "hash:64"}
+# Beside other tests an indexer that stands back would not seal in time.
+FAST = {"HRAG_EMBEDDER": "hash:64", "HRAG_INDEXER_NICENESS": "0"}
 START_S = 30.0
 STOP_S = 20.0
 _POLL_S = 0.02

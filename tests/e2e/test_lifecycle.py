@@ -27,7 +27,7 @@ def _text(number: int, sentences: int = 60) -> str:
     return "".join(f"Text {number} says sentence {each}. " for each in range(sentences))
 
 
-def _until(true: Callable[[], bool], timeout_s: float = 10) -> None:
+def _until(true: Callable[[], bool], timeout_s: float = 60) -> None:
     """Waits until `true`, or fails."""
     end = time.monotonic() + timeout_s
     while not true():
