@@ -17,6 +17,7 @@ from hrag.cli.check import check
 from hrag.cli.compact import compact
 from hrag.cli.console import Failure, show_error
 from hrag.cli.demo import demo
+from hrag.cli.health import health
 from hrag.cli.ingest import ingest
 from hrag.cli.mcp import mcp
 from hrag.cli.rebuild import rebuild
@@ -94,7 +95,7 @@ def _hrag(
 
 app.callback(help=_help(_hrag))(_hrag)
 _COMMANDS = (
-    *(serve, ingest, search, answer, tree, status, mcp),
+    *(serve, ingest, search, answer, tree, status, health, mcp),
     *(check, backup, restore, compact, rebuild, demo),
 )
 for _command in _COMMANDS:

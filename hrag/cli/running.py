@@ -13,8 +13,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -128,8 +128,7 @@ class Services:
         """Returns when both answer SERVING; raises ServiceFailed if one ends or takes longer."""
         until = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         for child in self._children:
-            with grpc.insecure_channel(dialled(child.address), _CHANNEL_OPTIONS) as channel:
-                health: Any = health_pb2_grpc.HealthStub(channel)  # Its methods have no types.
+            with _health(child.address) as health:
                 while not _serves(health, child.service):
                     self.check_alive()
                     if time.monotonic() > until:
@@ -218,6 +217,12 @@ def free_addresses(count: int) -> list[str]:
         return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
+def is_serving(service: Service, address: str) -> bool:
+    """Asks the service at `address` once; one that cannot be reached does not serve."""
+    with _health(address) as health:
+        return _serves(health, service)
+
+
 def with_free_port(address: str) -> str:
     """`address`, its port 0 replaced by a free one, so that it can be told and dialled."""
     host, colon, port = address.rpartition(":")
@@ -244,6 +249,13 @@ def _refuse_taken(service: Service, address: str) -> None:
         f"{service.address_variable} is {address}: another program listens there already; "
         "stop it or choose another address"
     )
+
+
+@contextmanager
+def _health(address: str) -> Iterator[Any]:
+    """A stub that asks at `address`; its methods have no types."""
+    with grpc.insecure_channel(dialled(address), _CHANNEL_OPTIONS) as channel:
+        yield health_pb2_grpc.HealthStub(channel)
 
 
 def _serves(health: Any, service: Service) -> bool:

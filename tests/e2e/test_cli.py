@@ -88,6 +88,18 @@ def serving(tmp_path_factory, files) -> Iterator[Serving]:
         yield serving
 
 
+def test_health_is_told_by_the_exit_code(serving):
+    done = serving.hrag("health")
+    assert done.returncode == 0
+    assert re.search(r"^indexer serves at .+\nretriever serves at .+\n$", done.stdout)
+    # Each answers for itself alone.
+    wrong = ("--retriever", serving.env["HRAG_INDEXER_ADDRESS"])
+    done = serving.hrag("health", *wrong)
+    assert done.returncode == 1
+    assert re.search(r"^indexer serves at .+\nretriever does not serve at .+\n$", done.stdout)
+    assert serving.hrag("health", "indexer", *wrong).returncode == 0
+
+
 def test_second_ingest_finds_everything_unchanged(serving, files):
     done = serving.hrag("ingest", str(files))
     assert done.returncode == 0

@@ -11,7 +11,7 @@ from hrag.cli.app import app
 from hrag.cli.running import free_addresses
 
 COMMANDS = [
-    *("serve", "ingest", "search", "answer", "tree", "status", "mcp", "demo"),
+    *("serve", "ingest", "search", "answer", "tree", "status", "health", "mcp", "demo"),
     *("check", "backup", "restore", "compact", "rebuild"),
 ]
 
@@ -51,6 +51,19 @@ def test_unreachable_service_says_how_to_start_it(arguments, monkeypatch):
     assert (retriever if arguments[0] in ("search", "answer") else indexer) in result.stderr
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("address", ["", "nowhere", "127.0.0.1:99999", "no.such.host:1"])
+def test_what_cannot_be_reached_is_not_healthy(address):
+    result = _run("health", "retriever", "--retriever", address)
+    assert result.exit_code == 1
+    assert result.output == f"retriever does not serve at {address}\n"
+
+
+def test_health_of_an_unknown_service_is_refused():
+    result = _run("health", "searcher")
+    assert result.exit_code == 2
+    assert "indexer" in result.stderr
 
 
 def test_folder_without_documents_is_an_error(tmp_path):
