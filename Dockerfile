@@ -1,0 +1,33 @@
+# One image, three commands: `hrag serve` (both services, the default), `python -m indexer_svc`
+# and `python -m retriever_svc`. Runs as a user without rights, writes to /data and nowhere
+# else, so the root file system may be read-only.
+
+FROM debian:bookworm-slim AS build
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends ca-certificates g++ libpython3-dev python3-venv
+# pip stays outside of what is copied. Else hnswlib is built for this machine's own CPU, and
+# dies on others.
+RUN python3 -m venv /pip && python3 -m venv --without-pip /opt/hrag
+ENV HNSWLIB_NO_NATIVE=1 PIP_CONSTRAINT=/source/constraints.txt PIP_NO_CACHE_DIR=1
+WORKDIR /source
+COPY . .
+RUN /pip/bin/pip --python /opt/hrag/bin/python install --disable-pip-version-check .
+
+FROM debian:bookworm-slim
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends ca-certificates python3 \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin hrag \
+    && install --directory --owner hrag --group hrag /data
+COPY --from=build /opt/hrag /opt/hrag
+ENV PATH=/opt/hrag/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    HRAG_DATA_DIR=/data \
+    HRAG_INDEXER_ADDRESS=0.0.0.0:50051 \
+    HRAG_RETRIEVER_ADDRESS=0.0.0.0:50052 \
+    HRAG_LOG_FORMAT=json
+USER 10001:10001
+WORKDIR /data
+EXPOSE 50051 50052
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["hrag", "health"]
+CMD ["hrag", "serve"]

@@ -1,0 +1,31 @@
+"""deploy/kubernetes.yaml against the API's own schemas; nothing is started."""
+
+import subprocess
+
+import pytest
+
+from tests.containers.engine import OWN, ROOT
+
+pytestmark = pytest.mark.containers
+
+MANIFEST = ROOT / "deploy" / "kubernetes.yaml"
+VALIDATOR = OWN / "venv" / "bin" / "kubernetes-validate"
+
+
+def _validate(path):
+    assert VALIDATOR.exists(), "no validator; run tests/containers/prepare"
+    return subprocess.run(
+        [VALIDATOR, "--strict", path], capture_output=True, text=True, check=False
+    )
+
+
+def test_every_field_is_one_that_kubernetes_knows():
+    done = _validate(MANIFEST)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count("passed for resource") == 2
+
+
+def test_a_mistake_would_be_seen(tmp_path):
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(MANIFEST.read_text("utf-8").replace("shareProcess", "sharedProcess"))
+    assert _validate(wrong).returncode != 0
