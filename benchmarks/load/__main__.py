@@ -1,0 +1,116 @@
+"""`python -m benchmarks.load COMMAND`: see README.md beside this file."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.load import body
+from benchmarks.load.figures import Figures
+from benchmarks.load.generator import Target, run
+from benchmarks.load.work import Work, tenant_id
+from hrag.client import Client
+from hrag.client.calls import INDEXER_ADDRESS, RETRIEVER_ADDRESS
+from hrag.types import IngestResult, SearchMode
+
+
+def main() -> None:
+    """Reads the command line and does what it says."""
+    asked = parser().parse_args()
+    asked.command(asked)
+
+
+def fill(asked: argparse.Namespace) -> None:
+    """Stores every tenant's documents."""
+    work = _work(asked)
+    with Client(asked.indexer, asked.retriever) as client:
+        for number in range(work.tenants):
+            documents = (work.document(each) for each in range(work.documents))
+            for result in client.ingest_many(tenant_id(number), documents):
+                if not isinstance(result, IngestResult):
+                    raise result
+    print(f"{work.tenants:,} tenants with {work.documents:,} documents each are stored")
+
+
+def load(asked: argparse.Namespace) -> None:
+    """Runs the load and tells what became of it."""
+    work = _work(asked)
+    target = Target(asked.indexer, asked.retriever, asked.timeout_s, asked.connections)
+    figures = run(work, target, asked.processes)
+    print(f"asked for {work.rate:g} calls/s during {work.duration_s:g} s")
+    for line in _report(figures, work):
+        print(line)
+
+
+def write_body(asked: argparse.Namespace) -> None:
+    """Writes what h2load sends."""
+    asked.file.write_bytes(body.framed(body.search(_work(asked))))
+    print(f"{asked.file}: {asked.file.stat().st_size:,} bytes")
+
+
+def _report(figures: Figures, work: Work) -> Iterator[str]:
+    if 0 < work.write_share < 1:
+        for name, writes in (("searches", False), ("writes", True)):
+            yield f"-- {name}"
+            yield from figures.of(writes=writes).lines(work.duration_s)
+    else:
+        yield from figures.lines(work.duration_s)
+
+
+def _work(asked: argparse.Namespace) -> Work:
+    names = set(Work.__dataclass_fields__)
+    return Work(**{name: value for name, value in vars(asked).items() if name in names})
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands with their options."""
+    whole = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
+    commands = whole.add_subparsers(required=True)
+    filling = commands.add_parser("fill", help=fill.__doc__)
+    loading = commands.add_parser("run", help=load.__doc__)
+    writing = commands.add_parser("body", help=write_body.__doc__)
+    for each, command in ((filling, fill), (loading, load), (writing, write_body)):
+        each.set_defaults(command=command, rate=1.0, duration_s=1.0)
+        each.add_argument("--tenants", type=_count, default=10)
+        each.add_argument("--documents", type=_count, default=100, help="of each tenant")
+        each.add_argument("--words", type=_count, default=400, help="of each document")
+        each.add_argument("--seed", type=int, default=1)
+    for each in (filling, loading):
+        each.add_argument("--indexer", default=INDEXER_ADDRESS)
+        each.add_argument("--retriever", default=RETRIEVER_ADDRESS)
+    for each in (loading, writing):
+        each.add_argument("--queries", type=_count, default=1000, help="different texts")
+        each.add_argument("--mode", type=SearchMode, default=SearchMode.SMALL_TO_BIG)
+        each.add_argument("--limit", type=_count, default=5)
+    loading.add_argument("--rate", type=_positive, required=True, help="calls a second")
+    loading.add_argument("--duration-s", type=_positive, default=30.0)
+    loading.add_argument("--write-share", type=_share, default=0.0, help="of the calls, 0 to 1")
+    loading.add_argument("--timeout-s", type=_positive, default=5.0, help="each call's deadline")
+    loading.add_argument("--connections", type=_count, default=4, help="of each process")
+    loading.add_argument("--processes", type=_count, default=1, help="that send")
+    writing.add_argument("file", type=Path)
+    return whole
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text}: must be over 0 and finite")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be 0 to 1")
+    return value
+
+
+if __name__ == "__main__":
+    main()

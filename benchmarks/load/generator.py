@@ -1,0 +1,127 @@
+"""Sends calls when they are due, however long those before them take.
+
+An open loop: the load does not slow down when the server does, as users do not. Only the
+number of calls under way is bounded, and those past it count as UNSENT, never as absent.
+"""
+
+import asyncio
+import multiprocessing
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from benchmarks.load.figures import OK, UNSENT, Figures, Outcome, joined
+from benchmarks.load.work import Work
+from hrag.client.calls import channel_options
+
+Send = Callable[[int], Awaitable[str]]
+
+_SPAWN_S = 2.0  # For all processes to be ready before the first call is due.
+_YIELD_EVERY = 16  # Calls in a row that are due already, before answers get their turn.
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the services are and how they are asked."""
+
+    indexer: str
+    retriever: str
+    timeout_s: float = 5.0
+    connections: int = 4
+    """Of each process to each service; calls take them in turn."""
+    most_under_way: int = 10_000
+    """Of each process."""
+
+
+def run(work: Work, target: Target, processes: int = 1) -> Figures:
+    """Runs a load, its calls dealt out to so many processes in turn."""
+    begin_s = time.monotonic() + (_SPAWN_S if processes > 1 else 0.0)
+    if processes == 1:
+        return asyncio.run(_part(work, target, range(work.count), begin_s))
+    # Spawned: gRPC does not survive a fork.
+    spawning = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawning) as pool:
+        parts = [
+            pool.submit(_run_part, work, target, range(first, work.count, processes), begin_s)
+            for first in range(processes)
+        ]
+        return joined(part.result() for part in parts)
+
+
+def _run_part(work: Work, target: Target, numbers: Sequence[int], begin_s: float) -> Figures:
+    return asyncio.run(_part(work, target, numbers, begin_s))
+
+
+async def _part(work: Work, target: Target, numbers: Sequence[int], begin_s: float) -> Figures:
+    channels = [
+        {
+            service: grpc.aio.insecure_channel(address, options=_options(address))
+            for service, address in (("indexer", target.indexer), ("retriever", target.retriever))
+        }
+        for _ in range(target.connections)
+    ]
+    turns = cycle(channels)
+
+    async def send(number: int) -> str:
+        call = work.call(number)
+        service = f"hrag.v1.{call.service.capitalize()}Service"
+        ask = next(turns)[call.service].unary_unary(
+            f"/{service}/{call.method}", request_serializer=_bytes_of
+        )
+        try:
+            await ask(call.request, timeout=target.timeout_s)
+        except grpc.RpcError as error:
+            return str(error.code().name)
+        return OK
+
+    try:
+        return await drive(work, send, numbers, begin_s, target.most_under_way)
+    finally:
+        for each in channels:
+            for channel in each.values():
+                await channel.close()
+
+
+async def drive(
+    work: Work, send: Send, numbers: Sequence[int], begin_s: float, most_under_way: int
+) -> Figures:
+    """Sends each call when it is due; `begin_s` is the load's first moment, monotonic."""
+    outcomes: list[Outcome] = []
+    under_way: set[asyncio.Task[None]] = set()
+
+    async def one(number: int, due_s: float) -> None:
+        sent_s = time.monotonic() - begin_s
+        code = await send(number)
+        ended_s = time.monotonic() - begin_s
+        outcomes.append(Outcome(due_s, sent_s, ended_s, code, work.writes(number)))
+
+    for place, number in enumerate(numbers):
+        due_s = work.due_s(number)
+        wait_s = begin_s + due_s - time.monotonic()
+        if wait_s > 0 or place % _YIELD_EVERY == 0:
+            await asyncio.sleep(max(0.0, wait_s))
+        if len(under_way) >= most_under_way:
+            now_s = time.monotonic() - begin_s
+            outcomes.append(Outcome(due_s, now_s, now_s, UNSENT, work.writes(number)))
+            continue
+        task = asyncio.create_task(one(number, due_s))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+    await asyncio.gather(*under_way)
+    return joined([Figures(outcomes)])
+
+
+def _options(address: str) -> list[tuple[str, Any]]:
+    # What is tried again would hide what went wrong, and be more load than asked for.
+    return [*channel_options(address), ("grpc.enable_retries", 0)]
+
+
+def _bytes_of(request: Any) -> bytes:
+    data: bytes = request.SerializeToString()
+    return data

@@ -1,0 +1,101 @@
+"""Percentiles and goodput of a load, and that a stall shows in them."""
+
+import asyncio
+import time
+
+import pytest
+
+from benchmarks.load.figures import UNSENT, Figures, Outcome, joined
+from benchmarks.load.generator import drive
+from benchmarks.load.work import Work
+
+RATE = 200.0
+
+
+def _driven(send, *, duration_s=1.0, most_under_way=1000):
+    work = Work(rate=RATE, duration_s=duration_s)
+    numbers = range(work.count)
+    return asyncio.run(drive(work, send, numbers, time.monotonic(), most_under_way))
+
+
+def test_latency_counts_from_when_a_call_was_due_and_of_success_alone():
+    late = Outcome(due_s=1.0, sent_s=1.5, ended_s=1.6, code="OK")
+    failed = Outcome(due_s=1.0, sent_s=1.0, ended_s=9.0, code="UNAVAILABLE")
+    figures = Figures([late, failed])
+    assert figures.took_ms.tolist() == [pytest.approx(600)]
+    assert sorted(figures.late_ms.tolist()) == [0.0, pytest.approx(500)]
+    assert figures.codes == {"OK": 1, "UNAVAILABLE": 1}
+
+
+def test_goodput_is_of_calls_that_ended_well_within_the_time():
+    outcomes = [Outcome(0.0, 0.0, ended / 10, "OK") for ended in range(30)]
+    outcomes += [Outcome(0.0, 0.0, 0.5, "RESOURCE_EXHAUSTED")] * 100
+    assert Figures(outcomes).goodput(0, 2) == 10
+    assert Figures(outcomes).goodput(1, 3) == 10
+
+
+def test_parts_are_joined_in_the_order_in_which_calls_were_due():
+    even, odd = (
+        Figures([Outcome(due / 10, 0.0, 0.0, "OK") for due in range(first, 10, 2)])
+        for first in (0, 1)
+    )
+    assert [each.due_s for each in joined([odd, even]).outcomes] == [due / 10 for due in range(10)]
+
+
+def test_a_report_has_percentiles_codes_and_both_kinds():
+    outcomes = [Outcome(0.0, 0.0, (1 + number) / 1000, "OK") for number in range(1000)]
+    outcomes.append(Outcome(0.0, 0.0, 0.0, "UNAVAILABLE", writes=True))
+    report = "\n".join(Figures(outcomes).lines(1.0))
+    assert "1,001 calls: OK 1,000, UNAVAILABLE 1" in report
+    assert "p50 501.00" in report
+    assert "p99.9 1000.00" in report
+    assert "TOO SLOW" not in report
+    assert next(Figures(outcomes).of(writes=True).lines(1.0)) == "1 calls: UNAVAILABLE 1"
+    assert list(Figures([]).lines(1.0)) == ["no calls"]
+
+
+def test_a_server_that_stands_still_shows_in_the_percentiles():
+    """Half a second of standing still, of one: half of the calls came meanwhile and waited."""
+    began = time.monotonic()
+
+    async def send(number):
+        at = time.monotonic() - began
+        await asyncio.sleep(max(0.0, 0.75 - at) if at > 0.25 else 0.0)
+        return "OK"
+
+    figures = _driven(send)
+    assert figures.codes == {"OK": RATE}
+    waited = (figures.took_ms > 50).sum() / RATE
+    assert 0.4 <= waited <= 0.7  # Nominally 0.45: all but those of the last 50 ms.
+    assert figures.took_ms.max() > 400
+
+
+def test_a_generator_that_stands_still_blames_itself():
+    async def send(number):
+        if number == 50:
+            time.sleep(0.4)
+        return "OK"
+
+    figures = _driven(send)
+    assert (figures.took_ms > 50).sum() >= 60
+    assert "TOO SLOW" in "\n".join(figures.lines(1.0))
+
+
+def test_a_slow_server_does_not_slow_the_load_down():
+    async def send(number):
+        await asyncio.sleep(0.3)
+        return "OK"
+
+    figures = _driven(send, duration_s=0.5)
+    sent = [each.sent_s for each in figures.outcomes]
+    assert len(sent) == RATE * 0.5
+    assert max(sent) < 5  # One after the other they would take 30 s.
+
+
+def test_calls_past_the_most_under_way_are_told():
+    async def send(number):
+        await asyncio.sleep(1.5)
+        return "OK"
+
+    figures = _driven(send, duration_s=0.1, most_under_way=5)
+    assert figures.codes == {"OK": 5, UNSENT: 15}

@@ -1,0 +1,61 @@
+"""What a load consists of: when each call is due, for whom, and what it says."""
+
+from collections import Counter
+
+import pytest
+
+from benchmarks.load import body
+from benchmarks.load.work import Work
+from hrag.v1 import indexer_pb2, retriever_pb2
+
+
+def test_calls_are_due_at_a_fixed_rate():
+    work = Work(rate=50.0, duration_s=2.0)
+    assert work.count == 100
+    assert [work.due_s(number) for number in (0, 1, 50, 99)] == [0.0, 0.02, 1.0, 1.98]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_writes_have_their_share_and_tenants_theirs(share):
+    work = Work(rate=1000.0, duration_s=2.0, tenants=4, documents=5, write_share=share)
+    asked = [work.call(number) for number in range(work.count)]
+    written = sum(call.service == "indexer" for call in asked)
+    assert written / work.count == pytest.approx(share, abs=0.05)
+    for number, call in enumerate(asked):
+        assert (call.service == "indexer") == work.writes(number)
+    of = Counter(call.request.tenant_id for call in asked)
+    assert set(of) == {f"load-{number:05d}" for number in range(4)}
+    assert min(of.values()) > 0.2 * work.count
+
+
+def test_a_call_is_the_same_each_time_and_for_another_seed_another():
+    work = Work(rate=10.0, duration_s=1.0, write_share=0.5)
+    again = Work(rate=10.0, duration_s=1.0, write_share=0.5)
+    other = Work(rate=10.0, duration_s=1.0, write_share=0.5, seed=2)
+    requests = [work.call(number).request for number in range(10)]
+    assert requests == [again.call(number).request for number in range(10)]
+    assert requests != [other.call(number).request for number in range(10)]
+
+
+def test_searches_ask_no_more_different_texts_than_told():
+    work = Work(rate=1000.0, duration_s=1.0, queries=7)
+    assert len({work.call(number).request.text for number in range(work.count)}) == 7
+
+
+def test_a_write_replaces_a_document_that_was_filled_in_by_another_text():
+    work = Work(rate=10.0, duration_s=1.0, documents=3, words=50, write_share=1.0)
+    filled = {work.document(number).document_id: work.document(number) for number in range(3)}
+    request = work.call(0).request
+    assert isinstance(request, indexer_pb2.IngestDocumentRequest)
+    assert request.document.text != filled[request.document.document_id].body
+    assert len(request.document.text.split()) == 50
+
+
+def test_a_body_is_the_message_behind_its_length():
+    work = Work(rate=1.0, duration_s=1.0)
+    data = body.framed(body.search(work))
+    assert data[0] == 0
+    assert int.from_bytes(data[1:5], "big") == len(data) - 5
+    request = retriever_pb2.SearchRequest.FromString(data[5:])
+    assert request.tenant_id == "load-00000"
+    assert request.text == work.call(0).request.text
