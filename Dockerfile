@@ -8,15 +8,19 @@ RUN apt-get update \
 # pip stays outside of what is copied. Else hnswlib is built for this machine's own CPU, and
 # dies on others.
 RUN python3 -m venv /pip && python3 -m venv --without-pip /opt/hrag
-ENV HNSWLIB_NO_NATIVE=1 PIP_CONSTRAINT=/source/constraints.txt PIP_NO_CACHE_DIR=1
+ENV HNSWLIB_NO_NATIVE=1 PIP_CONSTRAINT=/source/constraints.txt PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /source
+# What is required changes less often than what is ours: a layer of its own.
+COPY pyproject.toml constraints.txt ./
+RUN python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > /requirements.txt \
+    && /pip/bin/pip --python /opt/hrag/bin/python install --requirement /requirements.txt
 COPY . .
-RUN /pip/bin/pip --python /opt/hrag/bin/python install --disable-pip-version-check .
+RUN /pip/bin/pip --python /opt/hrag/bin/python install .
 
 FROM debian:bookworm-slim
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates python3 \
-    && rm -rf /var/lib/apt/lists/* \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \
     && useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin hrag \
     && install --directory --owner hrag --group hrag /data
 COPY --from=build /opt/hrag /opt/hrag

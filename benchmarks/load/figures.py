@@ -2,8 +2,8 @@
 
 Latency counts from the moment a call was due, not from when it was sent. A generator that
 falls behind, or that waited for a server that stood still, would otherwise leave out just
-the calls that suffered ("coordinated omission"). All latencies are kept, eight bytes each,
-so percentiles are exact and need no histogram.
+the calls that suffered ("coordinated omission"). Every call is kept, a few hundred bytes
+each, so percentiles are exact and need no histogram.
 """
 
 from collections import Counter

@@ -22,7 +22,7 @@ from hrag.client.calls import channel_options
 
 Send = Callable[[int], Awaitable[str]]
 
-_SPAWN_S = 2.0  # For all processes to be ready before the first call is due.
+SPAWN_S = 3.0  # For all processes to be ready before the first call is due.
 _YIELD_EVERY = 16  # Calls in a row that are due already, before answers get their turn.
 
 
@@ -41,9 +41,9 @@ class Target:
 
 def run(work: Work, target: Target, processes: int = 1) -> Figures:
     """Runs a load, its calls dealt out to so many processes in turn."""
-    begin_s = time.monotonic() + (_SPAWN_S if processes > 1 else 0.0)
+    begin_s = time.monotonic() + (SPAWN_S if processes > 1 else 0.0)
     if processes == 1:
-        return asyncio.run(_part(work, target, range(work.count), begin_s))
+        return _run_part(work, target, range(work.count), begin_s)
     # Spawned: gRPC does not survive a fork.
     spawning = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawning) as pool:
