@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -27,6 +27,22 @@ _VARIABLE_OF_TREE_FIELD = {
     "embedding_level": "HIERARCHICAL_EMBEDDING_LEVEL",
     "return_level": "SMALL_TO_BIG_RETURN_LEVEL",
 }
+
+
+_HOST_AND_PORT = re.compile(r"([^:\s]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})")
+_MAX_PORT = 65_535
+
+
+def _listening(value: str) -> str:
+    """Where to listen over HTTP; a port alone is one of loopback, nothing is nowhere."""
+    address = f"127.0.0.1:{value}" if value.isdecimal() else value
+    parts = _HOST_AND_PORT.fullmatch(address)
+    if address and (parts is None or int(parts[2]) > _MAX_PORT):
+        raise ValueError(f"must be host:port, or a port of 127.0.0.1, from 0 to {_MAX_PORT}")
+    return address
+
+
+ListeningAddress = Annotated[str, AfterValidator(_listening)]
 
 
 class SettingsError(Exception):
@@ -111,6 +127,7 @@ class IndexerSettings(CommonSettings):
     """What `indexer_svc` reads."""
 
     address: str = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
+    metrics_address: ListeningAddress = _variable("HRAG_INDEXER_METRICS_ADDRESS", "")
     summaries: SummaryUnit = _variable("HRAG_SUMMARIES", SummaryUnit.NONE)
     summary_min_chars: int = _variable("HRAG_SUMMARY_MIN_CHARS", 50, ge=1, le=1_000_000)
     summary_max_tokens: int = _variable("HRAG_SUMMARY_MAX_TOKENS", 10_000_000, ge=0, le=1 << 50)
@@ -123,6 +140,7 @@ class RetrieverSettings(CommonSettings):
     """What `retriever_svc` reads."""
 
     address: str = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
+    metrics_address: ListeningAddress = _variable("HRAG_RETRIEVER_METRICS_ADDRESS", "")
     query_cache_entries: int = _variable("HRAG_QUERY_CACHE_ENTRIES", 10_000, ge=0, le=10_000_000)
     sentence_cache_entries: int = _variable(
         "HRAG_SENTENCE_CACHE_ENTRIES", 10_000, ge=0, le=10_000_000

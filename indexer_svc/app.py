@@ -5,15 +5,18 @@ import threading
 from contextlib import ExitStack
 from functools import partial
 
+from hrag import metrics
 from hrag.chat.opening import open_chat
 from hrag.config import IndexerSettings
 from hrag.embedding.opening import open_embedder
 from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.writer import EmbeddedWriter
 from hrag.rpc import server
+from hrag.rpc.exposing import exposed
 from hrag.rpc.process import abandon, until_stopped
 from hrag.v1 import indexer_pb2, indexer_pb2_grpc
 from indexer_svc.catalog import Catalog
+from indexer_svc.measuring import readings
 from indexer_svc.pipeline import Defaults, Pipeline
 from indexer_svc.sealer import Sealer
 from indexer_svc.servicer import IndexerServicer
@@ -32,6 +35,8 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         closing.callback(store.close)
         sealer = Sealer(store, settings.seal_leaves)
         writer = EmbeddedWriter(store, sealer)
+        shown = metrics.Readings(partial(readings, writer, settings))
+        closing.enter_context(exposed(settings.metrics_address, metrics.INSTRUMENTS, shown))
         servicer = IndexerServicer(
             Pipeline(
                 writer,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from hrag import ids
+from hrag import ids, metrics
 from hrag.deadline import Deadline
 from hrag.embedding import Embedder, Vectors
 from hrag.embedding.checks import check_embedder
@@ -209,9 +209,11 @@ class Pipeline:
 
     def cut(self, pending: Pending, deadline: Deadline) -> Draft:
         """Extracts the text and cuts it into its tree."""
-        parsed = extract(pending.document, self._defaults.max_document_bytes)
+        with metrics.ingesting("extract"):
+            parsed = extract(pending.document, self._defaults.max_document_bytes)
         deadline.check("extracting")
-        tree = build_tree(parsed, pending.collection.settings.tree)
+        with metrics.ingesting("cut"):
+            tree = build_tree(parsed, pending.collection.settings.tree)
         deadline.check("chunking")
         return Draft(pending, parsed, tree)
 
@@ -220,7 +222,9 @@ class Pipeline:
         for draft in drafts:
             settings = draft.pending.collection.settings
             check_embedder(settings, self._embedder.name, self._embedder.dimension)
-        vectors = self._embedder.embed([text for draft in drafts for text in draft.leaf_texts()])
+        texts = [text for draft in drafts for text in draft.leaf_texts()]
+        with metrics.ingesting("embed"):
+            vectors = self._embedder.embed(texts)
         ends = accumulate(draft.leaf_count for draft in drafts)
         return [
             draft.with_vectors(vectors[end - draft.leaf_count : end])
@@ -233,7 +237,8 @@ class Pipeline:
 
     def commit(self, ready: Sequence[Ready]) -> list[IngestResult | HragError]:
         """One commit: each document's result or own error; raises what concerns them all."""
-        return self._writer.put_many([(each.collection, each.document) for each in ready])
+        with metrics.ingesting("commit"):
+            return self._writer.put_many([(each.collection, each.document) for each in ready])
 
     def _open(self, tenant_id: str, collection: str) -> OpenCollection:
         try:

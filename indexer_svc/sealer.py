@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from hrag import metrics
 from hrag.deadline import Deadline
 from hrag.embedding import Vectors
 from hrag.engine.embedded import sealing, sources, sweeping
@@ -120,6 +121,7 @@ class Sealer:
                 self._closing.wait(_RETRY_S)
 
     def _explain(self, error: Exception) -> None:
+        metrics.seal_failures.inc()
         if isinstance(error, (StorageFull, OSError)):
             _log.error("cannot_seal", problem=str(error), retry_s=_RETRY_S)
         else:

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 import structlog
 
-from hrag import tokens
+from hrag import metrics, tokens
 from hrag.chat import ChatModel, Completion
 from hrag.deadline import Deadline
 from hrag.embedding import Embedder
@@ -132,6 +132,7 @@ class Summariser:
                 self.summarise(document)
                 retry_s = _FIRST_RETRY_S
             except _OUTAGES as error:
+                metrics.summary_failures.inc()
                 _log.warning("cannot_summarise", problem=str(error), retry_s=retry_s)
                 if document is not None:
                     self._failed_at(document)
@@ -148,6 +149,7 @@ class Summariser:
         return self._writer.next_unsummarised(self._embedder.name, last, self._resting)
 
     def _give_up_for_now(self, document: Unsummarised | None, error: Exception) -> None:
+        metrics.summary_failures.inc()
         name = document.document_id if document else ""
         if isinstance(error, HragError):
             _log.error("cannot_summarise", document=name, problem=str(error), retry_s=_REST_S)

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 from importlib.metadata import version
 
+from hrag import metrics
 from hrag.chat.opening import open_chat
 from hrag.config import RetrieverSettings
 from hrag.embedding.cache import CachedQueries
@@ -15,6 +16,8 @@ from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.reader import EmbeddedReader
 from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
 from hrag.rpc import server, workers
+from hrag.rpc.exposing import exposed
+from hrag.rpc.gathering import Gathered
 from hrag.rpc.process import stop_on_eof, until_stopped, wait_for_store
 from hrag.types import (
     DEFAULT_CANDIDATES,
@@ -31,6 +34,7 @@ from hrag.types import (
 from hrag.v1 import retriever_pb2, retriever_pb2_grpc
 from retriever_svc.answer import Answer, AnswerSetup, unconfigured
 from retriever_svc.browse import Browse
+from retriever_svc.measuring import readings
 from retriever_svc.prompt import load_prompt
 from retriever_svc.search import Search
 from retriever_svc.servicer import RetrieverServicer
@@ -38,6 +42,7 @@ from retriever_svc.servicer import RetrieverServicer
 # A search that finds the interpreter busy, as with following a bulk load, waits for so long
 # before it gets its turn. Python's own 5 ms would be several searches.
 _SWITCH_S = 0.0005
+_OWN_METRICS = "127.0.0.1:0"  # Of a worker; its supervisor shows them.
 
 SERVICE = retriever_pb2.DESCRIPTOR.services_by_name["RetrieverService"].full_name
 
@@ -47,9 +52,11 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
     if settings.workers == 1:
         _serve(settings, stopping, as_worker=False)
         return
-    workers.supervise(
-        workers.own_command(), settings.workers, settings.address, settings.drain_s, stopping
-    )
+    ports = [0] * settings.workers
+    with exposed(settings.metrics_address, Gathered(ports)):
+        workers.supervise(
+            workers.own_command(), ports, settings.address, settings.drain_s, stopping
+        )
 
 
 def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threading.Event) -> None:
@@ -57,8 +64,10 @@ def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threadi
     if not settings.stop_on_eof:  # Else it watches standard input already.
         stop_on_eof(stopping)
     memory_bytes = settings.memory_bytes // settings.workers
-    own = settings.model_copy(update={"address": address, "memory_bytes": memory_bytes})
-    _serve(own, stopping, as_worker=True)
+    own = {"address": address, "memory_bytes": memory_bytes}
+    if settings.metrics_address:
+        own["metrics_address"] = _OWN_METRICS
+    _serve(settings.model_copy(update=own), stopping, as_worker=True)
 
 
 def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker: bool) -> None:
@@ -76,6 +85,9 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         reader.load_segmented()
         queries = CachedQueries(embedder, settings.query_cache_entries)
         sentences = CachedQueries(embedder, settings.sentence_cache_entries)
+        caches = {"query": queries, "sentence": sentences}
+        shown = metrics.Readings(partial(readings, reader, caches, settings))
+        port = closing.enter_context(exposed(settings.metrics_address, metrics.INSTRUMENTS, shown))
         search = Search(reader, embedder, queries, sentences, settings.return_level)
         servicer = RetrieverServicer(
             search,
@@ -90,7 +102,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             partial(retriever_pb2_grpc.add_RetrieverServiceServicer_to_server, servicer),
             share_port=as_worker,
         )
-        told = workers.tell_serving if as_worker else None
+        told = partial(workers.tell_serving, port) if as_worker else None
         until_stopped(listening, settings.address, settings.drain_s, stopping, told)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hrag import metrics
 from hrag.deadline import Deadline
 from hrag.embedding import Embedder
 from hrag.embedding.cache import CachedQueries
@@ -58,6 +59,13 @@ class _Seconds:
     search: float = 0.0
     climb: float = 0.0
     fetch: float = 0.0
+
+    def stages(self) -> Iterator[tuple[str, float]]:
+        """Those that the search had."""
+        for stage in ("embed", "filter", "search", "climb", "fetch"):
+            seconds = getattr(self, stage)
+            if seconds:
+                yield stage, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +179,7 @@ class Search:
         took = _Seconds(embedded - began)
         find = self._find_windows if query.mode is SearchMode.SENTENCE_WINDOW else self._find
         found = find(query, vector, took, deadline)
+        metrics.searched(took.stages())
         return SearchResult(
             passages=found.passages,
             mode=query.mode,

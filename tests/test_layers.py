@@ -17,7 +17,17 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("hrag_fast",),),
     (("hrag.errors",),),
     (("hrag.ids", "hrag.filters", "hrag.types", "hrag.deadline", "hrag.citing", "hrag.answers"),),
-    (("hrag.tree", "hrag.tokens", "hrag.sentences", "hrag.config", "hrag.log", "hrag.data"),),
+    (
+        (
+            "hrag.tree",
+            "hrag.tokens",
+            "hrag.sentences",
+            "hrag.config",
+            "hrag.log",
+            "hrag.metrics",
+            "hrag.data",
+        ),
+    ),
     (("hrag.endpoint",),),
     (("hrag.engine",), ("hrag.embedding",), ("hrag.chat",)),
     (("hrag.v1",),),
@@ -43,6 +53,7 @@ FORBIDDEN = {
     "rich": ("hrag.cli",),
     "mcp": ("hrag.cli",),
     "uvicorn": ("hrag.cli",),
+    "prometheus_client": ("hrag.metrics", "hrag.rpc.exposing", "hrag.rpc.gathering"),
 }
 COMPOSITION_ROOTS = ("indexer_svc.app", "retriever_svc.app", "indexer_svc.sealer", "hrag.cli")
 

@@ -4,6 +4,7 @@ The OpenAI SDK is imported only where there is one: it costs half a second.
 """
 
 from hrag.chat import ChatModel
+from hrag.chat.metered import MeteredChat
 from hrag.config import CommonSettings
 from hrag.endpoint.access import Access, Variable, access
 
@@ -17,9 +18,10 @@ def open_chat(settings: CommonSettings) -> ChatModel | None:
         return None
     from hrag.chat.openai import OpenAIChat  # noqa: PLC0415  # see above
 
-    return OpenAIChat(
+    chat = OpenAIChat(
         model=settings.chat_model, access=_access(settings), timeout_s=settings.chat_timeout_s
     )
+    return MeteredChat(chat)
 
 
 def _access(settings: CommonSettings) -> Access:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from openai import omit
 
+from hrag import metrics
 from hrag.embedding import Vectors
 from hrag.embedding.checks import unit_rows
 from hrag.endpoint.access import Access
@@ -178,7 +179,14 @@ def _items(content: bytes, source: str) -> list[dict[str, Any]]:
     items = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise EmbedderRejected(f"{source} answered JSON without a list `data` of objects")
+    metrics.embedder_tokens(_tokens(reply.get("usage")))
     return items
+
+
+def _tokens(usage: object) -> int:
+    """What the endpoint says it has read; 0 where it does not say, or nonsense."""
+    count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return count if isinstance(count, int) and 0 <= count < 1 << 32 else 0
 
 
 def _index(item: dict[str, Any]) -> int | None:

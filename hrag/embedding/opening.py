@@ -9,6 +9,7 @@ import structlog
 from hrag.config import CommonSettings
 from hrag.embedding import Embedder
 from hrag.embedding.hashing import HashEmbedder
+from hrag.embedding.metered import MeteredEmbedder
 from hrag.endpoint.access import Variable, access
 
 
@@ -17,6 +18,10 @@ def open_embedder(settings: CommonSettings) -> Embedder:
 
     `openai` is not contacted yet. Raises SettingsError, which names the variable.
     """
+    return MeteredEmbedder(_opened(settings))
+
+
+def _opened(settings: CommonSettings) -> Embedder:
     provider, _, argument = settings.embedder.partition(":")
     if provider == "hash":
         return _open_hash(int(argument))

@@ -92,6 +92,29 @@ class Summary:
     leaves: range
 
 
+@dataclass(frozen=True, slots=True)
+class StoreTotals:
+    """Sums over all collections, and how full the disk is.
+
+    Tails and segments are of leaves and of summaries.
+    """
+
+    sequence: int
+    collections: int
+    documents: int
+    leaves: int
+    summaries: int
+    unsummarised_documents: int
+    tail_leaves: int
+    largest_tail_leaves: int
+    segments: int
+    segment_bytes: int
+    text_bytes: int
+    vector_bytes: int
+    file_bytes: int
+    disk_free_bytes: int
+
+
 class Writer(Protocol):
     """Changes collections and documents. Each method commits durably before it returns."""
 
@@ -145,6 +168,8 @@ class Writer(Protocol):
     ) -> Listing[DocumentInfo]: ...
 
     def status(self, collection: OpenCollection) -> IndexStatus: ...
+
+    def totals(self) -> StoreTotals: ...
 
     def next_unsummarised(
         self,

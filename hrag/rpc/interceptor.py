@@ -1,4 +1,4 @@
-"""What happens around every call: errors become statuses, one log line is written.
+"""What happens around every call: errors become statuses, it is logged once and counted.
 
 Handlers raise `hrag.errors`; anything else is a fault of ours, which the client sees as
 an id only, while the log has the traceback under the same id.
@@ -14,10 +14,13 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
+from hrag import metrics
 from hrag.errors import HragError, InternalError, InvalidArgument
 from hrag.rpc import status
 
 _log = structlog.get_logger()
+
+_OK = grpc.StatusCode.OK.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +86,14 @@ def _readables(requests: Iterable[Any]) -> Iterator[Any]:
 
 def _unary(method: str, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def handler(request: Any, context: grpc.ServicerContext) -> Any:
-        began = time.perf_counter()
+        call = _Call(method)
         try:
             response = handle(_readable(request), context)
+            call.code = _OK
         except Exception as error:
-            _fail(method, error, context, began)
-        _log.debug("call", method=method, code="OK", ms=_ms(began))
+            call.fail(error, context)
+        finally:
+            call.end()
         return response
 
     return handler
@@ -100,26 +105,47 @@ def _stream(
     readable: Callable[[Any], Any],
 ) -> Callable[[Any, Any], Iterator[Any]]:
     def handler(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-        began = time.perf_counter()
+        call = _Call(method)
         try:
             yield from handle(readable(request), context)
+            call.code = _OK
         except Exception as error:
             if not context.is_active():
                 return  # The client went away; there is no one to tell.
-            _fail(method, error, context, began)
-        _log.debug("call", method=method, code="OK", ms=_ms(began))
+            call.fail(error, context)
+        finally:
+            call.end()
 
     return handler
 
 
-def _fail(method: str, error: Exception, context: grpc.ServicerContext, began: float) -> NoReturn:
-    known = explained(method, error)
-    situation = status.situation_of(known)
-    _log.info(
-        "call", method=method, code=situation.code.name, reason=situation.reason, ms=_ms(began)
-    )
-    context.abort_with_status(status.to_status(known))
-    raise AssertionError("abort_with_status raises")
+class _Call:
+    """One call, which ends as its client's going away does unless told otherwise."""
+
+    def __init__(self, method: str) -> None:
+        self.code = grpc.StatusCode.CANCELLED.name
+        self._method = method
+        self._reason = ""
+        self._began = time.perf_counter()
+        metrics.call_began()
+
+    def fail(self, error: Exception, context: grpc.ServicerContext) -> NoReturn:
+        """Ends the call with what the error means to its client."""
+        known = explained(self._method, error)
+        situation = status.situation_of(known)
+        self.code, self._reason = situation.code.name, situation.reason
+        context.abort_with_status(status.to_status(known))
+        raise AssertionError("abort_with_status raises")
+
+    def end(self) -> None:
+        """Counts and logs it; failures louder than the rest."""
+        seconds = time.perf_counter() - self._began
+        metrics.call_ended(self._method.rpartition("/")[2], self.code, seconds)
+        ms = round(seconds * 1e3, 3)
+        if self._reason:
+            _log.info("call", method=self._method, code=self.code, reason=self._reason, ms=ms)
+        else:
+            _log.debug("call", method=self._method, code=self.code, ms=ms)
 
 
 def explained(method: str, error: Exception) -> HragError:
@@ -129,7 +155,3 @@ def explained(method: str, error: Exception) -> HragError:
     fault = uuid.uuid4().hex[:12]
     _log.error("internal_error", method=method, id=fault, exc_info=error)
     return InternalError(f"internal error {fault}; the service's log has the details")
-
-
-def _ms(began: float) -> float:
-    return round((time.perf_counter() - began) * 1e3, 3)

@@ -29,6 +29,7 @@ _log = structlog.get_logger()
 _FLAG = "--worker"
 _STDIN = 0
 _POLL_S = 0.05
+_SAID_BYTES = 16
 _FIRST_DELAY_S = 0.1
 _LAST_DELAY_S = 5.0
 _YOUNG_S = 10.0  # A worker that ends younger makes the next one wait longer.
@@ -47,25 +48,31 @@ def worker_address(arguments: Sequence[str]) -> str | None:
     return arguments[-1] if list(arguments[-2:-1]) == [_FLAG] else None
 
 
-def tell_serving() -> None:
-    """In a worker: tells the supervisor that it serves."""
+def tell_serving(metrics_port: int = 0) -> None:
+    """In a worker: tells the supervisor that it serves, and where it shows its metrics."""
     with suppress(OSError):  # That the supervisor is gone is noticed at the socket's end.
-        os.write(_STDIN, b"\n")
+        os.write(_STDIN, b"%d\n" % metrics_port)
 
 
 def supervise(
-    command: Sequence[str], count: int, address: str, drain_s: float, stopping: threading.Event
+    command: Sequence[str],
+    metrics_ports: list[int],
+    address: str,
+    drain_s: float,
+    stopping: threading.Event,
 ) -> None:
-    """Keeps `count` workers running at `address`, `host:port`, until `stopping` is set.
+    """Keeps workers running at `address`, `host:port`, until `stopping` is set.
 
-    Port 0 takes a free one. Then the workers may drain for `drain_s` seconds; one that takes
-    much longer is killed. Raises ServiceUnavailable if the address cannot be had, SystemExit
-    with the exit code of a worker that refuses to run before any has served.
+    As many as there are `metrics_ports`, which are kept up to date: of each place the port
+    at which its worker shows its metrics, 0 while none serves there. Port 0 in `address`
+    takes a free one. Once `stopping`, the workers may drain for `drain_s` seconds; one that
+    takes much longer is killed. Raises ServiceUnavailable if the address cannot be had,
+    SystemExit with the exit code of a worker that refuses to run before any has served.
     """
     with reserved(address) as shared:
-        crew = [_Place([*command, _FLAG, shared]) for _ in range(count)]
+        crew = [_Place([*command, _FLAG, shared]) for _ in metrics_ports]
         try:
-            code = _keep_running(crew, stopping)
+            code = _keep_running(crew, metrics_ports, stopping)
         finally:
             _stop(crew, drain_s)
     if code:
@@ -123,12 +130,12 @@ class _Worker:
     link: socket.socket
     began: float
 
-    def has_spoken(self) -> bool:
-        """Whether it has said that it serves, since this was asked last."""
+    def said(self) -> bytes:
+        """What it has said since this was asked last; once, that it serves."""
         try:
-            return bool(self.link.recv(1))
+            return self.link.recv(_SAID_BYTES)
         except OSError:  # Nothing to read now.
-            return False
+            return b""
 
     def close(self) -> None:
         """After its end."""
@@ -142,6 +149,7 @@ class _Place:
     def __init__(self, command: Sequence[str]) -> None:
         self.worker: _Worker | None = None
         self.has_served = False
+        self.metrics_port = 0
         self._command = command
         self._pause = Pause()
         self._due = 0.0
@@ -154,10 +162,13 @@ class _Place:
                 self._start()
             return None
         code = worker.process.poll()  # First: what it said before it ended still counts.
-        self.has_served = worker.has_spoken() or self.has_served
+        if said := worker.said():
+            self.has_served = True
+            self.metrics_port = int(said)
         if code is not None:
             worker.close()
             self.worker = None
+            self.metrics_port = 0
             self._wait(time.monotonic() - worker.began)
         return code
 
@@ -199,7 +210,9 @@ def _started(command: Sequence[str]) -> _Worker:
     return _Worker(process, ours, time.monotonic())
 
 
-def _keep_running(crew: Sequence[_Place], stopping: threading.Event) -> int:
+def _keep_running(
+    crew: Sequence[_Place], metrics_ports: list[int], stopping: threading.Event
+) -> int:
     """Replaces workers that end; returns 0 when it is time to stop, or a refusal's code."""
     while not stopping.is_set():
         for place in crew:
@@ -207,6 +220,7 @@ def _keep_running(crew: Sequence[_Place], stopping: threading.Event) -> int:
             # Below 0 a signal ended it, which says nothing about the others.
             if code is not None and code > 0 and not any(each.has_served for each in crew):
                 return code
+        metrics_ports[:] = [place.metrics_port for place in crew]
         stopping.wait(_POLL_S)
     return 0
 

@@ -274,3 +274,33 @@ def test_settings_are_frozen(monkeypatch):
     settings = loaded(monkeypatch)
     with pytest.raises(ValidationError):
         settings.threads = 3
+
+
+@pytest.mark.parametrize("service", ["INDEXER", "RETRIEVER"])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("", ""),
+        ("9461", "127.0.0.1:9461"),
+        ("0", "127.0.0.1:0"),
+        ("0.0.0.0:65535", "0.0.0.0:65535"),
+        ("[::1]:9461", "[::1]:9461"),
+        ("host.example:80", "host.example:80"),
+    ],
+)
+def test_metrics_are_shown_where_they_should_be(monkeypatch, service, value, expected):
+    monkeypatch.setenv(f"HRAG_{service}_METRICS_ADDRESS", value)
+    settings = IndexerSettings if service == "INDEXER" else RetrieverSettings
+    assert load(settings).metrics_address == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["nowhere", "host:", ":80", "host:65536", "65536", "host:-1", "::1:80", "a b:80", "1e3"],
+)
+def test_an_address_for_metrics_that_is_none_is_refused_by_name(monkeypatch, value):
+    monkeypatch.setenv("HRAG_INDEXER_METRICS_ADDRESS", value)
+    with pytest.raises(SettingsError) as caught:
+        load(IndexerSettings)
+    assert "HRAG_INDEXER_METRICS_ADDRESS" in str(caught.value)
+    assert "must be host:port" in str(caught.value)

@@ -21,7 +21,7 @@ from hrag.errors import ServiceUnavailable
 from hrag.rpc.workers import Pause, own_command, reserved, supervise, worker_address
 from tests.running import is_alive
 
-_SERVE = "import os, sys; os.write(0, b'!'); sys.stdin.read()"
+_SERVE = "import os, sys; os.write(0, b'7'); sys.stdin.read()"
 # Of all that are started, the first alone comes to `if first`; the folder is theirs.
 _TAKE_TURNS = """
 import os, pathlib, sys
@@ -47,7 +47,10 @@ class Supervised:
     def __init__(self, command: list[str], count: int, threads: ThreadPoolExecutor) -> None:
         self.logs: list[Any] = []
         self.stopping = threading.Event()
-        self._ended = threads.submit(supervise, command, count, "127.0.0.1:0", 0.0, self.stopping)
+        self.ports = [0] * count
+        self._ended = threads.submit(
+            supervise, command, self.ports, "127.0.0.1:0", 0.0, self.stopping
+        )
 
     def said(self, event: str, key: str = "worker") -> list[Any]:
         """One value of each log line about `event`."""
@@ -144,8 +147,17 @@ def test_one_that_is_killed_before_it_has_served_is_replaced() -> None:
         _until(lambda: len(supervised.pids) == 2)
 
 
+def test_the_ports_of_those_that_serve_are_known_and_no_others() -> None:
+    with _supervised(_SERVE, count=2) as supervised:
+        _until(lambda: supervised.ports == [7, 7])
+        supervised.stopping.wait(0.2)
+        os.kill(supervised.pids[0], signal.SIGKILL)
+        _until(lambda: 0 in supervised.ports)
+        _until(lambda: supervised.ports == [7, 7])
+
+
 def test_what_a_worker_said_just_before_its_end_counts() -> None:
-    with _supervised("import os, sys; os.write(0, b'!'); sys.exit(1)") as supervised:
+    with _supervised("import os, sys; os.write(0, b'7'); sys.exit(1)") as supervised:
         _until(lambda: len(supervised.pids) >= 3)
 
 
@@ -168,7 +180,7 @@ def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path) -> None:
 def test_a_worker_that_cannot_be_started_now_is_tried_again() -> None:
     stopping = threading.Event()
     with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
-        ended = threads.submit(supervise, ["/nowhere"], 1, "127.0.0.1:0", 0.0, stopping)
+        ended = threads.submit(supervise, ["/nowhere"], [0], "127.0.0.1:0", 0.0, stopping)
         _until(lambda: len(logs) >= 2)
         stopping.set()
         assert ended.result(20) is None

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 
 import structlog
 
+from hrag import metrics
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.changelog import changed_after
 from hrag.engine.embedded.documents import CitationCache
@@ -160,6 +161,7 @@ class EmbeddedReader:
                 if other != number and other not in beside:
                     loaded -= self._sizes.get(other, 0)
                     self._forget(other)
+                    metrics.unloads.inc()
 
     def _forget(self, number: int) -> None:
         """Searches under way keep what they began with."""

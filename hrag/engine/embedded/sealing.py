@@ -14,6 +14,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from hrag import metrics
 from hrag.engine.embedded import keys, leaves, manifest, segments
 from hrag.engine.embedded.building import Builder, Insert, insert
 from hrag.engine.embedded.crashpoints import reach
@@ -67,6 +68,11 @@ def build(
     Raises OSError or StorageFull when the disk is full, and whatever `between` raises;
     then all stays as it was.
     """
+    with metrics.sealing("tail" if source.tail else "merge"):
+        return _build(store, source, between, insert)
+
+
+def _build(store: Store, source: Source, between: Between, insert: Insert) -> SegmentRecord | None:
     store.require_space(
         source.leaves * (_FLOAT_BYTES * source.settings.dimension + _BYTES_BESIDE_VECTOR)
     )

@@ -11,7 +11,13 @@ from typing import Protocol
 
 from hrag.deadline import Deadline
 from hrag.embedding import Vectors
-from hrag.engine import OpenCollection, PreparedDocument, Summary, Unsummarised
+from hrag.engine import (
+    OpenCollection,
+    PreparedDocument,
+    StoreTotals,
+    Summary,
+    Unsummarised,
+)
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.changelog import MAX_LOG_ENTRIES, note_commit
 from hrag.engine.embedded.committing import (
@@ -33,6 +39,7 @@ from hrag.engine.embedded.lookups import (
     required,
     slot_of,
 )
+from hrag.engine.embedded.measuring import measure
 from hrag.engine.embedded.records import (
     CollectionRecord,
     Counters,
@@ -256,6 +263,9 @@ class EmbeddedWriter:
             unsummarised_documents=counters.unsummarised,
             summary_tokens=counters.summary_tokens,
         )
+
+    def totals(self) -> StoreTotals:
+        return measure(self._store)
 
     # Summaries
 

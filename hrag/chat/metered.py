@@ -1,0 +1,35 @@
+"""A chat model whose requests are counted and timed, and its tokens."""
+
+from contextlib import closing
+
+from hrag import metrics
+from hrag.chat import ChatEnd, ChatModel, Completion, Pieces
+from hrag.deadline import Deadline
+
+
+class MeteredChat:
+    """See `hrag.chat.ChatModel`."""
+
+    def __init__(self, chat: ChatModel) -> None:
+        self._chat = chat
+        self.name = chat.name
+
+    def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
+        with metrics.chatting():
+            completion = self._chat.complete(prompt, max_tokens, deadline)
+        _count(completion.end)
+        return completion
+
+    def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
+        with (
+            metrics.chatting(),
+            closing(self._chat.stream(prompt, max_tokens, deadline)) as pieces,
+        ):
+            for piece in pieces:
+                if isinstance(piece, ChatEnd):
+                    _count(piece)
+                yield piece
+
+
+def _count(end: ChatEnd) -> None:
+    metrics.chat_tokens(end.prompt_tokens, end.completion_tokens)

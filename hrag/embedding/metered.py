@@ -1,0 +1,23 @@
+"""An embedder whose requests are counted and timed."""
+
+from collections.abc import Sequence
+
+from hrag import metrics
+from hrag.embedding import Embedder, Vectors
+
+
+class MeteredEmbedder:
+    """See `hrag.embedding.Embedder`."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self.name = embedder.name
+        self.max_tokens = embedder.max_tokens
+
+    @property
+    def dimension(self) -> int:
+        return self._embedder.dimension
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        with metrics.embedding(len(texts)):
+            return self._embedder.embed(texts)

@@ -1,0 +1,19 @@
+"""What the indexer shows of itself beside what it counts: how much the store holds."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from importlib.metadata import version
+
+from hrag.config import IndexerSettings
+from hrag.engine import Writer
+from hrag.metrics import Reading
+
+
+def readings(writer: Writer, settings: IndexerSettings) -> Iterator[Reading]:
+    """As of now."""
+    yield Reading("hrag_build_info", 1, {"version": version("hrag")})
+    yield Reading("hrag_calls_limit", settings.max_concurrent_calls)
+    yield Reading("hrag_store_seal_leaves", settings.seal_leaves)
+    yield Reading("hrag_store_disk_reserve_bytes", settings.disk_reserve_bytes)
+    for name, value in asdict(writer.totals()).items():
+        yield Reading(f"hrag_store_{name}", value)

@@ -1,0 +1,28 @@
+"""What a retriever shows of itself beside what it counts: its reader and its caches."""
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+
+from hrag.config import RetrieverSettings
+from hrag.embedding.cache import CachedQueries
+from hrag.engine import Reader
+from hrag.metrics import Reading
+
+
+def readings(
+    reader: Reader, caches: Mapping[str, CachedQueries], settings: RetrieverSettings
+) -> Iterator[Reading]:
+    """As of now."""
+    yield Reading("hrag_build_info", 1, {"version": version("hrag")})
+    yield Reading("hrag_calls_limit", settings.max_concurrent_calls)
+    for name, cached in caches.items():
+        for outcome, count in (("hit", cached.hits), ("miss", cached.misses)):
+            yield Reading("hrag_cache_lookups_total", count, {"cache": name, "outcome": outcome})
+    status = reader.status()
+    yield Reading("hrag_reader_sequence", status.sequence)
+    yield Reading("hrag_reader_applied_sequence", status.applied_sequence)
+    yield Reading("hrag_reader_lag_seconds", status.lag_s)
+    yield Reading("hrag_reader_collections_loaded", status.collections_loaded)
+    yield Reading("hrag_reader_loaded_bytes", status.loaded_bytes)
+    yield Reading("hrag_reader_budget_bytes", status.budget_bytes)
+    yield Reading("hrag_reader_damaged_segments", status.damaged_segments)

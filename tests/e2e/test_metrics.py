@@ -1,0 +1,214 @@
+"""Metrics of running services, as Prometheus would see them."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hrag.cli.running import INDEXER, free_addresses
+from hrag.errors import HragError
+from hrag.types import Document, SearchQuery, SettingsRequest, SummaryUnit
+from hrag.v1 import retriever_pb2
+from tests.openai_server import COMPLETION_TOKENS, PROMPT_TOKENS, OpenAIServer, refuse
+from tests.running import FAST, Process, Running, running
+from tests.scraping import Scrape
+
+_STAGES = {"embed", "filter", "search", "climb", "fetch"}
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Services, and where their metrics are."""
+
+    services: Running
+    indexer: str
+    retriever: str
+
+    @property
+    def indexed(self) -> Scrape:
+        return Scrape(self.indexer)
+
+    @property
+    def retrieved(self) -> Scrape:
+        return Scrape(self.retriever)
+
+
+def _until(true: Callable[[], bool], timeout_s: float = 20) -> None:
+    end = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.05)
+
+
+def _watched(settings: dict[str, str]) -> tuple[dict[str, str], str, str]:
+    indexer, retriever = free_addresses(2)
+    own = {"HRAG_INDEXER_METRICS_ADDRESS": indexer, "HRAG_RETRIEVER_METRICS_ADDRESS": retriever}
+    return {**FAST, **settings, **own}, indexer, retriever
+
+
+@pytest.fixture(scope="module")
+def watched(
+    tmp_path_factory: pytest.TempPathFactory, chat_endpoint: OpenAIServer
+) -> Iterator[Watched]:
+    """Services that embed and chat by an endpoint, and seal early."""
+    settings, indexer, retriever = _watched(
+        {
+            "HRAG_EMBEDDER": "openai",
+            "OPENAI_BASE_URL": chat_endpoint.base_url,
+            "OPENAI_API_KEY": "sk-1",
+            "HRAG_CHAT_MODEL": "m",
+            "HRAG_SEAL_LEAVES": "64",
+        }
+    )
+    with running(tmp_path_factory.mktemp("watched") / "store", settings) as services:
+        yield Watched(services, indexer, retriever)
+
+
+def test_calls_are_counted_by_method_and_code(watched: Watched, tenant: str) -> None:
+    client = watched.services.client
+    before = watched.retrieved
+    client.ingest(tenant, Document("Cats sleep.", "a"))
+    for _ in range(3):
+        client.search(tenant, "cats")
+    for wrong in ("nobody", "not a tenant"):
+        with suppress(HragError):
+            client.search(wrong, "cats")
+    found = watched.retrieved
+
+    def counted(code: str, scrape: Scrape) -> float:
+        try:
+            return scrape.value("hrag_calls_total", method="Search", code=code)
+        except KeyError:
+            return 0
+
+    grown = {
+        code: counted(code, found) - counted(code, before)
+        for code in ("OK", "NOT_FOUND", "INVALID_ARGUMENT")
+    }
+    assert grown == {"OK": 3, "NOT_FOUND": 1, "INVALID_ARGUMENT": 1}
+    assert found.value("hrag_call_seconds_count", method="Search") >= 5
+    assert found.value("hrag_call_seconds_bucket", method="Search", le="+Inf") >= 5
+    assert found.value("hrag_calls_running") == 0
+
+
+def test_a_search_that_waits_is_running(watched: Watched, tenant: str) -> None:
+    client = watched.services.client
+    client.ingest(tenant, Document("Cats sleep.", "a"))
+    stub = watched.services.raw_retriever
+    request = retriever_pb2.SearchRequest(tenant_id=tenant, text="x", min_sequence=1 << 40)
+    waiting = stub.Search.future(request, timeout=10)
+    _until(lambda: watched.retrieved.value("hrag_calls_running") == 1)
+    waiting.cancel()
+
+
+def test_stages_caches_and_models_are_counted(watched: Watched, tenant: str) -> None:
+    client = watched.services.client
+    client.ingest(tenant, Document("Dogs bark at night.", "a"))
+    before = watched.retrieved
+    for _ in range(2):
+        client.search(tenant, f"what do the dogs of {tenant} do?")
+    list(client.answer(SearchQuery(tenant, f"what do the dogs of {tenant} do?")))
+    found = watched.retrieved
+
+    def grown(series: str, **labels: str) -> float:
+        return found.value(series, **labels) - before.value(series, **labels)
+
+    assert found.value("hrag_search_stage_seconds_count", stage="climb") >= 3
+    stages = {s.labels["stage"] for s in found["hrag_search_stage_seconds"].samples}
+    assert stages <= _STAGES
+    assert grown("hrag_cache_lookups_total", cache="query", outcome="miss") == 1
+    assert grown("hrag_cache_lookups_total", cache="query", outcome="hit") == 2
+    assert found.value("hrag_chat_calls_total", outcome="ok") >= 1
+    assert found.value("hrag_chat_tokens_total", kind="prompt") >= PROMPT_TOKENS
+    assert found.value("hrag_chat_tokens_total", kind="completion") >= COMPLETION_TOKENS
+    assert found.value("hrag_embedder_calls_total", outcome="ok") >= 1
+
+
+def test_a_failing_embedder_is_seen(
+    watched: Watched, chat_endpoint: OpenAIServer, tenant: str
+) -> None:
+    watched.services.client.ingest(tenant, Document("Cats sleep.", "a"))
+    chat_endpoint.inject(refuse(400))
+    with pytest.raises(HragError):
+        watched.services.client.ingest(tenant, Document("Cows graze.", "b"))
+    found = watched.indexed
+    assert found.value("hrag_embedder_calls_total", outcome="EmbedderRejected") >= 1
+    assert found.value("hrag_documents_total", outcome="failed") >= 1
+
+
+def test_documents_the_store_and_its_index_are_measured(watched: Watched, tenant: str) -> None:
+    client = watched.services.client
+    client.create_collection(tenant, "c", SettingsRequest(summaries=SummaryUnit.CHUNK))
+    text = "".join(f"Sentence {number} tells a story. " for number in range(3000))
+    before = watched.indexed
+    documents = [Document(text, "a"), Document("Short.", "b"), Document("Short.", "b")]
+    outcomes = list(client.ingest_many(tenant, documents, collection="c"))
+    assert len(outcomes) == 3
+    client.ingest(tenant, Document("Longer now.", "b"), collection="c")
+    found = watched.indexed
+
+    def grown(series: str, **labels: str) -> float:
+        try:
+            return found.value(series, **labels) - before.value(series, **labels)
+        except KeyError:
+            return found.value(series, **labels)
+
+    assert grown("hrag_documents_total", outcome="created") == 2
+    assert grown("hrag_documents_total", outcome="unchanged") == 1
+    assert grown("hrag_documents_total", outcome="updated") == 1
+    assert grown("hrag_store_documents") == 2
+    assert grown("hrag_store_leaves") > 64
+    assert found.value("hrag_store_seal_leaves") == 64
+    stages = {s.labels["stage"] for s in found["hrag_ingest_stage_seconds"].samples}
+    assert stages == {"extract", "cut", "embed", "commit"}
+    _until(lambda: watched.indexed.value("hrag_store_segments") >= 1)
+    _until(lambda: watched.indexed.value("hrag_store_unsummarised_documents") == 0)
+    found = watched.indexed
+    assert found.value("hrag_seal_seconds_count", of="tail") >= 1
+    assert found.value("hrag_store_segment_bytes") > 0
+    assert found.value("hrag_store_summaries") >= 2
+    assert found.value("hrag_store_disk_free_bytes") > found.value("hrag_store_disk_reserve_bytes")
+    sequence = found.value("hrag_store_sequence")
+    _until(lambda: watched.retrieved.value("hrag_reader_applied_sequence") >= sequence)
+    assert watched.retrieved.value("hrag_reader_lag_seconds") == 0
+    assert watched.retrieved.value("hrag_reader_loaded_bytes") > 0
+    assert watched.retrieved.value("hrag_reader_budget_bytes") == 4 << 30
+
+
+def test_no_label_names_a_tenant_or_a_collection(watched: Watched, tenant: str) -> None:
+    watched.services.client.ingest(tenant, Document("Cats sleep.", "a"))
+    watched.services.client.search(tenant, "cats")
+    for scrape in (watched.indexed, watched.retrieved):
+        assert tenant not in scrape.text
+        assert "sk-1" not in scrape.text
+
+
+def test_an_address_that_is_taken_stops_the_service(watched: Watched, tmp_path: Path) -> None:
+    settings = {**FAST, "HRAG_INDEXER_METRICS_ADDRESS": watched.indexer}
+    second = Process(INDEXER, tmp_path / "other", settings)
+    assert second.wait() == 1
+    assert f"cannot listen on {watched.indexer} for metrics" in second.log
+
+
+def test_workers_show_their_metrics_in_one_place(data_dir: Path) -> None:
+    settings, _, address = _watched({"HRAG_WORKERS": "2"})
+    with running(data_dir, settings) as services:
+        services.client.ingest("t", Document("Cats sleep.", "a"))
+        _until(lambda: Scrape(address).value("hrag_workers_serving") == 2)
+        searches = 20
+        for _ in range(searches):
+            with services.new_client() as client:
+                client.search("t", "cats")
+        scrape = Scrape(address)
+        assert scrape.value("hrag_calls_total", method="Search", code="OK") == searches
+        workers = {s.labels["worker"] for s in scrape["hrag_reader_sequence"].samples}
+        assert workers == {"0", "1"}
+        assert scrape.value("hrag_reader_budget_bytes") == 4 << 30
+        os.kill(min(services.retriever.children), signal.SIGKILL)
+        _until(lambda: Scrape(address).value("hrag_workers_serving") == 1)
+        _until(lambda: Scrape(address).value("hrag_workers_serving") == 2)

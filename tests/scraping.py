@@ -1,0 +1,51 @@
+"""Reads what a service shows to Prometheus."""
+
+from collections.abc import Mapping
+from urllib.request import urlopen
+
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+
+class Scrape(Mapping[str, Metric]):
+    """All that an address shows at one moment, by the families' names as they are written."""
+
+    def __init__(self, address: str) -> None:
+        with urlopen(f"http://{address}/metrics", timeout=10) as page:
+            self.text = page.read().decode()
+        families = text_string_to_metric_families(self.text)
+        self._families = {_written(family): family for family in families}
+
+    def __getitem__(self, name: str) -> Metric:
+        return self._families[name]
+
+    def __iter__(self):
+        return iter(self._families)
+
+    def __len__(self) -> int:
+        return len(self._families)
+
+    @property
+    def ours(self) -> set[str]:
+        return {name for name in self if name.startswith("hrag_")}
+
+    @property
+    def series(self) -> set[str]:
+        """Names of everything that can be asked for."""
+        return {sample.name for family in self.values() for sample in family.samples}
+
+    def value(self, series: str, **labels: str) -> float:
+        """The sum of the samples that have these labels; KeyError if there is none."""
+        found = [
+            sample.value
+            for family in self.values()
+            for sample in family.samples
+            if sample.name == series and labels.items() <= sample.labels.items()
+        ]
+        if not found:
+            raise KeyError(series, labels)
+        return sum(found)
+
+
+def _written(family: Metric) -> str:
+    return f"{family.name}_total" if family.type == "counter" else family.name
