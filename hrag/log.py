@@ -1,21 +1,28 @@
 """Structured logs on stderr, for people or as JSON lines.
 
-Log calls give names, numbers and timings; never a text, a vector or a key.
+Log calls give names, numbers and timings; never a text, a vector or a key. What is logged
+while a call is handled, in its own thread, says which call it was.
 """
 
 import logging
 import os
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, Literal, TextIO, cast
 
 import structlog
+
+CALL: ContextVar[Callable[[], Mapping[str, str]] | None] = ContextVar("call", default=None)
+"""Says which call this thread handles; asked only when a line is written."""
 
 
 def configure(service: str, log_format: Literal["console", "json"], level: str) -> None:
     """Sets up this process's logs; every line carries the service's name and the process."""
     shared: list[structlog.typing.Processor] = [
         _naming(service),
+        _placing,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -54,6 +61,13 @@ def _naming(service: str) -> structlog.typing.Processor:
         return {"service": service, "pid": pid, **event}
 
     return name
+
+
+def _placing(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    call = CALL.get()
+    return event if call is None else {**event, **call()}
 
 
 def _json() -> list[structlog.typing.Processor]:

@@ -14,9 +14,9 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
-from hrag import metrics
+from hrag import log, metrics
 from hrag.errors import HragError, InternalError, InvalidArgument
-from hrag.rpc import status
+from hrag.rpc import naming, status
 
 _log = structlog.get_logger()
 
@@ -41,13 +41,13 @@ class Translate(grpc.ServerInterceptor):
             return handler
         if handler.request_streaming and handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(
-                _stream(call.method, handler.stream_stream, _readables),
+                _stream(call.method, handler.stream_stream, _Call.readables),
                 _lenient(handler.request_deserializer),
                 handler.response_serializer,
             )
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
-                _stream(call.method, handler.unary_stream, _readable),
+                _stream(call.method, handler.unary_stream, _Call.readable),
                 _lenient(handler.request_deserializer),
                 handler.response_serializer,
             )
@@ -80,18 +80,14 @@ def _readable(request: Any) -> Any:
     return request
 
 
-def _readables(requests: Iterable[Any]) -> Iterator[Any]:
-    return map(_readable, requests)
-
-
 def _unary(method: str, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def handler(request: Any, context: grpc.ServicerContext) -> Any:
-        call = _Call(method)
+        call = _Call(method, context)
         try:
-            response = handle(_readable(request), context)
+            response = handle(call.readable(request), context)
             call.code = _OK
         except Exception as error:
-            call.fail(error, context)
+            call.fail(error)
         finally:
             call.end()
         return response
@@ -102,17 +98,17 @@ def _unary(method: str, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any
 def _stream(
     method: str,
     handle: Callable[[Any, Any], Iterator[Any]],
-    readable: Callable[[Any], Any],
+    readable: Callable[["_Call", Any], Any],
 ) -> Callable[[Any, Any], Iterator[Any]]:
     def handler(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-        call = _Call(method)
+        call = _Call(method, context)
         try:
-            yield from handle(readable(request), context)
+            yield from handle(readable(call, request), context)
             call.code = _OK
         except Exception as error:
             if not context.is_active():
                 return  # The client went away; there is no one to tell.
-            call.fail(error, context)
+            call.fail(error)
         finally:
             call.end()
 
@@ -122,19 +118,35 @@ def _stream(
 class _Call:
     """One call, which ends as its client's going away does unless told otherwise."""
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, method: str, context: grpc.ServicerContext) -> None:
         self.code = grpc.StatusCode.CANCELLED.name
         self._method = method
+        self._context = context
+        self._id = naming.request_id(context)
+        self._tenant = ""
         self._reason = ""
         self._began = time.perf_counter()
+        context.set_trailing_metadata(((naming.REQUEST_ID, self._id),))
+        log.CALL.set(self._fields)
         metrics.call_began()
 
-    def fail(self, error: Exception, context: grpc.ServicerContext) -> NoReturn:
+    def readable(self, request: Any) -> Any:
+        """The request, unless it is none; of a stream, the first tells whose the call is."""
+        self._tenant = self._tenant or naming.tenant_of(request)
+        return _readable(request)
+
+    def readables(self, requests: Iterable[Any]) -> Iterator[Any]:
+        """The same for each of a stream."""
+        return map(self.readable, requests)
+
+    def fail(self, error: Exception) -> NoReturn:
         """Ends the call with what the error means to its client."""
         known = explained(self._method, error)
         situation = status.situation_of(known)
         self.code, self._reason = situation.code.name, situation.reason
-        context.abort_with_status(status.to_status(known))
+        told: Any = status.to_status(known)
+        named = (*told.trailing_metadata, (naming.REQUEST_ID, self._id))
+        self._context.abort_with_status(told._replace(trailing_metadata=named))
         raise AssertionError("abort_with_status raises")
 
     def end(self) -> None:
@@ -146,6 +158,10 @@ class _Call:
             _log.info("call", method=self._method, code=self.code, reason=self._reason, ms=ms)
         else:
             _log.debug("call", method=self._method, code=self.code, ms=ms)
+        log.CALL.set(None)
+
+    def _fields(self) -> dict[str, str]:
+        return {"request_id": self._id, "tenant": self._tenant}
 
 
 def explained(method: str, error: Exception) -> HragError:

@@ -1,0 +1,136 @@
+"""What running services log: each call with what tells it from others, and nothing secret."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from hrag.answers import AnswerEnd
+from hrag.errors import HragError
+from hrag.filters import Match
+from hrag.types import Document, SearchMode, SearchQuery, SettingsRequest, SummaryUnit
+from hrag.v1 import retriever_pb2 as rpb
+from tests.openai_server import OpenAIServer, hang_up, refuse
+from tests.running import FAST, Process, Running, running
+
+_SECRET = "Zyzzyva"
+_KEY = f"sk-{_SECRET}"
+_TEXT = f"{_SECRET} sleeps in the garden. It barks at night, as {_SECRET} always did."
+
+
+def _settings(endpoint: OpenAIServer) -> dict[str, str]:
+    return {
+        "HRAG_LOG_FORMAT": "json",
+        "HRAG_LOG_LEVEL": "debug",
+        "HRAG_EMBEDDER": "openai",
+        "OPENAI_BASE_URL": endpoint.base_url,
+        "OPENAI_API_KEY": _KEY,
+        "HRAG_CHAT_MODEL": "m",
+        "HRAG_INDEXER_METRICS_ADDRESS": "0",
+    }
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Both services with a model, logging all they have in JSON."""
+    with (
+        OpenAIServer() as endpoint,
+        running(tmp_path_factory.mktemp("logs") / "store", _settings(endpoint)) as services,
+    ):
+        _use(services, endpoint)
+        yield services
+
+
+def _use(services: Running, endpoint: OpenAIServer) -> None:
+    """Every kind of call, well and badly, with a secret word wherever one may stand."""
+    client = services.client
+    client.create_collection("t", "default", SettingsRequest(summaries=SummaryUnit.CHUNK))
+    document = Document(_TEXT, "a", title=_SECRET, source=_SECRET, metadata={"k": _SECRET})
+    client.ingest("t", document)
+    list(client.ingest_many("t", [document, Document(_TEXT * 2, "b"), Document("", "c")]))
+    for mode in SearchMode:
+        with suppress(HragError):
+            client.search("t", f"{_SECRET}?", mode=mode, filter=Match("metadata.k", (_SECRET,)))
+    assert any(isinstance(e, AnswerEnd) for e in client.answer(SearchQuery("t", f"{_SECRET}?")))
+    client.batch_search([SearchQuery("t", f"{_SECRET}!"), SearchQuery("t", "")])
+    for fault in (refuse(400, words=_SECRET), hang_up):
+        endpoint.inject(fault, times=2)  # The indexer may meet one too, in the background.
+        with suppress(HragError):
+            client.search("t", f"{_SECRET} in trouble")
+    for wrong in (
+        lambda: client.search(f"{_SECRET} as a tenant", "x"),
+        lambda: client.search("t", "x", collection=f"{_SECRET} as a collection"),
+        lambda: client.search("t", _SECRET * 100_000),
+        lambda: client.search("t", "x", filter=Match(f"{_SECRET} as a field", (1,))),
+        lambda: client.ingest(
+            "t", Document(b"%PDF-" + _SECRET.encode(), mime_type="application/pdf")
+        ),
+        lambda: client.ingest("t", Document(_TEXT, f"{_SECRET} as an id")),
+        lambda: client.ingest("t", Document(_TEXT, mime_type=_SECRET)),
+        lambda: client.get_chunk("t", f"{_SECRET} as a chunk"),
+    ):
+        with pytest.raises(HragError):
+            wrong()
+    raw = (
+        rpb.SearchRequest(tenant_id="t", text="plain").SerializeToString() + b"\xff" + _KEY.encode()
+    )
+    with grpc.insecure_channel(services.retriever.address) as channel:
+        send = channel.unary_unary("/hrag.v1.RetrieverService/Search")
+        with pytest.raises(grpc.RpcError):
+            send(raw, timeout=5, metadata=(("x-request-id", f"{_SECRET} in an id"),))
+
+
+def _lines(process: Process) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in process.log.splitlines()]
+
+
+def test_no_text_query_or_key_is_ever_logged(services: Running) -> None:
+    for process in (services.indexer, services.retriever):
+        assert len(_lines(process)) > 3
+        assert _SECRET.lower() not in process.log.lower()
+
+
+def test_every_call_says_which_it_was_whose_and_how_it_went(services: Running) -> None:
+    metadata = (("x-request-id", "mine-17"),)
+    request = rpb.SearchRequest(tenant_id="t", text="cats", limit=1000)
+    with pytest.raises(grpc.RpcError):
+        services.raw_retriever.Search(request, metadata=metadata, timeout=5)
+    services.raw_retriever.Search(
+        rpb.SearchRequest(tenant_id="t", text="cats"), metadata=metadata, timeout=5
+    )
+    calls = [line for line in _lines(services.retriever) if line.get("request_id") == "mine-17"]
+    told = [(c["event"], c["level"], c["tenant"], c["code"]) for c in calls]
+    assert told == [("call", "info", "t", "INVALID_ARGUMENT"), ("call", "debug", "t", "OK")]
+    assert all(call["ms"] > 0 and call["method"].endswith("/Search") for call in calls)
+    assert all(call["service"] == "retriever" for call in calls)
+
+
+@pytest.mark.parametrize("service", ["indexer", "retriever"])
+def test_all_calls_have_an_id_of_their_own(services: Running, service: str) -> None:
+    calls = [line for line in _lines(getattr(services, service)) if line["event"] == "call"]
+    made = [call["request_id"] for call in calls if call["request_id"] != "mine-17"]
+    assert len(made) > 3
+    assert len(set(made)) == len(made)
+    assert {call["tenant"] for call in calls} <= {"t", ""}
+
+
+def test_what_is_logged_outside_of_calls_names_none(services: Running) -> None:
+    for line in _lines(services.retriever):
+        if line["event"] in ("serving", "stopping"):
+            assert "request_id" not in line
+
+
+def test_the_console_form_says_the_same(data_dir: Path) -> None:
+    with running(data_dir, FAST) as services:
+        services.client.ingest("t", Document(_TEXT, "a"))
+        services.client.search("t", f"{_SECRET}?")
+        with suppress(HragError):
+            services.client.search("nobody", _SECRET)
+        logs = services.indexer.log + services.retriever.log
+    assert "request_id=" in logs
+    assert "tenant=nobody" in logs
+    assert _SECRET not in logs
