@@ -107,7 +107,7 @@ summary_failures = _counter(
 # Readings, by their names; those that end in `_total` only grow.
 READINGS = {
     "hrag_build_info": "1, with the version of hrag.",
-    "hrag_calls_limit": "Calls that may run and wait at once, HRAG_MAX_CONCURRENT_CALLS.",
+    "hrag_threads": "Calls that can run at once, HRAG_THREADS; others wait.",
     "hrag_cache_lookups_total": "Vectors looked up in the caches of queries and sentences.",
     "hrag_reader_sequence": "The store's last change.",
     "hrag_reader_applied_sequence": "The last change that all loaded collections have.",

@@ -14,7 +14,7 @@ def readings(
 ) -> Iterator[Reading]:
     """As of now."""
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
-    yield Reading("hrag_calls_limit", settings.max_concurrent_calls)
+    yield Reading("hrag_threads", settings.threads)
     for name, cached in caches.items():
         for outcome, count in (("hit", cached.hits), ("miss", cached.misses)):
             yield Reading("hrag_cache_lookups_total", count, {"cache": name, "outcome": outcome})

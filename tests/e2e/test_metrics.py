@@ -1,23 +1,33 @@
 """Metrics of running services, as Prometheus would see them."""
 
+import json
 import os
+import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
+from prometheus_client.core import Metric
 
 from hrag.cli.running import INDEXER, free_addresses
 from hrag.errors import HragError
+from hrag.filters import Match
+from hrag.rpc.exposing import exposed
+from hrag.rpc.gathering import Gathered
 from hrag.types import Document, SearchQuery, SettingsRequest, SummaryUnit
 from hrag.v1 import retriever_pb2
 from tests.openai_server import COMPLETION_TOKENS, PROMPT_TOKENS, OpenAIServer, refuse
 from tests.running import FAST, Process, Running, running
 from tests.scraping import Scrape
 
+_OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations"
+_MANUAL = (_OPERATIONS / "README.md").read_text("utf-8")
 _STAGES = {"embed", "filter", "search", "climb", "fetch"}
 
 
@@ -193,6 +203,75 @@ def test_an_address_that_is_taken_stops_the_service(watched: Watched, tmp_path: 
     second = Process(INDEXER, tmp_path / "other", settings)
     assert second.wait() == 1
     assert f"cannot listen on {watched.indexer} for metrics" in second.log
+
+
+# What is written about them
+
+
+@pytest.fixture(scope="module")
+def shown(watched: Watched) -> Mapping[str, Metric]:
+    """All there is, of services that have been used as all tests above do."""
+    client = watched.services.client
+    client.ingest("shown", Document("Cats sleep. " * 20, "a"))
+    list(client.answer(SearchQuery("shown", "cats", filter=Match("document_id", ("a",)))))
+    with exposed("127.0.0.1:0", Gathered([])) as port:
+        of_workers = Scrape(f"127.0.0.1:{port}")
+    return ChainMap(dict(watched.indexed), dict(watched.retrieved), dict(of_workers))
+
+
+def _series(shown: Mapping[str, Metric]) -> set[str]:
+    """The names that can be asked for, also of what has not happened yet."""
+    suffixes = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
+    return {
+        f"{name}{suffix}"
+        for name, family in shown.items()
+        for suffix in suffixes.get(family.type, ())
+    }
+
+
+def test_the_documented_metrics_are_those_that_are_shown(shown: Mapping[str, Metric]) -> None:
+    rows = re.findall(r"^\| `(hrag_\w+)` \| (\w+) \| (.*?) ?\| (.+) \|$", _MANUAL, re.MULTILINE)
+    documented = {name: (kind, meaning) for name, kind, _, meaning in rows}
+    ours = {name: family for name, family in shown.items() if name.startswith("hrag_")}
+    assert documented == {
+        name: (family.type, family.documentation) for name, family in ours.items()
+    }
+    for name, _, labels, _ in rows:
+        written = set(filter(None, labels.split(", ")))
+        for sample in ours[name].samples:
+            assert sample.labels.keys() - {"le"} == written, name
+
+
+def _expressions() -> dict[str, str]:
+    """What alerts and panels ask for, by their names."""
+    rules = yaml.safe_load((_OPERATIONS / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
+    panels = json.loads((_OPERATIONS / "dashboard.json").read_text("utf-8"))["panels"]
+    asked = {rule["alert"]: rule["expr"] for rule in rules}
+    for panel in panels:
+        for target in panel.get("targets", ()):
+            asked[f"{panel['title']} {target['refId']}"] = target["expr"]
+    return asked
+
+
+@pytest.mark.parametrize(("name", "expression"), _expressions().items())
+def test_alerts_and_panels_ask_for_what_there_is(
+    name: str, expression: str, shown: Mapping[str, Metric]
+) -> None:
+    asked = set(re.findall(r"\b(?:hrag|process)_\w+", expression))
+    assert asked or "up{" in expression
+    assert asked <= _series(shown)
+    known = {label for each in shown.values() for s in each.samples for label in s.labels}
+    matched = re.findall(r"[{,](\w+)(?:=~|!~|!=|=)", expression)
+    grouped = ", ".join(re.findall(r"by \((.*?)\)", expression)).split(", ")
+    assert {*matched, *filter(None, grouped)} <= known | {"job", "instance"}
+
+
+def test_there_is_an_alert_for_everything_that_wakes_somebody() -> None:
+    asked = " ".join(_expressions().values())
+    for series in ("up", "code", "lag_seconds", "tail_leaves", "damaged_segments", "disk_free"):
+        assert series in asked
+    names = [name for name in _expressions() if name.startswith("Hrag")]
+    assert len(names) == len(set(names)) >= 9
 
 
 def test_workers_show_their_metrics_in_one_place(data_dir: Path) -> None:
