@@ -20,6 +20,8 @@ MIB = 1024 * KIB
 
 DEFAULT_RETURN_LEVEL = 2  # 1,024 tokens with the default levels.
 DEFAULT_ANSWERS_AT_ONCE = 8
+# What an operator says to have a service that is open to the network.
+NO_AUTH_WORDS = "everybody may read and change all data"
 _EMBEDDER = re.compile(r"builtin|openai|hash:[1-9][0-9]{0,4}")
 _VARIABLE_OF_TREE_FIELD = {
     "level_sizes": "HIERARCHICAL_CHUNK_LEVELS",
@@ -79,6 +81,15 @@ class CommonSettings(BaseSettings):
     max_document_bytes: int = _variable("HRAG_MAX_DOCUMENT_BYTES", 32 * MIB, ge=KIB, le=256 * MIB)
     max_concurrent_calls: int = _variable("HRAG_MAX_CONCURRENT_CALLS", 256, ge=1, le=65_536)
     threads: int = _variable("HRAG_THREADS", 16, ge=1, le=1024)
+    auth: Literal["none", "api_key", "jwt"] = _variable("HRAG_AUTH", "none")
+    insecure_no_auth: str = _variable("HRAG_INSECURE_NO_AUTH", "")
+    api_keys_file: Path | None = _variable("HRAG_API_KEYS_FILE", None)
+    jwt_jwks_file: Path | None = _variable("HRAG_JWT_JWKS_FILE", None)
+    jwt_issuer: str = _variable("HRAG_JWT_ISSUER", "")
+    jwt_audience: str = _variable("HRAG_JWT_AUDIENCE", "")
+    jwt_leeway_s: float = _variable("HRAG_JWT_LEEWAY_S", 30.0, ge=0, le=300)
+    jwt_tenants_claim: str = _variable("HRAG_JWT_TENANTS_CLAIM", "tenants")
+    jwt_role_claim: str = _variable("HRAG_JWT_ROLE_CLAIM", "role")
     reflection: bool = _variable("HRAG_REFLECTION", True)
     drain_s: float = _variable("HRAG_DRAIN_S", 8.0, ge=0, le=600)
     stop_on_eof: bool = _variable("HRAG_STOP_ON_EOF", False)

@@ -37,6 +37,14 @@ class TooLarge(InvalidArgument):
     """A value is past its named limit."""
 
 
+class Unauthenticated(HragError):
+    """The call brings no credential, or one that is not valid."""
+
+
+class PermissionDenied(HragError):
+    """The credential is valid, but not for this call or this tenant."""
+
+
 class CollectionNotFound(HragError):
     """The tenant has no such collection."""
 

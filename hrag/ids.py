@@ -40,6 +40,11 @@ def shown(value: str) -> str:
     return f"{value[:_SHOWN_CHARS]!a}… ({len(value)} characters)"
 
 
+def is_name(value: str) -> bool:
+    """Whether a tenant or collection may be called so."""
+    return _NAME.fullmatch(value) is not None
+
+
 def check_tenant_id(value: str) -> str:
     """Returns `value`, or raises InvalidArgument."""
     return _check_name(value, "tenant_id")
@@ -51,7 +56,7 @@ def check_collection_name(value: str, field: str = "collection") -> str:
 
 
 def _check_name(value: str, field: str) -> str:
-    if not _NAME.fullmatch(value):
+    if not is_name(value):
         raise InvalidArgument(
             f"{field} is {shown(value)}; it must be 1 to {MAX_NAME_BYTES} of "
             "A-Z a-z 0-9 . _ - and begin with a letter or digit",

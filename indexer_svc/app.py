@@ -14,6 +14,7 @@ from hrag.engine.embedded.writer import EmbeddedWriter
 from hrag.rpc import server
 from hrag.rpc.exposing import exposed
 from hrag.rpc.process import abandon, until_stopped
+from hrag.rpc.protection import open_protection
 from hrag.v1 import indexer_pb2, indexer_pb2_grpc
 from indexer_svc.catalog import Catalog
 from indexer_svc.measuring import readings
@@ -28,6 +29,7 @@ SERVICE = indexer_pb2.DESCRIPTOR.services_by_name["IndexerService"].full_name
 def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
     """Serves until `stopping` is set."""
     os.nice(settings.niceness)  # Of this thread, and so of all that it starts.
+    protection = open_protection(settings, settings.address)
     with ExitStack() as closing:
         embedder = open_embedder(settings)
         chat = open_chat(settings)
@@ -48,6 +50,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         )
         listening = server.build(
             settings,
+            protection,
             settings.address,
             SERVICE,
             partial(indexer_pb2_grpc.add_IndexerServiceServicer_to_server, servicer),

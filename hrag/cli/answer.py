@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hrag.answers import AnswerEnd, AnswerEvent, Citation, FinishReason
 from hrag.cli.asking import asking
-from hrag.cli.connection import connected
+from hrag.cli.connection import Credentials, connected, connecting
 from hrag.cli.console import output, printable
 from hrag.cli.options import DEFAULT_RETRIEVER, AsJson, Retriever
 from hrag.cli.render import citation, duration, inside, page_range
@@ -28,8 +28,10 @@ _CUT = {
 
 
 @asking
+@connecting
 def answer(
     query: SearchQuery,
+    credentials: Credentials,
     question: Annotated[
         str,
         typer.Option(help="Ask the model this in place of the text.", show_default=False),
@@ -58,7 +60,7 @@ def answer(
       hrag answer "rotate keys" --question "List the steps to rotate a key."
       hrag answer "how do I rotate the keys?" --json | jq .end.citations
     """
-    with connected(retriever=retriever) as client:
+    with connected(credentials, retriever=retriever) as client:
         events = client.answer(query, question=question, max_tokens=max_tokens)
         result, text, end = _read(events, show=not as_json)
     if as_json:

@@ -19,6 +19,7 @@ from hrag.cli.console import Failure, show_error
 from hrag.cli.demo import demo
 from hrag.cli.health import health
 from hrag.cli.ingest import ingest
+from hrag.cli.keys import create, keys, revoke, show
 from hrag.cli.mcp import mcp
 from hrag.cli.rebuild import rebuild
 from hrag.cli.search import search
@@ -100,3 +101,6 @@ _COMMANDS = (
 )
 for _command in _COMMANDS:
     app.command(help=_help(_command))(_command)
+for _name, _command in (("create", create), ("list", show), ("revoke", revoke)):
+    keys.command(_name, help=_help(_command))(_command)
+app.add_typer(keys, name="keys", help="Make, list and revoke the API keys of the services.")

@@ -1,13 +1,11 @@
 """The options of a search, declared once for every command that searches."""
 
-import inspect
-from collections.abc import Callable
-from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from hrag.cli import filters
+from hrag.cli.gathering import gathering
 from hrag.cli.options import (
     DEFAULT_TENANT,
     CollectionName,
@@ -134,15 +132,4 @@ def _query(
     )
 
 
-def asking(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command whose first parameter is a SearchQuery the options that make one."""
-    own = list(inspect.signature(command).parameters.values())[1:]
-    of_query = inspect.signature(_query).parameters
-
-    @wraps(command)
-    def run(**values: Any) -> None:
-        asked = {name: values.pop(name) for name in of_query}
-        command(_query(**asked), **values)
-
-    run.__signature__ = inspect.Signature([*of_query.values(), *own])  # type: ignore[attr-defined]
-    return run
+asking = gathering("query", _query, last=False)

@@ -1,17 +1,83 @@
-"""A client for one command, whose unreachable service says how to start it."""
+"""How a command reaches the services: its options, and a client whose failures explain."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from hrag.cli.gathering import gathering
 from hrag.errors import ServiceUnavailable
 
 if TYPE_CHECKING:  # gRPC takes a moment to import; commands that need none never do.
     from hrag.client import Client
 
+_PANEL = "Connection"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a client is given beside the addresses; `asdict` of it, by the same names."""
+
+    token: str
+    ca_file: Path | None
+    cert_file: Path | None
+    key_file: Path | None
+
+
+def _credentials(
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="HRAG_TOKEN",
+            help="An API key or JSON Web Token. Better in the variable: others see arguments.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = "",
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--ca",
+            envvar="HRAG_CA_FILE",
+            metavar="FILE",
+            help="Speak TLS, with services whose certificates this one has signed.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    cert: Annotated[
+        Path | None,
+        typer.Option(
+            "--cert",
+            envvar="HRAG_CERT_FILE",
+            metavar="FILE",
+            help="A certificate of your own, where the services ask for one.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key",
+            envvar="HRAG_KEY_FILE",
+            metavar="FILE",
+            help="The private key of --cert.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+) -> Credentials:
+    return Credentials(token, ca, cert, key)
+
+
+connecting = gathering("credentials", _credentials, last=True)
+
 
 @contextmanager
-def connected(indexer: str = "", retriever: str = "") -> Iterator["Client"]:
+def connected(
+    credentials: Credentials, indexer: str = "", retriever: str = ""
+) -> Iterator["Client"]:
     """A client of the services named; an address left empty is not used.
 
     Raises ServiceUnavailable with the addresses and the command that starts the services.
@@ -20,7 +86,7 @@ def connected(indexer: str = "", retriever: str = "") -> Iterator["Client"]:
 
     try:
         # An address that is not used is never dialled; gRPC still wants a valid one.
-        with Client(indexer or retriever, retriever or indexer) as client:
+        with Client(indexer or retriever, retriever or indexer, **asdict(credentials)) as client:
             yield client
     except ServiceUnavailable as error:
         named = {"indexer": indexer, "retriever": retriever}

@@ -35,8 +35,15 @@ _START_S = 90.0  # Two services that load the embedder, on a slow machine.
 _STOP_S = 20.0
 _SUMMARIES_S = 180.0
 _POLL_S = 0.1
-# No chat model, whatever the environment names: nobody is to pay for a demonstration.
-_SETTINGS = {"HRAG_EMBEDDER": "builtin", "HRAG_SUMMARIES": "chunk", "HRAG_CHAT_MODEL": ""}
+# Whatever the environment says: no chat model, for nobody is to pay for a demonstration, and
+# no keys and certificates, for nobody else is asked in.
+_SETTINGS = {
+    "HRAG_EMBEDDER": "builtin",
+    "HRAG_SUMMARIES": "chunk",
+    "HRAG_CHAT_MODEL": "",
+    "HRAG_AUTH": "none",
+    "HRAG_TLS_CERT_FILE": "",
+}
 
 
 def demo(

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hrag.cli.connection import connected
+from hrag.cli.connection import Credentials, connected, connecting
 from hrag.cli.console import Failure, output, printable
 from hrag.cli.files import EXTENSIONS, Source, find
 from hrag.cli.ingesting import Tally, ingest_all
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from hrag.client import Client
 
 
+@connecting
 def ingest(
+    credentials: Credentials,
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH...", help="Files and folders.", show_default=False)
     ],
@@ -67,7 +69,7 @@ def ingest(
             f"folders are searched for {' '.join(EXTENSIONS)}"
         )
     console = output()
-    with connected(indexer=indexer) as client:
+    with connected(credentials, indexer=indexer) as client:
         if create:
             _create(client, tenant, collection, summaries)
         tally = ingest_shown(client, tenant, collection, sources, console)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from hrag.cli import filters
+from hrag.cli.connection import Credentials, connecting
 from hrag.cli.console import Failure
 from hrag.cli.options import (
     DEFAULT_RETRIEVER,
@@ -24,7 +25,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MAX_PORT = 65_535
 
 
+@connecting
 def mcp(
+    credentials: Credentials,
     tenant: Tenant = DEFAULT_TENANT,
     collection: CollectionName = DEFAULT_COLLECTION,
     description: Annotated[
@@ -77,6 +80,7 @@ def mcp(
         ) from None
     mcp_server.run(
         retriever,
+        credentials,
         place,
         tenant,
         collection=collection,
@@ -97,7 +101,7 @@ def _place(address: str, expose: bool) -> tuple[str, int]:
     if host not in _LOOPBACK and not expose:
         raise _refused(
             address,
-            "whoever reaches it could search, for there is no authentication; use "
+            "whoever reaches it could search, for it asks for no credential; use "
             f"{', '.join(_LOOPBACK[:-1])} or {_LOOPBACK[-1]}, or add --expose if something "
             "in front authenticates",
         )

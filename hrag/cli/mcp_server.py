@@ -17,6 +17,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from rich.console import Console
 
+from hrag.cli.connection import Credentials
 from hrag.cli.console import Failure, show_error
 from hrag.client import AsyncClient
 from hrag.client.tools import AsyncSearch, Findings, Limit, Query, async_knowledge_base
@@ -27,14 +28,20 @@ _DRAIN_S = 5  # How long running searches may finish at a stop.
 
 
 def run(
-    retriever: str, place: tuple[str, int] | None, tenant_id: str, *, limit: int, **how: Any
+    retriever: str,
+    credentials: Credentials,
+    place: tuple[str, int] | None,
+    tenant_id: str,
+    *,
+    limit: int,
+    **how: Any,
 ) -> None:
     """Serves one knowledge base at a place by HTTP, or else over stdio, until told to stop."""
     _exit_on_signals()
     listening = None if place is None else _listening(*place)
 
     async def serve() -> None:
-        async with AsyncClient(retriever, retriever) as client:
+        async with AsyncClient(retriever, retriever, **asdict(credentials)) as client:
             search = async_knowledge_base(client, tenant_id, limit=limit, **how)
             server = built(search, limit)
             if listening is None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hrag.cli.asking import asking
-from hrag.cli.connection import connected
+from hrag.cli.connection import Credentials, connected, connecting
 from hrag.cli.console import has_colour, output
 from hrag.cli.options import DEFAULT_RETRIEVER, AsJson, Retriever
 from hrag.cli.render import (
@@ -39,8 +39,12 @@ _PLAN = {SearchPlan.SCAN: ", all compared", SearchPlan.INDEX: ", by index", None
 
 
 @asking
+@connecting
 def search(
-    query: SearchQuery, retriever: Retriever = DEFAULT_RETRIEVER, as_json: AsJson = False
+    query: SearchQuery,
+    credentials: Credentials,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+    as_json: AsJson = False,
 ) -> None:
     """Search a collection and show the passages that answer best.
 
@@ -58,7 +62,7 @@ def search(
       hrag search "rotate keys" --filter lang=en --filter "year>=2024"
       hrag search "rotate keys" --token-budget 4000 --json | jq .passages[].chunk.content
     """
-    with connected(retriever=retriever) as client:
+    with connected(credentials, retriever=retriever) as client:
         result = client.search(**{each.name: getattr(query, each.name) for each in fields(query)})
     if as_json:
         typer.echo(json.dumps(asdict(result), ensure_ascii=False, indent=2))

@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from hrag.cli.connection import connected
+from hrag.cli.connection import Credentials, connected, connecting
 from hrag.cli.console import output, printable
 from hrag.cli.options import (
     DEFAULT_INDEXER,
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 Row = tuple[Collection, IndexStatus]
 
 
+@connecting
 def status(
+    credentials: Credentials,
     tenant: Tenant = DEFAULT_TENANT,
     indexer: Indexer = DEFAULT_INDEXER,
     retriever: Retriever = DEFAULT_RETRIEVER,
@@ -49,7 +51,7 @@ def status(
       hrag status
       hrag status --tenant acme --json
     """
-    with connected(indexer, retriever) as client:
+    with connected(credentials, indexer, retriever) as client:
         rows = list(_rows(client, tenant))
         server = client.server_info()
     if as_json:

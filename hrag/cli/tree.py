@@ -9,7 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from hrag.citing import sections
-from hrag.cli.connection import connected
+from hrag.cli.connection import Credentials, connected, connecting
 from hrag.cli.console import output, printable
 from hrag.cli.options import (
     DEFAULT_INDEXER,
@@ -31,7 +31,9 @@ _WHOLE_TREE = 8  # The deepest descent a call allows; no tree is deeper.
 _FIRST_CHARS = 48
 
 
+@connecting
 def tree(
+    credentials: Credentials,
     document_id: Annotated[
         str, typer.Argument(help="The document's id, as ingest and search show it.")
     ],
@@ -59,7 +61,7 @@ def tree(
       hrag tree guide.md
       hrag tree guide.md --level 2
     """
-    with connected(indexer, retriever) as client:
+    with connected(credentials, indexer, retriever) as client:
         info = client.get_document(tenant, document_id, collection=collection)
         text = client.get_text(tenant, document_id, collection=collection)
         top_level = len(info.chunks_per_level) - 1

@@ -5,11 +5,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import grpc
-import grpc.aio
-
 from hrag.answers import AnswerEvent, AnswerQuery
 from hrag.client import calls
+from hrag.client.access import Access, File
 from hrag.client.calls import (
     ANSWER_TIMEOUT_S,
     INDEXER_ADDRESS,
@@ -50,7 +48,10 @@ _NO_SETTINGS = SettingsRequest()
 class AsyncClient:
     """Talks to both services. Connects at the first call; close it, or use `async with`.
 
-    `timeout_s` bounds each call that does not bring its own. Raises `hrag.errors`.
+    `timeout_s` bounds each call that does not bring its own. `token` is an API key or a
+    JSON Web Token. `ca_file` is who signed the services' certificates, and has the client
+    speak TLS; `cert_file` and `key_file` are its own, where services ask for one. Without
+    TLS a token goes to this machine alone. Raises `hrag.errors`.
     """
 
     def __init__(
@@ -58,9 +59,15 @@ class AsyncClient:
         indexer: str = INDEXER_ADDRESS,
         retriever: str = RETRIEVER_ADDRESS,
         timeout_s: float = TIMEOUT_S,
+        *,
+        token: str = "",
+        ca_file: File | None = None,
+        cert_file: File | None = None,
+        key_file: File | None = None,
     ) -> None:
+        access = Access(token, ca_file, cert_file, key_file)
         self._channels = [
-            grpc.aio.insecure_channel(address, options=channel_options(address))
+            access.aio_channel(address, channel_options(address))
             for address in (indexer, retriever)
         ]
         self._stubs: dict[str, Any] = {
@@ -68,6 +75,7 @@ class AsyncClient:
             "retriever": retriever_pb2_grpc.RetrieverServiceStub(self._channels[1]),
         }
         self._timeout_s = timeout_s
+        self._metadata = access.metadata
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -257,7 +265,7 @@ class AsyncClient:
         call = calls.answer(AnswerQuery(query, question, max_tokens))
         with own_errors(self._is_closed):
             responses = self._stubs[call.service].Answer(
-                call.request, timeout=timeout_s or ANSWER_TIMEOUT_S
+                call.request, timeout=timeout_s or ANSWER_TIMEOUT_S, metadata=self._metadata
             )
             try:
                 async for response in responses:
@@ -311,8 +319,12 @@ class AsyncClient:
         requests = _requests(tenant_id, documents, collection, turns, failures)
         try:
             with own_errors(self._is_closed):
-                responses = self._stubs["indexer"].IngestDocuments(requests, timeout=timeout_s)
+                responses = self._stubs["indexer"].IngestDocuments(
+                    requests, timeout=timeout_s, metadata=self._metadata
+                )
                 try:
+                    await responses.wait_for_connection()  # Or raises why it is refused.
+                    turns.next()
                     async for response in responses:
                         for outcome in response.outcomes:
                             turns.next()
@@ -329,7 +341,9 @@ class AsyncClient:
     async def _run(self, call: calls.Call[Result], timeout_s: float | None) -> Result:
         send = getattr(self._stubs[call.service], call.method)
         with own_errors(self._is_closed):
-            response = await send(call.request, timeout=timeout_s or self._timeout_s)
+            response = await send(
+                call.request, timeout=timeout_s or self._timeout_s, metadata=self._metadata
+            )
         return call.read(response)
 
     def _is_closed(self) -> bool:
@@ -337,12 +351,13 @@ class AsyncClient:
 
 
 class _Turns:
-    """Lets one request go at a time: grpc.aio loses the status of a stream that the server
-    ended while a request was being sent.
+    """Lets one request go at a time, the first once the server has admitted the call.
+
+    grpc.aio loses the status of a stream that the server ended while a request was being sent.
     """
 
     def __init__(self) -> None:
-        self._free = asyncio.Semaphore(1)
+        self._free = asyncio.Semaphore(0)
         self._ended = False
 
     def next(self) -> None:

@@ -6,7 +6,6 @@ something of it has come.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 import grpc
 import grpc.aio
 
+from hrag.addresses import is_loopback
 from hrag.answers import AnswerEvent, AnswerQuery
 from hrag.errors import HragError, ServiceUnavailable
 from hrag.rpc.status import error_from
@@ -84,15 +84,12 @@ _CHANNEL_OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
-_LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[::1\])(:|$)")
-
 Result = TypeVar("Result")
 
 
 def channel_options(address: str) -> list[tuple[str, Any]]:
     """Options of a channel; no HTTP proxy stands between this machine and itself."""
-    proxied = _LOOPBACK.match(address) is None
-    return [*_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", int(proxied))]
+    return [*_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", int(not is_loopback(address)))]
 
 
 @contextmanager

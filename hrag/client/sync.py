@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import grpc
-
 from hrag.answers import AnswerEvent, AnswerQuery
 from hrag.client import calls
+from hrag.client.access import Access, File
 from hrag.client.calls import (
     ANSWER_TIMEOUT_S,
     INDEXER_ADDRESS,
@@ -48,7 +47,10 @@ _NO_SETTINGS = SettingsRequest()
 class Client:
     """Talks to both services. Connects at the first call; close it, or use `with`.
 
-    `timeout_s` bounds each call that does not bring its own. Raises `hrag.errors`.
+    `timeout_s` bounds each call that does not bring its own. `token` is an API key or a
+    JSON Web Token. `ca_file` is who signed the services' certificates, and has the client
+    speak TLS; `cert_file` and `key_file` are its own, where services ask for one. Without
+    TLS a token goes to this machine alone. Raises `hrag.errors`.
     """
 
     def __init__(
@@ -56,16 +58,22 @@ class Client:
         indexer: str = INDEXER_ADDRESS,
         retriever: str = RETRIEVER_ADDRESS,
         timeout_s: float = TIMEOUT_S,
+        *,
+        token: str = "",
+        ca_file: File | None = None,
+        cert_file: File | None = None,
+        key_file: File | None = None,
     ) -> None:
+        access = Access(token, ca_file, cert_file, key_file)
         self._channels = [
-            grpc.insecure_channel(address, options=channel_options(address))
-            for address in (indexer, retriever)
+            access.channel(address, channel_options(address)) for address in (indexer, retriever)
         ]
         self._stubs: dict[str, Any] = {
             "indexer": indexer_pb2_grpc.IndexerServiceStub(self._channels[0]),
             "retriever": retriever_pb2_grpc.RetrieverServiceStub(self._channels[1]),
         }
         self._timeout_s = timeout_s
+        self._metadata = access.metadata
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -255,7 +263,7 @@ class Client:
         call = calls.answer(AnswerQuery(query, question, max_tokens))
         with own_errors(self._is_closed):
             responses = self._stubs[call.service].Answer(
-                call.request, timeout=timeout_s or ANSWER_TIMEOUT_S
+                call.request, timeout=timeout_s or ANSWER_TIMEOUT_S, metadata=self._metadata
             )
             try:
                 yield from map(call.read, responses)
@@ -307,7 +315,9 @@ class Client:
         requests = _requests(tenant_id, documents, collection, failures)
         try:
             with own_errors(self._is_closed):
-                responses = self._stubs["indexer"].IngestDocuments(requests, timeout=timeout_s)
+                responses = self._stubs["indexer"].IngestDocuments(
+                    requests, timeout=timeout_s, metadata=self._metadata
+                )
                 try:
                     for response in responses:
                         yield from map(indexer.outcome_from, response.outcomes)
@@ -322,7 +332,9 @@ class Client:
     def _run(self, call: calls.Call[Result], timeout_s: float | None) -> Result:
         send = getattr(self._stubs[call.service], call.method)
         with own_errors(self._is_closed):
-            response = send(call.request, timeout=timeout_s or self._timeout_s)
+            response = send(
+                call.request, timeout=timeout_s or self._timeout_s, metadata=self._metadata
+            )
         return call.read(response)
 
     def _is_closed(self) -> bool:

@@ -1,4 +1,4 @@
-"""What happens around every call: errors become statuses, it is logged once and counted.
+"""What happens around every call: it is checked, counted, logged; errors become statuses.
 
 Handlers raise `hrag.errors`; anything else is a fault of ours, which the client sees as
 an id only, while the log has the traceback under the same id.
@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import grpc
@@ -15,8 +16,9 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from hrag import log, metrics
+from hrag.auth import Authenticate
 from hrag.errors import HragError, InternalError, InvalidArgument
-from hrag.rpc import naming, status
+from hrag.rpc import guard, naming, status
 
 _log = structlog.get_logger()
 
@@ -30,32 +32,33 @@ class _Unreadable:
     problem: str
 
 
-class Translate(grpc.ServerInterceptor):
-    """Wraps the handlers of our services; others, such as health, pass unchanged."""
+class Around(grpc.ServerInterceptor):
+    """Wraps the handlers of all services, so that no call comes past the guard.
+
+    Only health passes unchanged: it is open to everybody.
+    """
+
+    def __init__(self, authenticate: Authenticate | None) -> None:
+        """`authenticate` checks credentials; None asks for none."""
+        self._authenticate = authenticate
 
     def intercept_service(
         self, continuation: Callable[[Any], Any], call: grpc.HandlerCallDetails
     ) -> Any:
         handler = continuation(call)
-        if handler is None or not call.method.startswith("/hrag."):
+        if handler is None or call.method in guard.OPEN:
             return handler
+        begun = partial(_Call, call.method, self._authenticate)
+        read, write = _lenient(handler.request_deserializer), handler.response_serializer
         if handler.request_streaming and handler.response_streaming:
-            return grpc.stream_stream_rpc_method_handler(
-                _stream(call.method, handler.stream_stream, _Call.readables),
-                _lenient(handler.request_deserializer),
-                handler.response_serializer,
-            )
+            wrapped = _stream(begun, handler.stream_stream, _Call.each_checked)
+            return grpc.stream_stream_rpc_method_handler(wrapped, read, write)
         if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(
-                _stream(call.method, handler.unary_stream, _Call.readable),
-                _lenient(handler.request_deserializer),
-                handler.response_serializer,
-            )
-        return grpc.unary_unary_rpc_method_handler(
-            _unary(call.method, handler.unary_unary),
-            _lenient(handler.request_deserializer),
-            handler.response_serializer,
-        )
+            wrapped = _stream(begun, handler.unary_stream, _Call.checked)
+            return grpc.unary_stream_rpc_method_handler(wrapped, read, write)
+        if handler.request_streaming:
+            raise NotImplementedError(f"{call.method}: no service has calls of this kind")
+        return grpc.unary_unary_rpc_method_handler(_unary(begun, handler.unary_unary), read, write)
 
 
 def _lenient(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -70,21 +73,11 @@ def _lenient(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return read
 
 
-def _readable(request: Any) -> Any:
-    if isinstance(request, _Unreadable):
-        raise InvalidArgument(
-            f"the request cannot be read: {request.problem}; it must be a message of the "
-            "method's type, its strings in UTF-8, nested less than 100 deep",
-            field="request",
-        )
-    return request
-
-
-def _unary(method: str, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _unary(begun: "_Begun", handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def handler(request: Any, context: grpc.ServicerContext) -> Any:
-        call = _Call(method, context)
+        call = begun(context)
         try:
-            response = handle(call.readable(request), context)
+            response = handle(call.checked(request), context)
             call.code = _OK
         except Exception as error:
             call.fail(error)
@@ -96,14 +89,14 @@ def _unary(method: str, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any
 
 
 def _stream(
-    method: str,
+    begun: "_Begun",
     handle: Callable[[Any, Any], Iterator[Any]],
-    readable: Callable[["_Call", Any], Any],
+    checked: Callable[["_Call", Any], Any],
 ) -> Callable[[Any, Any], Iterator[Any]]:
     def handler(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-        call = _Call(method, context)
+        call = begun(context)
         try:
-            yield from handle(readable(call, request), context)
+            yield from handle(checked(call, request), context)
             call.code = _OK
         except Exception as error:
             if not context.is_active():
@@ -118,26 +111,37 @@ def _stream(
 class _Call:
     """One call, which ends as its client's going away does unless told otherwise."""
 
-    def __init__(self, method: str, context: grpc.ServicerContext) -> None:
+    def __init__(
+        self, method: str, authenticate: Authenticate | None, context: grpc.ServicerContext
+    ) -> None:
         self.code = grpc.StatusCode.CANCELLED.name
         self._method = method
         self._context = context
+        self._guarded = guard.Call(method, authenticate, context)
         self._id = naming.request_id(context)
-        self._tenant = ""
         self._reason = ""
         self._began = time.perf_counter()
         context.set_trailing_metadata(((naming.REQUEST_ID, self._id),))
         log.CALL.set(self._fields)
         metrics.call_began()
 
-    def readable(self, request: Any) -> Any:
-        """The request, unless it is none; of a stream, the first tells whose the call is."""
-        self._tenant = self._tenant or naming.tenant_of(request)
-        return _readable(request)
+    def checked(self, request: Any) -> Any:
+        """The request, if it is one and the guard lets it pass."""
+        identity = self._guarded.admit()  # First: a stranger learns nothing of how one is read.
+        if isinstance(request, _Unreadable):
+            raise InvalidArgument(
+                f"the request cannot be read: {request.problem}; it must be a message of the "
+                "method's type, its strings in UTF-8, nested less than 100 deep",
+                field="request",
+            )
+        self._guarded.check(identity, request)
+        return request
 
-    def readables(self, requests: Iterable[Any]) -> Iterator[Any]:
+    def each_checked(self, requests: Iterable[Any]) -> Iterator[Any]:
         """The same for each of a stream."""
-        return map(self.readable, requests)
+        self._guarded.admit()
+        self._guarded.welcome()
+        return map(self.checked, requests)
 
     def fail(self, error: Exception) -> NoReturn:
         """Ends the call with what the error means to its client."""
@@ -161,7 +165,10 @@ class _Call:
         log.CALL.set(None)
 
     def _fields(self) -> dict[str, str]:
-        return {"request_id": self._id, "tenant": self._tenant}
+        return {"request_id": self._id, **self._guarded.described()}
+
+
+_Begun = Callable[[grpc.ServicerContext], _Call]
 
 
 def explained(method: str, error: Exception) -> HragError:

@@ -13,7 +13,8 @@ from grpc_reflection.v1alpha import reflection
 from hrag.config import CommonSettings
 from hrag.deadline import NEVER, Deadline
 from hrag.errors import ServiceUnavailable
-from hrag.rpc.interceptor import Translate
+from hrag.rpc.interceptor import Around
+from hrag.rpc.protection import Protection
 
 # A document somewhat over its limit arrives and gets our own message; far over it, gRPC
 # refuses the message by its length before it takes memory.
@@ -57,6 +58,7 @@ class Server:
 
 def build(
     settings: CommonSettings,
+    protection: Protection,
     address: str,
     service: str,
     register: Callable[[grpc.Server], None],
@@ -72,7 +74,7 @@ def build(
     threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="call")
     server = grpc.server(
         threads,
-        interceptors=[Translate()],
+        interceptors=[Around(protection.authenticate)],
         options=[
             ("grpc.so_reuseport", int(share_port)),
             (

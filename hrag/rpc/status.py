@@ -32,6 +32,8 @@ TABLE: dict[type[HragError], Situation] = {
     errors.UnreadableDocument: Situation(_CODE.INVALID_ARGUMENT, "UNREADABLE_DOCUMENT"),
     errors.BlankDocument: Situation(_CODE.INVALID_ARGUMENT, "BLANK_DOCUMENT"),
     errors.TooLarge: Situation(_CODE.INVALID_ARGUMENT, "TOO_LARGE"),
+    errors.Unauthenticated: Situation(_CODE.UNAUTHENTICATED, "UNAUTHENTICATED"),
+    errors.PermissionDenied: Situation(_CODE.PERMISSION_DENIED, "PERMISSION_DENIED"),
     errors.CollectionNotFound: Situation(_CODE.NOT_FOUND, "COLLECTION_NOT_FOUND"),
     errors.DocumentNotFound: Situation(_CODE.NOT_FOUND, "DOCUMENT_NOT_FOUND"),
     errors.ChunkNotFound: Situation(_CODE.NOT_FOUND, "CHUNK_NOT_FOUND"),
@@ -58,6 +60,8 @@ _CLASS_OF_REASON = {situation.reason: cls for cls, situation in TABLE.items()}
 # For statuses that gRPC itself or something between made, without our details.
 _CLASS_OF_CODE = {
     _CODE.INVALID_ARGUMENT: errors.InvalidArgument,
+    _CODE.UNAUTHENTICATED: errors.Unauthenticated,
+    _CODE.PERMISSION_DENIED: errors.PermissionDenied,
     _CODE.NOT_FOUND: errors.CollectionNotFound,
     _CODE.ALREADY_EXISTS: errors.CollectionExists,
     _CODE.RESOURCE_EXHAUSTED: errors.TooBusy,

@@ -372,7 +372,7 @@ def test_an_address_must_be_host_and_port(refusal: Refusal, address: str) -> Non
 def test_an_address_that_others_reach_must_be_wanted(refusal: Refusal, address: str) -> None:
     code, says = refusal("--http", address)
     assert code == 2
-    assert "no authentication" in says
+    assert "asks for no credential" in says
     assert "--expose" in says
 
 

@@ -5,7 +5,8 @@ from contextlib import suppress
 import grpc
 import pytest
 
-from hrag.rpc.naming import request_id, tenant_of
+from hrag.rpc import guard
+from hrag.rpc.naming import request_id
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
@@ -39,22 +40,28 @@ def test_ids_that_are_made_up_differ():
 
 
 @pytest.mark.parametrize(
-    ("request_", "tenant"),
+    ("method", "request_", "tenant"),
     [
-        (rpb.SearchRequest(tenant_id="acme"), "acme"),
-        (rpb.AnswerRequest(search=rpb.SearchRequest(tenant_id="acme")), "acme"),
-        (rpb.BatchSearchRequest(searches=[rpb.SearchRequest(tenant_id="acme")]), "acme"),
-        (rpb.BatchSearchRequest(), ""),
-        (ipb.IngestDocumentRequest(tenant_id="acme"), "acme"),
-        (rpb.GetServerInfoRequest(), ""),
-        (rpb.SearchRequest(), ""),
-        (rpb.SearchRequest(tenant_id="my secret question"), ""),
-        (rpb.SearchRequest(tenant_id="x" * 10_000), ""),
-        ("no message", ""),
+        ("Retriever.Search", rpb.SearchRequest(tenant_id="acme"), "acme"),
+        ("Retriever.Answer", rpb.AnswerRequest(search=rpb.SearchRequest(tenant_id="acme")), "acme"),
+        (
+            "Retriever.BatchSearch",
+            rpb.BatchSearchRequest(searches=[rpb.SearchRequest(tenant_id=t) for t in "baa"]),
+            "a,b",
+        ),
+        ("Retriever.BatchSearch", rpb.BatchSearchRequest(), ""),
+        ("Indexer.IngestDocument", ipb.IngestDocumentRequest(tenant_id="acme"), "acme"),
+        ("Retriever.GetServerInfo", rpb.GetServerInfoRequest(), ""),
+        ("Retriever.Search", rpb.SearchRequest(), ""),
+        ("Retriever.Search", rpb.SearchRequest(tenant_id="my secret question"), ""),
+        ("Retriever.Search", rpb.SearchRequest(tenant_id="x" * 10_000), ""),
     ],
 )
-def test_a_request_tells_whose_it_is(request_, tenant):
-    assert tenant_of(request_) == tenant
+def test_a_line_of_a_log_tells_whose_a_call_is(method, request_, tenant):
+    service, name = method.split(".")
+    call = guard.Call(f"/hrag.v1.{service}Service/{name}", None, Context())
+    call.check(None, request_)
+    assert call.described() == {"tenant": tenant}
 
 
 class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):

@@ -1,0 +1,56 @@
+"""From settings to what checks credentials."""
+
+from typing import TypeVar
+
+from hrag.auth import Authenticate
+from hrag.auth.keys import ApiKeys
+from hrag.config import CommonSettings, SettingsError
+
+Value = TypeVar("Value")
+
+
+def open_auth(settings: CommonSettings) -> Authenticate | None:
+    """What HRAG_AUTH names, its files read; None for `none`. Raises SettingsError.
+
+    What checks tokens brings cryptography with it, so it is loaded only where it is used.
+    """
+    if settings.auth == "none":
+        return None
+    if settings.auth == "api_key":
+        return _open_keys(settings)
+    return _open_tokens(settings)
+
+
+def _open_keys(settings: CommonSettings) -> Authenticate:
+    path = _needed("HRAG_API_KEYS_FILE", settings.api_keys_file, settings)
+    try:
+        return ApiKeys(path)
+    except FileNotFoundError:
+        raise SettingsError(
+            f"HRAG_API_KEYS_FILE is {path}: there is no such file; make it with: hrag keys create"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"HRAG_API_KEYS_FILE is {path}: {error}") from None
+
+
+def _open_tokens(settings: CommonSettings) -> Authenticate:
+    from hrag.auth.web_tokens import Terms, WebTokens  # noqa: PLC0415  # see above
+
+    path = _needed("HRAG_JWT_JWKS_FILE", settings.jwt_jwks_file, settings)
+    terms = Terms(
+        issuer=_needed("HRAG_JWT_ISSUER", settings.jwt_issuer, settings),
+        audience=_needed("HRAG_JWT_AUDIENCE", settings.jwt_audience, settings),
+        leeway_s=settings.jwt_leeway_s,
+        tenants_claim=settings.jwt_tenants_claim,
+        role_claim=settings.jwt_role_claim,
+    )
+    try:
+        return WebTokens(path, terms)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"HRAG_JWT_JWKS_FILE is {path}: {error}") from None
+
+
+def _needed(variable: str, value: Value | None, settings: CommonSettings) -> Value:
+    if not value:
+        raise SettingsError(f"{variable} is not set; HRAG_AUTH={settings.auth} needs it")
+    return value

@@ -1,0 +1,156 @@
+"""`hrag keys`: the API keys that the services accept."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from hrag.auth import Role
+from hrag.cli.console import Failure, output, printable
+
+if TYPE_CHECKING:
+    from hrag.auth.keys import Key
+
+_MAX_DAYS = 36_500
+
+File = Annotated[
+    Path,
+    typer.Option(
+        "--file",
+        envvar="HRAG_API_KEYS_FILE",
+        dir_okay=False,
+        help="The file of keys, as the services have it. It holds no key, only their hashes.",
+    ),
+]
+
+
+def create(
+    file: File,
+    tenant: Annotated[
+        list[str],
+        typer.Option("--tenant", help="Whom it may act for; may be repeated. '*': everybody."),
+    ],
+    role: Annotated[
+        Role,
+        typer.Option(
+            help="read: search, list, get. write: also store, create collections, delete "
+            "documents. admin: also delete collections."
+        ),
+    ] = Role.READ,
+    note: Annotated[str, typer.Option(help="Whose it is, for people.")] = "",
+    days: Annotated[
+        int | None,
+        typer.Option(min=1, max=_MAX_DAYS, help="How long it is valid. Default: until revoked."),
+    ] = None,
+) -> None:
+    """Make an API key and print it, this once.
+
+    Standard output gets the key and nothing else. Services that run with HRAG_AUTH=api_key
+    and this file accept it within a second.
+
+    \b
+    Examples:
+      hrag keys create --tenant acme --role write --note "the nightly import"
+      export HRAG_TOKEN=$(hrag keys create --tenant acme)
+    """
+    from hrag.auth import keys  # noqa: PLC0415  # It loads pydantic, which is slow.
+
+    lifetime = None if days is None else timedelta(days=days)
+    try:
+        made = keys.create(file, tuple(dict.fromkeys(tenant)), role, note, lifetime)
+    except (OSError, ValueError) as error:
+        raise _failure(file, error) from None
+    typer.echo(made)
+
+
+def show(
+    file: File,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """List all keys: ids, tenants, roles, never the keys themselves.
+
+    \b
+    Example:
+      hrag keys list
+    """
+    from hrag.auth import keys  # noqa: PLC0415
+
+    try:
+        found = keys.read(file)
+    except (OSError, ValueError) as error:
+        raise _failure(file, error) from None
+    if as_json:
+        typer.echo(json.dumps([_plain(key) for key in found], ensure_ascii=False, indent=2))
+    elif found:
+        output().print(_table(found))
+    else:
+        output().print("no keys yet")
+
+
+def revoke(
+    file: File,
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The key's id, as hrag keys list shows it.")
+    ],
+) -> None:
+    """Make a key invalid for ever; services refuse it within a second.
+
+    \b
+    Example:
+      hrag keys revoke 3f9a0c41d27e
+    """
+    from hrag.auth import keys  # noqa: PLC0415
+
+    try:
+        key = keys.revoke(file, key_id)
+    except (OSError, ValueError) as error:
+        raise _failure(file, error) from None
+    output().print(f"key {key.id} is revoked", markup=False)
+
+
+def _failure(file: Path, error: OSError | ValueError) -> Failure:
+    problem = error.strerror if isinstance(error, OSError) else error
+    return Failure(f"keys of {file}: {problem}")
+
+
+def _plain(key: "Key") -> dict[str, object]:
+    return {
+        "id": key.id,
+        "tenants": key.tenants,
+        "role": key.role,
+        "state": _state(key),
+        "note": key.note,
+        "created": key.created.isoformat(),
+        "expires": key.expires.isoformat() if key.expires else None,
+        "revoked": key.revoked.isoformat() if key.revoked else None,
+    }
+
+
+def _state(key: "Key") -> str:
+    if key.revoked is not None:
+        return "revoked"
+    is_over = key.expires is not None and key.expires <= datetime.now(UTC)
+    return "expired" if is_over else "valid"
+
+
+def _table(keys: tuple["Key", ...]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("id", "role", "tenants", "state", "created", "expires", "note"):
+        table.add_column(name, overflow="fold")
+    for key in keys:
+        table.add_row(
+            key.id,
+            key.role.value,
+            " ".join(key.tenants),
+            _state(key),
+            f"{key.created:%Y-%m-%d}",
+            f"{key.expires:%Y-%m-%d}" if key.expires else "never",
+            printable(key.note),
+        )
+    return table
+
+
+keys = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")

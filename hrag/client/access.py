@@ -1,0 +1,92 @@
+"""Who a client is, and how what it says is protected on its way."""
+
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from hrag.addresses import is_loopback
+from hrag.errors import InvalidArgument
+
+MAX_TOKEN_CHARS = 7000  # All metadata of a call travels in 8 KiB.
+
+File = str | PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A credential, and the files of TLS; with any of the files, TLS is spoken.
+
+    Raises InvalidArgument, never with the token in its message.
+    """
+
+    token: str = field(default="", repr=False)
+    ca_file: File | None = None
+    cert_file: File | None = None
+    key_file: File | None = None
+
+    def __post_init__(self) -> None:
+        _check_token(self.token)
+        if (self.cert_file is None) is not (self.key_file is None):
+            raise InvalidArgument(
+                "cert_file and key_file go together: a client's certificate and its key",
+                field="cert_file",
+            )
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What each call carries."""
+        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+
+    def channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.Channel:
+        credentials = self._credentials(address)
+        if credentials is None:
+            return grpc.insecure_channel(address, options)
+        return grpc.secure_channel(address, credentials, options)
+
+    def aio_channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
+        credentials = self._credentials(address)
+        if credentials is None:
+            return grpc.aio.insecure_channel(address, options)
+        return grpc.aio.secure_channel(address, credentials, options)
+
+    def _credentials(self, address: str) -> grpc.ChannelCredentials | None:
+        """None for plaintext, which carries no token away from this machine."""
+        if self.ca_file is None and self.cert_file is None:
+            if self.token and not is_loopback(address):
+                raise InvalidArgument(
+                    f"a token would go to {address} in plaintext, for everybody on the way to "
+                    "read; give ca_file (on the command line --ca), the certificate of who "
+                    "signed the service's",
+                    field="token",
+                )
+            return None
+        return grpc.ssl_channel_credentials(
+            _read("ca_file", self.ca_file),
+            _read("key_file", self.key_file),
+            _read("cert_file", self.cert_file),
+        )
+
+
+def _check_token(token: str) -> None:
+    if len(token) > MAX_TOKEN_CHARS:
+        raise InvalidArgument(
+            f"token has {len(token)} characters; it may have {MAX_TOKEN_CHARS}", field="token"
+        )
+    if not all("!" <= character <= "~" for character in token):
+        raise InvalidArgument(
+            "token holds a space, a line's end or another character that no key or token has",
+            field="token",
+        )
+
+
+def _read(name: str, path: File | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidArgument(f"{name} is {path}: {error.strerror}", field=name) from None

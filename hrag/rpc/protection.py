@@ -1,0 +1,44 @@
+"""What stands between a service and its callers; refused where it is too little.
+
+A service that asks nobody who they are listens to this machine alone, unless a variable
+says in words what else that means.
+"""
+
+from dataclasses import dataclass
+
+import structlog
+
+from hrag.addresses import is_loopback
+from hrag.auth import Authenticate
+from hrag.auth.opening import open_auth
+from hrag.config import NO_AUTH_WORDS, CommonSettings, SettingsError
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """`authenticate` checks who calls; None lets everybody."""
+
+    authenticate: Authenticate | None
+
+
+def open_protection(settings: CommonSettings, address: str) -> Protection:
+    """What the settings ask for; raises SettingsError if `address` needs more."""
+    authenticate = open_auth(settings)
+    if not is_loopback(address) and authenticate is None:
+        _accept(
+            f"HRAG_AUTH is none, and other machines reach {address}",
+            "set it to api_key or jwt",
+            "HRAG_INSECURE_NO_AUTH",
+            NO_AUTH_WORDS,
+            said=settings.insecure_no_auth,
+        )
+    return Protection(authenticate)
+
+
+def _accept(danger: str, remedy: str, variable: str, words: str, *, said: str) -> None:
+    """Goes on with a warning where the operator has said what it means, else raises."""
+    if said != words:
+        raise SettingsError(f"{danger}; {remedy}, listen on 127.0.0.1, or set {variable}={words!r}")
+    _log.warning("insecure", danger=danger, said=words)

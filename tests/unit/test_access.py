@@ -1,0 +1,74 @@
+"""What a client sends to prove who it is, and where it does not send it."""
+
+import pytest
+
+from hrag.client import AsyncClient, Client
+from hrag.client.access import Access
+from hrag.errors import InvalidArgument, PermissionDenied, Unauthenticated
+from hrag.types import Document, SearchQuery
+from tests.credentials import OTHER, TENANT, new_key
+from tests.methods import servicer_of
+from tests.servers import INDEXER, RETRIEVER, serving
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """Addresses of both services, and a key that may read."""
+    path = tmp_path / "keys.json"
+    key = new_key(path)
+    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path}
+    with (
+        serving(servicer_of(INDEXER), INDEXER, **own) as indexer,
+        serving(servicer_of(RETRIEVER), RETRIEVER, **own) as retriever,
+    ):
+        yield indexer, retriever, key
+
+
+def test_each_kind_of_call_carries_the_token(guarded):
+    indexer, retriever, key = guarded
+    with Client(indexer, retriever, token=key) as client:
+        client.list_documents(TENANT)
+        assert client.batch_search([]) == []
+        with pytest.raises(PermissionDenied, match="role write"):
+            client.ingest(TENANT, Document("text"))
+        with pytest.raises(PermissionDenied, match="role write"):
+            list(client.ingest_many(TENANT, [Document("text")]))
+        with pytest.raises(PermissionDenied, match=OTHER):
+            list(client.answer(SearchQuery(OTHER, "why?")))
+    with Client(indexer, retriever) as client, pytest.raises(Unauthenticated, match="credential"):
+        client.list_documents(TENANT)
+
+
+async def test_the_asyncio_client_does_too(guarded):
+    indexer, retriever, key = guarded
+    async with AsyncClient(indexer, retriever, token=key) as client:
+        await client.list_documents(TENANT)
+        with pytest.raises(PermissionDenied, match="role write"):
+            await client.ingest(TENANT, Document("text"))
+        with pytest.raises(PermissionDenied, match="role write"):
+            _ = [each async for each in client.ingest_many(TENANT, [Document("text")])]
+        with pytest.raises(PermissionDenied, match=OTHER):
+            _ = [each async for each in client.answer(SearchQuery(OTHER, "why?"))]
+
+
+@pytest.mark.parametrize("address", ["10.0.0.7:50052", "retriever:50052", "localhost.evil.com:1"])
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+async def test_a_token_does_not_leave_this_machine_in_plaintext(kind, address):
+    with pytest.raises(InvalidArgument, match="plaintext") as caught:
+        kind("127.0.0.1:1", address, token="hrag_secret")
+    assert caught.value.field == "token"
+    assert "secret" not in caught.value.message
+    assert address in caught.value.message
+
+
+@pytest.mark.parametrize("token", ["se cret", "secret\n", "secrät", "secret\0", "secret" * 1200])
+def test_a_token_that_cannot_travel_is_refused_and_not_repeated(token):
+    with pytest.raises(InvalidArgument) as caught:
+        Access(token)
+    assert caught.value.field == "token"
+    assert "cret" not in caught.value.message
+    assert "secr" not in caught.value.message
+
+
+def test_a_token_is_not_shown():
+    assert "secret" not in repr(Access("secret"))

@@ -1,0 +1,81 @@
+"""`hrag keys`: what is printed where, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hrag.auth import Role
+from hrag.auth.keys import ApiKeys
+from hrag.cli.app import app
+from hrag.errors import Unauthenticated
+from tests.credentials import expired, id_of, new_key
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+def _run(path: Path, *arguments: str):
+    env = {"NO_COLOR": "1", "COLUMNS": "140", "HRAG_API_KEYS_FILE": str(path)}
+    return CliRunner().invoke(app, ["keys", *arguments], env=env)
+
+
+@pytest.mark.parametrize("command", ["create", "list", "revoke"])
+def test_help_of_each_has_an_example(path, command):
+    assert f"hrag keys {command}" in _run(path, command, "--help").output
+
+
+def test_standard_output_gets_the_key_alone(path):
+    result = _run(path, "create", "--tenant", "a", "--tenant", "b", "--role", "write")
+    assert (result.exit_code, result.stderr, result.stdout.count("\n")) == (0, "", 1)
+    found = ApiKeys(path)(result.stdout.strip())
+    assert (found.tenants, found.role) == (frozenset({"a", "b"}), Role.WRITE)
+
+
+def test_the_list_tells_states_and_no_key(path):
+    made = [new_key(path), expired(path, new_key(path)), new_key(path, "*", role=Role.ADMIN)]
+    assert _run(path, "revoke", id_of(made[0])).exit_code == 0
+    table, document = _run(path, "list").stdout, _run(path, "list", "--json").stdout
+    listed = {each["id"]: each for each in json.loads(document)}
+    states = [listed[id_of(key)]["state"] for key in made]
+    assert states == ["revoked", "expired", "valid"]
+    assert all(id_of(key) in table for key in made)
+    assert not any(key.split("_", 2)[2] in table + document for key in made)
+    assert "sha256" not in document
+    with pytest.raises(Unauthenticated):
+        ApiKeys(path)(made[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("create",), 2, "--tenant"),
+        (("create", "--tenant", "a/b"), 1, "tenants.0"),
+        (("create", "--tenant", "a", "--role", "root"), 2, "--role"),
+        (("create", "--tenant", "a", "--days", "0"), 2, "--days"),
+        (("create", "--tenant", "a", "--note", "x" * 201), 1, "at most 200"),
+        (("list",), 1, "No such file"),
+        (("revoke", "x"), 1, "No such file"),
+        (("revoke",), 2, "ID"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(path, arguments, code, said):
+    result = _run(path, *arguments)
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+    assert not path.exists()
+
+
+def test_a_folder_that_is_not_there_is_named(path):
+    result = _run(path.parent / "none" / "keys.json", "create", "--tenant", "a")
+    assert result.exit_code == 1
+    assert "No such file" in result.stderr
+
+
+def test_a_note_cannot_steer_the_terminal(path):
+    _run(path, "create", "--tenant", "a", "--note", "\x1b]0;pwned\x07")
+    assert "\x1b" not in _run(path, "list").stdout
