@@ -22,6 +22,7 @@ DEFAULT_RETURN_LEVEL = 2  # 1,024 tokens with the default levels.
 DEFAULT_ANSWERS_AT_ONCE = 8
 # What an operator says to have a service that is open to the network.
 NO_AUTH_WORDS = "everybody may read and change all data"
+PLAINTEXT_WORDS = "everybody on the way may read all data and tokens"
 _EMBEDDER = re.compile(r"builtin|openai|hash:[1-9][0-9]{0,4}")
 _VARIABLE_OF_TREE_FIELD = {
     "level_sizes": "HIERARCHICAL_CHUNK_LEVELS",
@@ -90,6 +91,10 @@ class CommonSettings(BaseSettings):
     jwt_leeway_s: float = _variable("HRAG_JWT_LEEWAY_S", 30.0, ge=0, le=300)
     jwt_tenants_claim: str = _variable("HRAG_JWT_TENANTS_CLAIM", "tenants")
     jwt_role_claim: str = _variable("HRAG_JWT_ROLE_CLAIM", "role")
+    tls_cert_file: Path | None = _variable("HRAG_TLS_CERT_FILE", None)
+    tls_key_file: Path | None = _variable("HRAG_TLS_KEY_FILE", None)
+    tls_client_ca_file: Path | None = _variable("HRAG_TLS_CLIENT_CA_FILE", None)
+    insecure_plaintext: str = _variable("HRAG_INSECURE_PLAINTEXT", "")
     reflection: bool = _variable("HRAG_REFLECTION", True)
     drain_s: float = _variable("HRAG_DRAIN_S", 8.0, ge=0, le=600)
     stop_on_eof: bool = _variable("HRAG_STOP_ON_EOF", False)

@@ -13,7 +13,7 @@ from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.writer import EmbeddedWriter
 from hrag.rpc import server
 from hrag.rpc.exposing import exposed
-from hrag.rpc.process import abandon, until_stopped
+from hrag.rpc.process import abandon, tell_serving, until_stopped
 from hrag.rpc.protection import open_protection
 from hrag.v1 import indexer_pb2, indexer_pb2_grpc
 from indexer_svc.catalog import Catalog
@@ -61,7 +61,8 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         summariser = Summariser(writer, embedder, chat, terms)
         summariser.start()
         closing.callback(_stop_summarising, summariser)
-        until_stopped(listening, settings.address, settings.drain_s, stopping)
+        told = tell_serving if settings.stop_on_eof else None
+        until_stopped(listening, settings.address, settings.drain_s, stopping, told)
 
 
 def _stop_sealing(sealer: Sealer) -> None:

@@ -18,7 +18,7 @@ from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
 from hrag.rpc import server, workers
 from hrag.rpc.exposing import exposed
 from hrag.rpc.gathering import Gathered
-from hrag.rpc.process import stop_on_eof, until_stopped, wait_for_store
+from hrag.rpc.process import stop_on_eof, tell_serving, until_stopped, wait_for_store
 from hrag.rpc.protection import open_protection
 from hrag.types import (
     DEFAULT_CANDIDATES,
@@ -56,7 +56,12 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
     ports = [0] * settings.workers
     with exposed(settings.metrics_address, Gathered(ports)):
         workers.supervise(
-            workers.own_command(), ports, settings.address, settings.drain_s, stopping
+            workers.own_command(),
+            ports,
+            settings.address,
+            settings.drain_s,
+            stopping,
+            tell_serving if settings.stop_on_eof else None,
         )
 
 
@@ -105,7 +110,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             partial(retriever_pb2_grpc.add_RetrieverServiceServicer_to_server, servicer),
             share_port=as_worker,
         )
-        told = partial(workers.tell_serving, port) if as_worker else None
+        told = partial(tell_serving, port) if as_worker or settings.stop_on_eof else None
         until_stopped(listening, settings.address, settings.drain_s, stopping, told)
 
 

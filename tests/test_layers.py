@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
         (
             "hrag.ids",
             "hrag.addresses",
+            "hrag.certificates",
             "hrag.filters",
             "hrag.types",
             "hrag.deadline",

@@ -1,12 +1,20 @@
 """`hrag health`: whether the services serve, told by the exit code."""
 
+from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hrag.cli.connection import Credentials, connecting
 from hrag.cli.console import output
 from hrag.cli.options import DEFAULT_INDEXER, DEFAULT_RETRIEVER, Indexer, Retriever
+
+if TYPE_CHECKING:  # gRPC is imported when the command runs.
+    from hrag.cli.running import Service
+    from hrag.client.access import Access
+
+_TIMEOUT_S = 2.0
 
 
 class Named(StrEnum):
@@ -16,7 +24,9 @@ class Named(StrEnum):
     RETRIEVER = "retriever"
 
 
+@connecting
 def health(
+    credentials: Credentials,
     services: Annotated[
         list[Named] | None, typer.Argument(help="Which services; both unless named.")
     ] = None,
@@ -34,7 +44,9 @@ def health(
       hrag health retriever --retriever 127.0.0.1:50052
     """
     from hrag.cli import running  # noqa: PLC0415
+    from hrag.client.access import Access  # noqa: PLC0415
 
+    access = Access(**asdict(credentials))
     asked = {
         Named.INDEXER: (running.INDEXER, indexer),
         Named.RETRIEVER: (running.RETRIEVER, retriever),
@@ -42,7 +54,7 @@ def health(
     ill = False
     for named in services or Named:
         service, address = asked[named]
-        serves = running.is_serving(service, address)
+        serves = is_serving(service, address, access)
         ill = ill or not serves
         says, style = ("serves", "green") if serves else ("does not serve", "red")
         output().print(
@@ -50,3 +62,22 @@ def health(
         )
     if ill:
         raise typer.Exit(1)
+
+
+def is_serving(service: "Service", address: str, access: "Access") -> bool:
+    """Asks the service at `address` once; one that cannot be reached does not serve."""
+    import grpc  # noqa: PLC0415
+    from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
+
+    from hrag.cli.running import dialled  # noqa: PLC0415
+    from hrag.client.calls import channel_options  # noqa: PLC0415
+
+    place = dialled(address)
+    request = health_pb2.HealthCheckRequest(service=service.health_name)
+    with access.channel(place, channel_options(place)) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)  # Its methods have no types.
+        try:
+            reply = stub.Check(request, timeout=_TIMEOUT_S)
+        except grpc.RpcError:
+            return False
+        return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)

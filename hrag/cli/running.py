@@ -1,10 +1,11 @@
 """Both services as child processes: start, wait until they serve, watch, stop.
 
 The services stay ordinary programs that know nothing of this one: settings go in through
-the environment, health says when they serve, SIGTERM stops them, exit codes say why they
-ended. Children run in process groups of their own, so that Ctrl-C reaches only this
-process, which then stops them in order. Their standard input is a pipe of which only this
-process holds the other end: should it be killed, they see the end and stop by themselves.
+the environment, they say themselves when they serve, SIGTERM stops them, exit codes say
+why they ended. Children run in process groups of their own, so that Ctrl-C reaches only this
+process, which then stops them in order. Their standard input is a socket of which only this
+process holds the other end: should it be killed, they see the end and stop by themselves; and
+through it they say that they serve, whatever certificates and keys a call would need.
 """
 
 import os
@@ -13,32 +14,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-
-import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from typing import Self
 
 from hrag.cli.console import Failure
 
 _POLL_S = 0.05
 _WATCH_S = 0.2
-_HEALTH_TIMEOUT_S = 2.0
 _WRONG_SETTING = 2  # The services' exit code for it.
 _CLEAN_CODES = (0, -signal.SIGTERM)  # The latter: stopped before it could listen for signals.
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}
-
-# A service that is not up yet refuses connections; gRPC would then wait for a second.
-_CHANNEL_OPTIONS = [
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 200),
-    ("grpc.enable_http_proxy", 0),
-]
 
 
 class ServiceFailed(Failure):
@@ -67,10 +56,14 @@ class _Child:
     service: Service
     address: str
     process: subprocess.Popen[bytes]
+    link: socket.socket
 
-    def close_input(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+    def serves(self) -> bool:
+        """Whether it has said so by now; to be asked until it has."""
+        try:
+            return bool(self.link.recv(1))
+        except BlockingIOError:
+            return False
 
 
 class Services:
@@ -112,7 +105,7 @@ class Services:
         with ExitStack() as undo:
             undo.callback(self.stop)
             for service, address in self.addresses.items():
-                self._children.append(_Child(service, address, self._start(service)))
+                self._children.append(self._start(service, address))
             undo.pop_all()
         return self
 
@@ -125,18 +118,17 @@ class Services:
         self.stop()
 
     def wait_until_serving(self, timeout_s: float | None = None) -> None:
-        """Returns when both answer SERVING; raises ServiceFailed if one ends or takes longer."""
+        """Returns when both serve; raises ServiceFailed if one ends or takes longer."""
         until = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         for child in self._children:
-            with _health(child.address) as health:
-                while not _serves(health, child.service):
-                    self.check_alive()
-                    if time.monotonic() > until:
-                        raise ServiceFailed(
-                            f"the {child.service.name} at {child.address} does not serve "
-                            f"after {timeout_s:.0f} s"
-                        )
-                    time.sleep(_POLL_S)
+            while not child.serves():
+                self.check_alive()
+                if time.monotonic() > until:
+                    raise ServiceFailed(
+                        f"the {child.service.name} at {child.address} does not serve "
+                        f"after {timeout_s:.0f} s"
+                    )
+                time.sleep(_POLL_S)
         self.check_alive()
 
     def watch(self) -> None:
@@ -164,7 +156,7 @@ class Services:
                 child.process.kill()
                 child.process.wait()
         for child in self._children:
-            child.close_input()
+            child.link.close()
 
     def check_stopped_cleanly(self) -> None:
         """After `stop`: raises ServiceFailed unless both ended as they should."""
@@ -187,19 +179,22 @@ class Services:
         assert self._logs is not None
         return self._logs / f"{service.name}.log"
 
-    def _start(self, service: Service) -> subprocess.Popen[bytes]:
+    def _start(self, service: Service, address: str) -> _Child:
         # -P: a file in the present folder must not stand in for a library's module.
         command = [sys.executable, "-P", "-m", service.module]
-        with nullcontext() if self._logs is None else self._log(service).open("wb") as log:
-            # All other files of ours are closed in the child, the pipe of its sibling too.
-            return subprocess.Popen(
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs, nullcontext() if self._logs is None else self._log(service).open("wb") as log:
+            # All other files of ours are closed in the child, the socket of its sibling too.
+            process = subprocess.Popen(
                 command,
                 env=self._env,
-                stdin=subprocess.PIPE,
+                stdin=theirs.fileno(),
                 stdout=log,
                 stderr=log,
                 process_group=0,
             )
+        return _Child(service, address, process, ours)
 
 
 def stop_on_signals() -> None:
@@ -215,12 +210,6 @@ def free_addresses(count: int) -> list[str]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-
-
-def is_serving(service: Service, address: str) -> bool:
-    """Asks the service at `address` once; one that cannot be reached does not serve."""
-    with _health(address) as health:
-        return _serves(health, service)
 
 
 def with_free_port(address: str) -> str:
@@ -249,22 +238,6 @@ def _refuse_taken(service: Service, address: str) -> None:
         f"{service.address_variable} is {address}: another program listens there already; "
         "stop it or choose another address"
     )
-
-
-@contextmanager
-def _health(address: str) -> Iterator[Any]:
-    """A stub that asks at `address`; its methods have no types."""
-    with grpc.insecure_channel(dialled(address), _CHANNEL_OPTIONS) as channel:
-        yield health_pb2_grpc.HealthStub(channel)
-
-
-def _serves(health: Any, service: Service) -> bool:
-    request = health_pb2.HealthCheckRequest(service=service.health_name)
-    try:
-        reply = health.Check(request, timeout=_HEALTH_TIMEOUT_S)
-    except grpc.RpcError:
-        return False
-    return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
 
 
 def _ending(code: int) -> str:

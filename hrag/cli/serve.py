@@ -25,8 +25,9 @@ def serve(
 
     The indexer stores documents, the retriever answers searches; they meet in the store
     under --data-dir. Other settings come from environment variables such as HRAG_EMBEDDER
-    and HIERARCHICAL_CHUNK_LEVELS (see .env.example). Port 0 takes a free one. When one
-    service ends, the other is stopped too and the exit code is 1. Both also stop by
+    and HIERARCHICAL_CHUNK_LEVELS (see .env.example). Other machines are served with
+    credentials and TLS alone: HRAG_AUTH, HRAG_TLS_CERT_FILE. Port 0 takes a free one. When
+    one service ends, the other is stopped too and the exit code is 1. Both also stop by
     themselves should this program be killed.
 
     With --workers, several processes answer searches. They share the retriever's port and
@@ -35,7 +36,7 @@ def serve(
     \b
     Examples:
       hrag serve
-      hrag serve --data-dir /var/lib/hrag --retriever-address 0.0.0.0:50052
+      hrag serve --data-dir /var/lib/hrag --retriever-address 127.0.0.1:6000
       hrag serve --workers 4
     """
     from hrag.cli import running  # noqa: PLC0415

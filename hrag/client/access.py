@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 
 from hrag.addresses import is_loopback
+from hrag.certificates import check_authorities, check_pair
 from hrag.errors import InvalidArgument
 
 MAX_TOKEN_CHARS = 7000  # All metadata of a call travels in 8 KiB.
@@ -30,11 +31,7 @@ class Access:
 
     def __post_init__(self) -> None:
         _check_token(self.token)
-        if (self.cert_file is None) is not (self.key_file is None):
-            raise InvalidArgument(
-                "cert_file and key_file go together: a client's certificate and its key",
-                field="cert_file",
-            )
+        _check_files(self.ca_file, self.cert_file, self.key_file)
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -65,9 +62,7 @@ class Access:
                 )
             return None
         return grpc.ssl_channel_credentials(
-            _read("ca_file", self.ca_file),
-            _read("key_file", self.key_file),
-            _read("cert_file", self.cert_file),
+            _read(self.ca_file), _read(self.key_file), _read(self.cert_file)
         )
 
 
@@ -83,10 +78,19 @@ def _check_token(token: str) -> None:
         )
 
 
-def _read(name: str, path: File | None) -> bytes | None:
-    if path is None:
-        return None
+def _check_files(ca_file: File | None, cert_file: File | None, key_file: File | None) -> None:
+    field = "cert_file"
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InvalidArgument(f"{name} is {path}: {error.strerror}", field=name) from None
+        if cert_file is not None and key_file is not None:
+            check_pair(Path(cert_file), Path(key_file))
+        elif cert_file is not None or key_file is not None:
+            raise ValueError("a client's certificate and its key go together")
+        field = "ca_file"
+        if ca_file is not None:
+            check_authorities(Path(ca_file))
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"{field}: {error}", field=field) from None
+
+
+def _read(path: File | None) -> bytes | None:
+    return None if path is None else Path(path).read_bytes()

@@ -95,6 +95,15 @@ def stop_on_eof(stopping: threading.Event) -> None:
     threading.Thread(target=wait, name="stdin", daemon=True).start()
 
 
+def tell_serving(metrics_port: int = 0) -> None:
+    """Tells the parent that holds the other end of standard input, a socket, that we serve.
+
+    And at which port this process shows its metrics, if it does.
+    """
+    with suppress(OSError):  # It is no socket, or its end says already that the parent is gone.
+        os.write(_STDIN, b"%d\n" % metrics_port)
+
+
 def wait_for_store(open_store: Callable[[], Opened], stopping: threading.Event) -> Opened | None:
     """Tries until there is a store, or None once it is time to stop."""
     told = False

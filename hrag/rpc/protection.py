@@ -1,32 +1,38 @@
 """What stands between a service and its callers; refused where it is too little.
 
-A service that asks nobody who they are listens to this machine alone, unless a variable
-says in words what else that means.
+A service that asks nobody who they are, or speaks plaintext, listens to this machine alone,
+unless a variable says in words what else that means.
 """
 
 from dataclasses import dataclass
 
+import grpc
 import structlog
 
 from hrag.addresses import is_loopback
 from hrag.auth import Authenticate
 from hrag.auth.opening import open_auth
-from hrag.config import NO_AUTH_WORDS, CommonSettings, SettingsError
+from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS, CommonSettings, SettingsError
+from hrag.rpc.tls import server_credentials
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """`authenticate` checks who calls; None lets everybody."""
+    """`authenticate` checks who calls, None lets everybody; without `credentials`, plaintext."""
 
     authenticate: Authenticate | None
+    credentials: grpc.ServerCredentials | None
 
 
 def open_protection(settings: CommonSettings, address: str) -> Protection:
     """What the settings ask for; raises SettingsError if `address` needs more."""
     authenticate = open_auth(settings)
-    if not is_loopback(address) and authenticate is None:
+    credentials = server_credentials(settings)
+    if is_loopback(address):
+        return Protection(authenticate, credentials)
+    if authenticate is None:
         _accept(
             f"HRAG_AUTH is none, and other machines reach {address}",
             "set it to api_key or jwt",
@@ -34,7 +40,15 @@ def open_protection(settings: CommonSettings, address: str) -> Protection:
             NO_AUTH_WORDS,
             said=settings.insecure_no_auth,
         )
-    return Protection(authenticate)
+    if credentials is None:
+        _accept(
+            f"HRAG_TLS_CERT_FILE is not set, and other machines reach {address}",
+            "set it and HRAG_TLS_KEY_FILE",
+            "HRAG_INSECURE_PLAINTEXT",
+            PLAINTEXT_WORDS,
+            said=settings.insecure_plaintext,
+        )
+    return Protection(authenticate, credentials)
 
 
 def _accept(danger: str, remedy: str, variable: str, words: str, *, said: str) -> None:

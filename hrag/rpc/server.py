@@ -93,15 +93,18 @@ def build(
     if settings.reflection:
         names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
-    return Server(server, checks, threads, service, _bind(server, address))
+    return Server(server, checks, threads, service, _bind(server, address, protection))
 
 
-def _bind(server: grpc.Server, address: str) -> int:
+def _bind(server: grpc.Server, address: str, protection: Protection) -> int:
     asked = address.rpartition(":")[2]
     if asked.isdecimal() and int(asked) > _MAX_PORT:  # gRPC would take it modulo 65,536.
         raise ServiceUnavailable(f"cannot listen on {address}: ports are 0 to {_MAX_PORT}")
     try:
-        port: int = server.add_insecure_port(address)
+        if protection.credentials is None:
+            port: int = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, protection.credentials)
     except RuntimeError as error:
         raise ServiceUnavailable(
             f"cannot listen on {address}: it is in use or no address of this machine"

@@ -10,14 +10,13 @@ A worker that ends is replaced; but if one refuses to run before any has served,
 and the supervisor ends with its exit code. Knows nothing of what is served.
 """
 
-import os
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -27,7 +26,6 @@ from hrag.errors import ServiceUnavailable
 _log = structlog.get_logger()
 
 _FLAG = "--worker"
-_STDIN = 0
 _POLL_S = 0.05
 _SAID_BYTES = 16
 _FIRST_DELAY_S = 0.1
@@ -48,31 +46,27 @@ def worker_address(arguments: Sequence[str]) -> str | None:
     return arguments[-1] if list(arguments[-2:-1]) == [_FLAG] else None
 
 
-def tell_serving(metrics_port: int = 0) -> None:
-    """In a worker: tells the supervisor that it serves, and where it shows its metrics."""
-    with suppress(OSError):  # That the supervisor is gone is noticed at the socket's end.
-        os.write(_STDIN, b"%d\n" % metrics_port)
-
-
 def supervise(
     command: Sequence[str],
     metrics_ports: list[int],
     address: str,
     drain_s: float,
     stopping: threading.Event,
+    on_serving: Callable[[], None] | None = None,
 ) -> None:
     """Keeps workers running at `address`, `host:port`, until `stopping` is set.
 
     As many as there are `metrics_ports`, which are kept up to date: of each place the port
-    at which its worker shows its metrics, 0 while none serves there. Port 0 in `address`
-    takes a free one. Once `stopping`, the workers may drain for `drain_s` seconds; one that
-    takes much longer is killed. Raises ServiceUnavailable if the address cannot be had,
-    SystemExit with the exit code of a worker that refuses to run before any has served.
+    at which its worker shows its metrics, 0 while none serves there. Calls `on_serving` once
+    the first of them serves. Port 0 in `address` takes a free one. Once `stopping`, the
+    workers may drain for `drain_s` seconds; one that takes much longer is killed. Raises
+    ServiceUnavailable if the address cannot be had, SystemExit with the exit code of a worker
+    that refuses to run before any has served.
     """
     with reserved(address) as shared:
         crew = [_Place([*command, _FLAG, shared]) for _ in metrics_ports]
         try:
-            code = _keep_running(crew, metrics_ports, stopping)
+            code = _keep_running(crew, metrics_ports, stopping, on_serving)
         finally:
             _stop(crew, drain_s)
     if code:
@@ -211,7 +205,10 @@ def _started(command: Sequence[str]) -> _Worker:
 
 
 def _keep_running(
-    crew: Sequence[_Place], metrics_ports: list[int], stopping: threading.Event
+    crew: Sequence[_Place],
+    metrics_ports: list[int],
+    stopping: threading.Event,
+    on_serving: Callable[[], None] | None,
 ) -> int:
     """Replaces workers that end; returns 0 when it is time to stop, or a refusal's code."""
     while not stopping.is_set():
@@ -221,6 +218,9 @@ def _keep_running(
             if code is not None and code > 0 and not any(each.has_served for each in crew):
                 return code
         metrics_ports[:] = [place.metrics_port for place in crew]
+        if on_serving is not None and any(each.has_served for each in crew):
+            on_serving()
+            on_serving = None
         stopping.wait(_POLL_S)
     return 0
 

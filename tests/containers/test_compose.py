@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from hrag.cli.running import INDEXER, RETRIEVER, Service, free_addresses, is_serving
+from hrag.cli.health import is_serving
+from hrag.cli.running import INDEXER, RETRIEVER, Service, free_addresses
 from hrag.client import Client
+from hrag.client.access import Access
 from hrag.errors import HragError
 from hrag.types import Document
 from tests.containers import engine
@@ -39,7 +41,7 @@ class Stack:
     addresses: dict[Service, str]
 
     def serves(self, service: Service) -> bool:
-        return is_serving(service, self.addresses[service])
+        return is_serving(service, self.addresses[service], Access())
 
     def wait_until_serving(self) -> None:
         for service in self.addresses:

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 
 from hrag import errors
-from hrag.config import NO_AUTH_WORDS
+from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS
 from hrag.deadline import NEVER
 from hrag.rpc.server import Server, deadline_of
 from hrag.rpc.status import error_from
@@ -24,6 +24,7 @@ from hrag.v1 import retriever_pb2_grpc
 from tests.servers import RETRIEVER, built, connected, serving
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
+_OPEN = {"HRAG_INSECURE_NO_AUTH": NO_AUTH_WORDS, "HRAG_INSECURE_PLAINTEXT": PLAINTEXT_WORDS}
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
@@ -135,7 +136,7 @@ def test_a_call_that_outlasts_the_drain_is_cancelled_and_told_of() -> None:
 @pytest.mark.parametrize("address", ["198.51.100.7:50051", "nowhere", "127.0.0.1:99999"])
 def test_an_address_that_cannot_be_bound_is_named(address: str) -> None:
     with pytest.raises(errors.ServiceUnavailable) as caught:
-        built(Slow(), address=address, HRAG_INSECURE_NO_AUTH=NO_AUTH_WORDS)
+        built(Slow(), address=address, **_OPEN)
     assert f"cannot listen on {address}" in caught.value.message
 
 

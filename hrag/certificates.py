@@ -1,0 +1,39 @@
+"""Files of TLS, checked before anything is built on them.
+
+gRPC itself says nothing of a certificate it cannot use; connections just fail.
+"""
+
+import ssl
+from pathlib import Path
+
+
+def check_pair(cert_file: Path, key_file: Path) -> None:
+    """Raises OSError or ValueError unless they are a certificate chain and its private key."""
+    _check_readable(cert_file)
+    _check_readable(key_file)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_file, key_file, _no_password)
+    except ssl.SSLError as error:
+        raise ValueError(
+            f"{cert_file} and {key_file} must be a certificate and its private key, in PEM and "
+            f"without a password ({error.reason or error})"
+        ) from None
+
+
+def check_authorities(ca_file: Path) -> None:
+    """Raises OSError or ValueError unless the file holds certificates."""
+    _check_readable(ca_file)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_file)
+    except ssl.SSLError as error:
+        raise ValueError(
+            f"{ca_file} must hold certificates in PEM ({error.reason or error})"
+        ) from None
+
+
+def _check_readable(path: Path) -> None:
+    path.open("rb").close()  # Its error names the file; that of ssl does not.
+
+
+def _no_password() -> str:
+    raise ValueError("a private key with a password cannot be read without anybody to ask")

@@ -1,0 +1,73 @@
+"""TLS for a server, from files that may be replaced while it runs.
+
+New connections get what the files hold; those that are open stay as they are. Certificate and
+key are replaced one after the other, so a pair that does not match is waited out.
+"""
+
+from pathlib import Path
+from typing import cast
+
+import grpc
+
+from hrag.auth.watched import Watched
+from hrag.certificates import check_authorities, check_pair
+from hrag.config import CommonSettings, SettingsError
+
+
+def server_credentials(settings: CommonSettings) -> grpc.ServerCredentials | None:
+    """None for plaintext. Raises SettingsError for files that cannot be used."""
+    cert_file, key_file = settings.tls_cert_file, settings.tls_key_file
+    client_ca_file = settings.tls_client_ca_file
+    if cert_file is None and key_file is None and client_ca_file is None:
+        return None
+    if cert_file is None or key_file is None:
+        raise SettingsError(
+            "HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE go together, and HRAG_TLS_CLIENT_CA_FILE "
+            "needs both"
+        )
+    files = _Files(cert_file, key_file, client_ca_file)
+    try:
+        return files.credentials()
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"the files of HRAG_TLS_CERT_FILE, HRAG_TLS_KEY_FILE or HRAG_TLS_CLIENT_CA_FILE "
+            f"cannot be used: {error}"
+        ) from None
+
+
+class _Files:
+    """A server's certificate and key, and who signs those of clients."""
+
+    def __init__(self, cert_file: Path, key_file: Path, client_ca_file: Path | None) -> None:
+        self._cert_file = cert_file
+        self._key_file = key_file
+        self._client_ca_file = client_ca_file
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """With a `client_ca_file`, of a server that refuses clients without a certificate."""
+        paths = [self._cert_file, self._key_file]
+        if self._client_ca_file is not None:
+            paths.append(self._client_ca_file)
+        watched = Watched(paths, self._read)
+        given = watched()
+
+        def fetch() -> grpc.ServerCertificateConfiguration:
+            """At each handshake: what is new, or None."""
+            nonlocal given
+            found = watched()
+            if found is given:
+                return cast("grpc.ServerCertificateConfiguration", None)
+            given = found
+            return found
+
+        return grpc.dynamic_ssl_server_credentials(
+            given, fetch, require_client_authentication=self._client_ca_file is not None
+        )
+
+    def _read(self) -> grpc.ServerCertificateConfiguration:
+        check_pair(self._cert_file, self._key_file)
+        pair = (self._key_file.read_bytes(), self._cert_file.read_bytes())
+        if self._client_ca_file is None:
+            return grpc.ssl_server_certificate_configuration([pair])
+        check_authorities(self._client_ca_file)
+        return grpc.ssl_server_certificate_configuration([pair], self._client_ca_file.read_bytes())
