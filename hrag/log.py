@@ -22,7 +22,7 @@ def configure(service: str, log_format: Literal["console", "json"], level: str) 
     """Sets up this process's logs; every line carries the service's name and the process."""
     shared: list[structlog.typing.Processor] = [
         _naming(service),
-        _placing,
+        placing,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -63,9 +63,10 @@ def _naming(service: str) -> structlog.typing.Processor:
     return name
 
 
-def _placing(
+def placing(
     _logger: Any, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
+    """Adds which call it was; a processor of structlog."""
     call = CALL.get()
     return event if call is None else {**event, **call()}
 

@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 from structlog.testing import capture_logs
 
 from hrag.auth import Role, keys
+from hrag.log import placing
 from hrag.rpc.guard import OPEN, RULES
 from hrag.rpc.status import error_from
 from hrag.v1 import indexer_pb2 as ipb
@@ -313,7 +314,7 @@ class _Bearer(grpc.StreamStreamClientInterceptor):
 def test_the_log_names_tenant_and_credential_and_no_key(keyed: Any, api_keys: Any) -> None:
     path = "/hrag.v1.RetrieverService/Search"
     key = api_keys["read"][0][1].removeprefix("Bearer ")
-    with capture_logs() as logs:
+    with capture_logs([placing]) as logs:
         code_of(keyed[RETRIEVER], path, [request_of(METHODS[path], TENANT)], _bearer(key))
         code_of(keyed[RETRIEVER], path, [request_of(METHODS[path], OTHER)], _bearer(key))
         code_of(keyed[RETRIEVER], path, [request_of(METHODS[path], "a\nb")], _bearer(key))

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
 from hrag import metrics
+from hrag.answers import FinishReason
 from hrag.chat import ChatEnd, Completion
 from hrag.chat.metered import MeteredChat
 from hrag.deadline import NEVER
@@ -19,7 +20,7 @@ from hrag.errors import ChatUnavailable, EmbedderRejected, ServiceUnavailable, S
 from hrag.metrics import INSTRUMENTS, Reading, Readings
 from hrag.rpc.exposing import exposed
 from hrag.rpc.gathering import Gathered
-from hrag.types import FinishReason, SummaryUnit
+from hrag.types import SummaryUnit
 from tests.fakes import collection_settings, prepared, sentences, unit_vectors
 from tests.scraping import Scrape
 
