@@ -98,6 +98,8 @@ class CommonSettings(BaseSettings):
     reflection: bool = _variable("HRAG_REFLECTION", True)
     drain_s: float = _variable("HRAG_DRAIN_S", 8.0, ge=0, le=600)
     stop_on_eof: bool = _variable("HRAG_STOP_ON_EOF", False)
+    tracing: bool | None = _variable("HRAG_TRACING", None)
+    otlp_endpoint: str = _variable("OTEL_EXPORTER_OTLP_ENDPOINT", "")
     log_format: Literal["console", "json"] = _variable("HRAG_LOG_FORMAT", "console")
     log_level: Literal["debug", "info", "warning", "error"] = _variable("HRAG_LOG_LEVEL", "info")
 
@@ -117,6 +119,11 @@ class CommonSettings(BaseSettings):
     def _check_tree(self) -> Self:
         _ = self.return_level
         return self
+
+    @property
+    def is_tracing(self) -> bool:
+        """Whether calls are traced: as HRAG_TRACING says, else if there is where to send it."""
+        return bool(self.otlp_endpoint) if self.tracing is None else self.tracing
 
     @property
     def tree(self) -> TreeSettings:

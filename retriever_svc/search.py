@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hrag import metrics
+from hrag import metrics, tracing
 from hrag.deadline import Deadline
 from hrag.embedding import Embedder
 from hrag.embedding.cache import CachedQueries
@@ -25,6 +25,7 @@ from hrag.errors import (
     SequenceNotReached,
     outcome_of,
 )
+from hrag.tracing import Stage
 from hrag.types import (
     DEFAULT_MERGE_RATIO,
     DEFAULT_TOP_SECTIONS,
@@ -50,22 +51,21 @@ _WAIT_S = 0.002  # Between looks at a sequence that is awaited.
 _LONGEST_WAIT_S = 30.0  # A call without a deadline must not keep its thread for ever.
 
 
-@dataclass(slots=True)
-class _Seconds:
-    """What the stages of a search took."""
+@dataclass(frozen=True, slots=True)
+class _Took:
+    """What the stages of a search took; one that comes again does so in later rounds."""
 
-    embed: float = 0.0
-    filter: float = 0.0
-    search: float = 0.0
-    climb: float = 0.0
-    fetch: float = 0.0
+    stages: list[Stage]
 
-    def stages(self) -> Iterator[tuple[str, float]]:
-        """Those that the search had."""
-        for stage in ("embed", "filter", "search", "climb", "fetch"):
-            seconds = getattr(self, stage)
-            if seconds:
-                yield stage, seconds
+    def add(self, stage: str, began: float, ended: float) -> None:
+        self.stages.append((stage, began, ended))
+
+    def seconds(self) -> dict[str, float]:
+        """Of each stage that the search had."""
+        seconds: dict[str, float] = {}
+        for stage, began, ended in self.stages:
+            seconds[stage] = seconds.get(stage, 0.0) + ended - began
+        return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +176,12 @@ class Search:
         deadline: Deadline,
     ) -> SearchResult:
         deadline.check("embedding")
-        took = _Seconds(embedded - began)
+        took = _Took([("embed", began, embedded)])
         find = self._find_windows if query.mode is SearchMode.SENTENCE_WINDOW else self._find
         found = find(query, vector, took, deadline)
-        metrics.searched(took.stages())
+        seconds = took.seconds()
+        metrics.searched(seconds.items())
+        tracing.add(took.stages)
         return SearchResult(
             passages=found.passages,
             mode=query.mode,
@@ -189,12 +191,12 @@ class Search:
             exhausted=found.exhausted,
             sequence=found.seen.sequence,
             timings=Timings(
-                embed_us=_us(took.embed),
-                search_us=_us(took.search),
-                climb_us=_us(took.climb),
-                fetch_us=_us(took.fetch),
+                embed_us=_us(seconds["embed"]),
+                search_us=_us(seconds["search"]),
+                climb_us=_us(seconds["climb"]),
+                fetch_us=_us(seconds["fetch"]),
                 total_us=_us(self._clock() - began),
-                filter_us=_us(took.filter),
+                filter_us=_us(seconds.get("filter", 0.0)),
             ),
             plan=SearchPlan.SCAN if found.seen.exact else SearchPlan.INDEX,
             eligible_leaves=found.seen.eligible,
@@ -202,7 +204,7 @@ class Search:
         )
 
     @contextmanager
-    def _opened(self, query: SearchQuery, vector: Vector, took: _Seconds) -> Iterator[Snapshot]:
+    def _opened(self, query: SearchQuery, vector: Vector, took: _Took) -> Iterator[Snapshot]:
         """A snapshot of what the query may find."""
         by_summaries = query.mode is SearchMode.SUMMARY_FIRST
         with self._reader.snapshot(
@@ -215,13 +217,13 @@ class Search:
             if query.filter is not None:
                 began = self._clock()
                 snapshot = snapshot.filtered(query.filter)
-                took.filter += self._clock() - began
+                took.add("filter", began, self._clock())
             if by_summaries:
                 began = self._clock()
                 count = query.top_sections or DEFAULT_TOP_SECTIONS
                 scope = query.summary_scope or SummaryScope.SECTIONS
                 snapshot = snapshot.summary_first(vector, count, scope)
-                took.search += self._clock() - began
+                took.add("search", began, self._clock())
             yield snapshot
 
     def _wait_for(self, sequence: int, deadline: Deadline) -> None:
@@ -265,9 +267,7 @@ class Search:
             return settings.return_level
         return max(tree.embedding_level, min(self._return_level, tree.top_level))
 
-    def _find(
-        self, query: SearchQuery, vector: Vector, took: _Seconds, deadline: Deadline
-    ) -> _Found:
+    def _find(self, query: SearchQuery, vector: Vector, took: _Took, deadline: Deadline) -> _Found:
         count = max(query.candidates, query.limit)
         with self._opened(query, vector, took) as snapshot:
             level = self._level(query, snapshot.settings)
@@ -277,7 +277,7 @@ class Search:
                     began = self._clock()
                     choice = _Choice.of(groups, leaves, query)
                     passages = choice.passages(snapshot)
-                    took.fetch += self._clock() - began
+                    took.add("fetch", began, self._clock())
                     if choice.is_final(passages):
                         seen = _Seen.of(snapshot, leaves)
                         return _Found(passages, level, choice.is_all(passages), seen)
@@ -291,18 +291,18 @@ class Search:
         count: int,
         level: int,
         query: SearchQuery,
-        took: _Seconds,
+        took: _Took,
     ) -> tuple[Leaves, Groups]:
         began = self._clock()
         leaves = snapshot.search(vector, count)
         searched = self._clock()
         groups = _climb(snapshot, leaves, level, query)
-        took.search += searched - began
-        took.climb += self._clock() - searched
+        took.add("search", began, searched)
+        took.add("climb", searched, self._clock())
         return leaves, groups
 
     def _find_windows(
-        self, query: SearchQuery, vector: Vector, took: _Seconds, deadline: Deadline
+        self, query: SearchQuery, vector: Vector, took: _Took, deadline: Deadline
     ) -> _Found:
         """Each round reads one snapshot and closes it before sentences are embedded."""
         margin = DEFAULT_WINDOW_SENTENCES
@@ -316,13 +316,13 @@ class Search:
                 leaves, groups = self._look(snapshot, vector, count, level, query, took)
                 began = self._clock()
                 stretches = snapshot.stretches(groups, wanted, margin)
-                took.fetch += self._clock() - began
+                took.add("fetch", began, self._clock())
                 seen = _Seen.of(snapshot, leaves)
             deadline.check("searching")
             all_seen = leaves.complete and len(stretches) == len(groups)
             began = self._clock()
             found, left = self._windows(query, vector, stretches, margin)
-            took.embed += self._clock() - began
+            took.add("embed", began, self._clock())
             if len(found) == query.limit or all_seen:
                 passages = windows.chosen(found, query)
                 exhausted = all_seen and not left and len(passages) == len(found)

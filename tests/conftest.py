@@ -14,7 +14,7 @@ from hrag.engine.embedded.store import Store, open_for_writing
 from hrag.engine.embedded.writer import EmbeddedWriter, Opened
 from tests.fakes import put_in_order, seal
 
-_OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_")
+_OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")
 
 
 @pytest.fixture(scope="session", autouse=True)

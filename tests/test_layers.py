@@ -36,6 +36,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.config",
             "hrag.log",
             "hrag.metrics",
+            "hrag.tracing",
             "hrag.data",
         ),
     ),
@@ -65,6 +66,7 @@ FORBIDDEN = {
     "rich": ("hrag.cli",),
     "mcp": ("hrag.cli",),
     "uvicorn": ("hrag.cli",),
+    "opentelemetry": ("hrag.tracing",),
     "prometheus_client": ("hrag.metrics", "hrag.rpc.exposing", "hrag.rpc.gathering"),
 }
 COMPOSITION_ROOTS = ("indexer_svc.app", "retriever_svc.app", "indexer_svc.sealer", "hrag.cli")

@@ -15,7 +15,7 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
-from hrag import log, metrics
+from hrag import log, metrics, tracing
 from hrag.auth import Authenticate
 from hrag.errors import HragError, InternalError, InvalidArgument
 from hrag.rpc import guard, naming, status
@@ -148,6 +148,7 @@ class _Call:
         known = explained(self._method, error)
         situation = status.situation_of(known)
         self.code, self._reason = situation.code.name, situation.reason
+        tracing.failed(self.code, situation.code.value[0])
         told: Any = status.to_status(known)
         named = (*told.trailing_metadata, (naming.REQUEST_ID, self._id))
         self._context.abort_with_status(told._replace(trailing_metadata=named))

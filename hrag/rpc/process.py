@@ -16,7 +16,7 @@ from typing import NoReturn, TypeVar
 import structlog
 from threadpoolctl import threadpool_limits
 
-from hrag import log
+from hrag import log, tracing
 from hrag.config import CommonSettings, SettingsError, load
 from hrag.errors import HragError, StoreMissing
 from hrag.rpc.server import Server
@@ -51,6 +51,7 @@ def run(
     if settings.stop_on_eof:
         stop_on_eof(stopping)
     try:
+        tracing.configure(name, settings)
         serve(settings, stopping)
     except SettingsError as error:
         _log.error("wrong_setting", problem=str(error))
@@ -58,6 +59,7 @@ def run(
     except HragError as error:
         _log.error("cannot_serve", problem=error.message)
         sys.exit(1)
+    tracing.close()
     _log.info("stopped")
 
 

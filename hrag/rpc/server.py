@@ -10,6 +10,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from hrag import tracing
 from hrag.config import CommonSettings
 from hrag.deadline import NEVER, Deadline
 from hrag.errors import ServiceUnavailable
@@ -74,7 +75,7 @@ def build(
     threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="call")
     server = grpc.server(
         threads,
-        interceptors=[Around(protection.authenticate)],
+        interceptors=[*tracing.interceptors(), Around(protection.authenticate)],
         options=[
             ("grpc.so_reuseport", int(share_port)),
             (

@@ -1,0 +1,126 @@
+"""Traces that running services send to a collector."""
+
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+
+from hrag import tracing
+from hrag.config import CommonSettings, SettingsError
+from hrag.errors import HragError
+from hrag.types import Document
+from hrag.v1 import retriever_pb2 as rpb
+from tests.running import FAST, running
+
+_SECRET = "Zyzzyva"
+_SEARCH = "/hrag.v1.RetrieverService/Search"
+_ERROR = 2
+
+
+class Collector(trace_service_pb2_grpc.TraceServiceServicer):
+    """Keeps all spans that it is sent, with the names of their services."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[str, Any]] = []
+
+    def Export(self, request: Any, context: Any) -> Any:
+        for each in request.resource_spans:
+            (service,) = (
+                attribute.value.string_value
+                for attribute in each.resource.attributes
+                if attribute.key == "service.name"
+            )
+            self.spans += [(service, span) for scope in each.scope_spans for span in scope.spans]
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+    def await_spans(self, name: str, count: int) -> list[Any]:
+        """Those of this name, once there are so many."""
+        end = time.monotonic() + 20
+        while True:
+            found = [span for _, span in self.spans if span.name == name]
+            if len(found) >= count:
+                return found
+            assert time.monotonic() < end, [span.name for _, span in self.spans]
+            time.sleep(0.05)
+
+
+@contextmanager
+def _collecting() -> Iterator[tuple[Collector, str]]:
+    collector = Collector()
+    server = grpc.server(ThreadPoolExecutor(2))
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield collector, f"http://127.0.0.1:{port}"
+    finally:
+        server.stop(0).wait()
+
+
+def test_calls_are_traced_with_their_stages_and_without_what_was_said(data_dir: Path) -> None:
+    with _collecting() as (collector, endpoint):
+        settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_BSP_SCHEDULE_DELAY": "100"}
+        with running(data_dir, {**FAST, **settings}) as services:
+            services.client.ingest("t", Document(f"{_SECRET} sleeps.", "a", title=_SECRET))
+            trace_id, parent_id = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+            services.raw_retriever.Search(
+                rpb.SearchRequest(tenant_id="t", text=_SECRET),
+                metadata=(("traceparent", f"00-{trace_id}-{parent_id}-01"),),
+                timeout=5,
+            )
+            (search,) = collector.await_spans(_SEARCH, 1)
+            (fetched,) = collector.await_spans("fetch", 1)
+            with pytest.raises(HragError):
+                services.client.search("t", "x", collection=f"{_SECRET} is no name")
+            *_, refused = collector.await_spans(_SEARCH, 2)
+        collector.await_spans("/hrag.v1.IndexerService/IngestDocument", 1)
+    assert (search.trace_id.hex(), search.parent_span_id.hex()) == (trace_id, parent_id)
+    inside = [span for _, span in collector.spans if span.parent_span_id == search.span_id]
+    assert {span.name for span in inside} == {"embed", "search", "climb", "fetch"}
+    assert fetched.trace_id == search.trace_id
+    for span in inside:
+        assert search.start_time_unix_nano <= span.start_time_unix_nano + 1_000_000
+        assert span.start_time_unix_nano < span.end_time_unix_nano
+    codes = {a.key: a.value.int_value for a in refused.attributes}
+    assert codes["rpc.grpc.status_code"] == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert refused.status.code != _ERROR, "the fault is the client's"
+    assert {service for service, _ in collector.spans} == {"hrag-indexer", "hrag-retriever"}
+    assert not any("health" in span.name for _, span in collector.spans)
+    assert _SECRET not in str(collector.spans)
+
+
+def test_a_collector_that_is_down_costs_no_call_and_no_stop(data_dir: Path) -> None:
+    settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "HRAG_DRAIN_S": "1"}
+    with running(data_dir, {**FAST, **settings}) as services:
+        services.client.ingest("t", Document("Cats sleep.", "a"))
+        assert services.client.search("t", "cats").passages
+        began = time.monotonic()
+        assert services.retriever.stop() == 0
+        assert time.monotonic() - began < 7
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:4317"}, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:4317", "HRAG_TRACING": "false"}, False),
+        ({"HRAG_TRACING": "on"}, True),
+    ],
+)
+def test_tracing_is_off_unless_asked_for(variables: dict[str, str], expected: bool) -> None:
+    assert CommonSettings(**variables).is_tracing is expected
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    with pytest.raises(SettingsError, match=r"HRAG_TRACING .*pip install 'hrag\[otel\]'"):
+        tracing.configure("indexer", CommonSettings(HRAG_TRACING="on"))
+    assert tracing.interceptors() == []
