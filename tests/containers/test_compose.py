@@ -10,6 +10,7 @@ from hrag.cli.health import is_serving
 from hrag.cli.running import INDEXER, RETRIEVER, Service, free_addresses
 from hrag.client import Client
 from hrag.client.access import Access
+from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS
 from hrag.errors import HragError
 from hrag.types import Document
 from tests.containers import engine
@@ -168,7 +169,9 @@ def test_one_container_serves_both_without_compose(stack):
     indexer, retriever = free_addresses(2)
     name = f"{PROJECT}-single"
     ports = ("--publish", f"{indexer}:50051", "--publish", f"{retriever}:50052")
-    options = ("--read-only", "--tmpfs", "/tmp", "--volume", f"{name}:/data")
+    options = ["--read-only", "--tmpfs", "/tmp", "--volume", f"{name}:/data"]
+    options += ["--env", f"HRAG_INSECURE_NO_AUTH={NO_AUTH_WORDS}"]
+    options += ["--env", f"HRAG_INSECURE_PLAINTEXT={PLAINTEXT_WORDS}"]
     try:
         done = stack.engine.run("run", "--detach", "--name", name, *options, *ports, IMAGE)
         assert done.returncode == 0, done.stderr
