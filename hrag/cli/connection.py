@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +19,9 @@ _PANEL = "Connection"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client is given beside the addresses; `asdict` of it, by the same names."""
+    """What `hrag.client.Client` takes beside the addresses, by the same names."""
 
-    token: str
+    token: str = field(repr=False)
     ca_file: Path | None
     cert_file: Path | None
     key_file: Path | None

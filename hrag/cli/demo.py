@@ -43,6 +43,8 @@ _SETTINGS = {
     "HRAG_CHAT_MODEL": "",
     "HRAG_AUTH": "none",
     "HRAG_TLS_CERT_FILE": "",
+    "HRAG_TLS_KEY_FILE": "",
+    "HRAG_TLS_CLIENT_CA_FILE": "",
 }
 
 

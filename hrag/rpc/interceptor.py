@@ -57,7 +57,7 @@ class Around(grpc.ServerInterceptor):
             wrapped = _stream(begun, handler.unary_stream, _Call.checked)
             return grpc.unary_stream_rpc_method_handler(wrapped, read, write)
         if handler.request_streaming:
-            raise NotImplementedError(f"{call.method}: no service has calls of this kind")
+            raise TypeError(f"{call.method}: no service has calls of this kind")
         return grpc.unary_unary_rpc_method_handler(_unary(begun, handler.unary_unary), read, write)
 
 

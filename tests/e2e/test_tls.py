@@ -82,6 +82,7 @@ def test_services_on_all_addresses_serve_who_has_certificate_and_key(secured, tm
     services.check_stopped_cleanly()
 
 
+@pytest.mark.slow
 def test_hrag_serve_needs_no_certificate_of_its_own(secured, tmp_path):
     settings, access = secured
     indexer, retriever = free_addresses(2)
