@@ -25,7 +25,7 @@ from tests.endurance.report import Report
 from tests.endurance.settling import wait_until_sealed
 from tests.running import Process, check_store, started
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.endurance, pytest.mark.timeout(900)]
 
 TENANT = "restart"
 LEAVES = 1_000_000
