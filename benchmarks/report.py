@@ -33,6 +33,20 @@ def interleaved(measures: Sequence[Callable[[int], float]], rounds: int) -> Figu
     return figures
 
 
+def medians_ms(
+    searches: Sequence[Callable[[int], object]], warm_up: int, rounds: int
+) -> NDArray[np.float64]:
+    """The median time of each search, given the numbers of the rounds, in milliseconds."""
+
+    def timed(search: Callable[[int], object]) -> Callable[[int], float]:
+        return lambda number: seconds(lambda: search(number))
+
+    measures = list(map(timed, searches))
+    interleaved(measures, warm_up)
+    medians: NDArray[np.float64] = np.median(interleaved(measures, rounds), axis=0)
+    return medians * 1e3
+
+
 def tell(what: str, figure: str) -> None:
     """Prints a figure that has no bar."""
     print(f"\n{what}\n  figure {figure}", end="")

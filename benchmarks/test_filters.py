@@ -5,14 +5,14 @@ one segment, 384 numbers a vector. Each document has a random number from 0 to 1
 other has, and its percentile, which a hundredth of them share.
 """
 
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pytest
 
 from benchmarks import corpus
-from benchmarks.report import at_most, interleaved, seconds, tell
+from benchmarks.report import at_most, medians_ms, tell
 from hrag.deadline import NEVER
 from hrag.filters import Match, NoneOf, Range
 from hrag.types import SearchQuery
@@ -71,19 +71,15 @@ def test_filtered_search(store, capsys):
     with corpus.reading(folder) as reader:
         search = corpus.search_over(reader, DIMENSION)
 
-        def found(number, of):
+        def found(of, number):
             query = SearchQuery(
                 corpus.TENANT, queries[number], corpus.COLLECTION, filter=of(number)
             )
             return search(query, NEVER)
 
-        def measure(of):
-            return lambda number: seconds(lambda: found(number, of))
-
-        measures = list(map(measure, FILTERS.values()))
-        interleaved(measures, WARM_UP)
-        p50s = np.median(interleaved(measures, QUERIES), axis=0) * 1e3
-        results = {name: found(0, of) for name, of in FILTERS.items()}
+        searches = {name: partial(found, of) for name, of in FILTERS.items()}
+        p50s = medians_ms(list(searches.values()), WARM_UP, QUERIES)
+        results = {name: each(0) for name, each in searches.items()}
     with capsys.disabled():
         kept = True
         for (name, result), p50 in zip(results.items(), p50s, strict=True):

@@ -5,14 +5,14 @@ summaries in a segment each. A summary's vector is the middle of its leaves'.
 """
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pytest
 
 from benchmarks import corpus
-from benchmarks.report import at_most, interleaved, seconds, tell
+from benchmarks.report import at_most, medians_ms, tell
 from hrag.deadline import NEVER
 from hrag.types import SearchMode, SearchQuery, SummaryScope, SummaryUnit
 
@@ -55,17 +55,13 @@ def test_searching_by_summaries(store, capsys):
     with corpus.reading(folder) as reader:
         search = corpus.search_over(reader, DIMENSION)
 
-        def found(number, asked):
+        def found(asked, number):
             query = SearchQuery(corpus.TENANT, queries[number], corpus.COLLECTION)
             return search(replace(query, **asked), NEVER)
 
-        def measure(asked):
-            return lambda number: seconds(lambda: found(number, asked))
-
-        measures = list(map(measure, MODES.values()))
-        interleaved(measures, WARM_UP)
-        p50s = np.median(interleaved(measures, QUERIES), axis=0) * 1e3
-        results = {name: found(0, asked) for name, asked in MODES.items()}
+        searches = {name: partial(found, asked) for name, asked in MODES.items()}
+        p50s = medians_ms(list(searches.values()), WARM_UP, QUERIES)
+        results = {name: each(0) for name, each in searches.items()}
     with capsys.disabled():
         kept = True
         for (name, result), p50 in zip(results.items(), p50s, strict=True):

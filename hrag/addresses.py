@@ -2,6 +2,8 @@
 
 import re
 
+MAX_PORT = 65_535
+
 # Only spellings that nobody can make lead elsewhere; any other counts as the network.
 _LOOPBACK = re.compile(
     r"(localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])(:\d+)?|unix(-abstract)?:.*", re.DOTALL

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator, mo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from hrag.addresses import MAX_PORT
 from hrag.errors import InvalidArgument
 from hrag.types import MIN_CHUNK_TOKENS, SummaryUnit, TreeSettings
 
@@ -33,15 +34,14 @@ _VARIABLE_OF_TREE_FIELD = {
 
 
 _HOST_AND_PORT = re.compile(r"([^:\s]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})")
-_MAX_PORT = 65_535
 
 
 def _listening(value: str) -> str:
     """Where to listen over HTTP; a port alone is one of loopback, nothing is nowhere."""
     address = f"127.0.0.1:{value}" if value.isdecimal() else value
     parts = _HOST_AND_PORT.fullmatch(address)
-    if address and (parts is None or int(parts[2]) > _MAX_PORT):
-        raise ValueError(f"must be host:port, or a port of 127.0.0.1, from 0 to {_MAX_PORT}")
+    if address and (parts is None or int(parts[2]) > MAX_PORT):
+        raise ValueError(f"must be host:port, or a port of 127.0.0.1, from 0 to {MAX_PORT}")
     return address
 
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from hrag.addresses import MAX_PORT
 from hrag.cli import filters
 from hrag.cli.connection import Credentials, connecting
 from hrag.cli.console import Failure
@@ -22,7 +23,6 @@ from hrag.types import DEFAULT_COLLECTION, DEFAULT_LIMIT, MAX_LIMIT, SearchMode
 
 # Where the protocol's SDK checks the Host header, against web pages that pose as local.
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_MAX_PORT = 65_535
 
 
 @connecting
@@ -96,7 +96,7 @@ def mcp(
 def _place(address: str, expose: bool) -> tuple[str, int]:
     """Host and port of an address where it is safe, or wanted, to listen."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > _MAX_PORT:
+    if not host or not port.isdecimal() or int(port) > MAX_PORT:
         raise _refused(address, "it must be HOST:PORT, as in 127.0.0.1:8000")
     if host not in _LOOPBACK and not expose:
         raise _refused(

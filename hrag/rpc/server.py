@@ -11,6 +11,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from hrag import tracing
+from hrag.addresses import MAX_PORT
 from hrag.config import CommonSettings
 from hrag.deadline import NEVER, Deadline
 from hrag.errors import ServiceUnavailable
@@ -23,7 +24,6 @@ _MESSAGE_PER_DOCUMENT = 4
 _UNLIMITED = -1
 # Clients may ping every 10 s, also between calls, to keep a connection through proxies.
 _MIN_PING_MS = 10_000
-_MAX_PORT = 65_535
 _CANCELLED_S = 0.5  # For handlers of cancelled calls to notice.
 
 
@@ -99,8 +99,8 @@ def build(
 
 def _bind(server: grpc.Server, address: str, protection: Protection) -> int:
     asked = address.rpartition(":")[2]
-    if asked.isdecimal() and int(asked) > _MAX_PORT:  # gRPC would take it modulo 65,536.
-        raise ServiceUnavailable(f"cannot listen on {address}: ports are 0 to {_MAX_PORT}")
+    if asked.isdecimal() and int(asked) > MAX_PORT:  # gRPC would take it modulo 65,536.
+        raise ServiceUnavailable(f"cannot listen on {address}: ports are 0 to {MAX_PORT}")
     try:
         if protection.credentials is None:
             port: int = server.add_insecure_port(address)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from hrag.addresses import MAX_PORT
 from hrag.errors import ServiceUnavailable
 
 _log = structlog.get_logger()
@@ -32,7 +33,6 @@ _FIRST_DELAY_S = 0.1
 _LAST_DELAY_S = 5.0
 _YOUNG_S = 10.0  # A worker that ends younger makes the next one wait longer.
 _CLOSE_S = 1.5  # For a worker to close what it has open, once its calls have ended.
-_MAX_PORT = 65_535
 _WILDCARDS = ("0.0.0.0", "[::]")
 
 
@@ -80,10 +80,10 @@ def reserved(address: str) -> Iterator[str]:
     Raises ServiceUnavailable if anyone has it, be it by a reservation of the same kind.
     """
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > _MAX_PORT:
+    if not host or not port.isdecimal() or int(port) > MAX_PORT:
         raise ServiceUnavailable(
             f"cannot listen on {address}: workers share a TCP port, so the address must be "
-            f"host:port with a port from 0 to {_MAX_PORT}"
+            f"host:port with a port from 0 to {MAX_PORT}"
         )
     try:
         held = _bound(host, int(port))
