@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup demo test test-slow test-endurance test-models test-containers lint bench clean
+.PHONY: setup demo test test-slow test-endurance test-models test-clients test-containers lint bench clean
 
 setup: $(STAMP)
 
@@ -33,6 +33,10 @@ test-endurance: setup
 test-models: setup
 	$(BIN)/python -m pytest -m models
 
+# Needs Node.js 20 or newer; installs the packages of docs/examples/node there, once.
+test-clients: setup
+	$(BIN)/python -m pytest -m clients
+
 # Uses a Docker engine, or on Debian installs podman, as root; several minutes the first time.
 test-containers: setup
 	tests/containers/prepare
@@ -48,4 +52,4 @@ bench: setup
 	$(BIN)/python -m pytest benchmarks
 
 clean:
-	rm -rf $(VENV) .venv-models build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so
+	rm -rf $(VENV) .venv-models docs/examples/node/node_modules build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so

@@ -1,0 +1,103 @@
+// hrag from Node: connections, metadata as plain objects, and all that an error says.
+
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import grpc from "@grpc/grpc-js";
+import protoLoader from "@grpc/proto-loader";
+import protobuf from "protobufjs";
+
+const PROTOS = fileURLToPath(new URL("../../../protos", import.meta.url));
+
+export const LOADING = {
+  keepCase: true, // Fields are named as in the .proto files, such as tenant_id.
+  longs: String, // A sequence is a uint64; a number of JavaScript would round it.
+  enums: String,
+  defaults: true,
+  oneofs: true,
+};
+
+export const CHANNEL = {
+  "grpc.max_receive_message_length": -1, // 4 MiB otherwise: less than a document's text may have.
+  "grpc.keepalive_time_ms": 30_000, // A connection that has died is noticed; 10 s or more.
+};
+
+/** Credentials for TLS and a key; without an authority's certificate, for plaintext and none. */
+export function credentials({ ca, token } = {}) {
+  if (!ca) return grpc.credentials.createInsecure();
+  const channel = grpc.credentials.createSsl(readFileSync(ca));
+  if (!token) return channel;
+  const bearer = grpc.credentials.createFromMetadataGenerator((_, done) => {
+    const metadata = new grpc.Metadata();
+    metadata.set("authorization", `Bearer ${token}`);
+    done(null, metadata);
+  });
+  return grpc.credentials.combineChannelCredentials(channel, bearer);
+}
+
+/** Clients of both services, made from the .proto files. */
+export function connect({ indexer, retriever, ...access }) {
+  const files = ["hrag/v1/indexer.proto", "hrag/v1/retriever.proto"];
+  const definition = protoLoader.loadSync(files, { ...LOADING, includeDirs: [PROTOS] });
+  const { IndexerService, RetrieverService } = grpc.loadPackageDefinition(definition).hrag.v1;
+  return {
+    indexer: new IndexerService(indexer, credentials(access), CHANNEL),
+    retriever: new RetrieverService(retriever, credentials(access), CHANNEL),
+  };
+}
+
+/** One call with one answer, as a promise. A deadline of 30 s, unless `options` has another. */
+export function call(client, method, request, options = {}) {
+  const deadline = Date.now() + 30_000;
+  return new Promise((resolve, reject) =>
+    client[method](request, new grpc.Metadata(), { deadline, ...options }, (error, response) =>
+      error ? reject(error) : resolve(response),
+    ),
+  );
+}
+
+/** A plain object as google.protobuf.Struct, which `metadata` is. */
+export function struct(object) {
+  return { fields: Object.fromEntries(Object.entries(object).map(([k, v]) => [k, value(v)])) };
+}
+
+function value(plain) {
+  if (plain === null) return { nullValue: "NULL_VALUE" };
+  if (Array.isArray(plain)) return { listValue: { values: plain.map(value) } };
+  if (typeof plain === "object") return { structValue: struct(plain) };
+  return { [`${typeof plain}Value`.replace("boolean", "bool")]: plain };
+}
+
+/** The plain object that a google.protobuf.Struct stands for. */
+export function unstruct({ fields }) {
+  return Object.fromEntries(Object.entries(fields).map(([k, v]) => [k, unvalue(v)]));
+}
+
+function unvalue(message) {
+  if (message.kind === "nullValue") return null;
+  if (message.kind === "listValue") return message.listValue.values.map(unvalue);
+  if (message.kind === "structValue") return unstruct(message.structValue);
+  return message[message.kind];
+}
+
+const RPC = protobuf.parse(`
+  syntax = "proto3";
+  message Any { string type_url = 1; bytes value = 2; }
+  message Status { int32 code = 1; string message = 2; repeated Any details = 3; }
+  message ErrorInfo { string reason = 1; string domain = 2; }
+  message FieldViolation { string field = 1; string description = 2; }
+  message BadRequest { repeated FieldViolation field_violations = 1; }
+  message Duration { int64 seconds = 1; int32 nanos = 2; }
+  message RetryInfo { Duration retry_delay = 1; }
+`, { keepCase: true }).root;
+
+/** The google.rpc details of an error, by the names of their messages. */
+export function details(error) {
+  const [raw] = error.metadata.get("grpc-status-details-bin");
+  if (!raw) return {};
+  const found = RPC.lookupType("Status").decode(raw).details.map((any) => {
+    const name = any.type_url.split("google.rpc.")[1];
+    const type = RPC.lookupType(name);
+    return [name, type.toObject(type.decode(any.value), LOADING)];
+  });
+  return Object.fromEntries(found);
+}

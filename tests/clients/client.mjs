@@ -1,0 +1,347 @@
+// A client in Node, made from the .proto files: does what clients do, and prints as JSON what
+// it saw, by the names of the functions below. It judges nothing; test_node.py does.
+//
+// Its one argument is JSON: where the services are, what they ask for, and what they must refuse.
+
+import { createRequire } from "node:module";
+import { Readable } from "node:stream";
+import { setTimeout as pause } from "node:timers/promises";
+import {
+  CHANNEL,
+  call,
+  connect,
+  credentials,
+  details,
+  struct,
+  unstruct,
+} from "../../docs/examples/node/hrag.mjs";
+
+// The packages are those of the examples, where they are installed.
+const require = createRequire(new URL("../../docs/examples/node/hrag.mjs", import.meta.url));
+const grpc = require("@grpc/grpc-js");
+const { GrpcReflection } = require("grpc-js-reflection-client");
+
+const given = JSON.parse(process.argv[2]);
+const { indexer, retriever } = connect(given);
+const { tenant_id, text } = given;
+const METADATA = { team: "zoo", year: 2026.5, open: true, until: null, of: ["cats", { dogs: 2 }] };
+const COLLECTION = "stream";
+
+/** What a call fails with; only what a client can rely on. */
+async function failure(promise) {
+  try {
+    return { answered: await promise };
+  } catch (error) {
+    const { code, details: message } = error;
+    return { code: grpc.status[code], message, details: details(error) };
+  }
+}
+
+const search = (more) => call(retriever, "Search", { tenant_id, text, ...more });
+const found = ({ passages, mode }) => ({
+  mode,
+  chunks: passages.map(({ chunk }) => chunk.chunk_id),
+  levels: passages.map(({ chunk }) => chunk.level),
+  matched: passages.map(({ matched_children }) => matched_children.length),
+});
+
+async function collections() {
+  const settings = { level_sizes: [32, 64, 128], overlap_ratio: 0.1, summaries: "SUMMARY_UNIT_CHUNK" };
+  const request = { tenant_id, name: "books", settings };
+  const { collection, sequence } = await call(indexer, "CreateCollection", request);
+  return { collection, sequence, again: await failure(call(indexer, "CreateCollection", request)) };
+}
+
+async function documents() {
+  const document = { document_id: "pets", title: "Pets", text: given.book, metadata: struct(METADATA) };
+  const request = { tenant_id, collection: "books", document };
+  const first = await call(indexer, "IngestDocument", request);
+  const second = await call(indexer, "IngestDocument", request);
+  const place = { tenant_id, collection: "books", document_id: "pets", include_text: true };
+  const stored = await call(indexer, "GetDocument", place);
+  return {
+    first,
+    second,
+    same_text: stored.text === given.book,
+    metadata: unstruct(stored.document.metadata),
+  };
+}
+
+/** One stream of documents, of which one is blank; answers are read while it is sent. */
+async function stream() {
+  await call(indexer, "CreateCollection", { tenant_id, name: COLLECTION });
+  let sent = 0;
+  function* requests() {
+    for (; sent < given.documents; sent += 1) {
+      const said = sent === given.blank ? " " : `Document ${sent} says so. `.repeat(1000);
+      const document = { document_id: `d${sent}`, text: said, metadata: struct({ number: sent }) };
+      yield { tenant_id, collection: COLLECTION, document };
+    }
+  }
+  const both = indexer.IngestDocuments();
+  Readable.from(requests()).pipe(both); // Which waits for "drain" where write() says so.
+  const outcomes = [];
+  let most_ahead = 0;
+  for await (const response of both) {
+    most_ahead = Math.max(most_ahead, sent - outcomes.length);
+    outcomes.push(...response.outcomes);
+  }
+  const last = outcomes.at(-1).result.sequence;
+  const own = await search({ collection: COLLECTION, min_sequence: last, limit: 3 });
+  return {
+    most_ahead,
+    ids: outcomes.map(({ result, error }) => (result ?? error).document_id),
+    error: outcomes[given.blank].error,
+    last,
+    sequence_of_search: own.sequence,
+    passages: own.passages.length,
+  };
+}
+
+async function listing() {
+  const ids = [];
+  const pages = [];
+  let page_token = "";
+  do {
+    const request = { tenant_id, collection: COLLECTION, page_size: 300, page_token };
+    const page = await call(indexer, "ListDocuments", request);
+    ids.push(...page.documents.map(({ document_id }) => document_id));
+    pages.push(page.documents.length);
+    page_token = page.next_page_token;
+  } while (page_token);
+  return { pages, distinct: new Set(ids).size };
+}
+
+async function modes() {
+  const place = { tenant_id, collection: "books" };
+  let status;
+  do {
+    await pause(50);
+    status = await call(indexer, "GetIndexStatus", place);
+  } while (status.unsummarised_documents !== "0");
+  const seen = {};
+  for (const mode of ["UNSPECIFIED", ...given.modes]) {
+    const name = `SEARCH_MODE_${mode}`;
+    seen[mode] = found(await search({ collection: "books", mode: name, limit: 2 }));
+  }
+  return seen;
+}
+
+async function batch() {
+  const searches = [{ limit: 1 }, { limit: 0 }, { collection: "none" }];
+  const request = {
+    searches: searches.map((each) => ({ tenant_id, text, collection: "books", ...each })),
+  };
+  const { outcomes } = await call(retriever, "BatchSearch", request);
+  return outcomes.map(({ response, error }) => error ?? found(response));
+}
+
+async function browsing() {
+  const { passages } = await search({ collection: "books", limit: 1 });
+  const place = { tenant_id, collection: "books", chunk_id: passages[0].chunk.chunk_id };
+  const { chunk, child_ids } = await call(retriever, "GetChunk", place);
+  const { node, descendants } = await call(retriever, "GetHierarchy", { ...place, depth: 1 });
+  return {
+    asked: place.chunk_id,
+    same: chunk.content === passages[0].chunk.content,
+    metadata: unstruct(chunk.metadata),
+    child_ids,
+    below: descendants.map((each) => each.chunk.chunk_id),
+    node: node.chunk.chunk_id,
+  };
+}
+
+async function answer() {
+  const events = [];
+  const request = { search: { tenant_id, text, collection: "books", limit: 1 } };
+  for await (const event of retriever.Answer(request)) events.push(event);
+  const { citations, finish_reason, model } = events.at(-1).end;
+  return {
+    kinds: events.map(({ event }) => event),
+    text: events.map((each) => each.text ?? "").join(""),
+    cited: citations.map(({ marker, document_id }) => [marker, document_id]),
+    finish_reason,
+    model,
+  };
+}
+
+async function deleting() {
+  const place = { tenant_id, collection: COLLECTION, document_id: "d0" };
+  const { sequence } = await call(indexer, "DeleteDocument", place);
+  const filter = { match: { field: "document_id", values: [{ text: "d0" }] } };
+  const { passages, exhausted } = await search({
+    collection: COLLECTION,
+    min_sequence: sequence,
+    filter,
+  });
+  const again = await failure(call(indexer, "DeleteDocument", place));
+  return { passages: passages.length, exhausted, again };
+}
+
+/** A change that never comes, whose number no number of JavaScript can be; without a deadline. */
+const sequences = () =>
+  failure(
+    call(
+      retriever,
+      "Search",
+      { tenant_id, text, collection: "books", min_sequence: given.far },
+      { deadline: Infinity },
+    ),
+  );
+
+const errors = async () => ({
+  field: await failure(search({ collection: "books", limit: 0 })),
+  missing: await failure(search({ collection: "none" })),
+  busy: await too_many_answers(),
+});
+
+/** Answers until one is refused; whose model takes its time. */
+async function too_many_answers() {
+  const request = { search: { tenant_id, text: given.slow, collection: "books" } };
+  const writing = [retriever.Answer(request), retriever.Answer(request)];
+  const endings = writing.map(
+    (each) =>
+      new Promise((resolve) => {
+        each.on("data", () => {});
+        each.on("error", (error) => resolve({ code: grpc.status[error.code], details: details(error) }));
+        each.on("end", () => resolve({}));
+      }),
+  );
+  const refused = await Promise.race(endings);
+  for (const each of writing) each.cancel();
+  return refused;
+}
+
+async function deadlines() {
+  const unreachable = { tenant_id, text, collection: "books", min_sequence: "1000000" };
+  const began = Date.now();
+  const passed = await failure(
+    call(retriever, "Search", unreachable, { deadline: Date.now() + 300 }),
+  );
+  const took_ms = Date.now() - began;
+  const cancelled = await new Promise((resolve) => {
+    const running = retriever.Search(unreachable, (error) => resolve(grpc.status[error.code]));
+    setTimeout(() => running.cancel(), 200);
+  });
+  return { code: passed.code, took_ms, cancelled };
+}
+
+/** The request id of a call that brings one, and of one that does not. */
+async function request_ids() {
+  const id_of = (metadata) =>
+    new Promise((resolve, reject) => {
+      const running = retriever.GetServerInfo({}, metadata, (error) => error && reject(error));
+      running.on("status", (status) => resolve(status.metadata.get("x-request-id")));
+    });
+  const own = new grpc.Metadata();
+  own.set("x-request-id", "from-node-4711");
+  return { own: await id_of(own), made: await id_of(new grpc.Metadata()) };
+}
+
+/** What services that speak TLS and ask for keys say to those who bring others or none. */
+async function strangers() {
+  const refusal = async (access, tenant = tenant_id) => {
+    const clients = connect({ ...given, ...access });
+    const request = { tenant_id: tenant, text, collection: "books" };
+    const refused = await failure(
+      call(clients.retriever, "Search", request, { deadline: Date.now() + 5000 }),
+    );
+    clients.retriever.close();
+    clients.indexer.close();
+    return refused;
+  };
+  return {
+    no_key: await refusal({ token: "" }),
+    wrong_key: await refusal({ token: given.unknown_key }),
+    other_tenant: await refusal({}, given.other_tenant),
+    other_authority: await refusal({ ca: given.other_ca }),
+    plaintext: await refusal({ ca: "" }),
+  };
+}
+
+/** A text that gRPC for Node does not take unless it is told to. */
+async function large() {
+  const document = { document_id: "large", text: "A long text, in words. ".repeat(220_000) };
+  await call(indexer, "IngestDocument", { tenant_id, document }, { deadline: Date.now() + 60_000 });
+  const place = { tenant_id, document_id: "large", include_text: true };
+  const bytes = async (client) => Buffer.byteLength((await call(client, "GetDocument", place)).text);
+  const bounded = new indexer.constructor(given.indexer, credentials(given), {});
+  const refused = await failure(bytes(bounded));
+  bounded.close();
+  return { bytes: await bytes(indexer), refused };
+}
+
+/** Health, with a client that the service itself describes; nobody is asked for a key. */
+async function health() {
+  const reflection = new GrpcReflection(given.retriever, credentials(given), CHANNEL);
+  const described = await reflection.getDescriptorBySymbol("grpc.health.v1.Health");
+  const { Health } = described.getPackageObject({ enums: String }).grpc.health.v1;
+  const client = new Health(given.retriever, credentials({ ca: given.ca }), CHANNEL);
+  const service = "hrag.v1.RetrieverService";
+  const { status } = await call(client, "Check", { service });
+  const unknown = await failure(call(client, "Check", { service: "hrag.v1.None" }));
+  const watching = client.Watch({ service });
+  const watched = await new Promise((resolve) => watching.on("data", resolve));
+  watching.on("error", () => {}); // It ends as it is told to.
+  watching.cancel();
+  reflection.client.close();
+  client.close();
+  return { checked: status, watched: watched.status, unknown: unknown.code };
+}
+
+/** A connection without calls on which pings go out. */
+async function idle() {
+  const client = new retriever.constructor(given.retriever, credentials(given), {
+    "grpc.keepalive_time_ms": given.ping_ms,
+    "grpc.keepalive_permit_without_calls": 1,
+  });
+  await call(client, "GetServerInfo", {});
+  const states = [];
+  const until = Date.now() + given.idle_ms;
+  const channel = client.getChannel();
+  while (Date.now() < until) {
+    states.push(channel.getConnectivityState(false));
+    await pause(100);
+  }
+  await call(client, "GetServerInfo", {});
+  client.close();
+  return { states: [...new Set(states)].map((each) => grpc.connectivityState[each]) };
+}
+
+async function seen(done) {
+  try {
+    return await done();
+  } catch (error) {
+    return { failed: error.stack };
+  }
+}
+
+const PARTS = {
+  collections,
+  documents,
+  stream,
+  listing,
+  modes,
+  batch,
+  browsing,
+  answer,
+  deleting,
+  errors,
+  deadlines,
+  request_ids,
+  strangers,
+  large,
+  health,
+};
+let waiting;
+const resting = seen(idle); // Beside all that follows.
+const report = {};
+for (const [name, part] of Object.entries(PARTS)) {
+  report[name] = await seen(part);
+  if (name === "documents") waiting = seen(sequences);
+}
+report.idle = await resting;
+report.sequences = await waiting;
+console.log(JSON.stringify(report));
+indexer.close();
+retriever.close();

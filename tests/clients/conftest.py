@@ -1,0 +1,161 @@
+"""Both services with TLS and keys, and what a client in Node saw of them.
+
+Where Node.js or its packages cannot be had, the tests fail and say so; they never pass unseen.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hrag.auth import Role
+from hrag.cli.running import Services, free_addresses
+from tests.credentials import OTHER, TENANT, UNKNOWN_KEY, new_key
+from tests.openai_server import OpenAIServer, Reply, events, piece
+from tests.pki import Authority
+from tests.running import FAST, START_S, check_store
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "node"
+SLOW = "a question that takes its time"
+QUESTION = "what do dogs do?"
+BOOK = "".join(f"Dogs bark {number} times. Cats sleep. " for number in range(200))
+DOCUMENTS, BLANK = 800, 40
+FAR = 2**53 + 1
+MODES = ("STANDARD", "SMALL_TO_BIG", "AUTO_MERGE", "SENTENCE_WINDOW", "SUMMARY_FIRST")
+PING_MS, IDLE_MS = 6_000, 32_000
+_PROGRAM = Path(__file__).with_name("client.mjs")
+_PROGRAM_S = 180.0
+
+
+class Chat(OpenAIServer):
+    """Goes on and on about SLOW."""
+
+    def answer(self, request: dict[str, Any], authorization: str | None) -> Reply:
+        reply = super().answer(request, authorization)
+        if SLOW in json.dumps(request):
+            return events(*(piece("late "), 0.05) * 1_000)(reply)
+        return reply
+
+
+@dataclass(frozen=True)
+class Secured:
+    """Running services, and what a client of them needs."""
+
+    services: Services
+    chat: Chat
+    token: str
+    ca_file: Path
+    other_ca_file: Path
+
+
+def _command(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.fail(f"these tests need Node.js 20 or newer: there is no `{name}` on the PATH")
+    return found
+
+
+@pytest.fixture(scope="session")
+def packages() -> None:
+    """The examples' packages, installed from npm where package.json has changed."""
+    wanted, stamp = EXAMPLES / "package.json", EXAMPLES / "node_modules" / ".package-lock.json"
+    if stamp.exists() and stamp.stat().st_mtime >= wanted.stat().st_mtime:
+        return
+    done = subprocess.run(
+        [_command("npm"), "install", "--no-audit", "--no-fund", "--ignore-scripts"],
+        cwd=EXAMPLES,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if done.returncode != 0:
+        pytest.fail(f"npm cannot install the packages of {wanted}:\n{done.stderr}")
+
+
+def node(*arguments: str | Path, settings: Mapping[str, str] | None = None) -> str:
+    """What a program of Node's prints."""
+    done = subprocess.run(
+        [_command("node"), *arguments],
+        cwd=EXAMPLES,
+        env={**os.environ, **(settings or {})},
+        capture_output=True,
+        text=True,
+        timeout=_PROGRAM_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def secured(
+    tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
+) -> Iterator[Secured]:
+    """Services with TLS, keys and a chat model that writes one answer at a time."""
+    folder = tmp_path_factory.mktemp("secured")
+    authority, other = Authority(folder, "ours"), Authority(folder, "theirs")
+    pair, keys = authority.issue(), folder / "keys.json"
+    token = new_key(keys, role=Role.WRITE)
+    with Chat() as chat:
+        settings = {
+            **FAST,
+            "HRAG_TLS_CERT_FILE": str(pair.cert_file),
+            "HRAG_TLS_KEY_FILE": str(pair.key_file),
+            "HRAG_AUTH": "api_key",
+            "HRAG_API_KEYS_FILE": str(keys),
+            "HRAG_CHAT_MODEL": "test-model",
+            "HRAG_CHAT_BASE_URL": chat.base_url,
+            "HRAG_CHAT_API_KEY": "sk-test",
+            "HRAG_MAX_CONCURRENT_ANSWERS": "1",
+        }
+        services = Services(folder / "store", *free_addresses(2), settings=settings)
+        with services:
+            services.wait_until_serving(START_S)
+            yield Secured(services, chat, token, authority.ca_file, other.ca_file)
+        services.check_stopped_cleanly()
+    check_store(folder / "store")
+
+
+@pytest.fixture(scope="session")
+def report(packages: None, secured: Secured) -> dict[str, Any]:
+    """What client.mjs saw, by the names of its parts."""
+    given = {
+        "indexer": secured.services.indexer,
+        "retriever": secured.services.retriever,
+        "ca": str(secured.ca_file),
+        "other_ca": str(secured.other_ca_file),
+        "token": secured.token,
+        "unknown_key": UNKNOWN_KEY,
+        "tenant_id": TENANT,
+        "other_tenant": OTHER,
+        "text": QUESTION,
+        "slow": SLOW,
+        "book": BOOK,
+        "documents": DOCUMENTS,
+        "blank": BLANK,
+        "far": str(FAR),
+        "modes": MODES,
+        "ping_ms": PING_MS,
+        "idle_ms": IDLE_MS,
+    }
+    found: dict[str, Any] = json.loads(node(_PROGRAM, json.dumps(given)))
+    return found
+
+
+@pytest.fixture
+def seen(report: dict[str, Any]) -> Callable[[str], Any]:
+    """What one part of client.mjs saw; fails as the part has."""
+
+    def part(name: str) -> Any:
+        found = report[name]
+        assert "failed" not in found, found["failed"]
+        return found
+
+    return part
