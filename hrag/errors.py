@@ -97,6 +97,10 @@ class DeadlineExceeded(HragError):
     """The caller's deadline passed."""
 
 
+class Cancelled(HragError):
+    """The caller went away, so nobody waits for what was being done."""
+
+
 class StorageFull(HragError):
     """The disk is full; nothing of the write was kept."""
 

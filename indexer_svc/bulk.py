@@ -23,6 +23,7 @@ from hrag.config import MIB
 from hrag.deadline import Deadline
 from hrag.engine import OpenCollection
 from hrag.errors import (
+    Cancelled,
     DeadlineExceeded,
     EmbedderUnavailable,
     HragError,
@@ -47,7 +48,13 @@ _PAUSE_S = 0.002  # Short beside a commit, long beside the cutting of a short do
 _POLL_S = 0.1  # How often a wait looks whether the service stops.
 
 # They would meet every document that is still to come.
-_CONCERNS_ALL = (StorageFull, StoreUnavailable, DeadlineExceeded, ServiceUnavailable)
+_CONCERNS_ALL = (
+    StorageFull,
+    StoreUnavailable,
+    DeadlineExceeded,
+    Cancelled,
+    ServiceUnavailable,
+)
 
 Outcome = IngestResult | Exception
 Work = TypeVar("Work", Draft, Ready)
@@ -107,7 +114,7 @@ class BulkLoad:
         """Stores the documents and answers each, in order: those of a commit together.
 
         Raises what concerns all documents, such as StorageFull, after the answers of those
-        that are stored; ServiceUnavailable when the service stops or `cancel` was called.
+        that are stored; ServiceUnavailable when the service stops, Cancelled after `cancel`.
         """
         self._drafts.start()
         self._ready.start()
@@ -164,7 +171,9 @@ class BulkLoad:
     def _embed(self, drafts: list[Draft]) -> Iterator[Ready | Exception]:
         """All at once; each alone where one of them spoils it for the others."""
         try:
-            yield from self._pipeline.embed(drafts)
+            yield from self._pipeline.embed(drafts, self._deadline)
+        except _CONCERNS_ALL:
+            raise
         except EmbedderUnavailable as error:
             yield from [error] * len(drafts)  # It has been tried again for seconds already.
         except Exception as error:
@@ -250,7 +259,7 @@ class BulkLoad:
 
     def _check_not_cancelled(self) -> None:
         if self._cancelled.is_set():
-            raise ServiceUnavailable("the caller has gone away")
+            raise Cancelled("the caller went away")
 
 
 class _Counts:

@@ -177,7 +177,7 @@ class Pipeline:
         if isinstance(found, IngestResult):
             return found
         draft = self.cut(found, deadline)
-        ready = self.embed([draft])
+        ready = self.embed([draft], deadline)
         deadline.check("embedding")
         self.wait_for_room(found.collection, deadline)
         (result,) = self.commit(ready)
@@ -217,14 +217,14 @@ class Pipeline:
         deadline.check("chunking")
         return Draft(pending, parsed, tree)
 
-    def embed(self, drafts: Sequence[Draft]) -> list[Ready]:
+    def embed(self, drafts: Sequence[Draft], deadline: Deadline) -> list[Ready]:
         """Embeds the leaves of all drafts at once; raises what fails for any of them."""
         for draft in drafts:
             settings = draft.pending.collection.settings
             check_embedder(settings, self._embedder.name, self._embedder.dimension)
         texts = [text for draft in drafts for text in draft.leaf_texts()]
         with metrics.ingesting("embed"):
-            vectors = self._embedder.embed(texts)
+            vectors = self._embedder.embed(texts, deadline)
         ends = accumulate(draft.leaf_count for draft in drafts)
         return [
             draft.with_vectors(vectors[end - draft.leaf_count : end])

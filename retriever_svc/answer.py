@@ -17,7 +17,7 @@ from hrag.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishRe
 from hrag.chat import ChatEnd, ChatModel
 from hrag.deadline import Deadline
 from hrag.embedding.cache import CachedQueries
-from hrag.errors import ChatNotConfigured, HragError, InvalidArgument, TooBusy, TooLarge
+from hrag.errors import Cancelled, ChatNotConfigured, HragError, InvalidArgument, TooBusy, TooLarge
 from hrag.types import MAX_QUERY_BYTES, Passage, SearchQuery
 from retriever_svc.checks import check_query
 from retriever_svc.markers import MarkerFilter, cited
@@ -124,6 +124,8 @@ class Answer:
                     elif shown := reading.feed(piece):
                         first_text_us = first_text_us or self._us_since(began)
                         yield shown
+            except Cancelled:
+                raise  # Nobody is left to tell.
             except HragError as failure:
                 _log.warning("chat_failed", model=self._setup.chat.name, problem=failure.message)
                 error = failure

@@ -19,7 +19,7 @@ from hrag.embedding.cache import CachedQueries
 from hrag.embedding.checks import check_embedder
 from hrag.engine import Groups, Leaves, Reader, Snapshot, Stretch, Vector
 from hrag.errors import (
-    EmbedderUnavailable,
+    EmbedderRejected,
     HragError,
     InvalidArgument,
     SequenceNotReached,
@@ -125,8 +125,8 @@ class Search:
     def __call__(self, query: SearchQuery, deadline: Deadline) -> SearchResult:
         """Raises InvalidArgument, CollectionNotFound, EmbedderMismatch and the embedder's."""
         began = self._clock()
-        self._prepare(query, deadline)
-        vector = self._vector(query)
+        self._prepare(query, deadline.within(_LONGEST_WAIT_S))
+        vector = self._vector(query, deadline)
         return self._run(query, vector, began, self._clock(), deadline)
 
     def batch(
@@ -142,11 +142,12 @@ class Search:
                 field="searches",
             )
         began = self._clock()
+        patience = deadline.within(_LONGEST_WAIT_S)  # Of all of them together.
         prepared = [
-            query if isinstance(query, HragError) else outcome_of(self._prepare, query, deadline)
+            query if isinstance(query, HragError) else outcome_of(self._prepare, query, patience)
             for query in queries
         ]
-        vectors = self._vectors(prepared)
+        vectors = self._vectors(prepared, deadline)
         embedded = self._clock()
         outcomes: list[SearchResult | HragError] = []
         for query, vector in zip(prepared, vectors, strict=True):
@@ -158,10 +159,10 @@ class Search:
                 outcomes.append(outcome_of(self._run, query, vector, began, embedded, deadline))
         return outcomes
 
-    def _prepare(self, query: SearchQuery, deadline: Deadline) -> SearchQuery:
+    def _prepare(self, query: SearchQuery, patience: Deadline) -> SearchQuery:
         """Refuses what can be refused before anything is embedded, and waits for the change."""
         check_query(query)
-        self._wait_for(query.min_sequence, deadline)
+        self._wait_for(query.min_sequence, patience)
         if _needs_embedder(query):
             settings = self._reader.settings(query.tenant_id, query.collection)
             check_embedder(settings, self._embedder.name)
@@ -226,26 +227,28 @@ class Search:
                 took.add("search", began, self._clock())
             yield snapshot
 
-    def _wait_for(self, sequence: int, deadline: Deadline) -> None:
-        patience = Deadline(min(deadline.at_s, Deadline.after(_LONGEST_WAIT_S).at_s))
+    def _wait_for(self, sequence: int, patience: Deadline) -> None:
         while sequence and (committed := self._reader.sequence()) < sequence:
             if patience.remaining_s <= _WAIT_S:
                 raise SequenceNotReached(
                     f"min_sequence is {sequence}; the store has come to {committed}",
                     field="min_sequence",
                 )
+            patience.check("waiting for min_sequence")
             time.sleep(_WAIT_S)
 
-    def _vector(self, query: SearchQuery) -> Vector:
+    def _vector(self, query: SearchQuery, deadline: Deadline) -> Vector:
         if isinstance(query.query, str):
-            return self._queries.embed_query(query.query)
+            return self._queries.embed_query(query.query, deadline)
         return unit(np.asarray(query.query, np.float32))
 
-    def _vectors(self, queries: Sequence[SearchQuery | HragError]) -> list[Vector | HragError]:
+    def _vectors(
+        self, queries: Sequence[SearchQuery | HragError], deadline: Deadline
+    ) -> list[Vector | HragError]:
         """Of each query its vector or what is wrong with it; all texts at once."""
         sound = [query for query in queries if isinstance(query, SearchQuery)]
         texts = list({query.query: None for query in sound if isinstance(query.query, str)})
-        of_text = dict(zip(texts, self._queries.embed_each(texts), strict=True))
+        of_text = dict(zip(texts, self._queries.embed_each(texts, deadline), strict=True))
         vectors: list[Vector | HragError] = []
         for query in queries:
             if isinstance(query, HragError):
@@ -253,7 +256,7 @@ class Search:
             elif isinstance(query.query, str):
                 vectors.append(of_text[query.query])
             else:
-                vectors.append(outcome_of(self._vector, query))
+                vectors.append(outcome_of(self._vector, query, deadline))
         return vectors
 
     def _level(self, query: SearchQuery, settings: CollectionSettings) -> int:
@@ -321,7 +324,7 @@ class Search:
             deadline.check("searching")
             all_seen = leaves.complete and len(stretches) == len(groups)
             began = self._clock()
-            found, left = self._windows(query, vector, stretches, margin)
+            found, left = self._windows(query, vector, stretches, margin, deadline)
             took.add("embed", began, self._clock())
             if len(found) == query.limit or all_seen:
                 passages = windows.chosen(found, query)
@@ -331,19 +334,27 @@ class Search:
             wanted *= _DEEPEN
 
     def _windows(
-        self, query: SearchQuery, vector: Vector, stretches: Sequence[Stretch], margin: int
+        self,
+        query: SearchQuery,
+        vector: Vector,
+        stretches: Sequence[Stretch],
+        margin: int,
+        deadline: Deadline,
     ) -> tuple[list[Window], bool]:
         """The best leaves' windows until there are `limit` of them; whether leaves are left."""
         found: list[Window] = []
         rest = list(stretches)
         while rest and len(found) < query.limit:
             some, rest = rest[: query.limit - len(found)], rest[query.limit - len(found) :]
-            for stretch, (number, score) in zip(some, self._best(some, vector), strict=True):
+            best = self._best(some, vector, deadline)
+            for stretch, (number, score) in zip(some, best, strict=True):
                 new = windows.window(stretch, number, score, margin)
                 found = windows.with_another(found, new, or_touches=query.merge_adjacent)
         return found, bool(rest)
 
-    def _best(self, stretches: Sequence[Stretch], vector: Vector) -> Iterator[tuple[int, float]]:
+    def _best(
+        self, stretches: Sequence[Stretch], vector: Vector, deadline: Deadline
+    ) -> Iterator[tuple[int, float]]:
         """Each one's best sentence with its score; where there is one alone, with the leaf's."""
         numbers = [windows.candidates(stretch) for stretch in stretches]
         texts = [
@@ -352,7 +363,7 @@ class Search:
             if len(own) > 1
             for number in own
         ]
-        vectors = iter(self._sentences.embed_each(texts))
+        vectors = iter(self._sentences.embed_each(texts, deadline))
         for stretch, own in zip(stretches, numbers, strict=True):
             if len(own) == 1:
                 yield own[0], stretch.score
@@ -408,9 +419,11 @@ class _Choice:
 
 def _score(sentence: Vector | HragError, vector: Vector) -> float:
     """The cosine; of a sentence that the embedder refuses, the worst."""
-    if isinstance(sentence, EmbedderUnavailable):
+    if isinstance(sentence, EmbedderRejected):
+        return -1.0
+    if isinstance(sentence, HragError):
         raise sentence
-    return -1.0 if isinstance(sentence, HragError) else float(sentence @ vector)
+    return float(sentence @ vector)
 
 
 def _needs_embedder(query: SearchQuery) -> bool:

@@ -72,9 +72,9 @@ def _sentences(chunk: Chunk) -> list[_Sentence]:
 
 def _vectors(texts: list[str], sentences: CachedQueries, deadline: Deadline) -> dict[str, Vector]:
     """Of those that can be embedded in time."""
-    if not texts or deadline.remaining_s <= 0:
+    if not texts:
         return {}
-    vectors = sentences.embed_each(texts)
+    vectors = sentences.embed_each(texts, deadline)
     return {
         text: vector
         for text, vector in zip(texts, vectors, strict=True)

@@ -179,6 +179,10 @@ class OpenAIServer:
         """Lets `fault` spoil one more reply, or the next `times`."""
         self._faults.extend([fault] * times)
 
+    def forget_faults(self) -> None:
+        """Answers well again from now on."""
+        self._faults.clear()
+
     def answer(self, request: dict[str, Any], authorization: str | None) -> Reply:
         """Notes the request and makes the reply."""
         with self._lock:

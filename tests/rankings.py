@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 from hrag import errors
+from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
@@ -154,14 +155,14 @@ class Embedder(HashEmbedder):
     def texts(self) -> list[str]:
         return [text for batch in self.batches for text in batch]
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         assert not self._snapshot.is_open
         self.batches.append(list(texts))
         if self.failure is not None:
             raise self.failure
         if self.refused and self.refused in texts:
             raise errors.EmbedderRejected("no")
-        return super().embed(texts)
+        return super().embed(texts, deadline)
 
 
 def search_of(

@@ -66,13 +66,13 @@ class Embedder(HashEmbedder):
         self.gate.set()
         self.fail: Callable[[Sequence[str]], Exception | None] = lambda _: None
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         self.calls.append(list(texts))
         assert self.gate.wait(SOON_S)
         failure = self.fail(texts)
         if failure is not None:
             raise failure
-        return super().embed(texts)
+        return super().embed(texts, deadline)
 
 
 class Service:

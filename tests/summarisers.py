@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from hrag.answers import FinishReason
 from hrag.chat import ChatEnd, ChatModel, Completion, Pieces
-from hrag.deadline import Deadline
+from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import PreparedDocument, Writer
@@ -36,7 +36,7 @@ class FakeEmbedder:
         self.asked: list[str] = []
         self.errors: list[Exception] = []
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         if self.errors:
             raise self.errors.pop(0)
         self.asked += texts

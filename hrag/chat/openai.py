@@ -1,27 +1,26 @@
 """Text from any endpoint that speaks OpenAI's `POST /chat/completions`.
 
 Always asked for a stream: then a wait is one for the next piece, however long the whole
-takes, and a text that was cut off is known for one. Requests are tried again here, not by
-the SDK, which does not know the caller's deadline: on 408, 409, 429, 5xx and lost
-connections, as long as the endpoint has not begun to answer. A slow endpoint is not asked
-twice. Nothing in a reply is believed before it is checked.
+takes, and a text that was cut off is known for one. Requests are tried again as long as the
+endpoint has not begun to answer; a slow one is not asked twice. Nothing in a reply is
+believed before it is checked.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from httpx2 import Response
-from openai import APIConnectionError, APIStatusError, APITimeoutError
+from openai import Timeout
 from pydantic import BaseModel, Field, ValidationError
 
 from hrag.answers import FinishReason
 from hrag.chat import ChatEnd, Completion, Pieces
 from hrag.deadline import Deadline
 from hrag.endpoint.access import Access
-from hrag.endpoint.openai import Endpoint, Verdicts, may_pass, timeout
+from hrag.endpoint.openai import Endpoint, Retries, Verdicts
 from hrag.errors import ChatRejected, ChatUnavailable
 
 MAX_RETRIES = 2
@@ -29,7 +28,6 @@ MAX_TOKEN_CHARS = 32  # Few tokens are as long, so only who ignores the bound pa
 MAX_LINE_BYTES = 1 << 20  # Of a reply; a line holds a piece.
 LONGEST_REPLY_S = 600.0  # A caller without a deadline must not keep its thread for ever.
 
-_DELAYS_S = (0.5, 1.0, 2.0, 4.0)
 _LONGEST_DELAY_S = 10.0  # Whom the endpoint asks to wait longer had better know at once.
 _FINISH = {
     "stop": FinishReason.STOP,
@@ -90,9 +88,8 @@ class OpenAIChat:
         """
         self.name = f"openai/{model}"
         self._model = model
-        self._timeout_s = timeout_s
-        self._delays_s = _DELAYS_S[:max_retries]
-        self._endpoint = Endpoint("chat", access, _VERDICTS, timeout_s=timeout_s, max_retries=0)
+        retries = Retries(max_retries, _LONGEST_DELAY_S, if_slow=False)
+        self._endpoint = Endpoint("chat", access, _VERDICTS, retries, timeout_s)
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
         """See `ChatModel`."""
@@ -122,26 +119,14 @@ class OpenAIChat:
     @contextmanager
     def _opened(self, prompt: str, max_tokens: int, deadline: Deadline) -> Iterator[Response]:
         """A reply that has begun; closed at the end, whether or not it was read whole."""
-        with self._endpoint.explained(1 + len(self._delays_s)):
-            response = self._sent(prompt, max_tokens, deadline)
+        response = self._endpoint.send(partial(self._request, prompt, max_tokens), deadline)
         try:
-            with self._endpoint.explained(1):
+            with self._endpoint.explained():
                 yield response
         finally:
             response.close()
 
-    def _sent(self, prompt: str, max_tokens: int, deadline: Deadline) -> Response:
-        for delay_s in self._delays_s:
-            try:
-                return self._request(prompt, max_tokens, deadline)
-            except (APIConnectionError, APIStatusError) as error:
-                wait_s = _wait_s(error, delay_s)
-                if wait_s is None or wait_s >= deadline.remaining_s:
-                    raise
-            time.sleep(wait_s)
-        return self._request(prompt, max_tokens, deadline)
-
-    def _request(self, prompt: str, max_tokens: int, deadline: Deadline) -> Response:
+    def _request(self, prompt: str, max_tokens: int, timeout: Timeout) -> Response:
         # Raw, because the SDK's own parser bounds nothing and checks no type.
         raw = self._endpoint.client.chat.completions.with_raw_response.create(
             model=self._model,
@@ -149,7 +134,7 @@ class OpenAIChat:
             max_completion_tokens=max_tokens,
             stream=True,
             stream_options={"include_usage": True},
-            timeout=timeout(max(0.001, min(self._timeout_s, deadline.remaining_s))),
+            timeout=timeout,
         )
         return raw.http_response
 
@@ -224,18 +209,3 @@ class _Reading:
         if isinstance(status, int):
             self._endpoint.refused(status, error.get("type"))
         self._endpoint.unavailable("broke off with an error")
-
-
-def _wait_s(error: APIConnectionError | APIStatusError, delay_s: float) -> float | None:
-    """How long to wait before trying again; None where that would not help."""
-    if isinstance(error, APITimeoutError):
-        return None
-    if isinstance(error, APIConnectionError):
-        return delay_s
-    if not may_pass(error.status_code):
-        return None
-    try:
-        asked_s = float(error.response.headers.get("retry-after", delay_s))
-    except ValueError:
-        return delay_s
-    return asked_s if 0 <= asked_s <= _LONGEST_DELAY_S else None

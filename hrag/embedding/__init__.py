@@ -4,7 +4,8 @@ An embedder has a name and a dimension that a collection remembers. Equal names 
 vectors that can be compared. Every embedder returns finite unit vectors as
 `float32[n, dimension]`, C-contiguous, one row per text, in order; is safe to call from
 several threads; and raises EmbedderUnavailable when trying again may help and
-EmbedderRejected when it will not.
+EmbedderRejected when it will not. Where the deadline passes, or its caller goes away, they
+raise that instead, soon and without embedding the rest.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hrag.deadline import NEVER, Deadline
 
 Vectors = NDArray[np.float32]
 
@@ -31,5 +34,5 @@ class Embedder(Protocol):
     def max_tokens(self) -> int:
         """Longest text it takes, in tokens."""
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector per text, `float32[len(texts), dimension]`."""

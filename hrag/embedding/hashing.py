@@ -10,6 +10,7 @@ from hashlib import shake_128
 
 import numpy as np
 
+from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.types import MAX_CHUNK_TOKENS
 
@@ -26,8 +27,9 @@ class HashEmbedder:
         self.dimension = dimension
         self.name = f"hash/{dimension}"
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector per text, in order, as `float32[len(texts), dimension]`."""
+        deadline.check("embedding")
         size_bytes = self.dimension * _NUMBER.itemsize
         drawn = b"".join(shake_128(text.encode()).digest(size_bytes) for text in texts)
         numbers = np.frombuffer(drawn, _NUMBER).reshape(len(texts), self.dimension)

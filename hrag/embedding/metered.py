@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from hrag import metrics
+from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Embedder, Vectors
 
 
@@ -18,6 +19,6 @@ class MeteredEmbedder:
     def dimension(self) -> int:
         return self._embedder.dimension
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         with metrics.embedding(len(texts)):
-            return self._embedder.embed(texts)
+            return self._embedder.embed(texts, deadline)

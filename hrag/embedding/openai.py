@@ -1,35 +1,40 @@
 """Vectors from any endpoint that speaks OpenAI's `POST /embeddings`.
 
-The SDK sends, and tries again on 408, 409, 429, 5xx, timeouts and lost connections: with
-exponential backoff and jitter, or after `Retry-After` where the endpoint names a delay of
-at most two minutes. It does not notice a reply that is short, re-ordered or of the wrong
-size, so the reply is read here, and nothing in it is believed before it is checked.
+Requests are tried again, after timeouts too, and after as much as two minutes where the
+endpoint asks for that and the deadline allows it. The SDK does not notice a reply that is
+short, re-ordered or of the wrong size, so the reply is read here, and nothing in it is believed
+before it is checked.
 """
 
 import base64
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from threading import Lock
+from contextlib import suppress
+from functools import partial
+from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from openai import omit
+from openai import Timeout, omit
 
 from hrag import metrics
+from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.checks import unit_rows
 from hrag.endpoint.access import Access
-from hrag.endpoint.openai import Endpoint, Verdicts
+from hrag.endpoint.openai import Endpoint, Retries, Verdicts
 from hrag.errors import EmbedderRejected, EmbedderUnavailable
 
 MAX_REQUEST_TEXTS = 512
 # About 100,000 tokens at 3 bytes each. A token has at least one byte, so that whatever the
 # language a request stays below the 300,000 tokens that OpenAI takes.
 MAX_REQUEST_BYTES = 300_000
-MAX_RETRIES = 4  # With the SDK's delays 7.5 s of waiting, which outlasts a rate limit's blip.
+MAX_RETRIES = 4  # With their delays 7.5 s of waiting, which outlasts a rate limit's blip.
 
+_LONGEST_DELAY_S = 120.0
+_POLL_S = 0.05
 _PROBE = "dimension"
 _VERDICTS = Verdicts(
     EmbedderUnavailable,
@@ -65,10 +70,8 @@ class OpenAIEmbedder:
         self.name = f"openai/{model}"
         self._model = model
         self._dimensions = dimensions
-        self._attempts = 1 + max_retries
-        self._endpoint = Endpoint(
-            "embedding", access, _VERDICTS, timeout_s=timeout_s, max_retries=max_retries
-        )
+        retries = Retries(max_retries, _LONGEST_DELAY_S, if_slow=True)
+        self._endpoint = Endpoint("embedding", access, _VERDICTS, retries, timeout_s)
         self._source = self._endpoint.name
         self._probe: Future[int] | None = None
         self._probe_lock = Lock()
@@ -79,24 +82,24 @@ class OpenAIEmbedder:
 
         Asks the endpoint the first time and raises as `embed` does; a failure is forgotten.
         """
-        return self._dimensions or self._probed_dimension()
+        return self._dimension(NEVER)
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector per text, in order, as `float32[len(texts), dimension]`.
 
         Raises EmbedderUnavailable when the endpoint is down, slow, limiting or failing
         after the last attempt, and EmbedderRejected when it refuses or its answer is wrong.
         """
-        vectors: Vectors = np.empty((len(texts), self.dimension), np.float32)
+        dimension = self._dimension(deadline)
+        vectors: Vectors = np.empty((len(texts), dimension), np.float32)
         done = 0
         for batch in batches(texts):
-            rows = read_reply(self._send(batch), len(batch), self._source)
-            vectors[done : done + len(batch)] = self._checked(rows)
+            rows = read_reply(self._send(batch, deadline), len(batch), self._source)
+            vectors[done : done + len(batch)] = self._checked(rows, dimension)
             done += len(batch)
         return vectors
 
-    def _checked(self, rows: list[NDArray[np.floating]]) -> Vectors:
-        expected = self.dimension
+    def _checked(self, rows: list[NDArray[np.floating]], expected: int) -> Vectors:
         for row in rows:
             if len(row) != expected:
                 raise EmbedderRejected(
@@ -105,33 +108,42 @@ class OpenAIEmbedder:
                 )
         return unit_rows(np.stack(rows), self._source)
 
-    def _probed_dimension(self) -> int:
+    def _dimension(self, deadline: Deadline) -> int:
+        return self._dimensions or self._probed_dimension(deadline)
+
+    def _probed_dimension(self, deadline: Deadline) -> int:
+        # One thread asks for all. They share the outcome, a failure too: in turn they would
+        # queue up behind an endpoint that is down. Each waits as long as its own caller does.
         with self._probe_lock:
             probe = self._probe
-            if first := probe is None:
+            if probe is None:
                 probe = self._probe = Future()
-        if first:
-            self._settle(probe)
-        # Threads that came meanwhile share the outcome, a failure too: in turn they would
-        # queue up behind an endpoint that is down.
-        return probe.result()
+                Thread(target=self._settle, args=(probe,), name="dimension", daemon=True).start()
+        while True:
+            deadline.check(f"asking {self._source} for its dimension")
+            with suppress(TimeoutError):
+                return probe.result(min(deadline.remaining_s, _POLL_S))
 
     def _settle(self, probe: Future[int]) -> None:
         try:
-            (row,) = read_reply(self._send([_PROBE]), 1, self._source)
+            (row,) = read_reply(self._send([_PROBE], NEVER), 1, self._source)
             unit_rows(row[np.newaxis], self._source)
             probe.set_result(len(row))
         except BaseException as error:  # Whatever it is, nobody may wait for ever.
             self._probe = None
             probe.set_exception(error)
-            raise
 
-    def _send(self, texts: list[str]) -> bytes:
-        with self._endpoint.explained(self._attempts):
-            # Raw, because the SDK's own parser neither checks the reply nor explains it.
-            reply = self._endpoint.client.embeddings.with_raw_response.create(
-                input=texts, model=self._model, dimensions=self._dimensions or omit
-            )
+    def _send(self, texts: list[str], deadline: Deadline) -> bytes:
+        return self._endpoint.send(partial(self._request, texts), deadline)
+
+    def _request(self, texts: list[str], timeout: Timeout) -> bytes:
+        # Raw, because the SDK's own parser neither checks the reply nor explains it.
+        reply = self._endpoint.client.embeddings.with_raw_response.create(
+            input=texts,
+            model=self._model,
+            dimensions=self._dimensions or omit,
+            timeout=timeout,
+        )
         return reply.content
 
 

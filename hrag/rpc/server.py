@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection
 from hrag import tracing
 from hrag.addresses import MAX_PORT
 from hrag.config import CommonSettings
-from hrag.deadline import NEVER, Deadline
+from hrag.deadline import Deadline
 from hrag.errors import ServiceUnavailable
 from hrag.rpc.interceptor import Around
 from hrag.rpc.protection import Protection
@@ -122,8 +122,6 @@ def _bind(server: grpc.Server, address: str, protection: Protection) -> int:
 
 
 def deadline_of(context: grpc.ServicerContext) -> Deadline:
-    """The caller's deadline."""
+    """The caller's deadline, which ends early if it cancels the call or its connection ends."""
     remaining_s = context.time_remaining()
-    if remaining_s is None or math.isinf(remaining_s):
-        return NEVER
-    return Deadline.after(remaining_s)
+    return Deadline.after(math.inf if remaining_s is None else remaining_s, context.is_active)

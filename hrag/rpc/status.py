@@ -47,6 +47,7 @@ TABLE: dict[type[HragError], Situation] = {
     errors.ChatUnavailable: Situation(_CODE.UNAVAILABLE, "CHAT_UNAVAILABLE", 5.0),
     errors.SequenceNotReached: Situation(_CODE.DEADLINE_EXCEEDED, "SEQUENCE_NOT_REACHED"),
     errors.DeadlineExceeded: Situation(_CODE.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
+    errors.Cancelled: Situation(_CODE.CANCELLED, "CANCELLED"),
     errors.StorageFull: Situation(_CODE.RESOURCE_EXHAUSTED, "STORAGE_FULL", 60.0),
     errors.TooBusy: Situation(_CODE.RESOURCE_EXHAUSTED, "TOO_BUSY", 1.0),
     errors.StoreUnavailable: Situation(_CODE.UNAVAILABLE, "STORE_UNAVAILABLE", 1.0),

@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from hrag.config import CommonSettings, SettingsError
+from hrag.deadline import Deadline
 from hrag.embedding import Embedder, Vectors
 from hrag.embedding.builtin import BuiltinEmbedder
 from hrag.embedding.checks import unit_rows
@@ -21,7 +24,7 @@ from hrag.embedding.hashing import HashEmbedder
 from hrag.embedding.openai import OpenAIEmbedder
 from hrag.embedding.opening import open_embedder
 from hrag.endpoint.access import Access
-from hrag.errors import EmbedderRejected
+from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected
 from tests.openai_server import OpenAIServer
 
 TEXTS = [
@@ -71,6 +74,14 @@ def _assert_well_formed(vectors: Vectors, embedder: Embedder, count: int) -> Non
     assert vectors.dtype == np.float32
     assert vectors.flags.c_contiguous
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+def test_nothing_is_embedded_for_nobody(embedder: Embedder) -> None:
+    with pytest.raises(DeadlineExceeded):
+        embedder.embed(TEXTS, Deadline.after(-1))
+    with pytest.raises(Cancelled):
+        embedder.embed(TEXTS, Deadline(waits=lambda: False))
+    _assert_well_formed(embedder.embed(TEXTS, Deadline.after(60)), embedder, len(TEXTS))
 
 
 def test_gives_a_unit_vector_for_each_text(embedder: Embedder) -> None:
@@ -241,3 +252,15 @@ def test_openai_settings_that_cannot_work_are_refused(
     with pytest.raises(SettingsError, match=complaint) as raised:
         open_embedder(CommonSettings())
     assert not key or key not in str(raised.value)
+
+
+def test_the_builtin_embedder_gives_up_what_it_has_not_begun() -> None:
+    """A document may have tens of thousands of leaves, which take minutes."""
+    embedder, left = BuiltinEmbedder(), iter([True] * 3)
+    began = time.monotonic()
+    with pytest.raises(Cancelled):
+        embedder.embed(
+            [f"{TEXTS[0]} " * 20] * 5_000,
+            Deadline(waits=partial(next, left, False)),
+        )
+    assert time.monotonic() - began < 5

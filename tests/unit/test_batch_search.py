@@ -1,13 +1,16 @@
 """Several searches in one call."""
 
 import math
+import time
 from dataclasses import replace
+from itertools import repeat
 
 import pytest
 
 from hrag import errors
 from hrag.deadline import NEVER
-from tests.rankings import QUERY, Embedder, FakeSnapshot, search_of
+from retriever_svc import search as module
+from tests.rankings import QUERY, Embedder, FakeReader, FakeSnapshot, search_of
 
 
 def test_a_batch_embeds_its_texts_together_and_answers_each_in_order() -> None:
@@ -81,3 +84,15 @@ def test_a_batch_has_a_bound(number: int) -> None:
     with pytest.raises(errors.InvalidArgument, match=f"{number} entries; .* 1 to 32") as caught:
         search_of(FakeSnapshot(["a"])).batch([QUERY] * number, NEVER)
     assert caught.value.field == "searches"
+
+
+def test_a_batch_waits_for_its_changes_no_longer_than_one_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_LONGEST_WAIT_S", 0.1)
+    snapshot = FakeSnapshot(["a"])
+    search = search_of(snapshot, reader=FakeReader(snapshot, repeat(3)))
+    began = time.monotonic()
+    found = search.batch([replace(QUERY, min_sequence=8)] * 20, NEVER)
+    assert time.monotonic() - began < 1
+    assert {type(each) for each in found} == {errors.SequenceNotReached}

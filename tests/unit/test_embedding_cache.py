@@ -7,10 +7,11 @@ from threading import Barrier
 import numpy as np
 import pytest
 
+from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
-from hrag.errors import EmbedderUnavailable
+from hrag.errors import Cancelled, EmbedderUnavailable
 
 
 class CountingEmbedder(HashEmbedder):
@@ -21,11 +22,11 @@ class CountingEmbedder(HashEmbedder):
         self.asked: list[list[str]] = []
         self.broken = False
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         self.asked.append(list(texts))
         if self.broken:
             raise EmbedderUnavailable("down")
-        return super().embed(texts)
+        return super().embed(texts, deadline)
 
 
 @pytest.fixture
@@ -121,11 +122,18 @@ def test_a_slow_miss_does_not_hold_up_others() -> None:
     meeting = Barrier(2, timeout=5)
 
     class Meeting(HashEmbedder):
-        def embed(self, texts: Sequence[str]) -> Vectors:
+        def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
             meeting.wait()
-            return super().embed(texts)
+            return super().embed(texts, deadline)
 
     cached = CachedQueries(Meeting(8), 10)
     with ThreadPoolExecutor(2) as pool:
         vectors = list(pool.map(cached.embed_query, ["a", "b"]))
     assert np.array_equal(vectors, HashEmbedder(8).embed(["a", "b"]))
+
+
+def test_nothing_is_embedded_one_by_one_for_nobody(embedder: CountingEmbedder) -> None:
+    cached = CachedQueries(embedder, 10)
+    found = cached.embed_each(["a", "b"], Deadline(waits=lambda: False))
+    assert [type(each) for each in found] == [Cancelled] * 2
+    assert embedder.asked == [["a", "b"]]

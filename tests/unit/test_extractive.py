@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.builtin import BuiltinEmbedder
 from hrag.embedding.hashing import HashEmbedder
@@ -34,7 +35,7 @@ class FakeEmbedder:
         self.directions = directions
         self.asked: list[str] = []
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         self.asked += texts
         return np.array([self._direction(text) for text in texts], np.float32)
 
@@ -52,7 +53,7 @@ class FailingEmbedder(FakeEmbedder):
         super().__init__()
         self.error = error
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         raise self.error
 
 

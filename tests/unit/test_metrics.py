@@ -35,7 +35,7 @@ def grown(series: str, act: Callable[[], object], **labels: str) -> float:
 class FakeEmbedder:
     name, dimension, max_tokens = "fake", 4, 100
 
-    def embed(self, texts):
+    def embed(self, texts, deadline=NEVER):
         if "bad" in texts:
             raise EmbedderRejected("no")
         return np.ones((len(texts), 4), np.float32) / 2

@@ -13,6 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hrag.config import CommonSettings
+from hrag.deadline import Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.openai import (
     MAX_REQUEST_BYTES,
@@ -22,7 +23,7 @@ from hrag.embedding.openai import (
 )
 from hrag.embedding.opening import open_embedder
 from hrag.endpoint.access import Access
-from hrag.errors import EmbedderRejected, EmbedderUnavailable
+from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected, EmbedderUnavailable
 from tests import openai_server
 from tests.openai_server import DEFAULT_DIMENSION, Fault, OpenAIServer, in_base64, vectors_of
 
@@ -152,6 +153,18 @@ def test_a_failed_probe_fails_for_all_who_wait(server: OpenAIServer, embedder_wi
     assert time.monotonic() - start < 1.5
 
 
+def test_who_waits_for_the_dimension_waits_no_longer_than_its_caller(
+    server: OpenAIServer, embedder_with: Open
+) -> None:
+    """And a probe that one caller has given up does for the others."""
+    embedder = embedder_with(dimensions=None)
+    server.inject(openai_server.slow(1))
+    with pytest.raises(DeadlineExceeded, match="dimension"):
+        embedder.embed(TEXTS, Deadline.after(0.2))
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+    assert server.calls == 2
+
+
 def test_a_probe_without_numbers_is_refused(server: OpenAIServer, embedder_with: Open) -> None:
     server.inject(openai_server.last_vector([]))
     with pytest.raises(EmbedderRejected):
@@ -196,6 +209,45 @@ def test_backs_off_where_the_endpoint_says_nothing(
     start = time.monotonic()
     embedder.embed(TEXTS)
     assert 0.3 <= time.monotonic() - start < 4
+
+
+# For how long
+
+
+def test_a_delay_beyond_the_deadline_is_not_waited_for(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(openai_server.refuse(429, retry_after="30"))
+    began = time.monotonic()
+    with pytest.raises(EmbedderUnavailable, match="429"):
+        embedder.embed(TEXTS, Deadline.after(5))
+    assert time.monotonic() - began < 2
+    assert server.calls == 1
+
+
+def test_a_caller_that_goes_ends_a_delay(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    server.inject(openai_server.refuse(429, retry_after="30"))
+    began = time.monotonic()
+    with pytest.raises(Cancelled, match="waiting to ask"):
+        embedder.embed(TEXTS, Deadline(waits=lambda: time.monotonic() < began + 0.3))
+    assert time.monotonic() - began < 2
+
+
+def test_a_slow_endpoint_is_given_up_at_the_deadline(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(openai_server.slow(30), times=5)
+    began = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match="embedding endpoint"):
+        embedder.embed(TEXTS, Deadline.after(0.4))
+    assert time.monotonic() - began < 2
+
+
+def test_requests_end_where_the_caller_goes(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    texts = ["x" * MAX_REQUEST_BYTES] * 4
+    with pytest.raises(Cancelled):
+        embedder.embed(texts, Deadline(waits=lambda: server.calls < 2))
+    assert server.calls == 2
 
 
 # What is given up

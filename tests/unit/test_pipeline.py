@@ -40,11 +40,11 @@ class CountingEmbedder(HashEmbedder):
         self.asked: list[str] = []
         self.failure: errors.HragError | None = None
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         if self.failure is not None:
             raise self.failure
         self.asked += texts
-        return super().embed(texts)
+        return super().embed(texts, deadline)
 
 
 class UnreachableEmbedder(CountingEmbedder):

@@ -101,6 +101,9 @@ def test_it_stops_looking_deeper_at_the_deadline(monkeypatch: pytest.MonkeyPatch
         at_s = math.inf
         remaining_s = 1.0
 
+        def within(self, seconds: float) -> "EndsWhileSearching":
+            return self
+
         def check(self, stage: str) -> None:
             if stage == "searching":
                 raise errors.DeadlineExceeded(f"the deadline passed while {stage}")
@@ -452,3 +455,20 @@ def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     search = search_of(snapshot, reader=FakeReader(snapshot, iter([3] * 1000)))
     with pytest.raises(errors.SequenceNotReached):
         search(replace(QUERY, min_sequence=8), NEVER)
+
+
+def test_a_caller_that_goes_ends_the_wait() -> None:
+    snapshot = FakeSnapshot(["a"])
+    search = search_of(snapshot, reader=FakeReader(snapshot, iter([3] * 1000)))
+    leaves = iter([True, True, False])
+    with pytest.raises(errors.Cancelled, match="waiting for min_sequence"):
+        search(replace(QUERY, min_sequence=8), Deadline(waits=lambda: next(leaves)))
+
+
+def test_nothing_is_embedded_or_searched_for_a_caller_that_is_gone() -> None:
+    snapshot = FakeSnapshot(["a"])
+    reader, embedder = FakeReader(snapshot), Embedder(snapshot)
+    search = search_of(snapshot, reader=reader, embedder=embedder)
+    with pytest.raises(errors.Cancelled, match="embedding"):
+        search(QUERY, Deadline(waits=lambda: False))
+    assert reader.snapshots == 0

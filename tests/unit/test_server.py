@@ -1,5 +1,6 @@
 """The server around a service: binding, health, limits, stopping."""
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +17,6 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 
 from hrag import errors
 from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS
-from hrag.deadline import NEVER
 from hrag.rpc.server import Server, deadline_of
 from hrag.rpc.status import error_from
 from hrag.v1 import retriever_pb2 as rpb
@@ -187,11 +187,15 @@ def test_reflection_is_switchable(reflected: bool) -> None:
 class Context:
     """Of a server's context, what a deadline is read from."""
 
-    def __init__(self, remaining_s: float | None) -> None:
+    def __init__(self, remaining_s: float | None, *, active: bool = True) -> None:
         self._remaining_s = remaining_s
+        self._active = active
 
     def time_remaining(self) -> float | None:
         return self._remaining_s
+
+    def is_active(self) -> bool:
+        return self._active
 
 
 def test_the_callers_deadline_is_passed_down() -> None:
@@ -200,4 +204,10 @@ def test_the_callers_deadline_is_passed_down() -> None:
 
 @pytest.mark.parametrize("remaining_s", [None, float("inf")])
 def test_a_caller_without_a_deadline_has_none(remaining_s: float | None) -> None:
-    assert deadline_of(Context(remaining_s)) is NEVER
+    assert deadline_of(Context(remaining_s)).remaining_s == math.inf
+
+
+def test_the_deadline_knows_whether_the_caller_is_still_there() -> None:
+    deadline_of(Context(5)).check("waiting")
+    with pytest.raises(errors.Cancelled):
+        deadline_of(Context(5, active=False)).check("waiting")

@@ -28,10 +28,10 @@ class Failing(HashEmbedder):
         self._word = word
         self._error = error
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         if any(self._word in text for text in texts):
             raise self._error
-        return super().embed(texts)
+        return super().embed(texts, deadline)
 
 
 def _passage(content: str = CONTENT, first_page: int = 3, last_page: int = 4) -> Passage:
