@@ -271,13 +271,16 @@ def test_a_sentence_that_the_embedder_refuses_is_not_the_best():
     assert passage.score < 0.99
 
 
-def test_an_embedder_that_is_down_is_said():
+@pytest.mark.parametrize(
+    "error", [errors.EmbedderUnavailable, errors.DeadlineExceeded, errors.Cancelled]
+)
+def test_what_keeps_all_sentences_from_being_embedded_is_said(error):
     def of(snapshot: FakeSnapshot) -> Embedder:
         embedder = Embedder(snapshot)
-        embedder.failure = errors.EmbedderUnavailable("down")
+        embedder.failure = error("no")
         return embedder
 
-    with pytest.raises(errors.EmbedderUnavailable):
+    with pytest.raises(error):
         _ask(["a"], of, query=np.ones(DIMENSION, np.float32))
 
 

@@ -18,7 +18,7 @@ export const LOADING = {
 
 export const CHANNEL = {
   "grpc.max_receive_message_length": -1, // 4 MiB otherwise: less than a document's text may have.
-  "grpc.keepalive_time_ms": 30_000, // A connection that has died is noticed; 10 s or more.
+  "grpc.keepalive_time_ms": 30_000, // A connection that has died is noticed; 5 s or more.
 };
 
 /** Credentials for TLS and a key; without an authority's certificate, for plaintext and none. */
