@@ -131,6 +131,11 @@ class Tree:
         """The buffer itself; the same tree gives the same bytes everywhere."""
         return bytes(self._buffer)
 
+    def level_buffer(self, level: int) -> memoryview:
+        """The chunks of one level, packed, in place."""
+        base = self._bases[level]
+        return memoryview(self._buffer)[base : base + self.counts[level] * CHUNK.itemsize]
+
     def level(self, level: int) -> NDArray[Any]:
         """The chunks of one level as `CHUNK[counts[level]]`, read-only, in place."""
         count, base = self.counts[level], self._bases[level]

@@ -1,6 +1,6 @@
-"""The compiled hot path: nearest leaves, their ranked ancestors, and where a text may be cut.
+"""The compiled hot path: nearest leaves, ranked ancestors, messages; where a text may be cut.
 
-Knows nothing of documents, stores or services: arrays in, arrays out. Without the compiled
+Knows nothing of stores or services: arrays in, arrays and bytes out. Without the compiled
 extension the import fails, because a silent slow path is one that nobody notices.
 """
 
@@ -15,6 +15,7 @@ try:
     )
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._graph import Graph
+    from hrag_fast._passages import PassageEncoder
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("hrag_fast."):
         raise
@@ -36,6 +37,7 @@ __all__ = [
     "SUM",
     "Graph",
     "Groups",
+    "PassageEncoder",
     "boundary_ranks",
     "climb",
 ]

@@ -110,16 +110,17 @@ def _check_text(text: str) -> None:
 
 def unit(vector: Vector) -> Vector:
     """The vector at unit length, or InvalidArgument."""
-    if not np.isfinite(vector).all():
+    wide = vector.astype(np.float64)
+    norm = math.sqrt(np.dot(wide, wide))
+    if not math.isfinite(norm):  # No finite numbers of 32 bits add up to infinity here.
         raise InvalidArgument(
             "vector holds NaN or infinity; numbers must be finite", field="vector"
         )
-    norm = np.linalg.norm(vector.astype(np.float64))
     if norm == 0:
         raise InvalidArgument(
             f"vector has no direction: its {len(vector)} numbers are all zero", field="vector"
         )
-    return (vector / norm).astype(np.float32)
+    return (wide / norm).astype(np.float32)
 
 
 def check_dimension(vector: Vector, settings: CollectionSettings) -> None:

@@ -8,7 +8,8 @@ while too few passages come out and more leaves exist, it looks at more leaves.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -42,9 +43,12 @@ from hrag.types import (
     SummaryScope,
     Timings,
 )
+from hrag.wire.retriever import EncodedResult, described_document, encoded_passage
 from retriever_svc import windows
 from retriever_svc.checks import check_dimension, check_query, unit
 from retriever_svc.windows import Window
+
+P = TypeVar("P")  # A passage, as a value or encoded.
 
 _DEEPEN = 4  # Each round looks at so many times more leaves: few rounds, little waste.
 _WAIT_S = 0.002  # Between looks at a sequence that is awaited.
@@ -92,8 +96,41 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    passages: tuple[Passage, ...]
+class _Form(Generic[P]):
+    """How passages are made: read by a snapshot, or of values."""
+
+    read: Callable[[Snapshot, Groups, SearchQuery], tuple[P, ...]]
+    of: Callable[[Passage], P]
+
+
+def _values(snapshot: Snapshot, groups: Groups, query: SearchQuery) -> tuple[Passage, ...]:
+    return snapshot.passages(
+        groups,
+        query.limit,
+        query.token_budget,
+        merge_adjacent=query.merge_adjacent,
+        cut_last=query.cut_last,
+    )
+
+
+def _encoded(snapshot: Snapshot, groups: Groups, query: SearchQuery) -> tuple[bytes, ...]:
+    return snapshot.encoded_passages(
+        groups,
+        query.limit,
+        query.token_budget,
+        described_document,
+        merge_adjacent=query.merge_adjacent,
+        cut_last=query.cut_last,
+    )
+
+
+_VALUES: _Form[Passage] = _Form(_values, lambda passage: passage)
+_ENCODED: _Form[bytes] = _Form(_encoded, encoded_passage)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found(Generic[P]):
+    passages: tuple[P, ...]
     level: int
     exhausted: bool
     seen: _Seen
@@ -124,14 +161,16 @@ class Search:
 
     def __call__(self, query: SearchQuery, deadline: Deadline) -> SearchResult:
         """Raises InvalidArgument, CollectionNotFound, EmbedderMismatch and the embedder's."""
-        began = self._clock()
-        self._prepare(query, deadline.within(_LONGEST_WAIT_S))
-        vector = self._vector(query, deadline)
-        return self._run(query, vector, began, self._clock(), deadline)
+        result, passages = self._one(query, deadline, _VALUES)
+        return replace(result, passages=passages)
+
+    def encoded(self, query: SearchQuery, deadline: Deadline) -> EncodedResult:
+        """The same, as what is sent: of what is not sent, no value is made."""
+        return EncodedResult(*self._one(query, deadline, _ENCODED))
 
     def batch(
         self, queries: Sequence[SearchQuery | HragError], deadline: Deadline
-    ) -> list[SearchResult | HragError]:
+    ) -> list[EncodedResult | HragError]:
         """Each one's result or own error, in order; texts are embedded together.
 
         Raises InvalidArgument for no query and for too many.
@@ -149,15 +188,24 @@ class Search:
         ]
         vectors = self._vectors(prepared, deadline)
         embedded = self._clock()
-        outcomes: list[SearchResult | HragError] = []
+        outcomes: list[EncodedResult | HragError] = []
         for query, vector in zip(prepared, vectors, strict=True):
             if isinstance(query, HragError):
                 outcomes.append(query)
             elif isinstance(vector, HragError):
                 outcomes.append(vector)
             else:
-                outcomes.append(outcome_of(self._run, query, vector, began, embedded, deadline))
+                found = outcome_of(self._run, query, vector, began, embedded, deadline, _ENCODED)
+                outcomes.append(found if isinstance(found, HragError) else EncodedResult(*found))
         return outcomes
+
+    def _one(
+        self, query: SearchQuery, deadline: Deadline, form: _Form[P]
+    ) -> tuple[SearchResult, tuple[P, ...]]:
+        began = self._clock()
+        self._prepare(query, deadline.within(_LONGEST_WAIT_S))
+        vector = self._vector(query, deadline)
+        return self._run(query, vector, began, self._clock(), deadline, form)
 
     def _prepare(self, query: SearchQuery, patience: Deadline) -> SearchQuery:
         """Refuses what can be refused before anything is embedded, and waits for the change."""
@@ -175,16 +223,18 @@ class Search:
         began: float,
         embedded: float,
         deadline: Deadline,
-    ) -> SearchResult:
+        form: _Form[P],
+    ) -> tuple[SearchResult, tuple[P, ...]]:
+        """The result without its passages, and these."""
         deadline.check("embedding")
         took = _Took([("embed", began, embedded)])
         find = self._find_windows if query.mode is SearchMode.SENTENCE_WINDOW else self._find
-        found = find(query, vector, took, deadline)
+        found = find(query, vector, took, deadline, form)
         seconds = took.seconds()
         metrics.searched(seconds.items())
         tracing.add(took.stages)
-        return SearchResult(
-            passages=found.passages,
+        result = SearchResult(
+            passages=(),
             mode=query.mode,
             matched_at_level=found.seen.matched_at_level,
             returned_at_level=found.level,
@@ -203,6 +253,7 @@ class Search:
             eligible_leaves=found.seen.eligible,
             sections=found.seen.sections,
         )
+        return result, found.passages
 
     @contextmanager
     def _opened(self, query: SearchQuery, vector: Vector, took: _Took) -> Iterator[Snapshot]:
@@ -270,7 +321,14 @@ class Search:
             return settings.return_level
         return max(tree.embedding_level, min(self._return_level, tree.top_level))
 
-    def _find(self, query: SearchQuery, vector: Vector, took: _Took, deadline: Deadline) -> _Found:
+    def _find(
+        self,
+        query: SearchQuery,
+        vector: Vector,
+        took: _Took,
+        deadline: Deadline,
+        form: _Form[P],
+    ) -> _Found[P]:
         count = max(query.candidates, query.limit)
         with self._opened(query, vector, took) as snapshot:
             level = self._level(query, snapshot.settings)
@@ -279,11 +337,11 @@ class Search:
                 if len(groups) >= query.limit or leaves.complete:
                     began = self._clock()
                     choice = _Choice.of(groups, leaves, query)
-                    passages = choice.passages(snapshot)
+                    passages = form.read(snapshot, choice.groups, query)
                     took.add("fetch", began, self._clock())
-                    if choice.is_final(passages):
+                    if choice.is_final(len(passages)):
                         seen = _Seen.of(snapshot, leaves)
-                        return _Found(passages, level, choice.is_all(passages), seen)
+                        return _Found(passages, level, choice.is_all(len(passages)), seen)
                 deadline.check("searching")
                 count *= _DEEPEN
 
@@ -305,8 +363,13 @@ class Search:
         return leaves, groups
 
     def _find_windows(
-        self, query: SearchQuery, vector: Vector, took: _Took, deadline: Deadline
-    ) -> _Found:
+        self,
+        query: SearchQuery,
+        vector: Vector,
+        took: _Took,
+        deadline: Deadline,
+        form: _Form[P],
+    ) -> _Found[P]:
         """Each round reads one snapshot and closes it before sentences are embedded."""
         margin = DEFAULT_WINDOW_SENTENCES
         if query.window_sentences is not None:
@@ -329,7 +392,7 @@ class Search:
             if len(found) == query.limit or all_seen:
                 passages = windows.chosen(found, query)
                 exhausted = all_seen and not left and len(passages) == len(found)
-                return _Found(passages, level, exhausted, seen)
+                return _Found(tuple(map(form.of, passages)), level, exhausted, seen)
             deadline.check("embedding sentences")
             wanted *= _DEEPEN
 
@@ -387,32 +450,22 @@ class _Choice:
         chosen = groups if query.min_score is None else groups.reaching(query.min_score)
         return cls(query, chosen, len(chosen) < len(groups), leaves.complete)
 
-    def passages(self, snapshot: Snapshot) -> tuple[Passage, ...]:
-        query = self.query
-        return snapshot.passages(
-            self.groups,
-            query.limit,
-            query.token_budget,
-            merge_adjacent=query.merge_adjacent,
-            cut_last=query.cut_last,
-        )
-
-    def is_final(self, passages: Sequence[Passage]) -> bool:
+    def is_final(self, passages: int) -> bool:
         """Whether looking deeper adds nothing: only joined groups make too few passages."""
         return (
             not self.query.merge_adjacent
             or self.query.token_budget > 0
-            or len(passages) >= self.query.limit
+            or passages >= self.query.limit
             or self.below
             or self.complete
         )
 
-    def is_all(self, passages: Sequence[Passage]) -> bool:
+    def is_all(self, passages: int) -> bool:
         """Whether the collection has no passage but these, or but those of `groups`."""
         # A group below, deeper than which there are worse leaves only, is below for good.
         for_good = self.below and self.query.aggregation in (Aggregation.MAX, Aggregation.MEAN)
         all_taken = len(self.groups) <= self.query.limit or (
-            len(passages) < self.query.limit and not self.query.token_budget
+            passages < self.query.limit and not self.query.token_budget
         )
         return (self.complete or for_good) and all_taken
 

@@ -38,7 +38,7 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
 
     def Search(self, request: pb.SearchRequest, context: grpc.ServicerContext) -> pb.SearchResponse:
         query = retriever.search_query_from(request)
-        return retriever.search_response(self._search(query, deadline_of(context)))
+        return retriever.encoded_response(self._search.encoded(query, deadline_of(context)))
 
     def BatchSearch(
         self, request: pb.BatchSearchRequest, context: grpc.ServicerContext

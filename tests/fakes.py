@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.embedding import Vectors
-from hrag.engine import PreparedDocument, Snapshot, Vector
+from hrag.engine import Groups, PreparedDocument, Snapshot, Vector
 from hrag.engine.embedded import keys, sealing, sources
 from hrag.engine.embedded.records import SegmentRecord
 from hrag.engine.embedded.store import Store
@@ -22,6 +22,8 @@ from hrag.filters import Filter
 from hrag.ids import parse_chunk_id
 from hrag.tree import ParsedText
 from hrag.types import Aggregation, CollectionSettings, Passage, SummaryUnit, TreeSettings
+from hrag.v1 import retriever_pb2
+from hrag.wire.retriever import described_document, encoded_passage
 from indexer_svc.chunker import build_tree
 from tests.filtering import passes
 
@@ -192,7 +194,18 @@ def search_passages(
 ) -> tuple[Passage, ...]:
     """All passages at `level` of the `count` nearest leaves."""
     groups = snapshot.climb(snapshot.search(query, count), level, aggregation)
-    return snapshot.passages(groups, len(groups), 0)
+    return read_passages(snapshot, groups, len(groups))
+
+
+def read_passages(
+    snapshot: Snapshot, groups: Groups, limit: int, token_budget: int = 0, **options: bool
+) -> tuple[Passage, ...]:
+    """The snapshot's passages, which are the same as values and as messages."""
+    passages = snapshot.passages(groups, limit, token_budget, **options)
+    encoded = snapshot.encoded_passages(groups, limit, token_budget, described_document, **options)
+    sent = [retriever_pb2.Passage.FromString(each) for each in encoded]
+    assert sent == [retriever_pb2.Passage.FromString(encoded_passage(each)) for each in passages]
+    return passages
 
 
 def search_leaves(snapshot: Snapshot, query: Vector, count: int) -> dict[Leaf, float]:

@@ -11,6 +11,7 @@ from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
+from hrag.engine import Describe
 from hrag.filters import Filter
 from hrag.types import (
     Aggregation,
@@ -113,6 +114,18 @@ class FakeSnapshot:
         if merge_adjacent:
             return tuple(dict.fromkeys(name[0] for name in groups))[:limit]
         return tuple(groups[:limit])
+
+    def encoded_passages(
+        self,
+        groups: FakeGroups,
+        limit: int,
+        token_budget: int,
+        describe: Describe,
+        **options: bool,
+    ) -> tuple[bytes, ...]:
+        return tuple(
+            each.encode() for each in self.passages(groups, limit, token_budget, **options)
+        )
 
 
 class FakeReader:

@@ -5,7 +5,7 @@ database with vectors could do the work too: a document with its tree and vector
 it one way; leaves, groups and passages the other. Methods raise `hrag.errors` only.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -39,6 +39,8 @@ from hrag.types import (
 )
 
 Vector = NDArray[np.float32]
+Describe = Callable[[str, str, str, Mapping[str, Any]], bytes]
+"""Encodes what all chunks of a document share: its id, title, source and metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +313,22 @@ class Snapshot(Protocol):
         `merge_adjacent` joins those of one document that overlap or touch, until one more
         would be apart from `limit` others. `cut_last` ends with the first that does not
         fit, of which it takes the sentences that do.
+        """
+
+    def encoded_passages(
+        self,
+        groups: Groups,
+        limit: int,
+        token_budget: int,
+        describe: Describe,
+        *,
+        merge_adjacent: bool = False,
+        cut_last: bool = False,
+    ) -> tuple[bytes, ...]:
+        """The same passages, each as the message hrag.v1.Passage in protobuf's wire format.
+
+        `describe` gives those fields of hrag.v1.Chunk that are the document's own; what it
+        gives may be kept for the document's other chunks.
         """
 
     def stretches(self, groups: Groups, limit: int, margin: int) -> tuple[Stretch, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from google.protobuf.message import Message
@@ -28,6 +28,7 @@ from hrag.types import (
     Timings,
 )
 from hrag.v1 import retriever_pb2 as pb
+from hrag.v1 import types_pb2
 from hrag.wire.common import (
     built,
     checked_text,
@@ -38,6 +39,7 @@ from hrag.wire.common import (
     error_message,
     span_from,
     span_message,
+    struct_message,
 )
 from hrag.wire.filters import filter_from, filter_message
 
@@ -73,6 +75,14 @@ _PLAN_NUMBER = {
     SearchPlan.INDEX: pb.SEARCH_PLAN_INDEX,
 }
 _PLAN = {number: plan for plan, number in _PLAN_NUMBER.items()}
+
+
+class EncodedResult(NamedTuple):
+    """A result without its passages, and these as messages hrag.v1.Passage."""
+
+    result: SearchResult
+    passages: tuple[bytes, ...]
+
 
 Known = TypeVar("Known")
 Numbers = TypeVar("Numbers", Timings, Limits, ReaderStatus)
@@ -155,14 +165,14 @@ def batch_request(queries: Sequence[SearchQuery]) -> pb.BatchSearchRequest:
     return pb.BatchSearchRequest(searches=map(search_request, queries))
 
 
-def batch_response(outcomes: Iterable[SearchResult | HragError]) -> pb.BatchSearchResponse:
+def batch_response(outcomes: Iterable[EncodedResult | HragError]) -> pb.BatchSearchResponse:
     return pb.BatchSearchResponse(outcomes=map(_outcome_message, outcomes))
 
 
-def _outcome_message(outcome: SearchResult | HragError) -> pb.SearchOutcome:
+def _outcome_message(outcome: EncodedResult | HragError) -> pb.SearchOutcome:
     if isinstance(outcome, HragError):
         return pb.SearchOutcome(error=error_message(outcome))
-    return pb.SearchOutcome(response=search_response(outcome))
+    return pb.SearchOutcome(response=encoded_response(outcome))
 
 
 def batch_from(message: pb.BatchSearchResponse) -> list[SearchResult | HragError]:
@@ -175,16 +185,31 @@ def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
     return error_from(message.error)
 
 
+def encoded_response(found: EncodedResult) -> pb.SearchResponse:
+    response = search_response(found.result)
+    for passage in found.passages:
+        response.passages.add().MergeFromString(passage)
+    return response
+
+
 def search_response(result: SearchResult) -> pb.SearchResponse:
+    took = result.timings
     return pb.SearchResponse(
-        passages=[_passage_message(passage) for passage in result.passages],
+        passages=map(_passage_message, result.passages),
         mode=_MODE_NUMBER[result.mode],
         matched_at_level=result.matched_at_level,
         returned_at_level=result.returned_at_level,
         candidates_considered=result.candidates_considered,
         exhausted=result.exhausted,
         sequence=result.sequence,
-        timings=pb.Timings(**asdict(result.timings)),
+        timings=pb.Timings(
+            embed_us=took.embed_us,
+            search_us=took.search_us,
+            climb_us=took.climb_us,
+            fetch_us=took.fetch_us,
+            total_us=took.total_us,
+            filter_us=took.filter_us,
+        ),
         plan=_PLAN_NUMBER[result.plan] if result.plan else None,
         eligible_leaves=result.eligible_leaves,
         sections=map(_section_message, result.sections),
@@ -215,6 +240,22 @@ def _section_from(message: pb.ChosenSection) -> ChosenSection:
         first_page=message.first_page,
         last_page=message.last_page,
     )
+
+
+def encoded_passage(passage: Passage) -> bytes:
+    return _passage_message(passage).SerializeToString()
+
+
+def described_document(
+    document_id: str, title: str, source: str, metadata: Mapping[str, Any]
+) -> bytes:
+    """The fields of a chunk's message that are its document's own."""
+    return types_pb2.Chunk(
+        document_id=document_id,
+        title=title,
+        source=source,
+        metadata=struct_message(metadata) if metadata else None,
+    ).SerializeToString()
 
 
 def _passage_message(passage: Passage) -> pb.Passage:

@@ -19,6 +19,7 @@ from tests.fakes import (
     matched_leaves,
     prepared,
     query_vector,
+    read_passages,
     recall,
     search_leaves,
     search_passages,
@@ -120,10 +121,10 @@ def test_passages_hold_the_text_and_place_of_their_chunk(filled):
 def test_a_limit_is_filled_with_distinct_ancestors(filled):
     with filled.snapshot() as snapshot:
         groups = snapshot.climb(snapshot.search(query_vector(2), 1000), TOP, Aggregation.MAX)
-        everything = snapshot.passages(groups, 1000, 0)
+        everything = read_passages(snapshot, groups, 1000)
         assert len(everything) == len(groups)
         for limit in (1, 5, len(groups), len(groups) + 1):
-            passages = snapshot.passages(groups, limit, 0)
+            passages = read_passages(snapshot, groups, limit)
             assert passages == everything[:limit]
             assert len({p.chunk.chunk_id for p in passages}) == min(limit, len(groups))
 
@@ -131,12 +132,12 @@ def test_a_limit_is_filled_with_distinct_ancestors(filled):
 def test_a_token_budget_bounds_what_is_returned(filled):
     with filled.snapshot() as snapshot:
         groups = snapshot.climb(snapshot.search(query_vector(2), 1000), 1, Aggregation.MAX)
-        everything = snapshot.passages(groups, 1000, 0)
+        everything = read_passages(snapshot, groups, 1000)
         budget = sum(p.chunk.token_count for p in everything) // 2
-        chosen = snapshot.passages(groups, 1000, budget)
+        chosen = read_passages(snapshot, groups, 1000, budget)
         assert chosen[0] == everything[0]
         assert sum(p.chunk.token_count for p in chosen) <= budget
-        assert snapshot.passages(groups, 1000, 1) == ()
+        assert read_passages(snapshot, groups, 1000, 1) == ()
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 1.0])
@@ -146,7 +147,7 @@ def test_auto_merge_returns_chunks_of_which_enough_matched(filled, ratio):
         for count in (1, 10, 40, 1000):
             leaves = snapshot.search(query_vector(3), count)
             groups = snapshot.auto_merge(leaves, TOP, ratio, Aggregation.MAX)
-            passages = snapshot.passages(groups, 1000, 0)
+            passages = read_passages(snapshot, groups, 1000)
             assert matched_leaves(passages) == search_leaves(snapshot, query_vector(3), count)
             _assert_none_lies_inside_another(passages)
             for passage in passages:
@@ -168,8 +169,8 @@ def test_joined_passages_hold_no_text_twice(filled, level, limit, budget):
     with filled.snapshot() as snapshot:
         leaves = snapshot.search(query_vector(4), 40)
         groups = snapshot.climb(leaves, level, Aggregation.MAX)
-        single = {p.chunk.chunk_id: p for p in snapshot.passages(groups, 1000, 0)}
-        joined = snapshot.passages(groups, limit, budget, merge_adjacent=True)
+        single = {p.chunk.chunk_id: p for p in read_passages(snapshot, groups, 1000)}
+        joined = read_passages(snapshot, groups, limit, budget, merge_adjacent=True)
     assert 0 < len(joined) <= limit
     if limit == 1000 and not budget:
         assert matched_leaves(joined) == matched_leaves(single.values())
@@ -202,8 +203,8 @@ def test_a_joined_passage_bears_the_section_and_pages_it_should(catalog):
     )
     with catalog.snapshot() as snapshot:
         groups = snapshot.climb(snapshot.search(query_vector(0), 100), 0, Aggregation.MAX)
-        best = snapshot.passages(groups, 1, 0)[0].chunk
-        (joined,) = snapshot.passages(groups, 100, 0, merge_adjacent=True)
+        best = read_passages(snapshot, groups, 1)[0].chunk
+        (joined,) = read_passages(snapshot, groups, 100, 0, merge_adjacent=True)
     assert joined.chunk.content == text
     assert joined.chunk.section_path == best.section_path
     assert (joined.chunk.first_page, joined.chunk.last_page) == (1, 2)
@@ -233,12 +234,12 @@ def _joined(parts: list[Passage], model: ModelCollection) -> Passage:
 def test_what_scores_too_low_is_left_out(filled):
     with filled.snapshot() as snapshot:
         groups = snapshot.climb(snapshot.search(query_vector(5), 40), 1, Aggregation.MAX)
-        passages = snapshot.passages(groups, 1000, 0)
+        passages = read_passages(snapshot, groups, 1000)
         for score in (-1.0, passages[3].score, passages[3].score + 1e-4, 1.0):
             reaching = groups.reaching(score)
             expected = tuple(passage for passage in passages if passage.score >= score)
             assert len(reaching) == len(expected)
-            assert snapshot.passages(reaching, 1000, 0) == expected
+            assert read_passages(snapshot, reaching, 1000) == expected
 
 
 def test_tenants_with_the_same_names_and_texts_see_only_their_own(filled):
@@ -423,11 +424,14 @@ def test_the_first_passage_that_does_not_fit_is_cut_at_a_sentence(filled, level)
     with filled.snapshot() as snapshot:
         for seed in range(5):
             groups = snapshot.climb(snapshot.search(query_vector(seed), 60), level, Aggregation.MAX)
-            whole = snapshot.passages(groups, 4, 0)
+            whole = read_passages(snapshot, groups, 4)
             sizes = [passage.chunk.token_count for passage in whole]
             for budget in range(1, sum(sizes) + 2, 7):
                 _assert_cut(
-                    snapshot.passages(groups, 4, budget, cut_last=True), whole, budget, filled.model
+                    read_passages(snapshot, groups, 4, budget, cut_last=True),
+                    whole,
+                    budget,
+                    filled.model,
                 )
 
 
@@ -464,11 +468,11 @@ def test_a_passage_is_cut_to_where_its_best_leaf_begins(opened):
     last = len(document.vectors) - 1
     with opened.snapshot() as snapshot:
         groups = snapshot.climb(snapshot.search(document.vectors[last], 1), TOP, Aggregation.MAX)
-        (whole,) = snapshot.passages(groups, 1, 0)
-        (cut,) = snapshot.passages(groups, 1, 20, cut_last=True)
+        (whole,) = read_passages(snapshot, groups, 1)
+        (cut,) = read_passages(snapshot, groups, 1, 20, cut_last=True)
         best = whole.matched_children[0].span
         assert whole.chunk.span.char_start < cut.chunk.span.char_start <= best.char_start
         assert text[: cut.chunk.span.char_start].endswith(". ")
         assert cut.chunk.span.char_end > best.char_start
-        assert snapshot.passages(groups, 1, 3, cut_last=True) == ()
-        assert snapshot.passages(groups, 1, 20) == ()
+        assert read_passages(snapshot, groups, 1, 3, cut_last=True) == ()
+        assert read_passages(snapshot, groups, 1, 20) == ()

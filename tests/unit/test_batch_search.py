@@ -24,10 +24,10 @@ def test_a_batch_embeds_its_texts_together_and_answers_each_in_order() -> None:
         replace(QUERY, limit=2),
     ]
     found = search.batch(asked, NEVER)
-    assert [each.passages for each in found] == [("a",), ("a", "b"), ("a", "b"), ("a", "b")]
+    assert [each.passages for each in found] == [(b"a",), (b"a", b"b"), (b"a", b"b"), (b"a", b"b")]
     assert embedder.batches == [["what do cats do?", "another"]]
     alone = [search_of(FakeSnapshot(["a", "b"]))(query, NEVER) for query in asked]
-    assert [each.exhausted for each in found] == [each.exhausted for each in alone]
+    assert [each.result.exhausted for each in found] == [each.exhausted for each in alone]
 
 
 def test_what_is_wrong_with_one_search_of_a_batch_touches_no_other() -> None:
@@ -44,7 +44,7 @@ def test_what_is_wrong_with_one_search_of_a_batch_touches_no_other() -> None:
         NEVER,
     )
     assert found[0] is refused
-    assert found[1].passages == ("a",)
+    assert found[1].passages == (b"a",)
     assert [error.field for error in found[2:]] == ["limit", "vector", "vector", "text"]
 
 
@@ -54,7 +54,7 @@ def test_a_batch_of_another_embedders_collection_is_not_embedded() -> None:
     vector = replace(QUERY, query=[1.0, 0.0, 0.0, 0.0])
     text, found = search_of(snapshot, embedder=embedder).batch([QUERY, vector], NEVER)
     assert isinstance(text, errors.EmbedderMismatch)
-    assert found.passages == ("a",)
+    assert found.passages == (b"a",)
     assert embedder.texts == []
 
 
@@ -65,7 +65,7 @@ def test_a_text_that_the_embedder_refuses_spoils_no_other_of_the_batch() -> None
     search = search_of(snapshot, embedder=embedder)
     bad, good = search.batch([replace(QUERY, query="bad"), QUERY], NEVER)
     assert isinstance(bad, errors.EmbedderRejected)
-    assert good.passages == ("a",)
+    assert good.passages == (b"a",)
 
 
 def test_an_embedder_that_is_down_is_asked_once_for_a_batch() -> None:

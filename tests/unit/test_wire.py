@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -51,6 +52,11 @@ def _listing_of(items: Any) -> Any:
     return st.builds(types.Listing, st.lists(items, max_size=3).map(tuple), TEXT)
 
 
+def _encoded(result: types.SearchResult) -> retriever.EncodedResult:
+    passages = tuple(map(retriever.encoded_passage, result.passages))
+    return retriever.EncodedResult(replace(result, passages=()), passages)
+
+
 ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] = [
     ("span", spans, common.span_message, common.span_from),
     ("chunk", chunks, common.chunk_message, common.chunk_from),
@@ -76,9 +82,15 @@ ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] =
     ("query", queries, retriever.search_request, retriever.search_query_from),
     ("result", search_results, retriever.search_response, retriever.search_result_from),
     (
+        "encoded result",
+        search_results,
+        lambda result: retriever.encoded_response(_encoded(result)),
+        retriever.search_result_from,
+    ),
+    (
         "batch",
         st.lists(search_results, max_size=3),
-        retriever.batch_response,
+        lambda results: retriever.batch_response(map(_encoded, results)),
         retriever.batch_from,
     ),
     (

@@ -3,19 +3,20 @@
 import bisect
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from cachetools import LRUCache
 
 from hrag import tokens
-from hrag.engine import Sentence, Stretch
+from hrag.engine import Describe, Sentence, Stretch
 from hrag.engine.embedded.lookups import required, slot_of
 from hrag.engine.embedded.records import DocumentHead
 from hrag.engine.embedded.store import Store, Txn
 from hrag.sentences import MAX_SENTENCE_CHARS, fitting, sentence_ends
 from hrag.tree import NONE, ChunkRecord, Tree, section_parents
 from hrag.types import ChosenSection, Chunk, ChunkNode, MatchedChild, PageStart, Span
+from hrag_fast import PassageEncoder
 
 _CACHED_CITATIONS = 4096
 _LONGEST_CHARACTER = 4  # Bytes of UTF-8.
@@ -23,16 +24,27 @@ _LONGEST_CHARACTER = 4  # Bytes of UTF-8.
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A document's head, and what citations are looked up in."""
+    """A document's head and slot, and what citations are looked up in."""
 
     head: DocumentHead
+    slot: bytes
     section_parents: tuple[int, ...]
     page_starts: tuple[int, ...]
+    _described: dict[Describe, bytes] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, head: DocumentHead) -> "Citation":
+    def of(cls, head: DocumentHead, slot: bytes) -> "Citation":
         starts = tuple(page.char_start for page in head.pages)
-        return cls(head, section_parents(head.sections), starts)
+        return cls(head, slot, section_parents(head.sections), starts)
+
+    def described(self, describe: Describe) -> bytes:
+        """What it makes of the document, made once."""
+        found = self._described.get(describe)
+        if found is None:
+            head = self.head
+            found = describe(head.document_id, head.title, head.source, head.metadata)
+            self._described[describe] = found
+        return found
 
     def section_path(self, section: int) -> tuple[str, ...]:
         titles = []
@@ -51,6 +63,8 @@ class Citation:
 
     def page_starts_in(self, char_start: int, char_end: int) -> tuple[PageStart, ...]:
         """Where pages after the first that a span touches begin."""
+        if not self.page_starts:
+            return ()
         first = bisect.bisect_right(self.page_starts, char_start)
         last = bisect.bisect_left(self.page_starts, char_end)
         return tuple(
@@ -65,13 +79,15 @@ class CitationCache:
         self._entries: LRUCache[int, Citation] = LRUCache(entries)
         self._lock = threading.Lock()
 
-    def get(self, ordinal: int, read: Callable[[], memoryview]) -> Citation:
+    def get(self, ordinal: int, read: Callable[[], Citation]) -> Citation:
         with self._lock:
-            found = self._entries.get(ordinal)
-        if found is None:
-            found = Citation.of(DocumentHead.from_bytes(read()))
-            with self._lock:
-                self._entries[ordinal] = found
+            try:
+                return self._entries[ordinal]
+            except KeyError:
+                pass
+        found = read()
+        with self._lock:
+            self._entries[ordinal] = found
         return found
 
 
@@ -129,6 +145,35 @@ class StoredDocument:
             source=head.source,
             metadata=head.metadata,
             page_starts=self._citation.page_starts_in(record.char_start, record.char_end),
+        )
+
+    def encoded(
+        self,
+        encoder: PassageEncoder,
+        place: tuple[int, int],
+        record: ChunkRecord,
+        leaves: tuple[int, int, int],
+        score: float,
+        merged: list[tuple[int, int]],
+        describe: Describe,
+    ) -> bytes:
+        """A chunk as a passage; `leaves` are the level and, in the encoder, the first and end."""
+        citation = self._citation
+        level, start, end = leaves
+        return encoder.passage(
+            citation.described(describe),
+            citation.head.document_id.encode(),
+            *place,
+            record,
+            self._text,
+            self.tree.level_buffer(level),
+            start,
+            end,
+            score,
+            citation.section_path(record.section),
+            citation.pages(record.char_start, record.char_end),
+            citation.page_starts_in(record.char_start, record.char_end),
+            merged,
         )
 
     def cut(self, record: ChunkRecord, keep: ChunkRecord, token_budget: int) -> ChunkRecord | None:
@@ -242,11 +287,13 @@ class StoredDocuments:
         self._citations = citations
 
     def get(self, collection: int, ordinal: int) -> StoredDocument:
-        slot = slot_of(self._store, self._txn, collection, ordinal)
+        def read() -> Citation:
+            slot = slot_of(self._store, self._txn, collection, ordinal)
+            return Citation.of(DocumentHead.from_bytes(self._read(slot, "heads")), slot)
+
+        citation = self._citations.get(ordinal, read)
         return StoredDocument(
-            self._citations.get(ordinal, lambda: self._read(slot, "heads")),
-            self._tree(slot),
-            self._read(slot, "texts"),
+            citation, self._tree(citation.slot), self._read(citation.slot, "texts")
         )
 
     def tree(self, collection: int, ordinal: int) -> Tree:

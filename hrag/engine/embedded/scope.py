@@ -41,6 +41,9 @@ class Hits:
         return len(self.rows)
 
 
+_NONE = Hits(np.empty(0, np.uint32), np.empty(0, np.float32), complete=True, exact=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """All living leaves of a view, or those of `rows`, which live and are ascending.
@@ -58,11 +61,12 @@ class Scope:
 
     def nearest(self, query: Vector, count: int) -> Hits:
         """The `count` nearest leaves, or all there are."""
-        found = [self._in_tail(query)]
+        in_tail = [self._in_tail(query)] if self.view.count > self.view.tail_base else []
+        found = in_tail.copy()
         for segment, base in zip(self.view.segments, self.view.bases, strict=True):
             hits = self._walk(segment, base, query, count)
             if hits is None:
-                return _best([found[0], *self._in_segments(query)], count)
+                return _best([*in_tail, *self._in_segments(query)], count)
             found.append(hits)
         return _best(found, count)
 
@@ -128,6 +132,10 @@ def is_in(
 
 
 def _best(found: Sequence[Hits], count: int) -> Hits:
+    if not found:
+        return _NONE
+    if len(found) == 1 and len(found[0]) <= count:
+        return found[0]
     rows = np.concatenate([hits.rows for hits in found])
     scores = np.concatenate([hits.scores for hits in found])
     exact = all(hits.exact for hits in found)

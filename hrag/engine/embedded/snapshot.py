@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 import hrag_fast
-from hrag.engine import Groups, Leaves, Stretch, Vector
+from hrag.engine import Describe, Groups, Leaves, Stretch, Vector
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.automerge import Place, standing_for
 from hrag.engine.embedded.choosing import Choosing, rows_in
@@ -183,21 +183,47 @@ class EmbeddedSnapshot:
         cut_last: bool = False,
     ) -> tuple[Passage, ...]:
         climbed = cast("Climbed", groups)
+        taken = self._taken(climbed, limit, token_budget, merge_adjacent, cut_last)
+        return tuple(self._passage(each, climbed) for each in taken)
+
+    def encoded_passages(
+        self,
+        groups: Groups,
+        limit: int,
+        token_budget: int,
+        describe: Describe,
+        *,
+        merge_adjacent: bool = False,
+        cut_last: bool = False,
+    ) -> tuple[bytes, ...]:
+        climbed = cast("Climbed", groups)
+        taken = self._taken(climbed, limit, token_budget, merge_adjacent, cut_last)
+        whole = self._encoder(climbed.groups.children, climbed.groups.child_scores)
+        return tuple(self._encoded(each, climbed, whole, describe) for each in taken)
+
+    def _taken(
+        self,
+        climbed: Climbed,
+        limit: int,
+        token_budget: int,
+        merge_adjacent: bool,
+        cut_last: bool,
+    ) -> "list[_Taken]":
+        """What will be the passages."""
+        best = enumerate(climbed.groups.keys.tolist())
+        if not token_budget and not merge_adjacent:
+            return [self._alone(climbed, group, key) for group, key in islice(best, limit)]
         taken: list[_Taken] = []
         left = token_budget or sys.maxsize
-        for group, key in enumerate(climbed.groups.keys.tolist()):
+        for group, key in best:
             full = len(taken) == limit
             if full and not merge_adjacent:
                 break
-            ordinal = key >> keys.LEAF_BITS
-            document = self._document(ordinal)
-            level, index = climbed.place(key)
-            record = document.tree.record(level, index)
-            one = _Taken(ordinal, document, (level, index), record, [group], [])
+            one = self._alone(climbed, group, key)
             touching = [each for each in taken if each.touches(one)] if merge_adjacent else []
             if full and not touching:
                 break
-            whole = _widened([*(each.record for each in touching), record])
+            whole = _widened([*(each.record for each in touching), one.record])
             more = whole.token_count - sum(each.record.token_count for each in touching)
             if more > left and not cut_last:
                 continue
@@ -211,7 +237,14 @@ class EmbeddedSnapshot:
                 taken = [each for each in taken if each not in touching[1:]]
             else:
                 taken.append(one)
-        return tuple(self._passage(each, climbed) for each in taken)
+        return taken
+
+    def _alone(self, climbed: Climbed, group: int, key: int) -> "_Taken":
+        """A group's chunk."""
+        ordinal = key >> keys.LEAF_BITS
+        document = self._document(ordinal)
+        place = climbed.place(key)
+        return _Taken(ordinal, document, place, document.tree.record(*place), [group], [])
 
     def _passage(self, taken: "_Taken", climbed: Climbed) -> Passage:
         document, level = taken.document, self._view.settings.tree.embedding_level
@@ -234,17 +267,41 @@ class EmbeddedSnapshot:
         record = taken.document.cut(taken.record, keep, left)
         return None if record is None else replace(taken, record=record)
 
+    def _encoder(self, rows: RowNumbers, scores: Vector) -> hrag_fast.PassageEncoder:
+        level = self._view.settings.tree.embedding_level
+        return hrag_fast.PassageEncoder(self._view.labels, rows, scores, level)
+
+    def _encoded(
+        self,
+        taken: "_Taken",
+        climbed: Climbed,
+        whole: hrag_fast.PassageEncoder,
+        describe: Describe,
+    ) -> bytes:
+        """`whole` encodes leaves of all groups."""
+        groups = climbed.groups
+        if len(taken.groups) == 1:
+            encoder = whole
+            start, end = groups.starts[taken.groups[0] : taken.groups[0] + 2].tolist()
+        else:
+            rows, scores = _best_first(taken.groups, groups)
+            encoder = self._encoder(rows, scores)
+            start, end = 0, len(rows)
+        return taken.document.encoded(
+            encoder,
+            taken.place,
+            taken.record,
+            (self._view.settings.tree.embedding_level, start, end),
+            float(groups.scores[taken.groups[0]]),
+            taken.merged_places(),
+            describe,
+        )
+
     def _leaves(
         self, numbers: Sequence[int], groups: hrag_fast.Groups
     ) -> Iterator[tuple[int, float]]:
         """Indexes and scores of the groups' leaves, best first."""
-        if len(numbers) == 1:  # The kernel has put them in order.
-            start, end = groups.starts[numbers[0] : numbers[0] + 2].tolist()
-            rows, scores = groups.children[start:end], groups.child_scores[start:end]
-        else:
-            chosen = np.concatenate([np.arange(*groups.starts[n : n + 2]) for n in numbers])
-            chosen = chosen[np.argsort(-groups.child_scores[chosen], kind="stable")]
-            rows, scores = groups.children[chosen], groups.child_scores[chosen]
+        rows, scores = _best_first(numbers, groups)
         leaves = self._view.labels[rows] & np.uint64(_LEAF_MASK)
         return zip(leaves.tolist(), scores.tolist(), strict=True)
 
@@ -327,6 +384,16 @@ class _Taken:
             return []
         places = [self.place, *(each.place for each in self.joined)]
         return sorted(places, key=lambda place: self.document.tree.record(*place))
+
+
+def _best_first(numbers: Sequence[int], groups: hrag_fast.Groups) -> tuple[RowNumbers, Vector]:
+    """Rows and scores of the groups' leaves."""
+    if len(numbers) == 1:  # The kernel has put them in order.
+        start, end = groups.starts[numbers[0] : numbers[0] + 2].tolist()
+        return groups.children[start:end], groups.child_scores[start:end]
+    chosen = np.concatenate([np.arange(*groups.starts[n : n + 2]) for n in numbers])
+    chosen = chosen[np.argsort(-groups.child_scores[chosen], kind="stable")]
+    return groups.children[chosen], groups.child_scores[chosen]
 
 
 def _token_end(record: ChunkRecord) -> int:
