@@ -8,12 +8,20 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hrag.addresses import MAX_PORT
 from hrag.errors import InvalidArgument
+from hrag.quotas import Quota
 from hrag.types import MIN_CHUNK_TOKENS, SummaryUnit, TreeSettings
 
 KIB = 1024
@@ -46,6 +54,18 @@ def _listening(value: str) -> str:
 
 
 ListeningAddress = Annotated[str, AfterValidator(_listening)]
+
+
+def _bound(value: Any) -> Any:
+    """A quota, or none for the word that says so: an exception needs one where all have."""
+    return None if value == "unlimited" else value
+
+
+_Rate = Annotated[float, Field(ge=0.001, le=1_000_000)]
+_Most = Annotated[int, Field(ge=1, le=1 << 60)]
+CallsPerSecond = Annotated[_Rate | None, BeforeValidator(_bound)]
+CallsAtOnce = Annotated[int, Field(ge=1, le=1_000_000)] | None
+AtMost = Annotated[_Most | None, BeforeValidator(_bound)]
 
 
 class SettingsError(Exception):
@@ -82,6 +102,12 @@ class CommonSettings(BaseSettings):
     max_document_bytes: int = _variable("HRAG_MAX_DOCUMENT_BYTES", 32 * MIB, ge=KIB, le=256 * MIB)
     max_concurrent_calls: int = _variable("HRAG_MAX_CONCURRENT_CALLS", 256, ge=1, le=65_536)
     threads: int = _variable("HRAG_THREADS", 16, ge=1, le=1024)
+    tenant_calls_per_s: CallsPerSecond = _variable("HRAG_TENANT_CALLS_PER_S", None)
+    tenant_burst: CallsAtOnce = _variable("HRAG_TENANT_BURST", None)
+    tenant_max_bytes: AtMost = _variable("HRAG_TENANT_MAX_BYTES", None)
+    tenant_max_documents: AtMost = _variable("HRAG_TENANT_MAX_DOCUMENTS", None)
+    tenant_max_collections: AtMost = _variable("HRAG_TENANT_MAX_COLLECTIONS", None)
+    tenant_quotas_file: Path | None = _variable("HRAG_TENANT_QUOTAS_FILE", None)
     auth: Literal["none", "api_key", "jwt"] = _variable("HRAG_AUTH", "none")
     insecure_no_auth: str = _variable("HRAG_INSECURE_NO_AUTH", "")
     api_keys_file: Path | None = _variable("HRAG_API_KEYS_FILE", None)
@@ -124,6 +150,17 @@ class CommonSettings(BaseSettings):
     def is_tracing(self) -> bool:
         """Whether calls are traced: as HRAG_TRACING says, else if there is where to send it."""
         return bool(self.otlp_endpoint) if self.tracing is None else self.tracing
+
+    @property
+    def tenant_quota(self) -> Quota:
+        """What bounds each tenant that HRAG_TENANT_QUOTAS_FILE has nothing else for."""
+        return Quota(
+            self.tenant_calls_per_s,
+            self.tenant_burst,
+            self.tenant_max_bytes,
+            self.tenant_max_documents,
+            self.tenant_max_collections,
+        )
 
     @property
     def tree(self) -> TreeSettings:

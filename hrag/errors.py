@@ -2,7 +2,8 @@
 
 An error says what is wrong, which value, and what is allowed. It knows nothing of gRPC:
 `hrag.rpc.status` maps classes to status codes, for the server and the client alike.
-`field` names the request field or setting that is wrong, where there is one.
+`field` names the request field or setting that is wrong, where there is one; of a quota,
+which of them. `retry_s` is when trying again helps, where that is known for this one error.
 """
 
 from collections.abc import Callable
@@ -15,10 +16,11 @@ Arguments = ParamSpec("Arguments")
 class HragError(Exception):
     """Any refusal or failure that hrag explains."""
 
-    def __init__(self, message: str, *, field: str = "") -> None:
+    def __init__(self, message: str, *, field: str = "", retry_s: float | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.field = field
+        self.retry_s = retry_s
 
 
 class InvalidArgument(HragError):
@@ -115,6 +117,24 @@ class StoreMissing(StoreUnavailable):
 
 class TooBusy(HragError):
     """Too many calls are in flight."""
+
+
+class QuotaExceeded(HragError):
+    """The tenant has used up what it may; `field` says of what: calls, bytes, ..."""
+
+    def __init__(
+        self, message: str, *, field: str = "", retry_s: float | None = None, tenant_id: str = ""
+    ) -> None:
+        super().__init__(message, field=field, retry_s=retry_s)
+        self.tenant_id = tenant_id
+
+
+class RateQuotaExceeded(QuotaExceeded):
+    """The tenant has made all the calls it may make for now; after `retry_s` it may again."""
+
+
+class StorageQuotaExceeded(QuotaExceeded):
+    """The tenant has stored all it may; trying again does not help, deleting does."""
 
 
 class ServiceUnavailable(HragError):

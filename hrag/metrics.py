@@ -75,6 +75,12 @@ _chat_seconds = _histogram(
 _chat_tokens = _counter(
     "hrag_chat_tokens_total", "Tokens that the chat endpoint says it has read or written.", "kind"
 )
+_quota_refusals = _counter(
+    "hrag_quota_refusals_total", "Calls and documents refused for a tenant's quota.", "quota"
+)
+_quota_waits = _counter(
+    "hrag_quota_waits_total", "Times a document of a stream waited for its tenant's rate."
+)
 
 # Of the retriever
 
@@ -166,6 +172,16 @@ def failing_document() -> Iterator[None]:
     """Around the ingesting of a document, which it counts if it fails."""
     with _documents.labels("failed").count_exceptions():
         yield
+
+
+def quota_refused(quota: str) -> None:
+    """A tenant has used up its calls, bytes, documents or collections and asked for more."""
+    _quota_refusals.labels(quota).inc()
+
+
+def stream_slowed() -> None:
+    """A document of a stream waits until its tenant may send one."""
+    _quota_waits.inc()
 
 
 def embedder_tokens(count: int) -> None:

@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.deadline",
             "hrag.citing",
             "hrag.answers",
+            "hrag.quotas",
         ),
     ),
     (
@@ -37,6 +38,8 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.log",
             "hrag.metrics",
             "hrag.tracing",
+            "hrag.quota_file",
+            "hrag.watched",
             "hrag.data",
         ),
     ),

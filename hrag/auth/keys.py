@@ -24,9 +24,9 @@ from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter, Validati
 from pydantic_core import ErrorDetails
 
 from hrag.auth import ANY_TENANT, REFUSAL, Identity, Role
-from hrag.auth.watched import Watched
 from hrag.errors import Unauthenticated
 from hrag.ids import is_name
+from hrag.watched import Watched
 
 MAX_NOTE_CHARS = 200
 MAX_TENANTS = 1000

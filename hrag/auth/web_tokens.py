@@ -23,9 +23,9 @@ from cachetools import LRUCache
 from jwt import PyJWK, PyJWTError
 
 from hrag.auth import ANY_TENANT, REFUSAL, Identity, Role
-from hrag.auth.watched import Watched
 from hrag.errors import Unauthenticated
 from hrag.ids import is_name, shown
+from hrag.watched import Watched
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
 MAX_REMEMBERED = 10_000  # Some 500 bytes each.

@@ -1,9 +1,11 @@
-"""Which call is allowed with which credential, for which tenants.
+"""Which call is allowed with which credential, for which tenants, and how often.
 
 RULES is the one list of methods. A method that is not in it is refused to everybody, and so
 is a call whose tenants cannot be told; a call of several tenants is allowed only if all of
 them are. Every message of a stream is checked, and the credential with it, so a key that is
-revoked ends the streams it has opened too.
+revoked ends the streams it has opened too. Calls count for their tenants once all that is
+checked, so nobody uses up what another may do; each search of a batch counts as a call, each
+document of a stream too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,8 +15,10 @@ from typing import Any
 import grpc
 
 from hrag.auth import REFUSAL, Authenticate, Identity, Role
-from hrag.errors import PermissionDenied, Unauthenticated
+from hrag.errors import PermissionDenied, RateQuotaExceeded, Unauthenticated
 from hrag.ids import is_name, shown
+from hrag.rpc.rates import Rates
+from hrag.types import MAX_BATCH_SEARCHES
 
 _HEADER = "authorization"
 _SCHEME = "bearer "
@@ -73,16 +77,21 @@ OPEN = frozenset(f"/grpc.health.v1.Health/{name}" for name in ("Check", "List", 
 class Call:
     """One call as the guard sees it; `credential` and `tenants` are for its log line."""
 
-    __slots__ = ("_authenticate", "_context", "_rule", "credential", "method", "tenants")
+    __slots__ = ("_authenticate", "_context", "_rates", "_rule", "credential", "method", "tenants")
 
     def __init__(
-        self, method: str, authenticate: Authenticate | None, context: grpc.ServicerContext
+        self,
+        method: str,
+        authenticate: Authenticate | None,
+        rates: Rates,
+        context: grpc.ServicerContext,
     ) -> None:
         self.method = method
         self.credential = ""
         self.tenants: Sequence[str] = ()
         self._rule = RULES.get(method)
         self._authenticate = authenticate
+        self._rates = rates
         self._context = context
 
     def admit(self) -> Identity | None:
@@ -113,6 +122,13 @@ class Call:
         for tenant_id in self.tenants:
             if not identity.may_act_for(tenant_id):
                 raise PermissionDenied(f"this credential may not act for tenant {shown(tenant_id)}")
+
+    def count(self) -> RateQuotaExceeded | None:
+        """Counts what was checked for its tenants; if one may not have it now, says so.
+
+        What a batch has past its limit does not count: it will be refused for its length.
+        """
+        return self._rates.take(self.tenants[:MAX_BATCH_SEARCHES])
 
     def described(self) -> dict[str, str]:
         """For the log: the credential's id and the tenants, those with a possible name."""

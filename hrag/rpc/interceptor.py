@@ -4,6 +4,7 @@ Handlers raise `hrag.errors`; anything else is a fault of ours, which the client
 an id only, while the log has the traceback under the same id.
 """
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -17,8 +18,9 @@ from google.protobuf.message import DecodeError
 
 from hrag import log, metrics, tracing
 from hrag.auth import Authenticate
-from hrag.errors import HragError, InternalError, InvalidArgument
+from hrag.errors import HragError, InternalError, InvalidArgument, RateQuotaExceeded
 from hrag.rpc import guard, naming, status
+from hrag.rpc.rates import Rates
 
 _log = structlog.get_logger()
 
@@ -38,9 +40,10 @@ class Around(grpc.ServerInterceptor):
     Only health passes unchanged: it is open to everybody.
     """
 
-    def __init__(self, authenticate: Authenticate | None) -> None:
-        """`authenticate` checks credentials; None asks for none."""
+    def __init__(self, authenticate: Authenticate | None, rates: Rates) -> None:
+        """`authenticate` checks credentials; None asks for none. `rates` counts calls."""
         self._authenticate = authenticate
+        self._rates = rates
 
     def intercept_service(
         self, continuation: Callable[[Any], Any], call: grpc.HandlerCallDetails
@@ -48,13 +51,13 @@ class Around(grpc.ServerInterceptor):
         handler = continuation(call)
         if handler is None or call.method in guard.OPEN:
             return handler
-        begun = partial(_Call, call.method, self._authenticate)
+        begun = partial(_Call, call.method, self._authenticate, self._rates)
         read, write = _lenient(handler.request_deserializer), handler.response_serializer
         if handler.request_streaming and handler.response_streaming:
-            wrapped = _stream(begun, handler.stream_stream, _Call.each_checked)
+            wrapped = _stream(begun, handler.stream_stream, _Call.each_admitted)
             return grpc.stream_stream_rpc_method_handler(wrapped, read, write)
         if handler.response_streaming:
-            wrapped = _stream(begun, handler.unary_stream, _Call.checked)
+            wrapped = _stream(begun, handler.unary_stream, _Call.admitted)
             return grpc.unary_stream_rpc_method_handler(wrapped, read, write)
         if handler.request_streaming:
             raise TypeError(f"{call.method}: no service has calls of this kind")
@@ -77,7 +80,7 @@ def _unary(begun: "_Begun", handle: Callable[[Any, Any], Any]) -> Callable[[Any,
     def handler(request: Any, context: grpc.ServicerContext) -> Any:
         call = begun(context)
         try:
-            response = handle(call.checked(request), context)
+            response = handle(call.admitted(request), context)
             call.code = _OK
         except Exception as error:
             call.fail(error)
@@ -91,12 +94,12 @@ def _unary(begun: "_Begun", handle: Callable[[Any, Any], Any]) -> Callable[[Any,
 def _stream(
     begun: "_Begun",
     handle: Callable[[Any, Any], Iterator[Any]],
-    checked: Callable[["_Call", Any], Any],
+    admitted: Callable[["_Call", Any], Any],
 ) -> Callable[[Any, Any], Iterator[Any]]:
     def handler(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         call = begun(context)
         try:
-            yield from handle(checked(call, request), context)
+            yield from handle(admitted(call, request), context)
             call.code = _OK
         except Exception as error:
             if not context.is_active():
@@ -112,12 +115,16 @@ class _Call:
     """One call, which ends as its client's going away does unless told otherwise."""
 
     def __init__(
-        self, method: str, authenticate: Authenticate | None, context: grpc.ServicerContext
+        self,
+        method: str,
+        authenticate: Authenticate | None,
+        rates: Rates,
+        context: grpc.ServicerContext,
     ) -> None:
         self.code = grpc.StatusCode.CANCELLED.name
         self._method = method
         self._context = context
-        self._guarded = guard.Call(method, authenticate, context)
+        self._guarded = guard.Call(method, authenticate, rates, context)
         self._id = naming.request_id(context)
         self._reason = ""
         self._began = time.perf_counter()
@@ -125,8 +132,39 @@ class _Call:
         log.CALL.set(self._fields)
         metrics.call_began()
 
-    def checked(self, request: Any) -> Any:
-        """The request, if it is one and the guard lets it pass."""
+    def admitted(self, request: Any) -> Any:
+        """The request, if it is one, the guard lets it pass and its tenant may call now."""
+        self._check(request)
+        refusal = self._guarded.count()
+        if refusal is not None:
+            _refuse(refusal)
+        return request
+
+    def each_admitted(self, requests: Iterable[Any]) -> Iterator[Any]:
+        """The same for each of a stream, which is slowed down rather than refused."""
+        self._guarded.admit()
+        self._guarded.welcome()
+        ended = threading.Event()
+        if not self._context.add_callback(ended.set):
+            ended.set()
+        return map(partial(self._admitted_in_time, ended), requests)
+
+    def _admitted_in_time(self, ended: threading.Event, request: Any) -> Any:
+        """Waits until the tenant may call, if the deadline allows it.
+
+        Nothing more is read meanwhile, so gRPC's flow control holds the client up.
+        """
+        self._check(request)
+        while (refusal := self._guarded.count()) is not None:
+            wait_s, remaining_s = refusal.retry_s or 0.0, self._context.time_remaining()
+            if remaining_s is not None and wait_s > remaining_s:
+                _refuse(refusal)
+            metrics.stream_slowed()
+            if ended.wait(wait_s):
+                raise refusal  # For nobody; what asks ends.
+        return request
+
+    def _check(self, request: Any) -> None:
         identity = self._guarded.admit()  # First: a stranger learns nothing of how one is read.
         if isinstance(request, _Unreadable):
             raise InvalidArgument(
@@ -135,13 +173,6 @@ class _Call:
                 field="request",
             )
         self._guarded.check(identity, request)
-        return request
-
-    def each_checked(self, requests: Iterable[Any]) -> Iterator[Any]:
-        """The same for each of a stream."""
-        self._guarded.admit()
-        self._guarded.welcome()
-        return map(self.checked, requests)
 
     def fail(self, error: Exception) -> NoReturn:
         """Ends the call with what the error means to its client."""
@@ -167,6 +198,11 @@ class _Call:
 
     def _fields(self) -> dict[str, str]:
         return {"request_id": self._id, **self._guarded.described()}
+
+
+def _refuse(refusal: RateQuotaExceeded) -> NoReturn:
+    metrics.quota_refused(refusal.field)
+    raise refusal
 
 
 _Begun = Callable[[grpc.ServicerContext], _Call]

@@ -13,6 +13,8 @@ from hrag.addresses import is_loopback
 from hrag.auth import Authenticate
 from hrag.auth.opening import open_auth
 from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS, CommonSettings, SettingsError
+from hrag.quota_file import open_quotas
+from hrag.quotas import QuotaOf
 from hrag.rpc.tls import server_credentials
 
 _log = structlog.get_logger()
@@ -20,18 +22,23 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """`authenticate` checks who calls, None lets everybody; without `credentials`, plaintext."""
+    """`authenticate` checks who calls, None lets everybody; without `credentials`, plaintext.
+
+    `quota_of` says what bounds a tenant.
+    """
 
     authenticate: Authenticate | None
     credentials: grpc.ServerCredentials | None
+    quota_of: QuotaOf
 
 
 def open_protection(settings: CommonSettings, address: str) -> Protection:
     """What the settings ask for; raises SettingsError if `address` needs more."""
     authenticate = open_auth(settings)
     credentials = server_credentials(settings)
+    protection = Protection(authenticate, credentials, open_quotas(settings))
     if is_loopback(address):
-        return Protection(authenticate, credentials)
+        return protection
     if authenticate is None:
         _accept(
             f"HRAG_AUTH is none, and other machines reach {address}",
@@ -48,7 +55,7 @@ def open_protection(settings: CommonSettings, address: str) -> Protection:
             PLAINTEXT_WORDS,
             said=settings.insecure_plaintext,
         )
-    return Protection(authenticate, credentials)
+    return protection
 
 
 def _accept(danger: str, remedy: str, variable: str, words: str, *, said: str) -> None:

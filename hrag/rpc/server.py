@@ -17,6 +17,7 @@ from hrag.deadline import Deadline
 from hrag.errors import ServiceUnavailable
 from hrag.rpc.interceptor import Around
 from hrag.rpc.protection import Protection
+from hrag.rpc.rates import Rates
 
 # A document somewhat over its limit arrives and gets our own message; far over it, gRPC
 # refuses the message by its length before it takes memory.
@@ -79,9 +80,10 @@ def build(
     mistake.
     """
     threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="call")
+    around = Around(protection.authenticate, Rates(protection.quota_of))
     server = grpc.server(
         threads,
-        interceptors=[*tracing.interceptors(), Around(protection.authenticate)],
+        interceptors=[*tracing.interceptors(), around],
         options=[
             ("grpc.so_reuseport", int(share_port)),
             (

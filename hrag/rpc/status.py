@@ -1,9 +1,11 @@
 """One table from situations to gRPC statuses, read by the server and by the client.
 
 The server sends `google.rpc` details: ErrorInfo with a stable reason, BadRequest with
-the field, RetryInfo where trying again helps. The client finds the class by the reason.
+the field, QuotaFailure with the quota, RetryInfo where trying again helps. The client finds
+the class by the reason.
 """
 
+import math
 from typing import Any, NamedTuple, cast
 
 import grpc
@@ -13,7 +15,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from hrag import errors
-from hrag.errors import HragError
+from hrag.errors import HragError, QuotaExceeded
 
 DOMAIN = "hrag"
 
@@ -50,6 +52,9 @@ TABLE: dict[type[HragError], Situation] = {
     errors.Cancelled: Situation(_CODE.CANCELLED, "CANCELLED"),
     errors.StorageFull: Situation(_CODE.RESOURCE_EXHAUSTED, "STORAGE_FULL", 60.0),
     errors.TooBusy: Situation(_CODE.RESOURCE_EXHAUSTED, "TOO_BUSY", 1.0),
+    errors.QuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED"),
+    errors.RateQuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "RATE_QUOTA_EXCEEDED", 1.0),
+    errors.StorageQuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "STORAGE_QUOTA_EXCEEDED"),
     errors.StoreUnavailable: Situation(_CODE.UNAVAILABLE, "STORE_UNAVAILABLE", 1.0),
     errors.StoreMissing: Situation(_CODE.UNAVAILABLE, "STORE_MISSING", 1.0),
     errors.ServiceUnavailable: Situation(_CODE.UNAVAILABLE, "SERVICE_UNAVAILABLE", 1.0),
@@ -76,9 +81,11 @@ _MAX_MESSAGE_BYTES = 1000
 _CUT = "…"
 
 # The service has tried again for seconds already; a client that did so at once would
-# multiply the attempts. gRPC reads a negative pushback as "do not retry".
-_TRIED_AGAIN = (errors.EmbedderUnavailable, errors.ChatUnavailable)
-_NO_RETRY = ("grpc-retry-pushback-ms", "-1")
+# multiply the attempts; and a full quota is as full then. gRPC reads a negative pushback as
+# "do not retry".
+_NOT_AGAIN = (errors.EmbedderUnavailable, errors.ChatUnavailable, errors.StorageQuotaExceeded)
+_PUSHBACK = "grpc-retry-pushback-ms"
+_SUBJECT = "tenant:"
 
 _LARGER_THAN_MAX = "larger than max"  # gRPC's words for a message past its size limit.
 
@@ -94,15 +101,18 @@ def to_status(error: HragError) -> grpc.Status:
     """The status, with details, that a handler ends a call with."""
     situation = situation_of(error)
     message = _bounded(error.message)
-    details = [error_details_pb2.ErrorInfo(reason=situation.reason, domain=DOMAIN)]
-    if error.field:
+    details: list[Message] = [error_details_pb2.ErrorInfo(reason=situation.reason, domain=DOMAIN)]
+    if isinstance(error, QuotaExceeded):
+        details.append(_quota_failure(error, message))
+    elif error.field:
         violation = error_details_pb2.BadRequest.FieldViolation(
             field=error.field, description=message
         )
         details.append(error_details_pb2.BadRequest(field_violations=[violation]))
-    if situation.retry_s is not None:
+    retry_s = situation.retry_s if error.retry_s is None else error.retry_s
+    if retry_s is not None:
         delay = duration_pb2.Duration()
-        delay.FromNanoseconds(int(situation.retry_s * 1e9))
+        delay.FromNanoseconds(round(retry_s * 1e9))
         details.append(error_details_pb2.RetryInfo(retry_delay=delay))
     status: Any = rpc_status.to_status(
         status_pb2.Status(
@@ -111,9 +121,26 @@ def to_status(error: HragError) -> grpc.Status:
             details=[_packed(detail) for detail in details],
         )
     )
-    if isinstance(error, _TRIED_AGAIN):
-        status = status._replace(trailing_metadata=(*status.trailing_metadata, _NO_RETRY))
+    pushback = _pushback(error, retry_s)
+    status = status._replace(trailing_metadata=(*status.trailing_metadata, *pushback))
     return cast("grpc.Status", status)
+
+
+def _quota_failure(error: QuotaExceeded, message: str) -> Message:
+    violation = error_details_pb2.QuotaFailure.Violation(
+        subject=_SUBJECT + error.tenant_id, quota_metric=error.field, description=message
+    )
+    failure: Message = error_details_pb2.QuotaFailure(violations=[violation])
+    return failure
+
+
+def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
+    """When a client whose own settings have it retry shall do so, if we know better."""
+    if isinstance(error, _NOT_AGAIN):
+        return [(_PUSHBACK, "-1")]
+    if isinstance(error, errors.RateQuotaExceeded) and retry_s is not None:
+        return [(_PUSHBACK, str(math.ceil(retry_s * 1e3)))]
+    return []
 
 
 def error_from(failure: Any) -> HragError:
@@ -125,12 +152,18 @@ def error_from(failure: Any) -> HragError:
     if status is None:
         return _without_details(failure.code(), failure.details() or "")
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    quota, retry = error_details_pb2.QuotaFailure(), error_details_pb2.RetryInfo()
     for detail in status.details:
-        detail.Unpack(info)
-        detail.Unpack(bad_request)
-    violations = bad_request.field_violations
-    field = violations[0].field if violations else ""
-    return from_reason(info.reason, status.code, status.message, field)
+        for kind in (info, bad_request, quota, retry):
+            detail.Unpack(kind)
+    wrong = [each.field for each in bad_request.field_violations]
+    wrong += [each.quota_metric for each in quota.violations]
+    error = from_reason(info.reason, status.code, status.message, wrong[0] if wrong else "")
+    if retry.HasField("retry_delay"):
+        error.retry_s = retry.retry_delay.ToNanoseconds() / 1e9
+    if isinstance(error, QuotaExceeded) and quota.violations:
+        error.tenant_id = quota.violations[0].subject.removeprefix(_SUBJECT)
+    return error
 
 
 def from_reason(reason: str, code: int, message: str, field: str) -> HragError:

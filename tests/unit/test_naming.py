@@ -5,8 +5,10 @@ from contextlib import suppress
 import grpc
 import pytest
 
+from hrag.quotas import unlimited
 from hrag.rpc import guard
 from hrag.rpc.naming import request_id
+from hrag.rpc.rates import Rates
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
@@ -59,7 +61,7 @@ def test_ids_that_are_made_up_differ():
 )
 def test_a_line_of_a_log_tells_whose_a_call_is(method, request_, tenant):
     service, name = method.split(".")
-    call = guard.Call(f"/hrag.v1.{service}Service/{name}", None, Context())
+    call = guard.Call(f"/hrag.v1.{service}Service/{name}", None, Rates(unlimited), Context())
     call.check(None, request_)
     assert call.described() == {"tenant": tenant}
 

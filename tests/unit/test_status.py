@@ -178,3 +178,44 @@ def test_any_message_fits_the_trailers(message: str) -> None:
         _MAX_TRAILER_BYTES
     )
     assert status.error_from(Failure(sent)).field == "text"
+
+
+def test_a_quota_is_named_by_quota_failure_and_not_as_a_field():
+    error = errors.StorageQuotaExceeded("full", field="bytes", tenant_id="acme")
+    info, quota = error_details_pb2.ErrorInfo(), error_details_pb2.QuotaFailure()
+    first, second = _details(error).details
+    assert first.Unpack(info)
+    assert second.Unpack(quota)
+    assert info.reason == "STORAGE_QUOTA_EXCEEDED"
+    (violation,) = quota.violations
+    assert (violation.subject, violation.quota_metric) == ("tenant:acme", "bytes")
+    assert violation.description == "full"
+
+
+@pytest.mark.parametrize("cls", [errors.RateQuotaExceeded, errors.StorageQuotaExceeded])
+def test_a_client_knows_of_a_quota_what_the_server_knew(cls):
+    error = cls("spent", field="calls", retry_s=0.0375, tenant_id="acme")
+    got = status.error_from(Failure(status.to_status(error)))
+    assert type(got) is cls
+    assert (got.field, got.retry_s, got.tenant_id) == ("calls", 0.0375, "acme")
+
+
+@pytest.mark.parametrize(
+    ("error", "pushback"),
+    [
+        (errors.RateQuotaExceeded("spent", retry_s=0.0371), ["38"]),
+        (errors.RateQuotaExceeded("spent", retry_s=90), ["90000"]),
+        (errors.StorageQuotaExceeded("full"), ["-1"]),
+        (errors.StorageFull("the disk is full"), []),
+    ],
+)
+def test_clients_that_retry_by_themselves_are_told_when(error, pushback):
+    trailers = status.to_status(error).trailing_metadata
+    assert [value for key, value in trailers if key == "grpc-retry-pushback-ms"] == pushback
+
+
+def test_an_error_of_its_own_time_says_that_one():
+    info = error_details_pb2.RetryInfo()
+    details = _details(errors.RateQuotaExceeded("spent", retry_s=0.25)).details
+    assert any(detail.Unpack(info) for detail in details)
+    assert info.retry_delay.ToMilliseconds() == 250

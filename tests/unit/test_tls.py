@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.auth import watched
+from hrag import watched
 from hrag.client import AsyncClient, Client
 from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS, SettingsError
 from hrag.errors import InvalidArgument, ServiceUnavailable

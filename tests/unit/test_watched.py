@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.auth.watched import Watched
+from hrag.watched import Watched
 
 
 class Clock:
