@@ -127,6 +127,11 @@ class Tree:
     def top_level(self) -> int:
         return len(self.counts) - 1
 
+    @property
+    def size_bytes(self) -> int:
+        """Of the buffer."""
+        return len(self._buffer)
+
     def to_bytes(self) -> bytes:
         """The buffer itself; the same tree gives the same bytes everywhere."""
         return bytes(self._buffer)

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from hrag.errors import InvalidArgument
 from hrag.filters import Filter
+from hrag.quotas import TenantUsage
 
 MAX_LEVELS = 8  # Eight doublings of 256 tokens exceed any model's context.
 MIN_CHUNK_TOKENS = 32  # Half of it, snapped, still moves on by a code point: at most 4 tokens.
@@ -410,6 +411,7 @@ class IndexStatus:
     """How much a collection holds and how far its index has come.
 
     `summary_tokens` is what the chat model has been given and has answered for summaries.
+    `tenant` is of all its tenant's collections.
     """
 
     committed_sequence: int
@@ -425,6 +427,7 @@ class IndexStatus:
     summary_count: int = 0
     unsummarised_documents: int = 0
     summary_tokens: int = 0
+    tenant: TenantUsage = field(default_factory=TenantUsage)
 
 
 @dataclass(frozen=True, slots=True)

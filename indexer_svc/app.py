@@ -36,7 +36,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         store = stores.open_for_writing(settings.data_dir, settings.disk_reserve_bytes)
         closing.callback(store.close)
         sealer = Sealer(store, settings.seal_leaves)
-        writer = EmbeddedWriter(store, sealer)
+        writer = EmbeddedWriter(store, sealer, quota_of=protection.quota_of)
         shown = metrics.Readings(partial(readings, writer, settings))
         closing.enter_context(exposed(settings.metrics_address, metrics.INSTRUMENTS, shown))
         servicer = IndexerServicer(

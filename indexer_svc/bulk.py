@@ -154,6 +154,9 @@ class BulkLoad:
         if isinstance(found, IngestResult):
             return _Parcel(asked.document_id, found)
         draft = self._pipeline.cut(found, self._deadline)
+        with self._looking_up:
+            self._check_going()
+            self._pipeline.require_room(draft)
         self._under_way.add(checked.key)
         return _Parcel(asked.document_id, draft, checked.key, _weight_of(draft))
 

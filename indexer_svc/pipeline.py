@@ -177,6 +177,7 @@ class Pipeline:
         if isinstance(found, IngestResult):
             return found
         draft = self.cut(found, deadline)
+        self.require_room(draft)
         ready = self.embed([draft], deadline)
         deadline.check("embedding")
         self.wait_for_room(found.collection, deadline)
@@ -203,6 +204,7 @@ class Pipeline:
             stored = self._writer.unchanged(opened, document_id, checked.content_hash)
             if stored is not None:
                 return stored
+        self._writer.require_room(opened, checked.document.document_id, 1)
         # The dimension may have to be asked of an endpoint, so it is compared by `embed`.
         check_embedder(opened.settings, self._embedder.name)
         return Pending(opened, checked.document, checked.content_hash)
@@ -216,6 +218,12 @@ class Pipeline:
             tree = build_tree(parsed, pending.collection.settings.tree)
         deadline.check("chunking")
         return Draft(pending, parsed, tree)
+
+    def require_room(self, draft: Draft) -> None:
+        """Raises StorageQuotaExceeded if the tenant has no room: embedding may cost money."""
+        pending = draft.pending
+        document_id = pending.document.document_id
+        self._writer.require_room(pending.collection, document_id, draft.size_bytes)
 
     def embed(self, drafts: Sequence[Draft], deadline: Deadline) -> list[Ready]:
         """Embeds the leaves of all drafts at once; raises what fails for any of them."""

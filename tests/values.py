@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from hrag import types
 from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
+from hrag.quotas import Quota, TenantUsage
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
@@ -93,8 +94,15 @@ setting_requests = st.builds(
 )
 results = st.builds(types.IngestResult, NAME, st.sampled_from(types.IngestOutcome), U64, U32S, U32)
 segments = st.builds(types.Segment, U64, U64, U64, U64)
+quotas = st.builds(
+    Quota,
+    st.none() | st.floats(0.001, 1e6),
+    st.none() | st.integers(1, 2**32 - 1),
+    *[st.none() | st.integers(1, 2**64 - 1)] * 3,
+)
+usages = st.builds(TenantUsage, U64, U64, U64, quotas)
 statuses = st.builds(
-    types.IndexStatus, *[U64] * 9, st.lists(segments, max_size=3).map(tuple), *[U64] * 3
+    types.IndexStatus, *[U64] * 9, st.lists(segments, max_size=3).map(tuple), *[U64] * 3, usages
 )
 children = st.builds(types.MatchedChild, NAME, F32, spans)
 passages = st.builds(types.Passage, chunks, F32, st.lists(children, max_size=3).map(tuple))

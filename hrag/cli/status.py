@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import typer
@@ -22,6 +22,7 @@ from hrag.cli.options import (
     Retriever,
     Tenant,
 )
+from hrag.quotas import TenantUsage
 from hrag.types import Collection, IndexStatus, ReaderStatus, ServerInfo, SummaryUnit
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def status(
     yet in an index file (a segment); it is scanned exactly, so that nothing waits to be
     found. Sequence is the collection's last change, and how far segments cover it. Of
     collections with summaries: how many there are, how many documents still wait for
-    theirs, and what a chat model has read and written for them.
+    theirs, and what a chat model has read and written for them. The last line of a
+    tenant is all it has, of what it may have.
 
     \b
     Examples:
@@ -92,6 +94,7 @@ def _show(tenant: str, rows: list[Row], server: ServerInfo, console: Console) ->
         if summarised := [row for row in rows if _has_summaries(row[0])]:
             console.print(_summaries(summarised))
             console.print()
+        console.print(_usage(rows[-1][1].tenant), markup=False)
     else:
         console.print(f"tenant {printable(tenant)} has no collections yet", markup=False)
     console.print(
@@ -112,6 +115,22 @@ def _reading(reader: ReaderStatus) -> str:
         f"collections in memory: {reader.collections_loaded:,}, "
         f"{decimal(reader.loaded_bytes)} of {decimal(reader.budget_bytes)}; {lag}{damaged}"
     )
+
+
+def _usage(usage: TenantUsage) -> str:
+    quota = usage.quota
+    parts = [
+        _of(f"{usage.collections:,}", quota.max_collections, "{:,}".format, "collections"),
+        _of(f"{usage.documents:,}", quota.max_documents, "{:,}".format, "documents"),
+        _of(decimal(usage.stored_bytes), quota.max_bytes, decimal, "stored"),
+    ]
+    if quota.calls_per_s is not None:
+        parts.append(f"{quota.calls_per_s:g} calls a second, {quota.calls_at_once:,} at once")
+    return f"in all: {', '.join(parts)}"
+
+
+def _of(has: str, limit: int | None, show: Callable[[int], str], what: str) -> str:
+    return f"{has} {what}" if limit is None else f"{has} of {show(limit)} {what}"
 
 
 def _amounts(rows: list[Row]) -> Table:

@@ -123,7 +123,10 @@ class Writer(Protocol):
     def create_collection(
         self, tenant_id: str, name: str, settings: CollectionSettings
     ) -> tuple[Collection, int]:
-        """Returns the collection and its sequence, or raises CollectionExists."""
+        """Returns the collection and its sequence.
+
+        Raises CollectionExists, or StorageQuotaExceeded if the tenant has as many as it may.
+        """
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
         """Returns the sequence of the deletion."""
@@ -141,11 +144,20 @@ class Writer(Protocol):
     ) -> IngestResult | None:
         """The stored document's result if it is this one, else None."""
 
+    def require_room(self, collection: OpenCollection, document_id: str, stored_bytes: int) -> None:
+        """Raises StorageQuotaExceeded if a document of at least so many bytes has no room now.
+
+        Asked before a document is embedded; `put` decides.
+        """
+
     def wait_for_room(self, collection: OpenCollection, deadline: Deadline) -> None:
         """Waits, within the deadline, while the index lags too far behind what is stored."""
 
     def put(self, collection: OpenCollection, document: PreparedDocument) -> IngestResult:
-        """Creates or replaces one document, whole or not at all."""
+        """Creates or replaces one document, whole or not at all.
+
+        Raises StorageQuotaExceeded if its tenant may not have so much.
+        """
 
     def put_many(
         self, documents: Sequence[tuple[OpenCollection, PreparedDocument]]

@@ -1,6 +1,9 @@
 """Messages of indexer.proto."""
 
+from dataclasses import asdict
+
 from hrag.errors import HragError
+from hrag.quotas import Quota, TenantUsage
 from hrag.types import (
     Collection,
     DocumentInfo,
@@ -109,6 +112,7 @@ def status_response(index: IndexStatus) -> pb.GetIndexStatusResponse:
         summary_count=index.summary_count,
         unsummarised_documents=index.unsummarised_documents,
         summary_tokens=index.summary_tokens,
+        tenant=_tenant_message(index.tenant),
     )
 
 
@@ -135,4 +139,21 @@ def status_from(message: pb.GetIndexStatusResponse) -> IndexStatus:
         summary_count=message.summary_count,
         unsummarised_documents=message.unsummarised_documents,
         summary_tokens=message.summary_tokens,
+        tenant=_tenant_from(message.tenant),
+    )
+
+
+def _tenant_message(usage: TenantUsage) -> pb.TenantUsage:
+    return pb.TenantUsage(
+        collections=usage.collections,
+        documents=usage.documents,
+        stored_bytes=usage.stored_bytes,
+        quota=pb.TenantQuota(**asdict(usage.quota)),
+    )
+
+
+def _tenant_from(message: pb.TenantUsage) -> TenantUsage:
+    bounds = {field.name: value for field, value in message.quota.ListFields()}
+    return TenantUsage(
+        message.collections, message.documents, message.stored_bytes, Quota(**bounds)
     )

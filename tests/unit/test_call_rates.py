@@ -183,7 +183,7 @@ def test_a_stream_past_its_rate_is_slowed_down_to_it():
         assert len(list(_stream(channel, _documents(15)))) == 15
         took = time.perf_counter() - began
     assert 10 / 20 <= took < 3
-    assert (INSTRUMENTS.get_sample_value("hrag_quota_waits_total") or 0) >= 10
+    assert (INSTRUMENTS.get_sample_value("hrag_quota_waits_total") or 0) >= 5
 
 
 def test_a_stream_reads_nothing_ahead_of_its_turn():

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from hrag.engine.embedded import keys, segments, terms
-from hrag.engine.embedded.check import Report, check
-from hrag.engine.embedded.lookups import read_counters
-from hrag.engine.embedded.records import Counters
+from hrag.engine.embedded.check import OF_DOCUMENTS, Report, check
+from hrag.engine.embedded.lookups import read_counters, read_head
+from hrag.engine.embedded.records import Counters, Usage
 from hrag.engine.embedded.store import Store, Txn, open_for_writing
+from hrag.engine.embedded.usage import read_usage
 from hrag.engine.embedded.writer import EmbeddedWriter
 from hrag.tree import CHUNK, Tree
 from tests.fakes import collection_settings, prepared, seal, sentences
@@ -87,9 +88,7 @@ def test_a_deleted_collection_that_is_not_purged_yet_is_sound(store):
 # What is counted twice
 
 
-@pytest.mark.parametrize(
-    "name", ["documents", "chunks", "leaves", "tail_leaves", "tokens", "text_bytes", "vector_bytes"]
-)
+@pytest.mark.parametrize("name", OF_DOCUMENTS)
 def test_a_wrong_counter_is_found(store, name):
     with store.read() as txn:
         right = getattr(read_counters(store, txn, 1), name)
@@ -97,9 +96,36 @@ def test_a_wrong_counter_is_found(store, name):
     assert found == (f"collection t/c: counter {name} is {right + 1}, counted {right}",)
 
 
+@pytest.mark.parametrize("name", Usage._fields)
+def test_a_wrong_sum_of_a_tenant_is_found(store, name):
+    with store.read() as txn:
+        right = read_usage(store, txn, "t")
+    wrong = right._replace(**{name: getattr(right, name) - 1})
+    found = damaged(store, lambda txn, db: txn.put(b"t", wrong.to_bytes(), db=db["tenants"]))
+    expected = f"counter {name} is {getattr(wrong, name)}, counted {getattr(right, name)}"
+    assert found == (f"tenant t: {expected}",)
+
+
+def test_a_tenant_that_is_missing_or_not_there_is_found(store):
+    found = damaged(store, lambda txn, db: txn.delete(b"t", db=db["tenants"]))
+    assert len(found) == 3
+    assert all(problem.startswith("tenant t: counter ") for problem in found)
+    more = Usage(documents=1).to_bytes()
+    found = damaged(store, lambda txn, db: txn.put(b"other", more, db=db["tenants"]))
+    assert found[0] == "tenant other: counter documents is 1, counted 0"
+
+
+def test_a_head_that_says_a_wrong_size_is_found(store):
+    with store.read() as txn:
+        right = read_head(store, txn, ORDINAL).stored_bytes
+    found = damaged(store, lambda txn, db: json_with(txn, db["heads"], ORDINAL, stored_bytes=1))
+    assert f"{PLACE}it takes {right} bytes, head says 1" in found
+
+
 def test_missing_counters_are_found(store):
     found = damaged(store, lambda txn, db: txn.delete(COLLECTION, db=db["counters"]))
-    assert found == ("collection t/c: it has no counters",)
+    assert found[0] == "collection t/c: it has no counters"
+    assert all(problem.startswith("tenant t: ") for problem in found[1:])
 
 
 @pytest.mark.parametrize(
@@ -128,8 +154,8 @@ def test_a_lost_log_entry_is_found(store):
 
 def test_a_record_that_cannot_be_read_is_found(store):
     found = damaged(store, lambda txn, db: txn.put(COLLECTION, b"{", db=db["collections"]))
-    assert len(found) == 1
     assert found[0].startswith("collection 1: its record is damaged: JSONDecodeError")
+    assert all(problem.startswith("tenant t: ") for problem in found[1:])
 
 
 def test_names_and_collections_that_do_not_match_are_found(store):

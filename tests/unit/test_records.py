@@ -14,6 +14,7 @@ from hrag.engine.embedded.records import (
     DocumentHead,
     SegmentFile,
     SegmentRecord,
+    Usage,
 )
 from hrag.tree import PageSpan, Section
 from hrag.types import CollectionSettings, Segment, TreeSettings
@@ -35,6 +36,7 @@ HEAD = DocumentHead(
     token_count=90,
     text_bytes=400,
     vector_bytes=320,
+    stored_bytes=900,
     sequence=17,
 )
 SEGMENT = SegmentRecord(
@@ -83,6 +85,13 @@ def test_counters_come_back(numbers):
     assert Counters.from_bytes(memoryview(counters.to_bytes())) == counters
 
 
+@given(u64s, u64s, u64s)
+def test_usage_comes_back(collections, documents, size):
+    usage = Usage(collections, documents, size)
+    assert Usage.from_bytes(memoryview(usage.to_bytes())) == usage
+    assert usage.plus(Usage(1, 2, 3)).plus(Usage(-1, -2, -3)) == usage
+
+
 @given(st.sampled_from(ChangeKind), u64s, u64s)
 def test_a_change_comes_back(kind, added, removed):
     change = Change(kind, added, removed)
@@ -100,12 +109,13 @@ def test_counters_follow_a_document_in_and_out():
         tokens=140,
         text_bytes=400,
         vector_bytes=320,
+        stored_bytes=900,
     )
     assert after.plus(HEAD, 6, -1) == before
 
 
 def test_only_leaves_past_the_sealed_ordinal_count_as_tail():
     before = Counters(documents=1, leaves=9, tail_leaves=4, chunks=20, tokens=900, sealed_ordinal=5)
-    before = before._replace(text_bytes=4000, vector_bytes=3200)
+    before = before._replace(text_bytes=4000, vector_bytes=3200, stored_bytes=9000)
     assert before.plus(HEAD, 5, -1).tail_leaves == 4
     assert before.plus(HEAD, 6, 1).tail_leaves == 9

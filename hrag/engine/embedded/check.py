@@ -8,6 +8,7 @@ with files. Finds, never mends.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat, takewhile
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,9 +26,11 @@ from hrag.engine.embedded.records import (
     DocumentHead,
     SegmentRecord,
     Summarised,
+    Usage,
 )
 from hrag.engine.embedded.store import Store, Txn
 from hrag.engine.embedded.terms import terms_of
+from hrag.engine.embedded.usage import stored_bytes
 from hrag.errors import InvalidArgument
 from hrag.tree import NONE, Tree
 from hrag.types import CollectionSettings
@@ -45,8 +48,21 @@ _BY_COLLECTION = (
     "unsummarised",
     "summarised",
 )
+# Counters that are of the documents that live.
+OF_DOCUMENTS = (
+    "documents",
+    "chunks",
+    "leaves",
+    "tail_leaves",
+    "tokens",
+    "text_bytes",
+    "vector_bytes",
+    "stored_bytes",
+)
 _UNREADABLE = (ValueError, KeyError, TypeError, InvalidArgument)
 _UNIT_TOLERANCE = 1e-3  # float32 rounding over thousands of dimensions stays far below.
+
+Numbers = TypeVar("Numbers", Counters, Usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +87,15 @@ class _Walk:
         self._store = store
         self._txn = txn
         self._collections = self._documents = self._leaves = self._segments = 0
+        self._usage: dict[str, Usage] = {}
 
     def report(self) -> Report:
-        problems = [*self._all_collections(), *self._names(), *self._strays()]
+        problems = [
+            *self._all_collections(),
+            *self._tenants(),
+            *self._names(),
+            *self._strays(),
+        ]
         return Report(
             self._collections, self._documents, self._leaves, self._segments, tuple(problems)
         )
@@ -98,7 +120,7 @@ class _Walk:
             yield "it has no counters"
             return
         stored = Counters.from_bytes(counters)
-        yield from self._all_documents(number, record.settings, stored)
+        yield from self._all_documents(number, record, stored)
         yield from self._waiting(number, stored)
         if record.summarises:
             yield from self._summaries(number, record.summarises)
@@ -119,11 +141,9 @@ class _Walk:
             yield "its name names another collection"
 
     def _all_documents(
-        self, number: int, settings: CollectionSettings, stored: Counters
+        self, number: int, record: CollectionRecord, stored: Counters
     ) -> Iterator[str]:
-        counted = stored._replace(
-            documents=0, chunks=0, leaves=0, tail_leaves=0, tokens=0, text_bytes=0, vector_bytes=0
-        )
+        counted = stored._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
         terms = 0
         for ordinal, leaf_count in leaves.living_ordinals(self._store, self._txn, number):
             slot = slot_of(self._store, self._txn, number, ordinal)
@@ -134,13 +154,31 @@ class _Walk:
                 continue
             counted = counted.plus(head, ordinal, 1)
             terms += len(terms_of(head))
-            for problem in self._document(number, ordinal, leaf_count, slot, head, settings):
+            for problem in self._document(number, ordinal, leaf_count, slot, head, record.settings):
                 yield f"document {head.document_id} (ordinal {ordinal}): {problem}"
         yield from _differences(stored, counted)
+        self._charge(record, counted)
         yield from self._ids(number, counted.documents)
         stored_terms = self._count("terms", number)
         if stored_terms != terms:
             yield f"{stored_terms} terms are stored, its documents have {terms}"
+
+    def _charge(self, record: CollectionRecord, counted: Counters) -> None:
+        """Counts what was found for its tenant; summaries by their bytes alone."""
+        documents = 0 if record.summarises else counted.documents
+        found = Usage(0 if record.summarises else 1, documents, counted.stored_bytes)
+        self._usage[record.tenant_id] = self._usage.get(record.tenant_id, Usage()).plus(found)
+
+    def _tenants(self) -> Iterator[str]:
+        """Whether what is kept of each tenant is what was found in all its collections."""
+        kept = {
+            str(key, "utf-8"): Usage.from_bytes(value)
+            for key, value in self._store.scan(self._txn, "tenants", b"")
+        }
+        for tenant_id in sorted(kept.keys() | self._usage.keys()):
+            wanted, found = self._usage.get(tenant_id, Usage()), kept.get(tenant_id, Usage())
+            for problem in _differences(found, wanted):
+                yield f"tenant {tenant_id}: {problem}"
 
     def _head(self, slot: bytes) -> DocumentHead:
         value = self._txn.get(slot, db=self._store.db["heads"])
@@ -172,6 +210,8 @@ class _Walk:
         yield from _text_problems(text, head)
         yield from _tree_problems(tree, head, settings)
         yield from _vector_problems(vectors, leaf_count, settings.dimension)
+        if head.stored_bytes != stored_bytes(head, len(tree)):
+            yield f"it takes {stored_bytes(head, len(tree))} bytes, head says {head.stored_bytes}"
 
     def _is_stored(self, term: bytes, ordinal: int) -> bool:
         with self._txn.cursor(db=self._store.db["terms"]) as cursor:
@@ -361,8 +401,8 @@ def _are_ranges_within(ranges: Sequence[range], count: int) -> bool:
     return all(ranges) and bounds == sorted(bounds) and all(0 <= bound <= count for bound in bounds)
 
 
-def _differences(stored: Counters, counted: Counters) -> Iterator[str]:
-    for name, wanted, found in zip(Counters._fields, counted, stored, strict=True):
+def _differences(stored: Numbers, counted: Numbers) -> Iterator[str]:
+    for name, wanted, found in zip(stored._fields, counted, stored, strict=True):
         if wanted != found:
             yield f"counter {name} is {found}, counted {wanted}"
 

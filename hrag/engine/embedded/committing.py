@@ -28,11 +28,14 @@ from hrag.engine.embedded.records import (
     Counters,
     DocumentHead,
     Summarised,
+    Usage,
 )
 from hrag.engine.embedded.store import Store, Txn
 from hrag.engine.embedded.summaries import as_document, settings_beside
 from hrag.engine.embedded.terms import terms_of
+from hrag.engine.embedded.usage import read_usage, require_room, stored_bytes, write_usage
 from hrag.errors import DocumentNotFound, InvalidArgument, TooLarge
+from hrag.quotas import QuotaOf
 from hrag.types import CollectionSettings, IngestOutcome, IngestResult
 
 
@@ -45,41 +48,57 @@ class Opened:
     name: str
     settings: CollectionSettings
     summaries: int = 0
+    holds_summaries: bool = False
 
     @property
     def beside(self) -> "Opened":
         """The collection that holds its summaries."""
         return replace(
-            self, number=self.summaries, settings=settings_beside(self.settings), summaries=0
+            self,
+            number=self.summaries,
+            settings=settings_beside(self.settings),
+            summaries=0,
+            holds_summaries=True,
         )
 
 
 class Commit:
     """The changes of one transaction; nothing counts before `finish`."""
 
-    def __init__(self, store: Store, txn: Txn, max_log_entries: int) -> None:
+    def __init__(self, store: Store, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
         self._store = store
         self._txn = txn
         self._max_log_entries = max_log_entries
+        self._quota_of = quota_of
         self._numbers: dict[bytes, int] = {}
         self._counters: dict[int, Counters] = {}
+        self._usage: dict[str, Usage] = {}
         self.changed: set[int] = set()
         """Collections that have a change."""
 
     def put(self, opened: Opened, document: PreparedDocument) -> IngestResult:
-        """Creates or replaces a document, unless it is stored already."""
+        """Creates or replaces a document, unless it is stored already.
+
+        Raises StorageQuotaExceeded unless its tenant has room for it. Summaries are always
+        taken: nobody would be there to be told, and they stand for what is stored.
+        """
         _check_shapes(document, opened.settings)
         counters = self._counters_of(opened)
         old, old_head = find_document(self._store, self._txn, opened.number, document.document_id)
         same = unchanged_result(old_head, document.content_hash)
         if same is not None:
             return same
+        head = _head(opened.number, document, opened.settings)
+        if not opened.holds_summaries:
+            used = self._usage_of(opened.tenant_id)
+            quota = self._quota_of(opened.tenant_id)
+            require_room(opened.tenant_id, quota, used, growth(old_head, head.stored_bytes))
         if old_head is not None:
             counters = self._remove(opened, old, old_head, counters)
         sequence, ordinal = self._next(keys.SEQUENCE), self._next(keys.LAST_ORDINAL)
-        head = _head(opened.number, document, opened.settings, sequence)
+        head = replace(head, sequence=sequence)
         self._add(ordinal, head, document)
-        counters = counters.plus(head, ordinal, 1)
+        counters = self._count(opened, counters, head, ordinal, 1)
         if opened.summaries:
             entry = keys.in_collection(opened.number, ordinal)
             self._txn.put(entry, b"", db=self._store.db["unsummarised"])
@@ -136,6 +155,8 @@ class Commit:
         for number, changed in self._counters.items():
             counters = trimmed(store, txn, number, changed, self._max_log_entries)
             txn.put(keys.u32(number), counters.to_bytes(), db=store.db["counters"])
+        for tenant_id, usage in self._usage.items():
+            write_usage(store, txn, tenant_id, usage)
         for number in self.changed:
             note_commit(store, txn, number, self._counters[number].sequence)
         for name, value in self._numbers.items():
@@ -150,6 +171,18 @@ class Commit:
     def _counters_of(self, opened: Opened) -> Counters:
         found = self._counters.get(opened.number)
         return living_counters(self._store, self._txn, opened) if found is None else found
+
+    def _usage_of(self, tenant_id: str) -> Usage:
+        found = self._usage.get(tenant_id)
+        return read_usage(self._store, self._txn, tenant_id) if found is None else found
+
+    def _count(
+        self, opened: Opened, counters: Counters, head: DocumentHead, ordinal: int, sign: int
+    ) -> Counters:
+        """With one document more (sign 1) or less (sign -1), for its tenant too."""
+        more = Usage(0, 0 if opened.holds_summaries else sign, sign * head.stored_bytes)
+        self._usage[opened.tenant_id] = self._usage_of(opened.tenant_id).plus(more)
+        return counters.plus(head, ordinal, sign)
 
     def _log(self, opened: Opened, counters: Counters, change: Change) -> None:
         sequence = self._numbers[keys.SEQUENCE]
@@ -201,7 +234,7 @@ class Commit:
         erase_document(self._store, self._txn, ordinal, head)
         if ordinal <= counters.sealed_ordinal:
             manifest.bury(self._store, self._txn, head.collection, ordinal, head.leaf_count)
-        return counters.plus(head, ordinal, -1)
+        return self._count(opened, counters, head, ordinal, -1)
 
 
 def living_counters(store: Store, txn: Txn, opened: Opened) -> Counters:
@@ -232,12 +265,23 @@ def _check_shapes(document: PreparedDocument, settings: CollectionSettings) -> N
         )
 
 
+def growth(old: DocumentHead | None, stored_bytes: int) -> Usage:
+    """What a document of so many bytes takes beyond the version it replaces, if any.
+
+    Summaries of that one do not make room: they will be written anew.
+    """
+    if old is None:
+        return Usage(documents=1, stored_bytes=stored_bytes)
+    return Usage(stored_bytes=stored_bytes - old.stored_bytes)
+
+
 def _head(
-    collection: int, document: PreparedDocument, settings: CollectionSettings, sequence: int
+    collection: int, document: PreparedDocument, settings: CollectionSettings
 ) -> DocumentHead:
+    """Of a document that has no sequence yet."""
     tree = document.tree
     last = tree.record(tree.top_level, tree.counts[-1] - 1)
-    return DocumentHead(
+    head = DocumentHead(
         collection=collection,
         document_id=document.document_id,
         title=document.title,
@@ -252,8 +296,10 @@ def _head(
         token_count=last.token_start + last.token_count,
         text_bytes=last.byte_end,
         vector_bytes=document.vectors.nbytes,
-        sequence=sequence,
+        stored_bytes=0,
+        sequence=0,
     )
+    return replace(head, stored_bytes=stored_bytes(head, tree.size_bytes))
 
 
 def unchanged_result(head: DocumentHead | None, content_hash: str) -> IngestResult | None:

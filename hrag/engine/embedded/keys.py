@@ -9,6 +9,7 @@ Names are the only variable part and come last, so a prefix lists them in order.
 | collection_names  | tenant NUL name                | collection u32                     |
 | collections       | collection u32                 | CollectionRecord (JSON)            |
 | counters          | collection u32                 | Counters (packed u64)              |
+| tenants           | tenant                         | Usage (packed u64)                 |
 | dropped           | collection u32                 | nothing; documents to be purged    |
 | document_ids      | collection u32, document id    | ordinal u64                        |
 | ordinals          | collection u32, ordinal u64    | leaf count u32, slot u64           |
@@ -36,13 +37,14 @@ has gone: with ever new keys, the pages of old ones would stay mostly empty.
 
 import struct
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 DATABASES = (
     "meta",
     "collection_names",
     "collections",
     "counters",
+    "tenants",
     "dropped",
     "document_ids",
     "ordinals",
@@ -118,6 +120,11 @@ def read_document_place(value: memoryview) -> tuple[int, bytes]:
 def collection_name(tenant_id: str, name: str) -> bytes:
     """Key of `collection_names`; neither part can hold NUL."""
     return f"{tenant_id}\0{name}".encode()
+
+
+def tenant_key(tenant_id: str) -> bytes:
+    """Key of `tenants`."""
+    return tenant_id.encode()
 
 
 def document_id(collection: int, name: str) -> bytes:

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
+from operator import add
 from typing import Any, NamedTuple
 
 from hrag.tree import PageSpan, Section
@@ -58,7 +59,8 @@ class Counters(NamedTuple):
     `log_start` is the last change whose log entry is trimmed; `sealed_ordinal` the last
     ordinal that a segment covers; `tail_leaves` counts living leaves above it.
     `unsummarised` counts documents that wait for their summaries, `summary_tokens` what
-    those written so far have cost of a chat model.
+    those written so far have cost of a chat model. `stored_bytes` is what all that is kept
+    of its documents takes.
     """
 
     documents: int = 0
@@ -75,6 +77,7 @@ class Counters(NamedTuple):
     log_start: int = 0
     unsummarised: int = 0
     summary_tokens: int = 0
+    stored_bytes: int = 0
 
     def to_bytes(self) -> bytes:
         return _COUNTERS.pack(*self)
@@ -94,10 +97,36 @@ class Counters(NamedTuple):
             tokens=self.tokens + sign * head.token_count,
             text_bytes=self.text_bytes + sign * head.text_bytes,
             vector_bytes=self.vector_bytes + sign * head.vector_bytes,
+            stored_bytes=self.stored_bytes + sign * head.stored_bytes,
         )
 
 
 _COUNTERS = struct.Struct(f"<{len(Counters._fields)}Q")
+
+
+class Usage(NamedTuple):
+    """What a tenant has stored in all its collections.
+
+    Collections that hold summaries, and the documents in them, count by their bytes alone.
+    """
+
+    collections: int = 0
+    documents: int = 0
+    stored_bytes: int = 0
+
+    def to_bytes(self) -> bytes:
+        return _USAGE.pack(*self)
+
+    @classmethod
+    def from_bytes(cls, value: Buffer) -> "Usage":
+        return cls._make(_USAGE.unpack(value))
+
+    def plus(self, more: "Usage") -> "Usage":
+        """With what `more` says, which may be negative."""
+        return Usage(*map(add, self, more))
+
+
+_USAGE = struct.Struct(f"<{len(Usage._fields)}Q")
 
 
 class ChangeKind(IntEnum):
@@ -145,6 +174,7 @@ class DocumentHead:
     token_count: int
     text_bytes: int
     vector_bytes: int
+    stored_bytes: int
     sequence: int
 
     def to_bytes(self) -> bytes:

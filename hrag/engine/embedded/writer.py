@@ -23,6 +23,7 @@ from hrag.engine.embedded.changelog import MAX_LOG_ENTRIES, note_commit
 from hrag.engine.embedded.committing import (
     Commit,
     Opened,
+    growth,
     living_counters,
     no_document,
     unchanged_result,
@@ -44,14 +45,17 @@ from hrag.engine.embedded.records import (
     CollectionRecord,
     Counters,
     DocumentHead,
+    Usage,
 )
 from hrag.engine.embedded.store import Store, Txn
 from hrag.engine.embedded.summaries import settings_beside
+from hrag.engine.embedded.usage import read_usage, require_room, write_usage
 from hrag.errors import (
     CollectionExists,
     CollectionNotFound,
     HragError,
 )
+from hrag.quotas import QuotaOf, TenantUsage, unlimited
 from hrag.tree import ParsedText, Tree
 from hrag.types import (
     Collection,
@@ -82,10 +86,12 @@ class EmbeddedWriter:
         store: Store,
         upkeep: Upkeep | None = None,
         max_log_entries: int = MAX_LOG_ENTRIES,
+        quota_of: QuotaOf = unlimited,
     ) -> None:
         self._store = store
         self._upkeep = upkeep
         self._max_log_entries = max_log_entries
+        self._quota_of = quota_of
 
     # Collections
 
@@ -98,6 +104,9 @@ class EmbeddedWriter:
                 raise CollectionExists(
                     f"tenant {tenant_id!r} has a collection {name!r} already", field="name"
                 )
+            used, more = read_usage(store, txn, tenant_id), Usage(collections=1)
+            require_room(tenant_id, self._quota_of(tenant_id), used, more)
+            write_usage(store, txn, tenant_id, used.plus(more))
             number = store.next_number(txn, keys.LAST_COLLECTION)
             beside = 0
             if settings.summaries is not SummaryUnit.NONE:
@@ -124,6 +133,9 @@ class EmbeddedWriter:
             beside = read_collection(store, txn, number).summaries
             txn.delete(keys.collection_name(tenant_id, name), db=store.db["collection_names"])
             dropped = [number, beside] if beside else [number]
+            counted = [read_counters(store, txn, each) for each in dropped]
+            less = Usage(-1, -counted[0].documents, -sum(each.stored_bytes for each in counted))
+            write_usage(store, txn, tenant_id, read_usage(store, txn, tenant_id).plus(less))
             for each in dropped:
                 txn.delete(keys.u32(each), db=store.db["collections"])
                 txn.delete(keys.u32(each), db=store.db["counters"])
@@ -170,6 +182,14 @@ class EmbeddedWriter:
             _, head = find_document(self._store, txn, opened.number, document_id)
         return unchanged_result(head, content_hash)
 
+    def require_room(self, collection: OpenCollection, document_id: str, stored_bytes: int) -> None:
+        opened = _opened(collection)
+        with self._store.read() as txn:
+            _, old = find_document(self._store, txn, opened.number, document_id)
+            used = read_usage(self._store, txn, opened.tenant_id)
+        quota = self._quota_of(opened.tenant_id)
+        require_room(opened.tenant_id, quota, used, growth(old, stored_bytes))
+
     def wait_for_room(self, collection: OpenCollection, deadline: Deadline) -> None:
         if self._upkeep is not None:
             self._upkeep.wait_for_room(_opened(collection).number, deadline)
@@ -186,7 +206,7 @@ class EmbeddedWriter:
         self._store.require_space()
         results: list[IngestResult | HragError] = []
         with self._store.write() as txn:
-            commit = Commit(self._store, txn, self._max_log_entries)
+            commit = self._commit(txn)
             for collection, document in documents:
                 try:
                     results.append(commit.put(_opened(collection), document))
@@ -200,7 +220,7 @@ class EmbeddedWriter:
 
     def delete(self, collection: OpenCollection, document_id: str) -> int:
         with self._store.write() as txn:
-            commit = Commit(self._store, txn, self._max_log_entries)
+            commit = self._commit(txn)
             sequence = commit.delete(_opened(collection), document_id)
             commit.finish()
             reach("delete.written")
@@ -244,6 +264,7 @@ class EmbeddedWriter:
         opened = _opened(collection)
         with self._store.read() as txn:
             counters = living_counters(self._store, txn, opened)
+            used = read_usage(self._store, txn, opened.tenant_id)
             listed = listed_segments(self._store, txn, opened.number)
             summaries = 0
             if opened.summaries:
@@ -262,6 +283,7 @@ class EmbeddedWriter:
             summary_count=summaries,
             unsummarised_documents=counters.unsummarised,
             summary_tokens=counters.summary_tokens,
+            tenant=TenantUsage(*used, self._quota_of(opened.tenant_id)),
         )
 
     def totals(self) -> StoreTotals:
@@ -324,7 +346,7 @@ class EmbeddedWriter:
         self._store.require_space()
         try:
             with self._store.write() as txn:
-                commit = Commit(self._store, txn, self._max_log_entries)
+                commit = self._commit(txn)
                 found = commit.put_summaries(opened, document.version, summaries, vectors, tokens)
                 commit.finish()
                 reach("summaries.written")
@@ -333,6 +355,9 @@ class EmbeddedWriter:
         reach("summaries.committed")
         self._committed(*commit.changed)
         return found
+
+    def _commit(self, txn: Txn) -> Commit:
+        return Commit(self._store, txn, self._max_log_entries, self._quota_of)
 
     def _committed(self, *collections: int) -> None:
         if self._upkeep is not None:
