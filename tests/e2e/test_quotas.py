@@ -1,0 +1,307 @@
+"""Running services with quotas: from the file of exceptions to the refusal and its details."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from os import environ
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+from typer.testing import CliRunner
+
+from hrag.cli.app import app
+from hrag.cli.running import RETRIEVER, free_addresses
+from hrag.client import AsyncClient
+from hrag.errors import (
+    RateQuotaExceeded,
+    StorageQuotaExceeded,
+)
+from hrag.quotas import Quota
+from hrag.types import (
+    Document,
+    IngestOutcome,
+    IngestResult,
+    SearchQuery,
+    SettingsRequest,
+    SummaryUnit,
+)
+from hrag.v1 import indexer_pb2, types_pb2
+from tests.running import FAST, Running, running
+from tests.scraping import Scrape
+from tests.summarising import wait_until_summarised
+
+TEXT = "Cats sleep all day. They dream of mice and fish. " * 20
+RELOADED_S = 1.1  # Files are looked at once a second.
+
+
+# Tenants that have a quota of their own from the beginning.
+EXCEPTIONS = """
+[noisy]
+calls_per_s = 1
+burst = 2
+[batches]
+calls_per_s = 0.01
+burst = 5
+[streaming]
+calls_per_s = 40
+burst = 1
+[full]
+max_documents = 1
+[summarised]
+max_documents = 1
+max_collections = 1
+["a.b"]
+max_bytes = 12_000
+[one-collection]
+max_collections = 1
+[crowded]
+max_documents = 9
+[shown]
+max_bytes = 5_000_000
+calls_per_s = 50
+"""
+
+
+@pytest.fixture(scope="module")
+def exceptions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of exceptions, which the services watch."""
+    path = tmp_path_factory.mktemp("quotas") / "quotas.toml"
+    path.write_text(EXCEPTIONS, "ascii")
+    return path
+
+
+def _rewrite(path: Path, text: str) -> None:
+    """And waits until it counts."""
+    path.write_text(text, "ascii")
+    time.sleep(RELOADED_S)
+
+
+@pytest.fixture(scope="module")
+def metrics_address() -> str:
+    return free_addresses(1)[0]
+
+
+@pytest.fixture(scope="module")
+def bounded(
+    exceptions: Path, metrics_address: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """Services on which each tenant may have 50 documents, and what the file says."""
+    own = {
+        "HRAG_TENANT_MAX_DOCUMENTS": "50",
+        "HRAG_TENANT_QUOTAS_FILE": str(exceptions),
+        "HRAG_INDEXER_METRICS_ADDRESS": metrics_address,
+    }
+    with running(tmp_path_factory.mktemp("bounded") / "store", {**FAST, **own}) as both:
+        yield both
+
+
+def _details(failure: grpc.RpcError) -> dict[str, Any]:
+    found = rpc_status.from_call(failure)
+    kinds = (
+        error_details_pb2.ErrorInfo(),
+        error_details_pb2.RetryInfo(),
+        error_details_pb2.QuotaFailure(),
+        error_details_pb2.BadRequest(),
+    )
+    return {
+        kind.DESCRIPTOR.name: kind
+        for kind in kinds
+        if any(detail.Unpack(kind) for detail in found.details)
+    }
+
+
+def _calls(call: Callable[[str], object], tenant: str, count: int) -> list[RateQuotaExceeded]:
+    """What of several calls in a row is refused."""
+    refused = []
+    for _ in range(count):
+        try:
+            call(tenant)
+        except RateQuotaExceeded as error:
+            refused.append(error)
+    return refused
+
+
+def test_a_tenant_over_its_rate_is_refused_and_its_neighbour_is_not(bounded, tenant):
+    client = bounded.client
+    for each in ("noisy", tenant):
+        client.ingest(each, Document(TEXT, "cats"))
+    for call in (lambda who: client.search(who, "cats"), client.index_status):
+        refused = _calls(call, "noisy", 6)
+        assert 3 <= len(refused) <= 5
+        assert all(0 < each.retry_s <= 1 for each in refused)
+        assert {(each.tenant_id, each.field) for each in refused} == {("noisy", "calls")}
+        assert not _calls(call, tenant, 20)
+    assert "reason=RATE_QUOTA_EXCEEDED" in bounded.retriever.log
+
+
+def test_a_batch_counts_by_its_searches(bounded):
+    bounded.client.ingest("batches", Document(TEXT, "cats"))
+    query = SearchQuery("batches", "cats")
+    assert len(bounded.client.batch_search([query] * 4)) == 4
+    with pytest.raises(RateQuotaExceeded):
+        bounded.client.batch_search([query] * 2)
+    assert bounded.client.batch_search([query])
+
+
+def test_a_stream_is_slowed_down_to_the_rate_and_loses_nothing(bounded):
+    documents = [Document(f"Number {n}.", f"d{n}") for n in range(21)]
+    began = time.perf_counter()
+    results = list(bounded.client.ingest_many("streaming", documents))
+    assert time.perf_counter() - began >= 20 / 40
+    assert [result.document_id for result in results] == [f"d{n}" for n in range(21)]
+
+
+def test_a_refusal_says_which_quota_and_neither_sdk_tries_again(bounded, metrics_address):
+    bounded.client.ingest("full", Document(TEXT, "a"))
+
+    def refused() -> float:
+        try:
+            return Scrape(metrics_address).value("hrag_quota_refusals_total", quota="documents")
+        except KeyError:
+            return 0
+
+    before = refused()
+    request = indexer_pb2.IngestDocumentRequest(
+        tenant_id="full", document=types_pb2.Document(document_id="b", text="Dogs bark.")
+    )
+    with pytest.raises(grpc.RpcError) as caught:
+        bounded.raw_indexer.IngestDocument(request, timeout=10)
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    details = _details(caught.value)
+    assert details.keys() == {"ErrorInfo", "QuotaFailure"}
+    assert details["ErrorInfo"].reason == "STORAGE_QUOTA_EXCEEDED"
+    (violation,) = details["QuotaFailure"].violations
+    assert (violation.subject, violation.quota_metric) == ("tenant:full", "documents")
+    assert "1 of the 1 documents" in caught.value.details()
+    assert "HRAG_TENANT_MAX_DOCUMENTS" in caught.value.details()
+    assert ("grpc-retry-pushback-ms", "-1") in caught.value.trailing_metadata()
+    assert refused() == before + 1
+    with pytest.raises(StorageQuotaExceeded) as found:
+        bounded.client.ingest("full", Document("Dogs bark.", "b"))
+    assert (found.value.retry_s, found.value.field) == (None, "documents")
+    asyncio.run(_refused_by_aio(bounded.indexer.address))
+    assert refused() == before + 3
+    assert bounded.indexer.log.count("reason=STORAGE_QUOTA_EXCEEDED") == 3
+
+
+async def _refused_by_aio(address: str) -> None:
+    async with AsyncClient(address) as client:
+        with pytest.raises(StorageQuotaExceeded):
+            await client.ingest("full", Document("Dogs bark.", "b"))
+
+
+def test_of_a_stream_those_documents_fail_that_have_no_room(bounded):
+    documents = [Document(TEXT, "a"), Document(TEXT, "b"), Document(TEXT * 9, "large")]
+    documents += [Document("Dogs bark.", "c"), Document(TEXT, "a"), Document("Fish swim.", "a")]
+    results = list(bounded.client.ingest_many("a.b", documents))
+    outcomes = [one.outcome if isinstance(one, IngestResult) else type(one) for one in results]
+    created, updated = IngestOutcome.CREATED, IngestOutcome.UPDATED
+    unchanged = IngestOutcome.UNCHANGED
+    assert outcomes == [created, created, StorageQuotaExceeded, created, unchanged, updated]
+    assert results[2].field == "bytes"
+    assert bounded.client.search("a.b", "cats").passages
+
+
+def test_the_first_ingest_makes_no_collection_that_may_not_be(bounded):
+    client, tenant = bounded.client, "one-collection"
+    client.create_collection(tenant, "own")
+    with pytest.raises(StorageQuotaExceeded) as caught:
+        client.ingest(tenant, Document(TEXT, "a"))
+    assert caught.value.field == "collections"
+    client.ingest(tenant, Document(TEXT, "a"), collection="own")
+    client.delete_collection(tenant, "own")
+    client.ingest(tenant, Document(TEXT, "a"))
+    assert client.index_status(tenant).tenant.collections == 1
+
+
+def test_ingests_side_by_side_cannot_exceed_a_quota(bounded):
+    stored: list[bool] = []
+
+    def work(number: int) -> None:
+        documents = [Document(f"{number} {n}", f"d{number}-{n}") for n in range(6)]
+        with bounded.new_client() as client:
+            many = client.ingest_many("crowded", documents[:3])
+            stored.extend(isinstance(each, IngestResult) for each in many)
+            for document in documents[3:]:
+                with suppress(StorageQuotaExceeded):
+                    client.ingest("crowded", document)
+                    stored.append(True)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert bounded.client.index_status("crowded").tenant.documents == sum(stored) == 9
+
+
+def test_summaries_count_and_are_written_however_full_a_tenant_is(bounded):
+    client = bounded.client
+    wanted = SettingsRequest(summaries=SummaryUnit.CHUNK)
+    client.create_collection("summarised", "s", wanted)
+    client.ingest("summarised", Document(TEXT, "a"), collection="s")
+    before = client.index_status("summarised", collection="s")
+    status = wait_until_summarised(client, "summarised", "s")
+    assert status.summary_count
+    assert (status.tenant.collections, status.tenant.documents) == (1, 1)
+    assert status.tenant.stored_bytes > before.text_bytes + before.vector_bytes
+
+
+def test_hrag_status_shows_use_and_quota(bounded):
+    bounded.client.ingest("shown", Document(TEXT, "a"))
+    arguments = ["status", "--tenant", "shown", "--indexer", bounded.indexer.address]
+    shown = CliRunner().invoke(app, [*arguments, "--retriever", bounded.retriever.address])
+    assert shown.exit_code == 0, shown.output
+    flat = " ".join(shown.output.split())
+    assert "1 collections, 1 of 50 documents" in flat
+    assert "of 5.0 MB stored, 50 calls a second, 50 at once" in flat
+
+
+def test_bytes_up_to_the_very_last_and_not_one_more(bounded, exceptions, tenant):
+    """And a file that changes counts, but not a wrong one."""
+    client, document = bounded.client, Document(TEXT, "cats", metadata={"a": 1})
+    client.ingest(f"{tenant}-trial", document)
+    size = client.index_status(f"{tenant}-trial").tenant.stored_bytes
+    assert size > len(TEXT)
+    bounds = f"{EXCEPTIONS}[{tenant}]\nmax_bytes = {size}"
+    _rewrite(exceptions, bounds)
+    assert client.ingest(tenant, document).outcome is IngestOutcome.CREATED
+    assert client.ingest(tenant, document).outcome is IngestOutcome.UNCHANGED
+    usage = client.index_status(tenant).tenant
+    assert (usage.stored_bytes, usage.documents, usage.collections) == (size, 1, 1)
+    assert usage.quota == Quota(max_bytes=size, max_documents=50)
+    longer = Document(f"{TEXT}!", "cats", metadata={"a": 1})
+    with pytest.raises(StorageQuotaExceeded, match="at least 1 more"):
+        client.ingest(tenant, longer)
+    assert client.get_text(tenant, "cats") == TEXT
+    _rewrite(exceptions, f"{bounds}\nmax_documents = many")
+    with pytest.raises(StorageQuotaExceeded):
+        client.ingest(tenant, Document("x", "y"))
+    assert "reload_failed" in bounded.indexer.log
+    shorter = Document(TEXT[: len(TEXT) // 2], "cats")
+    assert client.ingest(tenant, shorter).outcome is IngestOutcome.UPDATED
+    client.delete_document(tenant, "cats")
+    assert client.ingest(tenant, document).outcome is IngestOutcome.CREATED
+    _rewrite(exceptions, f"{EXCEPTIONS}[{tenant}]\nmax_bytes = 'unlimited'")
+    assert client.ingest(tenant, longer).outcome is IngestOutcome.UPDATED
+
+
+def test_a_wrong_file_stops_a_service_at_once(data_dir):
+    settings = {"HRAG_DATA_DIR": str(data_dir), "HRAG_TENANT_QUOTAS_FILE": "no/such.toml"}
+    ended = subprocess.run(
+        [sys.executable, "-m", RETRIEVER.module],
+        env={**environ, **FAST, **settings},
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert b"HRAG_TENANT_QUOTAS_FILE is no/such.toml" in ended.stderr
