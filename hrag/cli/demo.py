@@ -36,7 +36,7 @@ _STOP_S = 20.0
 _SUMMARIES_S = 180.0
 _POLL_S = 0.1
 # Whatever the environment says: no chat model, for nobody is to pay for a demonstration, and
-# no keys and certificates, for nobody else is asked in.
+# no keys, certificates and quotas, for nobody else is asked in.
 _SETTINGS = {
     "HRAG_EMBEDDER": "builtin",
     "HRAG_SUMMARIES": "chunk",
@@ -45,6 +45,11 @@ _SETTINGS = {
     "HRAG_TLS_CERT_FILE": "",
     "HRAG_TLS_KEY_FILE": "",
     "HRAG_TLS_CLIENT_CA_FILE": "",
+    "HRAG_TENANT_CALLS_PER_S": "",
+    "HRAG_TENANT_MAX_BYTES": "",
+    "HRAG_TENANT_MAX_DOCUMENTS": "",
+    "HRAG_TENANT_MAX_COLLECTIONS": "",
+    "HRAG_TENANT_QUOTAS_FILE": "",
 }
 
 

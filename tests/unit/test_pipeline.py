@@ -13,6 +13,8 @@ from hrag import errors
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.hashing import HashEmbedder
+from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.quotas import Quota
 from hrag.types import (
     Document,
     IngestOutcome,
@@ -202,6 +204,50 @@ def test_a_document_waits_for_room_in_the_index_and_an_unchanged_one_does_not(
         _ingest(pipeline, Document("Something else.", "d"))
     assert waits == [(engine.open(name="default"), NEVER)]
     assert engine.writer.document_with_text(engine.open(name="default"), "d")[1] == TEXT
+
+
+def _bounded(engine: Engine, embedder: CountingEmbedder, quota: Quota) -> Pipeline:
+    writer = EmbeddedWriter(engine.store, quota_of=lambda _tenant: quota)
+    return Pipeline(writer, embedder, Defaults(TREE, MAX_BYTES))
+
+
+def test_of_a_tenant_that_is_full_nothing_new_is_even_read(
+    engine: Engine, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = _bounded(engine, embedder, Quota(max_documents=1))
+    _ingest(pipeline, Document(TEXT, "a"))
+    monkeypatch.setattr(pipeline_module, "extract", None)
+    with pytest.raises(errors.StorageQuotaExceeded):
+        _ingest(pipeline, Document(TEXT, "b"))
+    assert _ingest(pipeline, Document(TEXT, "a")).outcome is IngestOutcome.UNCHANGED
+
+
+def test_a_document_that_is_too_large_for_its_tenant_is_not_embedded(
+    engine: Engine, embedder: CountingEmbedder
+) -> None:
+    pipeline = _bounded(engine, embedder, Quota(max_bytes=len(TEXT)))
+    with pytest.raises(errors.StorageQuotaExceeded):
+        _ingest(pipeline, Document(TEXT, "a"))
+    assert embedder.asked == []
+
+
+def test_what_a_document_takes_at_least_is_no_more_than_it_takes(
+    engine: Engine, embedder: CountingEmbedder
+) -> None:
+    """Else a document would be refused that has room."""
+    asked: list[int] = []
+
+    class Watching(EmbeddedWriter):
+        def require_room(self, collection: Any, document_id: str, stored_bytes: int) -> None:
+            asked.append(stored_bytes)
+
+    pipeline = Pipeline(Watching(engine.store), embedder, Defaults(TREE, MAX_BYTES))
+    before = 0
+    for document in (Document("x", "a"), Document(TEXT * 10, "b"), Document("猫睡觉。" * 99, "c")):
+        _ingest(pipeline, document)
+        after = engine.writer.status(engine.open(name="default")).tenant.stored_bytes
+        assert 1 < asked[-1] <= after - before
+        before = after
 
 
 # What is refused
