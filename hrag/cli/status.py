@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import typer
@@ -22,6 +22,7 @@ from hrag.cli.options import (
     Retriever,
     Tenant,
 )
+from hrag.cli.render import counted
 from hrag.quotas import TenantUsage
 from hrag.types import Collection, IndexStatus, ReaderStatus, ServerInfo, SummaryUnit
 
@@ -119,18 +120,21 @@ def _reading(reader: ReaderStatus) -> str:
 
 def _usage(usage: TenantUsage) -> str:
     quota = usage.quota
+    stored = decimal(usage.stored_bytes)
+    if quota.max_bytes is not None:
+        stored += f" of {decimal(quota.max_bytes)}"
     parts = [
-        _of(f"{usage.collections:,}", quota.max_collections, "{:,}".format, "collections"),
-        _of(f"{usage.documents:,}", quota.max_documents, "{:,}".format, "documents"),
-        _of(decimal(usage.stored_bytes), quota.max_bytes, decimal, "stored"),
+        _of(usage.collections, quota.max_collections, "collection"),
+        _of(usage.documents, quota.max_documents, "document"),
+        f"{stored} stored",
     ]
     if quota.calls_per_s is not None:
         parts.append(f"{quota.calls_per_s:g} calls a second, {quota.calls_at_once:,} at once")
     return f"in all: {', '.join(parts)}"
 
 
-def _of(has: str, limit: int | None, show: Callable[[int], str], what: str) -> str:
-    return f"{has} {what}" if limit is None else f"{has} of {show(limit)} {what}"
+def _of(number: int, limit: int | None, noun: str) -> str:
+    return counted(number, noun) if limit is None else f"{number:,} of {counted(limit, noun)}"
 
 
 def _amounts(rows: list[Row]) -> Table:

@@ -261,7 +261,7 @@ def test_hrag_status_shows_use_and_quota(bounded):
     shown = CliRunner().invoke(app, [*arguments, "--retriever", bounded.retriever.address])
     assert shown.exit_code == 0, shown.output
     flat = " ".join(shown.output.split())
-    assert "1 collections, 1 of 50 documents" in flat
+    assert "1 collection, 1 of 50 documents" in flat
     assert "of 5.0 MB stored, 50 calls a second, 50 at once" in flat
 
 

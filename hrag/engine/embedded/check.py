@@ -210,8 +210,9 @@ class _Walk:
         yield from _text_problems(text, head)
         yield from _tree_problems(tree, head, settings)
         yield from _vector_problems(vectors, leaf_count, settings.dimension)
-        if head.stored_bytes != stored_bytes(head, len(tree)):
-            yield f"it takes {stored_bytes(head, len(tree))} bytes, head says {head.stored_bytes}"
+        takes = stored_bytes(head, terms_of(head), len(tree))
+        if takes != head.stored_bytes:
+            yield f"it takes {takes} bytes, head says {head.stored_bytes}"
 
     def _is_stored(self, term: bytes, ordinal: int) -> bool:
         with self._txn.cursor(db=self._store.db["terms"]) as cursor:

@@ -79,8 +79,7 @@ class Commit:
     def put(self, opened: Opened, document: PreparedDocument) -> IngestResult:
         """Creates or replaces a document, unless it is stored already.
 
-        Raises StorageQuotaExceeded unless its tenant has room for it. Summaries are always
-        taken: nobody would be there to be told, and they stand for what is stored.
+        Raises StorageQuotaExceeded unless its tenant has room for it.
         """
         _check_shapes(document, opened.settings)
         counters = self._counters_of(opened)
@@ -89,15 +88,14 @@ class Commit:
         if same is not None:
             return same
         head = _head(opened.number, document, opened.settings)
-        if not opened.holds_summaries:
-            used = self._usage_of(opened.tenant_id)
-            quota = self._quota_of(opened.tenant_id)
-            require_room(opened.tenant_id, quota, used, growth(old_head, head.stored_bytes))
+        terms = terms_of(head)
+        head = replace(head, stored_bytes=stored_bytes(head, terms, document.tree.size_bytes))
+        self._require_room(opened, growth(old_head, head.stored_bytes))
         if old_head is not None:
             counters = self._remove(opened, old, old_head, counters)
         sequence, ordinal = self._next(keys.SEQUENCE), self._next(keys.LAST_ORDINAL)
         head = replace(head, sequence=sequence)
-        self._add(ordinal, head, document)
+        self._add(ordinal, head, terms, document)
         counters = self._count(opened, counters, head, ordinal, 1)
         if opened.summaries:
             entry = keys.in_collection(opened.number, ordinal)
@@ -172,6 +170,12 @@ class Commit:
         found = self._counters.get(opened.number)
         return living_counters(self._store, self._txn, opened) if found is None else found
 
+    def _require_room(self, opened: Opened, more: Usage) -> None:
+        """Summaries always have it: nobody would be there to be told that they had not."""
+        if not opened.holds_summaries:
+            tenant_id = opened.tenant_id
+            require_room(tenant_id, self._quota_of(tenant_id), self._usage_of(tenant_id), more)
+
     def _usage_of(self, tenant_id: str) -> Usage:
         found = self._usage.get(tenant_id)
         return read_usage(self._store, self._txn, tenant_id) if found is None else found
@@ -191,14 +195,16 @@ class Commit:
         )
         self.changed.add(opened.number)
 
-    def _add(self, ordinal: int, head: DocumentHead, document: PreparedDocument) -> None:
+    def _add(
+        self, ordinal: int, head: DocumentHead, terms: Sequence[bytes], document: PreparedDocument
+    ) -> None:
         txn, db = self._txn, self._store.db
         name = keys.document_id(head.collection, head.document_id)
         entry = keys.in_collection(head.collection, ordinal)
         slot, is_new = self._take_slot()
         txn.put(name, keys.u64(ordinal), db=db["document_ids"])
         txn.put(entry, keys.document_place(head.leaf_count, slot), db=db["ordinals"])
-        for each in terms_of(head):
+        for each in terms:
             txn.put(each, keys.u64(ordinal), db=db["terms"])
         # Behind all others: LMDB then fills its pages.
         txn.put(slot, head.to_bytes(), db=db["heads"], append=is_new)
@@ -278,10 +284,10 @@ def growth(old: DocumentHead | None, stored_bytes: int) -> Usage:
 def _head(
     collection: int, document: PreparedDocument, settings: CollectionSettings
 ) -> DocumentHead:
-    """Of a document that has no sequence yet."""
+    """Of a document whose sequence and size are not known yet."""
     tree = document.tree
     last = tree.record(tree.top_level, tree.counts[-1] - 1)
-    head = DocumentHead(
+    return DocumentHead(
         collection=collection,
         document_id=document.document_id,
         title=document.title,
@@ -299,7 +305,6 @@ def _head(
         stored_bytes=0,
         sequence=0,
     )
-    return replace(head, stored_bytes=stored_bytes(head, tree.size_bytes))
 
 
 def unchanged_result(head: DocumentHead | None, content_hash: str) -> IngestResult | None:

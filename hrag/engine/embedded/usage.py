@@ -6,13 +6,13 @@ longer than its sync of the disk. Room is counted as free as soon as a deletion 
 committed, though LMDB's pages are freed in the background.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hrag import metrics
 from hrag.engine.embedded.keys import tenant_key
 from hrag.engine.embedded.records import DocumentHead, Usage
 from hrag.engine.embedded.store import Store, Txn
-from hrag.engine.embedded.terms import terms_of
 from hrag.errors import StorageQuotaExceeded
 from hrag.quotas import Quota
 
@@ -34,15 +34,15 @@ def write_usage(store: Store, txn: Txn, tenant_id: str, usage: Usage) -> None:
         txn.put(tenant_key(tenant_id), usage.to_bytes(), db=store.db["tenants"])
 
 
-def stored_bytes(head: DocumentHead, tree_bytes: int) -> int:
+def stored_bytes(head: DocumentHead, terms: Sequence[bytes], tree_bytes: int) -> int:
     """What is kept of a document: text, tree, vectors, head and terms.
 
     Of the head all but the digits of the store's own numbers, so that a document takes as
     much wherever and whenever it is stored.
     """
     own = replace(head, collection=0, sequence=0, stored_bytes=0).to_bytes()
-    terms = sum(len(term) + _ORDINAL_BYTES for term in terms_of(head))
-    return head.text_bytes + tree_bytes + head.vector_bytes + len(own) + terms
+    found_by = sum(map(len, terms)) + _ORDINAL_BYTES * len(terms)
+    return head.text_bytes + tree_bytes + head.vector_bytes + len(own) + found_by
 
 
 def require_room(tenant_id: str, quota: Quota, used: Usage, more: Usage) -> None:
