@@ -309,3 +309,42 @@ def test_an_address_for_metrics_that_is_none_is_refused_by_name(monkeypatch, val
         load(IndexerSettings)
     assert "HRAG_INDEXER_METRICS_ADDRESS" in str(caught.value)
     assert "must be host:port" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        ("HRAG_TENANT_CALLS_PER_S", "0.001", "calls_per_s", 0.001),
+        ("HRAG_TENANT_CALLS_PER_S", "unlimited", "calls_per_s", None),
+        ("HRAG_TENANT_BURST", "1000000", "burst", 1_000_000),
+        ("HRAG_TENANT_MAX_BYTES", str(1 << 60), "max_bytes", 1 << 60),
+        ("HRAG_TENANT_MAX_DOCUMENTS", "1", "max_documents", 1),
+        ("HRAG_TENANT_MAX_DOCUMENTS", "", "max_documents", None),
+        ("HRAG_TENANT_MAX_COLLECTIONS", "7", "max_collections", 7),
+    ],
+)
+def test_a_variable_of_quotas_bounds_tenants(monkeypatch, variable, value, field, expected):
+    settings = loaded(monkeypatch, **{variable: value})
+    assert getattr(settings.tenant_quota, field) == expected
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "rule"),
+    [
+        ("HRAG_TENANT_CALLS_PER_S", "0", "greater than or equal to 0.001"),
+        ("HRAG_TENANT_CALLS_PER_S", "nan", "less than or equal to 1000000"),
+        ("HRAG_TENANT_CALLS_PER_S", "inf", "less than or equal to 1000000"),
+        ("HRAG_TENANT_CALLS_PER_S", "ten", "valid number"),
+        ("HRAG_TENANT_BURST", "unlimited", "valid integer"),
+        ("HRAG_TENANT_BURST", "0", "greater than or equal to 1"),
+        ("HRAG_TENANT_MAX_BYTES", "10 GB", "valid integer"),
+        ("HRAG_TENANT_MAX_BYTES", str(1 << 61), "less than or equal to"),
+        ("HRAG_TENANT_MAX_DOCUMENTS", "-1", "greater than or equal to 1"),
+        ("HRAG_TENANT_MAX_COLLECTIONS", "1.5", "valid integer"),
+    ],
+)
+def test_a_wrong_value_of_quotas_is_refused(monkeypatch, variable, value, rule):
+    with pytest.raises(SettingsError) as refused:
+        loaded(monkeypatch, **{variable: value})
+    assert str(refused.value).startswith(f"{variable} is '{value}': ")
+    assert rule in str(refused.value)

@@ -122,7 +122,7 @@ def collection_name(tenant_id: str, name: str) -> bytes:
     return f"{tenant_id}\0{name}".encode()
 
 
-def tenant_key(tenant_id: str) -> bytes:
+def tenant(tenant_id: str) -> bytes:
     """Key of `tenants`."""
     return tenant_id.encode()
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hrag import metrics
-from hrag.engine.embedded.keys import tenant_key
+from hrag.engine.embedded import keys
 from hrag.engine.embedded.records import DocumentHead, Usage
 from hrag.engine.embedded.store import Store, Txn
 from hrag.errors import StorageQuotaExceeded
@@ -22,16 +22,16 @@ _NOTHING = Usage()
 
 def read_usage(store: Store, txn: Txn, tenant_id: str) -> Usage:
     """What a tenant has stored."""
-    value = txn.get(tenant_key(tenant_id), db=store.db["tenants"])
+    value = txn.get(keys.tenant(tenant_id), db=store.db["tenants"])
     return _NOTHING if value is None else Usage.from_bytes(value)
 
 
 def write_usage(store: Store, txn: Txn, tenant_id: str, usage: Usage) -> None:
     """Nothing is kept of a tenant that has nothing."""
     if usage == _NOTHING:
-        txn.delete(tenant_key(tenant_id), db=store.db["tenants"])
+        txn.delete(keys.tenant(tenant_id), db=store.db["tenants"])
     else:
-        txn.put(tenant_key(tenant_id), usage.to_bytes(), db=store.db["tenants"])
+        txn.put(keys.tenant(tenant_id), usage.to_bytes(), db=store.db["tenants"])
 
 
 def stored_bytes(head: DocumentHead, terms: Sequence[bytes], tree_bytes: int) -> int:

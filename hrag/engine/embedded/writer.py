@@ -184,10 +184,12 @@ class EmbeddedWriter:
 
     def require_room(self, collection: OpenCollection, document_id: str, stored_bytes: int) -> None:
         opened = _opened(collection)
+        quota = self._quota_of(opened.tenant_id)
+        if quota.max_bytes is None and quota.max_documents is None:
+            return
         with self._store.read() as txn:
             _, old = find_document(self._store, txn, opened.number, document_id)
             used = read_usage(self._store, txn, opened.tenant_id)
-        quota = self._quota_of(opened.tenant_id)
         require_room(opened.tenant_id, quota, used, growth(old, stored_bytes))
 
     def wait_for_room(self, collection: OpenCollection, deadline: Deadline) -> None:
