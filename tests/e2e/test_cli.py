@@ -63,6 +63,7 @@ def _serve(folder: Path) -> Iterator[Serving]:
         for name in ("INDEXER", "RETRIEVER"):
             line = next(each for each in process.stdout if "serves at" in each)
             env[f"HRAG_{name}_ADDRESS"] = re.findall(r"127\.0\.0\.1:\d+", line)[0]
+        alarm.cancel()
         yield Serving(process, env)
     finally:
         alarm.cancel()
