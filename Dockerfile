@@ -1,6 +1,8 @@
 # One image, three commands: `hrag serve` (both services, the default), `python -m indexer_svc`
 # and `python -m retriever_svc`. Runs as a user without rights, writes to /data and nowhere
-# else, so the root file system may be read-only.
+# else, so the root file system may be read-only. Every call needs an API key; the file of
+# keys is in /keys and empty at first, so that nobody gets in until `hrag keys create`. A new
+# volume begins as what is in the image where it is mounted, owner and mode included.
 
 FROM debian:bookworm-slim AS build
 RUN apt-get update \
@@ -22,13 +24,18 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates python3 \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \
     && useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin hrag \
-    && install --directory --owner hrag --group hrag /data
+    && install --directory --owner hrag --group hrag --mode 700 /data /keys \
+    && echo '{"keys": []}' > /keys/keys.json \
+    && chown hrag:hrag /keys/keys.json \
+    && chmod 600 /keys/keys.json
 COPY --from=build /opt/hrag /opt/hrag
 ENV PATH=/opt/hrag/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     HRAG_DATA_DIR=/data \
     HRAG_INDEXER_ADDRESS=0.0.0.0:50051 \
     HRAG_RETRIEVER_ADDRESS=0.0.0.0:50052 \
+    HRAG_AUTH=api_key \
+    HRAG_API_KEYS_FILE=/keys/keys.json \
     HRAG_LOG_FORMAT=json
 USER 10001:10001
 WORKDIR /data

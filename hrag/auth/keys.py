@@ -20,6 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -27,6 +28,8 @@ from hrag.auth import ANY_TENANT, REFUSAL, Identity, Role
 from hrag.errors import Unauthenticated
 from hrag.ids import is_name
 from hrag.watched import Watched
+
+_log = structlog.get_logger()
 
 MAX_NOTE_CHARS = 200
 MAX_TENANTS = 1000
@@ -181,8 +184,20 @@ class ApiKeys:
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         """Raises OSError or ValueError if the file cannot be used."""
-        self._entries = Watched((path,), lambda: {key.id: _entry(key) for key in read(path)})
+        self._path = path
         self._clock = clock
+        self._entries = Watched((path,), self._read)
+
+    def _read(self) -> dict[str, _Entry]:
+        entries = {key.id: _entry(key) for key in read(self._path)}
+        if all(entry.until <= self._clock() for entry in entries.values()):
+            _log.warning(
+                "no_valid_key",
+                file=str(self._path),
+                effect="every call is refused",
+                remedy="hrag keys create",
+            )
+        return entries
 
     def __call__(self, credential: str) -> Identity:
         """Raises Unauthenticated, in the same words and time for whatever is wrong."""

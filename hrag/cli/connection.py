@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hrag.addresses import dialled
 from hrag.cli.gathering import gathering
 from hrag.errors import ServiceUnavailable
 
@@ -86,11 +87,12 @@ def connected(
 
     try:
         # An address that is not used is never dialled; gRPC still wants a valid one.
-        with Client(indexer or retriever, retriever or indexer, **asdict(credentials)) as client:
+        places = dialled(indexer or retriever), dialled(retriever or indexer)
+        with Client(*places, **asdict(credentials)) as client:
             yield client
     except ServiceUnavailable as error:
         named = {"indexer": indexer, "retriever": retriever}
-        places = " or ".join(f"the {name} at {where}" for name, where in named.items() if where)
+        asked = " or ".join(f"the {name} at {where}" for name, where in named.items() if where)
         raise ServiceUnavailable(
-            f"cannot reach {places}; start both services with: hrag serve ({error.message})"
+            f"cannot reach {asked}; start both services with: hrag serve ({error.message})"
         ) from error

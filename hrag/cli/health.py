@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hrag.addresses import dialled
 from hrag.cli.connection import Credentials, connecting
 from hrag.cli.console import output
 from hrag.cli.options import DEFAULT_INDEXER, DEFAULT_RETRIEVER, Indexer, Retriever
@@ -69,7 +70,6 @@ def is_serving(service: "Service", address: str, access: "Access") -> bool:
     import grpc  # noqa: PLC0415
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
 
-    from hrag.cli.running import dialled  # noqa: PLC0415
     from hrag.client.calls import channel_options  # noqa: PLC0415
 
     place = dialled(address)

@@ -17,6 +17,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from rich.console import Console
 
+from hrag.addresses import dialled
 from hrag.cli.connection import Credentials
 from hrag.cli.console import Failure, show_error
 from hrag.client import AsyncClient
@@ -41,7 +42,8 @@ def run(
     listening = None if place is None else _listening(*place)
 
     async def serve() -> None:
-        async with AsyncClient(retriever, retriever, **asdict(credentials)) as client:
+        place = dialled(retriever)
+        async with AsyncClient(place, place, **asdict(credentials)) as client:
             search = async_knowledge_base(client, tenant_id, limit=limit, **how)
             server = built(search, limit)
             if listening is None:

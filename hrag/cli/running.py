@@ -21,13 +21,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from hrag.addresses import dialled
 from hrag.cli.console import Failure
 
 _POLL_S = 0.05
 _WATCH_S = 0.2
 _WRONG_SETTING = 2  # The services' exit code for it.
 _CLEAN_CODES = (0, -signal.SIGTERM)  # The latter: stopped before it could listen for signals.
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}
 
 
 class ServiceFailed(Failure):
@@ -218,12 +218,6 @@ def with_free_port(address: str) -> str:
     if port != "0":
         return address
     return f"{host}{colon}{free_addresses(1)[0].rpartition(':')[2]}"
-
-
-def dialled(address: str) -> str:
-    """The address to reach a service at that listens at `address`."""
-    host, colon, port = address.rpartition(":")
-    return f"{_WILDCARDS.get(host, host)}{colon}{port}"
 
 
 def _refuse_taken(service: Service, address: str) -> None:

@@ -132,6 +132,14 @@ def test_every_command_takes_a_token_made_while_services_run(guarded, key_file, 
     assert "may not act for tenant" in denied.stderr
 
 
+def test_commands_find_services_that_listen_everywhere_on_this_machine(guarded, made):
+    """In containers, whose settings name where to listen; a token goes to loopback alone."""
+    port = guarded.indexer.address.rpartition(":")[2]
+    asked = ("status", "--tenant", TENANT, "--indexer", f"0.0.0.0:{port}")
+    done = _run(guarded, made["own"], *asked)
+    assert done.exit_code == 0, done.output
+
+
 def test_no_log_holds_a_key(guarded, key_file):
     listed = {key.id for key in keys.read(key_file)}
     for process in (guarded.indexer, guarded.retriever):

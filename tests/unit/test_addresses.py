@@ -2,7 +2,7 @@
 
 import pytest
 
-from hrag.addresses import is_loopback
+from hrag.addresses import dialled, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,17 @@ def test_loopback_and_unix_sockets_stay_here(address):
 )
 def test_anything_else_counts_as_the_network(address):
     assert not is_loopback(address)
+
+
+@pytest.mark.parametrize(
+    ("listening", "reached"),
+    [
+        ("0.0.0.0:1", "127.0.0.1:1"),
+        ("[::]:1", "[::1]:1"),
+        (":1", "127.0.0.1:1"),
+        ("host:1", "host:1"),
+        ("unix:/run/hrag", "unix:/run/hrag"),
+    ],
+)
+def test_wildcard_addresses_are_reached_on_this_machine(listening, reached):
+    assert dialled(listening) == reached

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from hrag.auth import Identity, Role, keys
 from hrag.auth.keys import ApiKeys
@@ -172,6 +173,24 @@ def test_a_file_that_is_wrong_is_refused_with_the_place(path, content, said):
     with pytest.raises(ValueError, match=re.escape(said)) as caught:
         ApiKeys(path)
     assert "secret" not in str(caught.value)
+
+
+def test_that_no_key_is_valid_is_logged(path):
+    """Such a file is right, as that of a first start: every call is refused until there is a key."""
+    path.write_text('{"keys": []}', "ascii")
+    with capture_logs() as logs, pytest.raises(Unauthenticated):
+        ApiKeys(path)(UNKNOWN_KEY)
+    key = new_key(path)
+    keys.revoke(path, id_of(key))
+    with capture_logs() as again:
+        ApiKeys(path)
+    for lines in (logs, again):
+        assert [line["event"] for line in lines] == ["no_valid_key"]
+        assert lines[0]["file"] == str(path)
+    new_key(path)
+    with capture_logs() as quiet:
+        ApiKeys(path)
+    assert quiet == []
 
 
 def test_secrets_are_compared_as_digests_in_constant_time_for_unknown_ids_too(path, monkeypatch):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.running import ServiceFailed, Services, dialled, free_addresses, with_free_port
+from hrag.cli.running import ServiceFailed, Services, free_addresses, with_free_port
 
 
 def test_free_addresses_differ_and_can_be_bound():
@@ -22,19 +22,6 @@ def test_port_0_becomes_a_free_one():
     assert host == "0.0.0.0"
     assert int(port) > 0
     assert with_free_port("127.0.0.1:50051") == "127.0.0.1:50051"
-
-
-@pytest.mark.parametrize(
-    ("listening", "reached"),
-    [
-        ("0.0.0.0:1", "127.0.0.1:1"),
-        ("[::]:1", "[::1]:1"),
-        ("host:1", "host:1"),
-        ("unix:/run/hrag", "unix:/run/hrag"),
-    ],
-)
-def test_wildcard_addresses_are_reached_on_this_machine(listening, reached):
-    assert dialled(listening) == reached
 
 
 def test_address_in_use_is_refused_before_anything_starts(tmp_path: Path):
