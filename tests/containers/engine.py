@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 OWN = ROOT / ".containers"
 PROJECT = "hrag-test"
 IMAGE = "hrag"
+COMPOSE_FILE = "docker-compose.yml"
 _COMMAND_S = 600.0  # The first build installs everything.
 _POLL_S = 0.2
 _PREPARE = "run tests/containers/prepare as root on Debian (`make test-containers` does)"
@@ -22,36 +23,58 @@ _PREPARE = "run tests/containers/prepare as root on Debian (`make test-container
 
 @dataclass(frozen=True)
 class Engine:
-    """Its commands: one for containers, one for what docker-compose.yml describes."""
+    """Its commands: one for containers, one for what the compose files describe."""
 
     container: tuple[str, ...]
     compose: tuple[str, ...]
+    files: tuple[str, ...]
     env: dict[str, str]
+
+    def also(self, *files: str, **settings: str) -> "Engine":
+        """The same with further compose files, filled in from further settings."""
+        return replace(self, files=self.files + files, env=self.env | settings)
 
     def run(self, *arguments: str) -> CompletedProcess[str]:
         """As `docker run` with these arguments; see `_run`."""
         return _run([*self.container, *arguments], self.env)
 
-    def up(self) -> None:
-        """Builds the image and starts all services."""
+    def build(self, folder: Path = ROOT, image: str = IMAGE) -> None:
+        """Builds an image from the Dockerfile in `folder`."""
         # podman's own format has no health checks.
-        built = self.run("build", *self._build_options, "--tag", IMAGE, str(ROOT))
-        assert built.returncode == 0, built.stderr
-        done = self._compose("up", "--detach")
+        done = self.run("build", *self._build_options, "--tag", image, str(folder))
+        assert done.returncode == 0, done.stderr
+
+    def up(self, *services: str) -> None:
+        """Starts the services named, or all that belong to no profile."""
+        done = self._compose("up", "--detach", *services)
         assert done.returncode == 0, done.stderr
 
     def down(self, *options: str) -> None:
         done = self._compose("down", *options)
         assert done.returncode == 0, done.stderr
 
-    def inside(self, service: str, *command: str) -> CompletedProcess[str]:
-        """Runs a command in a service's container."""
-        return self._compose("exec", "-T", service, *command)
+    def kill(self, service: str) -> None:
+        done = self._compose("kill", service)
+        assert done.returncode == 0, done.stderr
 
-    def beside(self, service: str, folder: Path, *command: str) -> CompletedProcess[str]:
+    def stop(self, service: str) -> None:
+        done = self._compose("stop", service)
+        assert done.returncode == 0, done.stderr
+
+    def inside(self, service: str, *command: str, token: str = "") -> CompletedProcess[str]:
+        """Runs a command in a service's container."""
+        return self._compose("exec", "-T", "-e", f"HRAG_TOKEN={token}", service, *command)
+
+    def beside(
+        self, service: str, folder: Path, *command: str, token: str
+    ) -> CompletedProcess[str]:
         """Runs a command in another container of a service, which has `folder` at /files."""
-        mount = ("--volume", f"{folder}:/files:ro")
-        return self._compose("run", "--rm", *mount, service, *command)
+        options = ("--volume", f"{folder}:/files:ro", "-e", f"HRAG_TOKEN={token}")
+        return self._compose("run", "--rm", "-T", *options, service, *command)
+
+    def keys(self, *arguments: str) -> CompletedProcess[str]:
+        """As `docker compose run --rm -T keys`; podman-compose wants the profile said."""
+        return self._compose("--profile", "keys", "run", "--rm", "-T", "keys", *arguments)
 
     def logs(self) -> str:
         done = self._compose("logs")
@@ -62,21 +85,21 @@ class Engine:
         return ("--format", "docker") if self.container == ("podman",) else ()
 
     def _compose(self, *arguments: str) -> CompletedProcess[str]:
-        return _run([*self.compose, "--project-name", PROJECT, *arguments], self.env)
+        files = [each for file in self.files for each in ("-f", file)]
+        return _run([*self.compose, *files, "--project-name", PROJECT, *arguments], self.env)
 
 
 def found(settings: dict[str, str]) -> Engine:
     """The engine to use, its compose file filled in from `settings`; AssertionError if none."""
     env = {**os.environ, **settings}
     if _works(["docker", "info"], env):
-        return Engine(("docker",), ("docker", "compose"), env)
+        return Engine(("docker",), ("docker", "compose"), (COMPOSE_FILE,), env)
     compose = OWN / "venv" / "bin" / "podman-compose"
     env["CONTAINERS_CONF"] = str(OWN / "containers.conf")
     env["CONTAINERS_STORAGE_CONF"] = str(OWN / "storage.conf")
     assert compose.exists(), f"no Docker engine runs here, and podman is not set up: {_PREPARE}"
     assert _works(["podman", "info"], env), f"podman does not work here: {_PREPARE}"
-    files = ("-f", "docker-compose.yml", "-f", "deploy/podman.yml")
-    return Engine(("podman",), (str(compose), *files), env)
+    return Engine(("podman",), (str(compose),), (COMPOSE_FILE, "deploy/podman.yml"), env)
 
 
 def eventually(true: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:

@@ -1,0 +1,34 @@
+"""The image built and docker-compose.yml started, once for all tests."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from hrag.cli.running import INDEXER, RETRIEVER, free_addresses
+from tests.containers import engine
+from tests.containers.stack import Stack, new_key
+
+
+@pytest.fixture(scope="session")
+def stack(_no_settings_from_outside: None) -> Iterator[Stack]:
+    indexer, retriever, prometheus = free_addresses(3)
+    used = engine.found(
+        {
+            "HRAG_INDEXER_PORT": indexer.rpartition(":")[2],
+            "HRAG_RETRIEVER_PORT": retriever.rpartition(":")[2],
+            "HRAG_PROMETHEUS_PORT": prometheus.rpartition(":")[2],
+            "HRAG_INDEXER_CPUS": "1",
+            "HRAG_RETRIEVER_CPUS": "1",
+        }
+    )
+    used.down("--volumes")
+    try:
+        used.build()
+        used.up()
+        stack = Stack(used, {INDEXER: indexer, RETRIEVER: retriever})
+        stack.wait_until_serving()
+        yield replace(stack, token=new_key(used))
+    finally:
+        print(used.logs())  # noqa: T201 - pytest shows it for a test that failed
+        used.down("--volumes")

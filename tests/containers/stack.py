@@ -1,0 +1,65 @@
+"""What docker-compose.yml brings up, as tests see it."""
+
+import time
+from dataclasses import dataclass
+
+from hrag.auth import Role
+from hrag.cli.health import is_serving
+from hrag.cli.running import INDEXER, RETRIEVER, Service
+from hrag.client import Client
+from hrag.client.access import Access
+from tests.containers.engine import Engine, eventually
+
+NOTICED_S = 1.2  # Services look at the file of keys once a second.
+# By their command line; both services see all processes, because they share a namespace.
+_KILL = """
+import os, signal, sys
+from pathlib import Path
+for path in Path("/proc").glob("[0-9]*/cmdline"):
+    pid = int(path.parent.name)
+    if sys.argv[1].encode() in path.read_bytes().split(bytes(1)) and pid != os.getpid():
+        os.kill(pid, signal.SIGKILL)
+        print("killed", pid)
+"""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """`token` is a key for all tenants, which may do everything."""
+
+    engine: Engine
+    addresses: dict[Service, str]
+    token: str = ""
+
+    def client(self, access: Access | None = None) -> Client:
+        access = access or Access(self.token)
+        return Client(
+            self.addresses[INDEXER],
+            self.addresses[RETRIEVER],
+            token=access.token,
+            ca_file=access.ca_file,
+        )
+
+    def serves(self, service: Service, access: Access | None = None) -> bool:
+        return is_serving(service, self.addresses[service], access or Access())
+
+    def wait_until_serving(self, access: Access | None = None) -> None:
+        for service in self.addresses:
+            eventually(lambda s=service: self.serves(s, access), f"{service.name} serves")
+
+    def kill(self, service: Service) -> None:
+        """SIGKILL to a service's process, sent from the other's container.
+
+        Not `docker kill`, which counts as a stop that was wanted: nothing restarts then.
+        """
+        other = {INDEXER: RETRIEVER, RETRIEVER: INDEXER}[service]
+        done = self.engine.inside(other.name, "python3", "-c", _KILL, service.module)
+        assert done.stdout.count("killed") == 1, done.stdout + done.stderr
+
+
+def new_key(engine: Engine, tenant: str = "*", role: Role = Role.ADMIN) -> str:
+    """Makes a key by the documented command, and waits until services know it."""
+    done = engine.keys("create", "--tenant", tenant, "--role", role.value)
+    assert done.returncode == 0, done.stderr
+    time.sleep(NOTICED_S)
+    return done.stdout.removesuffix("\n")

@@ -1,0 +1,118 @@
+"""Containers ask for API keys, which `hrag keys` in a container of its own makes and revokes."""
+
+import json
+import time
+
+import pytest
+
+from hrag.auth import Role
+from hrag.cli.running import INDEXER, RETRIEVER, free_addresses
+from hrag.client.access import Access
+from hrag.config import PLAINTEXT_WORDS
+from hrag.errors import PermissionDenied, Unauthenticated
+from hrag.types import Document
+from tests.containers.engine import IMAGE, PROJECT
+from tests.containers.stack import NOTICED_S, Stack, new_key
+from tests.credentials import id_of
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
+
+REFUSED_WITHIN_S = 2.0
+
+
+def test_nobody_is_served_without_a_key(stack):
+    with stack.client(Access()) as client:
+        for call in (
+            lambda: client.ingest("acme", Document("Cats sleep.", "pets")),
+            lambda: client.search("acme", "cats"),
+            client.server_info,
+        ):
+            with pytest.raises(Unauthenticated):
+                call()
+
+
+def test_a_key_made_while_services_run_is_for_its_tenant_and_role(stack):
+    key = new_key(stack.engine, "globex", Role.WRITE)
+    with stack.client(Access(key)) as client:
+        client.ingest("globex", Document("Cats sleep. Dogs bark.", "pets"))
+        assert client.search("globex", "what do dogs do?").passages
+        with pytest.raises(PermissionDenied):
+            client.search("acme", "cats")
+        with pytest.raises(PermissionDenied):
+            client.delete_collection("globex", "default")
+
+
+def test_a_revoked_key_is_refused_within_two_seconds(stack):
+    key = new_key(stack.engine)
+    with stack.client(Access(key)) as client:
+        client.list_collections("acme")
+        done = stack.engine.keys("revoke", id_of(key))
+        assert done.returncode == 0, done.stderr
+        until = time.monotonic() + REFUSED_WITHIN_S
+        with pytest.raises(Unauthenticated):
+            while time.monotonic() < until:
+                client.list_collections("acme")
+        with pytest.raises(Unauthenticated):
+            client.server_info()
+    assert f"key {id_of(key)} is revoked" in done.stdout
+
+
+def test_keys_outlive_the_containers(stack):
+    stack.engine.down()
+    stack.engine.up()
+    stack.wait_until_serving()
+    with stack.client() as client:
+        client.list_collections("acme")
+
+
+def test_services_cannot_write_to_the_file_of_keys_and_logs_hold_none(stack):
+    for service in (INDEXER, RETRIEVER):
+        done = stack.engine.inside(service.name, "sh", "-c", "stat -c %a:%u /keys/*; touch /keys/x")
+        assert done.returncode != 0
+        assert "600:10001" in done.stdout
+        assert "Read-only file system" in done.stdout + done.stderr
+    assert stack.token not in stack.engine.logs()
+
+
+def test_the_file_holds_no_key(stack):
+    listed = json.loads(stack.engine.keys("list", "--json").stdout)
+    assert id_of(stack.token) in {key["id"] for key in listed}
+    done = stack.engine.inside("indexer", "cat", "/keys/keys.json")
+    assert id_of(stack.token) in done.stdout
+    assert stack.token.split("_", 2)[2] not in done.stdout
+
+
+def test_one_container_serves_both_without_compose(stack):
+    indexer, retriever = free_addresses(2)
+    name = f"{PROJECT}-single"
+    run = stack.engine.run
+    ports = ("--publish", f"{indexer}:50051", "--publish", f"{retriever}:50052")
+    options = ["--read-only", "--tmpfs", "/tmp", "--volume", f"{name}:/data"]
+    options += ["--volume", f"{name}-keys:/keys:ro"]
+    options += ["--env", f"HRAG_INSECURE_PLAINTEXT={PLAINTEXT_WORDS}"]
+    making = ("hrag", "keys", "create", "--tenant", "acme", "--role", "write")
+    try:
+        done = run("run", "--detach", "--name", name, *options, *ports, IMAGE)
+        assert done.returncode == 0, done.stderr
+        single = Stack(stack.engine, {INDEXER: indexer, RETRIEVER: retriever})
+        single.wait_until_serving()
+        logs = run("logs", name)
+        assert "no_valid_key" in logs.stdout + logs.stderr
+        made = run("run", "--rm", "--volume", f"{name}-keys:/keys", IMAGE, *making)
+        assert made.returncode == 0, made.stderr
+        token = made.stdout.strip()
+        time.sleep(NOTICED_S)
+        with single.client(Access(token)) as client:
+            client.ingest("acme", Document("Cats sleep. Dogs bark.", "pets"))
+            assert client.search("acme", "what do dogs do?").passages
+        with single.client(Access()) as client, pytest.raises(Unauthenticated):
+            client.search("acme", "what do dogs do?")
+        asked = ("--env", f"HRAG_TOKEN={token}", name, "hrag", "status", "--tenant", "acme")
+        done = run("exec", *asked)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert run("stop", "--time", "20", name).returncode == 0
+        done = run("inspect", "--format", "{{.State.ExitCode}}", name)
+        assert done.stdout.strip() == "0"
+    finally:
+        run("rm", "--force", name)
+        run("volume", "rm", "--force", name, f"{name}-keys")

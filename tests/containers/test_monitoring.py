@@ -1,0 +1,105 @@
+"""The profile `monitoring`: Prometheus is really started, with Debian's instead of its image.
+
+Grafana, which Debian does not have, is not: its files are read, no more.
+"""
+
+import json
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+import yaml
+
+from hrag.cli.running import INDEXER
+from tests.containers.engine import COMPOSE_FILE, ROOT, eventually
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
+
+HERE = ROOT / "tests" / "containers" / "prometheus"
+MONITORING = ROOT / "deploy" / "monitoring"
+IMAGE = "hrag-test-prometheus"
+
+
+def _yaml(path):
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def prometheus(stack):
+    """Asks the API of Prometheus, started beside the services as by `--profile monitoring`."""
+    stack.engine.build(HERE, IMAGE)
+    engine = stack.engine.also(
+        str(HERE / "compose.yml"),
+        COMPOSE_PROFILES="monitoring",
+    )
+    address = f"http://127.0.0.1:{engine.env['HRAG_PROMETHEUS_PORT']}"
+
+    def ask(call, **parameters):
+        with urlopen(f"{address}/api/v1/{call}?{urlencode(parameters)}", timeout=5) as reply:  # noqa: S310
+            return json.load(reply)["data"]
+
+    engine.up("prometheus")
+    try:
+        yield ask
+    finally:
+        engine.kill("prometheus")
+
+
+def _up(prometheus):
+    """The services that Prometheus has asked at least once, and whether they answered."""
+    try:
+        found = prometheus("query", query="up")["result"]
+    except OSError:  # It is starting.
+        return {}
+    return {each["metric"]["job"]: each["value"][1] for each in found}
+
+
+def test_it_sees_both_services_and_has_all_rules(prometheus):
+    both = {"hrag-indexer": "1", "hrag-retriever": "1"}
+    eventually(lambda: _up(prometheus) == both, "both services are scraped")
+    (group,) = prometheus("rules")["groups"]
+    written = _yaml(ROOT / "docs" / "operations" / "alerts.yml")["groups"][0]["rules"]
+    assert [rule["name"] for rule in group["rules"]] == [rule["alert"] for rule in written]
+    eventually(
+        lambda: all(r["health"] == "ok" for r in prometheus("rules")["groups"][0]["rules"]),
+        "all rules are evaluated",
+    )
+    for metric in ("hrag_store_sequence", "hrag_reader_applied_sequence", "hrag_threads"):
+        assert prometheus("query", query=metric)["result"], metric
+
+
+def test_an_alert_is_pending_for_a_service_that_is_gone(stack, prometheus):
+    stack.engine.stop(INDEXER.name)
+    try:
+        eventually(lambda: _up(prometheus).get("hrag-indexer") == "0", "the indexer is missed")
+        eventually(lambda: prometheus("alerts")["alerts"], "an alert is pending")
+        (alert,) = prometheus("alerts")["alerts"]
+        assert alert["labels"]["alertname"] == "HragDown"
+        assert alert["labels"]["job"] == "hrag-indexer"
+    finally:
+        stack.engine.up()
+        stack.wait_until_serving()
+
+
+def test_grafana_finds_its_data_and_its_dashboard():
+    services = _yaml(ROOT / COMPOSE_FILE)["services"]
+    mounted = dict(volume.split(":")[:2] for volume in services["grafana"]["volumes"])
+    (source,) = _yaml(MONITORING / "datasource.yml")["datasources"]
+    assert source["type"] == "prometheus"
+    assert source["url"] == "http://prometheus:9090"
+    assert "prometheus" in services
+    (provider,) = _yaml(MONITORING / "dashboards.yml")["providers"]
+    folder = provider["options"]["path"]
+    assert mounted["./docs/operations/dashboard.json"] == f"{folder}/hrag.json"
+    for file, kind in (("datasource", "datasources"), ("dashboards", "dashboards")):
+        target = mounted[f"./deploy/monitoring/{file}.yml"]
+        assert target == f"/etc/grafana/provisioning/{kind}/hrag.yml"
+    assert all((ROOT / path).exists() for path in mounted if path.startswith("./"))
+    (chosen,) = (
+        each
+        for each in json.loads((ROOT / "docs/operations/dashboard.json").read_text("utf-8"))[
+            "templating"
+        ]["list"]
+        if each["type"] == "datasource"
+    )
+    assert chosen["query"] == source["type"]

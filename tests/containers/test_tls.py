@@ -1,0 +1,67 @@
+"""deploy/tls.yml: what other machines reach speaks TLS, and so does all inside."""
+
+import socket
+import ssl
+
+import pytest
+
+from hrag.cli.running import INDEXER, RETRIEVER
+from hrag.client.access import Access
+from hrag.errors import ServiceUnavailable
+from hrag.types import Document
+from tests.pki import Authority
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
+
+OTHERS_REACH = "127.0.0.2"  # An address of this machine which nothing else here listens at.
+
+
+@pytest.fixture
+def authority(tmp_path):
+    """Its certificates lie where containers read them."""
+    authority = Authority(tmp_path, "authority")
+    pair = authority.issue()
+    pair.cert_file.rename(tmp_path / "service.pem")
+    pair.key_file.rename(tmp_path / "service.key")
+    for path in (tmp_path, *tmp_path.iterdir()):
+        path.chmod(0o755)
+    return authority
+
+
+@pytest.fixture
+def encrypted(stack, authority):
+    settings = {
+        "HRAG_PUBLISH_ADDRESS": OTHERS_REACH,
+        "HRAG_TLS_FOLDER": str(authority.ca_file.parent),
+    }
+    stack.engine.down()
+    engine = stack.engine.also("deploy/tls.yml", **settings)
+    try:
+        engine.up()
+        yield engine
+    finally:
+        engine.down()
+        stack.engine.up()
+        stack.wait_until_serving()
+
+
+def test_all_speak_tls_and_other_machines_reach_it(stack, authority, encrypted):
+    access = Access(stack.token, ca_file=authority.ca_file)
+    stack.wait_until_serving(access)
+    with stack.client(access) as client:
+        client.ingest("tls", Document("Cats sleep. Dogs bark.", "pets"))
+        assert client.search("tls", "what do dogs do?").passages
+    with stack.client() as plain, pytest.raises(ServiceUnavailable):
+        plain.search("tls", "what do dogs do?", timeout_s=3)
+    context = ssl.create_default_context(cafile=str(authority.ca_file))
+    context.set_alpn_protocols(["h2"])
+    for service in (INDEXER, RETRIEVER):
+        port = int(stack.addresses[service].rpartition(":")[2])
+        with (
+            socket.create_connection((OTHERS_REACH, port), timeout=5) as tcp,
+            context.wrap_socket(tcp, server_hostname="localhost") as wire,
+        ):
+            assert wire.selected_alpn_protocol() == "h2"
+    for command in (("hrag", "health"), ("hrag", "status", "--tenant", "tls")):
+        done = encrypted.inside("indexer", *command, token=stack.token)
+        assert done.returncode == 0, done.stdout + done.stderr
