@@ -10,6 +10,7 @@ import hmac
 import os
 import re
 import secrets
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -149,7 +150,7 @@ def _only_writer(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, keys: tuple[Key, ...]) -> None:
-    """Replaces the file in one step; only its owner may read it."""
+    """Replaces the file in one step; a new one may be read by its owner alone."""
     text = _FILE.dump_json(_File(keys), indent=2, exclude_none=True)
     # mkstemp gives it mode 0600.
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -157,11 +158,25 @@ def _write(path: Path, keys: tuple[Key, ...]) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(text + b"\n")
             file.flush()
+            _keep_readers(handle, path)
             os.fsync(handle)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _keep_readers(handle: int, path: Path) -> None:
+    """Gives the new file the owner and mode of the one it replaces.
+
+    A service that runs as another user would not see a revocation otherwise.
+    """
+    if not path.exists():
+        return
+    before, made = path.stat(), os.fstat(handle)
+    if (before.st_uid, before.st_gid) != (made.st_uid, made.st_gid):
+        os.fchown(handle, before.st_uid, before.st_gid)
+    os.fchmod(handle, stat.S_IMODE(before.st_mode))
 
 
 def _digest(secret: str) -> str:

@@ -50,7 +50,8 @@ class Engine:
         assert done.returncode == 0, done.stderr
 
     def down(self, *options: str) -> None:
-        done = self._compose("down", *options)
+        """Removes the containers, those of the profile `monitoring` too."""
+        done = self._compose("--profile", "monitoring", "down", *options)
         assert done.returncode == 0, done.stderr
 
     def kill(self, service: str) -> None:

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from hrag.cli.running import INDEXER, RETRIEVER, free_addresses
+from hrag.cli.running import INDEXER, RETRIEVER
 from hrag.client import Client
-from hrag.config import PLAINTEXT_WORDS
 from hrag.errors import HragError
 from hrag.types import Document
 from tests.containers.engine import IMAGE, PROJECT, eventually
@@ -118,5 +117,3 @@ def test_a_container_in_another_namespace_is_refused(stack):
     done = stack.engine.run("run", "--rm", *volume, IMAGE, "hrag", "check")
     assert done.returncode == 2
     assert "another PID namespace" in " ".join(done.stderr.split())
-
-

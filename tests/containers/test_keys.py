@@ -48,12 +48,10 @@ def test_a_revoked_key_is_refused_within_two_seconds(stack):
         client.list_collections("acme")
         done = stack.engine.keys("revoke", id_of(key))
         assert done.returncode == 0, done.stderr
-        until = time.monotonic() + REFUSED_WITHIN_S
-        with pytest.raises(Unauthenticated):
-            while time.monotonic() < until:
-                client.list_collections("acme")
-        with pytest.raises(Unauthenticated):
-            client.server_info()
+        time.sleep(REFUSED_WITHIN_S)
+        for call in (lambda: client.list_collections("acme"), client.server_info):
+            with pytest.raises(Unauthenticated):
+                call()
     assert f"key {id_of(key)} is revoked" in done.stdout
 
 

@@ -35,14 +35,14 @@ def prometheus(stack):
     address = f"http://127.0.0.1:{engine.env['HRAG_PROMETHEUS_PORT']}"
 
     def ask(call, **parameters):
-        with urlopen(f"{address}/api/v1/{call}?{urlencode(parameters)}", timeout=5) as reply:  # noqa: S310
+        with urlopen(f"{address}/api/v1/{call}?{urlencode(parameters)}", timeout=5) as reply:
             return json.load(reply)["data"]
 
     engine.up("prometheus")
     try:
         yield ask
     finally:
-        engine.kill("prometheus")
+        engine.stop("prometheus")
 
 
 def _up(prometheus):

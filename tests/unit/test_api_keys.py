@@ -1,8 +1,10 @@
 """API keys: how they are made, kept, checked and withdrawn."""
 
+import errno
 import gc
 import hmac
 import json
+import os
 import re
 import statistics
 import time
@@ -19,6 +21,8 @@ from hrag.auth import Identity, Role, keys
 from hrag.auth.keys import ApiKeys
 from hrag.errors import Unauthenticated
 from tests.credentials import UNKNOWN_KEY, altered, id_of, new_key
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
 
 @pytest.fixture
@@ -39,6 +43,38 @@ def test_the_file_holds_hashes_only_and_is_its_owners_alone(path):
     assert secret not in path.read_text("utf-8")
     assert sha256(secret.encode()).hexdigest() in path.read_text("utf-8")
     assert path.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_who_could_read_the_file_still_can_when_it_is_replaced(path):
+    """Else a service that runs as another user would go on with keys that are revoked."""
+    key = new_key(path)
+    path.chmod(0o640)
+    keys.revoke(path, id_of(key))
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@needs_root
+def test_the_files_owner_stays_when_another_user_replaces_it(path):
+    new_key(path)
+    os.chown(path, 10001, 10002)
+    new_key(path)
+    assert (path.stat().st_uid, path.stat().st_gid) == (10001, 10002)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@needs_root
+def test_a_file_that_would_change_its_owner_is_not_replaced(path, monkeypatch):
+    def fchown(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    key = new_key(path)
+    os.chown(path, 10001, 10002)
+    content = path.read_bytes()
+    monkeypatch.setattr(os, "fchown", fchown)
+    with pytest.raises(PermissionError):
+        keys.revoke(path, id_of(key))
+    assert path.read_bytes() == content
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
@@ -176,7 +212,7 @@ def test_a_file_that_is_wrong_is_refused_with_the_place(path, content, said):
 
 
 def test_that_no_key_is_valid_is_logged(path):
-    """Such a file is right, as that of a first start: every call is refused until there is a key."""
+    """Such a file is right, as at a first start: every call is refused until there is a key."""
     path.write_text('{"keys": []}', "ascii")
     with capture_logs() as logs, pytest.raises(Unauthenticated):
         ApiKeys(path)(UNKNOWN_KEY)
