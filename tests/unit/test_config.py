@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from hrag.config import CommonSettings, IndexerSettings, RetrieverSettings, SettingsError, load
 from hrag.types import SummaryUnit, TreeSettings
 
+ROOT = Path(__file__).resolve().parents[2]
 VARIABLES = {
     str(field.validation_alias)
     for settings in (IndexerSettings, RetrieverSettings)
@@ -21,10 +22,27 @@ def clean_environment(monkeypatch):
         monkeypatch.delenv(variable, raising=False)
 
 
+def example() -> dict[str, str]:
+    """.env.example as Docker Compose reads it, which takes a comment behind nothing for a value."""
+    lines = (ROOT / ".env.example").read_text("utf-8").splitlines()
+    pairs = (line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    return {name: value.lstrip().partition(" #")[0].rstrip() for name, value in pairs}
+
+
 def loaded(monkeypatch, **variables: str) -> CommonSettings:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     return load(CommonSettings)
+
+
+def test_a_copy_of_the_example_changes_no_default(monkeypatch):
+    variables = example()
+    assert variables.keys() >= VARIABLES
+    monkeypatch.setenv("SMALL_TO_BIG_RETURN_LEVEL", "2")  # Not set, it follows the levels.
+    usual = [load(IndexerSettings), load(RetrieverSettings)]
+    for name in VARIABLES:
+        monkeypatch.setenv(name, variables[name])
+    assert [load(IndexerSettings), load(RetrieverSettings)] == usual
 
 
 def test_the_defaults_are_the_documented_ones():
