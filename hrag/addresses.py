@@ -19,4 +19,4 @@ def is_loopback(address: str) -> bool:
 def dialled(address: str) -> str:
     """The address to reach a service at that listens at `address`."""
     host, colon, port = address.rpartition(":")
-    return f"{_EVERYWHERE.get(host, host)}{colon}{port}"
+    return f"{_EVERYWHERE.get(host, host)}:{port}" if colon else address

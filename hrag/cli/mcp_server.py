@@ -42,8 +42,8 @@ def run(
     listening = None if place is None else _listening(*place)
 
     async def serve() -> None:
-        place = dialled(retriever)
-        async with AsyncClient(place, place, **asdict(credentials)) as client:
+        address = dialled(retriever)
+        async with AsyncClient(address, address, **asdict(credentials)) as client:
             search = async_knowledge_base(client, tenant_id, limit=limit, **how)
             server = built(search, limit)
             if listening is None:

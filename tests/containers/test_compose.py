@@ -1,4 +1,4 @@
-"""docker-compose.yml as users start it: services up, one killed, nothing lost."""
+"""docker-compose.yml as users start it: services up, each killed, nothing lost."""
 
 import threading
 from collections.abc import Iterator

@@ -56,6 +56,7 @@ def test_anything_else_counts_as_the_network(address):
         ("[::]:1", "[::1]:1"),
         (":1", "127.0.0.1:1"),
         ("host:1", "host:1"),
+        ("host", "host"),
         ("unix:/run/hrag", "unix:/run/hrag"),
     ],
 )
