@@ -28,16 +28,24 @@ _OK = grpc.StatusCode.OK.name
 
 
 @dataclass(frozen=True, slots=True)
-class _Unreadable:
+class Unreadable:
     """Stands in for a request that is no message of its type."""
 
     problem: str
+
+    @property
+    def error(self) -> InvalidArgument:
+        return InvalidArgument(
+            f"the request cannot be read: {self.problem}; it must be a message of the "
+            "method's type, its strings in UTF-8, nested less than 100 deep",
+            field="request",
+        )
 
 
 class Around(grpc.ServerInterceptor):
     """Wraps the handlers of all services, so that no call comes past the guard.
 
-    Only health passes unchanged: it is open to everybody.
+    Only health passes, which is open to everybody; it refuses itself what cannot be read.
     """
 
     def __init__(self, authenticate: Authenticate | None, rates: Rates) -> None:
@@ -49,10 +57,12 @@ class Around(grpc.ServerInterceptor):
         self, continuation: Callable[[Any], Any], call: grpc.HandlerCallDetails
     ) -> Any:
         handler = continuation(call)
-        if handler is None or call.method in guard.OPEN:
+        if handler is None:
             return handler
-        begun = partial(_Call, call.method, self._authenticate, self._rates)
         read, write = _lenient(handler.request_deserializer), handler.response_serializer
+        if call.method in guard.OPEN:
+            return handler._replace(request_deserializer=read)
+        begun = partial(_Call, call.method, self._authenticate, self._rates)
         if handler.request_streaming and handler.response_streaming:
             wrapped = _stream(begun, handler.stream_stream, _Call.each_admitted)
             return grpc.stream_stream_rpc_method_handler(wrapped, read, write)
@@ -71,7 +81,7 @@ def _lenient(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
         try:
             return deserialize(message)
         except DecodeError as error:
-            return _Unreadable(str(error))
+            return Unreadable(str(error))
 
     return read
 
@@ -166,12 +176,8 @@ class _Call:
 
     def _check(self, request: Any) -> None:
         identity = self._guarded.admit()  # First: a stranger learns nothing of how one is read.
-        if isinstance(request, _Unreadable):
-            raise InvalidArgument(
-                f"the request cannot be read: {request.problem}; it must be a message of the "
-                "method's type, its strings in UTF-8, nested less than 100 deep",
-                field="request",
-            )
+        if isinstance(request, Unreadable):
+            raise request.error
         self._guarded.check(identity, request)
 
     def fail(self, error: Exception) -> NoReturn:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from hrag import tracing
@@ -15,6 +15,7 @@ from hrag.addresses import MAX_PORT
 from hrag.config import CommonSettings
 from hrag.deadline import Deadline
 from hrag.errors import ServiceUnavailable
+from hrag.rpc import health
 from hrag.rpc.interceptor import Around
 from hrag.rpc.protection import Protection
 from hrag.rpc.rates import Rates
@@ -39,7 +40,7 @@ class Server:
     """A server that listens; `port` is the one it got where the address asked for 0."""
 
     grpc_server: grpc.Server
-    health: health.HealthServicer
+    health: health.Health
     threads: ThreadPoolExecutor
     service: str
     port: int
@@ -47,8 +48,7 @@ class Server:
     def start(self) -> None:
         """Begins to answer: SERVING."""
         self.grpc_server.start()
-        for name in ("", self.service):
-            self.health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self.health.set(serving=True)
 
     def stop(self, drain_s: float) -> bool:
         """NOT_SERVING at once; running calls may finish within `drain_s` seconds.
@@ -56,7 +56,7 @@ class Server:
         Returns whether they did. Those that did not are cancelled, but gRPC cannot stop
         their handlers, which go on in their threads.
         """
-        self.health.enter_graceful_shutdown()
+        self.health.set(serving=False)
         self.grpc_server.stop(drain_s).wait()
         ending = threading.Thread(target=self.threads.shutdown, daemon=True)
         ending.start()
@@ -99,10 +99,10 @@ def build(
         maximum_concurrent_rpcs=settings.max_concurrent_calls,
     )
     register(server)
-    checks = health.HealthServicer()
+    checks = health.Health(service)
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     if settings.reflection:
-        names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        names = (service, health.SERVICE, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
     return Server(server, checks, threads, service, _bind(server, address, protection))
 
