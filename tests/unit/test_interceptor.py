@@ -3,6 +3,8 @@
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -10,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag import errors
+from hrag.rpc.interceptor import Around
 from hrag.rpc.status import error_from
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
@@ -199,3 +202,54 @@ def test_a_request_that_is_no_message_is_the_clients_fault(message: bytes, probl
         with pytest.raises(grpc.RpcError) as caught:
             list(channel.stream_stream(_INGEST_MANY)(iter([message]), timeout=5))
         assert type(error_from(caught.value)) is errors.InvalidArgument
+
+
+class _Ended(Exception):
+    """What ends a call."""
+
+
+@dataclass(frozen=True)
+class _Details:
+    """What gRPC tells of a call before there is one."""
+
+    method: str
+
+
+class _Context:
+    """A call that brings no metadata and notes what it ends with."""
+
+    def __init__(self) -> None:
+        self.code: grpc.StatusCode | None = None
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def set_trailing_metadata(self, _: object) -> None:
+        pass
+
+    def abort_with_status(self, told: Any) -> None:
+        self.code = told.code
+        raise _Ended
+
+
+@pytest.mark.parametrize("admitted", [True, False])
+def test_a_request_is_read_only_for_those_who_are_admitted(*, admitted: bool) -> None:
+    """Four megabytes of a stranger's may be hundreds in memory."""
+    read: list[bytes] = []
+
+    def deserialize(raw: bytes) -> rpb.SearchRequest:
+        read.append(raw)
+        return rpb.SearchRequest()
+
+    def refuse(_: str) -> Any:
+        raise errors.Unauthenticated("no")
+
+    handler = grpc.unary_unary_rpc_method_handler(lambda request, _: request, deserialize)
+    around = Around(None if admitted else refuse)
+    wrapped: Any = around.intercept_service(lambda _: handler, _Details(_SEARCH))
+    context = _Context()
+    with nullcontext() if admitted else pytest.raises(_Ended):
+        wrapped.unary_unary(b"raw", context)
+    assert wrapped.request_deserializer is None
+    assert read == ([b"raw"] if admitted else [])
+    assert context.code is (None if admitted else grpc.StatusCode.UNAUTHENTICATED)
