@@ -22,6 +22,7 @@ MAX_OVERLAP_RATIO = 0.5  # Beyond it, chunks of one level overlap more than pair
 Item = TypeVar("Item")
 
 MAX_METADATA_BYTES = 64 * 1024
+MAX_PAGES = 100_000
 MAX_QUERY_BYTES = 32 * 1024  # The longest input of common embedding models, in bytes.
 MAX_LIMIT = 100  # 100 passages of 2,048 tokens fit gRPC's default message of 4 MiB.
 DEFAULT_LIMIT = 5
@@ -320,6 +321,15 @@ class SearchQuery:
     cut_last: bool = False
     top_sections: int | None = None
     summary_scope: SummaryScope | None = None
+
+
+def check_batch(count: int) -> None:
+    """Raises InvalidArgument for no search, and for more than a batch may have."""
+    if not 1 <= count <= MAX_BATCH_SEARCHES:
+        raise InvalidArgument(
+            f"searches has {count} entries; it must have 1 to {MAX_BATCH_SEARCHES}",
+            field="searches",
+        )
 
 
 @dataclass(frozen=True, slots=True)

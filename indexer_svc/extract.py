@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.ids import shown
 from hrag.tree import PageSpan, ParsedText, Section
-from hrag.types import MARKDOWN, PDF, PLAIN_TEXT, Document, Page
+from hrag.types import MARKDOWN, MAX_PAGES, PDF, PLAIN_TEXT, Document, Page
 from indexer_svc.markdown import sections_of
-from indexer_svc.pdf import MAX_PAGES, Bookmark, PdfContent, read_pdf
+from indexer_svc.pdf import Bookmark, PdfContent, read_pdf
 
 MAX_RUN_CHARS = 1_000_000  # The tokenizer's time grows faster than a run without white space.
 

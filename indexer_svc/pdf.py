@@ -16,9 +16,9 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
 from hrag.errors import TooLarge, UnreadableDocument
+from hrag.types import MAX_PAGES
 from indexer_svc.markdown import trim_title
 
-MAX_PAGES = 100_000
 MAX_BOOKMARKS = 10_000  # Finding a bookmark's page costs PDFium a walk over the pages.
 
 _FIELD = "content"

@@ -22,7 +22,6 @@ from hrag.engine import Groups, Leaves, Reader, Snapshot, Stretch, Vector
 from hrag.errors import (
     EmbedderRejected,
     HragError,
-    InvalidArgument,
     SequenceNotReached,
     outcome_of,
 )
@@ -31,7 +30,6 @@ from hrag.types import (
     DEFAULT_MERGE_RATIO,
     DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
-    MAX_BATCH_SEARCHES,
     Aggregation,
     ChosenSection,
     CollectionSettings,
@@ -42,6 +40,7 @@ from hrag.types import (
     SearchResult,
     SummaryScope,
     Timings,
+    check_batch,
 )
 from hrag.wire.retriever import EncodedResult, described_document, encoded_passage
 from retriever_svc import windows
@@ -175,11 +174,7 @@ class Search:
 
         Raises InvalidArgument for no query and for too many.
         """
-        if not 1 <= len(queries) <= MAX_BATCH_SEARCHES:
-            raise InvalidArgument(
-                f"searches has {len(queries)} entries; it must have 1 to {MAX_BATCH_SEARCHES}",
-                field="searches",
-            )
+        check_batch(len(queries))
         began = self._clock()
         patience = deadline.within(_LONGEST_WAIT_S)  # Of all of them together.
         prepared = [

@@ -18,7 +18,7 @@ from hrag.auth import REFUSAL, Authenticate, Identity, Role
 from hrag.errors import PermissionDenied, RateQuotaExceeded, Unauthenticated
 from hrag.ids import is_name, shown
 from hrag.rpc.rates import Rates
-from hrag.types import MAX_BATCH_SEARCHES
+from hrag.types import check_batch
 
 _HEADER = "authorization"
 _SCHEME = "bearer "
@@ -41,6 +41,7 @@ def _of_search(request: Any) -> Sequence[str]:
 
 
 def _of_searches(request: Any) -> Sequence[str]:
+    check_batch(len(request.searches))  # Before anything is made of each: they may be millions.
     return [search.tenant_id for search in request.searches]
 
 
@@ -124,11 +125,8 @@ class Call:
                 raise PermissionDenied(f"this credential may not act for tenant {shown(tenant_id)}")
 
     def count(self) -> RateQuotaExceeded | None:
-        """Counts what was checked for its tenants; if one may not have it now, says so.
-
-        What a batch has past its limit does not count: it will be refused for its length.
-        """
-        return self._rates.take(self.tenants[:MAX_BATCH_SEARCHES])
+        """Counts what was checked for its tenants; if one may not have it now, says so."""
+        return self._rates.take(self.tenants)
 
     def described(self) -> dict[str, str]:
         """For the log: the credential's id and the tenants, those with a possible name."""
