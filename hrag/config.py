@@ -32,6 +32,8 @@ DEFAULT_ANSWERS_AT_ONCE = 8
 # What an operator says to have a service that is open to the network.
 NO_AUTH_WORDS = "everybody may read and change all data"
 PLAINTEXT_WORDS = "everybody on the way may read all data and tokens"
+_REQUEST_PER_DOCUMENT = 4
+_MAX_SEARCH_BYTES = 16 * MIB  # A full batch, each with a filter of 10,000 ids, has 15.
 _EMBEDDER = re.compile(r"builtin|openai|hash:[1-9][0-9]{0,4}")
 _VARIABLE_OF_TREE_FIELD = {
     "level_sizes": "HIERARCHICAL_CHUNK_LEVELS",
@@ -163,6 +165,13 @@ class CommonSettings(BaseSettings):
         )
 
     @property
+    def max_request_bytes(self) -> int:
+        """A document somewhat over its limit arrives and gets our own message; far over it,
+        gRPC refuses the request by its length before it takes memory.
+        """
+        return _REQUEST_PER_DOCUMENT * self.max_document_bytes
+
+    @property
     def tree(self) -> TreeSettings:
         """How new collections cut documents.
 
@@ -215,6 +224,11 @@ class RetrieverSettings(CommonSettings):
     )
     workers: int = _variable("HRAG_WORKERS", 1, ge=1, le=256)
     memory_bytes: int = _variable("HRAG_MEMORY_BYTES", 4096 * MIB, ge=MIB, le=1 << 50)
+
+    @property
+    def max_request_bytes(self) -> int:
+        """As messages, requests may be seventy times as large as on the wire."""
+        return _MAX_SEARCH_BYTES
 
     @property
     def answers_at_once(self) -> int:

@@ -20,9 +20,6 @@ from hrag.rpc.interceptor import Around
 from hrag.rpc.protection import Protection
 from hrag.rpc.rates import Rates
 
-# A document somewhat over its limit arrives and gets our own message; far over it, gRPC
-# refuses the message by its length before it takes memory.
-_MESSAGE_PER_DOCUMENT = 4
 _UNLIMITED = -1
 # Clients ping, between calls too, to keep a connection through proxies and to notice one that
 # is dead; every 10 s at most, as grpc-go and grpc-java have it. Pings arrive less evenly than
@@ -86,10 +83,7 @@ def build(
         interceptors=[*tracing.interceptors(), around],
         options=[
             ("grpc.so_reuseport", int(share_port)),
-            (
-                "grpc.max_receive_message_length",
-                _MESSAGE_PER_DOCUMENT * settings.max_document_bytes,
-            ),
+            ("grpc.max_receive_message_length", settings.max_request_bytes),
             ("grpc.max_send_message_length", _UNLIMITED),
             ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_MS),
             ("grpc.keepalive_permit_without_calls", 1),

@@ -4,6 +4,7 @@ import grpc
 import pytest
 from google.protobuf import struct_pb2
 
+from hrag.errors import TooLarge
 from hrag.rpc.status import error_from
 from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2, types_pb2
@@ -109,6 +110,13 @@ def test_searches_that_make_no_sense(services, tenant, search, field, says):
     code, error = failure(services.raw_retriever.Search, request)
     assert (code, error.field) == (INVALID, field)
     assert says in error.message
+
+
+def test_a_search_far_too_large_is_refused_by_its_length(services, tenant):
+    """Without taking memory: what is 4 MB on the wire may be hundreds as a message."""
+    request = retriever_pb2.SearchRequest(tenant_id=tenant, text="x" * (16 << 20))
+    code, error = failure(services.raw_retriever.Search, request)
+    assert (code, type(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, TooLarge)
 
 
 def test_what_does_not_exist_is_not_found(services, tenant):
