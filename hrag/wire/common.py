@@ -1,17 +1,20 @@
 """Messages of types.proto."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Any, TypeVar
 
 from google.protobuf import struct_pb2
 from google.protobuf.message import Message
 
-from hrag.errors import HragError, InvalidArgument
+from hrag.errors import HragError, InvalidArgument, TooLarge
 from hrag.ids import shown
 from hrag.rpc import status
 from hrag.types import (
     DEFAULT_COLLECTION,
+    MAX_LEVELS,
+    MAX_METADATA_BYTES,
+    MAX_PAGES,
     Chunk,
     Collection,
     CollectionSettings,
@@ -29,9 +32,22 @@ from hrag.v1 import types_pb2 as pb
 _EXACT_INT = 2**53  # A Struct's numbers are doubles; up to here they hold integers exactly.
 # Protobuf's parsers give up on messages nested over 100 deep; each JSON object takes three.
 _MAX_DEPTH = 30
+# A number in a list takes eleven bytes, and two in JSON, comma included; nothing takes more.
+_BYTES_PER_JSON = 6
 _UNFIT = (TypeError, ValueError, OverflowError)  # What protobuf raises at a value.
 
 Built = TypeVar("Built", bound=Message)
+
+
+def bounded(values: Sized, most: int, field: str) -> None:
+    """Raises TooLarge for a field with more entries than are allowed.
+
+    Before anything is made of them: a request may hold tens of millions.
+    """
+    if len(values) > most:
+        raise TooLarge(
+            f"{field} has {len(values)} entries; at most {most} are allowed", field=field
+        )
 
 
 def collection_or_default(name: str) -> str:
@@ -186,6 +202,7 @@ def settings_request_from(message: pb.CollectionSettings) -> SettingsRequest:
     def given(name: str) -> Any:
         return getattr(message, name) if message.HasField(name) else None
 
+    bounded(message.level_sizes, MAX_LEVELS, "level_sizes")
     return SettingsRequest(
         level_sizes=tuple(message.level_sizes) or None,
         overlap_ratio=given("overlap_ratio"),
@@ -257,6 +274,7 @@ def collection_from(message: pb.Collection) -> Collection:
 
 
 def document_from(message: pb.Document) -> Document:
+    _check_metadata_size(message.metadata)
     return Document(
         body=_body_from(message),
         document_id=message.document_id,
@@ -267,6 +285,17 @@ def document_from(message: pb.Document) -> Document:
     )
 
 
+def _check_metadata_size(metadata: struct_pb2.Struct) -> None:
+    """Refuses what must be over the limit as JSON, before it is made so."""
+    size = metadata.ByteSize()
+    if size > _BYTES_PER_JSON * MAX_METADATA_BYTES:
+        raise TooLarge(
+            f"metadata has {size} bytes as a message; at most {MAX_METADATA_BYTES} are allowed "
+            "as JSON",
+            field="metadata",
+        )
+
+
 def _body_from(message: pb.Document) -> str | bytes | tuple[Page, ...]:
     match message.WhichOneof("body"):
         case "text":
@@ -274,6 +303,7 @@ def _body_from(message: pb.Document) -> str | bytes | tuple[Page, ...]:
         case "content":
             return message.content
         case "pages":
+            bounded(message.pages.pages, MAX_PAGES, "pages")
             return tuple(Page(page.text, page.number) for page in message.pages.pages)
         case _:
             raise InvalidArgument(

@@ -1,7 +1,8 @@
 """Messages of filter.proto."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -9,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hrag.errors import InvalidArgument, TooLarge
 from hrag.filters import (
     MAX_FILTER_DEPTH,
+    MAX_FILTER_TERMS,
     AllOf,
     AnyOf,
     Bound,
@@ -23,21 +25,29 @@ from hrag.filters import (
 from hrag.v1 import filter_pb2 as pb
 from hrag.wire.common import built
 
+_MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS  # Each condition has so many lists around it.
 _BOUNDS = ("at_least", "above", "at_most", "below")
 
 Typed = TypeVar("Typed", pb.FilterValue, pb.RangeBound)
 
 
 def filter_from(message: pb.Filter) -> Filter:
-    """The filter, of which only the form has been checked; see `check_filter`."""
+    """The filter, of which only form and size have been checked; see `check_filter`."""
+    return _filter_from(message, count(1))
+
+
+def _filter_from(message: pb.Filter, parts: Iterator[int]) -> Filter:
+    """`parts` counts them: no more are made than a filter within its limits can have."""
+    _check_parts(next(parts))
     match message.WhichOneof("kind"):
         case "all_of":
-            return AllOf(tuple(map(filter_from, message.all_of.filters)))
+            return AllOf(_filters_from(message.all_of, parts))
         case "any_of":
-            return AnyOf(tuple(map(filter_from, message.any_of.filters)))
+            return AnyOf(_filters_from(message.any_of, parts))
         case "none_of":
-            return NoneOf(tuple(map(filter_from, message.none_of.filters)))
+            return NoneOf(_filters_from(message.none_of, parts))
         case "match":
+            _check_parts(len(message.match.values))
             values = map(_value_from, message.match.values)
             return Match(message.match.field, tuple(values))
         case "range":
@@ -53,6 +63,19 @@ def filter_from(message: pb.Filter) -> Filter:
                 "filter is empty; set all_of, any_of, none_of, match, range or exists",
                 field="filter",
             )
+
+
+def _filters_from(message: pb.FilterList, parts: Iterator[int]) -> tuple[Filter, ...]:
+    return tuple(_filter_from(each, parts) for each in message.filters)
+
+
+def _check_parts(number: int) -> None:
+    if number > _MAX_PARTS:
+        raise TooLarge(
+            f"filter has over {_MAX_PARTS} parts; at most {MAX_FILTER_TERMS} conditions and "
+            f"values are allowed, nested at most {MAX_FILTER_DEPTH} deep",
+            field="filter",
+        )
 
 
 def _value_from(message: pb.FilterValue | pb.RangeBound) -> Any:

@@ -1,0 +1,78 @@
+"""Requests with millions of entries are refused before anything is made of each."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.protobuf import struct_pb2
+
+from hrag.errors import TooLarge
+from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS, AnyOf, Match, check_filter
+from hrag.types import MAX_LEVELS, MAX_METADATA_BYTES, MAX_PAGES
+from hrag.v1 import filter_pb2 as fpb
+from hrag.v1 import types_pb2 as tpb
+from hrag.wire import common
+from hrag.wire.filters import filter_from, filter_message
+
+
+def _list(count: int) -> fpb.FilterList:
+    return fpb.FilterList(filters=[fpb.Filter(exists={"field": "title"})] * count)
+
+
+def _numbers(count: int) -> struct_pb2.Struct:
+    metadata = struct_pb2.Struct()
+    metadata.fields["k"].list_value.extend([1] * count)
+    return metadata
+
+
+_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
+
+
+@pytest.mark.parametrize(
+    ("read", "message", "field"),
+    [
+        (filter_from, fpb.Filter(any_of=_list(_PARTS)), "filter"),
+        (
+            filter_from,
+            fpb.Filter(match={"field": "title", "values": [{"text": ""}] * (_PARTS + 1)}),
+            "filter",
+        ),
+        (
+            common.document_from,
+            tpb.Document(pages={"pages": [tpb.Page(text="x")] * (MAX_PAGES + 1)}),
+            "pages",
+        ),
+        (
+            common.document_from,
+            tpb.Document(text="x", metadata=_numbers(MAX_METADATA_BYTES)),
+            "metadata",
+        ),
+        (
+            common.settings_request_from,
+            tpb.CollectionSettings(level_sizes=range(32, 33 + MAX_LEVELS)),
+            "level_sizes",
+        ),
+    ],
+    ids=["conditions", "values", "pages", "metadata", "levels"],
+)
+def test_too_many_entries(read: Callable[[Any], Any], message: Any, field: str) -> None:
+    with pytest.raises(TooLarge, match=r"at most \d+") as caught:
+        read(message)
+    assert caught.value.field == field
+
+
+def test_no_filter_within_its_limits_is_refused() -> None:
+    """The one with most parts: every condition alone in as many lists as there may be."""
+    inner: Any = Match("title", ("x",))
+    for _ in range(MAX_FILTER_DEPTH - 2):
+        inner = AnyOf((inner,))
+    largest = AnyOf((inner,) * (MAX_FILTER_TERMS // 2))
+    check_filter(largest)
+    assert filter_from(filter_message(largest)) == largest
+
+
+def test_no_metadata_within_its_limit_is_refused() -> None:
+    """Numbers of one digit in a list are the largest as a message, beside their JSON."""
+    count = (MAX_METADATA_BYTES - len('{"k":[]}')) // 2
+    found = common.document_from(tpb.Document(text="x", metadata=_numbers(count)))
+    assert len(found.metadata["k"]) == count
