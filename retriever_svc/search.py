@@ -251,7 +251,9 @@ class Search:
         return result, found.passages
 
     @contextmanager
-    def _opened(self, query: SearchQuery, vector: Vector, took: _Took) -> Iterator[Snapshot]:
+    def _opened(
+        self, query: SearchQuery, vector: Vector, took: _Took, deadline: Deadline
+    ) -> Iterator[Snapshot]:
         """A snapshot of what the query may find."""
         by_summaries = query.mode is SearchMode.SUMMARY_FIRST
         with self._reader.snapshot(
@@ -263,7 +265,7 @@ class Search:
             snapshot: Snapshot = whole
             if query.filter is not None:
                 began = self._clock()
-                snapshot = snapshot.filtered(query.filter)
+                snapshot = snapshot.filtered(query.filter, deadline)
                 took.add("filter", began, self._clock())
             if by_summaries:
                 began = self._clock()
@@ -325,7 +327,7 @@ class Search:
         form: _Form[P],
     ) -> _Found[P]:
         count = max(query.candidates, query.limit)
-        with self._opened(query, vector, took) as snapshot:
+        with self._opened(query, vector, took, deadline) as snapshot:
             level = self._level(query, snapshot.settings)
             while True:
                 leaves, groups = self._look(snapshot, vector, count, level, query, took)
@@ -371,7 +373,7 @@ class Search:
             margin = query.window_sentences
         wanted = 2 * query.limit
         while True:
-            with self._opened(query, vector, took) as snapshot:
+            with self._opened(query, vector, took, deadline) as snapshot:
                 level = snapshot.settings.tree.embedding_level
                 count = max(query.candidates, wanted)
                 leaves, groups = self._look(snapshot, vector, count, level, query, took)

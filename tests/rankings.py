@@ -69,7 +69,7 @@ class FakeSnapshot:
     def leaf_count(self) -> int:
         return len(self.ranking)
 
-    def filtered(self, filter: Filter) -> "FakeSnapshot":
+    def filtered(self, filter: Filter, deadline: Deadline = NEVER) -> "FakeSnapshot":
         """Every other leaf passes, whatever the filter says."""
         assert self.is_open
         self.filters.append(filter)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.deadline import Deadline
+from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.errors import HragError
 from hrag.filters import Filter
@@ -277,10 +277,10 @@ class Snapshot(Protocol):
     def leaf_count(self) -> int:
         """How many leaves a search can find."""
 
-    def filtered(self, filter: Filter) -> "Snapshot":
+    def filtered(self, filter: Filter, deadline: Deadline = NEVER) -> "Snapshot":
         """The same snapshot, in which a search finds only leaves of documents that pass.
 
-        The filter has been checked.
+        The filter has been checked. Raises DeadlineExceeded.
         """
 
     def summary_first(self, query: Vector, count: int, scope: SummaryScope) -> "Snapshot":

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.deadline import Deadline
 from hrag.engine import Vector
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.documents import StoredDocuments
@@ -48,25 +49,30 @@ class Choosing:
         self._selections = selections
 
     def choose(
-        self, query: Vector, count: int, scope: SummaryScope, given: Filter | None
+        self,
+        query: Vector,
+        count: int,
+        scope: SummaryScope,
+        given: Filter | None,
+        deadline: Deadline,
     ) -> list[Choice]:
         """The `count` best sections, best first, of documents that pass the filter."""
         if scope is SummaryScope.DOCUMENTS:
-            best = Scope(self._view, self._rows(given, "wholes")).nearest(query, count)
+            best = Scope(self._view, self._rows(given, "wholes", deadline)).nearest(query, count)
             ordinals = np.sort(self._view.labels[best.rows] >> _LEAF_BITS)
             rows = self._of_sections(self._view.rows_of(ordinals))
         else:
-            rows = self._rows(given, "sections")
+            rows = self._rows(given, "sections", deadline)
         return list(self._choices(Scope(self._view, rows).nearest(query, count)))
 
-    def _rows(self, given: Filter | None, which: str) -> RowNumbers:
+    def _rows(self, given: Filter | None, which: str, deadline: Deadline) -> RowNumbers:
         """Of all summaries of whole documents, or of all of sections."""
 
         def select() -> RowNumbers:
             if given is None:
                 rows = np.flatnonzero(self._view.alive[: self._view.count])
             else:
-                rows = rows_that_pass(self._store, self._txn, self._view, given)
+                rows = rows_that_pass(self._store, self._txn, self._view, given, deadline)
             is_section = self._are_sections(rows)
             return rows[is_section if which == "sections" else ~is_section].astype(np.uint32)
 

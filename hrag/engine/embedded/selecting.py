@@ -15,6 +15,7 @@ import numpy as np
 from cachetools import LRUCache
 from numpy.typing import NDArray
 
+from hrag.deadline import Deadline
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.scope import RowNumbers, is_in
 from hrag.engine.embedded.store import Store, Txn
@@ -29,14 +30,25 @@ Ordinals = NDArray[np.uint64]
 _NOTHING: Ordinals = np.empty(0, np.uint64)
 _ORDINAL_BYTES = 8
 _CACHED_BYTES = 32 << 20
+_UNITED_AT = 1 << 20  # Ordinals: 8 MiB of them.
 
 
 class Selecting:
-    """Selects documents of a collection; `everything` gives those that live."""
+    """Selects documents of a collection; `everything` gives those that live.
+
+    Holds a few sets at a time, however many conditions there are. Raises DeadlineExceeded
+    between two of them.
+    """
 
     def __init__(
-        self, store: Store, txn: Txn, collection: int, everything: Callable[[], Ordinals]
+        self,
+        store: Store,
+        txn: Txn,
+        collection: int,
+        everything: Callable[[], Ordinals],
+        deadline: Deadline,
     ) -> None:
+        self._deadline = deadline
         self._store = store
         self._txn = txn
         self._collection = collection
@@ -44,6 +56,7 @@ class Selecting:
 
     def select(self, given: Filter) -> Ordinals:
         """The documents that a filter, checked already, selects."""
+        self._deadline.check("filtering")
         match given:
             case AllOf(inner):
                 return self._all(inner)
@@ -57,15 +70,24 @@ class Selecting:
                 return self._by_term(given)
 
     def _all(self, filters: Sequence[Filter]) -> Ordinals:
-        wanted = [self.select(each) for each in filters if not isinstance(each, NoneOf)]
+        wanted = [each for each in filters if not isinstance(each, NoneOf)]
         unwanted = [each for each in filters if isinstance(each, NoneOf)]
-        found = reduce(_only, sorted(wanted, key=len)) if wanted else self._everything()
+        found = reduce(_both, map(self.select, wanted)) if wanted else self._everything()
         for each in unwanted:
             found = _without(found, self._any(each.filters))
         return found
 
     def _any(self, filters: Sequence[Filter]) -> Ordinals:
-        return _union([self.select(each) for each in filters])
+        """Sets are united when they have become more than they may come to together."""
+        sets: list[Ordinals] = []
+        size, bound = 0, _UNITED_AT
+        for each in filters:
+            sets.append(self.select(each))
+            size += len(sets[-1])
+            if size > bound:
+                sets = [_union(sets)]
+                size, bound = len(sets[0]), _UNITED_AT + 2 * len(sets[0])
+        return _union(sets)
 
     def _by_id(self, given: Match | Exists) -> Ordinals:
         if isinstance(given, Exists):
@@ -118,9 +140,11 @@ class Selecting:
         return _union(found)
 
 
-def rows_that_pass(store: Store, txn: Txn, view: View, given: Filter) -> NDArray[np.int64]:
+def rows_that_pass(
+    store: Store, txn: Txn, view: View, given: Filter, deadline: Deadline
+) -> NDArray[np.int64]:
     """Rows of the leaves of documents that a filter, checked already, selects; ascending."""
-    selecting = Selecting(store, txn, view.collection, view.ordinals)
+    selecting = Selecting(store, txn, view.collection, view.ordinals, deadline)
     return view.rows_of(selecting.select(given))
 
 
@@ -160,8 +184,9 @@ def _union(sets: Sequence[NDArray[np.unsignedinteger]]) -> Ordinals:
     return each_once(together)
 
 
-def _only(some: Ordinals, others: Ordinals) -> Ordinals:
-    return some[is_in(some, others)]
+def _both(some: Ordinals, others: Ordinals) -> Ordinals:
+    fewer, more = sorted((some, others), key=len)
+    return fewer[is_in(fewer, more)]
 
 
 def _without(some: Ordinals, others: Ordinals) -> Ordinals:

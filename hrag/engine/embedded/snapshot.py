@@ -14,6 +14,7 @@ from typing import cast
 import numpy as np
 
 import hrag_fast
+from hrag.deadline import NEVER, Deadline
 from hrag.engine import Describe, Groups, Leaves, Stretch, Vector
 from hrag.engine.embedded import keys
 from hrag.engine.embedded.automerge import Place, standing_for
@@ -93,6 +94,7 @@ class EmbeddedSnapshot:
         self._view = view
         self._scope = Scope(view)
         self._filter: Filter | None = None
+        self._deadline = NEVER  # Of the filter.
         self._documents = StoredDocuments(store, txn, citations)
         self._selections = selections
         self._summaries = summaries
@@ -110,22 +112,23 @@ class EmbeddedSnapshot:
     def leaf_count(self) -> int:
         return self._scope.leaf_count
 
-    def filtered(self, filter: Filter) -> "EmbeddedSnapshot":
+    def filtered(self, filter: Filter, deadline: Deadline = NEVER) -> "EmbeddedSnapshot":
         def select() -> RowNumbers:
-            return rows_that_pass(self._store, self._txn, self._view, filter).astype(np.uint32)
+            rows = rows_that_pass(self._store, self._txn, self._view, filter, deadline)
+            return rows.astype(np.uint32)
 
         # Its words, not the filter itself: equal ones may differ in type, as 1 and True do.
         rows = self._selections.get(self._view, repr(filter), select)
         filtered = copy(self)
         filtered._scope = Scope(self._view, rows)
-        filtered._filter = filter
+        filtered._filter, filtered._deadline = filter, deadline
         return filtered
 
     def summary_first(self, query: Vector, count: int, scope: SummaryScope) -> "EmbeddedSnapshot":
         if self._summaries is None:
             raise TypeError("the snapshot was opened without summaries")
         choosing = Choosing(self._store, self._txn, self._summaries, self._selections)
-        choices = choosing.choose(query, count, scope, self._filter)
+        choices = choosing.choose(query, count, scope, self._filter, self._deadline)
         within = copy(self)
         within._scope = Scope(self._view, rows_in(self._view, choices), by_comparison=True)
         within.sections = choosing.shown(choices[:_SHOWN_SECTIONS], self._documents, self._view)
