@@ -1,0 +1,187 @@
+"""Sends bytes as requests and judges what comes back.
+
+A method may answer what its proto promises and nothing else, must tell nobody's secret, and
+must have ended by itself before the deadline.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+
+from tests.fuzz.messages import parts, readable, shortened
+from tests.fuzz.world import SECRET
+from tests.methods import METHODS
+
+DEADLINE_S = 10.0
+SHORT_S = 0.05  # Of a call that asks to wait for a change that nobody makes.
+
+_CODE = grpc.StatusCode
+_PROTOS = Path(__file__).parents[2] / "protos" / "hrag" / "v1"
+_RPC = re.compile(r"((?:^ *//.*\n)+) *rpc (\w+)\(", re.MULTILINE)
+_PROMISE = re.compile(r"// +\* ((?:`[A-Z_]+`(?:, )?)+):")
+_AS_ANOTHER = re.compile(r"those of `(\w+)`")
+# That the deadline passed is looked at more closely: only a search may wait for it.
+_ANY_CALL = frozenset(
+    {_CODE.OK, _CODE.INVALID_ARGUMENT, _CODE.PERMISSION_DENIED, _CODE.DEADLINE_EXCEEDED}
+)
+# Promised, but nothing that a message says may bring it about.
+_NEVER = frozenset({_CODE.INTERNAL, _CODE.UNAVAILABLE, _CODE.UNAUTHENTICATED})
+_WITH_SEARCHES = ("SearchRequest", "BatchSearchRequest", "AnswerRequest")
+_SURELY_COMMITTED = 10
+_FAULTS = (b"internal error", b"Traceback")
+_SHRINKING_S = 30.0
+
+_HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
+_REFLECTION = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
+CALLS: dict[str, MethodDescriptor] = METHODS | {
+    f"/{method.containing_service.full_name}/{method.name}": method
+    for method in (*_HEALTH.methods, *_REFLECTION.methods)
+}
+
+
+def promised(method: MethodDescriptor) -> frozenset[grpc.StatusCode]:
+    """The codes that a method may end with, whatever it is sent: what its proto says."""
+    if method.containing_service is _HEALTH:
+        return _ANY_CALL | {_CODE.NOT_FOUND, _CODE.CANCELLED}  # By the caller of Watch.
+    return (_ANY_CALL | _written().get(method.name, frozenset())) - _NEVER
+
+
+def _written() -> dict[str, frozenset[grpc.StatusCode]]:
+    found: dict[str, frozenset[grpc.StatusCode]] = {}
+    for file in ("indexer.proto", "retriever.proto"):
+        for comment, name in _RPC.findall((_PROTOS / file).read_text("utf-8")):
+            names = re.findall(r"`([A-Z_]+)`", " ".join(_PROMISE.findall(comment)))
+            found[name] = frozenset(_CODE[each] for each in names).union(
+                *(found[other] for other in _AS_ANOTHER.findall(comment))
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended, and all that it told."""
+
+    sent: tuple[bytes, ...]
+    code: grpc.StatusCode
+    replies: tuple[bytes, ...]
+    details: str
+    trailers: tuple[bytes, ...]
+    seconds: float
+
+    @property
+    def told(self) -> bytes:
+        return b"".join((*self.replies, self.details.encode(), *self.trailers))
+
+
+class Caller:
+    """Calls one method, with the key of a tenant if any; safe to use from several threads."""
+
+    def __init__(self, channel: grpc.Channel, path: str, key: str = "") -> None:
+        self.method = CALLS[path]
+        self._promised = promised(self.method)
+        self._metadata = (("authorization", f"Bearer {key}"),) if key else ()
+        self._forbidden = (*_FAULTS, SECRET.encode()) if key else _FAULTS
+        streams = (self.method.client_streaming, self.method.server_streaming)
+        kind = "_".join("stream" if each else "unary" for each in streams)
+        call = getattr(channel, kind)(path)
+        self._start = call if self.method.server_streaming else call.future
+
+    def feed(self, messages: Sequence[bytes]) -> Iterator[Outcome]:
+        """Sends each; those of a stream together, and anew what is behind one that ended it."""
+        if not self.method.client_streaming:
+            yield from (self.send((message,)) for message in messages)
+            return
+        rest = tuple(messages)
+        while rest:
+            outcome = self.send(rest)
+            yield outcome
+            rest = rest[self._answered(outcome) + 1 :]
+
+    def send(self, messages: tuple[bytes, ...]) -> Outcome:
+        """One call."""
+        request = iter(messages) if self.method.client_streaming else messages[0]
+        timeout_s = SHORT_S if self._waits(messages) else DEADLINE_S
+        began = time.perf_counter()
+        call = self._start(request, timeout=timeout_s, metadata=self._metadata)
+        replies = []
+        try:
+            for reply in self._replies(call):
+                replies.append(reply)
+        except grpc.RpcError:
+            pass
+        return Outcome(
+            sent=messages,
+            code=call.code(),
+            replies=tuple(replies),
+            details=call.details() or "",
+            trailers=tuple(_raw(value) for _, value in call.trailing_metadata() or ()),
+            seconds=time.perf_counter() - began,
+        )
+
+    def problem(self, outcome: Outcome) -> str:
+        """What is wrong with how a call ended; empty where nothing is."""
+        if outcome.code not in self._promised:
+            return f"ended with {outcome.code.name}: {outcome.details}"
+        if outcome.code is _CODE.DEADLINE_EXCEEDED and not self._waits(outcome.sent):
+            return f"had not ended after {outcome.seconds:.1f} s"
+        for words in self._forbidden:
+            if words in outcome.told:
+                return f"told {words.decode()}"
+        for reply in outcome.replies:
+            if readable(self.method.output_type, reply) is None:
+                return f"answered what cannot be read: {reply[:100].hex()}"
+        return ""
+
+    def smallest(self, outcome: Outcome) -> Outcome:
+        """A call that went wrong too, of as little as can be found in a while."""
+        until = time.monotonic() + _SHRINKING_S
+        if len(outcome.sent) > 1:
+            alone = (self.send((message,)) for message in outcome.sent)
+            outcome = next(filter(self.problem, alone), outcome)
+        while len(outcome.sent) == 1 and time.monotonic() < until:
+            rests = shortened(self.method.input_type, outcome.sent[0])
+            shorter = (self.send((raw,)) for raw in rests)
+            found = next(filter(self.problem, shorter), None)
+            if found is None:
+                break
+            outcome = found
+        return outcome
+
+    def _replies(self, call: Any) -> Iterator[bytes]:
+        if not self.method.server_streaming:
+            yield call.result()
+        elif self.method.name == "Watch":  # Which ends only when its caller goes.
+            yield next(call)
+            call.cancel()
+        else:
+            yield from call
+
+    def _waits(self, messages: Sequence[bytes]) -> bool:
+        """Whether one is a search that waits for a change to come."""
+        if self.method.input_type.name not in _WITH_SEARCHES:
+            return False
+        known = (readable(self.method.input_type, message) for message in messages)
+        return any(
+            part.min_sequence > _SURELY_COMMITTED
+            for message in known
+            if message is not None
+            for part in parts(message)
+            if part.DESCRIPTOR.name == "SearchRequest"
+        )
+
+    def _answered(self, outcome: Outcome) -> int:
+        """How many messages of a stream had an answer of their own."""
+        read = (readable(self.method.output_type, reply) for reply in outcome.replies)
+        return sum(len(getattr(reply, "outcomes", "1")) for reply in read)
+
+
+def _raw(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()

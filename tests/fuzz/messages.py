@@ -1,0 +1,332 @@
+"""Messages that nobody would send, made from descriptors and from messages that are right.
+
+Four ways lead to one: from nothing, field by field; a right one with some fields changed;
+either of them with its bytes damaged; bytes that never were a message. Everything is drawn
+from one `random.Random`, so a seed says which messages there are, and one takes a tenth of
+a millisecond: hypothesis, which draws as it shrinks, would take most of the time itself.
+"""
+
+import random
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+
+from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+_TEXTS = (
+    "",
+    " ",
+    "\0",
+    "a\0b",
+    "\u3000\u200b\ufeff",
+    "../../etc/passwd",
+    "'; DROP TABLE chunks; --",
+    "%s%n{0}$question",
+    "ａｃｍｅ",  # Looks like a tenant's name, and is none.
+    "e\u0301👩‍👩‍👧‍👦🏳️‍🌈\U0010ffff",
+    "\ud7ff\ue000\ufffe\uffff",
+    "a. b? c! 猫睡觉。它们喜欢鱼。",
+    "# Head\n\n- a\n  - b\n\n> > > c\n\n```\nd",
+    "---\na: b\n---\n",
+    "*/application/pdf; charset=\x7f",
+    "2026-11-21",
+    "9999-12-31T23:59:59+00:00",
+    "1" * 400,
+)
+_PIECES = ("a", "猫", "# ", ". ", "\n", "[", "`", "*", "> ", "- ", "\t", "\r", "x" * 50, "👩‍👧")
+_INTEGERS = (
+    0, 1, 2, 3, 7, 8, 9, 20, 31, 32, 33, 64, 100, 101, 256, 999, 1000, 1001, 10_000, 10_001,
+)  # fmt: skip
+_EDGES = {
+    FieldDescriptor.CPPTYPE_INT32: (-(1 << 31), -1, (1 << 31) - 1),
+    FieldDescriptor.CPPTYPE_INT64: (-(1 << 63), -1, 1 << 53, (1 << 63) - 1),
+    FieldDescriptor.CPPTYPE_UINT32: (1 << 16, 1 << 31, (1 << 32) - 1),
+    FieldDescriptor.CPPTYPE_UINT64: (1 << 32, 1 << 53, 1 << 63, (1 << 64) - 1),
+    FieldDescriptor.CPPTYPE_ENUM: (-(1 << 31), -1, 77, (1 << 31) - 1),
+}
+_FLOATS = (
+    0.0, -0.0, 1.0, -1.0, 0.1, 0.5, 1.5, 1e-45, 1e-40, 3.4e38, -3.4e38, 2.0**53,
+    float("nan"), float("inf"), float("-inf"),
+)  # fmt: skip
+_DOUBLES = (*_FLOATS, 5e-324, 1e308, -1e308)
+_BYTES = (b"", b"\0", b"\xff\xfe", b"\xef\xbb\xbftext", b"%PDF-1.7\n", b"\xed\xa0\x80")
+
+_MAX_DEPTH = 8
+_DEEPEST = 96  # Metadata may be nested 30 deep, which is 90 messages, filters 16.
+_FAR_TOO_DEEP = 200  # Protobuf's own limit is 100.
+_MANY = 300  # Elements of a field that has more than a few.
+_LONG = 20_000  # Pieces of a text that is long.
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Makes messages of one type, beside the right ones in `seeds`; knows `names` to use."""
+
+    type: Descriptor
+    seeds: Sequence[Message]
+    names: Sequence[str]
+
+    def one(self, draw: random.Random) -> bytes:
+        """The bytes of a message, or of what is none."""
+        way = draw.random()
+        if way < 0.05:
+            return draw.choice(self.seeds).SerializeToString()
+        if way < 0.45:
+            return self._changed(draw).SerializeToString()
+        if way < 0.60:
+            return self._from_nothing(draw).SerializeToString()
+        if way < 0.97:
+            source = self._changed if draw.random() < 0.8 else self._from_nothing
+            return self._damaged(source(draw).SerializeToString(), draw)
+        return draw.randbytes(draw.choice((0, 1, 2, 10, 1000)))
+
+    def _from_nothing(self, draw: random.Random) -> Message:
+        message = message_factory.GetMessageClass(self.type)()
+        if draw.random() < 0.2:
+            self._dig(message, draw, draw.randint(1, _DEEPEST))
+        else:
+            self._fill(message, draw, draw.choice((1, 2, 3, _MAX_DEPTH)))
+        return message
+
+    def _dig(self, message: Message, draw: random.Random, depth: int) -> None:
+        """One field in each message, down to where metadata and filters are too deep."""
+        fields = [field for field in message.DESCRIPTOR.fields if field.message_type]
+        if not depth or not fields:
+            self._fill(message, draw, 0)
+            return
+        field = draw.choice(fields)
+        inner = getattr(message, field.name)
+        if _is_map(field):
+            inner = inner[self._text(draw)]
+        elif field.is_repeated:
+            inner = inner.add()
+        inner.SetInParent()
+        self._dig(inner, draw, depth - 1)
+
+    def _fill(self, message: Message, draw: random.Random, depth: int) -> None:
+        share = draw.random()
+        for field in message.DESCRIPTOR.fields:
+            if draw.random() < share:
+                self._set(message, field, draw, depth)
+
+    def _changed(self, draw: random.Random) -> Message:
+        """A right message with one to three of its fields set anew, cleared or repeated."""
+        seed = draw.choice(self.seeds)
+        message = type(seed)()
+        message.CopyFrom(seed)
+        for _ in range(draw.choice((1, 1, 1, 2, 3))):
+            part = draw.choice(parts(message))
+            if not part.DESCRIPTOR.fields:
+                continue
+            field = draw.choice(part.DESCRIPTOR.fields)
+            if draw.random() < 0.15:
+                part.ClearField(field.name)
+            elif draw.random() < 0.1:
+                part.MergeFrom(deepcopy(part))
+            elif draw.random() < 0.1:
+                self._dig(part, draw, draw.randint(1, _DEEPEST))
+            else:
+                self._set(part, field, draw, 2)
+        return message
+
+    def _set(
+        self, message: Message, field: FieldDescriptor, draw: random.Random, depth: int
+    ) -> None:
+        if _is_map(field):
+            self._set_map(getattr(message, field.name), field, draw, depth)
+        elif field.is_repeated:
+            many = _MANY if draw.random() < 0.02 else 3
+            for _ in range(draw.randint(0, many)):
+                self._add(message, field, draw, 1 if many == _MANY else depth)
+        elif field.message_type:
+            inner = getattr(message, field.name)
+            inner.SetInParent()
+            if depth:
+                self._fill(inner, draw, depth - 1)
+        else:
+            setattr(message, field.name, self._scalar(field, draw))
+
+    def _add(
+        self, message: Message, field: FieldDescriptor, draw: random.Random, depth: int
+    ) -> None:
+        repeated = getattr(message, field.name)
+        if not field.message_type:
+            repeated.append(self._scalar(field, draw))
+        else:
+            inner = repeated.add()
+            if depth:
+                self._fill(inner, draw, depth - 1)
+
+    def _set_map(self, entries, field: FieldDescriptor, draw: random.Random, depth: int) -> None:
+        """Of texts to messages: the only map there is, a Struct's."""
+        for _ in range(draw.randint(0, 3)):
+            inner = entries[self._text(draw)]
+            if depth:
+                self._fill(inner, draw, depth - 1)
+
+    def _scalar(self, field: FieldDescriptor, draw: random.Random):
+        kind = field.cpp_type
+        if kind == FieldDescriptor.CPPTYPE_STRING:
+            return (
+                draw.choice(_BYTES)
+                if field.type == FieldDescriptor.TYPE_BYTES
+                else self._text(draw)
+            )
+        if kind == FieldDescriptor.CPPTYPE_BOOL:
+            return draw.random() < 0.5
+        if kind == FieldDescriptor.CPPTYPE_FLOAT:
+            return draw.choice(_FLOATS)
+        if kind == FieldDescriptor.CPPTYPE_DOUBLE:
+            return draw.choice(_DOUBLES)
+        if draw.random() < 0.3:
+            return draw.choice(_EDGES[kind])
+        return draw.choice(_INTEGERS)
+
+    def _text(self, draw: random.Random) -> str:
+        way = draw.random()
+        if way < 0.6:
+            return draw.choice(self.names)
+        if way < 0.9:
+            return draw.choice(_TEXTS)
+        pieces = draw.choices(_PIECES, k=draw.choice((1, 2, 5)))
+        times = _LONG if way > 0.998 else draw.choice((1, 40))
+        return "".join(pieces) * times
+
+    # Bytes
+
+    def _damaged(self, raw: bytes, draw: random.Random) -> bytes:
+        for _ in range(draw.choice((1, 1, 2, 4))):
+            raw = draw.choice(_DAMAGES)(raw, draw, self)
+        return raw
+
+
+def parts(message: Message) -> list[Message]:
+    """The message and all that are in it."""
+    found = [message]
+    for field, value in message.ListFields():
+        if _is_map(field):
+            inner = list(value.values())
+        elif field.message_type:
+            inner = list(value) if field.is_repeated else [value]
+        else:
+            continue
+        for each in inner:
+            found += parts(each)
+    return found
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return bool(field.message_type) and field.message_type.GetOptions().map_entry
+
+
+def _flip(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
+    damaged = bytearray(raw)
+    for _ in range(draw.choice((1, 2, 8))):
+        if damaged:
+            damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
+    return bytes(damaged)
+
+
+def _cut(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
+    start, end = _span(raw, draw)
+    return raw[:start] + raw[end:]
+
+
+def _end_early(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
+    return raw[: draw.randint(0, len(raw))]
+
+
+def _duplicate(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
+    start, end = _span(raw, draw)
+    return raw[:end] + raw[start:end] * draw.choice((1, 2, 100)) + raw[end:]
+
+
+def _splice(raw: bytes, draw: random.Random, of: Messages) -> bytes:
+    other = draw.choice(of.seeds).SerializeToString()
+    return raw[: draw.randint(0, len(raw))] + other[draw.randint(0, len(other)) :]
+
+
+def _insert(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
+    """Varints that are too long, text that is not UTF-8, groups, zeros."""
+    place = draw.randint(0, len(raw))
+    return raw[:place] + draw.choice(_INSERTED) + raw[place:]
+
+
+def _overwrite(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
+    place = draw.randint(0, len(raw))
+    inserted = draw.choice(_INSERTED)
+    return raw[:place] + inserted + raw[place + len(inserted) :]
+
+
+def _add_unknown(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
+    number = draw.choice((100, 1000, 19_000, (1 << 29) - 1))
+    content = draw.choice((b"", b"\xff" * 10, b"x" * 1000))
+    return raw + _field(number, content)
+
+
+def _nest(raw: bytes, draw: random.Random, of: Messages) -> bytes:
+    """A field deeper in itself than protobuf reads."""
+    deep = b""
+    for _ in range(_FAR_TOO_DEEP):
+        deep = _field(1, deep)
+    return raw + _field(draw.choice(of.type.fields).number if of.type.fields else 1, deep)
+
+
+_DAMAGES: tuple[Callable[[bytes, random.Random, Messages], bytes], ...] = (
+    _flip, _flip, _flip, _cut, _end_early, _duplicate, _splice, _insert, _overwrite,
+    _add_unknown, _nest,
+)  # fmt: skip
+_INSERTED = (
+    b"\xff" * 10 + b"\x01",
+    b"\x80" * 20,
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    b"\xed\xa0\x80",
+    b"\xc0\x80",
+    b"\x0b",
+    b"\x0c",
+    b"\0",
+    struct.pack("<d", float("nan")),
+)
+
+
+def _span(raw: bytes, draw: random.Random) -> tuple[int, int]:
+    start = draw.randint(0, len(raw))
+    return start, min(len(raw), start + draw.choice((1, 2, 5, 50)))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    groups = bytearray()
+    while value > 0x7F:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*groups, value])
+
+
+def readable(kind: Descriptor, raw: bytes) -> Message | None:
+    """The message that the bytes are, if they are one."""
+    try:
+        return message_factory.GetMessageClass(kind).FromString(raw)
+    except DecodeError:
+        return None
+
+
+def shortened(kind: Descriptor, raw: bytes) -> Iterator[bytes]:
+    """The message without one of its fields, then without some of its bytes."""
+    message = readable(kind, raw)
+    for number, part in enumerate(parts(message) if message else ()):
+        for field, _ in part.ListFields():
+            rest = deepcopy(message)
+            parts(rest)[number].ClearField(field.name)
+            yield rest.SerializeToString()
+    size = len(raw)
+    while size := size // 2:
+        for start in range(0, len(raw), size):
+            yield raw[:start] + raw[start + size :]

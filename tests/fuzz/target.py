@@ -1,0 +1,140 @@
+"""Running services under fire: what is sent to them, and what must hold meanwhile."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+
+from hrag.auth import Role
+from hrag.client import Client
+from hrag.client.calls import channel_options
+from tests.credentials import new_key
+from tests.endurance.processes import MB, memory_of
+from tests.fuzz.calling import CALLS, Caller, Outcome
+from tests.fuzz.messages import Messages, readable
+from tests.fuzz.world import NAMES, OTHER, OWN, SETTINGS, plant, seeds, stored_of
+from tests.openai_server import OpenAIServer
+from tests.running import FAST, Process, Running, running
+
+# What the allocator keeps after one large document or reply comes and goes by that much;
+# a message that left 10 KB behind would come to five times as much in an endurance run.
+MOST_GROWN_BYTES = 24 * MB
+
+_AT_ONCE = 8  # As many answers as the retriever writes at once.
+_BATCH = 500  # Then all is as planted again, so that what is deleted is found again.
+_STREAM = 20
+_SHOWN = 4000
+
+
+@dataclass
+class Figures:
+    """What a run came to."""
+
+    codes: Counter[str] = field(default_factory=Counter)
+    slowest_s: float = 0.0
+    memory_bytes: list[float] = field(default_factory=list)
+
+    @property
+    def grown_bytes(self) -> float:
+        """How far memory went over its first half's most; that half is a warm-up."""
+        half = len(self.memory_bytes) // 2
+        if not half:
+            return 0.0
+        return max(self.memory_bytes[half:]) - max(self.memory_bytes[:half])
+
+    def __str__(self) -> str:
+        codes = ", ".join(f"{count} {code}" for code, count in self.codes.most_common())
+        grown = self.grown_bytes / MB
+        return f"{codes}; slowest {self.slowest_s:.2f} s; memory {grown:+.1f} MB"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Both services, and the key of the tenant that sends; empty where none is asked for."""
+
+    services: Running
+    operator: Client
+    key: str
+
+    def fire(self, path: str, count: int, seed: int) -> Figures:
+        """Sends a method `count` messages; raises AssertionError for what must not be."""
+        process = self._process(path)
+        draw = random.Random(f"{seed} {path}")
+        kind = CALLS[path].input_type
+        messages = Messages(kind, seeds()[kind], NAMES)
+        figures = Figures()
+        with grpc.insecure_channel(process.address, channel_options(process.address)) as channel:
+            caller = Caller(channel, path, self.key)
+            for start in range(0, count, _BATCH):
+                sent = [messages.one(draw) for _ in range(min(_BATCH, count - start))]
+                self._batch(caller, sent, figures, f"{path}, FUZZ_SEED={seed}")
+                figures.memory_bytes.append(memory_of(process).anon_bytes)
+        assert figures.grown_bytes < MOST_GROWN_BYTES, f"{path}: {figures}"
+        return figures
+
+    def _process(self, path: str) -> Process:
+        return self.services.indexer if "Indexer" in path else self.services.retriever
+
+    def _batch(self, caller: Caller, sent: list[bytes], figures: Figures, what: str) -> None:
+        plant(self.operator)
+        others = stored_of(self.operator, OTHER)
+        for outcome in _outcomes(caller, sent):
+            figures.codes[outcome.code.name] += 1
+            figures.slowest_s = max(figures.slowest_s, outcome.seconds)
+            if caller.problem(outcome):
+                self._check_processes()
+                raise AssertionError(f"{what}: {_explained(caller, caller.smallest(outcome))}")
+        self._check_processes()
+        if self.key:
+            assert stored_of(self.operator, OTHER) == others, f"{what}: wrote to another tenant"
+
+    def _check_processes(self) -> None:
+        for process in (self.services.indexer, self.services.retriever):
+            log = process.log
+            assert process.is_running, log
+            assert "internal_error" not in log, log
+            assert "Traceback" not in log, log
+
+
+@contextmanager
+def under_fire(folder: Path, *, keyed: bool) -> Iterator[Target]:
+    """Services with a chat model, and with keys if `keyed`; the store is checked at the end."""
+    keys = folder / "keys.json"
+    own, every = (new_key(keys, tenant, role=Role.ADMIN) for tenant in (OWN, "*"))
+    with OpenAIServer() as chat:
+        settings = {
+            **FAST,
+            **SETTINGS,
+            "HRAG_CHAT_MODEL": "test",
+            "HRAG_CHAT_BASE_URL": chat.base_url,
+            "HRAG_LOG_LEVEL": "warning",
+        }
+        if keyed:
+            settings |= {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(keys)}
+        with (
+            running(folder / "store", settings) as services,
+            Client(services.indexer.address, services.retriever.address, token=every) as operator,
+        ):
+            yield Target(services, operator, own if keyed else "")
+
+
+def _outcomes(caller: Caller, sent: Sequence[bytes]) -> Iterator[Outcome]:
+    size = _STREAM if caller.method.client_streaming else 1
+    groups = [sent[start : start + size] for start in range(0, len(sent), size)]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        for found in threads.map(lambda group: list(caller.feed(group)), groups):
+            yield from found
+
+
+def _explained(caller: Caller, outcome: Outcome) -> str:
+    """What went wrong, with what to send for it to go wrong again."""
+    lines = [caller.problem(outcome)]
+    for raw in outcome.sent:
+        message = readable(caller.method.input_type, raw)
+        lines += [raw[:_SHOWN].hex(), f"as a message: {message}"[:_SHOWN]]
+    return "\n".join(lines)

@@ -1,0 +1,55 @@
+"""Whatever bytes come as a request: no fault, no crash, no leak, nobody else's data.
+
+`FUZZ_SEED=2 make test-endurance` sends other messages than everybody's; a failure tells the
+seed, and the smallest message that it has found to go wrong.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.endurance.report import Report
+from tests.fuzz.calling import CALLS
+from tests.fuzz.target import Target, under_fire
+
+SEED = int(os.environ.get("FUZZ_SEED", "1"))
+FEW, MORE, MANY = 100, 1_500, 10_000
+
+
+@pytest.fixture(scope="module")
+def target(
+    tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
+) -> Iterator[Target]:
+    with under_fire(tmp_path_factory.mktemp("keyed"), keyed=True) as services:
+        yield services
+
+
+@pytest.mark.parametrize("path", CALLS)
+def test_a_few_messages(target: Target, path: str) -> None:
+    target.fire(path, FEW, SEED)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("path", CALLS)
+def test_more_messages(target: Target, path: str) -> None:
+    target.fire(path, MORE, SEED)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("_no_settings_from_outside")
+def test_services_that_ask_for_no_credentials(tmp_path: Path) -> None:
+    """Then names that no key could be for come further."""
+    with under_fire(tmp_path, keyed=False) as services:
+        for path in CALLS:
+            services.fire(path, MORE // 5, SEED)
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("path", CALLS)
+def test_many_messages(target: Target, path: str, report: Report) -> None:
+    report.tell(f"{path}: {MANY:,} messages", str(target.fire(path, MANY, SEED)))

@@ -1,0 +1,103 @@
+"""What fires at services sees what goes wrong with one, and is the same for the same seed."""
+
+import random
+import time
+from collections import Counter
+from typing import Any
+
+import grpc
+import pytest
+
+from hrag.errors import StorageFull
+from hrag.v1 import retriever_pb2 as pb
+from hrag.v1 import retriever_pb2_grpc
+from tests.fuzz import calling
+from tests.fuzz.calling import CALLS, Caller, promised
+from tests.fuzz.messages import Messages, parts, readable
+from tests.fuzz.world import NAMES, SECRET, seeds
+from tests.servers import connected
+
+_SEARCH = "/hrag.v1.RetrieverService/Search"
+_CODE = grpc.StatusCode
+
+
+class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
+    """Goes wrong as the text of a search tells it."""
+
+    def Search(self, request: pb.SearchRequest, context: Any) -> pb.SearchResponse:
+        if "fault" in request.text:
+            raise RuntimeError("a fault")
+        if "full" in request.text:
+            raise StorageFull("the disk is full")
+        if "slow" in request.text:
+            time.sleep(1)
+        told = SECRET if "secret" in request.text else ""
+        return pb.SearchResponse(sections=[pb.ChosenSection(summary=told)])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("well", ""),
+        ("fault", "ended with INTERNAL"),
+        ("full", "ended with RESOURCE_EXHAUSTED"),
+        ("slow", "had not ended after 0."),
+        ("secret", f"told {SECRET}"),
+    ],
+)
+def test_what_goes_wrong_is_seen_and_shown_in_its_smallest_form(
+    monkeypatch: pytest.MonkeyPatch, text: str, problem: str
+) -> None:
+    if text == "slow":
+        monkeypatch.setattr(calling, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(calling, "_SHRINKING_S", 3.0)
+    request = pb.SearchRequest(tenant_id="some", text=text, limit=3)
+    with connected(Retriever()) as channel:
+        caller = Caller(channel, _SEARCH, "key")
+        outcome = caller.send((request.SerializeToString(),))
+        assert caller.problem(outcome).startswith(problem)
+        assert bool(caller.problem(outcome)) == bool(problem)
+        smallest = caller.smallest(outcome) if problem else outcome
+    assert caller.problem(smallest).startswith(problem)
+    if text in ("fault", "full", "secret"):
+        assert readable(caller.method.input_type, smallest.sent[0]) == pb.SearchRequest(text=text)
+
+
+def test_protos_say_which_codes_a_method_promises() -> None:
+    assert _CODE.NOT_FOUND in promised(CALLS[_SEARCH])
+    assert _CODE.NOT_FOUND in promised(CALLS["/hrag.v1.RetrieverService/Answer"])
+    assert _CODE.NOT_FOUND not in promised(CALLS["/hrag.v1.IndexerService/CreateCollection"])
+    assert _CODE.ALREADY_EXISTS in promised(CALLS["/hrag.v1.IndexerService/CreateCollection"])
+    assert all(_CODE.INTERNAL not in promised(method) for method in CALLS.values())
+
+
+@pytest.mark.parametrize("path", CALLS)
+def test_messages_are_many_kinds_and_the_same_for_the_same_seed(path: str) -> None:
+    kind = CALLS[path].input_type
+    made = Messages(kind, seeds()[kind], NAMES)
+    first, second = ([made.one(draw) for _ in range(300)] for draw in map(random.Random, (7, 7)))
+    assert first == second
+    read = Counter(readable(kind, raw) is not None for raw in first)
+    assert min(read[True], read[False]) > 15
+
+
+def test_filters_and_metadata_come_in_every_kind_and_deeper_than_is_read() -> None:
+    kinds: set[str | None] = set()
+    read, too_deep = 0, 0
+    for path in (_SEARCH, "/hrag.v1.IndexerService/IngestDocument"):
+        kind = CALLS[path].input_type
+        made, draw = Messages(kind, seeds()[kind], NAMES), random.Random(1)
+        for raw in (made.one(draw) for _ in range(1500)):
+            message = readable(kind, raw)
+            read += message is not None
+            too_deep += b"\x0a\x02\x0a\x00" in raw and message is None
+            kinds |= {
+                part.WhichOneof("kind")
+                for part in (parts(message) if message else ())
+                if "kind" in part.DESCRIPTOR.oneofs_by_name
+            }
+    assert {"all_of", "any_of", "none_of", "match", "range", "exists"} <= kinds
+    values = ("null_value", "number_value", "string_value", "bool_value")
+    assert {*values, "struct_value", "list_value"} <= kinds
+    assert too_deep > 10
+    assert read > 1500
