@@ -70,7 +70,7 @@ def _json(value: str) -> object:
     """What JSON says it is, or the text itself where it is neither number, flag nor list."""
     try:
         read = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):  # The latter for a thousand brackets.
         return value
     return read if isinstance(read, str | int | float | list) else value
 

@@ -48,3 +48,9 @@ def test_all_conditions_must_hold_and_none_is_no_filter():
 def test_what_cannot_be_read_is_said(text):
     with pytest.raises(typer.BadParameter, match=r"--help|number|list"):
         filter_of([text])
+
+
+def test_brackets_too_many_to_read_are_a_text():
+    """JSON's reader gives up on them with a RecursionError."""
+    brackets = "[" * 100_000
+    assert filter_of([f"a={brackets}"]) == AllOf((Match("metadata.a", (brackets,)),))
