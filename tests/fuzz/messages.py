@@ -7,14 +7,15 @@ a millisecond: hypothesis, which draws as it shrinks, would take most of the tim
 """
 
 import random
-import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
+
+from tests.fuzz.damage import damaged
 
 _TEXTS = (
     "",
@@ -195,12 +196,24 @@ class Messages:
         times = _LONG if way > 0.998 else draw.choice((1, 40))
         return "".join(pieces) * times
 
-    # Bytes
-
     def _damaged(self, raw: bytes, draw: random.Random) -> bytes:
-        for _ in range(draw.choice((1, 1, 2, 4))):
-            raw = draw.choice(_DAMAGES)(raw, draw, self)
-        return raw
+        others = [seed.SerializeToString() for seed in self.seeds]
+        for spoil in (self._with_unknown, self._too_deep):
+            if draw.random() < 0.1:
+                raw = spoil(raw, draw)
+        return damaged(raw, draw, others)
+
+    def _with_unknown(self, raw: bytes, draw: random.Random) -> bytes:
+        number = draw.choice((100, 1000, 19_000, (1 << 29) - 1))
+        return raw + _field(number, draw.choice((b"", b"\xff" * 10, b"x" * 1000)))
+
+    def _too_deep(self, raw: bytes, draw: random.Random) -> bytes:
+        """One of its fields deeper in itself than protobuf reads."""
+        deep = b""
+        for _ in range(_FAR_TOO_DEEP):
+            deep = _field(1, deep)
+        numbers = [field.number for field in self.type.fields] or [1]
+        return raw + _field(draw.choice(numbers), deep)
 
 
 def parts(message: Message) -> list[Message]:
@@ -220,82 +233,6 @@ def parts(message: Message) -> list[Message]:
 
 def _is_map(field: FieldDescriptor) -> bool:
     return bool(field.message_type) and field.message_type.GetOptions().map_entry
-
-
-def _flip(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
-    damaged = bytearray(raw)
-    for _ in range(draw.choice((1, 2, 8))):
-        if damaged:
-            damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
-    return bytes(damaged)
-
-
-def _cut(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
-    start, end = _span(raw, draw)
-    return raw[:start] + raw[end:]
-
-
-def _end_early(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
-    return raw[: draw.randint(0, len(raw))]
-
-
-def _duplicate(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
-    start, end = _span(raw, draw)
-    return raw[:end] + raw[start:end] * draw.choice((1, 2, 100)) + raw[end:]
-
-
-def _splice(raw: bytes, draw: random.Random, of: Messages) -> bytes:
-    other = draw.choice(of.seeds).SerializeToString()
-    return raw[: draw.randint(0, len(raw))] + other[draw.randint(0, len(other)) :]
-
-
-def _insert(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
-    """Varints that are too long, text that is not UTF-8, groups, zeros."""
-    place = draw.randint(0, len(raw))
-    return raw[:place] + draw.choice(_INSERTED) + raw[place:]
-
-
-def _overwrite(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
-    place = draw.randint(0, len(raw))
-    inserted = draw.choice(_INSERTED)
-    return raw[:place] + inserted + raw[place + len(inserted) :]
-
-
-def _add_unknown(raw: bytes, draw: random.Random, _of: Messages) -> bytes:
-    number = draw.choice((100, 1000, 19_000, (1 << 29) - 1))
-    content = draw.choice((b"", b"\xff" * 10, b"x" * 1000))
-    return raw + _field(number, content)
-
-
-def _nest(raw: bytes, draw: random.Random, of: Messages) -> bytes:
-    """A field deeper in itself than protobuf reads."""
-    deep = b""
-    for _ in range(_FAR_TOO_DEEP):
-        deep = _field(1, deep)
-    return raw + _field(draw.choice(of.type.fields).number if of.type.fields else 1, deep)
-
-
-_DAMAGES: tuple[Callable[[bytes, random.Random, Messages], bytes], ...] = (
-    _flip, _flip, _flip, _cut, _end_early, _duplicate, _splice, _insert, _overwrite,
-    _add_unknown, _nest,
-)  # fmt: skip
-_INSERTED = (
-    b"\xff" * 10 + b"\x01",
-    b"\x80" * 20,
-    b"\xff\xff\xff\xff\x0f",
-    b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-    b"\xed\xa0\x80",
-    b"\xc0\x80",
-    b"\x0b",
-    b"\x0c",
-    b"\0",
-    struct.pack("<d", float("nan")),
-)
-
-
-def _span(raw: bytes, draw: random.Random) -> tuple[int, int]:
-    start = draw.randint(0, len(raw))
-    return start, min(len(raw), start + draw.choice((1, 2, 5, 50)))
 
 
 def _field(number: int, content: bytes) -> bytes:

@@ -51,5 +51,5 @@ def test_services_that_ask_for_no_credentials(tmp_path: Path) -> None:
 @pytest.mark.endurance
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("path", CALLS)
-def test_many_messages(target: Target, path: str, report: Report) -> None:
-    report.tell(f"{path}: {MANY:,} messages", str(target.fire(path, MANY, SEED)))
+def test_many_messages(target: Target, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Report(capsys).tell(f"{path}: {MANY:,} messages", str(target.fire(path, MANY, SEED)))
