@@ -93,7 +93,7 @@ def build(
         maximum_concurrent_rpcs=settings.max_concurrent_calls,
     )
     register(server)
-    checks = health.Health(service)
+    checks = health.Health(service, settings.max_concurrent_calls)
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     if settings.reflection:
         names = (service, health.SERVICE, reflection.SERVICE_NAME)

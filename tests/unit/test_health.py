@@ -1,8 +1,11 @@
 """What the services tell of themselves to whoever asks, and what strangers cannot do to them."""
 
 import threading
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,38 +82,80 @@ def test_watchers_who_come_and_go_at_once_do_not_stop_the_server(channel: grpc.C
 
 
 class _Name(str):
-    """A text that can be watched."""
+    """A text whose end can be seen."""
 
     __slots__ = ("__weakref__",)
 
 
-def test_a_name_that_nobody_has_is_forgotten() -> None:
+class _Context:
+    """A call of Watch; `leave` is what its caller's going does."""
+
+    def __init__(self) -> None:
+        self.code: grpc.StatusCode | None = None
+        self.leave: Any = None
+
+    def add_callback(self, callback: Any) -> bool:
+        self.leave = callback
+        return True
+
+    def abort_with_status(self, told: Any) -> None:
+        self.code = told.code
+        raise ConnectionAbortedError
+
+
+def _watch(health: Health, send: Any, name: str = "") -> _Context:
+    context: Any = _Context()
+    health.Watch(SimpleNamespace(service=name), context, send)
+    return context
+
+
+def test_a_name_that_nobody_has_is_forgotten_when_its_watcher_goes() -> None:
     """Else whoever watches ever new names fills the memory."""
-    told: list[pb.HealthCheckResponse] = []
+    told = Queue[pb.HealthCheckResponse]()
     name = _Name("hrag.v1.NoService")
     kept = weakref.ref(name)
-    Health(RETRIEVER).Watch(SimpleNamespace(service=name), SimpleNamespace(), told.append)  # type: ignore[arg-type]
-    del name
-    assert told[0].status == _KNOWN.SERVICE_UNKNOWN
-    assert kept() is None
+    context = _watch(Health(RETRIEVER, 8), told.put, name)
+    assert told.get(timeout=5).status == _KNOWN.SERVICE_UNKNOWN
+    context.leave()
+    del name, context
+    assert _soon(lambda: kept() is None)
 
 
-def test_a_watcher_who_reads_nothing_does_not_hold_up_a_change() -> None:
-    health = Health(RETRIEVER)
-    hanging, told = threading.Event(), threading.Semaphore(0)
+def test_watchers_leave_half_of_the_calls_to_others() -> None:
+    health = Health(RETRIEVER, 4)
+    watching = [_watch(health, lambda _: None) for _ in range(2)]
+    with pytest.raises(ConnectionAbortedError):
+        _watch(health, lambda _: None)
+    watching[0].leave()
+    assert _watch(health, lambda _: None).code is None
 
-    def send(_: pb.HealthCheckResponse) -> None:
-        told.release()
-        if first.is_set():
-            hanging.wait(30)
 
-    first = threading.Event()
-    context = SimpleNamespace(add_callback=lambda _: True)
-    health.Watch(pb.HealthCheckRequest(), context, send)  # type: ignore[arg-type]
-    first.set()
-    setting = threading.Thread(target=lambda: health.set(serving=True))
-    setting.start()
-    setting.join(10)
-    assert not setting.is_alive()
-    assert told.acquire(timeout=1)
-    hanging.set()
+def test_a_watcher_is_told_what_is_new_alone() -> None:
+    health = Health(RETRIEVER, 8)
+    told: list[int] = []
+    _watch(health, lambda response: told.append(response.status))
+    for serving in (True, True, False):
+        health.set(serving=serving)
+        expected = _KNOWN.SERVING if serving else _KNOWN.NOT_SERVING
+        assert _soon(lambda now=expected: told[-1:] == [now])  # type: ignore[misc]
+    assert all(first != second for first, second in pairwise(told))
+
+
+def test_watchers_who_read_nothing_hold_up_neither_calls_nor_others() -> None:
+    health = Health(RETRIEVER, 8)
+    may_read = threading.Event()
+    told: list[int] = []
+    _watch(health, lambda _: may_read.wait(30))  # Would wait here, in a thread of calls.
+    _watch(health, lambda response: told.append(response.status))
+    began = time.monotonic()
+    health.set(serving=True)
+    assert time.monotonic() - began < 5
+    assert _soon(lambda: told[-1:] == [_KNOWN.SERVING])
+    may_read.set()
+
+
+def _soon(holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 5
+    while not holds() and time.monotonic() < until:
+        time.sleep(0.005)
+    return holds()
