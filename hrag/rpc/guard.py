@@ -41,7 +41,8 @@ def _of_search(request: Any) -> Sequence[str]:
 
 
 def _of_searches(request: Any) -> Sequence[str]:
-    check_batch(len(request.searches))  # Before anything is made of each: they may be millions.
+    if request.searches:  # Before anything is made of each: they may be millions.
+        check_batch(len(request.searches))
     return [search.tenant_id for search in request.searches]
 
 
