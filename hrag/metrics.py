@@ -156,6 +156,12 @@ def call_ended(method: str, code: str, seconds: float) -> None:
     took.observe(seconds)
 
 
+def call_refused(method: str, code: str) -> None:
+    """A call has ended before it began: there are too many."""
+    ended, _took = _call_instruments(method, code)
+    ended.inc()
+
+
 def searched(stages: Iterable[tuple[str, float]]) -> None:
     """What the stages of a search took, in seconds; those that it had."""
     for stage, seconds in stages:

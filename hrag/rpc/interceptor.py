@@ -18,13 +18,15 @@ from google.protobuf.message import DecodeError
 
 from hrag import log, metrics, tracing
 from hrag.auth import Authenticate
-from hrag.errors import HragError, InternalError, InvalidArgument, RateQuotaExceeded
+from hrag.errors import HragError, InternalError, InvalidArgument, RateQuotaExceeded, TooBusy
 from hrag.rpc import guard, naming, status
 from hrag.rpc.rates import Rates
+from hrag.rpc.threads import AtOnce, CallThreads
 
 _log = structlog.get_logger()
 
 _OK = grpc.StatusCode.OK.name
+_AT_ONCE = AtOnce()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,22 @@ class Around(grpc.ServerInterceptor):
     Only health passes, which is open to everybody; it refuses itself what cannot be read.
     """
 
-    def __init__(self, authenticate: Authenticate | None, rates: Rates) -> None:
-        """`authenticate` checks credentials; None asks for none. `rates` counts calls."""
+    def __init__(
+        self, authenticate: Authenticate | None, rates: Rates, threads: CallThreads
+    ) -> None:
+        """`authenticate` checks credentials; None asks for none. `rates` counts calls.
+
+        Calls run in `threads`; past those that it takes they are refused.
+        """
         self._authenticate = authenticate
         self._rates = rates
+        self._threads = threads
+        self._too_many = status.to_status(
+            TooBusy(
+                f"{threads.most_calls} calls are running or waiting already, as many as "
+                "HRAG_MAX_CONCURRENT_CALLS allows"
+            )
+        )
 
     def intercept_service(
         self, continuation: Callable[[Any], Any], call: grpc.HandlerCallDetails
@@ -62,6 +76,8 @@ class Around(grpc.ServerInterceptor):
         read, write = _lenient(handler.request_deserializer), handler.response_serializer
         if call.method in guard.OPEN:
             return handler._replace(request_deserializer=read)
+        if self._threads.full:
+            return _refusing(call.method, self._too_many)
         begun = partial(_Call, call.method, self._authenticate, read, self._rates)
         if handler.request_streaming and handler.response_streaming:
             wrapped = _stream(begun, handler.stream_stream, _Call.each_admitted)
@@ -72,6 +88,30 @@ class Around(grpc.ServerInterceptor):
         if handler.request_streaming:
             raise TypeError(f"{call.method}: no service has calls of this kind")
         return grpc.unary_unary_rpc_method_handler(_unary(begun, handler.unary_unary), None, write)
+
+
+def _refusing(method: str, told: grpc.Status) -> Any:
+    """Refuses any kind of call: of a stream, gRPC need not read even the first message.
+
+    There may be many at once, so this does as little as it can; metrics have their number.
+    """
+
+    def refuse(_requests: Any, context: grpc.ServicerContext) -> NoReturn:
+        metrics.call_refused(_name(method), told.code.name)
+        _end_with(context, told, naming.request_id(context))
+
+    refuse.experimental_thread_pool = _AT_ONCE  # type: ignore[attr-defined]  # As gRPC asks.
+    return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+def _end_with(context: grpc.ServicerContext, told: Any, request_id: str) -> NoReturn:
+    named = (*told.trailing_metadata, (naming.REQUEST_ID, request_id))
+    context.abort_with_status(told._replace(trailing_metadata=named))
+    raise AssertionError("abort_with_status raises")
+
+
+def _name(method: str) -> str:
+    return method.rpartition("/")[2]
 
 
 def _lenient(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -194,15 +234,12 @@ class _Call:
         situation = status.situation_of(known)
         self.code, self._reason = situation.code.name, situation.reason
         tracing.failed(self.code, situation.code.value[0])
-        told: Any = status.to_status(known)
-        named = (*told.trailing_metadata, (naming.REQUEST_ID, self._id))
-        self._context.abort_with_status(told._replace(trailing_metadata=named))
-        raise AssertionError("abort_with_status raises")
+        _end_with(self._context, status.to_status(known), self._id)
 
     def end(self) -> None:
         """Counts and logs it; failures louder than the rest."""
         seconds = time.perf_counter() - self._began
-        metrics.call_ended(self._method.rpartition("/")[2], self.code, seconds)
+        metrics.call_ended(_name(self._method), self.code, seconds)
         ms = round(seconds * 1e3, 3)
         if self._reason:
             _log.info("call", method=self._method, code=self.code, reason=self._reason, ms=ms)

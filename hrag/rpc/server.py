@@ -3,7 +3,6 @@
 import math
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import grpc
@@ -19,6 +18,7 @@ from hrag.rpc import health
 from hrag.rpc.interceptor import Around
 from hrag.rpc.protection import Protection
 from hrag.rpc.rates import Rates
+from hrag.rpc.threads import CallThreads
 
 _UNLIMITED = -1
 # Clients ping, between calls too, to keep a connection through proxies and to notice one that
@@ -29,6 +29,7 @@ _MIN_PING_MS = 5_000
 # streams, and the thread of each, for hours. Proxies forget idle connections later than this.
 _PING_MS = 60_000
 _PING_ANSWER_MS = 20_000  # Not grpc.keepalive_timeout_ms, which grpcio 1.8x does not heed.
+_HEALTH_CALLS = 64  # That may wait for a thread beside all others.
 _CANCELLED_S = 0.5  # For handlers of cancelled calls to notice.
 
 
@@ -38,7 +39,7 @@ class Server:
 
     grpc_server: grpc.Server
     health: health.Health
-    threads: ThreadPoolExecutor
+    threads: CallThreads
     service: str
     port: int
 
@@ -76,8 +77,8 @@ def build(
     the kernel spreads connections over them. Otherwise, two services on one port are a
     mistake.
     """
-    threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="call")
-    around = Around(protection.authenticate, Rates(protection.quota_of))
+    threads = CallThreads(settings.threads, settings.max_concurrent_calls)
+    around = Around(protection.authenticate, Rates(protection.quota_of), threads)
     server = grpc.server(
         threads,
         interceptors=[*tracing.interceptors(), around],
@@ -90,7 +91,7 @@ def build(
             ("grpc.keepalive_time_ms", _PING_MS),
             ("grpc.http2.ping_timeout_ms", _PING_ANSWER_MS),
         ],
-        maximum_concurrent_rpcs=settings.max_concurrent_calls,
+        maximum_concurrent_rpcs=settings.max_concurrent_calls + _HEALTH_CALLS,
     )
     register(server)
     checks = health.Health(service, settings.max_concurrent_calls)

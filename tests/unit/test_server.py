@@ -3,9 +3,10 @@
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -15,8 +16,9 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
-from hrag import errors
+from hrag import errors, metrics
 from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS
+from hrag.rpc.naming import REQUEST_ID
 from hrag.rpc.server import Server, deadline_of
 from hrag.rpc.status import error_from
 from hrag.v1 import retriever_pb2 as rpb
@@ -154,18 +156,73 @@ def test_a_message_far_over_the_document_limit_is_refused_by_its_length() -> Non
     assert "4096" in error.message
 
 
-def test_calls_past_the_limit_are_told_to_come_later() -> None:
+@contextmanager
+def _full(**variables: object) -> Iterator[tuple[Slow, grpc.Channel, list[Any]]]:
+    """A server with as many calls as it may have, two, and those."""
     servicer = Slow()
-    with connected(servicer, HRAG_MAX_CONCURRENT_CALLS=2) as channel:
+    with connected(servicer, HRAG_MAX_CONCURRENT_CALLS=2, **variables) as channel:
         running = [_search(channel), _search(channel)]
         servicer.running.acquire()
-        servicer.running.acquire()
-        refused = _search(channel).exception()
-        assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert type(error_from(refused)) is errors.TooBusy
+        try:
+            yield servicer, channel, running
+        finally:
+            servicer.may_end.set()
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_calls_past_the_limit_are_told_to_come_later(threads: int) -> None:
+    with _full(HRAG_THREADS=threads) as (servicer, channel, running):
+        for _ in range(100):
+            refused = _search(channel).exception()
+            assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            error = error_from(refused)
+            assert type(error) is errors.TooBusy
+            assert error.retry_s == 1.0
+            assert error.message == (
+                "2 calls are running or waiting already, as many as HRAG_MAX_CONCURRENT_CALLS "
+                "allows"
+            )
+            assert REQUEST_ID in dict(refused.trailing_metadata())
         servicer.may_end.set()
         assert [call.result().sequence for call in running] == [7, 7]
-        assert _search(channel).result().sequence == 7
+        _until(lambda: _search(channel).exception() is None)
+
+
+def test_streams_past_the_limit_are_refused_before_anything_is_read() -> None:
+    with _full() as (_, channel, _running):
+        stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
+        with pytest.raises(grpc.RpcError) as caught:
+            next(stub.Answer(rpb.AnswerRequest(), timeout=5))
+        assert type(error_from(caught.value)) is errors.TooBusy
+        with pytest.raises(grpc.RpcError) as caught:
+            ProtoReflectionDescriptorDatabase(channel).get_services()
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_refused_calls_are_counted() -> None:
+    counted = partial(
+        metrics.INSTRUMENTS.get_sample_value,
+        "hrag_calls_total",
+        {"method": "Search", "code": "RESOURCE_EXHAUSTED"},
+    )
+    with _full() as (_, channel, _running):
+        before = counted() or 0
+        for _ in range(3):
+            _search(channel).exception()
+        assert counted() == before + 3
+
+
+def test_a_server_with_too_many_calls_is_healthy() -> None:
+    with _full() as (_, channel, _running):
+        assert [_health(channel, RETRIEVER) for _ in range(20)] == [_SERVING] * 20
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    """A call's place is free a moment after its client has the response."""
+    until = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("reflected", [True, False])
