@@ -51,11 +51,14 @@ def test_it_finds_what_its_twin_finds(count, dimension, links, seed, wanted, ef)
     _, file = index_of(count, dimension, links)
     query = unit_vectors(1, seed + 5000, dimension)[0]
     items, scores = Graph(file).search(query, wanted, ef)
-    expected_items, expected_scores = _reference.Graph(file).search(query, wanted, ef)
+    twin = _reference.Graph(file)
+    _, expected_scores = twin.search(query, wanted, ef)
     assert items.dtype == np.uint32
     assert scores.dtype == np.float32
     assert np.allclose(scores, expected_scores, atol=1e-5)
-    assert items.tolist() == expected_items.tolist()
+    # Both add in another order, so items whose scores are all but equal may change places.
+    assert len(set(items.tolist())) == len(items)
+    assert np.allclose(twin.scores(query, items), scores, atol=1e-5)
 
 
 @pytest.mark.parametrize("dimension", [16, 50])
