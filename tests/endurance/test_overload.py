@@ -1,0 +1,110 @@
+"""Five times what the retriever can take: it goes on serving, and recovers at once.
+
+h2load sends, because it takes next to nothing of the cores that it shares with the services.
+It cannot tell a refusal from an answer, but a refusal has no data: what was answered follows
+from the bytes that came, since every call is the same search.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks.load.work import Work, tenant_id
+from hrag.client import Client
+from hrag.errors import HragError
+from hrag.types import IngestResult
+from tests.endurance.processes import MB, ROOT, MemorySampler
+from tests.endurance.report import Report
+from tests.running import Running, running
+
+pytestmark = [pytest.mark.endurance, pytest.mark.timeout(300)]
+
+SCRIPT = ROOT / "benchmarks" / "load" / "h2load.sh"
+SETTINGS = {"HRAG_EMBEDDER": "hash:384", "HRAG_LOG_LEVEL": "info"}
+OVERLOAD = 5
+CAPACITY_S = 10
+OVERLOAD_S = 60
+CLIENTS = 20
+UNDER_WAY = 100  # Of each client: 2,000, where the retriever takes 256 at once.
+DEADLINE_S = 5.0  # As the script says.
+RECOVERED_S = 1.0  # A search that takes no longer.
+_POLL_S = 0.05
+_TOLD = re.compile(
+    r"requests: (\d+) total.*\((\d+)\) data.*time for request: +\S+ +([\d.]+)(us|ms|s)", re.DOTALL
+)
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What h2load tells of a run."""
+
+    calls: int
+    data_bytes: int
+    longest_s: float
+
+
+def test_five_times_the_capacity(data_dir: Path, report: Report) -> None:
+    with running(data_dir, SETTINGS) as services:
+        _fill(services)
+        at_ease = _h2load(services, CAPACITY_S)
+        assert at_ease.data_bytes > 1000 * at_ease.calls, "searches were refused"
+        capacity = at_ease.calls / CAPACITY_S
+        report.tell("capacity, h2load on the same machine", f"{capacity:,.0f} searches/s")
+        rate = -(-OVERLOAD * int(capacity) // CLIENTS)
+        more = (f"--clients={CLIENTS}", f"--max-concurrent-streams={UNDER_WAY}", f"--rps={rate}")
+        with MemorySampler(services.retriever) as memory:
+            overloaded = _h2load(services, OVERLOAD_S, *more)
+        recovery_s = _until_quick(services)
+    answered = overloaded.data_bytes / at_ease.data_bytes * at_ease.calls
+    report.tell("calls in overload; answered", f"{overloaded.calls:,}; {answered:,.0f}")
+    goodput = answered / OVERLOAD_S
+    report.at_least(0.8, goodput / capacity, "goodput in overload, of capacity", "x")
+    report.at_most(DEADLINE_S, overloaded.longest_s, "the longest call", "s")
+    report.at_most(200, memory.grown_bytes / MB, "the retriever's memory grows by", "MB")
+    report.at_most(2, recovery_s, "until a search is quick again", "s")
+    assert report.missed == []
+
+
+def _fill(services: Running) -> None:
+    work = Work(rate=1.0, duration_s=1.0)
+    documents = map(work.document, range(work.documents))
+    for result in services.client.ingest_many(tenant_id(0), documents):
+        assert isinstance(result, IngestResult), result
+
+
+def _h2load(services: Running, seconds: int, *options: str) -> Sent:
+    assert shutil.which("h2load"), "h2load is not installed (nghttp2-client)"
+    ran = subprocess.run(
+        [SCRIPT, services.retriever.address, f"--duration={seconds}", *options],
+        env={**os.environ, "PYTHON": sys.executable},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    told = _TOLD.search(ran.stdout)
+    assert told, ran.stdout
+    calls, data_bytes, longest, unit = told.groups()
+    return Sent(int(calls), int(data_bytes), float(longest) * _UNITS[unit])
+
+
+def _until_quick(services: Running) -> float:
+    """Seconds from now until a search, of a client that is new, is answered quickly."""
+    began = time.monotonic()
+    with Client(retriever=services.retriever.address) as client:
+        while True:
+            sent = time.monotonic()
+            try:
+                client.search(tenant_id(0), "harbour tide", timeout_s=RECOVERED_S)
+            except HragError:
+                assert sent - began < 60, "no search was answered within a minute"
+                time.sleep(_POLL_S)
+            else:
+                return time.monotonic() - began
