@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS := .venv-peers
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup demo test test-slow test-endurance test-models test-clients test-containers lint bench clean
+.PHONY: setup demo test test-slow test-endurance test-models test-clients test-containers lint bench bench-peers clean
 
 setup: $(STAMP)
 
@@ -51,5 +52,14 @@ lint: setup
 bench: setup
 	$(BIN)/python -m pytest benchmarks
 
+# Installs what hrag is measured beside from PyPI into .venv-peers (550 MB), once.
+bench-peers: setup $(PEERS)/.installed
+	$(BIN)/python -m benchmarks.peers
+
+$(PEERS)/.installed: benchmarks/peers/requirements.txt
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
 clean:
-	rm -rf $(VENV) .venv-models docs/examples/node/node_modules build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so
+	rm -rf $(VENV) .venv-models $(PEERS) docs/examples/node/node_modules build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so

@@ -1,0 +1,107 @@
+"""`python -m benchmarks.peers`: see README.md beside this file."""
+
+import argparse
+import json
+import os
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.peers.corpora import Corpus, Question, evaluation, python_documentation
+from benchmarks.peers.driver import Plan, Run
+from benchmarks.peers.peer import Text
+from benchmarks.peers.registry import PEERS, ROOT
+from benchmarks.peers.tables import all_tables
+
+SEED = 51
+QUESTIONS = 500
+_RESULTS = Path(__file__).with_name("results")
+_VECTORS = _RESULTS / "vectors-use-multilingual-v3.npz"
+_EVAL = ROOT.parent / "shared" / "data" / "eval"
+_QUESTION_CHARS = (40, 200)
+_SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
+
+
+def main() -> None:
+    """Measures what is installed, prints the tables and keeps all figures."""
+    asked = _parser().parse_args()
+    load_before = os.getloadavg()
+    timed = _timed_corpus(asked.documents)
+    folders = sorted(path.parent for path in asked.eval_dir.glob("*/queries.jsonl"))
+    if not folders:
+        print(f"no evaluation data in {asked.eval_dir}: recall is left out")
+    _RESULTS.mkdir(exist_ok=True)
+    plan = Plan(asked.peers, asked.index_rounds, asked.search_rounds)
+    results = Run(plan, timed, [evaluation(folder) for folder in folders], _VECTORS)()
+    told = {
+        "machine": {
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "load_before_and_after": [load_before, os.getloadavg()],
+        },
+        "corpus": {
+            "seed": SEED,
+            "documents": len(timed.documents),
+            "text_bytes": timed.text_bytes,
+            "questions": len(timed.questions),
+        },
+        "plan": asdict(plan),
+        "versions": {"hrag": version("hrag"), "numpy": version("numpy"), **results.versions},
+        "results": asdict(results),
+    }
+    (_RESULTS / "latest.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+    print(json.dumps({name: told[name] for name in ("machine", "corpus", "versions")}, indent=1))
+    print("\n".join(all_tables(results, timed.text_bytes)))
+
+
+def _timed_corpus(count: int | None) -> Corpus:
+    """Python's own documentation, and sentences of it as questions."""
+    texts = python_documentation()[:count]
+    least, most = _QUESTION_CHARS
+    sentences = sorted(
+        {each for text in texts for each in _SENTENCE_END.split(text) if least < len(each) < most}
+    )
+    chosen = np.random.default_rng(SEED).choice(len(sentences), QUESTIONS)
+    return Corpus(
+        "python",
+        chinese=False,
+        documents=[Text(f"document-{place:03d}", text) for place, text in enumerate(texts)],
+        questions=[Question(sentences[place], {}) for place in chosen],
+    )
+
+
+def _cpu() -> str:
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--peers", type=_names, default=list(PEERS), help=", ".join(PEERS))
+    parser.add_argument("--documents", type=int, help="fewer of those that are timed")
+    parser.add_argument("--index-rounds", type=int, default=3)
+    parser.add_argument("--search-rounds", type=int, default=20)
+    parser.add_argument(
+        "--eval-dir",
+        type=Path,
+        default=Path(os.environ.get("HRAG_BENCH_EVAL_DIR", _EVAL)),
+        help="of evaluation sets; HRAG_BENCH_EVAL_DIR; ../shared/data/eval",
+    )
+    return parser
+
+
+def _names(value: str) -> Sequence[str]:
+    names = value.split(",")
+    if unknown := ", ".join(set(names) - set(PEERS)):
+        raise argparse.ArgumentTypeError(f"{unknown} unknown; there are {', '.join(PEERS)}")
+    return names
+
+
+if __name__ == "__main__":
+    main()

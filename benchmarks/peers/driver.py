@@ -1,0 +1,173 @@
+"""The run: leaves, vectors, recall, indexing, searches; one peer after the other in turn.
+
+Indexing and searches come in rounds, whose order changes, so that a slow spell of the
+machine falls on all. A peer that is not installed or fails is left out, with the reason.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.corpora import Corpus
+from benchmarks.peers.embed import embed_missing
+from benchmarks.peers.registry import PEERS
+from benchmarks.peers.session import PeerFailed, Session
+
+CANDIDATES = (10, 50)  # Haystack's default and hrag's.
+BUDGETS = (2000, 4000)
+LIMIT = 5  # hrag's default.
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured. A block of searches ends early where it takes `block_s`."""
+
+    names: Sequence[str]
+    index_rounds: int = 3
+    search_rounds: int = 20
+    block: int = 25
+    block_s: float = 1.0
+
+
+@dataclass(slots=True)
+class Results:
+    """What was measured, by peer; recall by peer and corpus."""
+
+    skipped: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    indexed: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    searched: dict[str, dict[int, list[float]]] = field(default_factory=dict)
+    recall: dict[str, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
+
+
+class Run:
+    """One run over a corpus to be timed and others to be scored."""
+
+    def __init__(self, plan: Plan, timed: Corpus, scored: Sequence[Corpus], vectors: Path) -> None:
+        """`vectors` is the file of vectors, which is added to."""
+        self._plan = plan
+        self._timed = timed
+        self._scored = scored
+        self._vectors = vectors
+        self.results = Results()
+
+    def __call__(self) -> Results:
+        with tempfile.TemporaryDirectory(prefix="peers-") as folder:
+            self._folder = Path(folder)
+            for corpus in (self._timed, *self._scored):
+                corpus.save(self._path(corpus))
+            self._embed()
+            self._score()
+            self._time()
+        return self.results
+
+    def _embed(self) -> None:
+        texts = [each.text for corpus in (self._timed, *self._scored) for each in corpus.questions]
+        for name in self._plan.names:
+            with self._leaving_out(name), self._session(name) as session:
+                self.results.versions.update(session.ask("versions"))
+                texts += chain.from_iterable(self._leaves(session, name))
+        count = embed_missing(texts, self._vectors)
+        print(f"{len(set(texts)):,} texts, {count:,} of them embedded now", flush=True)
+
+    def _leaves(self, session: Session, name: str) -> Iterator[list[str]]:
+        into = self._folder / "leaves.json"
+        for corpus in [*([self._timed] if PEERS[name].timed else []), *self._scored_by(name)]:
+            session.ask("leaves", corpus=str(self._path(corpus)), into=str(into))
+            yield json.loads(into.read_text("utf-8"))
+
+    def _score(self) -> None:
+        for name in self._left(lambda _: bool(self._scored)):
+            with self._leaving_out(name), self._session(name) as session:
+                for corpus in self._scored_by(name):
+                    answer = session.ask(
+                        "recall",
+                        corpus=str(self._path(corpus)),
+                        vectors=str(self._vectors),
+                        candidates=CANDIDATES,
+                        budgets=BUDGETS,
+                    )
+                    self.results.recall.setdefault(name, {})[corpus.name] = answer["scores"]
+            print(f"scored: {name}", flush=True)
+
+    def _time(self) -> None:
+        """All index in every round; those of the last round stay, to be searched."""
+        with ExitStack() as staying:
+            sessions: dict[str, Session] = {}
+            for number in range(self._plan.index_rounds):
+                last = number == self._plan.index_rounds - 1
+                for name in _turned(self._left(lambda name: PEERS[name].timed), number):
+                    with self._leaving_out(name), ExitStack() as closing:
+                        session = closing.enter_context(self._session(name))
+                        self._index(name, session)
+                        if last:
+                            sessions[name] = session
+                            staying.push(closing.pop_all())
+                print(f"indexed: round {number + 1} of {self._plan.index_rounds}", flush=True)
+            self._search(sessions)
+
+    def _index(self, name: str, session: Session) -> None:
+        corpus, vectors = str(self._path(self._timed)), str(self._vectors)
+        indexed = session.ask("index", corpus=corpus, vectors=vectors)
+        self.results.indexed.setdefault(name, []).append(indexed)
+
+    def _search(self, sessions: dict[str, Session]) -> None:
+        for number in range(self._plan.search_rounds):
+            for name in _turned(list(sessions), number):
+                with self._leaving_out(name):
+                    for candidates in CANDIDATES:
+                        answer = sessions[name].ask(
+                            "search",
+                            first=number * self._plan.block,
+                            count=self._plan.block,
+                            candidates=candidates,
+                            limit=LIMIT,
+                            most_s=self._plan.block_s,
+                        )
+                        took = self.results.searched.setdefault(name, {})
+                        took.setdefault(candidates, []).extend(answer["seconds"])
+
+    def _session(self, name: str) -> Session:
+        return Session(name, Path(tempfile.mkdtemp(dir=self._folder)) / name)
+
+    def _scored_by(self, name: str) -> list[Corpus]:
+        return [each for each in self._scored if PEERS[name].cuts_chinese or not each.chinese]
+
+    def _left(self, wanted: Callable[[str], bool]) -> list[str]:
+        """Those that are wanted and have not failed."""
+        names = [name for name in self._plan.names if name not in self.results.skipped]
+        return [name for name in names if wanted(name)]
+
+    def _leaving_out(self, name: str) -> "_LeavingOut":
+        return _LeavingOut(name, self.results.skipped)
+
+    def _path(self, corpus: Corpus) -> Path:
+        return self._folder / f"{corpus.name}.json"
+
+
+class _LeavingOut:
+    """Notes why a peer failed, says so, and goes on."""
+
+    def __init__(self, name: str, skipped: dict[str, str]) -> None:
+        self._name = name
+        self._skipped = skipped
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, PeerFailed):
+            return False
+        self._skipped[self._name] = str(error)
+        print(f"SKIPPED {PEERS[self._name].title}: {error}", flush=True)
+        return True
+
+
+def _turned(names: Sequence[str], number: int) -> list[str]:
+    """Forwards in even rounds, backwards in odd ones."""
+    return list(reversed(names)) if number % 2 else list(names)

@@ -1,0 +1,167 @@
+"""hrag: in process, and by both services over gRPC.
+
+Documents go through the indexer's own pipeline, one durable commit each. The services then
+open that store: sent to them, documents would be embedded by them, and that is left out.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.corpus import COLLECTION, TENANT, reading, search_over
+from benchmarks.peers import trees
+from benchmarks.peers.memory import descendants
+from benchmarks.peers.peer import Found, Indexed, Query, Text
+from benchmarks.peers.timing import folder_bytes, timed
+from benchmarks.peers.vectors import DIMENSION, Vectors
+from hrag import embedding
+from hrag.cli.running import Services, free_addresses
+from hrag.client import Client
+from hrag.deadline import NEVER
+from hrag.embedding.hashing import HashEmbedder
+from hrag.engine.embedded import store as stores
+from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.types import Document, SearchMode, SearchQuery, SearchResult, SettingsRequest
+from indexer_svc.pipeline import Defaults, Pipeline
+
+_MOST_BYTES = 1 << 28  # Of a document; more than any has.
+_SERVING_S = 60.0
+_FILLED = "filled"
+# What the services take as the embedder of the store. It costs no memory, and vectors are given.
+_EMBEDDER = HashEmbedder(DIMENSION)
+_SERVICE_SETTINGS = {"HRAG_EMBEDDER": f"hash:{DIMENSION}"}
+
+
+class _Looking:
+    """An embedder that looks vectors up."""
+
+    name = _EMBEDDER.name
+    dimension = _EMBEDDER.dimension
+    max_tokens = _EMBEDDER.max_tokens
+
+    def __init__(self, vectors: Vectors) -> None:
+        self._vectors = vectors
+
+    def embed(self, texts: Sequence[str]) -> embedding.Vectors:
+        return self._vectors.of(texts)
+
+
+class InProcess:
+    """The retriever's search without its service."""
+
+    def __init__(self, folder: Path, mode: SearchMode = SearchMode.SMALL_TO_BIG) -> None:
+        """The store is made in `folder`."""
+        self._folder = folder
+        self._mode = mode
+        self._open = ExitStack()
+
+    def leaf_texts(self, documents: Sequence[Text]) -> list[str]:
+        return trees.leaf_texts(documents)
+
+    def index(self, documents: Sequence[Text], vectors: Vectors) -> Indexed:
+        indexed = _fill(self._folder, documents, vectors)
+        reader = self._open.enter_context(reading(self._folder))
+        self._search = search_over(reader, DIMENSION)
+        return indexed
+
+    def save(self) -> None:
+        """Every commit is on disk already."""
+
+    def stored_bytes(self) -> int:
+        return folder_bytes(self._folder)
+
+    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+        asked = SearchQuery(
+            TENANT, query.vector, COLLECTION, self._mode, limit=limit, candidates=candidates
+        )
+        return _found(self._search(asked, NEVER))
+
+    def processes(self) -> list[int]:
+        return [os.getpid()]
+
+    def close(self) -> None:
+        self._open.close()
+
+
+class OverGrpc:
+    """Both services as processes of their own, and a client."""
+
+    def __init__(self, folder: Path) -> None:
+        """Starts the services on an empty store, to learn what they take without documents."""
+        self._folder = folder
+        self._open = ExitStack()
+        self._serve("empty")
+
+    def leaf_texts(self, documents: Sequence[Text]) -> list[str]:
+        return trees.leaf_texts(documents)
+
+    def index(self, documents: Sequence[Text], vectors: Vectors) -> Indexed:
+        self._open.close()
+        indexed = _fill(self._folder / _FILLED, documents, vectors)
+        self._serve(_FILLED)
+        return indexed
+
+    def save(self) -> None:
+        """Every commit is on disk already."""
+
+    def stored_bytes(self) -> int:
+        return folder_bytes(self._folder / _FILLED)
+
+    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+        result = self._client.search(
+            TENANT, query.numbers, collection=COLLECTION, candidates=candidates, limit=limit
+        )
+        return _found(result)
+
+    def processes(self) -> list[int]:
+        return descendants(os.getpid())
+
+    def close(self) -> None:
+        self._open.close()
+
+    def _serve(self, store: str) -> None:
+        addresses = free_addresses(2)
+        services = Services(
+            self._folder / store, *addresses, logs=self._folder, settings=_SERVICE_SETTINGS
+        )
+        self._open.enter_context(services).wait_until_serving(_SERVING_S)
+        self._client = self._open.enter_context(Client(*addresses))
+
+
+def auto_merge(folder: Path) -> InProcess:
+    """Climbs only where enough of a parent's children matched."""
+    return InProcess(folder, SearchMode.AUTO_MERGE)
+
+
+def standard(folder: Path) -> InProcess:
+    """Returns the leaves."""
+    return InProcess(folder, SearchMode.STANDARD)
+
+
+def _fill(folder: Path, documents: Sequence[Text], vectors: Vectors) -> Indexed:
+    """Makes the store."""
+    store = stores.open_for_writing(folder)
+    try:
+        defaults = Defaults(trees.TREE, _MOST_BYTES)
+        pipeline = Pipeline(EmbeddedWriter(store), _Looking(vectors), defaults)
+        pipeline.create_collection(TENANT, COLLECTION, SettingsRequest())
+
+        def ingest() -> int:
+            results = [
+                pipeline.ingest(TENANT, COLLECTION, Document(each.text, each.document_id), NEVER)
+                for each in documents
+            ]
+            return sum(each.chunks_per_level[trees.TREE.embedding_level] for each in results)
+
+        seconds, leaves = timed(ingest)
+    finally:
+        store.close()
+    return Indexed(leaves, seconds)
+
+
+def _found(result: SearchResult) -> list[Found]:
+    return [
+        Found(chunk.document_id, chunk.content, chunk.span.char_start)
+        for chunk in (passage.chunk for passage in result.passages)
+    ]

@@ -1,0 +1,121 @@
+"""LlamaIndex's HierarchicalNodeParser and AutoMergingRetriever over FAISS."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import faiss
+from llama_index.core import Document, Settings, StorageContext, VectorStoreIndex
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
+from llama_index.core.retrievers import AutoMergingRetriever
+from llama_index.core.schema import BaseNode, MetadataMode, QueryBundle
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.vector_stores.faiss import FaissVectorStore
+
+from benchmarks.peers.peer import (
+    LEAF_TOKENS,
+    MIDDLE_TOKENS,
+    PARENT_TOKENS,
+    Found,
+    Indexed,
+    Query,
+    Text,
+)
+from benchmarks.peers.timing import folder_bytes, timed
+from benchmarks.peers.vectors import DIMENSION, Vectors
+from hrag.tokens import encoding
+
+_ID = "document_id"
+_SIZES = [PARENT_TOKENS, MIDDLE_TOKENS, LEAF_TOKENS]
+
+
+class _Looking(BaseEmbedding):
+    """Looks vectors up."""
+
+    _vectors: Vectors = PrivateAttr()
+
+    def __init__(self, vectors: Vectors, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._vectors = vectors
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        rows: list[list[float]] = self._vectors.of(texts).tolist()
+        return rows
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self._vectors.list_of(text)
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return self._vectors.list_of(query)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return self._vectors.list_of(query)
+
+
+class LlamaIndex:
+    """Leaves of 256 tokens are merged into 512 and 1,024 where over half of one matched."""
+
+    def __init__(self, folder: Path) -> None:
+        """What it saves goes into `folder`."""
+        self._folder = folder
+        Settings.tokenizer = encoding().encode_ordinary
+        self._parser = HierarchicalNodeParser.from_defaults(chunk_sizes=_SIZES)
+
+    def leaf_texts(self, documents: Sequence[Text]) -> list[str]:
+        leaves = get_leaf_nodes(self._nodes(documents))
+        return [leaf.get_content(metadata_mode=MetadataMode.EMBED) for leaf in leaves]
+
+    def index(self, documents: Sequence[Text], vectors: Vectors) -> Indexed:
+        seconds, leaves = timed(lambda: self._build(documents, vectors))
+        return Indexed(leaves, seconds)
+
+    def save(self) -> None:
+        self._storage.persist(persist_dir=str(self._folder))
+
+    def stored_bytes(self) -> int:
+        return folder_bytes(self._folder)
+
+    def _build(self, documents: Sequence[Text], vectors: Vectors) -> int:
+        nodes = self._nodes(documents)
+        leaves = get_leaf_nodes(nodes)
+        docstore = SimpleDocumentStore()
+        docstore.add_documents(nodes)
+        self._storage = StorageContext.from_defaults(
+            docstore=docstore,
+            # By inner product: a distance would have the retriever sort the worst first.
+            vector_store=FaissVectorStore(faiss_index=faiss.IndexFlatIP(DIMENSION)),
+        )
+        looking = _Looking(vectors, embed_batch_size=2048)
+        self._index = VectorStoreIndex(leaves, storage_context=self._storage, embed_model=looking)
+        return len(leaves)
+
+    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+        nearest = self._index.as_retriever(similarity_top_k=candidates)
+        merging = AutoMergingRetriever(nearest, self._storage)
+        asked = QueryBundle(query.text, embedding=query.numbers)
+        return [
+            Found(each.node.metadata[_ID], each.node.get_content())
+            for each in merging.retrieve(asked)[:limit]
+        ]
+
+    def processes(self) -> list[int]:
+        return [os.getpid()]
+
+    def close(self) -> None:
+        pass
+
+    def _nodes(self, documents: Sequence[Text]) -> list[BaseNode]:
+        return self._parser.get_nodes_from_documents(list(map(_converted, documents)))
+
+
+def _converted(document: Text) -> Document:
+    """The id is kept out of what is embedded, and so out of what is counted as tokens."""
+    return Document(
+        text=document.text,
+        metadata={_ID: document.document_id},
+        excluded_embed_metadata_keys=[_ID],
+        excluded_llm_metadata_keys=[_ID],
+    )

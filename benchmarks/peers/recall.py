@@ -1,0 +1,107 @@
+"""How much of a gold span is inside what a peer returned, for an equal number of tokens; pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.peers.peer import Found
+from benchmarks.peers.spans import Span, find_span
+from hrag import tokens
+
+Spans = Mapping[str, Sequence[Span]]
+"""Spans by document id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What fits into a budget. `lost` passages are in no document: they cost and cover nothing."""
+
+    spans: Spans
+    tokens: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Shares of characters: of the gold that is covered, of what is covered that is gold."""
+
+    recall: float
+    precision: float
+    tokens: float
+    lost: int
+
+
+def within_budget(found: Iterable[Found], documents: Mapping[str, str], budget: int) -> Context:
+    """The passages in order until their tokens fill the budget; the last one is cut there."""
+    spans: dict[str, list[Span]] = {}
+    used = lost = 0
+    for passage in found:
+        if used >= budget:
+            break
+        text, count = cut_to(passage.text, budget - used)
+        used += count
+        span = find_span(documents[passage.document_id], text, passage.start)
+        if span is None:
+            lost += 1
+        else:
+            spans.setdefault(passage.document_id, []).append(span)
+    return Context(spans, used, lost)
+
+
+def cut_to(text: str, most: int) -> tuple[str, int]:
+    """The text's beginning of at most so many tokens, whole code points, and their number."""
+    encoded = tokens.encode(text)
+    if len(encoded) <= most:
+        return text, len(encoded)
+    end = int(tokens.byte_ends(encoded[:most])[-1])
+    return text.encode()[:end].decode("utf-8", "ignore"), most
+
+
+def score(context: Context, gold: Spans) -> Score:
+    """Of one query; characters that come twice count once."""
+    wanted = {name: union(spans) for name, spans in gold.items()}
+    covered = {name: union(spans) for name, spans in context.spans.items()}
+    both = sum(shared(spans, covered.get(name, [])) for name, spans in wanted.items())
+    returned = sum(length(spans) for spans in covered.values())
+    return Score(
+        recall=both / sum(length(spans) for spans in wanted.values()),
+        precision=both / returned if returned else 0.0,
+        tokens=context.tokens,
+        lost=context.lost,
+    )
+
+
+def mean(scores: Sequence[Score]) -> Score:
+    """Of several queries, each counting the same; lost passages are added up."""
+    return Score(
+        recall=float(np.mean([each.recall for each in scores])),
+        precision=float(np.mean([each.precision for each in scores])),
+        tokens=float(np.mean([each.tokens for each in scores])),
+        lost=sum(each.lost for each in scores),
+    )
+
+
+def union(spans: Iterable[Span]) -> list[Span]:
+    """The same characters as spans that neither overlap nor touch, in order."""
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def length(spans: Iterable[Span]) -> int:
+    """Characters in spans that do not overlap."""
+    return sum(end - start for start, end in spans)
+
+
+def shared(some: Iterable[Span], others: Sequence[Span]) -> int:
+    """Characters that lie in both; neither side overlaps itself."""
+    return sum(
+        max(0, min(end, other_end) - max(start, other_start))
+        for start, end in some
+        for other_start, other_end in others
+    )

@@ -1,0 +1,97 @@
+"""A worker's process, from the driver's side."""
+
+import json
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from benchmarks.peers.registry import PEERS, ROOT
+
+_TAIL_LINES = 3
+# Nobody is told anything, and nothing is fetched: a proxy that does not exist refuses at once.
+_QUIET = {
+    "HAYSTACK_TELEMETRY_ENABLED": "false",
+    "LANGCHAIN_TRACING_V2": "false",
+    "LANGSMITH_TRACING": "false",
+    "HF_HUB_OFFLINE": "1",
+    "TIKTOKEN_CACHE_DIR": str(ROOT / "hrag" / "data"),
+    "https_proxy": "http://127.0.0.1:9",
+    "http_proxy": "http://127.0.0.1:9",
+    "no_proxy": "127.0.0.1,localhost",
+}
+
+
+class PeerFailed(Exception):
+    """A peer is not installed, cannot start, or gave up."""
+
+
+class Session:
+    """One peer in its process, running inside its `with` block."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        """Its files go into `folder`. Raises PeerFailed where its interpreter is missing."""
+        python = PEERS[name].python
+        if not python.exists():
+            raise PeerFailed("not installed: `make bench-peers` installs it")
+        folder.mkdir(parents=True)
+        self._log = folder / "log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [python, "-m", "benchmarks.peers.worker", name, folder / "files"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=ROOT,
+                env={**os.environ, **_QUIET},
+                text=True,
+            )
+
+    def __enter__(self) -> Self:
+        """Waits until the peer is loaded. Raises PeerFailed where it is not installed."""
+        try:
+            self._read()
+        except PeerFailed:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def ask(self, order: str, **parameters: Any) -> dict[str, Any]:
+        """What the worker's method of that name answers. Raises PeerFailed."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps({"do": order, **parameters}) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise PeerFailed(self._last_words()) from error
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            raise PeerFailed(self._last_words())
+        answer: dict[str, Any] = json.loads(line)
+        if "failed" in answer:
+            raise PeerFailed(answer["failed"])
+        return answer
+
+    def _end(self) -> None:
+        """Closes the worker's input, at whose end it stops, and waits for it."""
+        with suppress(BrokenPipeError), self._process:
+            pass
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text("utf-8", "replace").splitlines()
+        return "ended: " + " / ".join(lines[-_TAIL_LINES:])

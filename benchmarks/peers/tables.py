@@ -1,0 +1,102 @@
+"""Figures of a run as tables in Markdown; pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers.driver import BUDGETS, CANDIDATES, LIMIT, Results
+from benchmarks.peers.registry import PEERS
+from benchmarks.peers.vectors import DIMENSION
+
+_NUMBER_BYTES = 4  # Of a float32.
+_MB = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Of searches, in milliseconds."""
+
+    p50: float
+    p99: float
+    count: int
+
+
+def percentiles(seconds: Sequence[float]) -> Percentiles:
+    """Of at least one search."""
+    p50, p99 = np.percentile(seconds, [50, 99]) * 1e3
+    return Percentiles(float(p50), float(p99), len(seconds))
+
+
+def median(indexed: Sequence[dict[str, Any]], name: str) -> float:
+    """One figure of several rounds of indexing."""
+    return float(np.median([each[name] for each in indexed]))
+
+
+def times(results: Results, text_bytes: int) -> Iterator[str]:
+    """Indexing, disk, memory and searches, one line a peer."""
+    searched = [f"{most} candidates, p50, p99" for most in CANDIDATES]
+    yield from _head(
+        "peer", "leaves", "index", "save", "stored", "less vectors", "memory", *searched
+    )
+    for name, indexed in results.indexed.items():
+        if name in results.searched:
+            took = [percentiles(results.searched[name][most]) for most in CANDIDATES]
+            yield _row(PEERS[name].title, *_costs(indexed, text_bytes), *map(_told, took))
+
+
+def recalls(results: Results, candidates: int, budget: int) -> Iterator[str]:
+    """The share of gold characters that came back, one line a peer, one column a corpus."""
+    corpora = list(dict.fromkeys(each for scored in results.recall.values() for each in scored))
+    yield from _head("peer", *corpora)
+    for name, scored in results.recall.items():
+        cells = [_chosen(scored.get(corpus, []), candidates, budget) for corpus in corpora]
+        yield _row(PEERS[name].title, *cells)
+
+
+def all_tables(results: Results, text_bytes: int) -> Iterator[str]:
+    """Everything a run tells, section by section."""
+    if results.searched:
+        yield f"Times; the first {LIMIT} passages of each search\n"
+        yield from times(results, text_bytes)
+    for candidates in reversed(CANDIDATES):
+        for budget in BUDGETS if results.recall else ():
+            yield f"\nRecall of gold in {budget:,} tokens, precision; {candidates} candidates\n"
+            yield from recalls(results, candidates, budget)
+    for name, reason in results.skipped.items():
+        yield f"\nNot measured: {PEERS[name].title}: {reason}"
+
+
+def _costs(indexed: Sequence[dict[str, Any]], text_bytes: int) -> list[str]:
+    leaves, stored = median(indexed, "leaves"), median(indexed, "stored_bytes")
+    vectors = leaves * DIMENSION * _NUMBER_BYTES
+    return [
+        f"{leaves:,.0f}",
+        f"{median(indexed, 'index_s'):.2f} s",
+        f"{median(indexed, 'save_s'):.2f} s",
+        f"{stored / text_bytes:.2f} x",
+        f"{(stored - vectors) / text_bytes:.2f} x",
+        f"{median(indexed, 'memory_bytes') / _MB:.0f} MB",
+    ]
+
+
+def _told(took: Percentiles) -> str:
+    return f"{took.p50:.2f}, {took.p99:.2f} ms"
+
+
+def _chosen(scores: Sequence[dict[str, Any]], candidates: int, budget: int) -> str:
+    for each in scores:
+        if (each["candidates"], each["budget"]) == (candidates, budget):
+            short = "" if each["tokens"] > 0.9 * budget else f" ({each['tokens']:,.0f} tokens)"
+            return f"{each['recall']:.3f}, {each['precision']:.3f}{short}"
+    return "none"
+
+
+def _head(*cells: str) -> Iterator[str]:
+    yield _row(*cells)
+    yield _row(*["---"] * len(cells))
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,20 @@
+"""Small measures that every peer needs."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def timed(work: Callable[[], T]) -> tuple[float, T]:
+    """How many seconds a call takes, and what it returns."""
+    began = time.perf_counter()
+    result = work()
+    return time.perf_counter() - began, result
+
+
+def folder_bytes(folder: Path) -> int:
+    """The length of all files in a folder, however deep."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,45 @@
+"""hrag's own chunk tree, for hrag and for the peers that bring no splitter of their own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.peers.peer import Text
+from hrag.tree import ParsedText, Tree
+from hrag.types import TreeSettings
+from indexer_svc.chunker import build_tree
+
+TREE = TreeSettings()  # Leaves of 256 tokens; 512, 1,024 and 2,048 above them.
+PARENT_LEVEL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A chunk with the index of its ancestor at PARENT_LEVEL."""
+
+    start: int
+    end: int
+    parent: int
+
+
+def cut(text: str) -> Tree:
+    """The tree of a plain text."""
+    return build_tree(ParsedText(text), TREE)
+
+
+def pieces(tree: Tree, level: int) -> list[Piece]:
+    """The chunks of one level, at or below PARENT_LEVEL, in order."""
+    chunks = tree.level(level)
+    above = tree.ancestors(level)[PARENT_LEVEL - level]
+    fields = (chunks["char_start"], chunks["char_end"], above)
+    return [Piece(*each) for each in np.stack(fields, axis=1).tolist()]
+
+
+def leaf_texts(documents: Sequence[Text]) -> list[str]:
+    """What of all documents is embedded."""
+    return [
+        each.text[leaf.start : leaf.end]
+        for each in documents
+        for leaf in pieces(cut(each.text), TREE.embedding_level)
+    ]

@@ -1,0 +1,67 @@
+"""Vectors of texts, computed once and looked up by every peer.
+
+A text that is not there is an error: a peer that cuts otherwise when it indexes than when
+it was asked for its leaves must not go on with something else.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+DIMENSION = 512  # Of hrag's built-in embedder.
+
+_DIGEST_BYTES = 32
+
+
+class UnknownText(Exception):
+    """A text that nobody embedded."""
+
+
+class Vectors:
+    """Unit vectors by text."""
+
+    def __init__(self, keys: Sequence[bytes], rows: NDArray[np.float32]) -> None:
+        """One key, made by `key_of`, for each row of `float32[n, DIMENSION]`."""
+        self._rows = rows
+        self._places = {key: place for place, key in enumerate(keys)}
+
+    @classmethod
+    def load(cls, path: Path) -> "Vectors":
+        """Those in a file that `save` wrote."""
+        with np.load(path) as stored:
+            keys: NDArray[Any] = stored["keys"]
+            return cls([key.tobytes() for key in keys], stored["rows"])
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._places
+
+    def with_more(self, keys: Sequence[bytes], rows: NDArray[np.float32]) -> "Vectors":
+        """These and others, whose keys are new."""
+        return Vectors([*self._places, *keys], np.concatenate([self._rows, rows]))
+
+    def save(self, path: Path) -> None:
+        """Writes a file for `load`."""
+        keys = np.frombuffer(b"".join(self._places), np.uint8).reshape(-1, _DIGEST_BYTES)
+        np.savez(path, keys=keys, rows=self._rows)
+
+    def of(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row per text, in order. Raises UnknownText."""
+        try:
+            return self._rows[[self._places[key_of(text)] for text in texts]]
+        except KeyError:
+            unknown = next(text for text in texts if key_of(text) not in self._places)
+            raise UnknownText(f"no vector for {unknown[:80]!r} ({len(unknown)} long)") from None
+
+    def list_of(self, text: str) -> list[float]:
+        """One vector as libraries want it."""
+        numbers: list[float] = self.of([text])[0].tolist()
+        return numbers
+
+
+def key_of(text: str) -> bytes:
+    """The key of a text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

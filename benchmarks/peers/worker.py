@@ -1,0 +1,162 @@
+"""One peer in a process of its own: `python -m benchmarks.peers.worker NAME FOLDER`.
+
+Orders come as lines of JSON on standard input, answers go as lines of JSON to what was
+standard output when it began; whatever libraries print goes to standard error.
+"""
+
+import gc
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers import recall
+from benchmarks.peers.corpora import Corpus
+from benchmarks.peers.memory import own_bytes
+from benchmarks.peers.peer import Found, Peer, Query
+from benchmarks.peers.registry import PEERS, load
+from benchmarks.peers.timing import timed
+from benchmarks.peers.vectors import Vectors
+
+WARM_UP = 100
+RECALL_LIMIT = 40  # Passages: enough leaves of 256 tokens to fill 4,000.
+
+Answer = dict[str, Any]
+
+
+class Worker:
+    """Does what it is told with one peer after the other, all of one kind."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        """Raises ImportError where the peer is not installed."""
+        self._make = load(name)
+        self._libraries = PEERS[name].libraries
+        self._folder = folder
+        self._count = 0
+        self._peer: Peer | None = None
+        self._queries: list[Query] = []
+
+    def versions(self) -> Answer:
+        return {name: version(name) for name in self._libraries}
+
+    def leaves(self, corpus: str, into: str) -> Answer:
+        """Writes the texts that the peer will embed."""
+        with self._fresh() as peer:
+            texts = peer.leaf_texts(Corpus.load(Path(corpus)).documents)
+        Path(into).write_text(json.dumps(texts), "utf-8")
+        return {}
+
+    def recall(
+        self, corpus: str, vectors: str, candidates: list[int], budgets: list[int]
+    ) -> Answer:
+        """Indexes, asks every query and scores what comes back, for each pair of numbers."""
+        asked, known = Corpus.load(Path(corpus)), Vectors.load(Path(vectors))
+        texts = {each.document_id: each.text for each in asked.documents}
+        queries = _queries(asked, known)
+        scores = []
+        with self._fresh() as peer:
+            peer.index(asked.documents, known)
+            for most in candidates:
+                found = [peer.search(query, most, RECALL_LIMIT) for query in queries]
+                for budget in budgets:
+                    score = _score(found, asked, texts, budget)
+                    scores.append({"candidates": most, "budget": budget, **asdict(score)})
+        return {"scores": scores}
+
+    def index(self, corpus: str, vectors: str) -> Answer:
+        """Indexes for good: a search after this asks the peer that stays."""
+        asked, known = Corpus.load(Path(corpus)), Vectors.load(Path(vectors))
+        self._queries = _queries(asked, known)
+        self._peer = peer = self._new()
+        peer.leaf_texts(asked.documents[:1])  # Loads vocabularies and models of sentences.
+        gc.collect()
+        before = own_bytes(peer.processes())
+        indexed = peer.index(asked.documents, known)
+        for query in self._queries[:WARM_UP]:
+            peer.search(query, candidates=50, limit=5)
+        gc.collect()
+        grown = own_bytes(peer.processes()) - before
+        save_s, _ = timed(peer.save)
+        return {
+            "leaves": indexed.leaves,
+            "index_s": indexed.seconds,
+            "save_s": save_s,
+            "stored_bytes": peer.stored_bytes(),
+            "memory_bytes": grown,
+        }
+
+    def search(self, first: int, count: int, candidates: int, limit: int, most_s: float) -> Answer:
+        """Times one search after the other, fewer than `count` where that takes too long."""
+        assert self._peer is not None
+        took: list[float] = []
+        for number in range(first, first + count):
+            query = self._queries[number % len(self._queries)]
+            seconds, _ = timed(partial(self._peer.search, query, candidates, limit))
+            took.append(seconds)
+            if sum(took) > most_s:
+                break
+        return {"seconds": took}
+
+    def close(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+
+    def _new(self) -> Peer:
+        self._count += 1
+        folder = self._folder / str(self._count)
+        folder.mkdir(parents=True)
+        return self._make(folder)
+
+    @contextmanager
+    def _fresh(self) -> Iterator[Peer]:
+        peer = self._new()
+        try:
+            yield peer
+        finally:
+            peer.close()
+
+
+def _queries(corpus: Corpus, vectors: Vectors) -> list[Query]:
+    texts = [each.text for each in corpus.questions]
+    rows = vectors.of(texts)
+    return [Query(text, row, row.tolist()) for text, row in zip(texts, rows, strict=True)]
+
+
+def _score(
+    found: list[list[Found]], corpus: Corpus, texts: dict[str, str], budget: int
+) -> recall.Score:
+    contexts = [recall.within_budget(each, texts, budget) for each in found]
+    pairs = zip(contexts, corpus.questions, strict=True)
+    return recall.mean([recall.score(context, question.gold) for context, question in pairs])
+
+
+def main() -> None:
+    """Serves until standard input ends."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+        worker: Worker | None = None
+        try:
+            worker = Worker(sys.argv[1], Path(sys.argv[2]))
+            _serve(worker, lambda answer: print(json.dumps(answer), file=answers, flush=True))
+        except ImportError as error:
+            print(json.dumps({"failed": f"not installed: {error}"}), file=answers, flush=True)
+        finally:
+            if worker is not None:
+                worker.close()
+
+
+def _serve(worker: Worker, answer: Callable[[Answer], None]) -> None:
+    answer({})
+    for line in sys.stdin:
+        order = json.loads(line)
+        answer(getattr(worker, order.pop("do"))(**order))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""hrag's own part of the comparison with peers, by hand and as the driver runs it."""
+
+import numpy as np
+import pytest
+
+from benchmarks.peers.corpora import Corpus, Question, evaluation
+from benchmarks.peers.driver import Plan, Run
+from benchmarks.peers.hrag_itself import InProcess, OverGrpc
+from benchmarks.peers.peer import Query, Text
+from benchmarks.peers.session import PeerFailed, Session
+from benchmarks.peers.vectors import DIMENSION, UnknownText, Vectors, key_of
+from hrag.embedding.hashing import HashEmbedder
+
+pytestmark = pytest.mark.slow
+
+LINES = [f"Line {number} tells of the number {number}, and of no other." for number in range(200)]
+DOCUMENTS = [Text("first", "\n".join(LINES[:100])), Text("second", "\n".join(LINES[100:]))]
+
+
+def looked_up(texts):
+    return Vectors(list(map(key_of, texts)), HashEmbedder(DIMENSION).embed(texts))
+
+
+def test_both_ways_to_hrag_find_the_same(tmp_path):
+    (tmp_path / "services").mkdir()
+    peers = [InProcess(tmp_path / "store"), OverGrpc(tmp_path / "services")]
+    try:
+        leaves = peers[0].leaf_texts(DOCUMENTS)
+        vectors = looked_up(leaves)
+        row = vectors.of([leaves[-1]])[0]
+        query = Query("", row, row.tolist())
+        found = []
+        for peer in peers:
+            assert peer.leaf_texts(DOCUMENTS) == leaves
+            indexed = peer.index(DOCUMENTS, vectors)
+            assert indexed.leaves == len(leaves)
+            assert peer.stored_bytes() > len(leaves) * DIMENSION * 4
+            assert peer.processes()
+            found.append(peer.search(query, candidates=10, limit=1))
+    finally:
+        for peer in peers:
+            peer.close()
+    assert found[0] == found[1]
+    (passage,) = found[0]
+    assert passage.document_id == "second"
+    assert leaves[-1] in passage.text
+    assert DOCUMENTS[1].text.startswith(passage.text, passage.start)
+
+
+def test_a_leaf_without_a_vector_stops_the_run(tmp_path):
+    peer = InProcess(tmp_path / "store")
+    with pytest.raises(UnknownText):
+        peer.index(DOCUMENTS, Vectors([], np.empty((0, DIMENSION), np.float32)))
+    peer.close()
+
+
+def test_a_run_measures_what_is_there_and_says_what_is_not(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("benchmarks.peers.registry._ENVIRONMENT", tmp_path / "nowhere")
+    timed = Corpus("timed", False, DOCUMENTS, [Question(line, {}) for line in LINES[:5]])
+    gold = {"second": [(0, len(LINES[100]))]}
+    scored = Corpus("scored", False, DOCUMENTS, [Question(LINES[100], gold)])
+    plan = Plan(["hrag", "langchain"], index_rounds=1, search_rounds=2, block=3)
+    results = Run(plan, timed, [scored], tmp_path / "vectors.npz")()
+    assert "not installed" in results.skipped["langchain"]
+    assert "SKIPPED" in capsys.readouterr().out
+    assert list(results.indexed) == ["hrag"]
+    assert {most: len(took) for most, took in results.searched["hrag"].items()} == {10: 6, 50: 6}
+    scores = results.recall["hrag"]["scored"]
+    assert len(scores) == 4
+    assert {score["lost"] for score in scores} == {0}
+    assert scores[0]["recall"] == 1.0
+
+
+def test_a_worker_that_ends_says_why(tmp_path):
+    with Session("hrag", tmp_path / "worker") as session:
+        with pytest.raises(PeerFailed, match="FileNotFoundError"):
+            session.ask("index", corpus=str(tmp_path / "none.json"), vectors="none.npz")
+        with pytest.raises(PeerFailed):
+            session.ask("versions")
+
+
+def test_evaluation_data_are_read_with_their_gold(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text('{"doc_id": "d", "lang": "zh", "text": "六七"}\n')
+    spans = '[{"doc_id": "d", "start": 0, "end": 1}, {"doc_id": "d", "start": 1, "end": 2}]'
+    (tmp_path / "queries.jsonl").write_text(f'{{"query": "几", "gold": {spans}}}\n')
+    read = evaluation(tmp_path)
+    assert read.chinese
+    assert read.documents == [Text("d", "六七")]
+    assert read.questions == [Question("几", {"d": [(0, 1), (1, 2)]})]
+    read.save(tmp_path / "saved.json")
+    assert Corpus.load(tmp_path / "saved.json").text_bytes == 6

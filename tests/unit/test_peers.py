@@ -1,0 +1,149 @@
+"""Spans, budgets, recall and percentiles of the comparison with peers."""
+
+import os
+
+import numpy as np
+import pytest
+
+from benchmarks.peers import recall, tables
+from benchmarks.peers.driver import Results
+from benchmarks.peers.memory import own_bytes
+from benchmarks.peers.peer import Found
+from benchmarks.peers.spans import find_span
+from benchmarks.peers.vectors import DIMENSION, UnknownText, Vectors, key_of
+from hrag import tokens
+
+TEXT = "One two.  Three four.\n\nOne two.\tFünf 六。"
+
+
+@pytest.mark.parametrize(
+    ("passage", "start", "expected"),
+    [
+        ("One two.", None, (0, 8)),
+        ("One two.", 23, (23, 31)),
+        ("One two.", 5, (0, 8)),
+        ("Three four. One two.", None, (10, 31)),
+        ("  Fünf六。 ", None, (32, 39)),
+        ("Five", None, None),
+        ("", 3, (3, 3)),
+        (" \n\n\n ", None, None),
+    ],
+    ids=["first", "told", "told wrongly", "space", "stripped", "absent", "empty", "blank"],
+)
+def test_a_passage_is_found_where_it_lies(passage, start, expected):
+    assert find_span(TEXT, passage, start) == expected
+
+
+def test_passages_fill_the_budget_in_order_and_the_last_is_cut():
+    text = "alpha beta gamma delta epsilon zeta eta theta"
+    found = [Found("d", text[17:]), Found("d", text[:17], 0), Found("d", text)]
+    first = len(tokens.encode(text[17:]))
+    context = recall.within_budget(found, {"d": text}, first + 2)
+    assert context.tokens == first + 2
+    whole, (start, end) = context.spans["d"]
+    assert whole == (17, len(text))
+    assert start == 0
+    assert text[:end] == "alpha beta"
+
+
+def test_passages_that_lie_nowhere_cost_tokens_and_cover_nothing():
+    context = recall.within_budget([Found("d", "elsewhere")], {"d": "here"}, 100)
+    assert (context.spans, context.lost) == ({}, 1)
+    assert context.tokens == len(tokens.encode("elsewhere"))
+
+
+def test_a_cut_keeps_code_points_whole():
+    text = "𠮷𠮷𠮷"  # Each of several tokens.
+    for most in range(1, len(tokens.encode(text)) + 1):
+        kept, count = recall.cut_to(text, most)
+        assert text.startswith(kept)
+        assert count == most
+
+
+def test_recall_and_precision_count_each_character_once():
+    context = recall.Context({"a": [(0, 60), (40, 100)], "b": [(0, 100)]}, 50, lost=0)
+    score = recall.score(context, {"a": [(90, 110), (95, 130)], "c": [(0, 10)]})
+    assert score.recall == pytest.approx(10 / 50)
+    assert score.precision == pytest.approx(10 / 200)
+
+
+def test_nothing_returned_scores_nothing():
+    score = recall.score(recall.Context({}, 0, lost=0), {"a": [(0, 10)]})
+    assert (score.recall, score.precision) == (0, 0)
+
+
+def test_every_query_counts_the_same():
+    mean = recall.mean([recall.Score(1.0, 0.5, 100, 1), recall.Score(0.0, 0.0, 50, 2)])
+    assert mean == recall.Score(0.5, 0.25, 75.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("spans", "joined"),
+    [
+        ([], []),
+        ([(5, 9), (0, 2)], [(0, 2), (5, 9)]),
+        ([(0, 5), (5, 9)], [(0, 9)]),
+        ([(0, 9), (2, 4)], [(0, 9)]),
+    ],
+)
+def test_union(spans, joined):
+    assert recall.union(spans) == joined
+
+
+def test_percentiles_are_in_milliseconds():
+    found = tables.percentiles([number / 1000 for number in range(101)])
+    assert (found.p50, found.p99, found.count) == (pytest.approx(50), pytest.approx(99), 101)
+
+
+def test_the_table_tells_medians_and_ratios_to_the_text():
+    results = Results()
+    results.indexed["langchain"] = [
+        {
+            "leaves": 10,
+            "index_s": seconds,
+            "save_s": 0.5,
+            "stored_bytes": 10 * DIMENSION * 4 + 3000,
+            "memory_bytes": 2_000_000,
+        }
+        for seconds in (1.0, 9.0, 2.0)
+    ]
+    results.searched["langchain"] = {10: [0.001] * 4, 50: [0.002] * 4}
+    *_, row = tables.times(results, text_bytes=1000)
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1:7] == ["10", "2.00 s", "0.50 s", "23.48 x", "3.00 x", "2 MB"]
+    assert cells[7:] == ["1.00, 1.00 ms", "2.00, 2.00 ms"]
+
+
+def test_the_table_says_where_less_than_the_budget_came_back():
+    score = {"candidates": 10, "budget": 4000, "recall": 0.5, "precision": 0.1, "lost": 0}
+    results = Results(recall={"langchain": {"set": [{**score, "tokens": 2000.0}]}})
+    *_, row = tables.recalls(results, 10, 4000)
+    assert "0.500, 0.100 (2,000 tokens)" in row
+    *_, row = tables.recalls(results, 50, 4000)
+    assert "none" in row
+
+
+def test_who_was_left_out_is_told():
+    told = "\n".join(tables.all_tables(Results(skipped={"pgvector": "no such user"}), 1))
+    assert "Not measured: PostgreSQL + pgvector: no such user" in told
+
+
+def test_vectors_come_back_from_their_file(tmp_path):
+    rows = np.random.default_rng(1).standard_normal((3, DIMENSION)).astype(np.float32)
+    known = Vectors([key_of("a"), key_of("b")], rows[:2]).with_more([key_of("c")], rows[2:])
+    known.save(tmp_path / "vectors.npz")
+    stored = Vectors.load(tmp_path / "vectors.npz")
+    assert np.array_equal(stored.of(["c", "a"]), rows[[2, 0]])
+    assert stored.list_of("b") == rows[1].tolist()
+
+
+def test_a_text_without_a_vector_is_an_error():
+    known = Vectors([], np.empty((0, DIMENSION), np.float32))
+    with pytest.raises(UnknownText, match="no vector for 'unheard of'"):
+        known.of(["unheard of"])
+
+
+def test_own_memory_grows_with_what_is_allocated():
+    before = own_bytes([os.getpid()])
+    kept = np.ones(4_000_000)
+    assert own_bytes([os.getpid()]) - before > 0.9 * kept.nbytes
