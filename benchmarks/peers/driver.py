@@ -7,7 +7,7 @@ machine falls on all. A peer that is not installed or fails is left out, with th
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -82,7 +82,7 @@ class Run:
             yield json.loads(into.read_text("utf-8"))
 
     def _score(self) -> None:
-        for name in self._left(lambda _: bool(self._scored)):
+        for name in self._left(lambda name: bool(self._scored_by(name))):
             with self._leaving_out(name), self._session(name) as session:
                 for corpus in self._scored_by(name):
                     answer = session.ask(
@@ -118,7 +118,7 @@ class Run:
 
     def _search(self, sessions: dict[str, Session]) -> None:
         for number in range(self._plan.search_rounds):
-            for name in _turned(list(sessions), number):
+            for name in _turned(self._left(sessions.__contains__), number):
                 with self._leaving_out(name):
                     for candidates in CANDIDATES:
                         answer = sessions[name].ask(
@@ -136,36 +136,26 @@ class Run:
         return Session(name, Path(tempfile.mkdtemp(dir=self._folder)) / name)
 
     def _scored_by(self, name: str) -> list[Corpus]:
-        return [each for each in self._scored if PEERS[name].cuts_chinese or not each.chinese]
+        peer = PEERS[name]
+        wanted = [each for each in self._scored if peer.cuts_chinese or not each.chinese]
+        return wanted if peer.scored else []
 
     def _left(self, wanted: Callable[[str], bool]) -> list[str]:
         """Those that are wanted and have not failed."""
         names = [name for name in self._plan.names if name not in self.results.skipped]
         return [name for name in names if wanted(name)]
 
-    def _leaving_out(self, name: str) -> "_LeavingOut":
-        return _LeavingOut(name, self.results.skipped)
+    @contextmanager
+    def _leaving_out(self, name: str) -> Iterator[None]:
+        """Notes why a peer failed, says so, and goes on without it."""
+        try:
+            yield
+        except PeerFailed as error:
+            self.results.skipped[name] = str(error)
+            print(f"SKIPPED {PEERS[name].title}: {error}", flush=True)
 
     def _path(self, corpus: Corpus) -> Path:
         return self._folder / f"{corpus.name}.json"
-
-
-class _LeavingOut:
-    """Notes why a peer failed, says so, and goes on."""
-
-    def __init__(self, name: str, skipped: dict[str, str]) -> None:
-        self._name = name
-        self._skipped = skipped
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, PeerFailed):
-            return False
-        self._skipped[self._name] = str(error)
-        print(f"SKIPPED {PEERS[self._name].title}: {error}", flush=True)
-        return True
 
 
 def _turned(names: Sequence[str], number: int) -> list[str]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.peers.peer import Found
 from benchmarks.peers.spans import Span, find_span
@@ -51,11 +53,17 @@ def within_budget(found: Iterable[Found], documents: Mapping[str, str], budget: 
 
 def cut_to(text: str, most: int) -> tuple[str, int]:
     """The text's beginning of at most so many tokens, whole code points, and their number."""
-    encoded = tokens.encode(text)
+    encoded = _encoded(text)
     if len(encoded) <= most:
         return text, len(encoded)
     end = int(tokens.byte_ends(encoded[:most])[-1])
     return text.encode()[:end].decode("utf-8", "ignore"), most
+
+
+@lru_cache(maxsize=10_000)
+def _encoded(text: str) -> NDArray[np.uint32]:
+    """The same passages come back for many queries."""
+    return tokens.encode(text)
 
 
 def score(context: Context, gold: Spans) -> Score:

@@ -17,13 +17,15 @@ class Entry:
     """One peer. `make` names what makes it, `module:attribute`, called with a folder.
 
     `libraries` are the packages whose versions are told; a peer with any runs in the
-    environment of the peers. One that is not `timed` takes part in recall alone.
+    environment of the peers. One that is not `timed` takes part in recall alone, and one
+    that is not `scored` finds what another of them finds.
     """
 
     title: str
     make: str
     libraries: tuple[str, ...] = ()
     timed: bool = True
+    scored: bool = True
     cuts_chinese: bool = True
 
     @property
@@ -34,7 +36,7 @@ class Entry:
 
 PEERS = {
     "hrag": Entry("hrag, in process", "hrag_itself:InProcess"),
-    "hrag-grpc": Entry("hrag, services over gRPC", "hrag_itself:OverGrpc"),
+    "hrag-grpc": Entry("hrag, services over gRPC", "hrag_itself:OverGrpc", scored=False),
     "hrag-auto-merge": Entry("hrag, AUTO_MERGE", "hrag_itself:auto_merge", timed=False),
     "hrag-standard": Entry("hrag, STANDARD (leaves)", "hrag_itself:standard", timed=False),
     "langchain": Entry(
