@@ -65,13 +65,29 @@ class Haystack:
         leaves = [each for each in nearest["documents"] if each.meta["__parent_id"]]
         roots = [each for each in nearest["documents"] if not each.meta["__parent_id"]]
         merged = self._merging.run(documents=leaves)["documents"] if leaves else []
-        return [Found(each.meta["document_id"], each.content) for each in [*merged, *roots][:limit]]
+        ranked = _by_best_leaf(nearest["documents"], [*merged, *roots])
+        return [Found(each.meta["document_id"], each.content) for each in ranked[:limit]]
 
     def processes(self) -> list[int]:
         return [os.getpid()]
 
     def close(self) -> None:
         pass
+
+
+def _by_best_leaf(leaves: Sequence[Document], merged: Sequence[Document]) -> list[Document]:
+    """What merging returns is in no order of rank; this is that of the first leaf in each."""
+
+    def place(block: Document) -> int:
+        own = (
+            place
+            for place, leaf in enumerate(leaves)
+            if leaf.meta["document_id"] == block.meta["document_id"]
+            and leaf.content in block.content
+        )
+        return next(own, len(leaves))
+
+    return sorted(merged, key=place)
 
 
 def _splitter(documents: Sequence[Text]) -> HierarchicalDocumentSplitter:

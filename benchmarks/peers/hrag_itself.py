@@ -1,12 +1,14 @@
 """hrag: in process, and by both services over gRPC.
 
-Documents go through the indexer's own pipeline, one durable commit each. The services then
-open that store: sent to them, documents would be embedded by them, and that is left out.
+Documents go through what the indexer does with a stream of them, in durable commits of up to
+64. The services then open that store: they would embed what is sent to them.
 """
 
 import os
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from benchmarks.corpus import COLLECTION, TENANT, reading, search_over
@@ -23,6 +25,7 @@ from hrag.embedding.hashing import HashEmbedder
 from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.writer import EmbeddedWriter
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult, SettingsRequest
+from indexer_svc.bulk import Asked, BulkLoad
 from indexer_svc.pipeline import Defaults, Pipeline
 
 _MOST_BYTES = 1 << 28  # Of a document; more than any has.
@@ -147,17 +150,25 @@ def _fill(folder: Path, documents: Sequence[Text], vectors: Vectors) -> Indexed:
         pipeline = Pipeline(EmbeddedWriter(store), _Looking(vectors), defaults)
         pipeline.create_collection(TENANT, COLLECTION, SettingsRequest())
 
-        def ingest() -> int:
-            results = [
-                pipeline.ingest(TENANT, COLLECTION, Document(each.text, each.document_id), NEVER)
-                for each in documents
-            ]
-            return sum(each.chunks_per_level[trees.TREE.embedding_level] for each in results)
-
-        seconds, leaves = timed(ingest)
+        seconds, leaves = timed(lambda: _ingest(pipeline, documents))
     finally:
         store.close()
     return Indexed(leaves, seconds)
+
+
+def _ingest(pipeline: Pipeline, documents: Sequence[Text]) -> int:
+    """How many leaves they have."""
+    asked = [
+        Asked(TENANT, COLLECTION, each.document_id, partial(Document, each.text, each.document_id))
+        for each in documents
+    ]
+    leaves = 0
+    for answers in BulkLoad(pipeline, asked, NEVER, threading.Event()).run():
+        for answer in answers:
+            if isinstance(answer.outcome, Exception):
+                raise answer.outcome
+            leaves += answer.outcome.chunks_per_level[trees.TREE.embedding_level]
+    return leaves
 
 
 def _found(result: SearchResult) -> list[Found]:
