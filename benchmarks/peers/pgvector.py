@@ -57,11 +57,12 @@ class PgVector:
     def __init__(self, folder: Path) -> None:
         """Starts the server. Its files lie elsewhere: `folder` is not for its user to read."""
         del folder
-        self._open = ExitStack()
-        home = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="pgvector-")))
-        self._connection = _started(home, self._open)
-        self._connection.execute("CREATE EXTENSION vector")
-        register_vector(self._connection)
+        with ExitStack() as undo:
+            home = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="pgvector-")))
+            self._connection = _started(home, undo)
+            self._connection.execute("CREATE EXTENSION vector")
+            register_vector(self._connection)
+            self._open = undo.pop_all()
         self._ef_search = _DEFAULT_EF_SEARCH
         self._empty_bytes = self._size_bytes()
 
