@@ -62,4 +62,4 @@ $(PEERS)/.installed: benchmarks/peers/requirements.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-models $(PEERS) docs/examples/node/node_modules build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so
+	rm -rf $(VENV) .venv-models $(PEERS) benchmarks/peers/results docs/examples/node/node_modules build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so
