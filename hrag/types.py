@@ -326,10 +326,8 @@ class SearchQuery:
 def check_batch(count: int) -> None:
     """Raises InvalidArgument for no search, and for more than a batch may have."""
     if not 1 <= count <= MAX_BATCH_SEARCHES:
-        raise InvalidArgument(
-            f"searches has {count} entries; it must have 1 to {MAX_BATCH_SEARCHES}",
-            field="searches",
-        )
+        problem = f"searches has {count} entries; it must have 1 to {MAX_BATCH_SEARCHES}"
+        raise InvalidArgument(problem, field="searches")
 
 
 @dataclass(frozen=True, slots=True)
