@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
+import hnswlib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -20,8 +21,9 @@ from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import PreparedDocument, Summary
-from hrag.engine.embedded import sealing, sources
+from hrag.engine.embedded import sealing, segments, sources
 from hrag.engine.embedded import store as stores
+from hrag.engine.embedded.lookups import find_collection, listed_segments
 from hrag.engine.embedded.reader import EmbeddedReader
 from hrag.engine.embedded.store import Store
 from hrag.engine.embedded.writer import EmbeddedWriter, Opened
@@ -35,6 +37,7 @@ TENANT = "bench"
 COLLECTION = "leaves"
 
 _TREE = TreeSettings()
+_EF = 64  # The service's own.
 _LEAVES_PER_TOPIC = 100
 _LEAVES_PER_SECTION = 20  # Consecutive leaves on one topic.
 _SPREAD = 1.0  # Length of a leaf's own part beside its topic's: cosines of about 0.5 within.
@@ -215,6 +218,20 @@ def seal(store: Store, collection: Opened) -> None:
     source = sources.tail_source(store, collection.number, threshold=1)
     assert source is not None
     sealing.build(store, source)
+
+
+def bare_index(folder: Path) -> hnswlib.Index:
+    """The only segment's index, loaded by hnswlib, to search as the service does."""
+    store = stores.open_for_reading(folder)
+    try:
+        with store.read() as txn:
+            number = find_collection(store, txn, TENANT, COLLECTION)
+            (record,) = listed_segments(store, txn, number)
+        index = segments.load_index(store.segments, record, record.items)
+        index.set_ef(_EF)
+        return index
+    finally:
+        store.close()
 
 
 @contextmanager

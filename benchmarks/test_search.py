@@ -14,9 +14,6 @@ import pytest
 from benchmarks import corpus
 from benchmarks.report import at_least, interleaved, seconds, tell
 from hrag.deadline import NEVER
-from hrag.engine.embedded import segments
-from hrag.engine.embedded import store as stores
-from hrag.engine.embedded.lookups import find_collection, listed_segments
 from hrag.types import DEFAULT_CANDIDATES, SearchMode, SearchQuery
 
 LEAVES = 100_000
@@ -41,26 +38,9 @@ def filled():
         yield folder, vectors, corpus.queries_near(vectors, QUERIES, SEED + 1)
 
 
-EF = 64  # The service's own.
-
-
-def bare_index(folder):
-    """The only segment's index, loaded by hnswlib, to search as the service does."""
-    store = stores.open_for_reading(folder)
-    try:
-        with store.read() as txn:
-            number = find_collection(store, txn, corpus.TENANT, corpus.COLLECTION)
-            (record,) = listed_segments(store, txn, number)
-        index = segments.load_index(store.segments, record, record.items)
-        index.set_ef(EF)
-        return index
-    finally:
-        store.close()
-
-
 def test_search_beside_the_bare_index(filled, capsys):
     folder, _, queries = filled
-    index = bare_index(folder)
+    index = corpus.bare_index(folder)
     with corpus.reading(folder) as reader:
         search = corpus.search_over(reader, DIMENSION)
 

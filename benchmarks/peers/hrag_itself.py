@@ -20,7 +20,7 @@ from benchmarks.peers.vectors import DIMENSION, Vectors
 from hrag import embedding
 from hrag.cli.running import Services, free_addresses
 from hrag.client import Client
-from hrag.deadline import NEVER
+from hrag.deadline import NEVER, Deadline
 from hrag.embedding.hashing import HashEmbedder
 from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.writer import EmbeddedWriter
@@ -46,7 +46,8 @@ class _Looking:
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
 
-    def embed(self, texts: Sequence[str]) -> embedding.Vectors:
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> embedding.Vectors:
+        deadline.check("embedding")
         return self._vectors.of(texts)
 
 
