@@ -128,7 +128,11 @@ def _fill_during_writes(filling: Filling, leave_bytes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reserve", "leave"), [(8 * MIB, 6 * MIB), (0, 0)], ids=["reserve", "last byte"]
+    ("reserve", "leave"),
+    [
+        pytest.param(8 * MIB, 6 * MIB, marks=pytest.mark.slow, id="reserve"),
+        pytest.param(0, 0, id="last byte"),
+    ],
 )
 def test_a_full_disk_stops_ingest_and_nothing_else(disk: Path, reserve: int, leave: int) -> None:
     with _filling(disk, HRAG_DISK_RESERVE_BYTES=str(reserve)) as filling:

@@ -111,10 +111,16 @@ def _collect(results: Results, answered: list[str], at: int, act: Callable[[], N
 
 
 def _stop_amid(services: Running, documents: Iterator[Document], after: int) -> list[str]:
-    """Stops the indexer after so many answers; all that it answered before it was gone."""
+    """Stops the indexer after so many answers; all that it answered before it was gone.
+
+    A connection that ends while its client still sends may lose what was sent last to that
+    client: answers, and that the service stops.
+    """
     answered: list[str] = []
     results = services.client.ingest_many("t", documents)
-    with pytest.raises(errors.ServiceUnavailable, match=r"stopping.*, send the rest again"):
+    with pytest.raises(
+        errors.ServiceUnavailable, match=r"stopping.*, send the rest again|^Stream removed"
+    ):
         _collect(results, answered, after, services.indexer.terminate)
     began = time.monotonic()
     assert services.indexer.wait() == 0
@@ -139,10 +145,12 @@ def test_a_stop_ends_a_busy_stream_and_what_was_answered_is_stored(data_dir: Pat
         assert "some calls were still running" not in services.indexer.log
     assert answered == [f"d{number}" for number in range(len(answered))]
     with running(data_dir) as services:
-        assert _all_ids(services.client, "t") == set(answered)
-        rest = islice(_documents(), len(answered) + 100)
+        stored = _all_ids(services.client, "t")
+        assert stored >= set(answered)
+        assert stored == {f"d{number}" for number in range(len(stored))}
+        rest = islice(_documents(), len(stored) + 100)
         outcomes = _outcomes(services.client.ingest_many("t", rest))
-    assert outcomes == [IngestOutcome.UNCHANGED] * len(answered) + [IngestOutcome.CREATED] * 100
+    assert outcomes == [IngestOutcome.UNCHANGED] * len(stored) + [IngestOutcome.CREATED] * 100
 
 
 def test_a_stop_ends_a_stream_that_waits_for_its_client(data_dir: Path) -> None:

@@ -163,6 +163,7 @@ def _until_summarised(serving: Serving, tenant: str) -> str:
         assert time.monotonic() < end
 
 
+@pytest.mark.slow
 def test_a_collection_with_summaries_is_searched_by_them(serving, files):
     ingest = ("ingest", "--tenant", "sums", "--create", str(files), "--summaries")
     done = serving.hrag(*ingest, "section")

@@ -60,6 +60,7 @@ def test_demo_asks_what_it_is_told_to(tmp_path, files):
     assert "tea.txt" in rest.splitlines()[1]
 
 
+@pytest.mark.slow
 def test_demo_asks_no_chat_model_whatever_is_set(tmp_path, files):
     """It would cost somebody something, and this one would never answer."""
     model = {"HRAG_CHAT_MODEL": "m", "HRAG_CHAT_BASE_URL": "http://127.0.0.1:9/v1"}

@@ -128,6 +128,7 @@ def assert_has(data_dir: Path, stored: dict[str, str]) -> None:
 # Backup and restore
 
 
+@pytest.mark.slow
 def test_a_backup_during_writes_holds_all_that_was_acknowledged_before(
     loaded: Running, tmp_path: Path
 ) -> None:

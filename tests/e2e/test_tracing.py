@@ -96,6 +96,7 @@ def test_calls_are_traced_with_their_stages_and_without_what_was_said(data_dir: 
     assert _SECRET not in str(collector.spans)
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_down_costs_no_call_and_no_stop(data_dir: Path) -> None:
     settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "HRAG_DRAIN_S": "1"}
     with running(data_dir, {**FAST, **settings}) as services:

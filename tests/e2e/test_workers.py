@@ -172,11 +172,9 @@ def test_a_stop_lets_running_searches_end_and_leaves_no_process(services: Runnin
     assert not _alive(workers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", ["1", "3"])
-@pytest.mark.parametrize(
-    ("drain_s", "bound_s"),
-    [("0.5", 5.0), pytest.param("8", 10.0, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("drain_s", "bound_s"), [("0.5", 5.0), ("8", 10.0)])
 def test_a_stop_under_load_takes_little_longer_than_the_drain(
     data_dir: Path, count: str, drain_s: str, bound_s: float
 ) -> None:

@@ -109,6 +109,7 @@ print(kills)
 OPERATIONS = ("compact", "backup", "restore")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_no_kill_leaves_half_of_anything(tmp_path: Path, operation: str) -> None:
     assert kills(tmp_path, operation, stride=23) > 5
