@@ -43,6 +43,9 @@ from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.wire import indexer
 
 _NO_SETTINGS = SettingsRequest()
+# A refusal's status comes with its headers but is heard of a moment later. What is sent in
+# between fails, and grpc.aio then tells that instead.
+_REFUSED_S = 0.005
 
 
 class AsyncClient:
@@ -323,8 +326,10 @@ class AsyncClient:
                     requests, timeout=timeout_s, metadata=self._metadata
                 )
                 try:
-                    await responses.wait_for_connection()  # Or raises why it is refused.
-                    turns.next()
+                    await responses.wait_for_connection()
+                    await asyncio.sleep(_REFUSED_S)
+                    if not responses.done():  # Else what follows raises why it is refused.
+                        turns.next()
                     async for response in responses:
                         for outcome in response.outcomes:
                             turns.next()
