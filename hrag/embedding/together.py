@@ -20,7 +20,8 @@ from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Embedder, Vectors
 from hrag.errors import EmbedderRejected
 
-HOLD_S = 0.0008  # What is left of a millisecond is for waking up.
+# Half of a millisecond: the other is for waking up, for which a busy interpreter lets wait.
+HOLD_S = 0.0005
 MAX_TEXTS = 32  # More gain little, and all wait for the last.
 # A token has at least one byte: no model refuses such a text for its length.
 MAX_TEXT_BYTES = 512
