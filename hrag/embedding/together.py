@@ -94,18 +94,22 @@ class Together:
         return gathering, is_first
 
     def _send(self, gathering: _Gathering) -> None:
-        if gathering.held:
-            self._pause(HOLD_S)
-            with self._lock:
-                if self._open is gathering:
-                    self._open = None
         try:
-            vectors = self._embedder.embed(
-                list(gathering.rows), Deadline.of_any(gathering.deadlines)
-            )
-            gathering.outcome.set_result(vectors)
+            if gathering.held:
+                self._hold(gathering)
+            texts, deadline = list(gathering.rows), Deadline.of_any(gathering.deadlines)
+            gathering.outcome.set_result(self._embedder.embed(texts, deadline))
         except BaseException as error:  # Whatever it is, nobody may wait for ever.
             gathering.outcome.set_exception(error)
         finally:
             with self._lock:
                 self._under_way -= 1
+
+    def _hold(self, gathering: _Gathering) -> None:
+        """Nobody joins it any more once this returns."""
+        try:
+            self._pause(HOLD_S)
+        finally:
+            with self._lock:
+                if self._open is gathering:
+                    self._open = None

@@ -51,11 +51,14 @@ class Hold:
         self.seconds: list[float] = []
         self.begun = Semaphore(0)
         self.ends = Event()
+        self.breaks: Exception | None = None
 
     def __call__(self, seconds: float) -> None:
         self.seconds.append(seconds)
         self.begun.release()
         assert self.ends.wait(PATIENCE_S)
+        if self.breaks:
+            raise self.breaks
 
 
 class Callers:
@@ -240,6 +243,17 @@ def test_what_meets_all_is_told_all_and_ends(callers: Callers, error: Exception)
     callers.hold.seconds.clear()
     assert_right(callers.ask("c"), "c")
     assert callers.hold.seconds == [], "nothing is under way any more"
+
+
+def test_a_hold_that_fails_keeps_nobody(callers: Callers) -> None:
+    callers.occupy()
+    callers.hold.breaks = RuntimeError("a fault of ours")
+    asked = callers.ask_in_company("a", "b")
+    callers.hold.ends.set()
+    assert [raised(each) for each in asked] == [callers.hold.breaks] * 2
+    callers.hold.breaks = None
+    assert_right(callers.ask("c"), "c")
+    assert len(callers.hold.seconds) == 2, "it was not joined to those that had failed"
 
 
 # Who leaves
