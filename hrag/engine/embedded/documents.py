@@ -2,7 +2,7 @@
 
 import bisect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ from hrag.engine.embedded.store import Store, Txn
 from hrag.sentences import MAX_SENTENCE_CHARS, fitting, sentence_ends
 from hrag.tree import NONE, ChunkRecord, Tree, section_parents
 from hrag.types import ChosenSection, Chunk, ChunkNode, MatchedChild, PageStart, Span
-from hrag_fast import PassageEncoder
+from hrag_fast import CitedDocument, PassageEncoder
 
 _CACHED_CITATIONS = 4096
 _LONGEST_CHARACTER = 4  # Bytes of UTF-8.
@@ -30,20 +30,26 @@ class Citation:
     slot: bytes
     section_parents: tuple[int, ...]
     page_starts: tuple[int, ...]
-    _described: dict[Describe, bytes] = field(default_factory=dict)
+    _cited: dict[Describe, CitedDocument] = field(default_factory=dict)
 
     @classmethod
     def of(cls, head: DocumentHead, slot: bytes) -> "Citation":
         starts = tuple(page.char_start for page in head.pages)
         return cls(head, slot, section_parents(head.sections), starts)
 
-    def described(self, describe: Describe) -> bytes:
-        """What it makes of the document, made once."""
-        found = self._described.get(describe)
+    def cited(self, describe: Describe) -> CitedDocument:
+        """What passages cite of the document, made once."""
+        found = self._cited.get(describe)
         if found is None:
             head = self.head
-            found = describe(head.document_id, head.title, head.source, head.metadata)
-            self._described[describe] = found
+            found = CitedDocument(
+                describe(head.document_id, head.title, head.source, head.metadata),
+                head.document_id.encode(),
+                self.section_path,
+                (page.number for page in head.pages),
+                self.page_starts,
+            )
+            self._cited[describe] = found
         return found
 
     def section_path(self, section: int) -> tuple[str, ...]:
@@ -92,14 +98,22 @@ class CitationCache:
 
 
 class StoredDocument:
-    """Its text is read only as far as it is asked for."""
+    """Its text and tree are read only as far as they are asked for."""
 
-    __slots__ = ("_citation", "_text", "tree")
+    __slots__ = ("_citation", "_packed", "_text", "_tree")
 
-    def __init__(self, citation: Citation, tree: Tree, text: memoryview) -> None:
+    def __init__(self, citation: Citation, packed: memoryview, text: memoryview) -> None:
+        """`packed` is its tree."""
         self._citation = citation
+        self._packed = packed
         self._text = text
-        self.tree = tree
+        self._tree: Tree | None = None
+
+    @property
+    def tree(self) -> Tree:
+        if self._tree is None:
+            self._tree = Tree(self._packed)
+        return self._tree
 
     def name(self, level: int, index: int) -> str:
         return f"{self._citation.head.document_id}#{level}.{index}"
@@ -150,31 +164,15 @@ class StoredDocument:
     def encoded(
         self,
         encoder: PassageEncoder,
-        place: tuple[int, int],
-        record: ChunkRecord,
-        leaves: tuple[int, int, int],
-        score: float,
-        merged: list[tuple[int, int]],
         describe: Describe,
+        place: tuple[int, int],
+        group: int,
+        record: ChunkRecord | None = None,
+        merged: Sequence[tuple[int, int]] = (),
     ) -> bytes:
-        """A chunk as a passage; `leaves` are the level and, in the encoder, the first and end."""
-        citation = self._citation
-        level, start, end = leaves
-        return encoder.passage(
-            citation.described(describe),
-            citation.head.document_id.encode(),
-            *place,
-            record,
-            self._text,
-            self.tree.level_buffer(level),
-            start,
-            end,
-            score,
-            citation.section_path(record.section),
-            citation.pages(record.char_start, record.char_end),
-            citation.page_starts_in(record.char_start, record.char_end),
-            merged,
-        )
+        """A group's chunk as a passage, or in its place a `record` of another span."""
+        cited = self._citation.cited(describe)
+        return encoder.passage(cited, self._packed, self._text, *place, group, record, merged)
 
     def cut(self, record: ChunkRecord, keep: ChunkRecord, token_budget: int) -> ChunkRecord | None:
         """As many whole sentences of a chunk as fit, that in which `keep` begins among them."""
@@ -293,14 +291,12 @@ class StoredDocuments:
 
         citation = self._citations.get(ordinal, read)
         return StoredDocument(
-            citation, self._tree(citation.slot), self._read(citation.slot, "texts")
+            citation, self._read(citation.slot, "trees"), self._read(citation.slot, "texts")
         )
 
     def tree(self, collection: int, ordinal: int) -> Tree:
         """A document's tree alone."""
-        return self._tree(slot_of(self._store, self._txn, collection, ordinal))
-
-    def _tree(self, slot: bytes) -> Tree:
+        slot = slot_of(self._store, self._txn, collection, ordinal)
         return Tree(self._read(slot, "trees"))
 
     def _read(self, slot: bytes, database: str) -> memoryview:
