@@ -32,7 +32,10 @@ class CitedDocument:
         """
 
 class PassageEncoder:
-    """Encodes passages of one search as messages `hrag.v1.Passage`."""
+    """Encodes passages of one search, each as a `hrag.v1.SearchResponse` that holds it alone.
+
+    One behind the other, such messages are one that holds all of them.
+    """
 
     def __init__(self, labels: NDArray[np.uint64], groups: Groups, leaf_level: int) -> None:
         """Of what `climb` has grouped: the children are rows of `labels`, uint64[n].

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`PassageEncoder`, at the end of every search: stored chunks to the messages that are sent.
 
-Writes `hrag.v1.Passage` in protobuf's wire format, by the field numbers of `protos/`: content
-goes from LMDB's pages into the message, spans of leaves from the packed tree, and no value is
+Writes in protobuf's wire format, by the field numbers of `protos/`: a `hrag.v1.SearchResponse`
+that holds a passage alone, for the bytes of several are one that holds them all. Content goes
+from LMDB's pages into the message, spans of leaves from the packed tree, and no value is
 made of any part. Fields that are 0 or empty are left out, as protobuf does. It writes from
 the end to the beginning, so that a length is known when its turn comes.
 
@@ -38,6 +39,7 @@ cdef enum:  # Numbers of fields.
     SPAN_BYTE_END = 2
     SPAN_CHAR_START = 3
     SPAN_CHAR_END = 4
+    RESPONSE_PASSAGES = 1
     PASSAGE_CHUNK = 1
     PASSAGE_SCORE = 2
     PASSAGE_MATCHED_CHILDREN = 3
@@ -178,7 +180,7 @@ cdef class PassageEncoder:
         cdef size_t pages_end = document.pages_before(own.char_end)
         cdef size_t name = PyBytes_GET_SIZE(document.name)
         cdef size_t room = (
-            2 * NUMBER_BYTES + CHUNK_BYTES + PyBytes_GET_SIZE(document.fields) + name
+            3 * NUMBER_BYTES + CHUNK_BYTES + PyBytes_GET_SIZE(document.fields) + name
             + PyBytes_GET_SIZE(section_path)
             + own.byte_end - own.byte_start
             + (pages_end - first_page if pages_end > first_page else 0) * <size_t>PAGE_BYTES
@@ -208,6 +210,7 @@ cdef class PassageEncoder:
             put_id(&writer, CHUNK_ID, document.name, level, index)
             put_bytes(&writer, PyBytes_AS_STRING(document.fields), PyBytes_GET_SIZE(document.fields))
             close(&writer, PASSAGE_CHUNK, inside - writer.at)
+            close(&writer, RESPONSE_PASSAGES, writer.end - writer.at)
             return PyBytes_FromStringAndSize(<char*>writer.at, writer.end - writer.at)
         finally:
             free(buffer)

@@ -160,8 +160,8 @@ def span(record: ChunkRecord) -> types_pb2.Span:
 @given(arguments())
 def test_encoding_equals_protobufs_own(given):
     encoded = encode(given)
-    message = retriever_pb2.Passage.FromString(encoded)
-    assert message == expected(given)
+    message = retriever_pb2.SearchResponse.FromString(encoded)
+    assert message == retriever_pb2.SearchResponse(passages=[expected(given)])
     assert len(encoded) == message.ByteSize()  # Nothing is there twice or longer than need be.
 
 
