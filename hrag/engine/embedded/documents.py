@@ -1,12 +1,9 @@
 """A stored document within a transaction: its chunks, sentences and citations on demand."""
 
 import bisect
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-
-from cachetools import LRUCache
 
 from hrag import tokens
 from hrag.engine import Describe, Sentence, Stretch
@@ -18,7 +15,7 @@ from hrag.tree import NONE, ChunkRecord, Tree, section_parents
 from hrag.types import ChosenSection, Chunk, ChunkNode, MatchedChild, PageStart, Span
 from hrag_fast import CitedDocument, PassageEncoder
 
-_CACHED_CITATIONS = 4096
+_CACHED_CITATIONS = 2048
 _LONGEST_CHARACTER = 4  # Bytes of UTF-8.
 
 
@@ -79,21 +76,26 @@ class Citation:
 
 
 class CitationCache:
-    """Citations by ordinal. An ordinal never changes its meaning, so none is ever stale."""
+    """Citations by ordinal. An ordinal never changes its meaning, so none is ever stale.
+
+    What is asked for is in `_young`; once these are as many as allowed they are the old
+    ones, and those of before go. So what was asked for lately stays, and that takes no
+    lock: threads that do the same at once read twice or forget too early, no more.
+    """
 
     def __init__(self, entries: int = _CACHED_CITATIONS) -> None:
-        self._entries: LRUCache[int, Citation] = LRUCache(entries)
-        self._lock = threading.Lock()
+        """Keeps `entries` at least, and twice as many at most."""
+        self._entries = entries
+        self._young: dict[int, Citation] = {}
+        self._old: dict[int, Citation] = {}
 
     def get(self, ordinal: int, read: Callable[[], Citation]) -> Citation:
-        with self._lock:
-            try:
-                return self._entries[ordinal]
-            except KeyError:
-                pass
-        found = read()
-        with self._lock:
-            self._entries[ordinal] = found
+        found = self._young.get(ordinal)
+        if found is None:
+            found = self._old.get(ordinal) or read()
+            if len(self._young) >= self._entries:
+                self._old, self._young = self._young, {}
+            self._young[ordinal] = found
         return found
 
 
@@ -283,8 +285,16 @@ class StoredDocuments:
         self._store = store
         self._txn = txn
         self._citations = citations
+        self._found: dict[int, StoredDocument] = {}
 
     def get(self, collection: int, ordinal: int) -> StoredDocument:
+        """The same one for the same ordinal: often several passages are of one document."""
+        found = self._found.get(ordinal)
+        if found is None:
+            found = self._found[ordinal] = self._stored(collection, ordinal)
+        return found
+
+    def _stored(self, collection: int, ordinal: int) -> StoredDocument:
         def read() -> Citation:
             slot = slot_of(self._store, self._txn, collection, ordinal)
             return Citation.of(DocumentHead.from_bytes(self._read(slot, "heads")), slot)
