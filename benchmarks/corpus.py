@@ -37,7 +37,6 @@ TENANT = "bench"
 COLLECTION = "leaves"
 
 _TREE = TreeSettings()
-_EF = 64  # The service's own.
 _LEAVES_PER_TOPIC = 100
 _LEAVES_PER_SECTION = 20  # Consecutive leaves on one topic.
 _SPREAD = 1.0  # Length of a leaf's own part beside its topic's: cosines of about 0.5 within.
@@ -228,7 +227,7 @@ def bare_index(folder: Path) -> hnswlib.Index:
             number = find_collection(store, txn, TENANT, COLLECTION)
             (record,) = listed_segments(store, txn, number)
         index = segments.load_index(store.segments, record, record.items)
-        index.set_ef(_EF)
+        index.set_ef(segments.search_ef(record.dimension))
         return index
     finally:
         store.close()

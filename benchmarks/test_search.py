@@ -1,7 +1,8 @@
 """What a search costs beside the bare index, with its recall; and what scanning a tail costs.
 
 100,000 leaves in one segment. The bare index is the segment's own, asked with the same
-k: what the service adds is a transaction, the climb, the texts and the values it returns.
+k and looking at as many candidates: what the service adds is a transaction, the climb, the
+texts and the values it returns; but it walks the graph by a loop of its own, which is faster.
 At 64 dimensions the index is fast, so the ratio is harsher than at 384.
 """
 
@@ -48,6 +49,7 @@ def test_search_beside_the_bare_index(filled, report):
             return index.knn_query(queries[number], k=K, num_threads=1)
 
         def whole(mode):
+            assert search(query(queries[0], mode), NEVER).passages
             return lambda number: search(query(queries[number], mode), NEVER)
 
         searches = [bare, whole(SearchMode.STANDARD), whole(SearchMode.SMALL_TO_BIG)]
@@ -59,7 +61,6 @@ def test_search_beside_the_bare_index(filled, report):
         report.percentiles(f"search.{key}", took[:, place], what)
         if place:
             to_bare = ratio(took, place, 0)
-            assert to_bare.value > 1  # What does more cannot be faster: else it did not search.
             what = f"{what}, to the bare index, p50"
             report.tell(f"search.{key}.to_bare", to_bare, what, "x", "lower")
 
@@ -69,8 +70,9 @@ def query(vector, mode):
 
 
 def test_recall_of_short_vectors(filled, report):
-    """Told, not asserted: HNSW finds less among 64 dimensions than among those of a model."""
+    """HNSW finds less among 64 dimensions than among those of a model, so it looks at more."""
     judge_recall(report, *filled)
+    assert report.missed == []
 
 
 def test_recall_of_vectors_as_long_as_models_make(tmp_path, report):

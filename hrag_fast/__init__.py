@@ -15,7 +15,7 @@ try:
     )
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._graph import Graph
-    from hrag_fast._passages import PassageEncoder
+    from hrag_fast._passages import CitedDocument, PassageEncoder
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("hrag_fast."):
         raise
@@ -35,6 +35,7 @@ __all__ = [
     "MAX",
     "MEAN",
     "SUM",
+    "CitedDocument",
     "Graph",
     "Groups",
     "PassageEncoder",

@@ -1,13 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`PassageEncoder`, at the end of every search: stored chunks to the messages that are sent.
 
-Writes `hrag.v1.Passage` in protobuf's wire format, by the field numbers of `protos/`: content
-goes from LMDB's pages into the message, spans of leaves from the packed tree, and no value is
+Writes in protobuf's wire format, by the field numbers of `protos/`: a `hrag.v1.SearchResponse`
+that holds a passage alone, for the bytes of several are one that holds them all. Content goes
+from LMDB's pages into the message, spans of leaves from the packed tree, and no value is
 made of any part. Fields that are 0 or empty are left out, as protobuf does. It writes from
 the end to the beginning, so that a length is known when its turn comes.
 
 The plain twin are the values of `Snapshot.passages` made messages by `hrag.wire`.
 """
+
+from array import array
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -36,6 +39,7 @@ cdef enum:  # Numbers of fields.
     SPAN_BYTE_END = 2
     SPAN_CHAR_START = 3
     SPAN_CHAR_END = 4
+    RESPONSE_PASSAGES = 1
     PASSAGE_CHUNK = 1
     PASSAGE_SCORE = 2
     PASSAGE_MATCHED_CHILDREN = 3
@@ -43,6 +47,8 @@ cdef enum:  # Numbers of fields.
     CHILD_CHUNK_ID = 1
     CHILD_SCORE = 2
     CHILD_SPAN = 3
+
+cdef uint32_t NONE = 0xFFFFFFFF  # No section.
 
 cdef enum:
     LEAF_INDEX_BITS = 20
@@ -69,18 +75,69 @@ cdef packed struct Record:  # hrag.tree.CHUNK.
     uint32_t section
 
 
+cdef class CitedDocument:
+    """See `_passages.pyi`."""
+
+    cdef bytes fields
+    cdef bytes name
+    cdef object section_path_of
+    cdef dict section_paths  # Encoded, by section.
+    cdef const uint32_t[::1] page_numbers
+    cdef const uint32_t[::1] page_starts
+
+    def __init__(
+        self,
+        bytes fields not None,
+        bytes document_id not None,
+        section_path,
+        page_numbers=(),
+        page_starts=(),
+    ):
+        self.fields = fields
+        self.name = document_id
+        self.section_path_of = section_path
+        self.section_paths = {NONE: b""}
+        self.page_numbers = array("I", page_numbers)
+        self.page_starts = array("I", page_starts)
+        if self.page_numbers.shape[0] != self.page_starts.shape[0]:
+            raise ValueError(
+                f"{self.page_numbers.shape[0]} page numbers, {self.page_starts.shape[0]} starts"
+            )
+
+    cdef bytes section_path(self, uint32_t section):
+        """The field, made once."""
+        found = self.section_paths.get(section)
+        if found is None:
+            titles = [(<str?>title).encode() for title in self.section_path_of(section)]
+            found = b"".join([section_title_field(title) for title in titles])
+            self.section_paths[section] = found
+        return found
+
+    cdef size_t pages_before(self, uint64_t char_start) noexcept:
+        """How many pages begin before it."""
+        cdef size_t middle, first = 0, end = self.page_starts.shape[0]
+        while first < end:
+            middle = (first + end) // 2
+            if self.page_starts[middle] < char_start:
+                first = middle + 1
+            else:
+                end = middle
+        return first
+
+
 cdef class PassageEncoder:
     """Encodes passages of one search."""
 
     cdef const uint64_t[::1] labels
+    cdef const float[::1] scores
+    cdef const uint32_t[::1] starts
     cdef const uint32_t[::1] children
     cdef const float[::1] child_scores
     cdef uint32_t leaf_level
 
-    def __init__(self, labels, children, child_scores, uint32_t leaf_level):
+    def __init__(self, labels, groups, uint32_t leaf_level):
         self.labels = labels
-        self.children = children
-        self.child_scores = child_scores
+        _, self.scores, self.starts, self.children, self.child_scores = groups
         self.leaf_level = leaf_level
         if self.children.shape[0] != self.child_scores.shape[0]:
             raise ValueError(
@@ -89,43 +146,47 @@ cdef class PassageEncoder:
 
     def passage(
         self,
-        bytes document not None,
-        bytes document_id not None,
-        uint32_t level,
-        uint32_t index,
-        record,
+        CitedDocument document not None,
+        const uint8_t[::1] tree not None,
         const uint8_t[::1] text not None,
-        const uint8_t[::1] leaves not None,
-        size_t start,
-        size_t end,
-        float score,
-        section_path=(),
-        pages=(0, 0),
-        page_starts=(),
+        size_t level,
+        size_t index,
+        size_t group,
+        record=None,
         merged=(),
     ):
-        cdef Record own
-        (
-            own.byte_start, own.byte_end, own.char_start, own.char_end, own.token_start,
-            own.token_count, own.parent, own.first_child, own.child_count, own.section,
-        ) = record
+        cdef Level chunks = level_of(tree, level)
+        cdef Level leaves = level_of(tree, self.leaf_level)
+        if index >= chunks.count:
+            raise IndexError(f"chunk {index} of {chunks.count}")
+        if group + 1 >= <size_t>self.starts.shape[0] or group >= <size_t>self.scores.shape[0]:
+            raise IndexError(f"group {group} of {self.scores.shape[0]}")
+        cdef Record own = chunks.first[index]
+        if record is not None:
+            (
+                own.byte_start, own.byte_end, own.char_start, own.char_end, own.token_start,
+                own.token_count, own.parent, own.first_child, own.child_count, own.section,
+            ) = record
         if not own.byte_start <= own.byte_end <= <size_t>text.shape[0]:
             raise ValueError(
                 f"bytes {own.byte_start} to {own.byte_end} of a text of {text.shape[0]}"
             )
+        cdef size_t start = self.starts[group], end = self.starts[group + 1]
         if not start <= end <= <size_t>self.children.shape[0]:
             raise IndexError(f"children {start} to {end} of {self.children.shape[0]}")
-        cdef list titles = [(<str?>title).encode() for title in section_path]
-        cdef size_t name = PyBytes_GET_SIZE(document_id)
+        cdef bytes section_path = document.section_path(own.section)
+        # The page that the span begins in is the last to begin at or before it.
+        cdef size_t first_page = document.pages_before(<uint64_t>own.char_start + 1)
+        cdef size_t pages_end = document.pages_before(own.char_end)
+        cdef size_t name = PyBytes_GET_SIZE(document.name)
         cdef size_t room = (
-            2 * NUMBER_BYTES + CHUNK_BYTES + PyBytes_GET_SIZE(document) + name
+            3 * NUMBER_BYTES + CHUNK_BYTES + PyBytes_GET_SIZE(document.fields) + name
+            + PyBytes_GET_SIZE(section_path)
             + own.byte_end - own.byte_start
-            + len(page_starts) * <size_t>PAGE_BYTES
+            + (pages_end - first_page if pages_end > first_page else 0) * <size_t>PAGE_BYTES
             + (end - start) * (CHILD_BYTES + name)
             + len(merged) * (MERGED_BYTES + name)
         )
-        for title in titles:
-            room += NUMBER_BYTES + PyBytes_GET_SIZE(title)
         cdef uint8_t* buffer = <uint8_t*>malloc(room)
         if buffer == NULL:
             raise MemoryError
@@ -133,17 +194,12 @@ cdef class PassageEncoder:
         writer.at = writer.end = buffer + room
         try:
             for place in reversed(merged):
-                put_id(&writer, PASSAGE_MERGED_CHUNK_IDS, document_id, place[0], place[1])
-            self.put_children(&writer, &own, document_id, leaves, start, end)
-            put_float(&writer, PASSAGE_SCORE, score)
+                put_id(&writer, PASSAGE_MERGED_CHUNK_IDS, document.name, place[0], place[1])
+            self.put_children(&writer, &own, document.name, leaves, start, end)
+            put_float(&writer, PASSAGE_SCORE, self.scores[group])
             inside = writer.at
-            for page in reversed(page_starts):
-                put_page(&writer, page.number, page.char_start)
-            put_number(&writer, CHUNK_LAST_PAGE, pages[1])
-            put_number(&writer, CHUNK_FIRST_PAGE, pages[0])
-            for title in reversed(titles):
-                put_bytes(&writer, PyBytes_AS_STRING(title), PyBytes_GET_SIZE(title))
-                close(&writer, CHUNK_SECTION_PATH, PyBytes_GET_SIZE(title))
+            put_pages(&writer, document, first_page, pages_end)
+            put_bytes(&writer, PyBytes_AS_STRING(section_path), PyBytes_GET_SIZE(section_path))
             put_span(&writer, CHUNK_SPAN, &own)
             put_number(&writer, CHUNK_TOKEN_COUNT, own.token_count)
             if own.byte_end > own.byte_start:
@@ -151,9 +207,10 @@ cdef class PassageEncoder:
                 close(&writer, CHUNK_CONTENT, own.byte_end - own.byte_start)
             put_number(&writer, CHUNK_INDEX, index)
             put_number(&writer, CHUNK_LEVEL, level)
-            put_id(&writer, CHUNK_ID, document_id, level, index)
-            put_bytes(&writer, PyBytes_AS_STRING(document), PyBytes_GET_SIZE(document))
+            put_id(&writer, CHUNK_ID, document.name, level, index)
+            put_bytes(&writer, PyBytes_AS_STRING(document.fields), PyBytes_GET_SIZE(document.fields))
             close(&writer, PASSAGE_CHUNK, inside - writer.at)
+            close(&writer, RESPONSE_PASSAGES, writer.end - writer.at)
             return PyBytes_FromStringAndSize(<char*>writer.at, writer.end - writer.at)
         finally:
             free(buffer)
@@ -163,12 +220,12 @@ cdef class PassageEncoder:
         Writer* writer,
         const Record* inside,
         bytes document_id,
-        const uint8_t[::1] leaves,
+        Level leaves,
         size_t start,
         size_t end,
     ) except -1:
         """The leaves as far as they lie inside."""
-        cdef size_t i, row, leaf, count = leaves.shape[0] // sizeof(Record)
+        cdef size_t i, row, leaf
         cdef const Record* own
         cdef Record part
         cdef const uint8_t* behind
@@ -177,9 +234,9 @@ cdef class PassageEncoder:
             if row >= <size_t>self.labels.shape[0]:
                 raise IndexError(f"row {row} of {self.labels.shape[0]}")
             leaf = self.labels[row] & ((<uint64_t>1 << LEAF_INDEX_BITS) - 1)
-            if leaf >= count:
-                raise IndexError(f"leaf {leaf} of {count}")
-            own = <const Record*>&leaves[leaf * sizeof(Record)]
+            if leaf >= leaves.count:
+                raise IndexError(f"leaf {leaf} of {leaves.count}")
+            own = &leaves.first[leaf]
             if own.char_end <= inside.char_start or inside.char_end <= own.char_start:
                 continue
             part.byte_start = max(own.byte_start, inside.byte_start)
@@ -192,6 +249,46 @@ cdef class PassageEncoder:
             put_id(writer, CHILD_CHUNK_ID, document_id, self.leaf_level, leaf)
             close(writer, PASSAGE_MATCHED_CHILDREN, behind - writer.at)
         return 0
+
+
+cdef struct Level:  # Of a tree: its chunks, in place.
+    const Record* first
+    size_t count
+
+
+cdef Level level_of(const uint8_t[::1] tree, size_t level) except *:
+    """Finds a level in the layout of hrag.tree: how many levels, how many chunks in each, chunks.
+
+    The whole tree must be as long as that says, as `hrag.tree.Tree` has it.
+    """
+    cdef Level found
+    cdef uint32_t levels = 0, count
+    cdef size_t i, base, size = tree.shape[0]
+    if size >= sizeof(uint32_t):
+        memcpy(&levels, &tree[0], sizeof(uint32_t))
+    base = sizeof(uint32_t) * (<size_t>levels + 1)
+    if base > size:
+        raise ValueError(f"{size} bytes are too few for a tree of {levels} levels")
+    if level >= levels:
+        raise IndexError(f"level {level} of {levels}")
+    for i in range(levels):
+        memcpy(&count, &tree[(i + 1) * sizeof(uint32_t)], sizeof(uint32_t))
+        if i == level:
+            found.first = <const Record*>(&tree[0] + base)
+            found.count = count
+        base += count * sizeof(Record)
+    if base != size:
+        raise ValueError(f"a tree of {levels} levels takes {base} bytes, not {size}")
+    return found
+
+
+cdef bytes section_title_field(bytes title):
+    """One value of `section_path`; each has the field's number before it."""
+    cdef uint8_t head[NUMBER_BYTES]
+    cdef Writer writer
+    writer.at = writer.end = head + NUMBER_BYTES
+    close(&writer, CHUNK_SECTION_PATH, PyBytes_GET_SIZE(title))
+    return writer.at[: writer.end - writer.at] + title
 
 
 cdef struct Writer:
@@ -250,6 +347,20 @@ cdef inline void put_span(Writer* writer, int field, const Record* record) noexc
     put_number(writer, SPAN_BYTE_END, record.byte_end)
     put_number(writer, SPAN_BYTE_START, record.byte_start)
     close(writer, field, behind - writer.at)
+
+
+cdef inline void put_pages(
+    Writer* writer, CitedDocument document, size_t first, size_t end
+) noexcept:
+    """Of a span that touches the pages from the one before `first` on to `end`, all fields."""
+    cdef size_t page = end
+    if not document.page_starts.shape[0]:
+        return
+    while page > first:
+        page -= 1
+        put_page(writer, document.page_numbers[page], document.page_starts[page])
+    put_number(writer, CHUNK_LAST_PAGE, document.page_numbers[end - 1 if end else 0])
+    put_number(writer, CHUNK_FIRST_PAGE, document.page_numbers[first - 1 if first else 0])
 
 
 cdef inline void put_page(Writer* writer, uint32_t number, uint32_t char_start) noexcept:

@@ -36,7 +36,8 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         self._browse = browse
         self._info = info
 
-    def Search(self, request: pb.SearchRequest, context: grpc.ServicerContext) -> pb.SearchResponse:
+    def Search(self, request: pb.SearchRequest, context: grpc.ServicerContext) -> bytes:
+        """The response is encoded."""
         query = retriever.search_query_from(request)
         return retriever.encoded_response(self._search.encoded(query, deadline_of(context)))
 

@@ -203,8 +203,9 @@ def read_passages(
     """The snapshot's passages, which are the same as values and as messages."""
     passages = snapshot.passages(groups, limit, token_budget, **options)
     encoded = snapshot.encoded_passages(groups, limit, token_budget, described_document, **options)
-    sent = [retriever_pb2.Passage.FromString(each) for each in encoded]
-    assert sent == [retriever_pb2.Passage.FromString(encoded_passage(each)) for each in passages]
+    sent = [retriever_pb2.SearchResponse.FromString(each) for each in encoded]
+    made = [retriever_pb2.SearchResponse.FromString(encoded_passage(each)) for each in passages]
+    assert sent == made
     return passages
 
 

@@ -337,7 +337,7 @@ class Snapshot(Protocol):
         merge_adjacent: bool = False,
         cut_last: bool = False,
     ) -> tuple[bytes, ...]:
-        """The same passages, each as the message hrag.v1.Passage in protobuf's wire format.
+        """The same passages, each as a message hrag.v1.SearchResponse that holds it alone.
 
         `describe` gives those fields of hrag.v1.Chunk that are the document's own; what it
         gives may be kept for the document's other chunks.

@@ -82,7 +82,7 @@ class Around(grpc.ServerInterceptor):
         return wrapped
 
     def _wrap(self, method: str, handler: Any) -> Any:
-        read, write = _lenient(handler.request_deserializer), handler.response_serializer
+        read, write = _lenient(handler.request_deserializer), _sent(handler.response_serializer)
         if method in guard.OPEN:
             return handler._replace(request_deserializer=read)
         begun = partial(_Call, method, self._authenticate, read, self._rates)
@@ -131,6 +131,15 @@ def _lenient(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
             return Unreadable(str(error))
 
     return read
+
+
+def _sent(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """A handler may have encoded its response already."""
+
+    def write(message: Any) -> bytes:
+        return message if isinstance(message, bytes) else serialize(message)
+
+    return write
 
 
 def _unary(begun: "_Begun", handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -78,7 +78,7 @@ _PLAN = {number: plan for plan, number in _PLAN_NUMBER.items()}
 
 
 class EncodedResult(NamedTuple):
-    """A result without its passages, and these as messages hrag.v1.Passage."""
+    """A result without its passages, and each of these as a SearchResponse that holds it alone."""
 
     result: SearchResult
     passages: tuple[bytes, ...]
@@ -172,7 +172,9 @@ def batch_response(outcomes: Iterable[EncodedResult | HragError]) -> pb.BatchSea
 def _outcome_message(outcome: EncodedResult | HragError) -> pb.SearchOutcome:
     if isinstance(outcome, HragError):
         return pb.SearchOutcome(error=error_message(outcome))
-    return pb.SearchOutcome(response=encoded_response(outcome))
+    message = pb.SearchOutcome()
+    message.response.MergeFromString(encoded_response(outcome))
+    return message
 
 
 def batch_from(message: pb.BatchSearchResponse) -> list[SearchResult | HragError]:
@@ -185,11 +187,9 @@ def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
     return error_from(message.error)
 
 
-def encoded_response(found: EncodedResult) -> pb.SearchResponse:
-    response = search_response(found.result)
-    for passage in found.passages:
-        response.passages.add().MergeFromString(passage)
-    return response
+def encoded_response(found: EncodedResult) -> bytes:
+    """A SearchResponse: messages one behind the other are one with the fields of all."""
+    return b"".join([*found.passages, search_response(found.result).SerializeToString()])
 
 
 def search_response(result: SearchResult) -> pb.SearchResponse:
@@ -243,7 +243,8 @@ def _section_from(message: pb.ChosenSection) -> ChosenSection:
 
 
 def encoded_passage(passage: Passage) -> bytes:
-    return _passage_message(passage).SerializeToString()
+    """A SearchResponse that holds it alone."""
+    return pb.SearchResponse(passages=[_passage_message(passage)]).SerializeToString()
 
 
 def described_document(

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.tree import CHUNK, ChunkRecord
-from hrag.types import PageStart
+from hrag.tree import CHUNK, NONE, ChunkRecord, Tree
 from hrag.v1 import retriever_pb2, types_pb2
-from hrag_fast import PassageEncoder
+from hrag_fast import CitedDocument, Groups, PassageEncoder
 
 NUMBER = st.sampled_from([0, 1, 127, 128, 16_383, 16_384, 2**21, 2**28, 2**32 - 1])
 SCORE = st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0])
@@ -30,7 +29,12 @@ def records(draw: Callable[..., Any], text: str) -> ChunkRecord:
     """Bytes are those of whole characters of the text; other numbers are any."""
     start, end = (len(text[:char].encode()) for char in draw(ranges(len(text))))
     chars = sorted(draw(st.tuples(NUMBER, NUMBER)))
-    return ChunkRecord(start, end, *chars, *draw(st.tuples(*[NUMBER] * 6)))
+    section = draw(st.sampled_from([0, 1, NONE]))
+    return ChunkRecord(start, end, *chars, *draw(st.tuples(*[NUMBER] * 5)), section)
+
+
+def paths() -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.text(max_size=200), max_size=3).map(tuple)
 
 
 @st.composite
@@ -38,52 +42,75 @@ def arguments(draw: Callable[..., Any]) -> SimpleNamespace:
     """All that one passage is made of."""
     text = draw(st.text(max_size=300))
     leaves = draw(st.lists(records(text), min_size=1, max_size=8))
+    chunks = draw(st.lists(records(text), min_size=1, max_size=4))
     hits = draw(st.lists(st.tuples(st.integers(0, len(leaves) - 1), SCORE), max_size=12))
-    start, end = draw(ranges(len(hits)))
-    page = st.builds(PageStart, NUMBER, NUMBER)
+    starts = sorted(draw(st.lists(st.integers(0, len(hits)), min_size=2, max_size=4)))
+    group = draw(st.integers(0, len(starts) - 2))
     return SimpleNamespace(
         document_id=draw(NAME),
-        index=draw(st.integers(0, 2**20 - 1)),
-        record=draw(records(text)),
+        chunks=chunks,
+        index=draw(st.integers(0, len(chunks) - 1)),
+        record=draw(st.none() | records(text)),
         text=text.encode(),
         leaves=leaves,
         hits=hits,
-        start=start,
-        end=end,
+        starts=starts,
+        group=group,
         score=draw(SCORE),
-        section_path=tuple(draw(st.lists(st.text(max_size=200), max_size=3))),
-        pages=draw(st.tuples(NUMBER, NUMBER)),
-        page_starts=tuple(draw(st.lists(page, max_size=3))),
+        section_paths=(draw(paths()), draw(paths())),
+        pages=sorted(draw(st.lists(st.tuples(NUMBER, NUMBER), max_size=4)), key=lambda p: p[1]),
         merged=draw(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2**20 - 1)), max_size=3)),
     )
 
 
+def tree_of(*levels: list[ChunkRecord]) -> bytes:
+    return Tree.from_levels([np.array(list(map(tuple, each)), CHUNK) for each in levels]).to_bytes()
+
+
 def encode(given: SimpleNamespace) -> bytes:
     """What the encoder makes of it; row r is leaf r of some document."""
+    scores = np.zeros(len(given.starts) - 1, np.float32)
+    scores[given.group : given.group + 1] = given.score
+    groups = Groups(
+        np.zeros(len(scores), np.uint64),
+        scores,
+        np.array(given.starts, np.uint32),
+        np.array([leaf for leaf, _ in given.hits], np.uint32),
+        np.array([score for _, score in given.hits], np.float32),
+    )
     labels = (7 << 20 | np.arange(len(given.leaves))).astype(np.uint64)
-    rows = np.array([leaf for leaf, _ in given.hits], np.uint32)
-    scores = np.array([score for _, score in given.hits], np.float32)
-    packed = np.array([tuple(leaf) for leaf in given.leaves], CHUNK).tobytes()
-    return PassageEncoder(labels, rows, scores, LEAF_LEVEL).passage(
+    document = CitedDocument(
         types_pb2.Chunk(document_id=given.document_id, title="a title").SerializeToString(),
         given.document_id.encode(),
-        LEVEL,
-        given.index,
-        given.record,
-        memoryview(given.text),
-        memoryview(packed),
-        given.start,
-        given.end,
-        given.score,
-        given.section_path,
-        given.pages,
-        given.page_starts,
-        given.merged,
+        given.section_paths.__getitem__,
+        [number for number, _ in given.pages],
+        [start for _, start in given.pages],
     )
+    encoder = PassageEncoder(labels, groups, LEAF_LEVEL)
+
+    def passage() -> bytes:
+        return encoder.passage(
+            document,
+            tree_of([], given.leaves, given.chunks),
+            given.text,
+            LEVEL,
+            given.index,
+            given.group,
+            given.record,
+            given.merged,
+        )
+
+    encoded = passage()
+    assert encoded == passage()  # What the document keeps says what it said first.
+    return encoded
 
 
 def expected(given: SimpleNamespace) -> retriever_pb2.Passage:
-    own = given.record
+    own = given.record or given.chunks[given.index]
+    before = [number for number, start in given.pages if start <= own.char_start]
+    touched = [page for page in given.pages if own.char_start < page[1] < own.char_end]
+    reached = [number for number, start in given.pages if start < own.char_end]
+    first = [number for number, _ in given.pages[:1]] or [0]
     passage = retriever_pb2.Passage(
         chunk=types_pb2.Chunk(
             chunk_id=f"{given.document_id}#{LEVEL}.{given.index}",
@@ -93,19 +120,18 @@ def expected(given: SimpleNamespace) -> retriever_pb2.Passage:
             content=given.text[own.byte_start : own.byte_end].decode(),
             token_count=own.token_count,
             span=span(own),
-            section_path=given.section_path,
-            first_page=given.pages[0],
-            last_page=given.pages[1],
+            section_path=() if own.section == NONE else given.section_paths[own.section],
+            first_page=(first + before)[-1],
+            last_page=(first + reached)[-1],
             title="a title",
             page_starts=[
-                types_pb2.PageStart(number=page.number, char_start=page.char_start)
-                for page in given.page_starts
+                types_pb2.PageStart(number=number, char_start=start) for number, start in touched
             ],
         ),
         score=given.score,
         merged_chunk_ids=[f"{given.document_id}#{each[0]}.{each[1]}" for each in given.merged],
     )
-    for leaf, score in given.hits[given.start : given.end]:
+    for leaf, score in given.hits[slice(*given.starts[given.group : given.group + 2])]:
         part = given.leaves[leaf]
         if part.char_end <= own.char_start or own.char_end <= part.char_start:
             continue
@@ -134,24 +160,25 @@ def span(record: ChunkRecord) -> types_pb2.Span:
 @given(arguments())
 def test_encoding_equals_protobufs_own(given):
     encoded = encode(given)
-    message = retriever_pb2.Passage.FromString(encoded)
-    assert message == expected(given)
+    message = retriever_pb2.SearchResponse.FromString(encoded)
+    assert message == retriever_pb2.SearchResponse(passages=[expected(given)])
     assert len(encoded) == message.ByteSize()  # Nothing is there twice or longer than need be.
 
 
+RECORD = ChunkRecord(0, 4, 0, 4, 0, 1, 0, 0, 0, NONE)
 GIVEN = SimpleNamespace(
     document_id="d",
+    chunks=[RECORD],
     index=0,
-    record=ChunkRecord(0, 4, 0, 4, 0, 1, 0, 0, 0, 0),
+    record=None,
     text=b"text",
-    leaves=[ChunkRecord(0, 4, 0, 4, 0, 1, 0, 0, 0, 0)],
+    leaves=[RECORD],
     hits=[(0, 0.5)],
-    start=0,
-    end=1,
+    starts=[0, 1],
+    group=0,
     score=0.5,
-    section_path=(),
-    pages=(0, 0),
-    page_starts=(),
+    section_paths=(("Title",),),
+    pages=[],
     merged=(),
 )
 
@@ -159,11 +186,15 @@ GIVEN = SimpleNamespace(
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"end": 2}, "children 0 to 2 of 1"),
-        ({"start": 1, "end": 0}, "children 1 to 0 of 1"),
+        ({"starts": [0, 2]}, "children 0 to 2 of 1"),
+        ({"starts": [1, 0]}, "children 1 to 0 of 1"),
+        ({"group": 1}, "group 1 of 1"),
+        ({"group": 2**64 - 1}, "group 18446744073709551615 of 1"),
+        ({"index": 1}, "chunk 1 of 1"),
         ({"hits": [(1, 0.5)]}, "row 1 of 1"),
-        ({"record": GIVEN.record._replace(byte_end=5)}, "bytes 0 to 5 of a text of 4"),
-        ({"record": GIVEN.record._replace(byte_start=5)}, "bytes 5 to 4 of a text of 4"),
+        ({"record": RECORD._replace(byte_end=5)}, "bytes 0 to 5 of a text of 4"),
+        ({"chunks": [RECORD._replace(byte_start=5)]}, "bytes 5 to 4 of a text of 4"),
+        ({"chunks": [RECORD._replace(section=1)]}, "tuple index out of range"),
     ],
 )
 def test_what_there_is_not_is_refused(change, error):
@@ -172,18 +203,54 @@ def test_what_there_is_not_is_refused(change, error):
         encode(SimpleNamespace(**vars(GIVEN) | change))
 
 
-def test_a_leaf_that_the_tree_has_not_is_refused():
-    encoder = PassageEncoder(
-        np.array([5], np.uint64), np.array([0], np.uint32), np.array([1.0], np.float32), LEAF_LEVEL
+def groups_of(rows: list[int], scores: list[float]) -> Groups:
+    """One group of them all."""
+    return Groups(
+        np.zeros(1, np.uint64),
+        np.zeros(1, np.float32),
+        np.array([0, len(rows)], np.uint32),
+        np.array(rows, np.uint32),
+        np.array(scores, np.float32),
     )
+
+
+def encode_in(tree: bytes, level: int = LEVEL, leaf: int = 0) -> bytes:
+    encoder = PassageEncoder(np.array([leaf], np.uint64), groups_of([0], [1.0]), LEAF_LEVEL)
+    document = CitedDocument(b"", b"d", GIVEN.section_paths.__getitem__)
+    return encoder.passage(document, tree, b"text", level, 0, 0)
+
+
+def test_a_leaf_that_the_tree_has_not_is_refused():
+    tree = tree_of([], [RECORD], [RECORD])
+    assert encode_in(tree)
     with pytest.raises(IndexError, match="leaf 5 of 1"):
-        encoder.passage(
-            b"", b"d", LEVEL, 0, GIVEN.record, memoryview(b"text"), memoryview(bytes(40)), 0, 1, 0.5
-        )
+        encode_in(tree, leaf=5)
+
+
+def test_a_level_that_the_tree_has_not_is_refused():
+    with pytest.raises(IndexError, match="level 3 of 3"):
+        encode_in(tree_of([], [RECORD], [RECORD]), level=3)
+    with pytest.raises(IndexError, match="level 1 of 1"):
+        encode_in(tree_of([RECORD]), level=0)
+
+
+@pytest.mark.parametrize("change", [lambda tree: tree[:-1], lambda tree: tree + b"\0"])
+def test_a_tree_of_another_length_is_refused(change):
+    with pytest.raises(ValueError, match=r"a tree of 3 levels takes 96 bytes, not 9[57]"):
+        encode_in(change(tree_of([], [RECORD], [RECORD])))
+
+
+@pytest.mark.parametrize("tree", [b"", b"\3\0\0", b"\3\0\0\0" * 3, b"\xff" * 40])
+def test_what_is_no_tree_is_refused(tree):
+    with pytest.raises((ValueError, IndexError), match=r"too few for a tree|level 2 of 0"):
+        encode_in(tree)
 
 
 def test_children_without_scores_are_refused():
     with pytest.raises(ValueError, match="1 children, 0 scores"):
-        PassageEncoder(
-            np.array([0], np.uint64), np.array([0], np.uint32), np.array([], np.float32), LEAF_LEVEL
-        )
+        PassageEncoder(np.array([0], np.uint64), groups_of([0], []), LEAF_LEVEL)
+
+
+def test_pages_without_starts_are_refused():
+    with pytest.raises(ValueError, match="2 page numbers, 1 starts"):
+        CitedDocument(b"", b"d", GIVEN.section_paths.__getitem__, [1, 2], [0])

@@ -84,7 +84,7 @@ ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] =
     (
         "encoded result",
         search_results,
-        lambda result: retriever.encoded_response(_encoded(result)),
+        lambda result: rpb.SearchResponse.FromString(retriever.encoded_response(_encoded(result))),
         retriever.search_result_from,
     ),
     (

@@ -1,12 +1,9 @@
 """A stored document within a transaction: its chunks, sentences and citations on demand."""
 
 import bisect
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-
-from cachetools import LRUCache
 
 from hrag import tokens
 from hrag.engine import Describe, Sentence, Stretch
@@ -16,9 +13,9 @@ from hrag.engine.embedded.store import Store, Txn
 from hrag.sentences import MAX_SENTENCE_CHARS, fitting, sentence_ends
 from hrag.tree import NONE, ChunkRecord, Tree, section_parents
 from hrag.types import ChosenSection, Chunk, ChunkNode, MatchedChild, PageStart, Span
-from hrag_fast import PassageEncoder
+from hrag_fast import CitedDocument, PassageEncoder
 
-_CACHED_CITATIONS = 4096
+_CACHED_CITATIONS = 2048
 _LONGEST_CHARACTER = 4  # Bytes of UTF-8.
 
 
@@ -30,20 +27,26 @@ class Citation:
     slot: bytes
     section_parents: tuple[int, ...]
     page_starts: tuple[int, ...]
-    _described: dict[Describe, bytes] = field(default_factory=dict)
+    _cited: dict[Describe, CitedDocument] = field(default_factory=dict)
 
     @classmethod
     def of(cls, head: DocumentHead, slot: bytes) -> "Citation":
         starts = tuple(page.char_start for page in head.pages)
         return cls(head, slot, section_parents(head.sections), starts)
 
-    def described(self, describe: Describe) -> bytes:
-        """What it makes of the document, made once."""
-        found = self._described.get(describe)
+    def cited(self, describe: Describe) -> CitedDocument:
+        """What passages cite of the document, made once."""
+        found = self._cited.get(describe)
         if found is None:
             head = self.head
-            found = describe(head.document_id, head.title, head.source, head.metadata)
-            self._described[describe] = found
+            found = CitedDocument(
+                describe(head.document_id, head.title, head.source, head.metadata),
+                head.document_id.encode(),
+                self.section_path,
+                (page.number for page in head.pages),
+                self.page_starts,
+            )
+            self._cited[describe] = found
         return found
 
     def section_path(self, section: int) -> tuple[str, ...]:
@@ -73,33 +76,46 @@ class Citation:
 
 
 class CitationCache:
-    """Citations by ordinal. An ordinal never changes its meaning, so none is ever stale."""
+    """Citations by ordinal. An ordinal never changes its meaning, so none is ever stale.
+
+    What is asked for is in `_young`; once these are as many as allowed they are the old
+    ones, and those of before go. So what was asked for lately stays, and that takes no
+    lock: threads that do the same at once read twice or forget too early, no more.
+    """
 
     def __init__(self, entries: int = _CACHED_CITATIONS) -> None:
-        self._entries: LRUCache[int, Citation] = LRUCache(entries)
-        self._lock = threading.Lock()
+        """Keeps `entries` at least, and twice as many at most."""
+        self._entries = entries
+        self._young: dict[int, Citation] = {}
+        self._old: dict[int, Citation] = {}
 
     def get(self, ordinal: int, read: Callable[[], Citation]) -> Citation:
-        with self._lock:
-            try:
-                return self._entries[ordinal]
-            except KeyError:
-                pass
-        found = read()
-        with self._lock:
-            self._entries[ordinal] = found
+        found = self._young.get(ordinal)
+        if found is None:
+            found = self._old.get(ordinal) or read()
+            if len(self._young) >= self._entries:
+                self._old, self._young = self._young, {}
+            self._young[ordinal] = found
         return found
 
 
 class StoredDocument:
-    """Its text is read only as far as it is asked for."""
+    """Its text and tree are read only as far as they are asked for."""
 
-    __slots__ = ("_citation", "_text", "tree")
+    __slots__ = ("_citation", "_packed", "_text", "_tree")
 
-    def __init__(self, citation: Citation, tree: Tree, text: memoryview) -> None:
+    def __init__(self, citation: Citation, packed: memoryview, text: memoryview) -> None:
+        """`packed` is its tree."""
         self._citation = citation
+        self._packed = packed
         self._text = text
-        self.tree = tree
+        self._tree: Tree | None = None
+
+    @property
+    def tree(self) -> Tree:
+        if self._tree is None:
+            self._tree = Tree(self._packed)
+        return self._tree
 
     def name(self, level: int, index: int) -> str:
         return f"{self._citation.head.document_id}#{level}.{index}"
@@ -150,31 +166,15 @@ class StoredDocument:
     def encoded(
         self,
         encoder: PassageEncoder,
-        place: tuple[int, int],
-        record: ChunkRecord,
-        leaves: tuple[int, int, int],
-        score: float,
-        merged: list[tuple[int, int]],
         describe: Describe,
+        place: tuple[int, int],
+        group: int,
+        record: ChunkRecord | None = None,
+        merged: Sequence[tuple[int, int]] = (),
     ) -> bytes:
-        """A chunk as a passage; `leaves` are the level and, in the encoder, the first and end."""
-        citation = self._citation
-        level, start, end = leaves
-        return encoder.passage(
-            citation.described(describe),
-            citation.head.document_id.encode(),
-            *place,
-            record,
-            self._text,
-            self.tree.level_buffer(level),
-            start,
-            end,
-            score,
-            citation.section_path(record.section),
-            citation.pages(record.char_start, record.char_end),
-            citation.page_starts_in(record.char_start, record.char_end),
-            merged,
-        )
+        """A group's chunk as a passage, or in its place a `record` of another span."""
+        cited = self._citation.cited(describe)
+        return encoder.passage(cited, self._packed, self._text, *place, group, record, merged)
 
     def cut(self, record: ChunkRecord, keep: ChunkRecord, token_budget: int) -> ChunkRecord | None:
         """As many whole sentences of a chunk as fit, that in which `keep` begins among them."""
@@ -285,22 +285,28 @@ class StoredDocuments:
         self._store = store
         self._txn = txn
         self._citations = citations
+        self._found: dict[int, StoredDocument] = {}
 
     def get(self, collection: int, ordinal: int) -> StoredDocument:
+        """The same one for the same ordinal: often several passages are of one document."""
+        found = self._found.get(ordinal)
+        if found is None:
+            found = self._found[ordinal] = self._stored(collection, ordinal)
+        return found
+
+    def _stored(self, collection: int, ordinal: int) -> StoredDocument:
         def read() -> Citation:
             slot = slot_of(self._store, self._txn, collection, ordinal)
             return Citation.of(DocumentHead.from_bytes(self._read(slot, "heads")), slot)
 
         citation = self._citations.get(ordinal, read)
         return StoredDocument(
-            citation, self._tree(citation.slot), self._read(citation.slot, "texts")
+            citation, self._read(citation.slot, "trees"), self._read(citation.slot, "texts")
         )
 
     def tree(self, collection: int, ordinal: int) -> Tree:
         """A document's tree alone."""
-        return self._tree(slot_of(self._store, self._txn, collection, ordinal))
-
-    def _tree(self, slot: bytes) -> Tree:
+        slot = slot_of(self._store, self._txn, collection, ordinal)
         return Tree(self._read(slot, "trees"))
 
     def _read(self, slot: bytes, database: str) -> memoryview:

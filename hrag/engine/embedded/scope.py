@@ -91,6 +91,8 @@ class Scope:
 
     def _within(self, rows: RowNumbers, scores: Vector, complete: bool) -> Hits:
         """Those in scope, of a walk."""
+        if self.rows is None and self.view.living == self.view.count:
+            return Hits(rows, scores, complete, exact=False)
         inside = self.view.alive[rows] != 0 if self.rows is None else is_in(rows, self.rows)
         return Hits(rows[inside], scores[inside], complete, exact=False)
 

@@ -71,6 +71,10 @@ class Climbed:
         )
         return replace(self, groups=best)
 
+    def best(self, limit: int | None = None) -> "Iterator[tuple[int, int]]":
+        """Numbers and keys of so many groups, or of all, best first."""
+        return enumerate(self.groups.keys[:limit].tolist())
+
     def place(self, key: int) -> Place:
         """Level and index of the chunk a key stands for."""
         return (self.level, key & _LEAF_MASK) if self.places is None else self.places[key]
@@ -200,9 +204,16 @@ class EmbeddedSnapshot:
         cut_last: bool = False,
     ) -> tuple[bytes, ...]:
         climbed = cast("Climbed", groups)
+        encoder = self._encoder(climbed.groups)
+        if not token_budget and not merge_adjacent:  # No chunk depends on another.
+            return tuple(
+                self._document(key >> keys.LEAF_BITS).encoded(
+                    encoder, describe, climbed.place(key), group
+                )
+                for group, key in climbed.best(limit)
+            )
         taken = self._taken(climbed, limit, token_budget, merge_adjacent, cut_last)
-        whole = self._encoder(climbed.groups.children, climbed.groups.child_scores)
-        return tuple(self._encoded(each, climbed, whole, describe) for each in taken)
+        return tuple(self._encoded(each, climbed, encoder, describe) for each in taken)
 
     def _taken(
         self,
@@ -213,12 +224,11 @@ class EmbeddedSnapshot:
         cut_last: bool,
     ) -> "list[_Taken]":
         """What will be the passages."""
-        best = enumerate(climbed.groups.keys.tolist())
         if not token_budget and not merge_adjacent:
-            return [self._alone(climbed, group, key) for group, key in islice(best, limit)]
+            return [self._alone(climbed, group, key) for group, key in climbed.best(limit)]
         taken: list[_Taken] = []
         left = token_budget or sys.maxsize
-        for group, key in best:
+        for group, key in climbed.best():
             full = len(taken) == limit
             if full and not merge_adjacent:
                 break
@@ -270,34 +280,23 @@ class EmbeddedSnapshot:
         record = taken.document.cut(taken.record, keep, left)
         return None if record is None else replace(taken, record=record)
 
-    def _encoder(self, rows: RowNumbers, scores: Vector) -> hrag_fast.PassageEncoder:
+    def _encoder(self, groups: hrag_fast.Groups) -> hrag_fast.PassageEncoder:
         level = self._view.settings.tree.embedding_level
-        return hrag_fast.PassageEncoder(self._view.labels, rows, scores, level)
+        return hrag_fast.PassageEncoder(self._view.labels, groups, level)
 
     def _encoded(
         self,
         taken: "_Taken",
         climbed: Climbed,
-        whole: hrag_fast.PassageEncoder,
+        encoder: hrag_fast.PassageEncoder,
         describe: Describe,
     ) -> bytes:
-        """`whole` encodes leaves of all groups."""
-        groups = climbed.groups
-        if len(taken.groups) == 1:
-            encoder = whole
-            start, end = groups.starts[taken.groups[0] : taken.groups[0] + 2].tolist()
-        else:
-            rows, scores = _best_first(taken.groups, groups)
-            encoder = self._encoder(rows, scores)
-            start, end = 0, len(rows)
+        """`encoder` is of all groups."""
+        group = taken.groups[0]
+        if len(taken.groups) > 1:
+            encoder, group = self._encoder(_joined(taken.groups, climbed.groups)), 0
         return taken.document.encoded(
-            encoder,
-            taken.place,
-            taken.record,
-            (self._view.settings.tree.embedding_level, start, end),
-            float(groups.scores[taken.groups[0]]),
-            taken.merged_places(),
-            describe,
+            encoder, describe, taken.place, group, taken.record, taken.merged_places()
         )
 
     def _leaves(
@@ -397,6 +396,14 @@ def _best_first(numbers: Sequence[int], groups: hrag_fast.Groups) -> tuple[RowNu
     chosen = np.concatenate([np.arange(*groups.starts[n : n + 2]) for n in numbers])
     chosen = chosen[np.argsort(-groups.child_scores[chosen], kind="stable")]
     return groups.children[chosen], groups.child_scores[chosen]
+
+
+def _joined(numbers: Sequence[int], groups: hrag_fast.Groups) -> hrag_fast.Groups:
+    """The groups as one, which scores as the first of them does."""
+    rows, scores = _best_first(numbers, groups)
+    first = slice(numbers[0], numbers[0] + 1)
+    bounds = np.array([0, len(rows)], np.uint32)
+    return hrag_fast.Groups(groups.keys[first], groups.scores[first], bounds, rows, scores)
 
 
 def _token_end(record: ChunkRecord) -> int:
