@@ -1,16 +1,33 @@
-"""How figures are taken and told.
+"""How figures are taken, told and kept.
 
 What is compared is measured in turn in one run, the order changing from round to round:
 a slow spell of the machine falls on both. Figures are medians or percentiles of rounds.
+
+A figure's noise is how far it would be off had other rounds been drawn: the standard
+deviation of the same statistic over rounds drawn again with replacement (the bootstrap),
+which serves a ratio of medians as well as a difference of p99s. Neighbouring rounds are
+drawn together, since a slow spell outlasts a round. What differs from run to run, such as
+where memory lies, it cannot know: `benchmarks.compare` allows for that.
 """
 
+import math
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from benchmarks.figures import UNITS, Better, Figure, Micro, Plot, number
+
 Figures = NDArray[np.float64]
+
+_DRAWS = 200
+_BLOCKS = 25  # Of neighbouring rounds.
+_KEY = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -27,42 +44,186 @@ def interleaved(measures: Sequence[Callable[[int], float]], rounds: int) -> Figu
     """
     figures = np.empty((rounds, len(measures)))
     places = range(len(measures))
-    for number in range(rounds):
-        for place in reversed(places) if number % 2 else places:
-            figures[number, place] = measures[place](number)
+    for number_ in range(rounds):
+        for place in reversed(places) if number_ % 2 else places:
+            figures[number_, place] = measures[place](number_)
     return figures
 
 
-def medians_ms(
+def interleaved_ms(
     searches: Sequence[Callable[[int], object]], warm_up: int, rounds: int
-) -> NDArray[np.float64]:
-    """The median time of each search, given the numbers of the rounds, in milliseconds."""
+) -> Figures:
+    """The times of each search, given the numbers of the rounds: `float64[rounds, searches]`."""
 
     def timed(search: Callable[[int], object]) -> Callable[[int], float]:
-        return lambda number: seconds(lambda: search(number))
+        return lambda number_: seconds(lambda: search(number_))
 
     measures = list(map(timed, searches))
     interleaved(measures, warm_up)
-    medians: NDArray[np.float64] = np.median(interleaved(measures, rounds), axis=0)
-    return medians * 1e3
+    return interleaved(measures, rounds) * 1e3
 
 
-def tell(what: str, figure: str) -> None:
-    """Prints a figure that has no bar."""
-    print(f"\n{what}\n  figure {figure}", end="")
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A figure and its noise, both in one unit."""
+
+    value: float
+    noise: float
 
 
-def at_most(bar: float, figure: float, what: str, unit: str) -> bool:
-    """Whether the figure keeps the bar; prints bar, figure and verdict."""
-    return _verdict("<=", bar, figure, what, unit, met=figure <= bar)
+def measured(rounds: Figures, statistic: Callable[[Figures], float]) -> Measured:
+    """The statistic of `float64[rounds, ...]`, which must not depend on the rounds' order."""
+    blocks = np.array_split(np.arange(len(rounds)), min(_BLOCKS, len(rounds)))
+    random = np.random.default_rng(0)
+    drawn = [
+        statistic(rounds[np.concatenate([blocks[each] for each in chosen])])
+        for chosen in random.integers(len(blocks), size=(_DRAWS, len(blocks)))
+    ]
+    return Measured(float(statistic(rounds)), float(np.std(drawn)))
 
 
-def at_least(bar: float, figure: float, what: str, unit: str) -> bool:
-    """Whether the figure keeps the bar; prints bar, figure and verdict."""
-    return _verdict(">=", bar, figure, what, unit, met=figure >= bar)
+def ratio(rounds: Figures, of: int, to: int, percentile: float = 50) -> Measured:
+    """A percentile of one measure to that of another: `float64[rounds, measures]`."""
+
+    def statistic(drawn: Figures) -> float:
+        above, below = np.percentile(drawn[:, [of, to]], percentile, axis=0)
+        return float(above / below)
+
+    return measured(rounds, statistic)
 
 
-def _verdict(sign: str, bar: float, figure: float, what: str, unit: str, *, met: bool) -> bool:
-    word = "met" if met else "MISSED"
-    print(f"\n{what}\n  bar {sign} {bar:g} {unit} / figure {figure:.3f} {unit} / {word}", end="")
-    return met
+def _percentile(percentile: float, rounds: Figures) -> float:
+    return float(np.percentile(rounds, percentile))
+
+
+class Report:
+    """Figures of one test: printed as they are taken, and kept for the run's file.
+
+    Keys stay the same from run to run, such as `floor.one_caller.p50`; units are those of
+    `UNITS`. `missed` names the figures that broke their bar.
+    """
+
+    def __init__(self, run: "Run", command: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self._run = run
+        self._command = command
+        self._capsys = capsys
+        self._seed: int | None = None
+        self._sizes: dict[str, int] = {}
+        self.missed: list[str] = []
+
+    def of(self, *, seed: int | None = None, **sizes: int) -> None:
+        """What the figures that follow are of, such as `leaves=1000, dimension=64`."""
+        self._seed = seed
+        self._sizes = sizes
+
+    def tell(
+        self,
+        key: str,
+        figure: float | Measured,
+        what: str,
+        unit: str,
+        better: Better | None = None,
+    ) -> None:
+        """A figure that has no bar. It is compared with other runs' where `better` is given."""
+        self._keep(key, figure, what, unit, better, None)
+
+    def at_most(self, key: str, bar: float, figure: float | Measured, what: str, unit: str) -> None:
+        """A figure that must not pass `bar`."""
+        self._keep(key, figure, what, unit, "lower", bar)
+
+    def at_least(
+        self, key: str, bar: float, figure: float | Measured, what: str, unit: str
+    ) -> None:
+        """A figure that must reach `bar`."""
+        self._keep(key, figure, what, unit, "higher", bar)
+
+    def percentiles(self, key: str, took_ms: Figures, what: str) -> None:
+        """Tells p50 and p99 of `float64[calls]`."""
+        for each in (50, 99):
+            figure = measured(took_ms, partial(_percentile, each))
+            self.tell(f"{key}.p{each}", figure, f"{what}, p{each}", "ms")
+
+    def draw(
+        self,
+        plot: str,
+        line: str,
+        points: Iterable[tuple[float | str, float]],
+        *,
+        title: str,
+        x: str,
+        y: str,
+    ) -> None:
+        """Adds points to a line of a plot; `x` and `y` name its axes. An x may be a name."""
+        drawn = self._run.plots.setdefault(plot, Plot(title=title, x=x, y=y, lines={}))
+        if (drawn.title, drawn.x, drawn.y) != (title, x, y):
+            raise ValueError(f"plot {plot} is another one: {drawn.title}, {drawn.x}, {drawn.y}")
+        drawn.lines.setdefault(line, []).extend(points)
+
+    def _keep(
+        self,
+        key: str,
+        figure: float | Measured,
+        what: str,
+        unit: str,
+        better: Better | None,
+        bar: float | None,
+    ) -> None:
+        value, noise = (
+            (figure.value, figure.noise) if isinstance(figure, Measured) else (figure, None)
+        )
+        kept = Figure(
+            what=what,
+            value=value,
+            unit=unit,
+            better=better,
+            bar=bar,
+            noise=noise,
+            seed=self._seed,
+            sizes=self._sizes,
+            command=self._command,
+            met=_met(value, better, bar),
+        )
+        self._run.keep(key, kept)
+        told = _told(kept)
+        if kept.met is False:
+            self.missed.append(f"{what}: {told}")
+        with self._capsys.disabled():
+            print(f"\n{what}\n  {told}", end="", flush=True)
+
+
+class Run:
+    """What the tests of a session have kept."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, Figure] = {}
+        self.plots: dict[str, Plot] = {}
+        self.micro: dict[str, Micro] = {}
+        self.took_s: dict[str, float] = {}
+
+    def keep(self, key: str, figure: Figure) -> None:
+        """Raises ValueError for a figure that no other run could be compared with."""
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"key {key!r}: small letters, digits and _ between dots are allowed")
+        if key in self.figures:
+            raise ValueError(f"key {key!r} is that of another figure: {self.figures[key].what}")
+        if figure.unit not in UNITS:
+            raise ValueError(f"{key}: unit {figure.unit!r} is none of {', '.join(UNITS)}")
+        if not math.isfinite(figure.value):
+            raise ValueError(f"{key}: {figure.value} is not a figure")
+        self.figures[key] = figure
+
+
+def _met(value: float, better: Better | None, bar: float | None) -> bool | None:
+    if bar is None:
+        return None
+    return value <= bar if better == "lower" else value >= bar
+
+
+def _told(figure: Figure) -> str:
+    noise = "" if figure.noise is None else f" ± {figure.noise:.2g}"
+    value = f"figure {number(figure.value)}{noise} {figure.unit}"
+    if figure.bar is None:
+        return value
+    sign = "<=" if figure.better == "lower" else ">="
+    verdict = "met" if figure.met else "MISSED"
+    return f"bar {sign} {number(figure.bar)} {figure.unit} / {value} / {verdict}"

@@ -1,0 +1,84 @@
+"""Gives benchmarks their report, and writes what a session has kept into one file."""
+
+import shlex
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.figures import LATEST, Micro, Results
+from benchmarks.machine import commit, machine, versions
+from benchmarks.report import Report, Run
+
+_RUN = pytest.StashKey[Run]()
+
+
+class _Writer:
+    """Begins with the session, so that the load average is that before it."""
+
+    def __init__(self, run: Run, path: Path) -> None:
+        self._run = run
+        self._path = path
+        self._about: dict[str, Any] = {
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "commit": commit(),
+            "machine": machine(),
+            "versions": versions(),
+        }
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        full = any(item.get_closest_marker("full") for item in session.items)
+        self._about["mode"] = "full" if full else "bench"
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        took_s = self._run.took_s
+        took_s[report.nodeid] = round(took_s.get(report.nodeid, 0) + report.duration, 2)
+
+    def pytest_sessionfinish(self) -> None:
+        """Nothing kept, as where tests are only listed, leaves the file as it is."""
+        run = self._run
+        if run.figures or run.micro:
+            results = Results(
+                about=self._about,
+                figures=run.figures,
+                plots=run.plots,
+                micro=run.micro,
+                took_s=run.took_s,
+            )
+            results.write(self._path)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--figures", type=Path, default=LATEST, help="the file that figures are written to"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_RUN] = Run()
+    config.pluginmanager.register(_Writer(config.stash[_RUN], config.option.figures))
+
+
+@pytest.fixture
+def report(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Report:
+    """Prints the test's figures as they come, and keeps them for the run's file."""
+    full = " -m full" if request.node.get_closest_marker("full") else ""
+    command = f"python -m pytest {shlex.quote(request.node.nodeid)}{full}"
+    return Report(request.config.stash[_RUN], command, capsys)
+
+
+@pytest.fixture(autouse=True)
+def _micro_is_kept(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What pytest-benchmark measures is kept too."""
+    if "benchmark" not in request.fixturenames:
+        yield
+        return
+    benchmark = request.getfixturevalue("benchmark")
+    yield
+    if benchmark.stats:
+        stats = benchmark.stats.stats
+        request.config.stash[_RUN].micro[request.node.nodeid] = Micro(
+            median_us=stats.median * 1e6, iqr_us=stats.iqr * 1e6, rounds=stats.rounds
+        )
