@@ -127,12 +127,12 @@ class Report:
         """A figure that has no bar. It is compared with other runs' where `better` is given."""
         self._keep(key, figure, what, unit, better, None)
 
-    def at_most(self, key: str, bar: float, figure: float | Measured, what: str, unit: str) -> None:
+    def at_most(self, key: str, figure: float | Measured, what: str, unit: str, bar: float) -> None:
         """A figure that must not pass `bar`."""
         self._keep(key, figure, what, unit, "lower", bar)
 
     def at_least(
-        self, key: str, bar: float, figure: float | Measured, what: str, unit: str
+        self, key: str, figure: float | Measured, what: str, unit: str, bar: float
     ) -> None:
         """A figure that must reach `bar`."""
         self._keep(key, figure, what, unit, "higher", bar)

@@ -4,12 +4,11 @@ The baseline is `encode_ordinary`, which gives a list. `encode_to_numpy`, which 
 chunker itself uses, is the stricter comparison and is printed as well.
 """
 
-import numpy as np
 import pytest
 
 import hrag_fast
 from benchmarks.corpus import chinese_text, english_text
-from benchmarks.report import at_most, interleaved, seconds, tell
+from benchmarks.report import interleaved, ratio, seconds
 from hrag import tokens
 from hrag.tree import ParsedText
 from hrag.types import TreeSettings
@@ -26,7 +25,7 @@ TEXTS = {"English": english_text, "Chinese": lambda size: chinese_text(size, SEE
 
 @pytest.mark.parametrize("size_bytes", [SMALL, LARGE], ids=["100KB", "10MB"])
 @pytest.mark.parametrize("language", TEXTS)
-def test_ratio_of_chunking_to_encoding(language, size_bytes, capsys):
+def test_ratio_of_chunking_to_encoding(language, size_bytes, report):
     text = TEXTS[language](size_bytes)
     tree = build_tree(ParsedText(text), TreeSettings())  # Also warms up.
     assert tree.problems(TreeSettings().level_sizes) == []
@@ -38,16 +37,18 @@ def test_ratio_of_chunking_to_encoding(language, size_bytes, capsys):
         ],
         ROUNDS[size_bytes],
     )
-    to_list, to_numpy = np.median(took[:, :1] / took[:, 1:], axis=0)
-    chunking_ms = np.median(took[:, 0]) * 1e3
+    report.of(seed=SEED, bytes=size_bytes)
+    key = f"chunking.{language.lower()}.{size_bytes}"
     what = f"chunking {size_bytes / 1e6:g} MB of {language}"
-    with capsys.disabled():
-        tell(what, f"{chunking_ms:.1f} ms, {to_numpy:.2f} x encode_to_numpy")
-        assert at_most(MOST_OF_TIKTOKEN, to_list, what, "x encode_ordinary")
+    report.percentiles(key, took[:, 0] * 1e3, what)
+    to_list, to_numpy = ratio(took, 0, 1), ratio(took, 0, 2)
+    report.at_most(f"{key}.to_list", to_list, f"{what}, to encode_ordinary", "x", MOST_OF_TIKTOKEN)
+    report.tell(f"{key}.to_numpy", to_numpy, f"{what}, to encode_to_numpy", "x", "lower")
+    assert report.missed == []
 
 
 @pytest.mark.parametrize("language", TEXTS)
-def test_ratio_of_boundary_ranks_to_its_twin(language, capsys):
+def test_ratio_of_boundary_ranks_to_its_twin(language, report):
     text = TEXTS[language](SMALL).encode()
     ends = tokens.byte_ends(tokens.encode(text.decode()))[:CUTS]
     took = interleaved(
@@ -57,7 +58,8 @@ def test_ratio_of_boundary_ranks_to_its_twin(language, capsys):
         ],
         ROUNDS[SMALL],
     )
-    ratio = np.median(took[:, 1] / took[:, 0])
-    with capsys.disabled():
-        tell(f"boundary_ranks, {CUTS} cuts of {language}", f"{ratio:.0f} x as fast as its twin")
-    assert ratio > 1
+    report.of(seed=SEED, cuts=CUTS)
+    what = f"boundary_ranks over its Python twin, {CUTS:,} cuts, {language}"
+    key = f"kernels.boundary_ranks.{language.lower()}.to_twin"
+    report.at_least(key, ratio(took, 1, 0), what, "x", bar=1)
+    assert report.missed == []

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from benchmarks import corpus
-from benchmarks.report import at_most, interleaved, tell
+from benchmarks.report import interleaved, measured
 from hrag.cli.running import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER
@@ -80,28 +80,28 @@ def repeated(measure, modes):
 
 def difference_of_p99s(figures):
     """Small-to-big's p99 over standard's, the median over repetitions."""
-    return float(np.median(np.diff(np.percentile(figures, 99, axis=1))))
+
+    def statistic(queries):
+        return np.median(np.diff(np.percentile(queries, 99, axis=0)))
+
+    return measured(figures.swapaxes(0, 1), statistic)
 
 
-def bar_is_kept(measure, what):
-    """Tells every figure, a median over repetitions; returns whether the bar is kept."""
+def judge(report, key, measure, what):
+    """Tells every figure of both modes, and judges the difference of their p99s."""
     compared, equal = repeated(measure, COMPARED), repeated(measure, EQUAL)
-    tell_percentiles(f"{what}, standard", compared[:, :, 0])
-    tell_percentiles(f"{what}, small-to-big", compared[:, :, 1])
-    tell_percentiles(f"{what}, each query's small-to-big - standard", own_difference(compared))
-    tell_percentiles(f"{what}, each query's standard - standard", own_difference(equal))
+    what = f"{what}, {LEAVES:,} leaves, k = {CANDIDATES}"
+    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
+    for name, title, took in (
+        ("standard", "standard", compared[:, :, 0]),
+        ("small_to_big", "small-to-big", compared[:, :, 1]),
+        ("own", "each query's own small-to-big - standard", np.diff(compared)),
+        ("equal", "the same of two equal standard searches", np.diff(equal)),
+    ):
+        report.percentiles(f"{key}.{name}", took.ravel(), f"{what}, {title}")
+    difference = difference_of_p99s(compared)
     what = f"{what}, small-to-big's p99 - standard's p99"
-    return at_most(MOST_MS, difference_of_p99s(compared), what, "ms")
-
-
-def own_difference(figures):
-    return figures[:, :, 1] - figures[:, :, 0]
-
-
-def tell_percentiles(what, took):
-    """`took` is `float64[repetitions, searches]` in ms."""
-    p50, p99 = np.median(np.percentile(took, [50, 99], axis=1), axis=1)
-    tell(f"{what}, p50, p99", f"{p50:.3f}, {p99:.3f} ms")
+    report.at_most(f"{key}.p99_difference", difference, what, "ms", MOST_MS)
 
 
 def in_process(search, queries, limit):
@@ -126,25 +126,23 @@ def in_process(search, queries, limit):
     return measure
 
 
-def test_small_to_big_costs_little_more_than_standard_search(filled, search, capsys):
+def test_small_to_big_costs_little_more_than_standard_search(filled, search, report):
     _, queries = filled
-    with capsys.disabled():
-        measure = in_process(search, queries, DEFAULT_LIMIT)
-        assert bar_is_kept(measure, f"in process, {LEAVES:,} leaves, k = {CANDIDATES}")
+    judge(report, "climb.in_process", in_process(search, queries, DEFAULT_LIMIT), "in process")
+    assert report.missed == []
 
 
 @pytest.mark.parametrize("limit", LARGER_LIMITS)
-def test_cost_of_larger_limits(filled, search, limit, capsys):
+def test_cost_of_larger_limits(filled, search, limit, report):
     _, queries = filled
     figures = repeated(in_process(search, queries, limit), COMPARED)
-    with capsys.disabled():
-        tell(
-            f"in process, limit {limit}, small-to-big's p99 - standard's p99",
-            f"{difference_of_p99s(figures):.3f} ms",
-        )
+    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION, limit=limit)
+    what = f"in process, limit {limit}, small-to-big's p99 - standard's p99"
+    key = f"climb.limit_{limit}.p99_difference"
+    report.tell(key, difference_of_p99s(figures), what, "ms", "lower")
 
 
-def test_small_to_big_costs_little_more_than_standard_search_through_grpc(filled, client, capsys):
+def test_small_to_big_costs_little_more_than_standard_search_through_grpc(filled, client, report):
     """The bar is on the service's own timings; the client's round trips are told beside."""
     vectors = filled[1].tolist()
     round_trips = {mode: [] for mode in COMPARED}
@@ -165,8 +163,8 @@ def test_small_to_big_costs_little_more_than_standard_search_through_grpc(filled
 
         return one
 
-    with capsys.disabled():
-        kept = bar_is_kept(measure, f"through gRPC, {LEAVES:,} leaves, k = {CANDIDATES}")
-        for mode, took in round_trips.items():
-            tell_percentiles(f"through gRPC, the client's round trip, {mode}", np.array([took]))
-    assert kept
+    judge(report, "climb.grpc", measure, "through gRPC")
+    for mode, took in round_trips.items():
+        what = f"through gRPC, the client's round trip, {mode}"
+        report.percentiles(f"climb.grpc.client.{mode.lower()}", np.array(took), what)
+    assert report.missed == []

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from benchmarks import corpus
-from benchmarks.report import at_most, medians_ms, tell
+from benchmarks.report import interleaved_ms, ratio
 from hrag.deadline import NEVER
 from hrag.filters import Match, NoneOf, Range
 from hrag.types import SearchQuery
@@ -45,17 +45,20 @@ def by_range(share):
 
 
 FILTERS = {
-    "no filter": always(None),
-    "0.01 % by range, a new one": by_range(0.0001),
-    "1 % by value, a new one": by_values(1),
-    "1 % by range, a new one": by_range(0.01),
-    "1 % by range, known": always(Range("metadata.draw", at_least=0.5, below=0.51)),
-    "10 % by value, a new one": by_values(10),
-    "50 % by value, a new one": by_values(50),
-    "50 % by range, known": always(Range("metadata.draw", below=0.5)),
-    "99 % by what it is not, known": always(NoneOf((Match("metadata.percentile", (7,)),))),
+    "none": ("no filter", always(None)),
+    "range_0_01": ("0.01 % by range, a new one", by_range(0.0001)),
+    "value_1": ("1 % by value, a new one", by_values(1)),
+    "range_1": ("1 % by range, a new one", by_range(0.01)),
+    "range_1_known": ("1 % by range, known", always(Range("metadata.draw", 0.5, below=0.51))),
+    "value_10": ("10 % by value, a new one", by_values(10)),
+    "value_50": ("50 % by value, a new one", by_values(50)),
+    "range_50_known": ("50 % by range, known", always(Range("metadata.draw", below=0.5))),
+    "not_99_known": (
+        "99 % by what it is not, known",
+        always(NoneOf((Match("metadata.percentile", (7,)),))),
+    ),
 }
-BARRED = ("1 % by value, a new one", "1 % by range, known")
+BARRED = ("value_1", "range_1_known")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,7 @@ def store():
         yield folder, corpus.queries_near(vectors, QUERIES, SEED + 1)
 
 
-def test_filtered_search(store, capsys):
+def test_filtered_search(store, report):
     folder, queries = store
     with corpus.reading(folder) as reader:
         search = corpus.search_over(reader, DIMENSION)
@@ -77,18 +80,16 @@ def test_filtered_search(store, capsys):
             )
             return search(query, NEVER)
 
-        searches = {name: partial(found, of) for name, of in FILTERS.items()}
-        p50s = medians_ms(list(searches.values()), WARM_UP, QUERIES)
-        results = {name: each(0) for name, each in searches.items()}
-    with capsys.disabled():
-        kept = True
-        for (name, result), p50 in zip(results.items(), p50s, strict=True):
-            ratio = p50 / p50s[0]
-            what = f"search, {LEAVES:,} x {DIMENSION}, {name}"
-            took = f"{p50:.3f} ms, {result.timings.filter_us} us of it for the filter"
-            tell(what, f"{took}; {result.eligible_leaves:,} leaves, {result.plan}")
-            if name in BARRED:
-                kept &= at_most(MOST, ratio, what, "of no filter")
-            else:
-                tell(f"{what}, against no filter", f"{ratio:.2f} x")
-        assert kept
+        searches = [partial(found, of) for _, of in FILTERS.values()]
+        took = interleaved_ms(searches, WARM_UP, QUERIES)
+        plans = [each(0).plan for each in searches]
+    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
+    for place, (key, (name, _)) in enumerate(FILTERS.items()):
+        what = f"search, {LEAVES:,} x {DIMENSION}, {name}"
+        report.percentiles(f"filters.{key}", took[:, place], f"{what} ({plans[place]})")
+        to_none = f"filters.{key}.to_none", ratio(took, place, 0), f"{what}, to no filter, p50", "x"
+        if key in BARRED:
+            report.at_most(*to_none, MOST)
+        elif place:
+            report.tell(*to_none, "lower")
+    assert report.missed == []

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from benchmarks import corpus, floor_server
-from benchmarks.report import at_least, at_most, interleaved, seconds, tell
+from benchmarks.report import interleaved, measured, ratio, seconds
 from hrag.cli.running import Services, free_addresses
 from hrag.types import DEFAULT_CANDIDATES, SearchQuery
 from hrag.wire.retriever import search_request
@@ -107,18 +107,19 @@ def connected(address: str, method: str, connections: int) -> Iterator[Target]:
         yield Target(tuple(channels), method)
 
 
-def test_latency_of_one_caller(filled, tmp_path, capsys):
+def test_latency_of_one_caller(filled, tmp_path, report):
     folder, requests = filled
     with targets(folder, tmp_path, requests, 1, 1) as both:
         measures = [one_caller(target, requests) for target in both]
         interleaved(measures, WARM_UP)
         took = interleaved(measures, ROUNDS) * 1e3
-    p50s, p99s = np.percentile(took, [50, 99], axis=0)
-    assert p50s[1] > p50s[0]  # What does more cannot be faster: else it did not search.
-    with capsys.disabled():
-        for place, what in enumerate(("the floor", "Search")):
-            tell(f"{what}, one caller, p50, p99", f"{p50s[place]:.3f}, {p99s[place]:.3f} ms")
-        at_most(MOST_LATENCY, p50s[1] / p50s[0], "Search to the floor, p50", "x")
+    to_floor = ratio(took, 1, 0)
+    assert to_floor.value > 1  # What does more cannot be faster: else it did not search.
+    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
+    report.percentiles("floor.one_caller.bare", took[:, 0], "the floor, one caller")
+    report.percentiles("floor.one_caller.search", took[:, 1], "Search, one caller")
+    what = "Search to the floor, one caller, p50"
+    report.at_most("floor.one_caller.to_bare", to_floor, what, "x", MOST_LATENCY)
 
 
 def one_caller(target: Target, requests: list[bytes]) -> Callable[[int], float]:
@@ -126,7 +127,7 @@ def one_caller(target: Target, requests: list[bytes]) -> Callable[[int], float]:
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
-def test_throughput_at_saturation(filled, tmp_path, capsys, processes):
+def test_throughput_at_saturation(filled, tmp_path, report, processes):
     folder, requests = filled
     with (
         targets(folder, tmp_path, requests, processes, CALLERS) as both,
@@ -134,11 +135,17 @@ def test_throughput_at_saturation(filled, tmp_path, capsys, processes):
     ):
         measures = [saturated(target, requests, callers) for target in both]
         interleaved(measures, 1)
-        floor, own = CALLS / np.median(interleaved(measures, SATURATIONS), axis=0)
-    with capsys.disabled():
-        what = f"{processes} processes, {CALLERS} callers on the same {os.cpu_count()} cores"
-        tell(f"{what}: the floor; Search", f"{floor:,.0f}; {own:,.0f} calls/s")
-        at_least(LEAST_THROUGHPUT, own / floor, f"{what}: Search to the floor", "x")
+        took = interleaved(measures, SATURATIONS)
+    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION, callers=CALLERS)
+    key = f"floor.saturated.{processes}"
+    what = f"{CALLERS} callers of {processes} processes, all on {os.cpu_count()} cores"
+    for place, (name, title) in enumerate((("bare", "the floor"), ("search", "Search"))):
+        rate = measured(took[:, place], lambda rounds: CALLS / np.median(rounds))
+        report.tell(f"{key}.{name}", rate, f"{title}, {what}", "calls/s", "higher")
+    to_floor = ratio(took, 0, 1)
+    report.at_least(
+        f"{key}.to_bare", to_floor, f"Search to the floor, {what}", "x", LEAST_THROUGHPUT
+    )
 
 
 def saturated(

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks import corpus
-from benchmarks.report import interleaved, seconds, tell
+from benchmarks.report import interleaved, measured, ratio, seconds
 from hrag.engine.embedded import segments
 from hrag.engine.embedded import store as stores
 
@@ -20,6 +20,7 @@ LEAVES_EACH = 100
 DIMENSION = 384
 SEED = 41
 ROUNDS = 3
+LEAST_SEALED = 0.9
 
 
 def bare_add_items(vectors):
@@ -48,7 +49,7 @@ def ingest_seconds(documents, *, seal):
             store.close()
 
 
-def test_ingest_beside_add_items(capsys):
+def test_ingest_beside_add_items(report):
     documents, vectors = corpus.documents(LEAVES, LEAVES_EACH, DIMENSION, SEED)
     took = interleaved(
         [
@@ -58,13 +59,17 @@ def test_ingest_beside_add_items(capsys):
         ],
         ROUNDS,
     )
-    rates = len(vectors) / np.median(took, axis=0)
-    ratios = np.median(took[:, :1] / took, axis=0)
-    with capsys.disabled():
-        for what, rate, ratio in zip(
-            ("bare add_items", "committed", "committed and sealed"), rates, ratios, strict=True
-        ):
-            tell(
-                f"{what}, {len(vectors):,} x {DIMENSION} in {len(documents)} documents",
-                f"{rate:,.0f} leaves/s, {ratio:.2f} x add_items",
-            )
+    report.of(seed=SEED, leaves=len(vectors), dimension=DIMENSION)
+    of = f"{len(vectors):,} x {DIMENSION} in {len(documents)} documents"
+    kinds = {
+        "add_items": "bare add_items",
+        "committed": "ingest, committed",
+        "sealed": "ingest, committed and sealed",
+    }
+    for place, (key, what) in enumerate(kinds.items()):
+        rate = measured(took[:, place], lambda rounds: len(vectors) / np.median(rounds))
+        report.tell(f"ingest.{key}.rate", rate, f"{what}, {of}", "leaves/s", "higher")
+    what = f"ingest, committed, to add_items, {of}"
+    report.tell("ingest.committed.to_add_items", ratio(took, 0, 1), what, "x", "higher")
+    what = f"ingest, committed and sealed, to add_items, {of}"
+    report.at_least("ingest.sealed.to_add_items", ratio(took, 0, 2), what, "x", LEAST_SEALED)

@@ -4,13 +4,13 @@ A million leaves; hits in random order, about one in three in a group of its own
 in fifty dead: a search that found much of a few documents. Seeded.
 """
 
-import statistics
 import time
 
 import numpy as np
 import pytest
 
 import hrag_fast
+from benchmarks.report import interleaved, ratio
 from hrag_fast import MAX, _reference
 
 LEAVES = 1_000_000
@@ -57,18 +57,21 @@ def test_climb(benchmark, index, kernels, hit_count):
 
 
 @pytest.mark.parametrize("hit_count", [100, 1000])
-def test_ratio_of_climb_to_its_twin(index, hit_count, capsys):
+def test_ratio_of_climb_to_its_twin(index, hit_count, report):
     """Interleaved rounds in one process, so that a slow spell of the machine hits both."""
     arguments = (*hits(hit_count), *index, MAX)
-    ratios = []
-    for _ in range(ROUNDS):
-        kernel = seconds(hrag_fast.climb, arguments, 20_000 // hit_count)
-        twin = seconds(_reference.climb, arguments, 1_000 // hit_count)
-        ratios.append(twin / kernel)
-    ratio = statistics.median(ratios)
-    with capsys.disabled():
-        print(f"\nclimb, {hit_count} hits: {ratio:.0f} times as fast as its twin")
-    assert ratio >= LEAST_RATIO[hit_count]
+    took = interleaved(
+        [
+            lambda _: seconds(hrag_fast.climb, arguments, 20_000 // hit_count),
+            lambda _: seconds(_reference.climb, arguments, 1_000 // hit_count),
+        ],
+        ROUNDS,
+    )
+    report.of(seed=hit_count, hits=hit_count, leaves=LEAVES)
+    key = f"kernels.climb.{hit_count}.to_twin"
+    what = f"climb over its Python twin, k = {hit_count:,}"
+    report.at_least(key, ratio(took, 1, 0), what, "x", LEAST_RATIO[hit_count])
+    assert report.missed == []
 
 
 @pytest.mark.parametrize("kernels", [hrag_fast, _reference], ids=["kernel", "twin"])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import corpus
-from benchmarks.report import at_least, interleaved, seconds, tell
+from benchmarks.report import interleaved_ms, measured, ratio
 from hrag.deadline import NEVER
 from hrag.types import DEFAULT_CANDIDATES, SearchMode, SearchQuery
 
@@ -38,50 +38,49 @@ def filled():
         yield folder, vectors, corpus.queries_near(vectors, QUERIES, SEED + 1)
 
 
-def test_search_beside_the_bare_index(filled, capsys):
+def test_search_beside_the_bare_index(filled, report):
     folder, _, queries = filled
     index = corpus.bare_index(folder)
     with corpus.reading(folder) as reader:
         search = corpus.search_over(reader, DIMENSION)
 
         def bare(number):
-            return seconds(lambda: index.knn_query(queries[number], k=K, num_threads=1))
+            return index.knn_query(queries[number], k=K, num_threads=1)
 
         def whole(mode):
-            return lambda number: seconds(lambda: search(query(queries[number], mode), NEVER))
+            return lambda number: search(query(queries[number], mode), NEVER)
 
-        measures = [bare, whole(SearchMode.STANDARD), whole(SearchMode.SMALL_TO_BIG)]
-        interleaved(measures, WARM_UP)
-        took = interleaved(measures, QUERIES) * 1e3
-    p50s, p99s = np.percentile(took, [50, 99], axis=0)
-    assert (p50s[1:] > p50s[0]).all()  # What does more cannot be faster: else it did not search.
-    with capsys.disabled():
-        for place, what in enumerate(("bare knn_query", "standard", "small-to-big")):
-            ratio = p50s[place] / p50s[0]
-            tell(
-                f"{what}, {LEAVES:,} leaves, k = {K}: p50, p99, p50 against the bare index",
-                f"{p50s[place]:.3f}, {p99s[place]:.3f} ms, {ratio:.2f} x",
-            )
+        searches = [bare, whole(SearchMode.STANDARD), whole(SearchMode.SMALL_TO_BIG)]
+        took = interleaved_ms(searches, WARM_UP, QUERIES)
+    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
+    kinds = {"bare": "bare knn_query", "standard": "standard", "small_to_big": "small-to-big"}
+    for place, (key, name) in enumerate(kinds.items()):
+        what = f"{name}, {LEAVES:,} x {DIMENSION}, k = {K}"
+        report.percentiles(f"search.{key}", took[:, place], what)
+        if place:
+            to_bare = ratio(took, place, 0)
+            assert to_bare.value > 1  # What does more cannot be faster: else it did not search.
+            what = f"{what}, to the bare index, p50"
+            report.tell(f"search.{key}.to_bare", to_bare, what, "x", "lower")
 
 
 def query(vector, mode):
     return SearchQuery(corpus.TENANT, vector, corpus.COLLECTION, mode, candidates=K)
 
 
-def test_recall_of_short_vectors(filled, capsys):
+def test_recall_of_short_vectors(filled, report):
     """Told, not asserted: HNSW finds less among 64 dimensions than among those of a model."""
-    with capsys.disabled():
-        recall_is_kept(*filled)
+    judge_recall(report, *filled)
 
 
-def test_recall_of_vectors_as_long_as_models_make(tmp_path, capsys):
+def test_recall_of_vectors_as_long_as_models_make(tmp_path, report):
     vectors = corpus.fill(tmp_path, LONG_LEAVES, LEAVES_EACH, LONG_DIMENSION, SEED, sealed=True)
     queries = corpus.queries_near(vectors, RECALL_QUERIES, SEED + 1)
-    with capsys.disabled():
-        assert recall_is_kept(tmp_path, vectors, queries)
+    judge_recall(report, tmp_path, vectors, queries)
+    assert report.missed == []
 
 
-def recall_is_kept(folder, vectors, queries):
+def judge_recall(report, folder, vectors, queries):
     """Rows of a single segment are in order of label, as the vectors are."""
     asked = queries[:RECALL_QUERIES]
     exact = np.argpartition(asked @ vectors.T, -10, axis=1)[:, -10:]
@@ -90,9 +89,11 @@ def recall_is_kept(folder, vectors, queries):
         reader.snapshot(corpus.TENANT, corpus.COLLECTION) as snapshot,
     ):
         found = [best(snapshot.search(vector, DEFAULT_CANDIDATES), 10) for vector in asked]
-    shares = [len(np.intersect1d(*pair)) / 10 for pair in zip(found, exact, strict=True)]
-    what = f"recall@10, {len(vectors):,} x {vectors.shape[1]}, default settings"
-    return at_least(LEAST_RECALL, np.mean(shares), what, "of exact search")
+    shares = np.array([len(np.intersect1d(*pair)) / 10 for pair in zip(found, exact, strict=True)])
+    leaves, dimension = vectors.shape
+    report.of(seed=SEED, leaves=leaves, dimension=dimension)
+    what = f"recall@10 to exact search, {leaves:,} x {dimension}, default settings"
+    report.at_least(f"recall.{dimension}", measured(shares, np.mean), what, "share", LEAST_RECALL)
 
 
 def best(hits, count):
@@ -100,7 +101,7 @@ def best(hits, count):
 
 
 @pytest.mark.parametrize("leaves", [1000, 8000])
-def test_tail_scan(benchmark, leaves, tmp_path, capsys):
+def test_tail_scan(benchmark, leaves, tmp_path, report):
     vectors = corpus.fill(tmp_path, leaves, LEAVES_EACH, LONG_DIMENSION, SEED, sealed=False)
     (vector,) = corpus.queries_near(vectors, 1, SEED + 1)
     with (
@@ -110,6 +111,6 @@ def test_tail_scan(benchmark, leaves, tmp_path, capsys):
         hits = benchmark(snapshot.search, vector, K)
     assert set(best(hits, 10)) == set(np.argsort(vectors @ vector)[-10:])
     assert len(hits) == K
-    with capsys.disabled():
-        median_us = benchmark.stats.stats.median * 1e6
-        tell(f"scan of a tail of {len(vectors):,} x {LONG_DIMENSION}", f"{median_us:.0f} us")
+    report.of(seed=SEED, leaves=len(vectors), dimension=LONG_DIMENSION)
+    what = f"exact scan of a tail of {len(vectors):,} x {LONG_DIMENSION}"
+    report.tell(f"tail_scan.{leaves}", benchmark.stats.stats.median * 1e6, what, "us", "lower")

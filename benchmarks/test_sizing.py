@@ -40,9 +40,9 @@ def test_bytes_of_a_leaf(dimension, tmp_path, report):
         ("memory", "retriever's memory", loaded_bytes, vector + LINKS),
     ):
         each = used / totals.leaves
-        report.at_most(f"sizing.{key}.{dimension}", promised, each, f"{what}, {leaf}", "bytes")
+        report.at_most(f"sizing.{key}.{dimension}", each, f"{what}, {leaf}", "bytes", promised)
         assert promised <= MOST_SPARE * each
     ratio = totals.file_bytes / totals.leaves / (text + vector)
     what = f"LMDB to text and vectors, {leaf}"
-    report.at_most(f"sizing.disk.{dimension}", MOST_DISK, ratio, what, "x")
+    report.at_most(f"sizing.disk.{dimension}", ratio, what, "x", MOST_DISK)
     assert report.missed == []

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from benchmarks import corpus
-from benchmarks.report import at_most, medians_ms, tell
+from benchmarks.report import interleaved_ms, ratio
 from hrag.deadline import NEVER
 from hrag.types import SearchMode, SearchQuery, SummaryScope, SummaryUnit
 
@@ -26,12 +26,15 @@ MOST = 1.5
 
 FIRST = SearchMode.SUMMARY_FIRST
 MODES = {
-    "small to big": {"mode": SearchMode.SMALL_TO_BIG},
-    "summaries of sections first": {"mode": FIRST},
-    "summaries of documents first": {"mode": FIRST, "summary_scope": SummaryScope.DOCUMENTS},
-    "the same, 100 sections": {"mode": FIRST, "top_sections": 100},
+    "small_to_big": ("small to big", {"mode": SearchMode.SMALL_TO_BIG}),
+    "sections": ("summaries of sections first", {"mode": FIRST}),
+    "documents": (
+        "summaries of documents first",
+        {"mode": FIRST, "summary_scope": SummaryScope.DOCUMENTS},
+    ),
+    "sections_100": ("summaries of 100 sections first", {"mode": FIRST, "top_sections": 100}),
 }
-BARRED = "summaries of sections first"
+BARRED = "sections"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,7 @@ def store():
         yield folder, corpus.queries_near(vectors, QUERIES, SEED + 1)
 
 
-def test_searching_by_summaries(store, capsys):
+def test_searching_by_summaries(store, report):
     folder, queries = store
     with corpus.reading(folder) as reader:
         search = corpus.search_over(reader, DIMENSION)
@@ -59,17 +62,20 @@ def test_searching_by_summaries(store, capsys):
             query = SearchQuery(corpus.TENANT, queries[number], corpus.COLLECTION)
             return search(replace(query, **asked), NEVER)
 
-        searches = {name: partial(found, asked) for name, asked in MODES.items()}
-        p50s = medians_ms(list(searches.values()), WARM_UP, QUERIES)
-        results = {name: each(0) for name, each in searches.items()}
-    with capsys.disabled():
-        kept = True
-        for (name, result), p50 in zip(results.items(), p50s, strict=True):
-            what = f"search, {LEAVES:,} x {DIMENSION}, {name}"
-            tell(what, f"{p50:.3f} ms; {result.eligible_leaves:,} leaves, {result.plan}")
-            ratio = p50 / p50s[0]
-            if name == BARRED:
-                kept = at_most(MOST, ratio, what, "of small to big")
-            else:
-                tell(f"{what}, against small to big", f"{ratio:.2f} x")
-        assert kept
+        searches = [partial(found, asked) for _, asked in MODES.values()]
+        took = interleaved_ms(searches, WARM_UP, QUERIES)
+    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
+    for place, (key, (name, _)) in enumerate(MODES.items()):
+        what = f"search, {LEAVES:,} x {DIMENSION}, {name}"
+        report.percentiles(f"summaries.{key}", took[:, place], what)
+        to_all = (
+            f"summaries.{key}.to_small_to_big",
+            ratio(took, place, 0),
+            f"{what}, to small to big, p50",
+            "x",
+        )
+        if key == BARRED:
+            report.at_most(*to_all, MOST)
+        elif place:
+            report.tell(*to_all, "lower")
+    assert report.missed == []
