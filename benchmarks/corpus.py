@@ -14,6 +14,7 @@ from pathlib import Path
 
 import hnswlib
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from hrag.config import DEFAULT_RETURN_LEVEL
@@ -25,10 +26,11 @@ from hrag.engine.embedded import sealing, segments, sources
 from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.lookups import find_collection, listed_segments
 from hrag.engine.embedded.reader import EmbeddedReader
+from hrag.engine.embedded.scope import Hits, RowNumbers
 from hrag.engine.embedded.store import Store
 from hrag.engine.embedded.writer import EmbeddedWriter, Opened
 from hrag.tree import ParsedText, Tree
-from hrag.types import CollectionSettings, SummaryUnit, TreeSettings
+from hrag.types import DEFAULT_CANDIDATES, CollectionSettings, SummaryUnit, TreeSettings
 from indexer_svc.chunker import build_tree
 from indexer_svc.sections import sections
 from retriever_svc.search import Search
@@ -43,6 +45,8 @@ _LEAVES_PER_SECTION = 20  # Consecutive leaves on one topic.
 _SPREAD = 1.0  # Length of a leaf's own part beside its topic's: cosines of about 0.5 within.
 _BODIES = 8  # Texts that documents take in turn: a tree costs more than a benchmark needs.
 _DOCUMENTS_AT_ONCE = 100
+_VECTORS_AT_ONCE = 10_000
+_QUERIES_AT_ONCE = 50  # Compared with a million vectors they take 200 MB.
 _BYTES_PER_LEAF = 920  # 230 new tokens of English prose a leaf, 4 bytes a token.
 
 _TIMES = ("昨天", "去年春天", "在会议之后", "一九九八年", "到了傍晚", "经过三个月", "从那时起")
@@ -98,8 +102,13 @@ def clustered_vectors(count: int, dimension: int, seed: int) -> Vectors:
     topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), dimension), np.float32)
     sections = -(-count // _LEAVES_PER_SECTION)
     topic_of = np.repeat(random.integers(len(topics), size=sections), _LEAVES_PER_SECTION)[:count]
-    own = random.standard_normal((count, dimension), np.float32)
-    return _unit(topics[topic_of] + np.float32(_SPREAD) * own)
+    vectors = random.standard_normal((count, dimension), np.float32)
+    for start in range(0, count, _VECTORS_AT_ONCE):  # In place: a million take gigabytes.
+        some = vectors[start : start + _VECTORS_AT_ONCE]
+        some *= np.float32(_SPREAD)
+        some += topics[topic_of[start : start + _VECTORS_AT_ONCE]]
+        some /= np.linalg.norm(some, axis=1, keepdims=True)
+    return vectors
 
 
 def queries_near(vectors: Vectors, count: int, seed: int) -> Vectors:
@@ -232,6 +241,26 @@ def bare_index(folder: Path) -> hnswlib.Index:
         return index
     finally:
         store.close()
+
+
+def recalls_at_10(folder: Path, vectors: Vectors, queries: Vectors) -> NDArray[np.float64]:
+    """Of each query the share of the ten nearest leaves that default settings find.
+
+    `vectors` are all leaves' in order of label, as rows of a single segment are.
+    """
+    with reading(folder) as reader, reader.snapshot(TENANT, COLLECTION) as snapshot:
+        found = [best(snapshot.search(query, DEFAULT_CANDIDATES), 10) for query in queries]
+    exact = [
+        row
+        for some in np.array_split(queries, -(-len(queries) // _QUERIES_AT_ONCE))
+        for row in np.argpartition(some @ vectors.T, -10, axis=1)[:, -10:]
+    ]
+    return np.array([len(np.intersect1d(*pair)) / 10 for pair in zip(found, exact, strict=True)])
+
+
+def best(hits: Hits, count: int) -> RowNumbers:
+    """Rows of the best of them."""
+    return hits.rows[np.argsort(-hits.scores)[:count]]
 
 
 @contextmanager

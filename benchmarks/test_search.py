@@ -14,7 +14,7 @@ import pytest
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, measured, ratio
 from hrag.deadline import NEVER
-from hrag.types import DEFAULT_CANDIDATES, SearchMode, SearchQuery
+from hrag.types import SearchMode, SearchQuery
 
 LEAVES = 100_000
 LEAVES_EACH = 100
@@ -81,23 +81,11 @@ def test_recall_of_vectors_as_long_as_models_make(tmp_path, report):
 
 
 def judge_recall(report, folder, vectors, queries):
-    """Rows of a single segment are in order of label, as the vectors are."""
-    asked = queries[:RECALL_QUERIES]
-    exact = np.argpartition(asked @ vectors.T, -10, axis=1)[:, -10:]
-    with (
-        corpus.reading(folder) as reader,
-        reader.snapshot(corpus.TENANT, corpus.COLLECTION) as snapshot,
-    ):
-        found = [best(snapshot.search(vector, DEFAULT_CANDIDATES), 10) for vector in asked]
-    shares = np.array([len(np.intersect1d(*pair)) / 10 for pair in zip(found, exact, strict=True)])
+    shares = corpus.recalls_at_10(folder, vectors, queries[:RECALL_QUERIES])
     leaves, dimension = vectors.shape
     report.of(seed=SEED, leaves=leaves, dimension=dimension)
     what = f"recall@10 to exact search, {leaves:,} x {dimension}, default settings"
     report.at_least(f"recall.{dimension}", measured(shares, np.mean), what, "share", LEAST_RECALL)
-
-
-def best(hits, count):
-    return hits.rows[np.argsort(-hits.scores)[:count]]
 
 
 @pytest.mark.parametrize("leaves", [1000, 8000])
@@ -109,7 +97,7 @@ def test_tail_scan(benchmark, leaves, tmp_path, report):
         reader.snapshot(corpus.TENANT, corpus.COLLECTION) as snapshot,
     ):
         hits = benchmark(snapshot.search, vector, K)
-    assert set(best(hits, 10)) == set(np.argsort(vectors @ vector)[-10:])
+    assert set(corpus.best(hits, 10)) == set(np.argsort(vectors @ vector)[-10:])
     assert len(hits) == K
     report.of(seed=SEED, leaves=len(vectors), dimension=LONG_DIMENSION)
     what = f"exact scan of a tail of {len(vectors):,} x {LONG_DIMENSION}"
