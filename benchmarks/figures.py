@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-SCHEMA = 1
+VERSION = 1  # Of the file.
 RESULTS = Path(__file__).with_name("results")
 LATEST = RESULTS / "latest" / "figures.json"
 STORED = RESULTS / "stored" / "figures.json"
@@ -91,7 +91,7 @@ class Micro(_Kept):
 class Results(_Kept):
     """Everything of one run."""
 
-    version: Literal[1] = SCHEMA
+    version: Literal[1] = 1
     about: dict[str, Any]  # Date, mode, commit, machine, versions.
     figures: dict[str, Figure] = {}
     plots: dict[str, Plot] = {}
@@ -106,8 +106,8 @@ class Results(_Kept):
         except (OSError, ValueError) as error:
             raise BadResults(f"{path}: {error}") from error
         version = content.get("version") if isinstance(content, dict) else None
-        if version != SCHEMA:
-            raise BadResults(f"{path}: its version is {version!r}, this program reads {SCHEMA}")
+        if version != VERSION:
+            raise BadResults(f"{path}: its version is {version!r}, this program reads {VERSION}")
         try:
             return cls.model_validate(content)
         except ValidationError as error:

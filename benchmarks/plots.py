@@ -9,15 +9,17 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from benchmarks.figures import LATEST, BadResults, Plot, Results
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # Text stays text: a tenth of the size.
     "font.size": 9,
     "axes.titlesize": 10,
@@ -34,7 +36,9 @@ _PERCENTILES = (50, 90, 99, 99.9)
 
 
 def write_all(results: Results, folder: Path) -> Iterator[Path]:
-    """Draws each plot into a file of its name. A run without plots writes none."""
+    """Draws each plot into a file of its name. Those of an earlier run go."""
+    for earlier in folder.glob("*.svg"):
+        earlier.unlink()
     for name, plot in results.plots.items():
         path = folder / f"{name}.svg"
         with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
@@ -89,8 +93,9 @@ def _draw_lines(axes: Axes, plot: Plot) -> None:
     axes.legend()
 
 
-def _rarity(percentiles: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-    return -np.log10(1 - percentiles / 100)
+def _rarity(percentiles: NDArray[np.float64]) -> NDArray[np.float64]:
+    rarity: NDArray[np.float64] = -np.log10(1 - percentiles / 100)
+    return rarity
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

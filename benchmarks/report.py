@@ -27,6 +27,7 @@ from benchmarks.figures import UNITS, Better, Figure, Micro, Plot
 Figures = NDArray[np.float64]
 
 _DRAWS = 200
+_DRAWN = (50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9)  # Percentiles.
 _BLOCKS = 25  # Of neighbouring rounds.
 _KEY = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
 
@@ -163,6 +164,11 @@ class Report:
         if (drawn.title, drawn.x, drawn.y) != (title, x, y):
             raise ValueError(f"plot {plot} is another one: {drawn.title}, {drawn.x}, {drawn.y}")
         drawn.lines.setdefault(line, []).extend(points)
+
+    def draw_percentiles(self, plot: str, line: str, took_ms: Figures, title: str) -> None:
+        """Draws the distribution of `float64[calls]`."""
+        points = zip(_DRAWN, np.percentile(took_ms, _DRAWN).tolist(), strict=True)
+        self.draw(plot, line, points, title=title, x="percentile", y="ms")
 
     def _keep(
         self,
