@@ -4,8 +4,9 @@ Ratios, shares and sizes are compared, which carry over to other machines; times
 A figure is worse where it has moved to the worse side by more than three standard
 deviations of both runs' noise together, so that one in a thousand is by chance alone, and
 by the spread that two runs of the same code have even where each knows its own figure
-well (`SPREAD`). Ends with 1 where one is worse or was not taken, with 2 where a file cannot
-be read. `--partial` forgives what was not taken.
+well (`SPREAD`). Where that is more than half of the figure, the comparison says little and
+says so. Ends with 1 where one is worse or was not taken, with 2 where a file cannot be read.
+`--partial` forgives what was not taken.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from benchmarks.figures import LATEST, SPREAD, STORED, BadResults, Figure, Resul
 from benchmarks.table import head, row
 
 _DEVIATIONS = 3
+_SAYS_LITTLE = 0.5
 
 
 class Verdict(StrEnum):
@@ -28,6 +30,7 @@ class Verdict(StrEnum):
     WORSE = "WORSE"
     MISSING = "NOT TAKEN"
     CHANGED = "OF ANOTHER KIND"  # Other sizes, another seed or unit: nothing to compare with.
+    NOISY = "too noisy to say"
     FULL = "of the full run"
     NEW = "new"
 
@@ -71,8 +74,13 @@ def _compared(key: str, was: Figure | None, now: Figure | None, *, is_full: bool
     allowed = _DEVIATIONS * noise + SPREAD[was.unit] * abs(was.value)
     worse_by = (now.value - was.value) * (1 if was.better == "lower" else -1)
     if worse_by > allowed:
-        return Compared(key, was, now, allowed, Verdict.WORSE)
-    verdict = Verdict.BETTER if worse_by < -allowed else Verdict.SAME
+        verdict = Verdict.WORSE
+    elif worse_by < -allowed:
+        verdict = Verdict.BETTER
+    elif allowed > _SAYS_LITTLE * abs(was.value):
+        verdict = Verdict.NOISY
+    else:
+        verdict = Verdict.SAME
     return Compared(key, was, now, allowed, verdict)
 
 

@@ -66,7 +66,12 @@ def report(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -
     """Prints the test's figures as they come, and keeps them for the run's file."""
     full = request.node.get_closest_marker("full") is not None
     command = f"pytest {shlex.quote(request.node.nodeid)}{' -m full' if full else ''}"
-    return Report(request.config.stash[_RUN], command, full=full, capsys=capsys)
+
+    def show(text: str) -> None:
+        with capsys.disabled():
+            print(text, end="", flush=True)
+
+    return Report(request.config.stash[_RUN], command, full=full, show=show)
 
 
 @pytest.fixture(autouse=True)

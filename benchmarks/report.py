@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from benchmarks.figures import UNITS, Better, Figure, Micro, Plot
@@ -107,12 +106,12 @@ class Report:
     """
 
     def __init__(
-        self, run: "Run", command: str, *, full: bool, capsys: pytest.CaptureFixture[str]
+        self, run: "Run", command: str, *, full: bool, show: Callable[[str], None]
     ) -> None:
         self._run = run
         self._command = command
         self._full = full
-        self._capsys = capsys
+        self._show = show
         self._seed: int | None = None
         self._sizes: dict[str, int] = {}
         self.missed: list[str] = []
@@ -163,7 +162,9 @@ class Report:
         drawn = self._run.plots.setdefault(plot, Plot(title=title, x=x, y=y, lines={}))
         if (drawn.title, drawn.x, drawn.y) != (title, x, y):
             raise ValueError(f"plot {plot} is another one: {drawn.title}, {drawn.x}, {drawn.y}")
-        drawn.lines.setdefault(line, []).extend(points)
+        drawn.lines.setdefault(line, []).extend(
+            (each if isinstance(each, str) else float(each), float(value)) for each, value in points
+        )
 
     def draw_percentiles(self, plot: str, line: str, took_ms: Figures, title: str) -> None:
         """Draws the distribution of `float64[calls]`."""
@@ -199,8 +200,7 @@ class Report:
         told = _told(kept)
         if kept.met is False:
             self.missed.append(f"{what}: {told}")
-        with self._capsys.disabled():
-            print(f"\n{what}\n  {told}", end="", flush=True)
+        self._show(f"\n{what}\n  {told}")
 
 
 class Run:
