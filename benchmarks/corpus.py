@@ -96,10 +96,15 @@ def _chinese_sentence(random: np.random.Generator) -> Iterator[str]:
     yield _ENDS[sum(draws) % len(_ENDS)]
 
 
-def clustered_vectors(count: int, dimension: int, seed: int) -> Vectors:
-    """Unit vectors round random topics, `float32[count, dimension]`."""
+def clustered_vectors(
+    count: int, dimension: int, seed: int, round_these: Vectors | None = None
+) -> Vectors:
+    """Unit vectors round random topics, or round these, `float32[count, dimension]`."""
     random = np.random.default_rng(seed)
-    topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), dimension), np.float32)
+    if round_these is None:
+        topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), dimension), np.float32)
+    else:
+        topics = _unit(round_these) * np.float32(np.sqrt(dimension))
     sections = -(-count // _LEAVES_PER_SECTION)
     topic_of = np.repeat(random.integers(len(topics), size=sections), _LEAVES_PER_SECTION)[:count]
     vectors = random.standard_normal((count, dimension), np.float32)
@@ -132,7 +137,11 @@ def bodies(leaves_each: int) -> list[Body]:
 
 
 def documents(
-    leaf_count: int, leaves_each: int, dimension: int, seed: int
+    leaf_count: int,
+    leaves_each: int,
+    dimension: int,
+    seed: int,
+    round_these: Vectors | None = None,
 ) -> tuple[list[PreparedDocument], Vectors]:
     """Documents of `leaf_count` leaves or a few more, and their vectors in that order."""
     chosen: list[Body] = []
@@ -142,7 +151,7 @@ def documents(
             break
         chosen.append(body)
         total += body.leaf_count
-    vectors = clustered_vectors(total, dimension, seed)
+    vectors = clustered_vectors(total, dimension, seed, round_these)
     return list(_prepared(chosen, vectors)), vectors
 
 
@@ -166,11 +175,15 @@ def _prepared(chosen: Sequence[Body], vectors: Vectors) -> Iterator[PreparedDocu
 
 
 def create_collection(
-    store: Store, dimension: int, summaries: SummaryUnit = SummaryUnit.NONE
+    store: Store,
+    dimension: int,
+    summaries: SummaryUnit = SummaryUnit.NONE,
+    embedder: str | None = None,
 ) -> tuple[EmbeddedWriter, Opened]:
     """An empty collection for documents of `dimension`, with the default levels."""
     writer = EmbeddedWriter(store)
-    settings = CollectionSettings(_TREE, f"hash/{dimension}", dimension, summaries=summaries)
+    name = embedder or f"hash/{dimension}"
+    settings = CollectionSettings(_TREE, name, dimension, summaries=summaries)
     writer.create_collection(TENANT, COLLECTION, settings)
     return writer, writer.open(TENANT, COLLECTION)
 
@@ -184,6 +197,8 @@ def fill(
     *,
     sealed: bool,
     summaries: SummaryUnit = SummaryUnit.NONE,
+    embedder: str | None = None,
+    round_these: Vectors | None = None,
 ) -> Vectors:
     """Makes a store and returns its leaves' vectors, in order of label.
 
@@ -191,10 +206,10 @@ def fill(
     `sealed`, else all in the tail, and so their summaries. Raises StoreUnavailable where
     `folder` cannot be a store.
     """
-    prepared, vectors = documents(leaf_count, leaves_each, dimension, seed)
+    prepared, vectors = documents(leaf_count, leaves_each, dimension, seed, round_these)
     store = stores.open_for_writing(folder)
     try:
-        writer, collection = create_collection(store, dimension, summaries)
+        writer, collection = create_collection(store, dimension, summaries, embedder)
         for start in range(0, len(prepared), _DOCUMENTS_AT_ONCE):
             group = prepared[start : start + _DOCUMENTS_AT_ONCE]
             writer.put_many([(collection, document) for document in group])
@@ -246,15 +261,27 @@ def bare_index(folder: Path) -> hnswlib.Index:
 def recalls_at_10(folder: Path, vectors: Vectors, queries: Vectors) -> NDArray[np.float64]:
     """Of each query the share of the ten nearest leaves that default settings find.
 
-    `vectors` are all leaves' in order of label, as rows of a single segment are.
+    `vectors` are all leaves' in order of label.
     """
     with reading(folder) as reader, reader.snapshot(TENANT, COLLECTION) as snapshot:
         found = [best(snapshot.search(query, DEFAULT_CANDIDATES), 10) for query in queries]
-    exact = [
+    return recalls(found, nearest_10(vectors, queries))
+
+
+def nearest_10(vectors: Vectors, queries: Vectors) -> list[RowNumbers]:
+    """Of each query, by comparing it with all: places among `vectors`.
+
+    Rows of a single segment, and its index's labels, are in that order too.
+    """
+    return [
         row
         for some in np.array_split(queries, -(-len(queries) // _QUERIES_AT_ONCE))
         for row in np.argpartition(some @ vectors.T, -10, axis=1)[:, -10:]
     ]
+
+
+def recalls(found: Sequence[RowNumbers], exact: Sequence[RowNumbers]) -> NDArray[np.float64]:
+    """Of each query the share of its ten nearest leaves that are found."""
     return np.array([len(np.intersect1d(*pair)) / 10 for pair in zip(found, exact, strict=True)])
 
 

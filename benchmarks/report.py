@@ -3,9 +3,10 @@
 What is compared is measured in turn in one run, the order changing from round to round:
 a slow spell of the machine falls on both. Figures are medians or percentiles of rounds.
 
-A figure's noise is how far it would be off had other rounds been drawn: the standard
-deviation of the same statistic over rounds drawn again with replacement (the bootstrap),
-which serves a ratio of medians as well as a difference of p99s. Neighbouring rounds are
+A figure's noise is how far it would be off had other rounds been drawn: the spread of the
+same statistic over rounds drawn again with replacement (the bootstrap), which serves a
+ratio of medians as well as a difference of p99s. It is half of what two thirds of the draws
+span: a standard deviation that a few wild draws do not carry off. Neighbouring rounds are
 drawn together, since a slow spell outlasts a round. What differs from run to run, such as
 where memory lies, it cannot know: `benchmarks.compare` allows for that.
 """
@@ -21,11 +22,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.figures import UNITS, Better, Figure, Micro, Plot, number
+from benchmarks.figures import UNITS, Better, Figure, Micro, Plot
 
 Figures = NDArray[np.float64]
 
 _DRAWS = 200
+_DRAWN = (50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9)  # Percentiles.
 _BLOCKS = 25  # Of neighbouring rounds.
 _KEY = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
 
@@ -79,7 +81,8 @@ def measured(rounds: Figures, statistic: Callable[[Figures], float]) -> Measured
         statistic(rounds[np.concatenate([blocks[each] for each in chosen])])
         for chosen in random.integers(len(blocks), size=(_DRAWS, len(blocks)))
     ]
-    return Measured(float(statistic(rounds)), float(np.std(drawn)))
+    low, high = np.percentile(drawn, [100 / 6, 500 / 6])
+    return Measured(float(statistic(rounds)), float(high - low) / 2)
 
 
 def ratio(rounds: Figures, of: int, to: int, percentile: float = 50) -> Measured:
@@ -103,9 +106,12 @@ class Report:
     `UNITS`. `missed` names the figures that broke their bar.
     """
 
-    def __init__(self, run: "Run", command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, run: "Run", command: str, *, full: bool, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         self._run = run
         self._command = command
+        self._full = full
         self._capsys = capsys
         self._seed: int | None = None
         self._sizes: dict[str, int] = {}
@@ -159,6 +165,11 @@ class Report:
             raise ValueError(f"plot {plot} is another one: {drawn.title}, {drawn.x}, {drawn.y}")
         drawn.lines.setdefault(line, []).extend(points)
 
+    def draw_percentiles(self, plot: str, line: str, took_ms: Figures, title: str) -> None:
+        """Draws the distribution of `float64[calls]`."""
+        points = zip(_DRAWN, np.percentile(took_ms, _DRAWN).tolist(), strict=True)
+        self.draw(plot, line, points, title=title, x="percentile", y="ms")
+
     def _keep(
         self,
         key: str,
@@ -181,6 +192,7 @@ class Report:
             seed=self._seed,
             sizes=self._sizes,
             command=self._command,
+            full=self._full,
             met=_met(value, better, bar),
         )
         self._run.keep(key, kept)
@@ -220,10 +232,6 @@ def _met(value: float, better: Better | None, bar: float | None) -> bool | None:
 
 
 def _told(figure: Figure) -> str:
-    noise = "" if figure.noise is None else f" ± {figure.noise:.2g}"
-    value = f"figure {number(figure.value)}{noise} {figure.unit}"
     if figure.bar is None:
-        return value
-    sign = "<=" if figure.better == "lower" else ">="
-    verdict = "met" if figure.met else "MISSED"
-    return f"bar {sign} {number(figure.bar)} {figure.unit} / {value} / {verdict}"
+        return f"figure {figure}"
+    return f"bar {figure.limit} / figure {figure} / {'met' if figure.met else 'MISSED'}"

@@ -116,8 +116,10 @@ def test_latency_of_one_caller(filled, tmp_path, report):
     to_floor = ratio(took, 1, 0)
     assert to_floor.value > 1  # What does more cannot be faster: else it did not search.
     report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
-    report.percentiles("floor.one_caller.bare", took[:, 0], "the floor, one caller")
-    report.percentiles("floor.one_caller.search", took[:, 1], "Search, one caller")
+    title = f"Search beside the floor, {LEAVES:,} x {DIMENSION}, one caller"
+    for place, (name, what) in enumerate((("bare", "the floor"), ("search", "Search"))):
+        report.percentiles(f"floor.one_caller.{name}", took[:, place], f"{what}, one caller")
+        report.draw_percentiles("floor", what, took[:, place], title)
     what = "Search to the floor, one caller, p50"
     report.at_most("floor.one_caller.to_bare", to_floor, what, "x", MOST_LATENCY)
 
