@@ -24,8 +24,11 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile -p no:benchmark
 
+# The kills mostly wait for processes, so they go on beside the rest.
 test-slow: setup
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow tests/crash & kills=$$!; \
+	$(BIN)/python -m pytest -m slow --ignore=tests/crash; rest=$$?; \
+	wait $$kills && exit $$rest
 
 test-endurance: setup
 	$(BIN)/python -m pytest -m endurance -s

@@ -60,6 +60,7 @@ class Around(grpc.ServerInterceptor):
         self._authenticate = authenticate
         self._rates = rates
         self._threads = threads
+        self._wrapped: dict[str, Any] = {}  # By method: of those that are served, so few.
         self._too_many = status.to_status(
             TooBusy(
                 f"{threads.most_calls} calls are running or waiting already, as many as "
@@ -70,15 +71,21 @@ class Around(grpc.ServerInterceptor):
     def intercept_service(
         self, continuation: Callable[[Any], Any], call: grpc.HandlerCallDetails
     ) -> Any:
-        handler = continuation(call)
-        if handler is None:
-            return handler
-        read, write = _lenient(handler.request_deserializer), handler.response_serializer
-        if call.method in guard.OPEN:
-            return handler._replace(request_deserializer=read)
-        if self._threads.full:
+        wrapped = self._wrapped.get(call.method)
+        if wrapped is None:
+            handler = continuation(call)
+            if handler is None:
+                return None
+            wrapped = self._wrapped[call.method] = self._wrap(call.method, handler)
+        if self._threads.full and call.method not in guard.OPEN:
             return _refusing(call.method, self._too_many)
-        begun = partial(_Call, call.method, self._authenticate, read, self._rates)
+        return wrapped
+
+    def _wrap(self, method: str, handler: Any) -> Any:
+        read, write = _lenient(handler.request_deserializer), handler.response_serializer
+        if method in guard.OPEN:
+            return handler._replace(request_deserializer=read)
+        begun = partial(_Call, method, self._authenticate, read, self._rates)
         if handler.request_streaming and handler.response_streaming:
             wrapped = _stream(begun, handler.stream_stream, _Call.each_admitted)
             return grpc.stream_stream_rpc_method_handler(wrapped, None, write)
@@ -86,7 +93,7 @@ class Around(grpc.ServerInterceptor):
             wrapped = _stream(begun, handler.unary_stream, _Call.admitted)
             return grpc.unary_stream_rpc_method_handler(wrapped, None, write)
         if handler.request_streaming:
-            raise TypeError(f"{call.method}: no service has calls of this kind")
+            raise TypeError(f"{method}: no service has calls of this kind")
         return grpc.unary_unary_rpc_method_handler(_unary(begun, handler.unary_unary), None, write)
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import json_format
 
+from benchmarks.load import h2load
 from hrag.v1 import retriever_pb2
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -64,20 +64,19 @@ def test_calls_that_fail_are_told_by_their_status(filled):
 
 @pytest.mark.slow
 def test_h2load_is_answered(filled):
-    if shutil.which("h2load") is None:
-        pytest.skip("h2load is not installed (nghttp2-client)")
+    if not h2load.is_there():
+        pytest.skip(h2load.MISSING)
     env = {**os.environ, "PYTHON": sys.executable}
     command = [KIT / "h2load.sh", filled.retriever.address, "--duration=1", "--warm-up-time=0"]
     done = subprocess.run(
         command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    requests = re.search(r"requests: (\d+) total.*, (\d+) succeeded", done.stdout)
-    total, succeeded = map(int, requests.groups())
-    assert total == succeeded > 20
+    sent = h2load.told(done.stdout)
+    assert f" {sent.calls} succeeded" in done.stdout
+    assert sent.calls > 20
     # Errors of gRPC come with HTTP status 200 too, but bring no passages.
-    data = int(re.search(r"\((\d+)\) data", done.stdout)[1])
-    assert data > 100 * total
+    assert sent.data_bytes > 100 * sent.calls
 
 
 def test_ghz_is_given_a_call_and_a_request_that_exist():

@@ -6,16 +6,14 @@ from the bytes that came, since every call is the same search.
 """
 
 import os
-import re
-import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from benchmarks.load import h2load
 from benchmarks.load.work import Work, tenant_id
 from hrag.client import Client
 from hrag.errors import HragError
@@ -36,32 +34,19 @@ UNDER_WAY = 100  # Of each client: 2,000, where the retriever takes 256 at once.
 DEADLINE_S = 5.0  # As the script says.
 RECOVERED_S = 1.0  # A search that takes no longer.
 _POLL_S = 0.05
-_TOLD = re.compile(
-    r"requests: (\d+) total.*\((\d+)\) data.*time for request: +\S+ +([\d.]+)(us|ms|s)", re.DOTALL
-)
-_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What h2load tells of a run."""
-
-    calls: int
-    data_bytes: int
-    longest_s: float
 
 
 def test_five_times_the_capacity(data_dir: Path, report: Report) -> None:
     with running(data_dir, SETTINGS) as services:
         _fill(services)
-        at_ease = _h2load(services, CAPACITY_S)
+        at_ease = _sent(services, CAPACITY_S)
         assert at_ease.data_bytes > 1000 * at_ease.calls, "searches were refused"
         capacity = at_ease.calls / CAPACITY_S
         report.tell("capacity, h2load on the same machine", f"{capacity:,.0f} searches/s")
         rate = -(-OVERLOAD * int(capacity) // CLIENTS)
         more = (f"--clients={CLIENTS}", f"--max-concurrent-streams={UNDER_WAY}", f"--rps={rate}")
         with MemorySampler(services.retriever) as memory:
-            overloaded = _h2load(services, OVERLOAD_S, *more)
+            overloaded = _sent(services, OVERLOAD_S, *more)
         recovery_s = _until_quick(services)
     answered = overloaded.data_bytes / at_ease.data_bytes * at_ease.calls
     report.tell("calls in overload; answered", f"{overloaded.calls:,}; {answered:,.0f}")
@@ -80,19 +65,17 @@ def _fill(services: Running) -> None:
         assert isinstance(result, IngestResult), result
 
 
-def _h2load(services: Running, seconds: int, *options: str) -> Sent:
-    assert shutil.which("h2load"), "h2load is not installed (nghttp2-client)"
+def _sent(services: Running, seconds: int, *options: str) -> h2load.Sent:
+    assert h2load.is_there(), h2load.MISSING
+    duration = (f"--duration={seconds}", "--warm-up-time=0")
     ran = subprocess.run(
-        [SCRIPT, services.retriever.address, f"--duration={seconds}", *options],
+        [SCRIPT, services.retriever.address, *duration, *options],
         env={**os.environ, "PYTHON": sys.executable},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    told = _TOLD.search(ran.stdout)
-    assert told, ran.stdout
-    calls, data_bytes, longest, unit = told.groups()
-    return Sent(int(calls), int(data_bytes), float(longest) * _UNITS[unit])
+    return h2load.told(ran.stdout)
 
 
 def _until_quick(services: Running) -> float:
