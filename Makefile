@@ -54,11 +54,11 @@ lint: setup
 
 # Figures and plots of the run go to benchmarks/results/latest, whether bars are kept or not.
 bench: $(VENV)/.bench
-	$(BIN)/python -m pytest benchmarks; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
+	$(BIN)/python -m pytest benchmarks --timeout 600; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 
 # With a million leaves: about an hour and 10 GB of memory.
 bench-full: $(VENV)/.bench
-	$(BIN)/python -m pytest benchmarks -m ""; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
+	$(BIN)/python -m pytest benchmarks --timeout 600 -m ""; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 
 # Fails where a ratio of the latest run is worse than the stored one's by more than its noise.
 bench-compare: setup

@@ -1,6 +1,6 @@
 """`python -m benchmarks.table [FIGURES] [--write]`: the figures of a run as tables in Markdown.
 
-First what the design asks for, then the other figures with a bar, then those without.
+First what the design asks for, the plots, then the other figures with a bar and without.
 `--write` puts them between the two marks in README.md: its figures come out of a run.
 """
 
@@ -74,6 +74,10 @@ def tables(results: Results) -> Iterator[str]:
     yield from _design(results)
     answered = {key for asked in ASKED for key in _chosen(results, asked)}
     rest = {key: each for key, each in results.figures.items() if key not in answered}
+    yield "\n### Plots\n"
+    yield from (
+        f"![{plot.title}](results/stored/{name}.svg)" for name, plot in results.plots.items()
+    )
     yield "\n### Other figures with a bar\n"
     yield from _with_a_bar(rest)
     yield "\n### Without a bar\n"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.figures import Figure, Results
+from benchmarks.figures import Figure, Plot, Results
 from benchmarks.table import ASKED, README, tables, written
 
 ABOUT = {
@@ -74,6 +74,13 @@ def test_other_figures_stand_with_their_bar_or_without() -> None:
         "| recall | 1 | 0.999 |",
     ]
     assert "| ratio | 1 | >= 0.4 x | 0.5 x | met |" in found
+
+
+def test_plots_are_shown_by_their_names() -> None:
+    plot = Plot(title="Growth", x="leaves", y="ms", lines={})
+    assert "![Growth](results/stored/growth.svg)" in list(
+        tables(Results(about=ABOUT, plots={"growth": plot}))
+    )
 
 
 def test_where_it_ran_is_told() -> None:
