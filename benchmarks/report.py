@@ -45,9 +45,9 @@ def interleaved(measures: Sequence[Callable[[int], float]], rounds: int) -> Figu
     """
     figures = np.empty((rounds, len(measures)))
     places = range(len(measures))
-    for number_ in range(rounds):
-        for place in reversed(places) if number_ % 2 else places:
-            figures[number_, place] = measures[place](number_)
+    for number in range(rounds):
+        for place in reversed(places) if number % 2 else places:
+            figures[number, place] = measures[place](number)
     return figures
 
 
@@ -57,7 +57,7 @@ def interleaved_ms(
     """The times of each search, given the numbers of the rounds: `float64[rounds, searches]`."""
 
     def timed(search: Callable[[int], object]) -> Callable[[int], float]:
-        return lambda number_: seconds(lambda: search(number_))
+        return lambda number: seconds(lambda: search(number))
 
     measures = list(map(timed, searches))
     interleaved(measures, warm_up)
@@ -101,7 +101,7 @@ def _percentile(percentile: float, rounds: Figures) -> float:
 class Report:
     """Figures of one test: printed as they are taken, and kept for the run's file.
 
-    Keys stay the same from run to run, such as `floor.one_caller.p50`; units are those of
+    Keys stay the same from run to run, such as `floor.one_caller.to_bare`; units are those of
     `UNITS`. `missed` names the figures that broke their bar.
     """
 
@@ -180,9 +180,8 @@ class Report:
         better: Better | None,
         bar: float | None,
     ) -> None:
-        value, noise = (
-            (figure.value, figure.noise) if isinstance(figure, Measured) else (figure, None)
-        )
+        noise = figure.noise if isinstance(figure, Measured) else None
+        value = float(figure.value if isinstance(figure, Measured) else figure)
         kept = Figure(
             what=what,
             value=value,
