@@ -9,6 +9,7 @@ import pydoc_data.topics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 
@@ -71,9 +72,13 @@ class Body:
 
 def english_text(size_bytes: int, start: int = 0) -> str:
     """ASCII prose from Python's own manual, from byte `start` on, over again where short."""
-    manual = "\n\n".join(pydoc_data.topics.topics.values()).encode("ascii", "ignore").decode()
-    repeated = manual * (1 + (start + size_bytes) // len(manual))
+    repeated = _manual() * (1 + (start + size_bytes) // len(_manual()))
     return repeated[start : start + size_bytes]
+
+
+@cache
+def _manual() -> str:
+    return "\n\n".join(pydoc_data.topics.topics.values()).encode("ascii", "ignore").decode()
 
 
 def chinese_text(size_bytes: int, seed: int) -> str:
