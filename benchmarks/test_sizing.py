@@ -2,6 +2,9 @@
 
 English text, 230 new tokens a leaf, documents of about 80 leaves, all in one segment. The
 formulas are those of OPERATIONS.md: never less than is used, and at most a twentieth more.
+
+And what LMDB takes beside text and vectors by the length of documents: a value of over half
+a page has pages of its own, so a short document's text and vectors each leave one half empty.
 """
 
 import pytest
@@ -17,6 +20,9 @@ SEED = 61
 TREES = 190  # A leaf's part of trees and heads, and of pages that are not full.
 LINKS = 210  # HNSW's links, labels and ancestors.
 MOST_SPARE = 1.05
+MOST_OF_CONTENT = 1.3
+SHORT_LEAVES = 2000
+LONG = 30  # Leaves of a document from which on the bar holds.
 
 
 @pytest.mark.parametrize("dimension", [64, 384, 1536])
@@ -43,3 +49,19 @@ def test_bytes_of_a_leaf(dimension, tmp_path, capsys):
             kept &= at_most(promised, each, f"{what}, {leaf}", "bytes")
             kept &= promised <= MOST_SPARE * each
     assert kept
+
+
+@pytest.mark.parametrize("dimension", [384, 512, 1536])
+@pytest.mark.parametrize("leaves_each", [1, 3, 10, LONG, 100])
+def test_disk_beside_text_and_vectors(leaves_each, dimension, tmp_path, capsys):
+    corpus.fill(tmp_path, SHORT_LEAVES, leaves_each, dimension, SEED, sealed=False)
+    store = stores.open_for_reading(tmp_path)
+    try:
+        totals = EmbeddedWriter(store).totals()
+    finally:
+        store.close()
+    content = totals.text_bytes + 4 * dimension * totals.leaves
+    what = f"LMDB to text and vectors, about {leaves_each} leaves a document, {dimension} numbers"
+    with capsys.disabled():
+        kept = at_most(MOST_OF_CONTENT, totals.file_bytes / content, what, "x")
+    assert kept or leaves_each < LONG
