@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup demo test test-slow test-endurance test-models test-clients test-containers lint bench bench-peers clean
+.PHONY: setup demo test test-slow test-endurance test-models test-clients test-containers lint bench bench-full bench-compare bench-store bench-peers clean
 
 setup: $(STAMP)
 
@@ -52,8 +52,25 @@ lint: setup
 	$(BIN)/mypy
 	cd protos && ../$(BIN)/buf lint
 
-bench: setup
-	$(BIN)/python -m pytest benchmarks
+# Figures and plots of the run go to benchmarks/results/latest, whether bars are kept or not.
+bench: $(VENV)/.bench
+	$(BIN)/python -m pytest benchmarks --timeout 600; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
+
+# With a million leaves: about an hour and 12 GB of memory.
+bench-full: $(VENV)/.bench
+	$(BIN)/python -m pytest benchmarks --timeout 600 -m ""; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
+
+# Fails where a ratio of the latest run is worse than the stored one's by more than its noise.
+bench-compare: setup
+	$(BIN)/python -m benchmarks.compare
+
+# Makes the latest run the stored one, and benchmarks/README.md tell its figures.
+bench-store: setup
+	$(BIN)/python -m benchmarks.store
+
+$(VENV)/.bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,bench]'
+	touch $@
 
 # Installs what hrag is measured beside from PyPI into .venv-peers (550 MB), once.
 bench-peers: setup $(PEERS)/.installed
@@ -65,4 +82,4 @@ $(PEERS)/.installed: benchmarks/peers/requirements.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-models $(PEERS) benchmarks/peers/results docs/examples/node/node_modules build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so
+	rm -rf $(VENV) .venv-models $(PEERS) benchmarks/peers/results benchmarks/results/latest docs/examples/node/node_modules build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so

@@ -64,9 +64,14 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def report(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Report:
     """Prints the test's figures as they come, and keeps them for the run's file."""
-    full = " -m full" if request.node.get_closest_marker("full") else ""
-    command = f"python -m pytest {shlex.quote(request.node.nodeid)}{full}"
-    return Report(request.config.stash[_RUN], command, capsys)
+    full = request.node.get_closest_marker("full") is not None
+    command = f"pytest {shlex.quote(request.node.nodeid)}{' -m full' if full else ''}"
+
+    def show(text: str) -> None:
+        with capsys.disabled():
+            print(text, end="", flush=True)
+
+    return Report(request.config.stash[_RUN], command, full=full, show=show)
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,13 @@ import pydoc_data.topics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 
 import hnswlib
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from hrag.config import DEFAULT_RETURN_LEVEL
@@ -25,10 +27,11 @@ from hrag.engine.embedded import sealing, segments, sources
 from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.lookups import find_collection, listed_segments
 from hrag.engine.embedded.reader import EmbeddedReader
+from hrag.engine.embedded.scope import Hits, RowNumbers
 from hrag.engine.embedded.store import Store
 from hrag.engine.embedded.writer import EmbeddedWriter, Opened
 from hrag.tree import ParsedText, Tree
-from hrag.types import CollectionSettings, SummaryUnit, TreeSettings
+from hrag.types import DEFAULT_CANDIDATES, CollectionSettings, SummaryUnit, TreeSettings
 from indexer_svc.chunker import build_tree
 from indexer_svc.sections import sections
 from retriever_svc.search import Search
@@ -42,6 +45,8 @@ _LEAVES_PER_SECTION = 20  # Consecutive leaves on one topic.
 _SPREAD = 1.0  # Length of a leaf's own part beside its topic's: cosines of about 0.5 within.
 _BODIES = 8  # Texts that documents take in turn: a tree costs more than a benchmark needs.
 _DOCUMENTS_AT_ONCE = 100
+_VECTORS_AT_ONCE = 10_000
+_QUERIES_AT_ONCE = 50  # Compared with a million vectors they take 200 MB.
 _BYTES_PER_LEAF = 920  # 230 new tokens of English prose a leaf, 4 bytes a token.
 
 _TIMES = ("昨天", "去年春天", "在会议之后", "一九九八年", "到了傍晚", "经过三个月", "从那时起")
@@ -66,9 +71,13 @@ class Body:
 
 def english_text(size_bytes: int, start: int = 0) -> str:
     """ASCII prose from Python's own manual, from byte `start` on, over again where short."""
-    manual = "\n\n".join(pydoc_data.topics.topics.values()).encode("ascii", "ignore").decode()
-    repeated = manual * (1 + (start + size_bytes) // len(manual))
+    repeated = _manual() * (1 + (start + size_bytes) // len(_manual()))
     return repeated[start : start + size_bytes]
+
+
+@cache
+def _manual() -> str:
+    return "\n\n".join(pydoc_data.topics.topics.values()).encode("ascii", "ignore").decode()
 
 
 def chinese_text(size_bytes: int, seed: int) -> str:
@@ -91,14 +100,24 @@ def _chinese_sentence(random: np.random.Generator) -> Iterator[str]:
     yield _ENDS[sum(draws) % len(_ENDS)]
 
 
-def clustered_vectors(count: int, dimension: int, seed: int) -> Vectors:
-    """Unit vectors round random topics, `float32[count, dimension]`."""
+def clustered_vectors(
+    count: int, dimension: int, seed: int, round_these: Vectors | None = None
+) -> Vectors:
+    """Unit vectors round random topics, or round these, `float32[count, dimension]`."""
     random = np.random.default_rng(seed)
-    topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), dimension), np.float32)
+    if round_these is None:
+        topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), dimension), np.float32)
+    else:
+        topics = _unit(round_these) * np.float32(np.sqrt(dimension))
     sections = -(-count // _LEAVES_PER_SECTION)
     topic_of = np.repeat(random.integers(len(topics), size=sections), _LEAVES_PER_SECTION)[:count]
-    own = random.standard_normal((count, dimension), np.float32)
-    return _unit(topics[topic_of] + np.float32(_SPREAD) * own)
+    vectors = random.standard_normal((count, dimension), np.float32)
+    for start in range(0, count, _VECTORS_AT_ONCE):  # In place: a million take gigabytes.
+        some = vectors[start : start + _VECTORS_AT_ONCE]
+        some *= np.float32(_SPREAD)
+        some += topics[topic_of[start : start + _VECTORS_AT_ONCE]]
+        some /= np.linalg.norm(some, axis=1, keepdims=True)
+    return vectors
 
 
 def queries_near(vectors: Vectors, count: int, seed: int) -> Vectors:
@@ -122,7 +141,11 @@ def bodies(leaves_each: int) -> list[Body]:
 
 
 def documents(
-    leaf_count: int, leaves_each: int, dimension: int, seed: int
+    leaf_count: int,
+    leaves_each: int,
+    dimension: int,
+    seed: int,
+    round_these: Vectors | None = None,
 ) -> tuple[list[PreparedDocument], Vectors]:
     """Documents of `leaf_count` leaves or a few more, and their vectors in that order."""
     chosen: list[Body] = []
@@ -132,7 +155,7 @@ def documents(
             break
         chosen.append(body)
         total += body.leaf_count
-    vectors = clustered_vectors(total, dimension, seed)
+    vectors = clustered_vectors(total, dimension, seed, round_these)
     return list(_prepared(chosen, vectors)), vectors
 
 
@@ -156,11 +179,15 @@ def _prepared(chosen: Sequence[Body], vectors: Vectors) -> Iterator[PreparedDocu
 
 
 def create_collection(
-    store: Store, dimension: int, summaries: SummaryUnit = SummaryUnit.NONE
+    store: Store,
+    dimension: int,
+    summaries: SummaryUnit = SummaryUnit.NONE,
+    embedder: str | None = None,
 ) -> tuple[EmbeddedWriter, Opened]:
     """An empty collection for documents of `dimension`, with the default levels."""
     writer = EmbeddedWriter(store)
-    settings = CollectionSettings(_TREE, f"hash/{dimension}", dimension, summaries=summaries)
+    name = embedder or f"hash/{dimension}"
+    settings = CollectionSettings(_TREE, name, dimension, summaries=summaries)
     writer.create_collection(TENANT, COLLECTION, settings)
     return writer, writer.open(TENANT, COLLECTION)
 
@@ -174,6 +201,8 @@ def fill(
     *,
     sealed: bool,
     summaries: SummaryUnit = SummaryUnit.NONE,
+    embedder: str | None = None,
+    round_these: Vectors | None = None,
 ) -> Vectors:
     """Makes a store and returns its leaves' vectors, in order of label.
 
@@ -181,10 +210,10 @@ def fill(
     `sealed`, else all in the tail, and so their summaries. Raises StoreUnavailable where
     `folder` cannot be a store.
     """
-    prepared, vectors = documents(leaf_count, leaves_each, dimension, seed)
+    prepared, vectors = documents(leaf_count, leaves_each, dimension, seed, round_these)
     store = stores.open_for_writing(folder)
     try:
-        writer, collection = create_collection(store, dimension, summaries)
+        writer, collection = create_collection(store, dimension, summaries, embedder)
         for start in range(0, len(prepared), _DOCUMENTS_AT_ONCE):
             group = prepared[start : start + _DOCUMENTS_AT_ONCE]
             writer.put_many([(collection, document) for document in group])
@@ -231,6 +260,38 @@ def bare_index(folder: Path) -> hnswlib.Index:
         return index
     finally:
         store.close()
+
+
+def recalls_at_10(folder: Path, vectors: Vectors, queries: Vectors) -> NDArray[np.float64]:
+    """Of each query the share of the ten nearest leaves that default settings find.
+
+    `vectors` are all leaves' in order of label.
+    """
+    with reading(folder) as reader, reader.snapshot(TENANT, COLLECTION) as snapshot:
+        found = [best(snapshot.search(query, DEFAULT_CANDIDATES), 10) for query in queries]
+    return recalls(found, nearest_10(vectors, queries))
+
+
+def nearest_10(vectors: Vectors, queries: Vectors) -> list[RowNumbers]:
+    """Of each query, by comparing it with all: places among `vectors`.
+
+    Rows of a single segment, and its index's labels, are in that order too.
+    """
+    return [
+        row
+        for some in np.array_split(queries, -(-len(queries) // _QUERIES_AT_ONCE))
+        for row in np.argpartition(some @ vectors.T, -10, axis=1)[:, -10:]
+    ]
+
+
+def recalls(found: Sequence[RowNumbers], exact: Sequence[RowNumbers]) -> NDArray[np.float64]:
+    """Of each query the share of its ten nearest leaves that are found."""
+    return np.array([len(np.intersect1d(*pair)) / 10 for pair in zip(found, exact, strict=True)])
+
+
+def best(hits: Hits, count: int) -> RowNumbers:
+    """Rows of the best of them."""
+    return hits.rows[np.argsort(-hits.scores)[:count]]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What a run of the benchmarks leaves behind: figures, lines of plots, and where it ran.
 
-Kept as JSON, one file a run. A figure has a key that stays the same from run to run, so
+Kept as JSON in a folder, plots beside it: one folder for the latest run, one for the run
+that is stored with the code. A figure has a key that stays the same from run to run, so
 that two runs can be compared; only what carries over to another machine is compared.
 """
 
@@ -10,25 +11,21 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-SCHEMA = 1
-FOLDER = Path(__file__).with_name("results")
-LATEST = FOLDER / "latest.json"
-STORED = FOLDER / "stored.json"
+VERSION = 1  # Of the file.
+RESULTS = Path(__file__).with_name("results")
+LATEST = RESULTS / "latest" / "figures.json"
+STORED = RESULTS / "stored" / "figures.json"
 
 Better = Literal["lower", "higher"]
 
-# Whether a figure in this unit carries over to another machine.
-UNITS = {
-    "x": True,  # A ratio of two figures of one run.
-    "share": True,  # Of 1.
-    "bytes": True,
-    "us": False,
-    "ms": False,
-    "s": False,
-    "MB": False,
-    "leaves/s": False,
-    "calls/s": False,
+# Units of what carries over to another machine, and how far figures of two runs of the same
+# code may lie apart beyond their noise, as a share of the figure.
+SPREAD = {
+    "x": 0.1,  # A ratio of two figures of one run: where memory lies and threads run differs.
+    "share": 0.005,  # Of 1, such as recall: threads build another graph each time.
+    "bytes": 0.05,
 }
+UNITS = (*SPREAD, "us", "ms", "s", "MB", "leaves/s", "calls/s")
 
 
 class BadResults(Exception):
@@ -47,15 +44,31 @@ class Figure(_Kept):
     unit: str
     better: Better | None  # None: told beside others, neither good nor bad.
     bar: float | None
-    noise: float | None = Field(ge=0)  # Standard deviation of the value, in its unit.
+    noise: float | None = Field(ge=0)  # As a standard deviation, in its unit.
     seed: int | None
     sizes: dict[str, int]
     command: str
+    full: bool  # Whether only the full run takes it.
     met: bool | None  # Whether the bar is kept; None without one.
+
+    def __str__(self) -> str:
+        noise = "" if self.noise is None else f" ± {number(self.noise)}"
+        return f"{number(self.value)}{noise}{self._unit}"
+
+    @property
+    def limit(self) -> str:
+        """The bar in words."""
+        if self.bar is None:
+            return "none"
+        return f"{'<=' if self.better == 'lower' else '>='} {number(self.bar)}{self._unit}"
+
+    @property
+    def _unit(self) -> str:
+        return "" if self.unit == "share" else f" {self.unit}"
 
     @property
     def is_compared(self) -> bool:
-        return self.better is not None and UNITS.get(self.unit, False)
+        return self.better is not None and self.unit in SPREAD
 
 
 class Plot(_Kept):
@@ -78,7 +91,7 @@ class Micro(_Kept):
 class Results(_Kept):
     """Everything of one run."""
 
-    version: Literal[1] = SCHEMA
+    version: Literal[1] = 1
     about: dict[str, Any]  # Date, mode, commit, machine, versions.
     figures: dict[str, Figure] = {}
     plots: dict[str, Plot] = {}
@@ -93,8 +106,8 @@ class Results(_Kept):
         except (OSError, ValueError) as error:
             raise BadResults(f"{path}: {error}") from error
         version = content.get("version") if isinstance(content, dict) else None
-        if version != SCHEMA:
-            raise BadResults(f"{path}: its version is {version!r}, this program reads {SCHEMA}")
+        if version != VERSION:
+            raise BadResults(f"{path}: its version is {version!r}, this program reads {VERSION}")
         try:
             return cls.model_validate(content)
         except ValidationError as error:

@@ -3,9 +3,10 @@
 What is compared is measured in turn in one run, the order changing from round to round:
 a slow spell of the machine falls on both. Figures are medians or percentiles of rounds.
 
-A figure's noise is how far it would be off had other rounds been drawn: the standard
-deviation of the same statistic over rounds drawn again with replacement (the bootstrap),
-which serves a ratio of medians as well as a difference of p99s. Neighbouring rounds are
+A figure's noise is how far it would be off had other rounds been drawn: the spread of the
+same statistic over rounds drawn again with replacement (the bootstrap), which serves a
+ratio of medians as well as a difference of p99s. It is half of what two thirds of the draws
+span: a standard deviation that a few wild draws do not carry off. Neighbouring rounds are
 drawn together, since a slow spell outlasts a round. What differs from run to run, such as
 where memory lies, it cannot know: `benchmarks.compare` allows for that.
 """
@@ -18,14 +19,14 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
-from benchmarks.figures import UNITS, Better, Figure, Micro, Plot, number
+from benchmarks.figures import UNITS, Better, Figure, Micro, Plot
 
 Figures = NDArray[np.float64]
 
 _DRAWS = 200
+_DRAWN = (50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9)  # Percentiles.
 _BLOCKS = 25  # Of neighbouring rounds.
 _KEY = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
 
@@ -44,9 +45,9 @@ def interleaved(measures: Sequence[Callable[[int], float]], rounds: int) -> Figu
     """
     figures = np.empty((rounds, len(measures)))
     places = range(len(measures))
-    for number_ in range(rounds):
-        for place in reversed(places) if number_ % 2 else places:
-            figures[number_, place] = measures[place](number_)
+    for number in range(rounds):
+        for place in reversed(places) if number % 2 else places:
+            figures[number, place] = measures[place](number)
     return figures
 
 
@@ -56,7 +57,7 @@ def interleaved_ms(
     """The times of each search, given the numbers of the rounds: `float64[rounds, searches]`."""
 
     def timed(search: Callable[[int], object]) -> Callable[[int], float]:
-        return lambda number_: seconds(lambda: search(number_))
+        return lambda number: seconds(lambda: search(number))
 
     measures = list(map(timed, searches))
     interleaved(measures, warm_up)
@@ -65,21 +66,25 @@ def interleaved_ms(
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure and its noise, both in one unit."""
+    """A figure and its noise, both in one unit. A single round knows of no noise."""
 
     value: float
-    noise: float
+    noise: float | None
 
 
 def measured(rounds: Figures, statistic: Callable[[Figures], float]) -> Measured:
     """The statistic of `float64[rounds, ...]`, which must not depend on the rounds' order."""
+    value = float(statistic(rounds))
+    if len(rounds) == 1:
+        return Measured(value, None)
     blocks = np.array_split(np.arange(len(rounds)), min(_BLOCKS, len(rounds)))
     random = np.random.default_rng(0)
     drawn = [
         statistic(rounds[np.concatenate([blocks[each] for each in chosen])])
         for chosen in random.integers(len(blocks), size=(_DRAWS, len(blocks)))
     ]
-    return Measured(float(statistic(rounds)), float(np.std(drawn)))
+    low, high = np.percentile(drawn, [100 / 6, 500 / 6])
+    return Measured(value, float(high - low) / 2)
 
 
 def ratio(rounds: Figures, of: int, to: int, percentile: float = 50) -> Measured:
@@ -99,14 +104,17 @@ def _percentile(percentile: float, rounds: Figures) -> float:
 class Report:
     """Figures of one test: printed as they are taken, and kept for the run's file.
 
-    Keys stay the same from run to run, such as `floor.one_caller.p50`; units are those of
+    Keys stay the same from run to run, such as `floor.one_caller.to_bare`; units are those of
     `UNITS`. `missed` names the figures that broke their bar.
     """
 
-    def __init__(self, run: "Run", command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, run: "Run", command: str, *, full: bool, show: Callable[[str], None]
+    ) -> None:
         self._run = run
         self._command = command
-        self._capsys = capsys
+        self._full = full
+        self._show = show
         self._seed: int | None = None
         self._sizes: dict[str, int] = {}
         self.missed: list[str] = []
@@ -157,7 +165,14 @@ class Report:
         drawn = self._run.plots.setdefault(plot, Plot(title=title, x=x, y=y, lines={}))
         if (drawn.title, drawn.x, drawn.y) != (title, x, y):
             raise ValueError(f"plot {plot} is another one: {drawn.title}, {drawn.x}, {drawn.y}")
-        drawn.lines.setdefault(line, []).extend(points)
+        drawn.lines.setdefault(line, []).extend(
+            (each if isinstance(each, str) else float(each), float(value)) for each, value in points
+        )
+
+    def draw_percentiles(self, plot: str, line: str, took_ms: Figures, title: str) -> None:
+        """Draws the distribution of `float64[calls]`."""
+        points = zip(_DRAWN, np.percentile(took_ms, _DRAWN).tolist(), strict=True)
+        self.draw(plot, line, points, title=title, x="percentile", y="ms")
 
     def _keep(
         self,
@@ -168,9 +183,8 @@ class Report:
         better: Better | None,
         bar: float | None,
     ) -> None:
-        value, noise = (
-            (figure.value, figure.noise) if isinstance(figure, Measured) else (figure, None)
-        )
+        noise = figure.noise if isinstance(figure, Measured) else None
+        value = float(figure.value if isinstance(figure, Measured) else figure)
         kept = Figure(
             what=what,
             value=value,
@@ -181,14 +195,14 @@ class Report:
             seed=self._seed,
             sizes=self._sizes,
             command=self._command,
+            full=self._full,
             met=_met(value, better, bar),
         )
         self._run.keep(key, kept)
         told = _told(kept)
         if kept.met is False:
             self.missed.append(f"{what}: {told}")
-        with self._capsys.disabled():
-            print(f"\n{what}\n  {told}", end="", flush=True)
+        self._show(f"\n{what}\n  {told}")
 
 
 class Run:
@@ -220,10 +234,6 @@ def _met(value: float, better: Better | None, bar: float | None) -> bool | None:
 
 
 def _told(figure: Figure) -> str:
-    noise = "" if figure.noise is None else f" ± {figure.noise:.2g}"
-    value = f"figure {number(figure.value)}{noise} {figure.unit}"
     if figure.bar is None:
-        return value
-    sign = "<=" if figure.better == "lower" else ">="
-    verdict = "met" if figure.met else "MISSED"
-    return f"bar {sign} {number(figure.bar)} {figure.unit} / {value} / {verdict}"
+        return f"figure {figure}"
+    return f"bar {figure.limit} / figure {figure} / {'met' if figure.met else 'MISSED'}"

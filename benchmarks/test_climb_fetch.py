@@ -91,6 +91,9 @@ def judge(report, key, measure, what):
     """Tells every figure of both modes, and judges the difference of their p99s."""
     compared, equal = repeated(measure, COMPARED), repeated(measure, EQUAL)
     what = f"{what}, {LEAVES:,} leaves, k = {CANDIDATES}"
+    title = f"Search, climb and fetch {what}, as the service times them"
+    for place, mode in enumerate(COMPARED):
+        report.draw_percentiles(key.replace(".", "_"), mode, compared[:, :, place], title)
     report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
     for name, title, took in (
         ("standard", "standard", compared[:, :, 0]),
@@ -164,7 +167,9 @@ def test_small_to_big_costs_little_more_than_standard_search_through_grpc(filled
         return one
 
     judge(report, "climb.grpc", measure, "through gRPC")
+    title = f"Round trips of one client through gRPC, {LEAVES:,} leaves, k = {CANDIDATES}"
     for mode, took in round_trips.items():
+        report.draw_percentiles("climb_client", mode, np.array(took), title)
         what = f"through gRPC, the client's round trip, {mode}"
         report.percentiles(f"climb.grpc.client.{mode.lower()}", np.array(took), what)
     assert report.missed == []

@@ -24,9 +24,10 @@ import pytest
 from benchmarks import corpus, floor_server
 from benchmarks.load import h2load
 from benchmarks.load.body import framed
-from benchmarks.report import interleaved, measured, ratio, seconds
+from benchmarks.report import Figures, Report, interleaved, measured, ratio, seconds
 from hrag.cli.running import Services, free_addresses
 from hrag.types import DEFAULT_CANDIDATES, SearchQuery
+from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request
 
 LEAVES = 50_000
@@ -42,6 +43,7 @@ SATURATED_S = 2
 SATURATIONS = 5
 MOST_LATENCY = 1.25
 LEAST_THROUGHPUT = 0.8
+STAGES = ("search", "climb", "fetch")
 SEARCH = "/hrag.v1.RetrieverService/Search"
 
 
@@ -110,13 +112,39 @@ def test_latency_of_one_caller(filled, tmp_path, report):
         measures = [one_caller(target, requests) for target in both]
         interleaved(measures, WARM_UP)
         took = interleaved(measures, ROUNDS) * 1e3
+        stages_ms = np.array([stages_of(both[1].call(each)) for each in requests])
     to_floor = ratio(took, 1, 0)
     assert to_floor.value > 1  # What does more cannot be faster: else it did not search.
     report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
-    report.percentiles("floor.one_caller.bare", took[:, 0], "the floor, one caller")
-    report.percentiles("floor.one_caller.search", took[:, 1], "Search, one caller")
+    title = f"Search beside the floor, {LEAVES:,} x {DIMENSION}, one caller"
+    for place, (name, what) in enumerate((("bare", "the floor"), ("search", "Search"))):
+        report.percentiles(f"floor.one_caller.{name}", took[:, place], f"{what}, one caller")
+        report.draw_percentiles("floor", what, took[:, place], title)
     what = "Search to the floor, one caller, p50"
     report.at_most("floor.one_caller.to_bare", to_floor, what, "x", MOST_LATENCY)
+    explain(report, *np.median(took, axis=0), np.median(stages_ms, axis=0))
+
+
+def stages_of(reply: bytes) -> list[float]:
+    """Milliseconds that the retriever says it took."""
+    timings = pb.SearchResponse.FromString(reply).timings
+    return [getattr(timings, f"{stage}_us") / 1e3 for stage in STAGES]
+
+
+def explain(report: Report, floor_ms: float, own_ms: float, stages_ms: Figures) -> None:
+    """Tells where the time goes; the floor finds the same leaves, and does the rest in less."""
+    stages = dict(zip(STAGES, stages_ms.tolist(), strict=True))
+    rest = {"rest": own_ms - sum(stages.values())}
+    for stage, ms in {**stages, **rest}.items():
+        report.tell(f"floor.one_caller.search.{stage}", ms, f"Search, one caller: {stage}", "ms")
+    search = stages["search"]
+    parts = {
+        "the floor": {"search": search, "rest": floor_ms - search},
+        "Search": {**stages, **rest},
+    }
+    for line, points in parts.items():
+        title = f"Where Search's time goes beside the floor's, {LEAVES:,} x {DIMENSION}, p50"
+        report.draw("floor_stages", line, points.items(), title=title, x="stage", y="ms")
 
 
 def one_caller(target: Target, requests: list[bytes]) -> Callable[[int], float]:

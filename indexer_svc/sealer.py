@@ -29,12 +29,11 @@ _log = structlog.get_logger()
 _RETRY_S = 10.0  # After a failure, such as a full disk.
 _CHORES_S = 1.0  # Between two looks at files; commits come much more often.
 _CLOSE_S = 5.0  # A block of leaves is inserted in less; the writing of a file may take more.
-# Scanned by a search in a millisecond or two: 10,923 leaves of 384 numbers. But a tail may
-# always be somewhat longer than one that is sealed.
+# Scanned by a search in a millisecond or two: 10,923 leaves of 384 numbers. But a full tail
+# may always gather behind one that is being sealed: else each would wait for the other.
 _MAX_TAIL_BYTES = 16 << 20
-_MAX_TAIL = 1.25
+_MAX_TAILS = 2
 _WAIT_S = 0.02  # Between two looks at a tail that is too long.
-_STILL_WAITING_S = 0.1  # After the last look of a writer that waits.
 
 
 class _Closing(Exception):
@@ -54,7 +53,7 @@ class Sealer:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._failing = False
-        self._waiting_s = 0.0
+        self._behind: set[int] = set()  # Collections whose writers have had to wait.
         self._chores_due_s = 0.0
         self._tails_due_s = 0.0
         self._thread = threading.Thread(target=self._run, name="sealer", daemon=True)
@@ -78,11 +77,11 @@ class Sealer:
         while (
             self._thread.is_alive()
             and not self._failing
-            and sealing.tail_leaves(self._store, collection) >= _MAX_TAIL * self._threshold
+            and sealing.tail_leaves(self._store, collection) >= _MAX_TAILS * self._threshold
             and sealing.tail_bytes(self._store, collection) >= _MAX_TAIL_BYTES
         ):
             deadline.check("waiting until the index has room for more")
-            self._waiting_s = time.monotonic()
+            self._behind.add(collection)
             self._closing.wait(_WAIT_S)
 
     def close(self) -> bool:
@@ -149,7 +148,10 @@ class Sealer:
         Tail and segments by turns, so that neither holds up the other: a tail that is
         always full, or a merge that fails for want of space.
         """
-        sealed = self._build(self._full_tail(collection))
+        tail = self._full_tail(collection)
+        if tail is None:
+            self._behind.discard(collection)
+        sealed = self._build(tail)
         damaged = self._inspector.damaged
         return self._build(sources.next_source(self._store, collection, damaged)) or sealed
 
@@ -189,9 +191,8 @@ class Sealer:
         self._tails_due_s = ended_s + (ended_s - began_s)
 
     def _insert(self, index: Any, vectors: Vectors, items: Items) -> None:
-        """Leaves a core to those who search and write, unless writers wait for this."""
-        writers_wait = time.monotonic() - self._waiting_s < _STILL_WAITING_S
-        insert(index, vectors, items, free_cores=0 if writers_wait else 1)
+        """Leaves a core to those who search and write, unless writers are held up by this."""
+        insert(index, vectors, items, free_cores=0 if self._behind else 1)
 
     def _check_closing(self) -> None:
         if self._closing.is_set():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.machine import cpu
 from benchmarks.peers.corpora import Corpus, Question, evaluation, python_documentation
 from benchmarks.peers.driver import Plan, Run
 from benchmarks.peers.peer import Text
@@ -40,7 +41,7 @@ def main() -> None:
     results = Run(plan, timed, [evaluation(folder) for folder in folders], _VECTORS)()
     told = {
         "machine": {
-            "cpu": _cpu(),
+            "cpu": cpu(),
             "cores": os.cpu_count(),
             "python": platform.python_version(),
             "load_before_and_after": [load_before, os.getloadavg()],
@@ -74,11 +75,6 @@ def _timed_corpus(count: int | None) -> Corpus:
         documents=[Text(f"document-{place:03d}", text) for place, text in enumerate(texts)],
         questions=[Question(sentences[place], {}) for place in chosen],
     )
-
-
-def _cpu() -> str:
-    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,6 +9,7 @@ import numpy as np
 from benchmarks.peers.driver import BUDGETS, CANDIDATES, LIMIT, Results
 from benchmarks.peers.registry import PEERS
 from benchmarks.peers.vectors import DIMENSION
+from benchmarks.table import head, row
 
 _NUMBER_BYTES = 4  # Of a float32.
 _MB = 1e6
@@ -37,22 +38,22 @@ def median(indexed: Sequence[dict[str, Any]], name: str) -> float:
 def times(results: Results, text_bytes: int) -> Iterator[str]:
     """Indexing, disk, memory and searches, one line a peer."""
     searched = [f"{most} candidates, p50, p99" for most in CANDIDATES]
-    yield from _head(
+    yield from head(
         "peer", "leaves", "index", "save", "stored", "less vectors", "memory", *searched
     )
     for name, indexed in results.indexed.items():
         if name in results.searched:
             took = [percentiles(results.searched[name][most]) for most in CANDIDATES]
-            yield _row(PEERS[name].title, *_costs(indexed, text_bytes), *map(_told, took))
+            yield row(PEERS[name].title, *_costs(indexed, text_bytes), *map(_told, took))
 
 
 def recalls(results: Results, candidates: int, budget: int) -> Iterator[str]:
     """The share of gold characters that came back, one line a peer, one column a corpus."""
     corpora = list(dict.fromkeys(each for scored in results.recall.values() for each in scored))
-    yield from _head("peer", *corpora)
+    yield from head("peer", *corpora)
     for name, scored in results.recall.items():
         cells = [_chosen(scored.get(corpus, []), candidates, budget) for corpus in corpora]
-        yield _row(PEERS[name].title, *cells)
+        yield row(PEERS[name].title, *cells)
 
 
 def all_tables(results: Results, text_bytes: int) -> Iterator[str]:
@@ -91,12 +92,3 @@ def _chosen(scores: Sequence[dict[str, Any]], candidates: int, budget: int) -> s
             short = "" if each["tokens"] > 0.9 * budget else f" ({each['tokens']:,.0f} tokens)"
             return f"{each['recall']:.3f}, {each['precision']:.3f}{short}"
     return "none"
-
-
-def _head(*cells: str) -> Iterator[str]:
-    yield _row(*cells)
-    yield _row(*["---"] * len(cells))
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 import pytest
 from structlog.testing import capture_logs
@@ -21,6 +22,7 @@ from tests.fakes import collection_settings, prepared, sentences
 
 WAIT_S = 10.0
 THRESHOLD = 20
+MOST_TAILS = 100
 
 
 @contextmanager
@@ -174,6 +176,62 @@ def test_writers_wait_while_a_tail_is_too_long(store, writer, monkeypatch):
         threading.Timer(0.1, go_on.set).start()
         heard.wait_for_room(opened, Deadline.after(WAIT_S))
         assert writer.status(opened).tail_leaf_count < 50
+
+
+@contextmanager
+def held_builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Nothing is built until the event is set."""
+    go_on = threading.Event()
+    build = sealing.build
+
+    def held(*args: object) -> object:
+        assert go_on.wait(WAIT_S)
+        return build(*args)
+
+    monkeypatch.setattr(sealing, "build", held)
+    monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 0)
+    yield go_on
+    go_on.set()
+
+
+def test_all_cores_index_what_writers_have_waited_for(store, writer, monkeypatch):
+    """Also when they have all gone again; a tail that held up nobody leaves a core."""
+    free: list[int] = []
+
+    def noted(*args: object, free_cores: int) -> None:
+        free.append(free_cores)
+        insert(*args, free_cores=free_cores)
+
+    monkeypatch.setattr(sealer_module, "insert", noted)
+    with held_builds(monkeypatch) as go_on, running(store) as heard:
+        opened = heard.open("t", "c")
+        heard.put(opened, prepared("d", sentences(400)))
+        with pytest.raises(DeadlineExceeded):
+            heard.wait_for_room(opened, Deadline.after(0.05))
+        go_on.set()
+        wait_until(lambda: writer.status(opened).tail_leaf_count == 0)
+        assert set(free) == {0}
+        for seed in count(1):
+            heard.put(opened, prepared(f"d{seed}", sentences(100, seed), seed=seed))
+            wait_until(lambda: writer.status(opened).tail_leaf_count == 0)
+            if free[-1] == 1:  # It has come to rest in between.
+                break
+            assert seed < MOST_TAILS
+
+
+def test_a_full_tail_may_gather_behind_one_that_is_being_sealed(store, writer, monkeypatch):
+    first, second = (prepared(f"d{seed}", sentences(80, seed), seed=seed) for seed in range(2))
+    threshold = len(first.vectors)
+    assert len(second.vectors) == threshold
+    with held_builds(monkeypatch) as go_on, running(store, threshold) as heard:
+        opened = heard.open("t", "c")
+        heard.put(opened, first)
+        heard.wait_for_room(opened, Deadline.after(0))
+        heard.put(opened, second)
+        with pytest.raises(DeadlineExceeded):
+            heard.wait_for_room(opened, Deadline.after(0.05))
+        go_on.set()
+        heard.wait_for_room(opened, Deadline.after(WAIT_S))
 
 
 def test_nobody_waits_for_a_sealer_that_fails(store, writer, monkeypatch):

@@ -1,0 +1,25 @@
+"""`python -m benchmarks.store`: makes the latest run the one that is stored with the code.
+
+Its figures and plots are copied, and README.md is written from them.
+"""
+
+import shutil
+import sys
+
+from benchmarks import table
+from benchmarks.figures import LATEST, STORED, BadResults, Results
+
+
+def main() -> int:
+    try:
+        Results.read(LATEST)
+    except BadResults as error:
+        print(error, file=sys.stderr)
+        return 2
+    shutil.rmtree(STORED.parent, ignore_errors=True)
+    shutil.copytree(LATEST.parent, STORED.parent)
+    return table.main(["--write"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""`python -m benchmarks.table [FIGURES] [--write]`: the figures of a run as tables in Markdown.
+
+First what the design asks for, the plots, then the other figures with a bar and without.
+`--write` puts them between the two marks in README.md: its figures come out of a run.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from benchmarks.figures import STORED, BadResults, Figure, Results, number
+
+README = Path(__file__).with_name("README.md")
+_BEGIN = "<!-- `python -m benchmarks.table --write` writes from here -->\n"
+_END = "<!-- to here -->\n"
+_P50, _P99 = ".p50", ".p99"
+_LIBRARIES = ("numpy", "hnswlib", "lmdb", "grpcio", "protobuf", "tiktoken")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A requirement, and the keys of the figures that answer it, as patterns."""
+
+    what: str
+    keys: Sequence[str]
+
+
+ASKED = (
+    Asked(
+        "small-to-big over standard search (climb, group, fetch), same server, p99, k = 100",
+        (
+            "growth_full.384.1000000.*.p99_difference",
+            "climb.grpc.p99_difference",
+            "climb.in_process.p99_difference",
+        ),
+    ),
+    Asked("Cython kernels over their Python twins", ("kernels.climb.*",)),
+    Asked("Search over a bare grpcio handler that does only `knn_query`", ("floor.*.to_bare",)),
+    Asked("chunking a document, all four levels, to tiktoken alone", ("chunking.*.to_list",)),
+    Asked("ingest with embeddings given to raw `add_items`", ("ingest.*.to_add_items",)),
+    Asked("disk to text and float32 vectors, segments aside", ("sizing.disk.*",)),
+    Asked("recall@10 against exact search, default settings", ("recall.*.default",)),
+    Asked(
+        "latency from 10 k to 1 M leaves",
+        ("growth_full.384.*.small_to_big", "growth.384.*.small_to_big"),
+    ),
+)
+_KILLS = (
+    "acknowledged documents lost over 200 kill -9 at random points",
+    "all that is acknowledged, after each of 210 kills",
+    "<= 0",
+    "0, else the suite fails",
+    "met",
+    "`make test-slow`",
+)
+
+
+def head(*cells: str) -> Iterator[str]:
+    yield row(*cells)
+    yield row(*["---"] * len(cells))
+
+
+def row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def tables(results: Results) -> Iterator[str]:
+    """Everything that README.md tells of a run."""
+    yield _where(results)
+    yield "\n### What the design asks for\n"
+    yield from _design(results)
+    answered = {key for asked in ASKED for key in _chosen(results, asked)}
+    rest = {key: each for key, each in results.figures.items() if key not in answered}
+    yield "\n### Plots\n"
+    yield from (
+        f"![{plot.title}](results/stored/{name}.svg)" for name, plot in results.plots.items()
+    )
+    yield "\n### Other figures with a bar\n"
+    yield from _with_a_bar(rest)
+    yield "\n### Without a bar\n"
+    yield from _without_a_bar(rest)
+    yield "\n### How long they take\n"
+    yield from _durations(results)
+
+
+def _where(results: Results) -> str:
+    about, versions = results.about, results.about["versions"]
+    machine = about["machine"]
+    run = "`make bench-full`" if about["mode"] == "full" else "`make bench`"
+    libraries = ", ".join(f"{name} {versions[name]}" for name in _LIBRARIES)
+    return (
+        f"{run} on {about['date'][:10]}, {sum(results.took_s.values()) / 60:.0f} minutes, at commit"
+        f" {about['commit']}: {machine['cores']} cores ({machine['cpu']}),"
+        f" {machine['memory_gib']} GiB, Linux {machine['kernel']}, load average before"
+        f" {machine['load_average']}. Python {versions['python']}, {libraries}."
+    )
+
+
+def _design(results: Results) -> Iterator[str]:
+    yield from head("asked for", "measured", "bar", "figure", "verdict", "command")
+    for asked in ASKED:
+        found = _chosen(results, asked)
+        if not found:
+            yield row(asked.what, "not taken in this run", "", "", "", "`make bench-full`")
+        for place, key in enumerate(found):
+            figure = results.figures[key]
+            judged = (figure.limit, str(figure), _verdict(figure), f"`{figure.command}`")
+            yield row("" if place else asked.what, figure.what, *judged)
+    yield row(*_KILLS)
+
+
+def _chosen(results: Results, asked: Asked) -> list[str]:
+    return [key for key in results.figures if any(fnmatchcase(key, each) for each in asked.keys)]
+
+
+def _with_a_bar(figures: dict[str, Figure]) -> Iterator[str]:
+    yield from head("what", "seed", "bar", "figure", "verdict")
+    for each in figures.values():
+        if each.bar is not None:
+            yield row(each.what, _seed(each), each.limit, str(each), _verdict(each))
+
+
+def _without_a_bar(figures: dict[str, Figure]) -> Iterator[str]:
+    """A p50 and its p99 share a line."""
+    yield from head("what", "seed", "figure")
+    for key, each in figures.items():
+        p50 = figures.get(key.removesuffix(_P99) + _P50) if key.endswith(_P99) else None
+        p99 = figures.get(key.removesuffix(_P50) + _P99) if key.endswith(_P50) else None
+        if p99:
+            both = f"{number(each.value)}, {number(p99.value)} {each.unit}"
+            yield row(f"{each.what}, p99", _seed(each), both)
+        elif each.bar is None and not p50:
+            yield row(each.what, _seed(each), str(each))
+
+
+def _durations(results: Results) -> Iterator[str]:
+    files: dict[str, float] = {}
+    for test, took_s in results.took_s.items():
+        file = test.partition("::")[0]
+        files[file] = files.get(file, 0) + took_s
+    yield from head("file", "took")
+    for file, took_s in files.items():
+        yield row(f"`{file}`", f"{took_s:.0f} s")
+
+
+def _seed(figure: Figure) -> str:
+    return "none" if figure.seed is None else str(figure.seed)
+
+
+def _verdict(figure: Figure) -> str:
+    return {True: "met", False: "**missed**", None: "told"}[figure.met]
+
+
+def written(text: str, results: Results) -> str:
+    """The text with the tables between its marks. Raises ValueError where it has no marks."""
+    if text.count(_BEGIN) != 1 or text.count(_END) != 1:
+        raise ValueError(f"{_BEGIN!r} and {_END!r} must be there, once each")
+    before, _, rest = text.partition(_BEGIN)
+    after = rest.partition(_END)[2]
+    return "".join([before, _BEGIN, "\n", "\n".join(tables(results)), "\n\n", _END, after])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.table", description=__doc__)
+    parser.add_argument("figures", type=Path, nargs="?", default=STORED)
+    parser.add_argument("--write", action="store_true", help="into README.md")
+    asked = parser.parse_args(arguments)
+    try:
+        results = Results.read(asked.figures)
+    except BadResults as error:
+        print(error, file=sys.stderr)
+        return 2
+    if asked.write:
+        README.write_text(written(README.read_text("utf-8"), results), "utf-8")
+    else:
+        print("\n".join(tables(results)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,300 @@
+"""Searches with writes beside them, one call in ten, and the same searches alone.
+
+Both services run on one store. For every nine searches of some callers, others write one
+document. Once searches come at a rate that leaves the cores room, so that what they wait
+longer is for the writes; and once as fast as they are answered, where a caller waits too
+when writes fall behind, so that they stay one in ten. Slices of all kinds take turns.
+
+What is written replaces documents, adds some and deletes these; it is sealed and merged
+meanwhile. Whoever has written searches for just that next, with the sequence it was told,
+and must find it, or find it gone. A call that fails ends the benchmark.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, count, cycle, islice, starmap
+from pathlib import Path
+from queue import Queue
+from tempfile import TemporaryDirectory
+
+import grpc
+import numpy as np
+import pytest
+
+from benchmarks import corpus
+from benchmarks.report import Figures, Report, interleaved, measured, ratio
+from hrag.client import Client
+from hrag.client.calls import channel_options
+from hrag.tree import ParsedText
+from hrag.types import Document, SearchMode, SearchQuery, TreeSettings
+from hrag.wire.retriever import search_request
+from indexer_svc.chunker import build_tree
+from tests.endurance.processes import wait_until_idle
+from tests.running import Running, running
+
+LEAVES = 50_000
+LEAVES_EACH = 10
+TEXT_BYTES = 920 * LEAVES_EACH
+DIMENSION = 384
+SEED = 91
+QUERIES = 1000
+CALLERS = 4
+WRITERS = 4
+ROUNDS = 3
+PER_WRITE = 9
+PACED = 160.0  # Searches a second, a quarter of what one process answers here.
+SEAL_LEAVES = 1024
+PATIENCE_S = 60.0
+SETTINGS = {
+    "HRAG_EMBEDDER": f"hash:{DIMENSION}",
+    "HRAG_SEAL_LEAVES": str(SEAL_LEAVES),
+    "HRAG_LOG_LEVEL": "info",
+}
+QUIET, MIXED = range(2)
+METHOD = "/hrag.v1.RetrieverService/Search"
+
+pytestmark = pytest.mark.timeout(600)
+
+Send = Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast searches come, and how many of a caller make a slice."""
+
+    key: str
+    title: str
+    searches: int
+    rate: float | None = None
+
+    def __str__(self) -> str:
+        return self.title
+
+
+PACES = (
+    Pace("paced", f"{PACED:.0f} searches/s", 200, PACED),
+    Pace("full", f"{CALLERS} callers at full speed", 600),
+)
+MOST_WRITES = sum(CALLERS * pace.searches for pace in PACES) * ROUNDS // PER_WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A document with its first leaf, stored or, without a text, deleted."""
+
+    document_id: str
+    leaf: str
+    text: str
+
+    def run(self, client: Client) -> int:
+        """Returns its sequence."""
+        if not self.text:
+            return client.delete_document(
+                corpus.TENANT, self.document_id, collection=corpus.COLLECTION
+            )
+        document = Document(self.text, self.document_id)
+        return client.ingest(corpus.TENANT, document, collection=corpus.COLLECTION).sequence
+
+    def is_seen(self, client: Client, sequence: int) -> bool:
+        """Whether a search at `sequence` finds what was stored, and nothing that was deleted."""
+        (best,) = client.search(
+            corpus.TENANT,
+            self.leaf,
+            collection=corpus.COLLECTION,
+            mode=SearchMode.STANDARD,
+            limit=1,
+            min_sequence=sequence,
+        ).passages
+        is_own = (best.chunk.document_id, best.chunk.content) == (self.document_id, self.leaf)
+        return is_own == bool(self.text)
+
+
+def writes_of(writer: int) -> Iterator[Write]:
+    """Of four, two replace documents of the store, one adds another and one deletes that."""
+    random = np.random.default_rng((SEED, writer))
+    for number in count():
+        for _ in range(2):
+            chosen = int(random.integers(LEAVES // LEAVES_EACH // WRITERS)) * WRITERS + writer
+            yield stored(f"document-{chosen:06d}", int(random.integers(1 << 20)))
+        added = stored(f"added-{writer}-{number:06d}", int(random.integers(1 << 20)))
+        yield added
+        yield replace(added, text="")
+
+
+def stored(document_id: str, version: int) -> Write:
+    text = f"{document_id} {version}. {corpus.english_text(TEXT_BYTES, start=version)}"
+    leaf = build_tree(ParsedText(text), TreeSettings()).record(0, 0)
+    return Write(document_id, text[leaf.char_start : leaf.char_end], text)
+
+
+class Writer:
+    """Writes documents that no other one writes. Keeps milliseconds, and what was seen."""
+
+    def __init__(self, number: int, client: Client) -> None:
+        self._client = client
+        # Made beforehand, for to cut a text costs as much as to store it.
+        self._plan = iter(list(islice(writes_of(number), MOST_WRITES)))
+        self.write_ms: list[float] = []
+        self.find_ms: list[float] = []
+        self.seen: list[bool] = []
+
+    def work(self, due: "Queue[bool]") -> None:
+        """Writes for each True, until there comes a False."""
+        while due.get():
+            write = next(self._plan)
+            began = time.perf_counter()
+            sequence = write.run(self._client)
+            written = time.perf_counter()
+            self.seen.append(write.is_seen(self._client, sequence))
+            self.find_ms.append(1e3 * (time.perf_counter() - written))
+            self.write_ms.append(1e3 * (written - began))
+
+
+class Load:
+    """Callers of a retriever, with or without writers beside them."""
+
+    def __init__(
+        self,
+        services: Running,
+        callers: Sequence[Send],
+        requests: Sequence[bytes],
+        writers: Sequence[Writer],
+    ) -> None:
+        self._indexer = services.indexer
+        self._callers = callers
+        self._requests = requests
+        self._writers = writers
+
+    def slice(self, pace: Pace, *, writes: bool) -> tuple[float, list[float]]:
+        """Seconds it takes, and milliseconds of each search from when it was due."""
+        if not writes:
+            wait_until_idle(self._indexer, PATIENCE_S)
+        writers = self._writers if writes else ()
+        most = 0 if pace.rate else len(writers)
+        with _asked_for(writers, most) as due, ThreadPoolExecutor(CALLERS) as threads:
+            began = time.perf_counter()
+            work = partial(self._search, pace, began, due)
+            took_ms = list(chain.from_iterable(threads.map(work, range(CALLERS))))
+            return time.perf_counter() - began, took_ms
+
+    def _search(self, pace: Pace, began: float, due: "Queue[bool]", caller: int) -> list[float]:
+        took_ms = []
+        asked = islice(cycle(self._requests), caller * QUERIES // CALLERS, None)
+        for number, request in enumerate(islice(asked, pace.searches)):
+            start = time.perf_counter()
+            if pace.rate:
+                start = began + (number * CALLERS + caller) / pace.rate
+                time.sleep(max(0, start - time.perf_counter()))
+            self._callers[caller](request)
+            took_ms.append(1e3 * (time.perf_counter() - start))
+            if number % PER_WRITE == 0:
+                due.put(True, timeout=PATIENCE_S)
+        return took_ms
+
+
+@contextmanager
+def _asked_for(writers: Sequence[Writer], most: int) -> Iterator["Queue[bool]"]:
+    """Has them write for each True, of which `most` may wait, 0: any; and finish at the end."""
+    due: Queue[bool] = Queue(most)
+    with ThreadPoolExecutor(WRITERS) as threads:
+        working = [threads.submit(writer.work, due) for writer in writers]
+        try:
+            yield due
+        finally:
+            for _ in writers:
+                due.put(False, timeout=PATIENCE_S)
+    for each in working:
+        each.result()
+
+
+@pytest.fixture
+def filled() -> Iterator[tuple[Path, list[bytes]]]:
+    """The folder of a store with one segment, and requests, encoded."""
+    with TemporaryDirectory() as name:
+        folder = Path(name) / "store"
+        vectors = corpus.fill(folder, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
+        queries = corpus.queries_near(vectors, QUERIES, SEED + 1)
+        asked = [SearchQuery(corpus.TENANT, each.tolist(), corpus.COLLECTION) for each in queries]
+        yield folder, [search_request(query).SerializeToString() for query in asked]
+
+
+@pytest.fixture
+def services(filled: tuple[Path, list[bytes]]) -> Iterator[Running]:
+    with running(filled[0], SETTINGS) as services:
+        yield services
+
+
+@pytest.fixture
+def writers(services: Running) -> Iterator[list[Writer]]:
+    with ExitStack() as closing:
+        clients = [closing.enter_context(services.new_client()) for _ in range(WRITERS)]
+        yield list(starmap(Writer, enumerate(clients)))
+
+
+@pytest.fixture
+def callers(services: Running) -> Iterator[list[Send]]:
+    address = services.retriever.address
+    with ExitStack() as closing:
+        channels = [
+            closing.enter_context(grpc.insecure_channel(address, channel_options(address)))
+            for _ in range(CALLERS)
+        ]
+        yield [partial(each.unary_unary(METHOD), timeout=PATIENCE_S) for each in channels]
+
+
+def test_searches_beside_writes(filled, services, callers, writers, report):
+    load = Load(services, callers, filled[1], writers)
+    sealed = sealed_sequence(services)
+    for pace in PACES:
+        compare(report, load, pace)
+    assert sealed_sequence(services) > sealed, "nothing was sealed meanwhile"
+    for key, title in ("write", "write"), ("find", "search for what was just written"):
+        own_ms = np.concatenate([getattr(each, f"{key}_ms") for each in writers])
+        report.percentiles(f"mixed.{key}", own_ms, f"{title}, {LEAVES_EACH} leaves a document")
+    seen = np.concatenate([each.seen for each in writers])
+    what = f"of {len(seen):,} writes seen by the next search"
+    report.at_least("mixed.seen", float(np.mean(seen)), what, "share", 1)
+    assert report.missed == []
+
+
+def sealed_sequence(services: Running) -> int:
+    client = services.client
+    return client.index_status(corpus.TENANT, collection=corpus.COLLECTION).sealed_sequence
+
+
+def compare(report: Report, load: Load, pace: Pace) -> None:
+    """Tells of slices without writes and with, in turn."""
+    took_ms: tuple[list[float], list[float]] = ([], [])
+
+    def slice_s(kind: int, _: int) -> float:
+        took_s, own_ms = load.slice(pace, writes=kind == MIXED)
+        took_ms[kind].extend(own_ms)
+        return took_s
+
+    slice_s(QUIET, 0)  # The warm-up.
+    took_ms[QUIET].clear()
+    slices_s = interleaved([partial(slice_s, QUIET), partial(slice_s, MIXED)], ROUNDS)
+    searches_ms = np.array(took_ms).T
+    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION, callers=CALLERS)
+    key = f"mixed.{pace.key}"
+    for kind, (name, title) in enumerate((("alone", "alone"), ("beside", "beside writes"))):
+        what = f"searches {title}, {pace}"
+        report.percentiles(f"{key}.{name}", searches_ms[:, kind], what)
+        if pace.rate is None:
+            rate = measured(slices_s[:, kind], partial(rate_of, pace))
+            report.tell(f"{key}.{name}.rate", rate, what, "calls/s")
+    what = f"searches beside writes to searches alone, {pace}"
+    for percent in (50, 99):
+        figure = ratio(searches_ms, MIXED, QUIET, percent)
+        report.tell(f"{key}.p{percent}", figure, f"{what}, p{percent}", "x", "lower")
+    if pace.rate is None:
+        figure = ratio(slices_s, QUIET, MIXED)
+        report.tell(f"{key}.rate", figure, f"{what}, searches a second", "x", "higher")
+
+
+def rate_of(pace: Pace, slices_s: Figures) -> float:
+    return float(CALLERS * pace.searches / np.median(slices_s))

@@ -1,0 +1,101 @@
+"""Where the time of a search goes: questions as texts and as vectors, through gRPC.
+
+Each stage as the service times it; the rest of what the client waits for, both sides' gRPC
+and messages, is the response. The embedder is the builtin one, which embeds each question
+each time; leaves gather round the vectors of the questions.
+"""
+
+import re
+import time
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import corpus
+from benchmarks.report import interleaved, measured
+from hrag.cli.running import Services, free_addresses
+from hrag.client import Client
+from hrag.embedding.builtin import BuiltinEmbedder
+from hrag.types import SearchMode
+
+LEAVES = 50_000
+LEAVES_EACH = 100
+SEED = 67
+QUERIES = 500
+WARM_UP = 50
+MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE)
+STAGES = ("embed", "search", "climb", "fetch")
+SENTENCE = re.compile(r"[A-Z][^.?!\n]{40,120}[.?!]")
+
+
+@pytest.fixture
+def filled(tmp_path) -> tuple[Path, list[str], list[list[float]]]:
+    """The folder of a store with one segment; questions and their vectors."""
+    sentences = dict.fromkeys(SENTENCE.findall(corpus.english_text(1_000_000)))
+    questions = list(islice(sentences, QUERIES))
+    assert len(questions) == QUERIES
+    embedder = BuiltinEmbedder()
+    vectors = embedder.embed(questions)
+    corpus.fill(
+        tmp_path,
+        LEAVES,
+        LEAVES_EACH,
+        embedder.dimension,
+        SEED,
+        sealed=True,
+        embedder=embedder.name,
+        round_these=vectors,
+    )
+    return tmp_path, questions, vectors.tolist()
+
+
+def test_stages(filled, tmp_path_factory, report):
+    folder, questions, vectors = filled
+    addresses = free_addresses(2)
+    settings = {"HRAG_EMBEDDER": "builtin", "HRAG_QUERY_CACHE_ENTRIES": "0"}
+    logs = tmp_path_factory.mktemp("logs")
+    asked = {
+        **{f"{mode}, text": (mode, questions) for mode in MODES},
+        "small_to_big, vector": (SearchMode.SMALL_TO_BIG, vectors),
+    }
+    took = {name: [] for name in asked}
+    with (
+        Services(folder, *addresses, logs=logs, settings=settings) as services,
+        Client(*addresses) as client,
+    ):
+        services.wait_until_serving(timeout_s=60)
+
+        def ask(name, number):
+            mode, queries = asked[name]
+            began = time.perf_counter()
+            found = client.search(
+                corpus.TENANT, queries[number], collection=corpus.COLLECTION, mode=mode
+            )
+            whole_ms = (time.perf_counter() - began) * 1e3
+            own_ms = [getattr(found.timings, f"{stage}_us") / 1e3 for stage in STAGES]
+            took[name].append([*own_ms, whole_ms - sum(own_ms)])
+            return whole_ms
+
+        measures = [partial(ask, name) for name in asked]
+        interleaved(measures, WARM_UP)
+        interleaved(measures, QUERIES)
+    report.of(seed=SEED, leaves=LEAVES, dimension=BuiltinEmbedder.dimension)
+    for name, rounds in took.items():
+        stages = np.array(rounds[WARM_UP:])
+        points = []
+        for place, stage in enumerate((*STAGES, "response")):
+            p50 = measured(stages[:, place], np.median)
+            key = f"stages.{name.replace(', ', '.')}.{stage}"
+            report.tell(key, p50, f"through gRPC, {LEAVES:,} x 512, {name}: {stage}, p50", "ms")
+            points.append((stage, p50.value))
+        report.draw(
+            "stages",
+            name,
+            points,
+            title=f"Stages of a search through gRPC, {LEAVES:,} x 512, builtin embedder, p50",
+            x="stage",
+            y="ms",
+        )

@@ -1,0 +1,195 @@
+"""Figures of the benchmarks: their noise, what is kept of them, and what is refused."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import compare, table
+from benchmarks.figures import Results
+from benchmarks.report import Measured, Report, Run, interleaved, measured, ratio
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def run() -> Run:
+    return Run()
+
+
+@pytest.fixture
+def shown() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def report(run: Run, shown: list[str]) -> Report:
+    return Report(run, "pytest benchmarks/test_it.py", full=False, show=shown.append)
+
+
+def test_measures_take_turns_and_the_order_changes() -> None:
+    called: list[tuple[str, int]] = []
+
+    def measure(name: str):
+        def one(number: int) -> float:
+            called.append((name, number))
+            return float(number)
+
+        return one
+
+    figures = interleaved([measure("a"), measure("b")], 2)
+    assert called == [("a", 0), ("b", 0), ("b", 1), ("a", 1)]
+    assert figures.tolist() == [[0, 0], [1, 1]]
+
+
+def test_noise_is_that_of_the_mean() -> None:
+    """The textbook's deviation of a mean, found by drawing again; a quarter is chance."""
+    rounds = np.random.default_rng(5).normal(10, 2, 2500)
+    figure = measured(rounds, np.mean)
+    assert figure.value == rounds.mean()
+    assert figure.noise == pytest.approx(2 / np.sqrt(2500), rel=0.25)
+
+
+def test_a_slow_spell_is_noise() -> None:
+    """Rounds that are slow together say less than as many scattered ones."""
+    scattered = np.random.default_rng(5).permutation(np.repeat([1.0, 3.0], 500))
+    of_scattered, of_spell = (
+        measured(each, np.mean).noise for each in (scattered, np.sort(scattered))
+    )
+    assert of_scattered
+    assert of_spell
+    assert of_spell > 3 * of_scattered
+
+
+def test_equal_rounds_have_no_noise_and_a_slow_spell_of_both_leaves_the_ratio() -> None:
+    assert measured(np.full(10, 3.0), np.median).noise == 0
+    base = np.where(np.arange(1000) < 500, 1.0, 7.0) + np.random.default_rng(5).random(1000)
+    both = np.stack([base, 2 * base], axis=1)
+    assert ratio(both, 1, 0).value == pytest.approx(2)
+    assert ratio(both, 0, 1).value == pytest.approx(0.5)
+    assert ratio(both, 1, 0).noise == pytest.approx(0)
+
+
+def test_a_single_round_knows_of_no_noise() -> None:
+    assert measured(np.array([4.0]), np.median) == Measured(4, None)
+
+
+def test_a_figure_is_kept_with_all_it_takes_to_repeat_it(
+    run: Run, report: Report, shown: list[str]
+) -> None:
+    report.of(seed=7, leaves=10)
+    report.at_most("it.ratio", 1.5, "it to the other", "x", 1.25)
+    kept = run.figures["it.ratio"]
+    assert (kept.value, kept.bar, kept.met, kept.better) == (1.5, 1.25, False, "lower")
+    assert (kept.seed, kept.sizes, kept.command) == (
+        7,
+        {"leaves": 10},
+        "pytest benchmarks/test_it.py",
+    )
+    told = "bar <= 1.25 x / figure 1.5 x / MISSED"
+    assert report.missed == [f"it to the other: {told}"]
+    assert shown == [f"\nit to the other\n  {told}"]
+
+
+@pytest.mark.parametrize("value", [0.8, 0.9])
+def test_a_bar_is_kept_by_what_reaches_it(run: Run, report: Report, value: float) -> None:
+    report.at_least("it.rate", value, "it", "x", 0.8)
+    report.at_most("it.took", value, "it", "x", 0.9)
+    assert report.missed == []
+    assert [each.met for each in run.figures.values()] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "unit", "told"),
+    [
+        ("It.ratio", 1.0, "x", "key 'It.ratio'"),
+        ("ratio", 1.0, "x", "key 'ratio'"),
+        ("", 1.0, "x", "key ''"),
+        ("it.taken", 1.0, "x", "that of another figure: the first"),
+        ("it.ratio", 1.0, "times", "'times' is none of x, share"),
+        ("it.ratio", float("nan"), "x", "nan"),
+        ("it.ratio", float("inf"), "x", "inf"),
+    ],
+)
+def test_what_no_run_could_be_compared_with_is_refused(
+    report: Report, key: str, value: float, unit: str, told: str
+) -> None:
+    report.tell("it.taken", 1, "the first", "x")
+    with pytest.raises(ValueError, match=told):
+        report.tell(key, value, "it", unit)
+
+
+def test_lines_of_a_plot_grow_and_keep_to_its_axes(run: Run, report: Report) -> None:
+    for size in (10, 20):
+        report.draw("growth", "search", [(size, 0.5)], title="Growth", x="leaves", y="ms")
+    assert run.plots["growth"].lines == {"search": [(10, 0.5), (20, 0.5)]}
+    with pytest.raises(ValueError, match="growth is another one"):
+        report.draw("growth", "search", [], title="Growth", x="leaves", y="us")
+
+
+SESSION = """
+import pytest
+
+def test_kept(report):
+    report.of(seed=3, leaves=5)
+    report.at_most("it.ratio", 1.5, "it to the other", "x", 2)
+    report.draw("growth", "it", [(5, 1.5)], title="Growth", x="leaves", y="ms")
+
+@pytest.mark.full
+def test_large(report):
+    report.at_most("it.large", 1.5, "it, large", "x", 2)
+
+def test_micro(benchmark):
+    benchmark.pedantic(sum, ([1, 2],), rounds=3)
+
+def test_broken(report):
+    report.at_least("it.rate", 1, "its rate", "x", 2)
+    assert report.missed == []
+"""
+
+
+def session(folder: Path, *options: str) -> tuple[int, Path]:
+    """Runs benchmarks of its own under the benchmarks' conftest."""
+    (folder / "test_session.py").write_text(SESSION)
+    kept = folder / "figures.json"
+    command = (
+        *(sys.executable, "-m", "pytest", str(folder), "-p", "benchmarks.conftest"),
+        *("-c", str(ROOT / "pyproject.toml"), "--figures", str(kept), *options),
+    )
+    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True).returncode, kept
+
+
+def test_a_session_leaves_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of what failed too; they can be compared and told."""
+    code, kept = session(tmp_path)
+    assert code == 1
+    results = Results.read(kept)
+    assert {key: each.met for key, each in results.figures.items()} == {
+        "it.ratio": True,
+        "it.rate": False,
+    }
+    assert results.figures["it.ratio"].command.endswith("test_session.py::test_kept")
+    assert list(results.plots) == ["growth"]
+    (micro,) = results.micro.values()
+    assert micro.median_us > 0
+    assert len(results.took_s) == 3
+    about = results.about
+    assert about["mode"] == "bench"
+    assert about["machine"]["cores"] >= 1
+    assert about["versions"]["hrag"]
+    assert {"date", "commit"} <= set(about)
+    assert compare.main([str(kept), str(kept)]) == 0
+    assert table.main([str(kept)]) == 0
+    assert "| its rate | 3 | " not in capsys.readouterr().out  # Another test's seed.
+
+
+def test_a_full_session_says_so(tmp_path: Path) -> None:
+    code, kept = session(tmp_path, "-m", "full")
+    assert code == 0
+    results = Results.read(kept)
+    assert results.about["mode"] == "full"
+    assert list(results.figures) == ["it.large"]
+    assert results.figures["it.large"].full
+    assert results.figures["it.large"].command.endswith("test_large -m full")

@@ -1,0 +1,111 @@
+"""Tables of a run's figures, and README.md written from them."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks.figures import Figure, Plot, Results
+from benchmarks.table import ASKED, README, tables, written
+
+ABOUT = {
+    "date": "2030-01-02T03:04:05+00:00",
+    "commit": "abc",
+    "mode": "bench",
+    "machine": {
+        "cpu": "A CPU",
+        "cores": 2,
+        "memory_gib": 4.0,
+        "kernel": "6.1",
+        "load_average": 0.1,
+    },
+    "versions": dict.fromkeys(
+        ("python", "numpy", "hnswlib", "lmdb", "grpcio", "protobuf", "tiktoken"), "1"
+    ),
+}
+
+
+def figure(what: str, value: float, **changed: Any) -> Figure:
+    fields: dict[str, Any] = {
+        "what": what,
+        "value": value,
+        "unit": "x",
+        "better": "lower",
+        "bar": None,
+        "noise": None,
+        "seed": 1,
+        "sizes": {},
+        "command": "pytest benchmarks/test_it.py",
+        "full": False,
+        "met": None,
+    }
+    return Figure(**fields | changed)
+
+
+def lines(**figures: Figure) -> list[str]:
+    keyed = {key.replace("__", "."): each for key, each in figures.items()}
+    return list(tables(Results(about=ABOUT, figures=keyed)))
+
+
+def test_a_miss_is_shown_as_a_miss_with_its_command() -> None:
+    found = lines(floor__one_caller__to_bare=figure("p50", 1.567, noise=0.02, bar=1.25, met=False))
+    (told,) = [line for line in found if "p50" in line]
+    assert told.endswith(
+        "| p50 | <= 1.25 x | 1.57 ± 0.02 x | **missed** | `pytest benchmarks/test_it.py` |"
+    )
+
+
+def test_what_is_asked_for_and_was_not_taken_is_told() -> None:
+    missing = [line for line in lines() if "not taken in this run" in line]
+    assert len(missing) == len(ASKED)
+
+
+def test_other_figures_stand_with_their_bar_or_without() -> None:
+    found = lines(
+        a__ratio=figure("ratio", 0.5, bar=0.4, better="higher", met=True),
+        a__p50=figure("took, p50", 1.0, unit="ms"),
+        a__p99=figure("took, p99", 1234.5, unit="ms"),
+        b__rate=figure("rate", 5, unit="calls/s", seed=None),
+        b__recall=figure("recall", 0.999, unit="share"),
+    )
+    start = found.index("| what | seed | figure |")
+    assert found[start + 1 : start + 5] == [
+        "| --- | --- | --- |",
+        "| took, p50, p99 | 1 | 1, 1,234 ms |",
+        "| rate | none | 5 calls/s |",
+        "| recall | 1 | 0.999 |",
+    ]
+    assert "| ratio | 1 | >= 0.4 x | 0.5 x | met |" in found
+
+
+def test_plots_are_shown_by_their_names() -> None:
+    plot = Plot(title="Growth", x="leaves", y="ms", lines={})
+    assert "![Growth](results/stored/growth.svg)" in list(
+        tables(Results(about=ABOUT, plots={"growth": plot}))
+    )
+
+
+def test_files_are_told_with_the_time_of_all_their_tests() -> None:
+    took_s = {"test_a.py::test_1": 1.5, "test_b.py::test": 9.0, "test_a.py::test_2[x]": 2.0}
+    found = list(tables(Results(about=ABOUT, took_s=took_s)))
+    assert found[-2:] == ["| `test_a.py` | 4 s |", "| `test_b.py` | 9 s |"]
+
+
+def test_where_it_ran_is_told() -> None:
+    assert "2 cores (A CPU), 4.0 GiB, Linux 6.1" in lines()[0]
+
+
+def test_only_what_is_between_the_marks_is_written() -> None:
+    text = README.read_text("utf-8")
+    changed = written(text, Results(about=ABOUT))
+    before, rest = text.split("<!-- `python -m benchmarks.table --write` writes from here -->")
+    after = rest.split("<!-- to here -->")[1]
+    assert changed.startswith(before)
+    assert changed.endswith(after)
+    assert "**missed**" not in changed.removeprefix(before).removesuffix(after)
+    assert written(changed, Results(about=ABOUT)) == changed
+
+
+@pytest.mark.parametrize("text", ["", "<!-- to here -->\n"])
+def test_a_text_without_marks_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be there, once each"):
+        written(text, Results(about=ABOUT))
