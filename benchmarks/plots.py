@@ -31,7 +31,8 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 _NO_DATE = {"Date": None, "Creator": None}
-_SIZE_INCHES = (7.0, 3.6)
+_WIDTH, _HEIGHT = 7.0, 3.2  # Inches, without the legend.
+_LEGEND_ROW = 0.2
 _PERCENTILES = (50, 90, 99, 99.9)
 
 
@@ -47,7 +48,8 @@ def write_all(results: Results, folder: Path) -> Iterator[Path]:
 
 
 def _drawn(plot: Plot) -> Figure:
-    figure = Figure(_SIZE_INCHES, layout="constrained")
+    rows = (len(plot.lines) + 1) // 2
+    figure = Figure((_WIDTH, _HEIGHT + rows * _LEGEND_ROW), layout="constrained")
     axes = figure.subplots()
     axes.set_title(plot.title, loc="left")
     if _has_names(plot):
@@ -90,7 +92,7 @@ def _draw_lines(axes: Axes, plot: Plot) -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel(plot.x)
     axes.set_ylabel(plot.y)
-    axes.legend()
+    axes.figure.legend(loc="outside lower left", ncols=2)
 
 
 def _rarity(percentiles: NDArray[np.float64]) -> NDArray[np.float64]:

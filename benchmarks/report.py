@@ -66,14 +66,17 @@ def interleaved_ms(
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure and its noise, both in one unit."""
+    """A figure and its noise, both in one unit. A single round knows of no noise."""
 
     value: float
-    noise: float
+    noise: float | None
 
 
 def measured(rounds: Figures, statistic: Callable[[Figures], float]) -> Measured:
     """The statistic of `float64[rounds, ...]`, which must not depend on the rounds' order."""
+    value = float(statistic(rounds))
+    if len(rounds) == 1:
+        return Measured(value, None)
     blocks = np.array_split(np.arange(len(rounds)), min(_BLOCKS, len(rounds)))
     random = np.random.default_rng(0)
     drawn = [
@@ -81,7 +84,7 @@ def measured(rounds: Figures, statistic: Callable[[Figures], float]) -> Measured
         for chosen in random.integers(len(blocks), size=(_DRAWS, len(blocks)))
     ]
     low, high = np.percentile(drawn, [100 / 6, 500 / 6])
-    return Measured(float(statistic(rounds)), float(high - low) / 2)
+    return Measured(value, float(high - low) / 2)
 
 
 def ratio(rounds: Figures, of: int, to: int, percentile: float = 50) -> Measured:

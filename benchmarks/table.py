@@ -82,6 +82,8 @@ def tables(results: Results) -> Iterator[str]:
     yield from _with_a_bar(rest)
     yield "\n### Without a bar\n"
     yield from _without_a_bar(rest)
+    yield "\n### How long they take\n"
+    yield from _durations(results)
 
 
 def _where(results: Results) -> str:
@@ -132,6 +134,16 @@ def _without_a_bar(figures: dict[str, Figure]) -> Iterator[str]:
             yield row(f"{each.what}, p99", _seed(each), both)
         elif each.bar is None and not p50:
             yield row(each.what, _seed(each), str(each))
+
+
+def _durations(results: Results) -> Iterator[str]:
+    files: dict[str, float] = {}
+    for test, took_s in results.took_s.items():
+        file = test.partition("::")[0]
+        files[file] = files.get(file, 0) + took_s
+    yield from head("file", "took")
+    for file, took_s in files.items():
+        yield row(f"`{file}`", f"{took_s:.0f} s")
 
 
 def _seed(figure: Figure) -> str:

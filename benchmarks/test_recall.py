@@ -58,6 +58,7 @@ def test_recall_beside_latency(dimension, tmp_path, report):
     recalls = [measured(corpus.recalls(each, exact), np.mean) for each in rows]
     report.of(seed=SEED, leaves=len(vectors), dimension=dimension)
     what = f"recall@10 to exact search, {len(vectors):,} x {dimension}"
+    searched = f"search in process, {len(vectors):,} x {dimension}"
     for key, name, settings, part in (
         ("ef", "hnswlib, ef", EFS, slice(len(EFS))),
         ("candidates", "hrag, candidates", CANDIDATES, slice(len(EFS), None)),
@@ -66,7 +67,7 @@ def test_recall_beside_latency(dimension, tmp_path, report):
         for setting, recall, p50 in points:
             of = f"recall.{dimension}.{key}_{setting}"
             report.tell(of, recall, f"{what}, {name} {setting}", "share", "higher")
-            report.tell(f"{of}.took", p50, f"p50 of that, {name} {setting}", "ms")
+            report.tell(f"{of}.took", p50, f"{searched}, {name} {setting}: p50", "ms")
         report.draw(
             f"recall_{dimension}",
             f"{name} {settings[0]} to {settings[-1]}",

@@ -10,7 +10,7 @@ from hrag import metrics
 from hrag.chat.opening import open_chat
 from hrag.config import RetrieverSettings
 from hrag.embedding.cache import CachedQueries
-from hrag.embedding.opening import open_embedder
+from hrag.embedding.opening import open_query_embedder
 from hrag.engine import Reader
 from hrag.engine.embedded import store as stores
 from hrag.engine.embedded.reader import EmbeddedReader
@@ -81,7 +81,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
     sys.setswitchinterval(_SWITCH_S)
     protection = open_protection(settings, settings.address)
     with ExitStack() as closing:
-        embedder = open_embedder(settings)
+        embedder = open_query_embedder(settings)
         answering = _answer_setup(settings)
         store = wait_for_store(lambda: stores.open_for_reading(settings.data_dir), stopping)
         if store is None:

@@ -18,7 +18,7 @@ from hrag.errors import EmbedderRejected, HragError, outcome_of
 class CachedQueries:
     """Embeds queries through a cache. Safe to call from several threads.
 
-    Threads that miss the same query at once each embed it: waiting for one another would
+    Threads that miss the same query at once each have it embedded: waiting for one another would
     let one slow request hold up the rest. A failure is never remembered.
     """
 

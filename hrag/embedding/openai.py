@@ -10,7 +10,6 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from threading import Lock, Thread
 from typing import Any
@@ -34,7 +33,6 @@ MAX_REQUEST_BYTES = 300_000
 MAX_RETRIES = 4  # With their delays 7.5 s of waiting, which outlasts a rate limit's blip.
 
 _LONGEST_DELAY_S = 120.0
-_POLL_S = 0.05
 _PROBE = "dimension"
 _VERDICTS = Verdicts(
     EmbedderUnavailable,
@@ -119,10 +117,7 @@ class OpenAIEmbedder:
             if probe is None:
                 probe = self._probe = Future()
                 Thread(target=self._settle, args=(probe,), name="dimension", daemon=True).start()
-        while True:
-            deadline.check(f"asking {self._source} for its dimension")
-            with suppress(TimeoutError):
-                return probe.result(min(deadline.remaining_s, _POLL_S))
+        return deadline.result_of(probe, f"asking {self._source} for its dimension")
 
     def _settle(self, probe: Future[int]) -> None:
         try:

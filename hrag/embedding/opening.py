@@ -4,12 +4,15 @@ The model and the OpenAI SDK are imported only by those who ask for them: they c
 and a hundred megabytes.
 """
 
+import os
+
 import structlog
 
 from hrag.config import CommonSettings
 from hrag.embedding import Embedder
 from hrag.embedding.hashing import HashEmbedder
 from hrag.embedding.metered import MeteredEmbedder
+from hrag.embedding.together import Together
 from hrag.endpoint.access import Variable, access
 
 
@@ -19,6 +22,16 @@ def open_embedder(settings: CommonSettings) -> Embedder:
     `openai` is not contacted yet. Raises SettingsError, which names the variable.
     """
     return MeteredEmbedder(_opened(settings))
+
+
+def open_query_embedder(settings: CommonSettings) -> Embedder:
+    """The same, for callers who bring a text each: where that helps, they share requests."""
+    embedder = open_embedder(settings)
+    if settings.embedder == "openai":
+        return Together(embedder, 1)  # It may have room for more, but a request is dear to us.
+    if settings.embedder == "builtin":
+        return Together(embedder, os.cpu_count() or 1)
+    return embedder  # A hash takes 10 us.
 
 
 def _opened(settings: CommonSettings) -> Embedder:

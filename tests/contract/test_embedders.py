@@ -23,6 +23,7 @@ from hrag.embedding.checks import unit_rows
 from hrag.embedding.hashing import HashEmbedder
 from hrag.embedding.openai import OpenAIEmbedder
 from hrag.embedding.opening import open_embedder
+from hrag.embedding.together import Together
 from hrag.endpoint.access import Access
 from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected
 from tests.openai_server import OpenAIServer
@@ -56,11 +57,13 @@ def _opened(kind: str) -> AbstractContextManager[Embedder]:
             return _openai(base64_known=True)
         case "openai-floats":
             return _openai(base64_known=False, dimensions=48)
+        case "together":
+            return nullcontext(Together(HashEmbedder(16), 1))
         case _:
             return nullcontext(HashEmbedder(int(kind.removeprefix("hash/"))))
 
 
-KINDS = ["builtin", "hash/1", "hash/384", "openai-base64", "openai-floats"]
+KINDS = ["builtin", "hash/1", "hash/384", "openai-base64", "openai-floats", "together"]
 
 
 @pytest.fixture(scope="module", params=KINDS)

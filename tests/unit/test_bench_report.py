@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import compare, table
 from benchmarks.figures import Results
-from benchmarks.report import Report, Run, interleaved, measured, ratio
+from benchmarks.report import Measured, Report, Run, interleaved, measured, ratio
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,8 +55,12 @@ def test_noise_is_that_of_the_mean() -> None:
 def test_a_slow_spell_is_noise() -> None:
     """Rounds that are slow together say less than as many scattered ones."""
     scattered = np.random.default_rng(5).permutation(np.repeat([1.0, 3.0], 500))
-    spell = np.sort(scattered)
-    assert measured(spell, np.mean).noise > 3 * measured(scattered, np.mean).noise
+    of_scattered, of_spell = (
+        measured(each, np.mean).noise for each in (scattered, np.sort(scattered))
+    )
+    assert of_scattered
+    assert of_spell
+    assert of_spell > 3 * of_scattered
 
 
 def test_equal_rounds_have_no_noise_and_a_slow_spell_of_both_leaves_the_ratio() -> None:
@@ -68,9 +72,8 @@ def test_equal_rounds_have_no_noise_and_a_slow_spell_of_both_leaves_the_ratio() 
     assert ratio(both, 1, 0).noise == pytest.approx(0)
 
 
-def test_a_single_round_is_a_figure() -> None:
-    assert measured(np.array([4.0]), np.median).value == 4
-    assert measured(np.array([4.0]), np.median).noise == 0
+def test_a_single_round_knows_of_no_noise() -> None:
+    assert measured(np.array([4.0]), np.median) == Measured(4, None)
 
 
 def test_a_figure_is_kept_with_all_it_takes_to_repeat_it(

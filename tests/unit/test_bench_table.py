@@ -67,7 +67,8 @@ def test_other_figures_stand_with_their_bar_or_without() -> None:
         b__rate=figure("rate", 5, unit="calls/s", seed=None),
         b__recall=figure("recall", 0.999, unit="share"),
     )
-    assert found[-4:] == [
+    start = found.index("| what | seed | figure |")
+    assert found[start + 1 : start + 5] == [
         "| --- | --- | --- |",
         "| took, p50, p99 | 1 | 1, 1,234 ms |",
         "| rate | none | 5 calls/s |",
@@ -81,6 +82,12 @@ def test_plots_are_shown_by_their_names() -> None:
     assert "![Growth](results/stored/growth.svg)" in list(
         tables(Results(about=ABOUT, plots={"growth": plot}))
     )
+
+
+def test_files_are_told_with_the_time_of_all_their_tests() -> None:
+    took_s = {"test_a.py::test_1": 1.5, "test_b.py::test": 9.0, "test_a.py::test_2[x]": 2.0}
+    found = list(tables(Results(about=ABOUT, took_s=took_s)))
+    assert found[-2:] == ["| `test_a.py` | 4 s |", "| `test_b.py` | 9 s |"]
 
 
 def test_where_it_ran_is_told() -> None:

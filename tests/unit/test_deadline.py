@@ -1,6 +1,9 @@
 """Deadlines."""
 
 import math
+import time
+from concurrent.futures import Future
+from threading import Timer
 
 import pytest
 
@@ -37,3 +40,46 @@ def test_within_comes_no_later_and_is_the_same_callers() -> None:
     assert Deadline.after(-1).within(60).remaining_s <= -1
     with pytest.raises(Cancelled):
         Deadline(waits=lambda: False).within(60).check("embedding")
+
+
+def test_of_several_callers_the_last_counts() -> None:
+    late, early = Deadline.after(60), Deadline.after(30)
+    assert Deadline.of_any([early, late]).at_s == late.at_s
+    assert Deadline.of_any([early, NEVER]).remaining_s == math.inf
+    with pytest.raises(DeadlineExceeded):
+        Deadline.of_any([Deadline.after(-1), Deadline.after(-2)]).check("embedding")
+
+
+def test_several_callers_wait_while_one_of_them_does() -> None:
+    gone, late = Deadline(waits=lambda: False), Deadline.after(-1)
+    Deadline.of_any([gone, late, NEVER]).check("embedding")
+    with pytest.raises(Cancelled):
+        Deadline.of_any([gone, late]).check("embedding")
+
+
+def test_anothers_work_is_waited_for() -> None:
+    work: Future[int] = Future()
+    Timer(0.02, work.set_result, [7]).start()
+    assert Deadline.after(60).result_of(work, "waiting") == 7
+    assert Deadline.after(-1).result_of(work, "waiting") == 7, "it is done, in time or not"
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("its own")])
+def test_anothers_failure_is_raised(error: Exception) -> None:
+    work: Future[int] = Future()
+    Timer(0.02, work.set_exception, [error]).start()
+    with pytest.raises(type(error)) as caught:
+        NEVER.result_of(work, "waiting")
+    assert caught.value is error
+
+
+def test_anothers_work_is_waited_for_no_longer_than_the_caller_waits() -> None:
+    work: Future[int] = Future()
+    began = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match="the deadline passed while waiting"):
+        Deadline.after(0.02).result_of(work, "waiting")
+    left = iter([True, True])
+    with pytest.raises(Cancelled, match="the caller went away while waiting"):
+        Deadline(waits=lambda: next(left, False)).result_of(work, "waiting")
+    assert time.monotonic() - began < 5
+    work.set_result(7)  # For others.

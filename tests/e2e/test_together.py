@@ -1,0 +1,112 @@
+"""Searches that come at once share requests to the embedding endpoint, and nothing else."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+
+from hrag.embedding.together import MAX_TEXTS
+from hrag.rpc.status import error_from
+from hrag.types import Document
+from hrag.v1 import retriever_pb2 as rpb
+from tests.openai_server import DEFAULT_DIMENSION, OpenAIServer, Reply, refuse
+from tests.running import Running, running
+
+CALLERS = 64
+SLOW_S = 0.1
+
+
+class Particular(OpenAIServer):
+    """Takes its time, and refuses what is bad with all that it came with."""
+
+    def answer(self, request: dict[str, Any], authorization: str | None) -> Reply:
+        reply = replace(super().answer(request, authorization), delay_s=SLOW_S)
+        return refuse(400)(reply) if any("bad" in text for text in request["input"]) else reply
+
+
+@pytest.fixture(scope="module")
+def endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
+    with Particular() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def crowded(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Services that run as many calls at once as there are callers."""
+    settings = {
+        "HRAG_EMBEDDER": "openai",
+        "OPENAI_BASE_URL": endpoint.base_url,
+        "OPENAI_API_KEY": "sk-test",
+        "HRAG_OPENAI_DIMENSIONS": str(DEFAULT_DIMENSION),
+        "HRAG_THREADS": str(CALLERS),
+    }
+    with running(tmp_path_factory.mktemp("crowded") / "store", settings) as both:
+        yield both
+
+
+@pytest.fixture
+def stored(crowded: Running, endpoint: OpenAIServer, tenant: str) -> str:
+    """A tenant with a document for each caller; what was asked until now is forgotten."""
+    documents = [Document(text, f"d{number}") for number, text in enumerate(texts_of(tenant))]
+    list(crowded.client.ingest_many(tenant, documents))
+    endpoint.requests.clear()
+    return tenant
+
+
+def texts_of(tenant: str) -> list[str]:
+    return [f"What {tenant} said about number {number}." for number in range(CALLERS)]
+
+
+def at_once(
+    crowded: Running, tenant: str, texts: Sequence[str], timeouts: Sequence[float] = (20,)
+) -> list[Any]:
+    """Searches that begin together; they take the timeouts in turn."""
+    requests = [rpb.SearchRequest(tenant_id=tenant, text=text, limit=1) for text in texts]
+    return [
+        crowded.raw_retriever.Search.future(request, timeout=timeouts[number % len(timeouts)])
+        for number, request in enumerate(requests)
+    ]
+
+
+def assert_found(search: Any, number: int) -> None:
+    """The document with the very words, so it was this text's vector."""
+    (passage,) = search.result().passages
+    assert passage.chunk.document_id == f"d{number}"
+    assert passage.score == pytest.approx(1, abs=1e-5)
+
+
+def test_many_callers_share_requests_and_find_what_each_asked_for(
+    crowded: Running, endpoint: OpenAIServer, stored: str
+) -> None:
+    texts = texts_of(stored)
+    for number, search in enumerate(at_once(crowded, stored, texts)):
+        assert_found(search, number)
+    assert sorted(endpoint.texts) == sorted(texts)
+    assert endpoint.calls < CALLERS  # How many fewer is for the machine to say.
+    assert max(len(request["input"]) for request in endpoint.requests) <= MAX_TEXTS
+
+
+def test_a_refused_query_is_its_callers_alone(
+    crowded: Running, endpoint: OpenAIServer, stored: str
+) -> None:
+    texts = texts_of(stored)
+    texts[10::10] = [f"bad {stored} {number}" for number in range(len(texts[10::10]))]
+    for number, search in enumerate(at_once(crowded, stored, texts)):
+        if not texts[number].startswith("bad"):
+            assert_found(search, number)
+            continue
+        error = search.exception()
+        assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "answered 400" in error_from(error).message
+        assert stored not in error.details()
+
+
+def test_who_has_no_time_leaves_the_others_theirs(crowded: Running, stored: str) -> None:
+    searches = at_once(crowded, stored, texts_of(stored), (SLOW_S / 4, 20))
+    for number, search in enumerate(searches):
+        if number % 2:
+            assert_found(search, number)
+        else:
+            assert search.code() is grpc.StatusCode.DEADLINE_EXCEEDED
