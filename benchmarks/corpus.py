@@ -256,7 +256,7 @@ def bare_index(folder: Path) -> hnswlib.Index:
             number = find_collection(store, txn, TENANT, COLLECTION)
             (record,) = listed_segments(store, txn, number)
         index = segments.load_index(store.segments, record, record.items)
-        index.set_ef(segments.search_ef(record.dimension))
+        index.set_ef(segments.search_ef(record.dimension, record.items))
         return index
     finally:
         store.close()

@@ -2,7 +2,7 @@
 
 Whole searches in process with several numbers of candidates, beside hnswlib's `knn_query`
 of the same segment's index with several sizes of its list (ef). hrag's ef is the number of
-candidates, and at least what `segments.search_ef` says for vectors of this length.
+candidates, and at least what `segments.search_ef` says for so many vectors of this length.
 """
 
 from functools import partial

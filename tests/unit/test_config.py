@@ -1,5 +1,6 @@
 """Environment variables: defaults, meaning, and what a wrong value's refusal says."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ def test_the_defaults_are_the_documented_ones():
         ("SMALL_TO_BIG_RETURN_LEVEL", "3", "return_level", 3),
         ("HRAG_MAX_DOCUMENT_BYTES", "1024", "max_document_bytes", 1024),
         ("HRAG_MAX_CONCURRENT_CALLS", "1", "max_concurrent_calls", 1),
-        ("HRAG_THREADS", "4", "threads", 4),
+        ("HRAG_THREADS", "4", "asked_threads", 4),
         ("HRAG_AUTH", "api_key", "auth", "api_key"),
         ("HRAG_API_KEYS_FILE", "/keys.json", "api_keys_file", Path("/keys.json")),
         ("HRAG_JWT_JWKS_FILE", "/jwks.json", "jwt_jwks_file", Path("/jwks.json")),
@@ -147,6 +148,26 @@ def test_a_wrong_value_of_summaries_is_refused(monkeypatch, variable, value, rul
 
 def test_an_empty_variable_is_an_unset_one(monkeypatch):
     assert loaded(monkeypatch, HRAG_THREADS="", HIERARCHICAL_CHUNK_LEVELS="").threads == 16
+
+
+@pytest.mark.parametrize(
+    ("variables", "threads"),
+    [
+        ({}, 4),
+        ({"HRAG_EMBEDDER": "hash:64"}, 4),
+        ({"HRAG_EMBEDDER": "openai"}, 16),
+        ({"HRAG_CHAT_MODEL": "some"}, 16),
+        ({"HRAG_THREADS": "7"}, 7),
+        ({"HRAG_EMBEDDER": "openai", "HRAG_THREADS": "7"}, 7),
+    ],
+)
+def test_a_retriever_that_waits_for_no_model_has_few_threads(monkeypatch, variables, threads):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert load(RetrieverSettings).threads == threads
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert load(RetrieverSettings).threads == (7 if threads == 7 else 16)
 
 
 def test_without_hierarchy_there_is_the_embedded_level_alone(monkeypatch):
@@ -296,7 +317,7 @@ def test_keys_are_not_shown(monkeypatch, variable):
 def test_settings_are_frozen(monkeypatch):
     settings = loaded(monkeypatch)
     with pytest.raises(ValidationError):
-        settings.threads = 3
+        settings.asked_threads = 3
 
 
 @pytest.mark.parametrize("service", ["INDEXER", "RETRIEVER"])

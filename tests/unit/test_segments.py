@@ -66,11 +66,16 @@ def test_more_than_there_is_gives_all(tmp_path, record):
     assert sorted(rows.tolist()) == list(range(200))
 
 
+def test_a_search_among_more_looks_at_more():
+    assert segments.search_ef(384, 1_000_000) == 250
+    assert segments.search_ef(64, 1_000_000) == 1172
+
+
 def test_a_search_looks_at_more_of_short_vectors(tmp_path, record, monkeypatch):
     """Which HNSW finds less of, and which take less time to compare."""
-    assert segments.search_ef(record.dimension) == 300
-    assert segments.search_ef(95) == 300
-    assert segments.search_ef(96) == 64
+    assert segments.search_ef(record.dimension, record.items) == 300
+    assert segments.search_ef(95, 1 << 16) == 300
+    assert segments.search_ef(96, 1 << 16) == 64
     loaded = segments.load(tmp_path, record)
     asked = SimpleNamespace(search=lambda query, count, ef: (np.arange(ef), np.zeros(ef)))
     items, _ = replace(loaded, graph=asked).search(query_vector(0), 1)

@@ -15,7 +15,9 @@ from hrag.tree import NONE, ChunkRecord, Tree, section_parents
 from hrag.types import ChosenSection, Chunk, ChunkNode, MatchedChild, PageStart, Span
 from hrag_fast import CitedDocument, PassageEncoder
 
-_CACHED_CITATIONS = 2048
+_CITATION_BYTES = 32 << 20  # Some 10,000 documents; reading one again takes 15 us.
+_OWN_BYTES = 1_500  # Of a citation in memory, and a multiple of its head on disk.
+_TO_HEAD = 6
 _LONGEST_CHARACTER = 4  # Bytes of UTF-8.
 
 
@@ -27,12 +29,15 @@ class Citation:
     slot: bytes
     section_parents: tuple[int, ...]
     page_starts: tuple[int, ...]
+    size_bytes: int  # In memory, about.
     _cited: dict[Describe, CitedDocument] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, head: DocumentHead, slot: bytes) -> "Citation":
+    def of(cls, packed_head: memoryview, slot: bytes) -> "Citation":
+        head = DocumentHead.from_bytes(packed_head)
         starts = tuple(page.char_start for page in head.pages)
-        return cls(head, slot, section_parents(head.sections), starts)
+        size_bytes = _OWN_BYTES + _TO_HEAD * len(packed_head)
+        return cls(head, slot, section_parents(head.sections), starts, size_bytes)
 
     def cited(self, describe: Describe) -> CitedDocument:
         """What passages cite of the document, made once."""
@@ -78,24 +83,25 @@ class Citation:
 class CitationCache:
     """Citations by ordinal. An ordinal never changes its meaning, so none is ever stale.
 
-    What is asked for is in `_young`; once these are as many as allowed they are the old
-    ones, and those of before go. So what was asked for lately stays, and that takes no
+    What is asked for is in `_young`; once that is half of what is allowed, these are the
+    old ones, and those of before go. So what was asked for lately stays, and that takes no
     lock: threads that do the same at once read twice or forget too early, no more.
     """
 
-    def __init__(self, entries: int = _CACHED_CITATIONS) -> None:
-        """Keeps `entries` at least, and twice as many at most."""
-        self._entries = entries
+    def __init__(self, most_bytes: int = _CITATION_BYTES) -> None:
+        self._half_bytes = most_bytes // 2
         self._young: dict[int, Citation] = {}
+        self._young_bytes = 0
         self._old: dict[int, Citation] = {}
 
     def get(self, ordinal: int, read: Callable[[], Citation]) -> Citation:
         found = self._young.get(ordinal)
         if found is None:
             found = self._old.get(ordinal) or read()
-            if len(self._young) >= self._entries:
-                self._old, self._young = self._young, {}
+            if self._young_bytes + found.size_bytes > self._half_bytes:
+                self._old, self._young, self._young_bytes = self._young, {}, 0
             self._young[ordinal] = found
+            self._young_bytes += found.size_bytes
         return found
 
 
@@ -297,7 +303,7 @@ class StoredDocuments:
     def _stored(self, collection: int, ordinal: int) -> StoredDocument:
         def read() -> Citation:
             slot = slot_of(self._store, self._txn, collection, ordinal)
-            return Citation.of(DocumentHead.from_bytes(self._read(slot, "heads")), slot)
+            return Citation.of(self._read(slot, "heads"), slot)
 
         citation = self._citations.get(ordinal, read)
         return StoredDocument(

