@@ -105,7 +105,7 @@ class Report:
     """Figures of one test: printed as they are taken, and kept for the run's file.
 
     Keys stay the same from run to run, such as `floor.one_caller.to_bare`; units are those of
-    `UNITS`. `missed` names the figures that broke their bar.
+    `UNITS`. `missed` names the figures that broke their bar by more than their noise.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class Report:
         )
         self._run.keep(key, kept)
         told = _told(kept)
-        if kept.met is False:
+        if kept.met is False and not _might_be_met(kept):
             self.missed.append(f"{what}: {told}")
         self._show(f"\n{what}\n  {told}")
 
@@ -231,6 +231,12 @@ def _met(value: float, better: Better | None, bar: float | None) -> bool | None:
     if bar is None:
         return None
     return value <= bar if better == "lower" else value >= bar
+
+
+def _might_be_met(figure: Figure) -> bool:
+    """Whether the bar is within one deviation, so that another run may well keep it."""
+    assert figure.bar is not None
+    return figure.noise is not None and abs(figure.value - figure.bar) <= figure.noise
 
 
 def _told(figure: Figure) -> str:

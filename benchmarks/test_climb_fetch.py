@@ -71,11 +71,11 @@ def service_ms(result):
     return (took.search_us + took.climb_us + took.fetch_us) / 1e3
 
 
-def repeated(measure, modes):
-    """`float64[REPETITIONS, QUERIES, 2]`, after a warm-up; `measure` makes one per mode."""
+def repeated(measure, modes, repetitions=REPETITIONS):
+    """`float64[repetitions, QUERIES, 2]`, after a warm-up; `measure` makes one per mode."""
     measures = [measure(mode) for mode in modes]
     interleaved(measures, WARM_UP)
-    return np.stack([interleaved(measures, QUERIES) for _ in range(REPETITIONS)])
+    return np.stack([interleaved(measures, QUERIES) for _ in range(repetitions)])
 
 
 def difference_of_p99s(figures):
@@ -138,7 +138,7 @@ def test_small_to_big_costs_little_more_than_standard_search(filled, search, rep
 @pytest.mark.parametrize("limit", LARGER_LIMITS)
 def test_cost_of_larger_limits(filled, search, limit, report):
     _, queries = filled
-    figures = repeated(in_process(search, queries, limit), COMPARED)
+    figures = repeated(in_process(search, queries, limit), COMPARED, repetitions=1)
     report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION, limit=limit)
     what = f"in process, limit {limit}, small-to-big's p99 - standard's p99"
     key = f"climb.limit_{limit}.p99_difference"

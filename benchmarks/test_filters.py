@@ -20,7 +20,7 @@ from hrag.types import SearchQuery
 LEAVES = 100_000
 DIMENSION = 384
 SEED = 37
-QUERIES = 300
+QUERIES = 200
 WARM_UP = 20
 MOST = 2.0
 

@@ -28,14 +28,14 @@ QUERIES = 500
 WARM_UP = 50
 MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE)
 STAGES = ("embed", "search", "climb", "fetch")
-SENTENCE = re.compile(r"[A-Z][^.?!\n]{40,120}[.?!]")
+SENTENCE = re.compile(r"[A-Z][^.?!]{40,160}[.?!]")
 
 
 @pytest.fixture
 def filled(tmp_path) -> tuple[Path, list[str], list[list[float]]]:
     """The folder of a store with one segment; questions and their vectors."""
-    sentences = dict.fromkeys(SENTENCE.findall(corpus.english_text(1_000_000)))
-    questions = list(islice(sentences, QUERIES))
+    sentences = SENTENCE.findall(corpus.english_text(1_000_000))
+    questions = list(islice(dict.fromkeys(" ".join(each.split()) for each in sentences), QUERIES))
     assert len(questions) == QUERIES
     embedder = BuiltinEmbedder()
     vectors = embedder.embed(questions)

@@ -93,6 +93,17 @@ def test_a_figure_is_kept_with_all_it_takes_to_repeat_it(
     assert shown == [f"\nit to the other\n  {told}"]
 
 
+def test_a_bar_that_is_missed_by_no_more_than_noise_fails_nothing(
+    run: Run, report: Report, shown: list[str]
+) -> None:
+    report.at_most("it.ratio", Measured(2.05, 0.06), "it to the other", "x", 2)
+    assert run.figures["it.ratio"].met is False
+    assert shown[0].endswith("MISSED")
+    assert report.missed == []
+    report.at_most("it.other", Measured(2.07, 0.06), "it to another", "x", 2)
+    assert [each.partition(":")[0] for each in report.missed] == ["it to another"]
+
+
 @pytest.mark.parametrize("value", [0.8, 0.9])
 def test_a_bar_is_kept_by_what_reaches_it(run: Run, report: Report, value: float) -> None:
     report.at_least("it.rate", value, "it", "x", 0.8)
