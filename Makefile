@@ -56,7 +56,7 @@ lint: setup
 bench: $(VENV)/.bench
 	$(BIN)/python -m pytest benchmarks --timeout 600; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 
-# With a million leaves: about an hour and 12 GB of memory.
+# With a million leaves: three quarters of an hour and 12 GB of memory.
 bench-full: $(VENV)/.bench
 	$(BIN)/python -m pytest benchmarks --timeout 600 -m ""; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 
