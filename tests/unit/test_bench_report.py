@@ -1,5 +1,6 @@
 """Figures of the benchmarks: their noise, what is kept of them, and what is refused."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -169,7 +170,9 @@ def session(folder: Path, *options: str) -> tuple[int, Path]:
         *(sys.executable, "-m", "pytest", str(folder), "-p", "benchmarks.conftest"),
         *("-c", str(ROOT / "pyproject.toml"), "--figures", str(kept), *options),
     )
-    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True).returncode, kept
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    ran = subprocess.run(command, cwd=ROOT, env=own, check=False, capture_output=True)
+    return ran.returncode, kept
 
 
 def test_a_session_leaves_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
