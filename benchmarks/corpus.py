@@ -23,18 +23,19 @@ from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import PreparedDocument, Summary
-from hrag.engine.embedded import sealing, segments, sources
-from hrag.engine.embedded import store as stores
-from hrag.engine.embedded.lookups import find_collection, listed_segments
-from hrag.engine.embedded.reader import EmbeddedReader
-from hrag.engine.embedded.scope import Hits, RowNumbers
-from hrag.engine.embedded.store import Store
-from hrag.engine.embedded.writer import EmbeddedWriter, Opened
+from hrag.engine.embedded.maintenance import build_plan, segment_build
+from hrag.engine.embedded.search.eligible_rows import Hits, RowNumbers
+from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.store import environment as stores
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.store.queries import find_collection, listed_segments
+from hrag.engine.embedded.write.writer import EmbeddedWriter, Opened
 from hrag.tree import ParsedText, Tree
 from hrag.types import DEFAULT_CANDIDATES, CollectionSettings, SummaryUnit, TreeSettings
 from indexer_svc.chunker import build_tree
 from indexer_svc.sections import sections
-from retriever_svc.search import Search
+from retriever_svc.pipeline import Search
 
 TENANT = "bench"
 COLLECTION = "leaves"
@@ -243,9 +244,9 @@ def _summarise(writer: EmbeddedWriter, documents: Mapping[str, PreparedDocument]
 
 def seal(store: Store, collection: Opened) -> None:
     """Makes the collection's tail, which is not empty, a segment."""
-    source = sources.tail_source(store, collection.number, threshold=1)
+    source = build_plan.tail_source(store, collection.number, threshold=1)
     assert source is not None
-    sealing.build(store, source)
+    segment_build.build(store, source)
 
 
 def bare_index(folder: Path) -> hnswlib.Index:
@@ -255,8 +256,8 @@ def bare_index(folder: Path) -> hnswlib.Index:
         with store.read() as txn:
             number = find_collection(store, txn, TENANT, COLLECTION)
             (record,) = listed_segments(store, txn, number)
-        index = segments.load_index(store.segments, record, record.items)
-        index.set_ef(segments.search_ef(record.dimension, record.items))
+        index = segment_files.load_index(store.segments, record, record.items)
+        index.set_ef(segment_files.search_ef(record.dimension, record.items))
         return index
     finally:
         store.close()

@@ -23,16 +23,16 @@ from numpy.typing import NDArray
 
 from benchmarks import corpus
 from benchmarks.report import Report, measured, ratio, seconds
-from hrag.cli.running import RETRIEVER
+from hrag.cli.processes import RETRIEVER
 from hrag.client.calls import channel_options
 from hrag.deadline import NEVER
 from hrag.embedding import Vectors
 from hrag.types import DEFAULT_CANDIDATES, DEFAULT_LIMIT, SearchMode, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request
-from retriever_svc.search import Search
+from retriever_svc.pipeline import Search
 from tests.endurance.processes import MB, memory_of, pid_of
-from tests.running import Process, started
+from tests.processes import Process, started
 
 SIZES = (10_000, 100_000)
 FULL_SIZES = (*SIZES, 1_000_000)

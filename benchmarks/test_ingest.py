@@ -19,17 +19,17 @@ import numpy as np
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured, ratio, seconds
-from hrag.cli.running import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine.embedded import segments
-from hrag.engine.embedded import store as stores
-from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.engine.embedded.maintenance.worker import Sealer
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.store import environment as stores
+from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.tree import ParsedText
 from hrag.types import Document, IngestResult, TreeSettings
 from indexer_svc.chunker import build_tree
-from indexer_svc.sealer import Sealer
 
 LEAVES = 8192  # What the indexer seals at once by default.
 LEAVES_EACH = 100
@@ -50,7 +50,7 @@ STAGES = ("extract", "cut", "embed", "commit")
 
 
 def bare_add_items(vectors):
-    index = segments.new_index(DIMENSION, len(vectors))
+    index = segment_files.new_index(DIMENSION, len(vectors))
     index.add_items(vectors, num_threads=os.cpu_count())
 
 

@@ -34,7 +34,7 @@ from hrag.types import Document, SearchMode, SearchQuery, TreeSettings
 from hrag.wire.retriever import search_request
 from indexer_svc.chunker import build_tree
 from tests.endurance.processes import wait_until_idle
-from tests.running import Running, running
+from tests.processes import Running, running
 
 LEAVES = 50_000
 LEAVES_EACH = 10

@@ -10,8 +10,8 @@ a page has pages of its own, so a short document's text and vectors each leave o
 import pytest
 
 from benchmarks import corpus
-from hrag.engine.embedded import store as stores
-from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.engine.embedded.store import environment as stores
+from hrag.engine.embedded.write.writer import EmbeddedWriter
 
 LEAVES = 5000
 LEAVES_EACH = 80

@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured
-from hrag.cli.running import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.embedding.builtin import BuiltinEmbedder
 from hrag.types import SearchMode

@@ -20,9 +20,9 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from hrag.addresses import MAX_PORT
 from hrag.errors import InvalidArgument
-from hrag.quotas import Quota
+from hrag.net.addresses import MAX_PORT
+from hrag.quota.quotas import Quota
 from hrag.types import MIN_CHUNK_TOKENS, SummaryUnit, TreeSettings
 
 KIB = 1024

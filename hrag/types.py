@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from hrag.errors import InvalidArgument
 from hrag.filters import Filter
-from hrag.quotas import TenantUsage
+from hrag.quota.quotas import TenantUsage
 
 MAX_LEVELS = 8  # Eight doublings of 256 tokens exceed any model's context.
 MIN_CHUNK_TOKENS = 32  # Half of it, snapped, still moves on by a code point: at most 4 tokens.

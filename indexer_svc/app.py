@@ -6,20 +6,20 @@ from contextlib import ExitStack
 from functools import partial
 
 from hrag import metrics
-from hrag.chat.opening import open_chat
+from hrag.chat.factory import open_chat
 from hrag.config import IndexerSettings
-from hrag.embedding.opening import open_embedder
-from hrag.engine.embedded import store as stores
-from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.embedding.factory import open_embedder
+from hrag.engine.embedded.maintenance.worker import Sealer
+from hrag.engine.embedded.store import environment as stores
+from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.rpc import server
-from hrag.rpc.exposing import exposed
+from hrag.rpc.metrics_server import exposed
 from hrag.rpc.process import abandon, tell_serving, until_stopped
 from hrag.rpc.protection import open_protection
 from hrag.v1 import indexer_pb2, indexer_pb2_grpc
 from indexer_svc.catalog import Catalog
-from indexer_svc.measuring import readings
 from indexer_svc.pipeline import Defaults, Pipeline
-from indexer_svc.sealer import Sealer
+from indexer_svc.readings import readings
 from indexer_svc.servicer import IndexerServicer
 from indexer_svc.summariser import Summariser, Terms
 

@@ -33,7 +33,7 @@ from hrag.errors import (
 )
 from hrag.types import Document, IngestResult
 from indexer_svc.pipeline import Draft, Key, Pipeline, Ready
-from indexer_svc.stages import Ahead
+from indexer_svc.prefetch_queue import Ahead
 
 # A group shares one sync of the disk. Sixty-four documents make that small beside their
 # own work, and hold the writer's lock for a few hundredths of a second.

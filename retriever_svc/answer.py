@@ -13,17 +13,17 @@ from typing import NoReturn
 
 import structlog
 
-from hrag.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
+from hrag.answers.values import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
 from hrag.chat import ChatEnd, ChatModel
 from hrag.deadline import Deadline
 from hrag.embedding.cache import CachedQueries
 from hrag.errors import Cancelled, ChatNotConfigured, HragError, InvalidArgument, TooBusy, TooLarge
 from hrag.types import MAX_QUERY_BYTES, Passage, SearchQuery
+from retriever_svc.attribution import citations
 from retriever_svc.checks import check_query
 from retriever_svc.markers import MarkerFilter, cited
+from retriever_svc.pipeline import Search
 from retriever_svc.prompt import Prompt
-from retriever_svc.search import Search
-from retriever_svc.support import citations
 
 _log = structlog.get_logger()
 

@@ -7,19 +7,19 @@ from functools import partial
 from importlib.metadata import version
 
 from hrag import metrics
-from hrag.chat.opening import open_chat
+from hrag.chat.factory import open_chat
 from hrag.config import RetrieverSettings
 from hrag.embedding.cache import CachedQueries
-from hrag.embedding.opening import open_query_embedder
+from hrag.embedding.factory import open_query_embedder
 from hrag.engine import Reader
-from hrag.engine.embedded import store as stores
-from hrag.engine.embedded.reader import EmbeddedReader
+from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.store import environment as stores
 from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
 from hrag.rpc import server, workers
-from hrag.rpc.exposing import exposed
-from hrag.rpc.gathering import Gathered
+from hrag.rpc.metrics_server import exposed
 from hrag.rpc.process import stop_on_eof, tell_serving, until_stopped, wait_for_store
 from hrag.rpc.protection import open_protection
+from hrag.rpc.worker_metrics import Gathered
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_LIMIT,
@@ -35,9 +35,9 @@ from hrag.types import (
 from hrag.v1 import retriever_pb2, retriever_pb2_grpc
 from retriever_svc.answer import Answer, AnswerSetup, unconfigured
 from retriever_svc.browse import Browse
-from retriever_svc.measuring import readings
+from retriever_svc.pipeline import Search
 from retriever_svc.prompt import load_prompt
-from retriever_svc.search import Search
+from retriever_svc.readings import readings
 from retriever_svc.servicer import RetrieverServicer
 
 # A search that finds the interpreter busy, as with following a bulk load, waits for so long

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from hrag import citing
+from hrag.answers import citations
 from hrag.config import SettingsError
 from hrag.types import Passage
 
@@ -40,7 +40,7 @@ class Prompt:
 def _numbered(number: int, passage: Passage) -> str:
     """`[1] title - section, page 3`, and the content below."""
     chunk = passage.chunk
-    heading = ", ".join(filter(None, (citing.place(chunk), citing.pages(chunk))))
+    heading = ", ".join(filter(None, (citations.place(chunk), citations.pages(chunk))))
     return f"[{number}] {heading}\n{chunk.content.strip()}"
 
 

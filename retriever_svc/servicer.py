@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import grpc
 
-from hrag.answers import AnswerEvent, AnswerQuery
+from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.deadline import Deadline
 from hrag.rpc.server import deadline_of
 from hrag.types import (
@@ -18,7 +18,7 @@ from hrag.v1 import retriever_pb2_grpc
 from hrag.wire import answers, retriever
 from hrag.wire.common import collection_or_default
 from retriever_svc.browse import Browse
-from retriever_svc.search import Search
+from retriever_svc.pipeline import Search
 
 
 class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hrag.engine.embedded.check import check
-from hrag.engine.embedded.reader import EmbeddedReader
-from hrag.engine.embedded.records import SegmentRecord
-from hrag.engine.embedded.store import Store, open_for_writing
-from hrag.engine.embedded.writer import EmbeddedWriter, Opened
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.store.environment import Store, open_for_writing
+from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.embedded.write.writer import EmbeddedWriter, Opened
 from tests.fakes import put_in_order, seal
 
 _OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from hrag.embedding import Vectors
 from hrag.engine import Groups, PreparedDocument, Snapshot, Vector
-from hrag.engine.embedded import keys, sealing, sources
-from hrag.engine.embedded.records import SegmentRecord
-from hrag.engine.embedded.store import Store
+from hrag.engine.embedded.maintenance import build_plan, segment_build
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.filters import Filter
 from hrag.ids import parse_chunk_id
 from hrag.tree import ParsedText
@@ -25,7 +26,7 @@ from hrag.types import Aggregation, CollectionSettings, Passage, SummaryUnit, Tr
 from hrag.v1 import retriever_pb2
 from hrag.wire.retriever import described_document, encoded_passage
 from indexer_svc.chunker import build_tree
-from tests.filtering import passes
+from tests.filter_model import passes
 
 DIMENSION = 16
 SMALL_TREE = TreeSettings((32, 64, 128), 0.1)
@@ -87,8 +88,8 @@ def prepared(
 
 def seal(store: Store, collection: int) -> SegmentRecord | None:
     """Seals a tail of any length into a segment of its own."""
-    source = sources.tail_source(store, collection, 1, busy_ordinal=keys.MAX_ORDINAL)
-    return sealing.build(store, source) if source else None
+    source = build_plan.tail_source(store, collection, 1, busy_ordinal=schema.MAX_ORDINAL)
+    return segment_build.build(store, source) if source else None
 
 
 def put_in_order(
@@ -96,10 +97,10 @@ def put_in_order(
 ) -> int:
     """Does all that a collection's index needs; returns how many segments that built."""
     steps = 0
-    while source := sources.tail_source(
+    while source := build_plan.tail_source(
         store, collection, threshold, damaged
-    ) or sources.next_source(store, collection, damaged):
-        sealing.build(store, source)
+    ) or build_plan.next_source(store, collection, damaged):
+        segment_build.build(store, source)
         steps += 1
     return steps
 

@@ -20,7 +20,7 @@ from hrag.types import (
     SummaryScope,
     TreeSettings,
 )
-from retriever_svc.search import Search
+from retriever_svc.pipeline import Search
 
 DIMENSION = 4
 TREE = TreeSettings((32, 64, 128, 256), 0.0)

@@ -11,7 +11,7 @@ from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import OpenCollection, PreparedDocument
-from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DocumentNotFound, HragError
 from hrag.types import Document, IngestOutcome, IngestResult, TreeSettings
 from indexer_svc.bulk import Asked, BulkLoad

@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from hrag.answers import FinishReason
+from hrag.answers.values import FinishReason
 from hrag.chat import ChatEnd, ChatModel, Completion, Pieces
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import PreparedDocument, Writer
-from hrag.engine.embedded.records import Summarised
+from hrag.engine.embedded.store.records import Summarised
 from hrag.tree import ParsedText
 from hrag.types import ChosenSection, SummaryScope, SummaryUnit, TreeSettings
 from indexer_svc.summariser import Summariser, Terms

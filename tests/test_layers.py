@@ -19,31 +19,30 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (
         (
             "hrag.ids",
-            "hrag.addresses",
-            "hrag.certificates",
             "hrag.filters",
             "hrag.types",
             "hrag.deadline",
-            "hrag.citing",
             "hrag.answers",
-            "hrag.quotas",
+            "hrag.net",
+            "hrag.quota.quotas",
         ),
     ),
     (
         (
             "hrag.tree",
+            "hrag.quota",
             "hrag.tokens",
             "hrag.sentences",
             "hrag.config",
             "hrag.log",
             "hrag.metrics",
             "hrag.tracing",
-            "hrag.quota_file",
-            "hrag.watched",
+            "hrag.quota.file",
+            "hrag.net.watched_file",
             "hrag.data",
         ),
     ),
-    (("hrag.endpoint",), ("hrag.auth",)),
+    (("hrag.passages",), ("hrag.endpoint",), ("hrag.auth",)),
     (("hrag.engine",), ("hrag.embedding",), ("hrag.chat",)),
     (("hrag.v1",),),
     (("hrag.rpc",),),
@@ -70,9 +69,14 @@ FORBIDDEN = {
     "mcp": ("hrag.cli",),
     "uvicorn": ("hrag.cli",),
     "opentelemetry": ("hrag.tracing",),
-    "prometheus_client": ("hrag.metrics", "hrag.rpc.exposing", "hrag.rpc.gathering"),
+    "prometheus_client": ("hrag.metrics", "hrag.rpc.metrics_server", "hrag.rpc.worker_metrics"),
 }
-COMPOSITION_ROOTS = ("indexer_svc.app", "retriever_svc.app", "indexer_svc.sealer", "hrag.cli")
+COMPOSITION_ROOTS = (
+    "indexer_svc.app",
+    "retriever_svc.app",
+    "hrag.engine.embedded.maintenance.worker",
+    "hrag.cli",
+)
 
 
 def _modules() -> dict[str, Path]:

@@ -18,12 +18,12 @@ from benchmarks.peers.peer import Found, Indexed, Query, Text
 from benchmarks.peers.timing import folder_bytes, timed
 from benchmarks.peers.vectors import DIMENSION, Vectors
 from hrag import embedding
-from hrag.cli.running import Services, free_addresses
+from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine.embedded import store as stores
-from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.engine.embedded.store import environment as stores
+from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult, SettingsRequest
 from indexer_svc.bulk import Asked, BulkLoad
 from indexer_svc.pipeline import Defaults, Pipeline

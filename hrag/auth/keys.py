@@ -28,7 +28,7 @@ from pydantic_core import ErrorDetails
 from hrag.auth import ANY_TENANT, REFUSAL, Identity, Role
 from hrag.errors import Unauthenticated
 from hrag.ids import is_name
-from hrag.watched import Watched
+from hrag.net.watched_file import Watched
 
 _log = structlog.get_logger()
 

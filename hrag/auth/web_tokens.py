@@ -25,7 +25,7 @@ from jwt import PyJWK, PyJWTError
 from hrag.auth import ANY_TENANT, REFUSAL, Identity, Role
 from hrag.errors import Unauthenticated
 from hrag.ids import is_name, shown
-from hrag.watched import Watched
+from hrag.net.watched_file import Watched
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
 MAX_REMEMBERED = 10_000  # Some 500 bytes each.

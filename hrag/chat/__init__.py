@@ -8,7 +8,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
-from hrag.answers import FinishReason
+from hrag.answers.values import FinishReason
 from hrag.deadline import Deadline
 
 

@@ -16,7 +16,7 @@ from httpx2 import Response
 from openai import Timeout
 from pydantic import BaseModel, Field, ValidationError
 
-from hrag.answers import FinishReason
+from hrag.answers.values import FinishReason
 from hrag.chat import ChatEnd, Completion, Pieces
 from hrag.deadline import Deadline
 from hrag.endpoint.access import Access

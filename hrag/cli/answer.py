@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from hrag.answers import AnswerEnd, AnswerEvent, Citation, FinishReason
-from hrag.cli.asking import asking
+from hrag.answers.values import AnswerEnd, AnswerEvent, Citation, FinishReason
 from hrag.cli.connection import Credentials, connected, connecting
 from hrag.cli.console import output, printable
 from hrag.cli.options import DEFAULT_RETRIEVER, AsJson, Retriever
 from hrag.cli.render import citation, duration, inside, page_range
 from hrag.cli.search import show_nothing
+from hrag.cli.search_options import asking
 from hrag.errors import HragError, ServiceUnavailable
 from hrag.types import Passage, SearchQuery, SearchResult
 

@@ -14,18 +14,18 @@ from typer.core import TyperGroup
 from hrag.cli.answer import answer
 from hrag.cli.backup import backup, restore
 from hrag.cli.check import check
-from hrag.cli.compact import compact
 from hrag.cli.console import Failure, show_error
 from hrag.cli.demo import demo
 from hrag.cli.health import health
 from hrag.cli.ingest import ingest
 from hrag.cli.keys import create, keys, revoke, show
 from hrag.cli.mcp import mcp
-from hrag.cli.rebuild import rebuild
+from hrag.cli.reindex import rebuild
 from hrag.cli.search import search
 from hrag.cli.serve import serve
 from hrag.cli.status import status
 from hrag.cli.tree import tree
+from hrag.cli.vacuum import compact
 from hrag.errors import HragError
 
 

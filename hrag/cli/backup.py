@@ -10,7 +10,7 @@ from hrag.cli.console import output, printable
 from hrag.cli.options import DEFAULT_DATA_DIR, DataDir
 
 if TYPE_CHECKING:
-    from hrag.engine.embedded.backup import Backup
+    from hrag.engine.embedded.admin.backup import Backup
 
 
 def backup(
@@ -32,8 +32,8 @@ def backup(
       hrag backup /backups/monday --data-dir /var/lib/hrag
     """
     # Storage is slow to import, and only some commands need it.
-    from hrag.engine.embedded.backup import backup as back_up  # noqa: PLC0415
-    from hrag.engine.embedded.store import open_for_reading  # noqa: PLC0415
+    from hrag.engine.embedded.admin.backup import backup as back_up  # noqa: PLC0415
+    from hrag.engine.embedded.store.environment import open_for_reading  # noqa: PLC0415
 
     store = open_for_reading(data_dir)
     try:
@@ -59,7 +59,7 @@ def restore(
     Example:
       hrag restore /backups/monday --data-dir /var/lib/hrag
     """
-    from hrag.engine.embedded.backup import restore as restore_from  # noqa: PLC0415
+    from hrag.engine.embedded.admin.backup import restore as restore_from  # noqa: PLC0415
 
     _show("restored", restore_from(source, data_dir, _tell), data_dir)
 

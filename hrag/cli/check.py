@@ -8,7 +8,7 @@ from hrag.cli.console import output, printable, show_error
 from hrag.cli.options import DEFAULT_DATA_DIR, DataDir
 
 if TYPE_CHECKING:
-    from hrag.engine.embedded.check import Report
+    from hrag.engine.embedded.admin.check import Report
 
 CANNOT_CHECK = 2
 
@@ -26,8 +26,8 @@ def check(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
       hrag check --data-dir /var/lib/hrag
     """
     # Storage is slow to import, and only this command needs it.
-    from hrag.engine.embedded.check import check as check_store  # noqa: PLC0415
-    from hrag.engine.embedded.store import open_for_reading  # noqa: PLC0415
+    from hrag.engine.embedded.admin.check import check as check_store  # noqa: PLC0415
+    from hrag.engine.embedded.store.environment import open_for_reading  # noqa: PLC0415
     from hrag.errors import StoreUnavailable  # noqa: PLC0415
 
     try:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hrag.addresses import dialled
-from hrag.cli.gathering import gathering
+from hrag.cli.option_groups import gathering
 from hrag.errors import ServiceUnavailable
+from hrag.net.addresses import dialled
 
 if TYPE_CHECKING:  # gRPC takes a moment to import; commands that need none never do.
     from hrag.client import Client

@@ -18,14 +18,14 @@ from hrag.cli.console import Failure, output, printable
 from hrag.cli.demo_corpus import QUESTIONS, Question, questions_from, topics
 from hrag.cli.files import Source, find
 from hrag.cli.ingest import ingest_shown, show_tally
-from hrag.cli.ingesting import Tally
-from hrag.cli.measure import compare
+from hrag.cli.ingest_progress import Tally
+from hrag.cli.latency import compare
 from hrag.cli.render import counted, duration
 from hrag.errors import HragError
 from hrag.types import DEFAULT_COLLECTION, SearchMode, SearchResult
 
 if TYPE_CHECKING:  # gRPC is imported when the command runs.
-    from hrag.cli.running import Services
+    from hrag.cli.processes import Services
     from hrag.client import Client
 
 TENANT = "demo"
@@ -79,7 +79,7 @@ def demo(
       hrag demo
       hrag demo docs/ --ask "how do I install it?" --ask "what does it cost?"
     """
-    from hrag.cli.running import stop_on_signals  # noqa: PLC0415
+    from hrag.cli.processes import stop_on_signals  # noqa: PLC0415
 
     questions = [Question(text) for text in ask or []]
     if not paths:
@@ -106,10 +106,10 @@ def _run_in(
     searches: int,
 ) -> None:
     """Tells the story with services whose store and logs lie in `folder`."""
-    from hrag.cli import running  # noqa: PLC0415
+    from hrag.cli import processes  # noqa: PLC0415
 
-    indexer, retriever = running.free_addresses(2)
-    services = running.Services(
+    indexer, retriever = processes.free_addresses(2)
+    services = processes.Services(
         folder / "data", indexer, retriever, logs=folder, settings=_SETTINGS, stop_s=_STOP_S
     )
     try:

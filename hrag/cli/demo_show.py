@@ -8,7 +8,7 @@ from rich.text import Text
 
 from hrag.cli.console import printable
 from hrag.cli.demo_corpus import Question
-from hrag.cli.measure import Samples, percentile
+from hrag.cli.latency import Samples, percentile
 from hrag.cli.render import citation, duration, emphasised, excerpt, inside, suffix
 from hrag.types import Passage, SearchMode, SearchResult
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hrag.addresses import dialled
 from hrag.cli.connection import Credentials, connecting
 from hrag.cli.console import output
 from hrag.cli.options import DEFAULT_INDEXER, DEFAULT_RETRIEVER, Indexer, Retriever
+from hrag.net.addresses import dialled
 
 if TYPE_CHECKING:  # gRPC is imported when the command runs.
-    from hrag.cli.running import Service
+    from hrag.cli.processes import Service
     from hrag.client.access import Access
 
 _TIMEOUT_S = 2.0
@@ -44,13 +44,13 @@ def health(
       hrag health
       hrag health retriever --retriever 127.0.0.1:50052
     """
-    from hrag.cli import running  # noqa: PLC0415
+    from hrag.cli import processes  # noqa: PLC0415
     from hrag.client.access import Access  # noqa: PLC0415
 
     access = Access(**asdict(credentials))
     asked = {
-        Named.INDEXER: (running.INDEXER, indexer),
-        Named.RETRIEVER: (running.RETRIEVER, retriever),
+        Named.INDEXER: (processes.INDEXER, indexer),
+        Named.RETRIEVER: (processes.RETRIEVER, retriever),
     }
     ill = False
     for named in services or Named:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from hrag.cli.connection import Credentials, connected, connecting
 from hrag.cli.console import Failure, output, printable
 from hrag.cli.files import EXTENSIONS, Source, find
-from hrag.cli.ingesting import Tally, ingest_all
+from hrag.cli.ingest_progress import Tally, ingest_all
 from hrag.cli.options import DEFAULT_INDEXER, DEFAULT_TENANT, CollectionName, Indexer, Tenant
 from hrag.errors import CollectionExists
 from hrag.types import DEFAULT_COLLECTION, IngestOutcome, SettingsRequest, SummaryUnit

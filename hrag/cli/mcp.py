@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from hrag.addresses import MAX_PORT
 from hrag.cli import filters
 from hrag.cli.connection import Credentials, connecting
 from hrag.cli.console import Failure
@@ -19,6 +18,7 @@ from hrag.cli.options import (
     Tenant,
     TokenBudget,
 )
+from hrag.net.addresses import MAX_PORT
 from hrag.types import DEFAULT_COLLECTION, DEFAULT_LIMIT, MAX_LIMIT, SearchMode
 
 # Where the protocol's SDK checks the Host header, against web pages that pose as local.

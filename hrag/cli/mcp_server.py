@@ -17,11 +17,11 @@ from mcp.server.mcpserver import MCPServer
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from rich.console import Console
 
-from hrag.addresses import dialled
 from hrag.cli.connection import Credentials
 from hrag.cli.console import Failure, show_error
 from hrag.client import AsyncClient
 from hrag.client.tools import AsyncSearch, Findings, Limit, Query, async_knowledge_base
+from hrag.net.addresses import dialled
 
 _INSTRUCTIONS = "Call search_knowledge_base and cite the headings of the passages that you use."
 _PATH = "/mcp"

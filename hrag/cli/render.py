@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from hrag.citing import sections
+from hrag.answers.citations import sections
 from hrag.cli.console import printable
 from hrag.types import ChosenSection, Chunk, Passage, SearchResult, Span
 

@@ -8,7 +8,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from hrag.cli.asking import asking
 from hrag.cli.connection import Credentials, connected, connecting
 from hrag.cli.console import has_colour, output
 from hrag.cli.options import DEFAULT_RETRIEVER, AsJson, Retriever
@@ -22,6 +21,7 @@ from hrag.cli.render import (
     suffix,
     timings,
 )
+from hrag.cli.search_options import asking
 from hrag.types import (
     ChosenSection,
     Passage,

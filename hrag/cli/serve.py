@@ -39,13 +39,13 @@ def serve(
       hrag serve --data-dir /var/lib/hrag --retriever-address 127.0.0.1:6000
       hrag serve --workers 4
     """
-    from hrag.cli import running  # noqa: PLC0415
+    from hrag.cli import processes  # noqa: PLC0415
 
-    running.stop_on_signals()
-    services = running.Services(
+    processes.stop_on_signals()
+    services = processes.Services(
         data_dir,
-        running.with_free_port(indexer_address),
-        running.with_free_port(retriever_address),
+        processes.with_free_port(indexer_address),
+        processes.with_free_port(retriever_address),
         settings={"HRAG_WORKERS": str(workers)},
     )
     console = output()

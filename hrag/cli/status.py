@@ -23,7 +23,7 @@ from hrag.cli.options import (
     Tenant,
 )
 from hrag.cli.render import counted
-from hrag.quotas import TenantUsage
+from hrag.quota.quotas import TenantUsage
 from hrag.types import Collection, IndexStatus, ReaderStatus, ServerInfo, SummaryUnit
 
 if TYPE_CHECKING:

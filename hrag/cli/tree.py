@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from hrag.citing import sections
+from hrag.answers.citations import sections
 from hrag.cli.connection import Credentials, connected, connecting
 from hrag.cli.console import output, printable
 from hrag.cli.options import (

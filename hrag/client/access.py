@@ -8,9 +8,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from hrag.addresses import is_loopback
-from hrag.certificates import check_authorities, check_pair
 from hrag.errors import InvalidArgument
+from hrag.net.addresses import is_loopback
+from hrag.net.certificates import check_authorities, check_pair
 
 MAX_TOKEN_CHARS = 7000  # All metadata of a call travels in 8 KiB.
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from hrag.answers import AnswerEvent, AnswerQuery
+from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.client import calls
 from hrag.client.access import Access, File
 from hrag.client.calls import (

@@ -14,9 +14,9 @@ from typing import Any, Generic, Literal, TypeVar
 import grpc
 import grpc.aio
 
-from hrag.addresses import is_loopback
-from hrag.answers import AnswerEvent, AnswerQuery
+from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.errors import HragError, ServiceUnavailable
+from hrag.net.addresses import is_loopback
 from hrag.rpc.status import error_from
 from hrag.types import (
     ChunkNode,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from hrag import citing
+from hrag.answers import citations
 from hrag.types import Passage
 
 Heading = Callable[[Passage], str]
@@ -10,7 +10,7 @@ Heading = Callable[[Passage], str]
 
 def by_page(passage: Passage) -> str:
     """`[Page 3]` or `[Pages 3-4]`; empty where the document has no pages."""
-    pages = citing.pages(passage.chunk)
+    pages = citations.pages(passage.chunk)
     return f"[{pages.capitalize()}]" if pages else ""
 
 
@@ -19,13 +19,13 @@ def by_section(passage: Passage) -> str:
 
     The document's id stands for a missing title.
     """
-    return f"[{citing.place(passage.chunk)}]"
+    return f"[{citations.place(passage.chunk)}]"
 
 
 def by_section_and_page(passage: Passage) -> str:
     """`[title - section > subsection, page 3]`, as far as the passage has them."""
     chunk = passage.chunk
-    return f"[{', '.join(filter(None, (citing.place(chunk), citing.pages(chunk))))}]"
+    return f"[{', '.join(filter(None, (citations.place(chunk), citations.pages(chunk))))}]"
 
 
 def context(

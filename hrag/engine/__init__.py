@@ -18,11 +18,11 @@ from hrag.embedding import Vectors
 from hrag.errors import HragError
 from hrag.filters import Filter
 from hrag.ids import ChunkId
+from hrag.passages.sentence_context import SentenceContext
 from hrag.tree import ParsedText, Tree
 from hrag.types import (
     Aggregation,
     ChosenSection,
-    Chunk,
     ChunkNode,
     Collection,
     CollectionSettings,
@@ -31,10 +31,8 @@ from hrag.types import (
     IndexStatus,
     IngestResult,
     Listing,
-    PageStart,
     Passage,
     ReaderStatus,
-    Span,
     SummaryScope,
 )
 
@@ -236,34 +234,6 @@ class Groups(Protocol):
         """Those that have this score or a better one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """A sentence with the white space behind it.
-
-    Pages are 0 where there are none; those after the first begin at `page_starts`.
-    """
-
-    content: str
-    span: Span
-    first_page: int
-    last_page: int
-    page_starts: tuple[PageStart, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A chunk's surroundings, sentence by sentence.
-
-    `own` numbers those that the chunk touches; a sentence may begin before it or end
-    behind it. `chunk` is without content; `score` is the chunk's.
-    """
-
-    chunk: Chunk
-    score: float
-    sentences: tuple[Sentence, ...]
-    own: range
-
-
 class Snapshot(Protocol):
     """One collection as it stood at one change, for the length of one call."""
 
@@ -343,7 +313,7 @@ class Snapshot(Protocol):
         gives may be kept for the document's other chunks.
         """
 
-    def stretches(self, groups: Groups, limit: int, margin: int) -> tuple[Stretch, ...]:
+    def stretches(self, groups: Groups, limit: int, margin: int) -> tuple[SentenceContext, ...]:
         """The best groups' chunks with `margin` sentences on either side."""
 
     def chunk(self, chunk_id: ChunkId) -> ChunkNode: ...

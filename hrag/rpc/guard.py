@@ -17,7 +17,7 @@ import grpc
 from hrag.auth import REFUSAL, Authenticate, Identity, Role
 from hrag.errors import PermissionDenied, RateQuotaExceeded, Unauthenticated
 from hrag.ids import is_name, shown
-from hrag.rpc.rates import Rates
+from hrag.rpc.rate_limiter import Rates
 from hrag.types import check_batch
 
 _HEADER = "authorization"

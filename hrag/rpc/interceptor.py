@@ -19,9 +19,9 @@ from google.protobuf.message import DecodeError
 from hrag import log, metrics, tracing
 from hrag.auth import Authenticate
 from hrag.errors import HragError, InternalError, InvalidArgument, RateQuotaExceeded, TooBusy
-from hrag.rpc import guard, naming, status
-from hrag.rpc.rates import Rates
-from hrag.rpc.threads import AtOnce, CallThreads
+from hrag.rpc import guard, request_id, status
+from hrag.rpc.admission import AtOnce, CallThreads
+from hrag.rpc.rate_limiter import Rates
 
 _log = structlog.get_logger()
 
@@ -105,14 +105,14 @@ def _refusing(method: str, told: grpc.Status) -> Any:
 
     def refuse(_requests: Any, context: grpc.ServicerContext) -> NoReturn:
         metrics.call_refused(_name(method), told.code.name)
-        _end_with(context, told, naming.request_id(context))
+        _end_with(context, told, request_id.request_id(context))
 
     refuse.experimental_thread_pool = _AT_ONCE  # type: ignore[attr-defined]  # As gRPC asks.
     return grpc.stream_stream_rpc_method_handler(refuse)
 
 
-def _end_with(context: grpc.ServicerContext, told: Any, request_id: str) -> NoReturn:
-    named = (*told.trailing_metadata, (naming.REQUEST_ID, request_id))
+def _end_with(context: grpc.ServicerContext, told: Any, named_id: str) -> NoReturn:
+    named = (*told.trailing_metadata, (request_id.REQUEST_ID, named_id))
     context.abort_with_status(told._replace(trailing_metadata=named))
     raise AssertionError("abort_with_status raises")
 
@@ -193,10 +193,10 @@ class _Call:
         self._read = read
         self._context = context
         self._guarded = guard.Call(method, authenticate, rates, context)
-        self._id = naming.request_id(context)
+        self._id = request_id.request_id(context)
         self._reason = ""
         self._began = time.perf_counter()
-        context.set_trailing_metadata(((naming.REQUEST_ID, self._id),))
+        context.set_trailing_metadata(((request_id.REQUEST_ID, self._id),))
         log.CALL.set(self._fields)
         metrics.call_began()
 

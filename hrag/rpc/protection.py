@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import grpc
 import structlog
 
-from hrag.addresses import is_loopback
 from hrag.auth import Authenticate
-from hrag.auth.opening import open_auth
+from hrag.auth.factory import open_auth
 from hrag.config import NO_AUTH_WORDS, PLAINTEXT_WORDS, CommonSettings, SettingsError
-from hrag.quota_file import open_quotas
-from hrag.quotas import QuotaOf
+from hrag.net.addresses import is_loopback
+from hrag.quota.file import open_quotas
+from hrag.quota.quotas import QuotaOf
 from hrag.rpc.tls import server_credentials
 
 _log = structlog.get_logger()

@@ -10,15 +10,15 @@ from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from hrag import tracing
-from hrag.addresses import MAX_PORT
 from hrag.config import CommonSettings
 from hrag.deadline import Deadline
 from hrag.errors import ServiceUnavailable
+from hrag.net.addresses import MAX_PORT
 from hrag.rpc import health
+from hrag.rpc.admission import CallThreads
 from hrag.rpc.interceptor import Around
 from hrag.rpc.protection import Protection
-from hrag.rpc.rates import Rates
-from hrag.rpc.threads import CallThreads
+from hrag.rpc.rate_limiter import Rates
 
 _UNLIMITED = -1
 # Clients ping, between calls too, to keep a connection through proxies and to notice one that

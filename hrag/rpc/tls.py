@@ -9,9 +9,9 @@ from typing import cast
 
 import grpc
 
-from hrag.certificates import check_authorities, check_pair
 from hrag.config import CommonSettings, SettingsError
-from hrag.watched import Watched
+from hrag.net.certificates import check_authorities, check_pair
+from hrag.net.watched_file import Watched
 
 
 def server_credentials(settings: CommonSettings) -> grpc.ServerCredentials | None:

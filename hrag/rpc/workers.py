@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from hrag.addresses import MAX_PORT
 from hrag.errors import ServiceUnavailable
+from hrag.net.addresses import MAX_PORT
 
 _log = structlog.get_logger()
 

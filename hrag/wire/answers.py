@@ -1,6 +1,6 @@
 """Messages of the call Answer."""
 
-from hrag.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
+from hrag.answers.values import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
 from hrag.errors import InvalidArgument
 from hrag.types import (
     SearchResult,

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from hrag.errors import HragError
-from hrag.quotas import Quota, TenantUsage
+from hrag.quota.quotas import Quota, TenantUsage
 from hrag.types import (
     Collection,
     DocumentInfo,

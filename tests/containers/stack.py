@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hrag.auth import Role
 from hrag.cli.health import is_serving
-from hrag.cli.running import INDEXER, RETRIEVER, Service
+from hrag.cli.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
 from hrag.client.access import Access
 from tests.containers.engine import Engine, eventually

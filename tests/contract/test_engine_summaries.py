@@ -17,7 +17,7 @@ from tests.fakes import (
     sentences,
     unit_vectors,
 )
-from tests.summarising import EMBEDDER, ModelSummaries, places_in, summarise
+from tests.summary_model import EMBEDDER, ModelSummaries, places_in, summarise
 
 ALL = 1000
 WORDLESS = frozenset({"d3"})  # Not worth a summary.

@@ -18,7 +18,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from threading import Event
 
-from hrag.cli.running import INDEXER, RETRIEVER, Service
+from hrag.cli.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
 from hrag.types import DEFAULT_COLLECTION
 from tests.crash.documents import SMALL, VARIABLES
@@ -33,7 +33,7 @@ from tests.crash.load import (
     work_until_gone,
 )
 from tests.crash.verify import ExactSearch, check_beside_services, settle
-from tests.running import Process, check_store
+from tests.processes import Process, check_store
 
 LARGE = "large"
 TENANTS = (LARGE, SMALL)

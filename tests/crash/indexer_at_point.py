@@ -13,9 +13,9 @@ from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
-from hrag.engine.embedded import crashpoints
+from hrag.engine.embedded.maintenance.worker import Sealer
+from hrag.engine.embedded.store import failpoints
 from indexer_svc import app
-from indexer_svc.sealer import Sealer
 
 _GRACE_S = 1.5
 
@@ -28,7 +28,7 @@ def install(point: str, at: int, armed: Path) -> None:
         if name == point and armed.exists() and next(reaches) == at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    crashpoints.install(reached)
+    failpoints.install(reached)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.engine.embedded import crashpoints
+from hrag.engine.embedded.store import failpoints
 from tests.crash.harness import MIN_RECALL, CrashRun, Kill, Tally, planned
 
 _SEED = 20_250_711
@@ -51,10 +51,10 @@ def test_two_hundred_kills_at_every_point_lose_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
-    kills = planned(random.Random(seed), crashpoints.POINTS, 5, 140)
+    kills = planned(random.Random(seed), failpoints.POINTS, 5, 140)
     tally = _run(tmp_path / "store", kills, seed, capsys)
     assert tally.kills.total() >= 200
-    assert {point for point in crashpoints.POINTS if tally.kills[point] < 2} == set()
+    assert {point for point in failpoints.POINTS if tally.kills[point] < 2} == set()
     assert tally.done.acknowledged > 1000
     assert tally.losses == 0
     assert tally.recall >= MIN_RECALL

@@ -14,10 +14,10 @@ import pytest
 
 from hrag import errors
 from hrag.client import Client
-from hrag.engine.embedded import crashpoints
-from hrag.engine.embedded.check import check
-from hrag.engine.embedded.store import open_for_writing
-from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.store import failpoints
+from hrag.engine.embedded.store.environment import open_for_writing
+from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import DEFAULT_COLLECTION, IndexStatus
 from tests.crash.disks import KIB, MIB, Ballast, small_disk
 from tests.crash.documents import VARIABLES, document_of
@@ -26,7 +26,7 @@ from tests.crash.ledger import Collection, Entry
 from tests.crash.load import StreamWriter, UnaryWriter, Worker
 from tests.crash.verify import ExactSearch, check_beside_services, settle
 from tests.fakes import collection_settings, prepared, seal, sentences
-from tests.running import Running, check_store, running
+from tests.processes import Running, check_store, running
 
 _TENANT = "large"
 _DISK_BYTES = 96 * MIB
@@ -195,7 +195,7 @@ def test_a_disk_that_fills_while_a_segment_is_written(disk: Path) -> None:
         assert list(folder.iterdir()) == []
         assert check(store).problems == ()
         ballast.remove()
-        crashpoints.install(None)
+        failpoints.install(None)
         assert seal(store, collection.number) is not None
         assert check(store).problems == ()
 
@@ -203,11 +203,11 @@ def test_a_disk_that_fills_while_a_segment_is_written(disk: Path) -> None:
 @contextmanager
 def _at(point: str, act: Callable[[], None]) -> Iterator[None]:
     """Calls `act` each time this process reaches `point`."""
-    crashpoints.install(lambda name: act() if name == point else None)
+    failpoints.install(lambda name: act() if name == point else None)
     try:
         yield
     finally:
-        crashpoints.install(None)
+        failpoints.install(None)
 
 
 # Backups

@@ -20,7 +20,7 @@ from tests.crash.harness import MIN_RECALL_OF_FEW, until
 from tests.crash.ledger import Collection, Entry
 from tests.crash.load import Done, Searcher, UnaryWriter, Worker, work_until_gone
 from tests.crash.verify import ExactSearch, settle
-from tests.running import Running, running
+from tests.processes import Running, running
 
 _TENANT = "large"
 _STREAMED = "streamed"

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from hrag.client import Client
-from hrag.engine.embedded.check import check
-from hrag.engine.embedded.store import open_for_reading
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.store.environment import open_for_reading
 from hrag.types import (
     MAX_TOP_SECTIONS,
     Aggregation,

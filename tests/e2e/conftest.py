@@ -8,7 +8,7 @@ import pytest
 
 from hrag.types import Document, Page
 from tests.openai_server import OpenAIServer
-from tests.running import FAST, Running, running
+from tests.processes import FAST, Running, running
 
 CHAT_KEY = "sk-test-4711"
 AT_A_TIME = 2  # Answers.

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from hrag import errors
-from hrag.answers import AnswerEnd, AnswerEvent, FinishReason
+from hrag.answers.values import AnswerEnd, AnswerEvent, FinishReason
 from hrag.client import AsyncClient
 from hrag.filters import Match
 from hrag.rpc.status import error_from
@@ -31,7 +31,7 @@ from tests.openai_server import (
     says,
     slow,
 )
-from tests.running import Running
+from tests.processes import Running
 
 AT_ONCE = "0.001"
 

@@ -11,7 +11,7 @@ from hrag.cli.app import app
 from hrag.types import Document
 from tests.e2e.conftest import DOGS, MAX_TOKENS
 from tests.openai_server import SAID, OpenAIServer, before_event, events, piece, says
-from tests.running import Running
+from tests.processes import Running
 
 Shell = Callable[..., Any]
 

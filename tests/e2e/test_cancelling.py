@@ -14,7 +14,7 @@ from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from tests.openai_server import DEFAULT_DIMENSION, OpenAIServer, refuse, slow
-from tests.running import Running, running
+from tests.processes import Running, running
 
 _THREADS = 2
 _FAR = 1 << 40

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from hrag import errors
-from hrag.cli.running import free_addresses
+from hrag.cli.processes import free_addresses
 from hrag.rpc.status import error_from
 from hrag.types import Document, IngestOutcome
 from hrag.v1 import retriever_pb2
@@ -22,7 +22,7 @@ from tests.openai_server import (
     shuffled,
     slow,
 )
-from tests.running import FAST, Running, running
+from tests.processes import FAST, Running, running
 
 TEXT = "".join(f"Sentence {number} tells a story. " for number in range(200))
 KEY = "sk-test-4711"

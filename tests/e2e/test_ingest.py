@@ -24,7 +24,7 @@ from hrag.types import (
 )
 from hrag.v1 import indexer_pb2, types_pb2
 from tests.pdfs import Bookmark, pdf_of
-from tests.running import Running
+from tests.processes import Running
 
 LONG = "".join(f"Sentence {number} speaks of the same few things. " for number in range(600))
 

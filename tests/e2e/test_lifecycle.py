@@ -13,11 +13,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hrag import errors
-from hrag.cli.running import INDEXER, RETRIEVER, Service
+from hrag.cli.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
 from hrag.types import Document
 from tests.openai_server import OpenAIServer, slow
-from tests.running import FAST, Process, Running, check_store, running, started
+from tests.processes import FAST, Process, Running, check_store, running, started
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

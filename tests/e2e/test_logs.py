@@ -9,13 +9,13 @@ from typing import Any
 import grpc
 import pytest
 
-from hrag.answers import AnswerEnd
+from hrag.answers.values import AnswerEnd
 from hrag.errors import HragError
 from hrag.filters import Match
 from hrag.types import Document, SearchMode, SearchQuery, SettingsRequest, SummaryUnit
 from hrag.v1 import retriever_pb2 as rpb
 from tests.openai_server import OpenAIServer, hang_up, refuse
-from tests.running import FAST, Process, Running, running
+from tests.processes import FAST, Process, Running, running
 
 _SECRET = "Zyzzyva"
 _KEY = f"sk-{_SECRET}"

@@ -19,9 +19,9 @@ from mcp.types import CallToolResult
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
-from hrag.cli.running import RETRIEVER, free_addresses
+from hrag.cli.processes import RETRIEVER, free_addresses
 from hrag.types import Document, Page
-from tests.running import FAST, Running, running, started
+from tests.processes import FAST, Running, running, started
 
 TOOL = "search_knowledge_base"
 _COMMAND = ["-c", "from hrag.cli import main; main()", "mcp"]

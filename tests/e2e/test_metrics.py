@@ -15,16 +15,16 @@ import pytest
 import yaml
 from prometheus_client.core import Metric
 
-from hrag.cli.running import INDEXER, free_addresses
+from hrag.cli.processes import INDEXER, free_addresses
 from hrag.errors import HragError
 from hrag.filters import Match
-from hrag.rpc.exposing import exposed
-from hrag.rpc.gathering import Gathered
+from hrag.rpc.metrics_server import exposed
+from hrag.rpc.worker_metrics import Gathered
 from hrag.types import Document, SearchQuery, SettingsRequest, SummaryUnit
 from hrag.v1 import retriever_pb2
+from tests.metrics_page import Scrape
 from tests.openai_server import COMPLETION_TOKENS, PROMPT_TOKENS, OpenAIServer, refuse
-from tests.running import FAST, Process, Running, running
-from tests.scraping import Scrape
+from tests.processes import FAST, Process, Running, running
 
 _OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations"
 _MANUAL = (_OPERATIONS / "README.md").read_text("utf-8")

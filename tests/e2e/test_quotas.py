@@ -18,13 +18,13 @@ from grpc_status import rpc_status
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
-from hrag.cli.running import RETRIEVER, free_addresses
+from hrag.cli.processes import RETRIEVER, free_addresses
 from hrag.client import AsyncClient
 from hrag.errors import (
     RateQuotaExceeded,
     StorageQuotaExceeded,
 )
-from hrag.quotas import Quota
+from hrag.quota.quotas import Quota
 from hrag.types import (
     Document,
     IngestOutcome,
@@ -34,9 +34,9 @@ from hrag.types import (
     SummaryUnit,
 )
 from hrag.v1 import indexer_pb2, types_pb2
-from tests.running import FAST, Running, running
-from tests.scraping import Scrape
-from tests.summarising import wait_until_summarised
+from tests.metrics_page import Scrape
+from tests.processes import FAST, Running, running
+from tests.summary_model import wait_until_summarised
 
 TEXT = "Cats sleep all day. They dream of mice and fish. " * 20
 RELOADED_S = 1.1  # Files are looked at once a second.

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from hrag.client import Client
-from hrag.engine.embedded import keys, segments
-from hrag.engine.embedded.store import open_for_writing
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.types import Document
 from tests.crash.disks import MIB, Ballast, small_disk
-from tests.running import FAST, Running, check_store, running
+from tests.processes import FAST, Running, check_store, running
 
 _HRAG = [sys.executable, "-c", "from hrag.cli import main; main()"]
 _SEALS = {**FAST, "HRAG_SEAL_LEAVES": "64"}
@@ -218,7 +219,7 @@ def test_compaction_gives_back_what_deletions_freed(stopped: Path) -> None:
 
 def test_rebuilding_brings_lost_segments_back(stopped: Path) -> None:
     for path in (stopped / "segments").iterdir():
-        segments.remove_path(path)
+        segment_files.remove_path(path)
     found = hrag("check", "--data-dir", stopped)
     assert found.returncode == 1
     assert re.search(r"collection t/default: segment \d+: .*cannot be read", found.stdout)
@@ -252,7 +253,7 @@ def test_check_says_by_its_exit_code_what_it_found(stopped: Path, tmp_path: Path
     assert "the store is sound" in succeeds("check", "--data-dir", stopped)
     assert "holds no store" in fails("check", "--data-dir", tmp_path / "none", code=2)
     with closing(open_for_writing(stopped)) as store, store.write() as txn:
-        _, ordinal = next(store.scan(txn, "document_ids", keys.u32(1)))
+        _, ordinal = next(store.scan(txn, "document_ids", schema.u32(1)))
         txn.delete(bytes(ordinal), db=store.db["texts"])
     found = hrag("check", "--data-dir", stopped)
     assert found.returncode == 1

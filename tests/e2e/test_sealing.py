@@ -8,7 +8,7 @@ import pytest
 from hrag.client import Client
 from hrag.embedding.hashing import HashEmbedder
 from hrag.types import Document, IndexStatus, SearchMode, SearchResult
-from tests.running import FAST, Running, running
+from tests.processes import FAST, Running, running
 
 SEALS = {**FAST, "HRAG_SEAL_LEAVES": "64"}
 QUERIES = [f"query {number}" for number in range(20)]

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from hrag.cli.running import INDEXER, RETRIEVER
+from hrag.cli.processes import INDEXER, RETRIEVER
 from hrag.errors import EmbedderMismatch
 from hrag.types import Document, SearchMode, SettingsRequest
-from tests.running import FAST, Process, running
+from tests.processes import FAST, Process, running
 
 TEXT = "".join(f"This is sentence number {number} of a text. " for number in range(2000))
 

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from hrag.auth import Role
 from hrag.cli.app import app
-from hrag.cli.running import ServiceFailed, Services, free_addresses
+from hrag.cli.processes import ServiceFailed, Services, free_addresses
 from hrag.client import Client
 from hrag.errors import ServiceUnavailable
 from hrag.types import Document
 from tests.credentials import TENANT, new_key
 from tests.pki import Authority
-from tests.running import FAST, START_S
+from tests.processes import FAST, START_S
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from typing import Any
 import grpc
 import pytest
 
-from hrag.embedding.together import MAX_TEXTS
+from hrag.embedding.coalescer import MAX_TEXTS
 from hrag.rpc.status import error_from
 from hrag.types import Document
 from hrag.v1 import retriever_pb2 as rpb
 from tests.openai_server import DEFAULT_DIMENSION, OpenAIServer, Reply, refuse
-from tests.running import Running, running
+from tests.processes import Running, running
 
 CALLERS = 64
 SLOW_S = 0.1

@@ -17,12 +17,12 @@ from typing import Any
 import grpc
 import pytest
 
-from hrag.cli.running import INDEXER, RETRIEVER, free_addresses
+from hrag.cli.processes import INDEXER, RETRIEVER, free_addresses
 from hrag.client import Client
 from hrag.client.calls import channel_options
 from hrag.types import Document
 from hrag.v1 import retriever_pb2, retriever_pb2_grpc
-from tests.running import FAST, Process, Running, children_of, is_alive, running, started
+from tests.processes import FAST, Process, Running, children_of, is_alive, running, started
 
 _COUNT = 3
 _MEMORY_BYTES = 96 << 20

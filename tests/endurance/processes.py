@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.running import Process
+from tests.processes import Process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MB = 1e6

@@ -9,9 +9,9 @@ from itertools import islice
 
 from hrag.embedding import Vectors
 from hrag.engine import PreparedDocument
-from hrag.engine.embedded.committing import Opened
-from hrag.engine.embedded.store import Store
-from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.write.transaction import Opened
+from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.tree import ParsedText
 from hrag.types import DEFAULT_COLLECTION, CollectionSettings
 from indexer_svc.chunker import build_tree

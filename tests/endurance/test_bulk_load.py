@@ -10,8 +10,8 @@ from tests.endurance import texts
 from tests.endurance.bare_index import bare_seconds
 from tests.endurance.processes import MB, MemorySampler, memory_of, wait_until_idle
 from tests.endurance.report import Report
-from tests.endurance.settling import most_segments, wait_until_sealed
-from tests.running import Running, running
+from tests.endurance.settled import most_segments, wait_until_sealed
+from tests.processes import Running, running
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(900)]
 

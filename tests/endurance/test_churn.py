@@ -19,9 +19,9 @@ from hrag.types import IngestOutcome, IngestResult, SearchMode
 from tests.endurance import texts
 from tests.endurance.processes import MB, Memory, memory_of
 from tests.endurance.report import Report
-from tests.endurance.searching import Window, searching
-from tests.endurance.settling import lmdb_bytes, most_segments, wait_until_settled
-from tests.running import Process, Running, running
+from tests.endurance.searches import Window, searching
+from tests.endurance.settled import lmdb_bytes, most_segments, wait_until_settled
+from tests.processes import Process, Running, running
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(900)]
 

@@ -10,10 +10,10 @@ import pytest
 
 from hrag.embedding import Vectors
 from hrag.engine import Snapshot, Vector
-from hrag.engine.embedded import sealing
-from hrag.engine.embedded.check import check
-from hrag.engine.embedded.reader import EmbeddedReader
-from hrag.engine.embedded.store import open_for_writing
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.maintenance import segment_build
+from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.types import DEFAULT_CANDIDATES, DEFAULT_COLLECTION, Aggregation
 from tests.endurance import stores, texts
 from tests.endurance.report import Report
@@ -41,7 +41,7 @@ def test_recall_among_duplicates(data_dir: Path, report: Report, originals: int)
     store = open_for_writing(data_dir)
     try:
         opened = stores.fill(store, TENANT, vectors)
-        assert sealing.rebuild(store, opened.number, 1, lambda: None) == LEAVES
+        assert segment_build.rebuild(store, opened.number, 1, lambda: None) == LEAVES
         reader = EmbeddedReader(store)
         reader.load_segmented()
         with reader.snapshot(TENANT, DEFAULT_COLLECTION) as snapshot:

@@ -22,8 +22,8 @@ from hrag.wire import indexer
 from tests.endurance import texts
 from tests.endurance.processes import MB, MemorySampler, memory_of
 from tests.endurance.report import Report
-from tests.endurance.searching import Window
-from tests.running import Running, running
+from tests.endurance.searches import Window
+from tests.processes import Running, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

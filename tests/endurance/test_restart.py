@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hrag.cli.running import INDEXER, RETRIEVER, Service
+from hrag.cli.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
 from hrag.embedding import Vectors
 from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import Vector
-from hrag.engine.embedded.store import open_for_writing
+from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.types import IngestResult, SearchMode
 from tests.endurance import stores, texts
-from tests.endurance.loading import loading_seconds
+from tests.endurance.load import loading_seconds
 from tests.endurance.processes import memory_of, wait_until_idle
 from tests.endurance.report import Report
-from tests.endurance.settling import wait_until_sealed
-from tests.running import Process, check_store, started
+from tests.endurance.settled import wait_until_sealed
+from tests.processes import Process, check_store, started
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(900)]
 

@@ -18,9 +18,9 @@ import pytest
 from hrag.types import Document, IngestOutcome, IngestResult
 from tests.endurance import texts
 from tests.endurance.report import Report
-from tests.endurance.searching import Window, searching
-from tests.endurance.settling import wait_until_settled
-from tests.running import Running, running
+from tests.endurance.searches import Window, searching
+from tests.endurance.settled import wait_until_settled
+from tests.processes import Running, running
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(600)]
 

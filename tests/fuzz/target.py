@@ -16,11 +16,11 @@ from hrag.client import Client
 from hrag.client.calls import channel_options
 from tests.credentials import new_key
 from tests.endurance.processes import MB, memory_of
-from tests.fuzz.calling import CALLS, Caller, Outcome
+from tests.fuzz.calls import CALLS, Caller, Outcome
 from tests.fuzz.messages import Messages, readable
 from tests.fuzz.world import NAMES, OTHER, OWN, SETTINGS, plant, seeds, stored_of
 from tests.openai_server import OpenAIServer
-from tests.running import FAST, Process, Running, running
+from tests.processes import FAST, Process, Running, running
 
 # What the allocator keeps after a large document or reply comes and goes by 20 MB. Between
 # the halves' middles lie 5,000 messages in an endurance run: 5 KB that each left behind show.

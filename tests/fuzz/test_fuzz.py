@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.endurance.report import Report
-from tests.fuzz.calling import CALLS
+from tests.fuzz.calls import CALLS
 from tests.fuzz.target import Target, under_fire
 
 SEED = int(os.environ.get("FUZZ_SEED", "1"))

@@ -11,8 +11,8 @@ import pytest
 from hrag.errors import StorageFull
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import retriever_pb2_grpc
-from tests.fuzz import calling
-from tests.fuzz.calling import CALLS, Caller, promised
+from tests.fuzz import calls
+from tests.fuzz.calls import CALLS, Caller, promised
 from tests.fuzz.messages import Messages, parts, readable
 from tests.fuzz.world import NAMES, SECRET, seeds
 from tests.servers import connected
@@ -49,8 +49,8 @@ def test_what_goes_wrong_is_seen_and_shown_in_its_smallest_form(
     monkeypatch: pytest.MonkeyPatch, text: str, problem: str
 ) -> None:
     if text == "slow":
-        monkeypatch.setattr(calling, "DEADLINE_S", 0.3)
-    monkeypatch.setattr(calling, "_SHRINKING_S", 3.0)
+        monkeypatch.setattr(calls, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(calls, "_SHRINKING_S", 3.0)
     request = pb.SearchRequest(tenant_id="some", text=text, limit=3)
     with connected(Retriever()) as channel:
         caller = Caller(channel, _SEARCH, "key")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hrag.answers import AnswerEnd, FinishReason
+from hrag.answers.values import AnswerEnd, FinishReason
 from hrag.chat import ChatEnd
 from hrag.chat.openai import OpenAIChat
 from hrag.deadline import NEVER
@@ -17,7 +17,7 @@ from hrag.errors import ChatRejected, ChatUnavailable
 from hrag.types import Document, SearchQuery, SearchResult
 from retriever_svc.markers import MarkerFilter
 from tests.models.conftest import Llama
-from tests.running import FAST, running
+from tests.processes import FAST, running
 
 pytestmark = [pytest.mark.models, pytest.mark.timeout(300)]
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.engine.embedded.automerge import Place, standing_for
+from hrag.passages.auto_merge import Place, standing_for
 from hrag.tree import Tree
 from indexer_svc.chunker import build_tree
 from tests.property.strategies import documents, tree_settings

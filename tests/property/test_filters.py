@@ -12,19 +12,19 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hrag.engine import PreparedDocument
-from hrag.engine.embedded.check import check
-from hrag.engine.embedded.reader import EmbeddedReader
-from hrag.engine.embedded.store import open_for_writing
-from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.store.environment import open_for_writing
+from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.filters import AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
-from tests import filtering
+from tests import filter_model
 from tests.fakes import ModelCollection, prepared, query_vector, recall, seal, search_leaves
 
-metadata_of_all = st.lists(filtering.METADATA, min_size=1, max_size=12)
+metadata_of_all = st.lists(filter_model.METADATA, min_size=1, max_size=12)
 
 
 @hypothesis_settings(deadline=None, max_examples=100)
-@given(metadata_of_all, st.lists(filtering.FILTERS, min_size=1, max_size=5), st.booleans())
+@given(metadata_of_all, st.lists(filter_model.FILTERS, min_size=1, max_size=5), st.booleans())
 def test_a_filter_selects_what_a_plain_loop_selects(metadata_of_all, filters, sealed):
     with tempfile.TemporaryDirectory() as folder:
         store = open_for_writing(Path(folder))

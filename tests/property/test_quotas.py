@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hrag.engine import PreparedDocument
-from hrag.engine.embedded import purging
-from hrag.engine.embedded.check import check
-from hrag.engine.embedded.store import open_for_writing
-from hrag.engine.embedded.usage import read_usage
-from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.maintenance import reclaim
+from hrag.engine.embedded.store.environment import open_for_writing
+from hrag.engine.embedded.store.tenant_usage import read_usage
+from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound, DocumentNotFound, StorageQuotaExceeded
-from hrag.quotas import Quota
+from hrag.quota.quotas import Quota
 from hrag.types import IngestOutcome, SummaryUnit
 from tests.fakes import ModelCollection, collection_settings, prepared, sentences
-from tests.summarising import EMBEDDER, ModelSummaries, summarise
+from tests.summary_model import EMBEDDER, ModelSummaries, summarise
 
 SETTINGS = collection_settings(summaries=SummaryUnit.CHUNK)
 NAMES = ("c", "d")
@@ -153,7 +153,7 @@ class QuotaMachine(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        purging.purge_some(self.store)
+        reclaim.purge_some(self.store)
 
     @rule()
     def summarise_one(self) -> None:

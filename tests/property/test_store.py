@@ -10,16 +10,17 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hrag.engine.embedded import manifest, purging, sealing, segments
-from hrag.engine.embedded.check import check
-from hrag.engine.embedded.reader import EmbeddedReader
-from hrag.engine.embedded.store import open_for_writing
-from hrag.engine.embedded.upkeep import DEAD_SHARE, FACTOR
-from hrag.engine.embedded.writer import EmbeddedWriter
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.maintenance import reclaim, segment_build
+from hrag.engine.embedded.maintenance.merge_policy import DEAD_SHARE, FACTOR
+from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.segments import manifest, segment_files
+from hrag.engine.embedded.store.environment import open_for_writing
+from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound, DocumentNotFound
 from hrag.filters import Filter
 from hrag.types import IngestOutcome, SummaryScope, SummaryUnit, TreeSettings
-from tests import filtering
+from tests import filter_model
 from tests.fakes import (
     ModelCollection,
     collection_settings,
@@ -33,7 +34,7 @@ from tests.fakes import (
     search_passages,
     sentences,
 )
-from tests.summarising import EMBEDDER, ModelSummaries, summarise
+from tests.summary_model import EMBEDDER, ModelSummaries, summarise
 
 TENANTS = ("t", "t2")
 MIN_RECALL = 0.99
@@ -96,7 +97,7 @@ class StoreMachine(RuleBasedStateMachine):
         document_id=document_ids,
         seed=seeds,
         size=st.integers(1, 100),
-        metadata=filtering.METADATA,
+        metadata=filter_model.METADATA,
     )
     def put(
         self, tenant_id: str, document_id: str, seed: int, size: int, metadata: dict[str, Any]
@@ -140,7 +141,7 @@ class StoreMachine(RuleBasedStateMachine):
     def seal(self, tenant_id: str, load: bool) -> None:
         seal(self.store, self.writer.open(tenant_id, "c").beside.number)
         number = self.writer.open(tenant_id, "c").number
-        leaves = sealing.tail_leaves(self.store, number)
+        leaves = segment_build.tail_leaves(self.store, number)
         record = seal(self.store, number)
         assert (record is None) == (leaves == 0)
         assert record is None or record.rows == leaves
@@ -169,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
     def merge(self, tenant_id: str, threshold: int, load: bool) -> None:
         number = self.writer.open(tenant_id, "c").number
         put_in_order(self.store, number, threshold)
-        assert sealing.tail_leaves(self.store, number) < threshold
+        assert segment_build.tail_leaves(self.store, number) < threshold
         with self.store.read() as txn:
             parts = [each.part() for each in manifest.listed(self.store, txn, number)]
         for place, part in enumerate(parts):
@@ -184,7 +185,7 @@ class StoreMachine(RuleBasedStateMachine):
         listed = self.writer.status(self.writer.open(tenant_id, "c")).segments
         if listed:
             lost = listed[which % len(listed)].segment_id
-            segments.remove(self.store.segments, lost)
+            segment_files.remove(self.store.segments, lost)
             if load:
                 self.restart_the_reader()
             self.search(tenant_id, seed=which, count=3)
@@ -195,7 +196,7 @@ class StoreMachine(RuleBasedStateMachine):
     def rebuild(self, tenant_id: str, load: bool) -> None:
         number = self.writer.open(tenant_id, "c").number
         had = self.writer.status(self.writer.open(tenant_id, "c")).segments
-        leaves = sealing.rebuild(self.store, number, 30, lambda: None)
+        leaves = segment_build.rebuild(self.store, number, 30, lambda: None)
         if leaves:
             assert leaves == self.models[tenant_id].leaf_count
             status = self.writer.status(self.writer.open(tenant_id, "c"))
@@ -232,7 +233,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        while purging.purge_some(self.store):
+        while reclaim.purge_some(self.store):
             pass
 
     @rule(tenant_id=tenants, seed=seeds, count=counts)
@@ -247,7 +248,7 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             assert share == 1.0
 
-    @rule(tenant_id=tenants, seed=seeds, count=counts, given=filtering.FILTERS)
+    @rule(tenant_id=tenants, seed=seeds, count=counts, given=filter_model.FILTERS)
     def search_filtered(self, tenant_id: str, seed: int, count: int, given: Filter) -> None:
         query = query_vector(seed)
         model = self.models[tenant_id].filtered(given)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import hrag_fast
 from hrag import tokens
-from hrag.engine.embedded import keys
+from hrag.engine.embedded.store import schema
 from hrag.ids import ChunkId
 from hrag.tree import NONE, ParsedText, Tree
 from hrag.types import TreeSettings
@@ -225,7 +225,7 @@ def test_the_tree_rebuilt_from_the_store_is_the_tree_built(engine: Engine, parse
     engine.writer.create_collection("t", "c", wanted)
     engine.writer.put(engine.writer.open("t", "c"), document)
     with engine.store.read() as txn:
-        slot = keys.u64(engine.store.number(txn, keys.LAST_SLOT))
+        slot = schema.u64(engine.store.number(txn, schema.LAST_SLOT))
         stored = Tree(bytes(txn.get(slot, db=engine.store.db["trees"])))
     assert stored.to_bytes() == document.tree.to_bytes()
     with engine.reader.snapshot("t", "c") as snapshot:

@@ -1,0 +1,66 @@
+"""The floor: a bare grpcio server that does `knn_query` and sends a canned reply.
+
+    python -m benchmarks.baseline_server FOLDER ADDRESS K REPLY_BYTES THREADS PROCESSES
+
+Takes hrag's own requests, so that both sides read the same vector out of the same message,
+and searches the index of the store's one segment by hnswlib. No transaction, no climb, no
+texts, no checks, no log: what a search through Python's gRPC costs at the very least. Prints
+a line once it serves, and stops when standard input ends.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+
+from benchmarks import corpus
+from hrag.v1 import retriever_pb2 as pb
+
+METHOD = "/floor/Search"
+
+
+def main(arguments: Sequence[str]) -> None:
+    folder, address, *numbers = arguments
+    k, reply_bytes, threads, processes = map(int, numbers)
+    with ExitStack() as stopping:
+        for _ in range(processes - 1):
+            stopping.enter_context(_another(*arguments[:-1]))
+        server = _server(Path(folder), k, b"\0" * reply_bytes, threads)
+        server.add_insecure_port(address)
+        server.start()
+        print(flush=True)
+        sys.stdin.read()
+        server.stop(0)
+
+
+def _another(*arguments: str) -> "subprocess.Popen[bytes]":
+    """One more process at the same address, which serves by now."""
+    command = [sys.executable, "-m", "benchmarks.baseline_server", *arguments, "1"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.readline()
+    return process
+
+
+def _server(folder: Path, k: int, reply: bytes, threads: int) -> grpc.Server:
+    index = corpus.bare_index(folder)
+
+    def search(request: pb.SearchRequest, _context: Any) -> bytes:
+        index.knn_query(np.array(request.vector.values, np.float32), k=k, num_threads=1)
+        return reply
+
+    handler = grpc.unary_unary_rpc_method_handler(search, pb.SearchRequest.FromString)
+    server = grpc.server(ThreadPoolExecutor(threads), options=[("grpc.so_reuseport", 1)])
+    _, service, method = METHOD.split("/")
+    server.add_registered_method_handlers(service, {method: handler})
+    return server
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

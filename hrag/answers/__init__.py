@@ -1,0 +1,1 @@
+"""What is an answer, and how does it cite its passages?"""

@@ -1,0 +1,1 @@
+"""How is a store checked, copied and shrunk?"""

@@ -1,0 +1,1 @@
+"""What happens in the background: sealing, merging, repair, reclaiming?"""

@@ -1,0 +1,54 @@
+"""Finds segments whose files are not what was written, so that they are made anew.
+
+At a start every segment is looked at, a file at a time, for a disk may have lost or
+changed something while nobody ran; after that, those that a reader reports.
+"""
+
+from collections import deque
+
+import structlog
+
+from hrag.engine.embedded.maintenance import orphan_gc
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.store.queries import all_segments
+from hrag.engine.embedded.store.records import SegmentRecord
+
+_log = structlog.get_logger()
+
+
+class Inspector:
+    """`damaged` are ids of segments found damaged so far; ids are never used twice."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: deque[tuple[int, SegmentRecord]] = deque()
+        self.damaged: frozenset[int] = frozenset()
+
+    def begin(self) -> None:
+        """Every listed segment shall be looked at."""
+        self._waiting.extend(self._listed())
+
+    def inspect(self) -> set[int]:
+        """Looks at what is reported, and at one segment more; returns damaged collections."""
+        reported = orphan_gc.reported_damage(self._store.segments) - self.damaged
+        due = (
+            [each for each in self._listed() if each[1].segment_id in reported] if reported else []
+        )
+        if self._waiting:
+            due.append(self._waiting.popleft())
+        return {collection for collection, record in due if self._is_damaged(record)}
+
+    def _listed(self) -> list[tuple[int, SegmentRecord]]:
+        with self._store.read() as txn:
+            return list(all_segments(self._store, txn))
+
+    def _is_damaged(self, record: SegmentRecord) -> bool:
+        try:
+            segment_files.verify(self._store.segments, record)
+        except segment_files.DamagedSegment as error:
+            _log.error("segment_damaged", segment=record.segment_id, problem=str(error))
+            self.damaged |= {record.segment_id}
+            return True
+        orphan_gc.forget_report(self._store.segments, record.segment_id)
+        return False

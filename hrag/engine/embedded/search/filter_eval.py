@@ -1,0 +1,193 @@
+"""Turns a filter into the documents it selects, by the terms stored for them.
+
+Costs grow with what the conditions select, not with the collection, except where nothing
+but NoneOf says what is wanted.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+
+import numpy as np
+from cachetools import LRUCache
+from numpy.typing import NDArray
+
+from hrag.deadline import Deadline
+from hrag.engine.embedded.search.eligible_rows import RowNumbers, is_in
+from hrag.engine.embedded.search.view import View, each_once
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.metadata_terms import all_terms, field_prefix, term, terms_between
+from hrag.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
+from hrag.ids import MAX_DOCUMENT_ID_BYTES
+
+Ordinals = NDArray[np.uint64]
+"""Of documents, ascending, each once."""
+
+_NOTHING: Ordinals = np.empty(0, np.uint64)
+_ORDINAL_BYTES = 8
+_CACHED_BYTES = 32 << 20
+_UNITED_AT = 1 << 20  # Ordinals: 8 MiB of them.
+
+
+class Selecting:
+    """Selects documents of a collection; `everything` gives those that live.
+
+    Holds a few sets at a time, however many conditions there are. Raises DeadlineExceeded
+    between two of them.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        txn: Txn,
+        collection: int,
+        everything: Callable[[], Ordinals],
+        deadline: Deadline,
+    ) -> None:
+        self._deadline = deadline
+        self._store = store
+        self._txn = txn
+        self._collection = collection
+        self._everything = everything
+
+    def select(self, given: Filter) -> Ordinals:
+        """The documents that a filter, checked already, selects."""
+        self._deadline.check("filtering")
+        match given:
+            case AllOf(inner):
+                return self._all(inner)
+            case AnyOf(inner):
+                return self._any(inner)
+            case NoneOf(inner):
+                return _without(self._everything(), self._any(inner))
+            case Match() | Exists() if given.field == DOCUMENT_ID:
+                return self._by_id(given)
+            case Match() | Range() | Exists():
+                return self._by_term(given)
+
+    def _all(self, filters: Sequence[Filter]) -> Ordinals:
+        wanted = [each for each in filters if not isinstance(each, NoneOf)]
+        unwanted = [each for each in filters if isinstance(each, NoneOf)]
+        found = reduce(_both, map(self.select, wanted)) if wanted else self._everything()
+        for each in unwanted:
+            found = _without(found, self._any(each.filters))
+        return found
+
+    def _any(self, filters: Sequence[Filter]) -> Ordinals:
+        """Sets are united when they have become more than they may come to together."""
+        sets: list[Ordinals] = []
+        size, bound = 0, _UNITED_AT
+        for each in filters:
+            sets.append(self.select(each))
+            size += len(sets[-1])
+            if size > bound:
+                sets = [_union(sets)]
+                size, bound = len(sets[0]), _UNITED_AT + 2 * len(sets[0])
+        return _union(sets)
+
+    def _by_id(self, given: Match | Exists) -> Ordinals:
+        if isinstance(given, Exists):
+            return self._everything()
+        found = []
+        for name in set(map(str, given.values)):
+            if len(name.encode()) <= MAX_DOCUMENT_ID_BYTES:  # Beyond, LMDB has no such key.
+                key = schema.document_id(self._collection, name)
+                value = self._txn.get(key, db=self._store.db["document_ids"])
+                if value is not None:
+                    found.append(schema.read_u64(value))
+        return np.array(sorted(found), np.uint64)
+
+    def _by_term(self, given: Match | Range | Exists) -> Ordinals:
+        prefix = field_prefix(self._collection, given.field)
+        match given:
+            case Match():
+                return self._having({term(prefix, value) for value in given.values})
+            case Range():
+                return self._within(*terms_between(prefix, given))
+            case Exists():
+                return self._within(*all_terms(prefix))
+
+    def _within(self, start: bytes, end: bytes) -> Ordinals:
+        """The documents that have a term from `start` on, before `end`."""
+        alone, shared = bytearray(), []
+        with self._txn.cursor(db=self._store.db["terms"]) as cursor:
+            if not cursor.set_range(start):
+                return _NOTHING
+            for key, ordinal in cursor.iternext_nodup(keys=True, values=True):
+                found = bytes(key)
+                if found >= end:
+                    break
+                if cursor.count() == 1:
+                    alone += ordinal
+                else:
+                    shared.append(found)
+        return _union([np.frombuffer(alone, ">u8"), self._having(shared)])
+
+    def _having(self, terms: Iterable[bytes]) -> Ordinals:
+        """The documents that have one of the terms."""
+        found = []
+        with self._txn.cursor(db=self._store.db["terms"]) as cursor:
+            for size, group in groupby(sorted(terms, key=len), key=len):
+                entries = cursor.getmulti(
+                    group, dupdata=True, dupfixed_bytes=_ORDINAL_BYTES, keyfixed=True
+                )
+                packed = np.dtype([("term", f"V{size}"), ("ordinal", ">u8")])
+                found.append(np.frombuffer(entries, packed)["ordinal"])
+        return _union(found)
+
+
+def rows_that_pass(
+    store: Store, txn: Txn, view: View, given: Filter, deadline: Deadline
+) -> NDArray[np.int64]:
+    """Rows of the leaves of documents that a filter, checked already, selects; ascending."""
+    selecting = Selecting(store, txn, view.collection, view.ordinals, deadline)
+    return view.rows_of(selecting.select(given))
+
+
+class SelectionCache:
+    """Rows that filters have selected, for as long as the view they belong to is in use."""
+
+    def __init__(self, max_bytes: int = _CACHED_BYTES) -> None:
+        self._entries: LRUCache[tuple[int, str], _Kept] = LRUCache(
+            max_bytes, getsizeof=lambda kept: kept.size_bytes
+        )
+        self._lock = threading.Lock()
+
+    def get(self, view: View, what: str, select: Callable[[], RowNumbers]) -> RowNumbers:
+        """The rows that `select` finds in the view; `what` tells them from all others."""
+        key = (view.collection, what)
+        with self._lock:
+            kept = self._entries.get(key)
+        if kept is not None and kept.view() is view:
+            return kept.rows
+        rows = select()
+        size_bytes = rows.nbytes + len(what)
+        if size_bytes <= self._entries.maxsize:
+            with self._lock:
+                self._entries[key] = _Kept(weakref.ref(view), rows, size_bytes)
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    view: "weakref.ref[View]"
+    rows: RowNumbers
+    size_bytes: int
+
+
+def _union(sets: Sequence[NDArray[np.unsignedinteger]]) -> Ordinals:
+    together = np.sort(np.concatenate([_NOTHING, *sets]))
+    return each_once(together)
+
+
+def _both(some: Ordinals, others: Ordinals) -> Ordinals:
+    fewer, more = sorted((some, others), key=len)
+    return fewer[is_in(fewer, more)]
+
+
+def _without(some: Ordinals, others: Ordinals) -> Ordinals:
+    return some[~is_in(some, others)]

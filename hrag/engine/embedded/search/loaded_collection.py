@@ -1,0 +1,155 @@
+"""A collection in memory: the view in use, and how it follows the store.
+
+Changes are applied by whoever comes first: a search that needs them, or the background.
+New segments are loaded beside the view in use and swapped in; until then the tail holds
+their leaves, so freshness never waits for a file.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from hrag.engine.embedded.maintenance import orphan_gc
+from hrag.engine.embedded.search.view import View, load_view
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.store.change_log import changes_after
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.queries import (
+    collection_exists,
+    listed_segments,
+    read_collection,
+    read_counters,
+)
+from hrag.engine.embedded.store.records import ChangeKind, Counters, SegmentRecord
+
+_log = structlog.get_logger()
+
+
+class CollectionGone(Exception):
+    """The collection was deleted; raised before anything of it is read."""
+
+
+class Followed:
+    """One collection; safe to use from several threads. `used_s` is when it last was."""
+
+    def __init__(self, store: Store, number: int) -> None:
+        """Loads it, or raises CollectionGone."""
+        self._store = store
+        self._number = number
+        self._advancing = threading.Lock()
+        self._loaded: dict[int, segment_files.LoadedSegment] = {}
+        self._damaged: set[int] = set()
+        self.used_s = time.monotonic()
+        with self._read() as txn:
+            self.settings = read_collection(store, txn, number).settings
+        self._view = self._load()
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of the view in use."""
+        return self._view.size_bytes
+
+    @property
+    def damaged(self) -> int:
+        """Listed segments that cannot be read; what they hold is scanned exactly."""
+        return len(self._damaged)
+
+    @contextmanager
+    def _read(self) -> Iterator[Txn]:
+        with self._store.read() as txn:
+            if not collection_exists(self._store, txn, self._number):
+                raise CollectionGone
+            yield txn
+
+    def view_at(self, txn: Txn) -> View | None:
+        """The view of the transaction's own change, or None if it is past that already."""
+        committed = read_counters(self._store, txn, self._number)
+        view = self._view
+        if view.sequence < committed.sequence:
+            with self._advancing:
+                view = self._advance(txn, committed)
+        return view if view.sequence == committed.sequence else None
+
+    def refresh(self) -> None:
+        """Follows the store, or raises CollectionGone.
+
+        New segments are loaded while searches go on with the view in use.
+        """
+        with self._read() as txn:
+            self.view_at(txn)
+            listed = listed_segments(self._store, txn, self._number)
+        if {record.segment_id for record in listed} != self._known:
+            view = self._load()
+            with self._advancing:
+                self._view = view  # Perhaps behind the one it replaces; each call advances it.
+
+    @property
+    def _known(self) -> set[int]:
+        return self._loaded.keys() | self._damaged
+
+    def _advance(self, txn: Txn, committed: Counters) -> View:
+        view = self._view
+        if view.sequence >= committed.sequence:
+            return view
+        if view.sequence < committed.log_start:
+            self._view = self._load_view(txn)
+        else:
+            changes = (
+                change
+                for change in changes_after(self._store, txn, self._number, view.sequence)
+                if change.kind is not ChangeKind.SEGMENTS
+            )
+            self._view = view.advanced(self._store, txn, changes, committed.sequence)
+        return self._view
+
+    def _load(self) -> View:
+        """A view over the segments that are listed; those loaded already are kept.
+
+        Files of a segment that has been replaced may be gone; then the new list is read.
+        """
+        while True:
+            with self._read() as txn:
+                listed = listed_segments(self._store, txn, self._number)
+            ids = {record.segment_id for record in listed}
+            failed = self._load_segments(listed)
+            with self._read() as txn:
+                now = listed_segments(self._store, txn, self._number)
+                if {record.segment_id for record in now} != ids:
+                    continue
+                self._loaded = {each: self._loaded[each] for each in ids & self._loaded.keys()}
+                self._damaged = (self._damaged & ids) | failed.keys()
+                view = self._load_view(txn)
+            for segment_id, problem in failed.items():
+                self._report(segment_id, problem)
+            return view
+
+    def _load_segments(self, listed: list[SegmentRecord]) -> dict[int, str]:
+        """Loads what is not known yet; returns what is wrong with those that cannot be."""
+        failed: dict[int, str] = {}
+        for record in listed:
+            if record.segment_id in self._known:
+                continue
+            try:
+                loaded = segment_files.load(self._store.segments, record)
+                self._loaded = {**self._loaded, record.segment_id: loaded}
+            except segment_files.DamagedSegment as error:
+                failed[record.segment_id] = str(error)
+        return failed
+
+    def _load_view(self, txn: Txn) -> View:
+        return load_view(self._store, txn, self.settings, self._number, self._loaded)
+
+    def _report(self, segment_id: int, problem: str) -> None:
+        _log.error(
+            "segment_damaged",
+            segment=segment_id,
+            problem=problem,
+            effect="its leaves are scanned exactly until the indexer has made it anew",
+        )
+        try:
+            orphan_gc.report_damage(self._store.segments, segment_id)
+        except OSError as error:
+            _log.warning("cannot_report_damage", segment=segment_id, problem=str(error))

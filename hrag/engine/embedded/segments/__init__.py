@@ -1,0 +1,1 @@
+"""What is a segment, which are there, and how is one built?"""

@@ -1,0 +1,87 @@
+"""Reads the leaves of many documents from LMDB into dense arrays.
+
+Sealing, tails and rebuilding all take leaves from here, so that a row means the same in
+each: its label, and its ancestor's index at every level from the embedded one up.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag.embedding import Vectors
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.queries import required, slot_of
+from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.tree import Tree
+from hrag.types import CollectionSettings
+
+
+@dataclass(frozen=True, slots=True)
+class LeafBlock:
+    """Leaves in order of label: `uint64[n]`, `uint32[levels, n]`, `float32[n, dimension]`."""
+
+    labels: NDArray[np.uint64]
+    ancestors: NDArray[np.uint32]
+    vectors: Vectors
+
+
+def living_ordinals(
+    store: Store, txn: Txn, collection: int, after: int = 0, last: int = schema.MAX_ORDINAL
+) -> Iterator[tuple[int, int]]:
+    """The collection's ordinals over `after`, up to `last`, with their leaf counts."""
+    start = schema.in_collection(collection, after + 1)
+    for key, value in store.scan(txn, "ordinals", schema.u32(collection), start):
+        ordinal = schema.read_in_collection(key)[1]
+        if ordinal > last:
+            return
+        yield ordinal, schema.read_document_place(value)[0]
+
+
+def covered_ordinals(
+    store: Store, txn: Txn, collection: int, record: SegmentRecord
+) -> Iterator[tuple[int, int]]:
+    """Those of a segment's range that live, with their leaf counts."""
+    return living_ordinals(store, txn, collection, record.first_ordinal - 1, record.last_ordinal)
+
+
+def labels_of(ordinal: int, count: int) -> NDArray[np.uint64]:
+    """The labels of a document's leaves."""
+    first = ordinal << schema.LEAF_BITS
+    return np.arange(first, first + count, dtype=np.uint64)
+
+
+def read_leaves(
+    store: Store,
+    txn: Txn,
+    collection: int,
+    settings: CollectionSettings,
+    ordinals: Iterable[int],
+) -> LeafBlock:
+    """Copies out the leaves of the collection's documents that live in this transaction."""
+    level = settings.tree.embedding_level
+    labels, ancestors, vectors = [], [], []
+    for ordinal in ordinals:
+        slot = slot_of(store, txn, collection, ordinal)
+        tree = Tree(required(txn.get(slot, db=store.db["trees"])))
+        labels.append(labels_of(ordinal, tree.counts[level]))
+        ancestors.append(tree.ancestors(level))
+        vectors.append(_vectors_in_place(store, txn, slot, settings.dimension))
+    if not labels:
+        heights = settings.tree.top_level - level + 1
+        return LeafBlock(
+            np.empty(0, np.uint64),
+            np.empty((heights, 0), np.uint32),
+            np.empty((0, settings.dimension), np.float32),
+        )
+    return LeafBlock(
+        np.concatenate(labels), np.concatenate(ancestors, axis=1), np.concatenate(vectors)
+    )
+
+
+def _vectors_in_place(store: Store, txn: Txn, slot: bytes, dimension: int) -> Vectors:
+    """A document's vectors as they lie in LMDB; they live as long as the transaction."""
+    value = required(txn.get(slot, db=store.db["vectors"]))
+    return np.frombuffer(value, "<f4").reshape(-1, dimension)

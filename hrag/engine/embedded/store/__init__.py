@@ -1,0 +1,1 @@
+"""What is stored in LMDB, and how is it opened?"""

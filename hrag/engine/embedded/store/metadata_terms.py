@@ -1,0 +1,136 @@
+"""What filters find documents by: keys of the database `terms`.
+
+A term is one value of one field: collection u32, the field, the value's type, the value.
+Values of a type have an order, numbers and times the right one. A field or text too long
+for a key is stored as its digest of 256 bits, under a mark of its own.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from typing import Any
+
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.records import DocumentHead
+from hrag.filters import METADATA, SOURCE, TITLE, FilterValue, Range, in_utc, timestamp_of
+
+_LONGEST_FIELD = 200  # LMDB's keys have 511 bytes at most.
+_LONGEST_TEXT = 200
+_DIGEST_BYTES = 32
+_HASHED_FIELD = 255  # In the place of a field's length.
+
+_FLOAT = struct.Struct(">d")
+_SIGN = 1 << 63
+_ALL_BITS = (1 << 64) - 1
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+_NEXT = b"\0"  # Behind a term, it is past that one and before any other of a number.
+_ABOVE_NUMBERS = b"\xff" * 9
+_ABOVE_TYPES = b"\xff"
+
+
+class _Type(IntEnum):
+    FLAG = 1
+    NUMBER = 2
+    TEXT = 3
+    LONG_TEXT = 4
+    TIME = 5
+    OBJECT = 6
+
+
+def field_prefix(collection: int, field: str) -> bytes:
+    """What all terms of a field begin with."""
+    name = field.encode()
+    if len(name) > _LONGEST_FIELD:
+        return schema.u32(collection) + bytes([_HASHED_FIELD]) + _digest(name)
+    return schema.u32(collection) + bytes([len(name)]) + name
+
+
+def term(prefix: bytes, value: FilterValue) -> bytes:
+    """The term of a value, in the field that the prefix says."""
+    return prefix + _typed(value)
+
+
+def all_terms(prefix: bytes) -> tuple[bytes, bytes]:
+    """Where the terms of a field begin, and where they have ended."""
+    return prefix, prefix + _ABOVE_TYPES
+
+
+def terms_between(prefix: bytes, given: Range) -> tuple[bytes, bytes]:
+    """Where the terms within the bounds begin, and where they have ended."""
+    lower = given.above if given.at_least is None else given.at_least
+    upper = given.below if given.at_most is None else given.at_most
+    some = upper if lower is None else lower
+    kind = prefix + bytes([_Type.TIME if isinstance(some, datetime) else _Type.NUMBER])
+    start = kind if lower is None else term(prefix, lower)
+    end = kind + _ABOVE_NUMBERS if upper is None else term(prefix, upper)
+    after_start = given.above is not None
+    after_end = given.at_most is not None
+    return start + _NEXT * after_start, end + _NEXT * after_end
+
+
+def terms_of(head: DocumentHead) -> list[bytes]:
+    """All terms of a document, each once, in order."""
+    found = set()
+    for field, value in _values(head):
+        found.add(field_prefix(head.collection, field) + value)
+    return sorted(found)
+
+
+def _values(head: DocumentHead) -> Iterator[tuple[str, bytes]]:
+    for field, text in ((TITLE, head.title), (SOURCE, head.source)):
+        if text:
+            yield field, _typed(text)
+    yield from _values_in(METADATA, head.metadata)
+
+
+def _values_in(prefix: str, metadata: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    for key, value in metadata.items():
+        yield from _values_at(prefix + key, value)
+
+
+def _values_at(field: str, value: Any) -> Iterator[tuple[str, bytes]]:
+    match value:
+        case None:
+            return
+        case Mapping():
+            yield field, bytes([_Type.OBJECT])
+            yield from _values_in(f"{field}.", value)
+        case list() | tuple():
+            for each in value:
+                yield from _values_at(field, each)
+        case str():
+            yield field, _typed(value)
+            moment = timestamp_of(value)
+            if moment is not None:
+                yield field, _typed(moment)
+        case _:
+            yield field, _typed(value)
+
+
+def _typed(value: FilterValue) -> bytes:
+    match value:
+        case bool():
+            return bytes([_Type.FLAG, value])
+        case int() | float():
+            return bytes([_Type.NUMBER]) + schema.u64(_ordered(value))
+        case datetime():
+            return bytes([_Type.TIME]) + schema.u64((in_utc(value) - _BEGINNING) // _MICROSECOND)
+        case str():
+            text = value.encode()
+            if len(text) > _LONGEST_TEXT:
+                return bytes([_Type.LONG_TEXT]) + _digest(text)
+            return bytes([_Type.TEXT]) + text
+
+
+def _ordered(number: float) -> int:
+    """The number's bits, so changed that they have its order; -0.0 is 0.0."""
+    bits = schema.read_u64(_FLOAT.pack(number + 0.0))
+    return bits ^ (_ALL_BITS if bits & _SIGN else _SIGN)
+
+
+def _digest(value: bytes) -> bytes:
+    return hashlib.blake2b(value, digest_size=_DIGEST_BYTES).digest()

@@ -1,0 +1,48 @@
+"""How much a store holds in all, for those who watch it.
+
+Reads the counters of every collection: some 3 us each, so that ten thousand collections
+are looked at in a few hundredths of a second.
+"""
+
+from hrag.engine import StoreTotals
+from hrag.engine.embedded.store import location, schema
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.queries import all_segments
+from hrag.engine.embedded.store.records import Counters
+
+_NONE = Counters()
+
+
+def measure(store: Store) -> StoreTotals:
+    """As of one moment, but for the disk."""
+    with store.read() as txn:
+        sequence = store.number(txn, schema.SEQUENCE)
+        counters = {
+            schema.read_u32(key): Counters.from_bytes(value)
+            for key, value in store.scan(txn, "counters", b"")
+        }
+        named = [counters.pop(number, _NONE) for number in _named(store, txn)]
+        segment_bytes = [record.size_bytes for _, record in all_segments(store, txn)]
+    of_summaries = list(counters.values())
+    tails = [each.tail_leaves for each in (*named, *of_summaries)]
+    return StoreTotals(
+        sequence=sequence,
+        collections=len(named),
+        documents=sum(each.documents for each in named),
+        leaves=sum(each.leaves for each in named),
+        summaries=sum(each.leaves for each in of_summaries),
+        unsummarised_documents=sum(each.unsummarised for each in named),
+        tail_leaves=sum(tails),
+        largest_tail_leaves=max(tails, default=0),
+        segments=len(segment_bytes),
+        segment_bytes=sum(segment_bytes),
+        text_bytes=sum(each.text_bytes for each in named),
+        vector_bytes=sum(each.vector_bytes for each in (*named, *of_summaries)),
+        file_bytes=(store.directory / location.DATA).stat().st_size,
+        disk_free_bytes=location.free_bytes(store.directory),
+    )
+
+
+def _named(store: Store, txn: Txn) -> list[int]:
+    """Numbers of the collections that clients know; the others hold summaries."""
+    return [schema.read_u32(value) for _, value in store.scan(txn, "collection_names", b"")]

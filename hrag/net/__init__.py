@@ -1,0 +1,1 @@
+"""Which addresses, certificates and files does a process depend on?"""

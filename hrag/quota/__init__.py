@@ -1,0 +1,1 @@
+"""What may a tenant use, and where do its limits come from?"""

@@ -1,0 +1,37 @@
+"""How long a store's segment files take to read, in a process that does nothing else."""
+
+import sys
+import time
+from pathlib import Path
+
+from hrag.engine.embedded.maintenance.segment_build import all_collections
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.store.environment import open_for_reading
+from hrag.engine.embedded.store.queries import listed_segments
+from tests.endurance.processes import answer_of
+
+
+def loading_seconds(data_dir: Path) -> float:
+    """Loads every segment that the store lists, one after the other."""
+    return answer_of(__name__, data_dir)
+
+
+def _seconds(data_dir: Path) -> float:
+    store = open_for_reading(data_dir)
+    try:
+        with store.read() as txn:
+            records = [
+                record
+                for collection in all_collections(store)
+                for record in listed_segments(store, txn, collection)
+            ]
+        began = time.perf_counter()
+        for record in records:
+            segment_files.load(store.segments, record)
+        return time.perf_counter() - began
+    finally:
+        store.close()
+
+
+if __name__ == "__main__":
+    print(_seconds(Path(sys.argv[1])))  # noqa: T201 - its answer

@@ -1,0 +1,192 @@
+"""Both services as real processes on one store, for tests that speak gRPC.
+
+Settings go in through the environment, health says when a service serves, SIGTERM ends
+it, and its exit code must then be 0. When both are down, the store they leave behind is
+walked and must be sound.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import environ
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from hrag.cli.processes import INDEXER, RETRIEVER, Service, free_addresses
+from hrag.client import Client
+from hrag.client.calls import channel_options
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.store.environment import open_for_writing
+from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
+
+# Beside other tests an indexer that stands back would not seal in time.
+FAST = {"HRAG_EMBEDDER": "hash:64", "HRAG_INDEXER_NICENESS": "0"}
+START_S = 30.0
+STOP_S = 20.0
+_POLL_S = 0.02
+_LOUD = {"HRAG_LOG_LEVEL": "debug"}
+
+
+class Process:
+    """One service, from its start to its exit code."""
+
+    def __init__(
+        self, service: Service, data_dir: Path, settings: Mapping[str, str], address: str = ""
+    ) -> None:
+        """Starts it, on a free port unless told where; what it says goes into a file."""
+        self.service = service
+        self.address = address or free_addresses(1)[0]
+        self._log_path = data_dir.with_name(f"{data_dir.name}-{service.name}-{self.port}.log")
+        own = {"HRAG_DATA_DIR": str(data_dir), service.address_variable: self.address}
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", service.module],
+                env={**environ, **_LOUD, **settings, **own},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def port(self) -> str:
+        return self.address.rpartition(":")[2]
+
+    @property
+    def children(self) -> set[int]:
+        """Process ids of the processes it has started that have not ended."""
+        return {pid for pid in children_of(self._process.pid) if is_alive(pid)}
+
+    @property
+    def log(self) -> str:
+        """All it has said, with the lines of earlier processes at the same port."""
+        return self._log_path.read_text("utf-8", "replace")
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_until_serving(self) -> None:
+        until = time.monotonic() + START_S
+        while not self.serves():
+            assert self.is_running, self.log
+            assert time.monotonic() < until, f"not serving after {START_S} s:\n{self.log}"
+            time.sleep(_POLL_S)
+
+    def serves(self) -> bool:
+        """Whether grpc.health.v1 says SERVING, for the service and for the whole."""
+        with grpc.insecure_channel(self.address) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            try:
+                found = {
+                    health.Check(health_pb2.HealthCheckRequest(service=name), timeout=2).status
+                    for name in ("", self.service.health_name)
+                }
+            except grpc.RpcError:
+                return False
+        return found == {health_pb2.HealthCheckResponse.SERVING}
+
+    def wait(self, timeout_s: float = STOP_S) -> int:
+        """Its exit code, once it ends by itself."""
+        return self._process.wait(timeout_s)
+
+    def terminate(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> int:
+        """Its exit code after SIGTERM."""
+        self.terminate()
+        return self.wait()
+
+    def kill(self) -> None:
+        """Ends it at once, if it still runs."""
+        self._process.kill()
+        self._process.wait()
+
+
+@dataclass(frozen=True)
+class Running:
+    """Both services, serving."""
+
+    data_dir: Path
+    indexer: Process
+    retriever: Process
+    client: Client
+    raw_indexer: Any
+    """A stub that sends what it is given and does not translate errors."""
+    raw_retriever: Any
+
+    def new_client(self) -> Client:
+        """A client with connections of its own."""
+        return Client(self.indexer.address, self.retriever.address)
+
+
+@contextmanager
+def running(data_dir: Path, settings: Mapping[str, str] = FAST) -> Iterator[Running]:
+    """Both services on the store in `data_dir`; stops them cleanly and checks the store."""
+    with (
+        started(INDEXER, data_dir, settings) as indexer,
+        started(RETRIEVER, data_dir, settings) as retriever,
+        Client(indexer.address, retriever.address) as client,
+        _channel(indexer) as to_indexer,
+        _channel(retriever) as to_retriever,
+    ):
+        indexer.wait_until_serving()
+        retriever.wait_until_serving()
+        yield Running(
+            data_dir,
+            indexer,
+            retriever,
+            client,
+            indexer_pb2_grpc.IndexerServiceStub(to_indexer),
+            retriever_pb2_grpc.RetrieverServiceStub(to_retriever),
+        )
+    check_store(data_dir)
+
+
+def _channel(process: Process) -> grpc.Channel:
+    return grpc.insecure_channel(process.address, channel_options(process.address))
+
+
+@contextmanager
+def started(
+    service: Service, data_dir: Path, settings: Mapping[str, str] = FAST, address: str = ""
+) -> Iterator[Process]:
+    """One service; unless the test has ended it itself, it must stop with exit code 0."""
+    process = Process(service, data_dir, settings, address)
+    try:
+        yield process
+        if process.is_running:
+            assert process.stop() == 0, process.log
+        assert "internal_error" not in process.log, process.log
+    finally:
+        process.kill()
+
+
+def children_of(pid: int) -> set[int]:
+    """Process ids of what the main thread of a process has started."""
+    return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; one that has ended and waits for its parent to notice does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def check_store(data_dir: Path) -> None:
+    """The store is sound, and no process has it."""
+    store = open_for_writing(data_dir)
+    try:
+        assert check(store).problems == ()
+    finally:
+        store.close()

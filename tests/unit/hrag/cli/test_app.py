@@ -1,0 +1,118 @@
+"""What every command promises: help, versions, one-line errors, a quick start."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+from typer.testing import CliRunner
+
+from hrag.cli.app import app
+from hrag.cli.processes import free_addresses
+
+COMMANDS = [
+    *("serve", "ingest", "search", "answer", "tree", "status", "health", "mcp", "demo"),
+    *("check", "backup", "restore", "compact", "rebuild"),
+]
+
+
+def _run(*arguments: str):
+    return CliRunner().invoke(app, arguments, env={"NO_COLOR": "1", "COLUMNS": "100"})
+
+
+def test_version_is_the_packages():
+    result = _run("--version")
+    assert (result.exit_code, result.output) == (0, f"hrag {version('hrag')}\n")
+
+
+def test_help_explains_the_words():
+    output = _run("--help").output
+    assert all(word in output for word in ("chunks", "leaves", "passages", *COMMANDS))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command_has_an_example(command):
+    result = _run(command, "--help")
+    assert result.exit_code == 0
+    assert f"  hrag {command}" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("search", "x"), ("answer", "x"), ("tree", "x"), ("status",), ("ingest", __file__)],
+)
+def test_unreachable_service_says_how_to_start_it(arguments, monkeypatch):
+    indexer, retriever = free_addresses(2)
+    monkeypatch.setenv("HRAG_INDEXER_ADDRESS", indexer)
+    monkeypatch.setenv("HRAG_RETRIEVER_ADDRESS", retriever)
+    result = _run(*arguments)
+    assert result.exit_code == 1
+    assert "hrag serve" in result.stderr
+    assert (retriever if arguments[0] in ("search", "answer") else indexer) in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("address", ["", "nowhere", "127.0.0.1:99999", "no.such.host:1"])
+def test_what_cannot_be_reached_is_not_healthy(address):
+    result = _run("health", "retriever", "--retriever", address)
+    assert result.exit_code == 1
+    assert result.output == f"retriever does not serve at {address}\n"
+
+
+def test_health_of_an_unknown_service_is_refused():
+    result = _run("health", "searcher")
+    assert result.exit_code == 2
+    assert "indexer" in result.stderr
+
+
+def test_folder_without_documents_is_an_error(tmp_path):
+    result = _run("ingest", str(tmp_path))
+    assert result.exit_code == 1
+    assert str(tmp_path) in result.stderr
+    assert ".md" in result.stderr
+
+
+def test_summaries_are_of_a_new_collection_alone():
+    result = _run("ingest", __file__, "--summaries", "chunk")
+    assert result.exit_code == 2
+    assert "--create" in result.stderr
+
+
+def test_check_without_a_store_exits_with_2(tmp_path):
+    result = _run("check", "--data-dir", str(tmp_path))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+
+
+def test_check_finds_a_store_sound(tmp_path):
+    from hrag.engine.embedded.store.environment import open_for_writing
+
+    open_for_writing(tmp_path).close()
+    result = _run("check", "--data-dir", str(tmp_path))
+    assert result.exit_code == 0
+    assert "0 documents" in result.output
+    assert "sound" in result.output
+
+
+def test_check_tells_each_problem_and_exits_with_1(tmp_path):
+    from hrag.engine.embedded.store import schema
+    from hrag.engine.embedded.store.environment import open_for_writing
+
+    store = open_for_writing(tmp_path)
+    with store.write() as txn:
+        txn.put(schema.u64(7), b"nobody's", db=store.db["texts"])
+    store.close()
+    result = _run("check", "--data-dir", str(tmp_path))
+    assert result.exit_code == 1
+    assert "texts has slot 7" in result.output
+
+
+def test_commands_are_shown_without_loading_grpc_or_storage():
+    code = (
+        "import sys, hrag.cli.app;"
+        "print([m for m in ('grpc', 'lmdb', 'numpy', 'hnswlib', 'pydantic', 'mcp')"
+        " if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

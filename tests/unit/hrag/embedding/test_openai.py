@@ -1,0 +1,462 @@
+"""The OpenAI embedder against a server that misbehaves in every way we know of."""
+
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from hrag.config import CommonSettings
+from hrag.deadline import Deadline
+from hrag.embedding import Vectors
+from hrag.embedding.factory import open_embedder
+from hrag.embedding.openai import (
+    MAX_REQUEST_BYTES,
+    MAX_REQUEST_TEXTS,
+    OpenAIEmbedder,
+    batches,
+)
+from hrag.endpoint.access import Access
+from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected, EmbedderUnavailable
+from tests import openai_server
+from tests.openai_server import DEFAULT_DIMENSION, Fault, OpenAIServer, in_base64, vectors_of
+
+KEY = "sk-test-4711"
+TEXTS = ["first secret", "second secret", "third secret"]
+AT_ONCE = "0.001"  # A Retry-After that keeps the tests fast.
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with OpenAIServer() as server:
+        yield server
+
+
+Open = Callable[..., OpenAIEmbedder]
+
+
+@pytest.fixture
+def embedder_with(server: OpenAIServer) -> Open:
+    def make(**changes: Any) -> OpenAIEmbedder:
+        settings = {
+            "model": "test-model",
+            "access": Access(server.base_url, KEY),
+            "dimensions": DEFAULT_DIMENSION,
+        }
+        return OpenAIEmbedder(**(settings | changes))
+
+    return make
+
+
+def assert_same(vectors: Vectors, expected: Vectors) -> None:
+    """Equal but for the last bit, which scaling to and fro may cost."""
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+@pytest.fixture
+def embedder(embedder_with: Open) -> OpenAIEmbedder:
+    return embedder_with()
+
+
+# What is sent
+
+
+def test_sends_model_dimensions_and_key(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    embedder.embed(TEXTS)
+    (request,) = server.requests
+    assert request["model"] == "test-model"
+    assert request["input"] == TEXTS
+    assert request["dimensions"] == DEFAULT_DIMENSION
+    assert server.authorizations == [f"Bearer {KEY}"]
+
+
+def test_leaves_dimensions_out_unless_asked(server: OpenAIServer, embedder_with: Open) -> None:
+    """Models that cannot shorten their vectors refuse the field."""
+    embedder_with(dimensions=None).embed(TEXTS)
+    assert all("dimensions" not in request for request in server.requests)
+
+
+def test_is_named_after_its_model(embedder: OpenAIEmbedder) -> None:
+    assert embedder.name == "openai/test-model"
+    assert embedder.max_tokens == 8191
+
+
+def test_nothing_is_sent_for_no_texts(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    assert embedder.embed([]).shape == (0, DEFAULT_DIMENSION)
+    assert server.calls == 0
+
+
+def test_many_texts_go_in_several_requests(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    texts = [f"text {number}" for number in range(2 * MAX_REQUEST_TEXTS + 1)]
+    assert_same(embedder.embed(texts), vectors_of(texts))
+    sizes = [len(request["input"]) for request in server.requests]
+    assert sizes == [MAX_REQUEST_TEXTS, MAX_REQUEST_TEXTS, 1]
+
+
+def test_long_texts_go_in_several_requests(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    texts = [str(number) + "字" * (MAX_REQUEST_BYTES // 9 + 1) for number in range(5)]
+    assert_same(embedder.embed(texts), vectors_of(texts))
+    assert [len(request["input"]) for request in server.requests] == [2, 2, 1]
+
+
+@hypothesis_settings(deadline=None)
+@given(st.lists(st.integers(0, 2 * MAX_REQUEST_BYTES), max_size=12))
+def test_batches_keep_order_and_bounds(sizes: list[int]) -> None:
+    """Each is as large as may be; only a text that is too long by itself passes the bound."""
+    texts = ["x" * size for size in sizes]
+    cut = list(batches(texts))
+    assert [text for batch in cut for text in batch] == texts
+    totals = [sum(map(len, batch)) for batch in cut]
+    for batch, total in zip(cut, totals, strict=True):
+        assert len(batch) == 1 or total <= MAX_REQUEST_BYTES
+    for total, after in zip(totals, cut[1:], strict=False):
+        assert total + len(after[0]) > MAX_REQUEST_BYTES
+
+
+# The dimension
+
+
+def test_the_dimension_is_probed_once(server: OpenAIServer, embedder_with: Open) -> None:
+    embedder = embedder_with(dimensions=None)
+    assert server.calls == 0
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: embedder.dimension, range(32)))
+    assert found == [DEFAULT_DIMENSION] * 32
+    embedder.embed(TEXTS)
+    assert server.calls == 2
+
+
+def test_a_failed_probe_is_not_remembered(server: OpenAIServer, embedder_with: Open) -> None:
+    embedder = embedder_with(dimensions=None, max_retries=0)
+    server.inject(openai_server.refuse(503))
+    with pytest.raises(EmbedderUnavailable):
+        _ = embedder.dimension
+    assert embedder.dimension == DEFAULT_DIMENSION
+
+
+def test_a_failed_probe_fails_for_all_who_wait(server: OpenAIServer, embedder_with: Open) -> None:
+    """They do not queue up to try one after the other."""
+    embedder = embedder_with(dimensions=None, max_retries=0, timeout_s=0.3)
+    server.inject(openai_server.slow(30), times=8)
+    start = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(embedder.embed, TEXTS) for _ in range(8)]
+        failures = [call.exception() for call in calls]
+    assert all(isinstance(failure, EmbedderUnavailable) for failure in failures)
+    assert time.monotonic() - start < 1.5
+
+
+def test_who_waits_for_the_dimension_waits_no_longer_than_its_caller(
+    server: OpenAIServer, embedder_with: Open
+) -> None:
+    """And a probe that one caller has given up does for the others."""
+    embedder = embedder_with(dimensions=None)
+    server.inject(openai_server.slow(1))
+    with pytest.raises(DeadlineExceeded, match="dimension"):
+        embedder.embed(TEXTS, Deadline.after(0.2))
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+    assert server.calls == 2
+
+
+def test_a_probe_without_numbers_is_refused(server: OpenAIServer, embedder_with: Open) -> None:
+    server.inject(openai_server.last_vector([]))
+    with pytest.raises(EmbedderRejected):
+        _ = embedder_with(dimensions=None).dimension
+
+
+# What is tried again
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
+def test_passing_trouble_is_survived(
+    status: int, server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(openai_server.refuse(status, retry_after=AT_ONCE), times=4)
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+    assert server.calls == 5
+
+
+def test_a_lost_connection_is_tried_again(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    server.inject(openai_server.hang_up)
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+
+
+def test_a_slow_answer_is_tried_again(server: OpenAIServer, embedder_with: Open) -> None:
+    server.inject(openai_server.slow(30))
+    vectors = embedder_with(timeout_s=0.3).embed(TEXTS)
+    assert_same(vectors, vectors_of(TEXTS))
+
+
+def test_waits_as_long_as_the_endpoint_says(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    server.inject(openai_server.refuse(429, retry_after="1.2"))
+    start = time.monotonic()
+    embedder.embed(TEXTS)
+    assert 1.2 <= time.monotonic() - start < 4
+
+
+def test_backs_off_where_the_endpoint_says_nothing(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    """At once would make a rate limit worse."""
+    server.inject(openai_server.refuse(429))
+    start = time.monotonic()
+    embedder.embed(TEXTS)
+    assert 0.3 <= time.monotonic() - start < 4
+
+
+# For how long
+
+
+def test_a_delay_beyond_the_deadline_is_not_waited_for(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(openai_server.refuse(429, retry_after="30"))
+    began = time.monotonic()
+    with pytest.raises(EmbedderUnavailable, match="429"):
+        embedder.embed(TEXTS, Deadline.after(5))
+    assert time.monotonic() - began < 2
+    assert server.calls == 1
+
+
+def test_a_caller_that_goes_ends_a_delay(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    server.inject(openai_server.refuse(429, retry_after="30"))
+    began = time.monotonic()
+    with pytest.raises(Cancelled, match="waiting to ask"):
+        embedder.embed(TEXTS, Deadline(waits=lambda: time.monotonic() < began + 0.3))
+    assert time.monotonic() - began < 2
+
+
+def test_a_slow_endpoint_is_given_up_at_the_deadline(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(openai_server.slow(30), times=5)
+    began = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match="embedding endpoint"):
+        embedder.embed(TEXTS, Deadline.after(0.4))
+    assert time.monotonic() - began < 2
+
+
+def test_requests_end_where_the_caller_goes(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    texts = ["x" * MAX_REQUEST_BYTES] * 4
+    with pytest.raises(Cancelled):
+        embedder.embed(texts, Deadline(waits=lambda: server.calls < 2))
+    assert server.calls == 2
+
+
+# What is given up
+
+
+@pytest.mark.parametrize(
+    ("fault", "what"),
+    [
+        (openai_server.refuse(429, "rate_limit_exceeded", AT_ONCE), "429 (rate_limit_exceeded)"),
+        (openai_server.refuse(500, retry_after=AT_ONCE), "answered 500;"),
+        (openai_server.refuse(503, "secret", AT_ONCE), "answered 503;"),
+    ],
+)
+def test_lasting_trouble_is_unavailable(
+    fault: Fault, what: str, server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(fault, times=100)
+    with pytest.raises(EmbedderUnavailable) as raised:
+        embedder.embed(TEXTS)
+    assert what in raised.value.message
+    assert server.address in raised.value.message
+    assert "at most 5 attempts" in raised.value.message
+    assert server.calls == 5
+
+
+def test_an_answer_that_never_comes_is_unavailable(
+    server: OpenAIServer, embedder_with: Open
+) -> None:
+    server.inject(openai_server.slow(30), times=2)
+    with pytest.raises(EmbedderUnavailable, match=r"did not answer within 0\.2 s"):
+        embedder_with(timeout_s=0.2, max_retries=1).embed(TEXTS)
+    assert server.calls == 2
+
+
+def test_an_endpoint_that_is_down_is_unavailable(embedder_with: Open) -> None:
+    with OpenAIServer() as gone:
+        pass
+    with pytest.raises(EmbedderUnavailable, match=r"cannot be reached .*refused") as raised:
+        embedder_with(access=Access(gone.base_url, KEY), max_retries=0).embed(TEXTS)
+    assert gone.address in raised.value.message
+
+
+def test_a_connection_lost_each_time_is_unavailable(
+    server: OpenAIServer, embedder_with: Open
+) -> None:
+    server.inject(openai_server.hang_up)
+    with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
+        embedder_with(max_retries=0).embed(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "what"),
+    [
+        (400, None, "answered 400: check HRAG_OPENAI_DIMENSIONS"),
+        (401, "invalid_api_key", "answered 401 (invalid_api_key): check OPENAI_API_KEY"),
+        (403, None, "answered 403: the key in OPENAI_API_KEY"),
+        (404, "model_not_found", "answered 404 (model_not_found): check OPENAI_BASE_URL"),
+        (422, "secret", "answered 422"),
+    ],
+)
+def test_a_refusal_is_final(
+    status: int, code: str | None, what: str, server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    server.inject(openai_server.refuse(status, code))
+    with pytest.raises(EmbedderRejected) as raised:
+        embedder.embed(TEXTS)
+    assert what in raised.value.message
+    assert server.address in raised.value.message
+    assert server.calls == 1
+
+
+def test_a_wrong_path_is_rejected(server: OpenAIServer, embedder_with: Open) -> None:
+    with pytest.raises(EmbedderRejected, match="404: check OPENAI_BASE_URL"):
+        embedder_with(access=Access(f"http://{server.address}/v2", KEY)).embed(TEXTS)
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+def test_errors_repeat_neither_key_nor_texts(
+    status: int, server: OpenAIServer, embedder_with: Open
+) -> None:
+    """Not in the message, nor in the traceback that a log would hold."""
+    words = f"Incorrect API key {KEY} for '{TEXTS[0]}'"
+    server.inject(openai_server.refuse(status, TEXTS[1], words=words))
+    base_url = server.base_url.replace("127.0.0.1", "user:password@127.0.0.1")
+    with pytest.raises((EmbedderUnavailable, EmbedderRejected)) as raised:
+        embedder_with(access=Access(base_url, KEY), max_retries=0).embed(TEXTS)
+    logged = "".join(traceback.format_exception(raised.value))
+    assert KEY not in logged
+    assert "secret" not in logged
+    assert "password" not in raised.value.message
+
+
+# Answers that are wrong
+
+
+def test_a_shuffled_answer_is_put_in_order(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    server.inject(openai_server.shuffled)
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+
+
+ONES = [1.0] * DEFAULT_DIMENSION
+NAN = np.array([*ONES[1:], np.nan])
+INDEXES = "indexes are not 0 to 2, each once"
+NO_LIST = "without a list `data` of objects"
+NO_NUMBERS = "neither a list of numbers nor base64 of float32"
+
+
+@pytest.mark.parametrize(
+    ("fault", "what"),
+    [
+        pytest.param(openai_server.short, "answered 2 vectors for 3 texts", id="short"),
+        pytest.param(openai_server.indexes(0, 1, 1), INDEXES, id="index twice"),
+        pytest.param(openai_server.indexes(1, 2, 3), INDEXES, id="indexes from 1"),
+        pytest.param(openai_server.indexes(0, 1, -1), INDEXES, id="index negative"),
+        pytest.param(openai_server.indexes(0, 1, None), INDEXES, id="index null"),
+        pytest.param(openai_server.indexes("0", "1", "2"), INDEXES, id="indexes as text"),
+        pytest.param(openai_server.indexes(0, 1, [2]), INDEXES, id="index a list"),
+        pytest.param(
+            openai_server.last_vector(ONES[1:]),
+            "a vector of 31 numbers where 32 are expected",
+            id="too few numbers",
+        ),
+        pytest.param(
+            openai_server.last_vector(in_base64(np.ones(33))),
+            "a vector of 33 numbers where 32 are expected",
+            id="too many numbers",
+        ),
+        pytest.param(
+            openai_server.last_vector(NAN.tolist()), "NaN or infinity: number 2 of 3", id="NaN"
+        ),
+        pytest.param(
+            openai_server.last_vector(in_base64(NAN)), "NaN or infinity", id="NaN in base64"
+        ),
+        pytest.param(openai_server.last_vector([1e200, *ONES[1:]]), "NaN or infinity", id="huge"),
+        pytest.param(
+            openai_server.last_vector([0.0] * DEFAULT_DIMENSION), "of zeros: number 2", id="zeros"
+        ),
+        pytest.param(openai_server.last_vector("%%%"), NO_NUMBERS, id="not base64"),
+        pytest.param(openai_server.last_vector("AAAAAAA="), NO_NUMBERS, id="half a float"),
+        pytest.param(openai_server.last_vector(None), NO_NUMBERS, id="null"),
+        pytest.param(openai_server.last_vector({"a": 1}), NO_NUMBERS, id="object"),
+        pytest.param(openai_server.last_vector([ONES, ONES]), NO_NUMBERS, id="nested"),
+        pytest.param(openai_server.last_vector([ONES, 1.0]), NO_NUMBERS, id="ragged"),
+        pytest.param(openai_server.last_vector(["word"] * 32), NO_NUMBERS, id="words"),
+        pytest.param(openai_server.last_vector([10**400] * 32), NO_NUMBERS, id="no float"),
+        pytest.param(openai_server.body(b"<html>secret</html>"), "not JSON", id="HTML"),
+        pytest.param(openai_server.body(b'{"data": ['), "not JSON", id="half of it"),
+        pytest.param(openai_server.body(b"\xff\xfe\xff"), "not JSON", id="not UTF-8"),
+        pytest.param(openai_server.body(b"[" * 200_000), "not JSON", id="bottomless"),
+        pytest.param(openai_server.body(b""), "not JSON", id="empty"),
+        pytest.param(openai_server.body(b"[]"), NO_LIST, id="list"),
+        pytest.param(openai_server.body(b'{"error": "secret"}'), NO_LIST, id="no data"),
+        pytest.param(openai_server.body(b'{"data": [1, 2, 3]}'), NO_LIST, id="numbers as data"),
+    ],
+)
+def test_a_wrong_answer_is_rejected(
+    fault: Fault, what: str, server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
+    """It is not tried again, and it does no lasting harm."""
+    server.inject(fault)
+    with pytest.raises(EmbedderRejected) as raised:
+        embedder.embed(TEXTS)
+    assert what in raised.value.message
+    assert server.address in raised.value.message
+    assert "secret" not in raised.value.message
+    assert server.calls == 1
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
+
+
+# From the settings
+
+
+def _open_from(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HRAG_OPENAI_DIMENSIONS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"HRAG_EMBEDDER": "openai"} | environment).items():
+        monkeypatch.setenv(name, value)
+    return open_embedder(CommonSettings())
+
+
+def test_settings_reach_the_endpoint(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = _open_from(
+        {
+            "OPENAI_API_KEY": KEY,
+            "OPENAI_BASE_URL": server.base_url,
+            "HRAG_OPENAI_EMBEDDING_MODEL": "other-model",
+            "HRAG_OPENAI_DIMENSIONS": "24",
+        },
+        monkeypatch,
+    )
+    assert embedder.name == "openai/other-model"
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS, 24))
+    (request,) = server.requests
+    assert (request["model"], request["dimensions"]) == ("other-model", 24)
+    assert server.authorizations == [f"Bearer {KEY}"]
+
+
+def test_the_timeout_is_the_settings(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.inject(openai_server.slow(30))
+    embedder = _open_from(
+        {"OPENAI_BASE_URL": server.base_url, "HRAG_OPENAI_TIMEOUT_S": "0.2"}, monkeypatch
+    )
+    start = time.monotonic()
+    assert embedder.dimension == DEFAULT_DIMENSION
+    assert time.monotonic() - start < 4
+
+
+def test_an_endpoint_of_ones_own_needs_no_key(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = _open_from({"OPENAI_BASE_URL": server.base_url}, monkeypatch)
+    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))

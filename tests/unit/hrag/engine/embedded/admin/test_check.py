@@ -1,0 +1,406 @@
+"""The checker: every kind of damage is found, and named with its place."""
+
+import json
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hrag.engine.embedded.admin.check import OF_DOCUMENTS, Report, check
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.store import metadata_terms, schema
+from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
+from hrag.engine.embedded.store.queries import read_counters, read_head
+from hrag.engine.embedded.store.records import Counters, Usage
+from hrag.engine.embedded.store.tenant_usage import read_usage
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.tree import CHUNK, Tree
+from tests.fakes import collection_settings, prepared, seal, sentences
+
+ORDINAL = schema.u64(1)
+COLLECTION = schema.u32(1)
+PLACE = "collection t/c: document d (ordinal 1): "
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Two documents, the first sealed. Not checked at the end: it is damaged by then."""
+    store = open_for_writing(tmp_path / "store")
+    writer = EmbeddedWriter(store)
+    writer.create_collection("t", "c", collection_settings())
+    writer.put(writer.open("t", "c"), prepared("d", sentences(60)))
+    seal(store, 1)
+    writer.put(writer.open("t", "c"), prepared("e", sentences(60, 1), seed=1))
+    yield store
+    store.close()
+
+
+def damaged(store: Store, damage: Callable[[Txn, dict[str, Any]], object]) -> tuple[str, ...]:
+    with store.write() as txn:
+        damage(txn, store.db)
+    return check(store).problems
+
+
+def json_with(txn: Txn, db: object, key: bytes, **fields: object) -> None:
+    """Changes fields of a JSON record."""
+    record = json.loads(bytes(txn.get(key, db=db)))
+    txn.put(key, json.dumps({**record, **fields}).encode(), db=db)
+
+
+def counters_with(store: Store, **fields: int) -> Callable[[Txn, dict[str, Any]], None]:
+    def damage(txn: Txn, db: dict[str, Any]) -> None:
+        changed = read_counters(store, txn, 1)._replace(**fields)
+        txn.put(COLLECTION, changed.to_bytes(), db=db["counters"])
+
+    return damage
+
+
+def tree_with(level: int, index: int, **fields: int) -> Callable[[Txn, dict[str, Any]], None]:
+    def damage(txn: Txn, db: dict[str, Any]) -> None:
+        tree = Tree(bytes(txn.get(ORDINAL, db=db["trees"])))
+        levels = [tree.level(at).copy() for at in range(len(tree.counts))]
+        for name, value in fields.items():
+            levels[level][index][name] = value
+        txn.put(ORDINAL, Tree.from_levels(levels).to_bytes(), db=db["trees"])
+
+    return damage
+
+
+def test_a_sound_store_has_no_problems(store):
+    report = check(store)
+    leaves = 2 * len(prepared("d", sentences(60)).vectors)
+    assert report == Report(1, 2, leaves, 1, ())
+
+
+def test_an_empty_store_is_sound(tmp_path):
+    store = open_for_writing(tmp_path)
+    assert check(store) == Report(0, 0, 0, 0, ())
+    store.close()
+
+
+def test_a_deleted_collection_that_is_not_purged_yet_is_sound(store):
+    EmbeddedWriter(store).delete_collection("t", "c")
+    assert check(store) == Report(0, 0, 0, 0, ())
+
+
+# What is counted twice
+
+
+@pytest.mark.parametrize("name", OF_DOCUMENTS)
+def test_a_wrong_counter_is_found(store, name):
+    with store.read() as txn:
+        right = getattr(read_counters(store, txn, 1), name)
+    found = damaged(store, counters_with(store, **{name: right + 1}))
+    assert found == (f"collection t/c: counter {name} is {right + 1}, counted {right}",)
+
+
+@pytest.mark.parametrize("name", Usage._fields)
+def test_a_wrong_sum_of_a_tenant_is_found(store, name):
+    with store.read() as txn:
+        right = read_usage(store, txn, "t")
+    wrong = right._replace(**{name: getattr(right, name) - 1})
+    found = damaged(store, lambda txn, db: txn.put(b"t", wrong.to_bytes(), db=db["tenants"]))
+    expected = f"counter {name} is {getattr(wrong, name)}, counted {getattr(right, name)}"
+    assert found == (f"tenant t: {expected}",)
+
+
+def test_a_tenant_that_is_missing_or_not_there_is_found(store):
+    found = damaged(store, lambda txn, db: txn.delete(b"t", db=db["tenants"]))
+    assert len(found) == 3
+    assert all(problem.startswith("tenant t: counter ") for problem in found)
+    more = Usage(documents=1).to_bytes()
+    found = damaged(store, lambda txn, db: txn.put(b"other", more, db=db["tenants"]))
+    assert found[0] == "tenant other: counter documents is 1, counted 0"
+
+
+def test_a_head_that_says_a_wrong_size_is_found(store):
+    with store.read() as txn:
+        right = read_head(store, txn, ORDINAL).stored_bytes
+    found = damaged(store, lambda txn, db: json_with(txn, db["heads"], ORDINAL, stored_bytes=1))
+    assert f"{PLACE}it takes {right} bytes, head says 1" in found
+
+
+def test_missing_counters_are_found(store):
+    found = damaged(store, lambda txn, db: txn.delete(COLLECTION, db=db["counters"]))
+    assert found[0] == "collection t/c: it has no counters"
+    assert all(problem.startswith("tenant t: ") for problem in found[1:])
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"log_entries": 9}, "3 log entries, counters say 9"),
+        ({"sequence": 99}, "last log entry is 4, counters say 99"),
+        ({"sequence": 99}, "sequence 99 is past the store's"),
+        ({"sealed_ordinal": 0}, "segments cover ordinal 1, counters say 0"),
+    ],
+)
+def test_counters_that_contradict_log_or_manifest_are_found(store, fields, problem):
+    found = damaged(store, counters_with(store, **fields))
+    assert f"collection t/c: {problem}" in found
+
+
+def test_a_lost_log_entry_is_found(store):
+    key = schema.in_collection(1, 4)
+    found = damaged(store, lambda txn, db: txn.delete(key, db=db["changes"]))
+    assert "collection t/c: 2 log entries, counters say 3" in found
+    assert "collection t/c: last log entry is 3, counters say 4" in found
+
+
+# Names, ids, ordinals
+
+
+def test_a_record_that_cannot_be_read_is_found(store):
+    found = damaged(store, lambda txn, db: txn.put(COLLECTION, b"{", db=db["collections"]))
+    assert found[0].startswith("collection 1: its record is damaged: JSONDecodeError")
+    assert all(problem.startswith("tenant t: ") for problem in found[1:])
+
+
+def test_names_and_collections_that_do_not_match_are_found(store):
+    def rename(txn: Txn, db: dict[str, Any]) -> None:
+        txn.delete(schema.collection_name("t", "c"), db=db["collection_names"])
+        txn.put(schema.collection_name("t", "x"), schema.u32(9), db=db["collection_names"])
+
+    assert damaged(store, rename) == (
+        "collection t/c: its name names another collection",
+        r"collection name b't\x00x' names no collection",
+    )
+
+
+def test_an_id_of_another_document_is_found(store):
+    key = schema.document_id(1, "d")
+    found = damaged(store, lambda txn, db: txn.put(key, schema.u64(2), db=db["document_ids"]))
+    assert found == (f"{PLACE}its id names another ordinal",)
+
+
+def test_a_missing_and_a_surplus_id_are_found(store):
+    key = schema.document_id(1, "d")
+    found = damaged(store, lambda txn, db: txn.delete(key, db=db["document_ids"]))
+    assert found == (
+        f"{PLACE}its id names another ordinal",
+        "collection t/c: 1 document ids for 2 documents",
+    )
+
+
+def test_a_document_that_is_not_listed_is_found(store):
+    key = schema.in_collection(1, 1)
+    found = damaged(store, lambda txn, db: txn.delete(key, db=db["ordinals"]))
+    for name in ("heads", "texts", "trees", "vectors"):
+        assert f"{name} has slot 1, which no document has" in found
+    assert "1 slots are taken or free; they should be 1 to 2" in found
+    assert "collection t/c: counter documents is 2, counted 1" in found
+
+
+@pytest.mark.parametrize(
+    "name", ["counters", "document_ids", "ordinals", "terms", "changes", "segments"]
+)
+def test_entries_of_a_collection_that_does_not_exist_are_found(store, name):
+    key = schema.u32(7) if name == "counters" else schema.in_collection(7, 1)
+    value = ORDINAL if name == "terms" else Counters().to_bytes()
+    found = damaged(store, lambda txn, db: txn.put(key, value, db=db[name]))
+    assert f"{name} has an entry of collection 7, which does not exist" in found
+
+
+def test_an_ordinal_that_would_be_used_twice_is_found(store):
+    found = damaged(store, lambda txn, db: txn.put(schema.LAST_ORDINAL, ORDINAL, db=db["meta"]))
+    assert found == ("ordinal 2 is past the store's last; it would be used twice",)
+
+
+def test_a_slot_of_two_documents_is_found(store):
+    place = schema.document_place(24, schema.u64(1))
+    key = schema.in_collection(1, 2)
+    found = damaged(store, lambda txn, db: txn.put(key, place, db=db["ordinals"]))
+    assert "two documents lie in one slot" in found
+    assert "heads has slot 2, which no document has" in found
+
+
+def test_a_slot_that_is_free_and_taken_is_found(store):
+    found = damaged(store, lambda txn, db: txn.put(schema.u64(1), b"", db=db["free_slots"]))
+    assert found == ("slot 1 is free and a document's",)
+
+
+def test_a_lost_term_is_found(store):
+    term = metadata_terms.term(metadata_terms.field_prefix(1, "title"), "Title of d")
+    found = damaged(store, lambda txn, db: txn.delete(term, db=db["terms"]))
+    assert found[0] == f"{PLACE}filters do not find it by all of its values"
+    assert "terms are stored, its documents have" in found[1]
+
+
+def test_a_term_that_no_document_has_is_found(store):
+    term = metadata_terms.term(metadata_terms.field_prefix(1, "title"), "Title of d")
+    found = damaged(store, lambda txn, db: txn.put(term, schema.u64(2), db=db["terms"]))
+    assert len(found) == 1
+    assert "terms are stored, its documents have" in found[0]
+
+
+# Documents
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"{", b"[]", b"{}"])
+def test_a_missing_or_unreadable_head_is_found(store, damage):
+    def damage_head(txn: Txn, db: dict[str, Any]) -> None:
+        txn.delete(ORDINAL, db=db["heads"])
+        if damage is not None:
+            txn.put(ORDINAL, damage, db=db["heads"])
+
+    found = damaged(store, damage_head)
+    assert found[0].startswith("collection t/c: ordinal 1: its head is missing or damaged: ")
+
+
+@pytest.mark.parametrize("fields", [{"collection": 2}, {"leaf_count": 1}])
+def test_a_head_of_another_place_or_size_is_found(store, fields):
+    found = damaged(store, lambda txn, db: json_with(txn, db["heads"], ORDINAL, **fields))
+    assert f"{PLACE}head and ordinal entry differ" in found
+
+
+@pytest.mark.parametrize("name", ["texts", "trees", "vectors"])
+def test_a_missing_part_is_found(store, name):
+    found = damaged(store, lambda txn, db: txn.delete(ORDINAL, db=db[name]))
+    assert found == (f"{PLACE}text, tree or vectors are missing",)
+
+
+def test_a_text_that_is_shorter_or_no_text_is_found(store):
+    length = len(sentences(60))
+    text = sentences(60).encode()
+    found = damaged(store, lambda txn, db: txn.put(ORDINAL, text[:-1], db=db["texts"]))
+    assert found == (f"{PLACE}text has {length - 1} bytes, head says {length}",)
+    text = b"\xff" + text[1:]
+    found = damaged(store, lambda txn, db: txn.put(ORDINAL, text, db=db["texts"]))
+    assert len(found) == 1
+    assert found[0].startswith(f"{PLACE}text is not UTF-8: ")
+
+
+def test_vectors_of_another_size_or_length_are_found(store):
+    vectors = prepared("d", sentences(60)).vectors
+    cut = vectors.tobytes()[:-4]
+    found = damaged(store, lambda txn, db: txn.put(ORDINAL, cut, db=db["vectors"]))
+    place = f"leaves of dimension {vectors.shape[1]}"
+    assert found == (f"{PLACE}{len(cut)} bytes of vectors for {len(vectors)} {place}",)
+    for wrong in (vectors * 2, vectors * 0, vectors * np.float32("nan")):
+        value = wrong.tobytes()
+        found = damaged(
+            store, lambda txn, db, value=value: txn.put(ORDINAL, value, db=db["vectors"])
+        )
+        assert found == (f"{PLACE}a vector is not of unit length",)
+
+
+# Trees
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (b"", "tree is damaged: 0 bytes are too few for a tree"),
+        (b"\3\0\0\0", "tree is damaged: 4 bytes are too few for a tree"),
+        (struct.pack("<2I", 1, 9), "tree is damaged: a tree of (9,) chunks takes 368 bytes, not 8"),
+        (struct.pack("<I", 0), "0 levels, settings say 3"),
+        (struct.pack("<4I", 3, 0, 0, 0), "level 0: no chunks"),
+    ],
+)
+def test_a_tree_of_another_shape_is_found(store, value, problem):
+    found = damaged(store, lambda txn, db: txn.put(ORDINAL, value, db=db["trees"]))
+    assert any(one.startswith(PLACE + problem) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (tree_with(0, 1, token_count=0), "level 0: a chunk is empty"),
+        (tree_with(0, 1, token_count=33), "level 0: a chunk has over 32 tokens"),
+        (tree_with(0, 0, token_start=1), "level 0: does not begin at the first token"),
+        (tree_with(0, -1, token_count=1), "level 0: does not end at the last token"),
+        (tree_with(0, 1, token_start=0), "level 0: chunks are out of order"),
+        (tree_with(0, 1, token_start=40), "level 0: tokens between chunks are lost"),
+        (tree_with(0, 1, byte_start=2**31), "level 0: byte spans are empty"),
+        (tree_with(0, 0, byte_end=1), "level 0: byte spans leave gaps"),
+        (tree_with(0, 0, byte_start=1), "level 0: byte spans leave gaps"),
+        (tree_with(0, 1, char_end=0), "level 0: character spans are empty"),
+        (tree_with(0, 0, char_end=1), "level 0: character spans leave gaps"),
+        (tree_with(0, 1, parent=1), "level 0: children of a chunk are not consecutive"),
+        (tree_with(1, 0, child_count=0), "level 0: children and parents do not add up"),
+        (tree_with(1, 1, first_child=0), "level 0: first_child is wrong"),
+        (tree_with(1, 1, byte_end=1), "level 0: a chunk leaves its parent's span"),
+        (tree_with(2, 0, parent=0), "level 2: a chunk at the top has a parent"),
+        (tree_with(1, 0, section=5), "a chunk is in a section past the document's 0"),
+    ],
+)
+def test_a_broken_promise_of_a_tree_is_found(store, damage, problem):
+    assert PLACE + problem in damaged(store, damage)
+
+
+def test_a_tree_of_another_text_is_found(store):
+    fields = {"text_bytes": 10, "chunks_per_level": [1, 1, 1]}
+    found = damaged(store, lambda txn, db: json_with(txn, db["heads"], ORDINAL, **fields))
+    assert f"{PLACE}tree does not cover the text" in found
+    assert any("chunks, head says (1, 1, 1)" in problem for problem in found)
+
+
+def test_the_struct_of_a_chunk_is_forty_bytes():
+    assert CHUNK.itemsize == 40
+
+
+# Segments
+
+
+def segment_with(**fields: object) -> Callable[[Txn, dict[str, Any]], None]:
+    def damage(txn: Txn, db: dict[str, Any]) -> None:
+        json_with(txn, db["segments"], schema.in_collection(1, 1), **fields)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (segment_with(first_ordinal=0), "segment 1 covers ordinals of the one before"),
+        (segment_with(last_ordinal=2), "segments cover ordinal 2, counters say 1"),
+        (
+            segment_with(last_ordinal=2),
+            "segment 1: its leaves are not those of the living and dead documents in its range",
+        ),
+        (
+            segment_with(embedder="x"),
+            "segment 1: its embedder or dimension is not the collection's",
+        ),
+        (segment_with(dimension=8), "segment 1: its embedder or dimension is not the collection's"),
+    ],
+)
+def test_a_manifest_that_contradicts_the_store_is_found(store, damage, problem):
+    assert f"collection t/c: {problem}" in damaged(store, damage)
+
+
+def test_a_lost_manifest_is_found(store):
+    key = schema.in_collection(1, 1)
+    found = damaged(store, lambda txn, db: txn.delete(key, db=db["segments"]))
+    assert found == (
+        "collection t/c: no segment covers ordinal 1, which is not in the tail either",
+        "collection t/c: dead leaves are counted for segments that are not listed: [1]",
+    )
+
+
+@pytest.mark.parametrize("name", ["index.hnsw", "rows.npz"])
+def test_a_damaged_segment_file_is_found(store, name):
+    path = segment_files.path_of(store.segments, 1) / name
+    path.write_bytes(b"x" * path.stat().st_size)
+    problems = check(store).problems
+    assert len(problems) == 1
+    assert problems[0].startswith("collection t/c: segment 1: ")
+    assert problems[0].endswith(f"{name} does not match the manifest's checksum")
+    path.unlink()
+    assert "No such file" in check(store).problems[0]
+
+
+def test_every_problem_is_found_at_once(store):
+    def damage(txn: Txn, db: dict[str, Any]) -> None:
+        txn.delete(ORDINAL, db=db["texts"])
+        txn.put(schema.u64(2), b"", db=db["vectors"])
+        txn.put(schema.u64(9), b"", db=db["texts"])
+
+    found = damaged(store, damage)
+    assert len(found) == 3
+    assert "ordinal 1" in found[0]
+    assert "ordinal 2" in found[1]
+    assert found[2] == "texts has slot 9, which no document has"

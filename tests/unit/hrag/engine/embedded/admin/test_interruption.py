@@ -1,0 +1,140 @@
+"""Backup, restore and compaction, killed at each of their steps in turn.
+
+A step is a call, of whatever function, that the code of these operations makes. One
+process prepares a store and forks for each step, so that hundreds of kills take seconds.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DRIVER = """
+import os, shutil, signal, sys
+from contextlib import closing
+from pathlib import Path
+
+import structlog
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
+
+from hrag.engine.embedded.admin import backup
+from hrag.engine.embedded.admin import check
+from hrag.engine.embedded.admin import vacuum
+from hrag.engine.embedded.store import location
+from hrag.engine.embedded.store import environment
+from tests.unit.hrag.engine.embedded.admin.test_vacuum import contents, make_store
+
+base, operation = Path(sys.argv[1]), sys.argv[2]
+original, at, made = base / "original", base / "at", base / "made"
+WATCHED = {module.__file__ for module in (backup, compacting, placing, store, shutil)}
+
+
+def say_nothing(line):
+    pass
+
+
+def back_up():
+    with closing(environment.open_for_reading(at)) as opened:
+        backup.backup(opened, made, say_nothing)
+
+
+def restore():
+    backup.restore(original / "backup", at, say_nothing)
+
+
+def prepare():
+    for folder in (at, made, base / "made.partial"):
+        shutil.rmtree(folder, ignore_errors=True)
+    if operation != "restore":
+        shutil.copytree(original / "store", at)
+
+
+def run_until(step):
+    left = step
+
+    def count(frame, event, argument):
+        nonlocal left
+        if event in ("call", "c_call") and frame.f_code.co_filename in WATCHED:
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.setprofile(count)
+    {"compact": lambda: vacuum.compact(at), "backup": back_up, "restore": restore}[operation]()
+    sys.setprofile(None)
+
+
+def killed_at(step):
+    child = os.fork()
+    if child == 0:
+        try:
+            run_until(step)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+def verify(expected):
+    if operation == "restore":
+        assert not (at / "data.mdb").exists() or contents(at) == expected
+        if not (at / "data.mdb").exists():
+            restore()
+    if operation == "backup":
+        assert not made.exists() or contents(made) == expected
+        if not made.exists():
+            back_up()
+        assert contents(made) == expected
+        assert [path.name for path in base.iterdir() if "partial" in path.name] == []
+    assert contents(at) == expected
+    with closing(environment.open_for_writing(at)) as opened:
+        assert check.check(opened).problems == ()
+    assert not (at / "compact.tmp").exists()
+
+
+make_store(original / "store", documents=6)
+with closing(environment.open_for_reading(original / "store")) as opened:
+    backup.backup(opened, original / "backup", say_nothing)
+expected = contents(original / "store")
+kills, stride = 0, int(sys.argv[3])
+while True:
+    prepare()
+    if not killed_at(kills * stride):
+        break
+    kills += 1
+    verify(expected)
+verify(expected)
+print(kills)
+"""
+
+
+OPERATIONS = ("compact", "backup", "restore")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_kill_leaves_half_of_anything(tmp_path: Path, operation: str) -> None:
+    assert kills(tmp_path, operation, stride=23) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_kill_at_many_steps_leaves_half_of_anything(tmp_path: Path, operation: str) -> None:
+    """Every sixth step; at a stride of 1 it takes a quarter of an hour."""
+    assert kills(tmp_path, operation, stride=6) > 25
+
+
+def kills(folder: Path, operation: str, stride: int) -> int:
+    """Kills the operation at every step that `stride` leads to; returns how often that was."""
+    run = subprocess.run(
+        [sys.executable, "-c", DRIVER, str(folder), operation, str(stride)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return int(run.stdout)

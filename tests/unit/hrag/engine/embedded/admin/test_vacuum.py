@@ -1,0 +1,171 @@
+"""Compaction changes LMDB's file and nothing that is in it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hrag.engine.embedded.admin import vacuum
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.admin.vacuum import compact
+from hrag.engine.embedded.store import location
+from hrag.engine.embedded.store.environment import open_alone, open_for_reading, open_for_writing
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
+from tests.crash.disks import MIB, Ballast, small_disk
+from tests.fakes import collection_settings, prepared, seal, sentences
+
+NOBODY = 65534
+TEXT = sentences(200)
+
+
+def make_store(folder: Path, documents: int = 40) -> Path:
+    """So many documents, of which four are left, some in a segment."""
+    with closing(open_for_writing(folder)) as store:
+        writer = EmbeddedWriter(store)
+        writer.create_collection("t", "c", collection_settings())
+        opened = writer.open("t", "c")
+        for number in range(documents):
+            writer.put(opened, prepared(f"d{number}", TEXT, seed=number))
+            if number == documents // 2:
+                seal(store, 1)
+        for number in range(4, documents):
+            writer.delete(opened, f"d{number}")
+    return folder
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return make_store(tmp_path / "store")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", 16 * MIB) as folder:
+        yield folder
+
+
+def contents(folder: Path) -> list[tuple[str, bytes, bytes]]:
+    """Every entry of every database."""
+    with closing(open_alone(folder)) as store, store.read() as txn:
+        return [
+            (name, bytes(key), bytes(value))
+            for name in store.db
+            for key, value in store.scan(txn, name, b"")
+        ]
+
+
+def test_the_file_shrinks_and_holds_what_it_held(directory):
+    before, size = contents(directory), (directory / "data.mdb").stat().st_size
+    done = compact(directory)
+    assert done.before_bytes == size
+    assert done.after_bytes == (directory / "data.mdb").stat().st_size
+    assert done.after_bytes < size / 4
+    assert contents(directory) == before
+    assert not (directory / "compact.tmp").exists()
+
+
+def test_a_compacted_store_is_read_and_written_as_before(directory):
+    """Also by a second process, which shares LMDB's lock file with the first."""
+    compact(directory)
+    with closing(open_for_writing(directory)) as store:
+        writer = EmbeddedWriter(store)
+        for number in range(3, 9):
+            writer.put(writer.open("t", "c"), prepared(f"d{number}", TEXT, seed=90 + number))
+        script = (
+            "import sys; from pathlib import Path\n"
+            "from hrag.engine.embedded.store import environment as store\n"
+            "from hrag.engine.embedded.admin import check\n"
+            "opened = store.open_for_reading(Path(sys.argv[1]))\n"
+            "print(check.check(opened).documents)\n"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", script, str(directory)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert run.stdout.strip() == "9"
+        assert check(store).problems == ()
+
+
+def test_compacting_twice_gains_nothing_more(directory):
+    compact(directory)
+    done = compact(directory)
+    assert done.after_bytes == done.before_bytes
+
+
+def test_owner_and_mode_stay(directory):
+    data = directory / "data.mdb"
+    data.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(data, NOBODY, NOBODY)
+    before = data.stat()
+    compact(directory)
+    after = data.stat()
+    assert after.st_ino != before.st_ino
+    assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
+    assert after.st_mode == before.st_mode
+
+
+@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
+def test_a_store_in_use_is_refused(directory, opening, monkeypatch):
+    monkeypatch.setattr(location, "_TRIES", 1)
+    before = (directory / "data.mdb").read_bytes()
+    with (
+        closing(opening(directory)),
+        pytest.raises(StoreUnavailable, match="in use by a running service; stop both services"),
+    ):
+        compact(directory)
+    assert (directory / "data.mdb").read_bytes() == before
+
+
+def test_a_folder_without_a_store_is_refused_and_left_alone(tmp_path):
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(StoreMissing, match="holds no store"):
+            compact(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_file_is_refused_and_left_alone(directory):
+    os.truncate(directory / "data.mdb", 50_000)
+    with pytest.raises(StoreUnavailable, match="is damaged"):
+        compact(directory)
+    assert (directory / "data.mdb").stat().st_size == 50_000
+    assert not (directory / "compact.tmp").exists()
+
+
+def test_a_copy_that_lacks_entries_never_takes_the_place(directory, monkeypatch):
+    contents_of = vacuum._contents
+
+    def lacking(store):
+        found = contents_of(store)
+        return found if store.directory == directory else {**found, "texts": 3}
+
+    monkeypatch.setattr(vacuum, "_contents", lacking)
+    before = (directory / "data.mdb").read_bytes()
+    with pytest.raises(StoreUnavailable, match="lacks entries; the store is as before"):
+        compact(directory)
+    assert (directory / "data.mdb").read_bytes() == before
+    assert not (directory / "compact.tmp").exists()
+
+
+@pytest.mark.parametrize("room", [0, 0.5, 0.95])
+def test_a_full_disk_leaves_the_store_as_it_was(disk, room):
+    directory = make_store(disk / "store")
+    before = contents(directory)
+    needed = sum(len(value) for _, _, value in before)
+    ballast = Ballast(disk)
+    ballast.fill(int(needed * room))
+    with pytest.raises(StorageFull, match="is full"):
+        compact(directory)
+    assert contents(directory) == before
+    assert not (directory / "compact.tmp").exists()
+    ballast.remove()
+    compact(directory)
+    assert contents(directory) == before

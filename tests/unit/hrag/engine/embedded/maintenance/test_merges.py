@@ -1,0 +1,281 @@
+"""Merging and rewriting: the new segment holds what lived, and nothing else is lost."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from hrag.engine.embedded.maintenance import build_plan, segment_build
+from hrag.engine.embedded.maintenance.build_plan import Source
+from hrag.engine.embedded.segments import builder, manifest, segment_files
+from hrag.engine.embedded.segments.manifest import Listed
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.store.records import SegmentRecord
+from tests.conftest import Engine
+from tests.fakes import (
+    ModelCollection,
+    prepared,
+    query_vector,
+    recall,
+    search_leaves,
+    sentences,
+)
+
+FOREVER = 10**9
+
+
+@pytest.fixture
+def model(engine: Engine) -> ModelCollection:
+    """Three segments of four documents each, about 40 leaves a segment."""
+    model = ModelCollection()
+    engine.writer.create_collection("t", "c", model.settings)
+    for number in range(12):
+        put(engine, model, f"d{number}", number)
+        if number % 4 == 3:
+            engine.seal()
+    return model
+
+
+def put(engine: Engine, model: ModelCollection, name: str, seed: int) -> None:
+    document = prepared(name, sentences(30, seed), seed=seed)
+    engine.writer.put(engine.open(), document)
+    model.put(document)
+
+
+def put_some(engine: Engine, model: ModelCollection) -> int:
+    """A tail that is large enough to go into a segment of twelve documents."""
+    put(engine, model, "more", 50)
+    put(engine, model, "even-more", 51)
+    return len(model.documents["more"].vectors) + len(model.documents["even-more"].vectors)
+
+
+def delete(engine: Engine, model: ModelCollection, *names: str) -> None:
+    for name in names:
+        engine.writer.delete(engine.open(), name)
+        del model.documents[name]
+
+
+def listed(engine: Engine) -> list[Listed]:
+    with engine.store.read() as txn:
+        return manifest.listed(engine.store, txn, engine.open().number)
+
+
+def source_of(engine: Engine, threshold: int = FOREVER) -> Source:
+    number = engine.open().number
+    found = build_plan.tail_source(engine.store, number, threshold) or build_plan.next_source(
+        engine.store, number
+    )
+    assert found is not None
+    return found
+
+
+def assert_right(engine: Engine, model: ModelCollection) -> None:
+    engine.restart_reader()
+    shares = []
+    with engine.reader.snapshot("t", "c") as snapshot:
+        for seed in range(5):
+            for count in (3, 1000):
+                found = search_leaves(snapshot, query_vector(seed), count)
+                shares.append(recall(found, model, query_vector(seed), count))
+    assert np.mean(shares) == 1.0
+
+
+def inserted(engine: Engine, source: Source) -> tuple[SegmentRecord, int]:
+    """Builds; also returns how many vectors went into the index."""
+    counts: list[int] = []
+
+    def count(index: object, vectors: np.ndarray, items: np.ndarray) -> None:
+        counts.append(len(vectors))
+        builder.insert(index, vectors, items)
+
+    record = segment_build.build(engine.store, source, insert=count)
+    assert record is not None
+    return record, sum(counts)
+
+
+def test_segments_are_merged_into_one(engine, model):
+    assert len(listed(engine)) == 3
+    assert engine.put_in_order(FOREVER) == 1
+    (only,) = listed(engine)
+    assert (only.record.rows, only.dead) == (model.leaf_count, 0)
+    assert (only.record.first_ordinal, only.record.last_ordinal) == (1, 12)
+    assert_right(engine, model)
+
+
+def test_a_merge_goes_on_from_the_largest_index(engine, model):
+    put(engine, model, "more", 50)
+    largest = max(each.record.rows for each in listed(engine))
+    record, count = inserted(engine, source_of(engine))
+    assert record.rows == model.leaf_count - len(model.documents["more"].vectors)
+    assert count == record.rows - largest
+    assert_right(engine, model)
+
+
+def test_a_tail_goes_into_the_newest_segment(engine, model):
+    put(engine, model, "more", 50)
+    leaves = len(model.documents["more"].vectors)
+    newest = listed(engine)[-1].record
+    record, count = inserted(engine, source_of(engine, threshold=leaves))
+    assert count == leaves
+    assert record.rows == newest.rows + leaves
+    assert (record.first_ordinal, record.last_ordinal) == (newest.first_ordinal, 13)
+    assert_right(engine, model)
+
+
+def test_dead_leaves_are_left_out_and_forgotten(engine, model):
+    delete(engine, model, "d0", "d5", "d10")
+    assert [each.dead > 0 for each in listed(engine)] == [True] * 3
+    engine.put_in_order(FOREVER)
+    (only,) = listed(engine)
+    assert (only.record.rows, only.dead) == (model.leaf_count, 0)
+    with engine.store.read() as txn:
+        assert len(manifest.dead_ordinals(engine.store, txn, engine.open().number)) == 0
+    assert_right(engine, model)
+
+
+def test_a_few_dead_items_stay_in_an_index_that_is_gone_on_with(engine, model):
+    """Their vectors lead the way to others, and stand for no row."""
+    engine.put_in_order(FOREVER)
+    delete(engine, model, "d3")
+    leaves = put_some(engine, model)
+    record, count = inserted(engine, source_of(engine, threshold=1))
+    assert record.items == record.rows + len(prepared("d3", sentences(30, 3), seed=3).vectors)
+    assert record.rows == model.leaf_count
+    assert count == leaves
+    assert_right(engine, model)
+
+
+def test_an_index_with_many_dead_items_is_built_from_nothing(engine, model):
+    engine.put_in_order(FOREVER)
+    delete(engine, model, "d3", "d4")
+    put_some(engine, model)
+    record, count = inserted(engine, source_of(engine, threshold=1))
+    assert record.items == record.rows == count == model.leaf_count
+    assert_right(engine, model)
+
+
+def test_a_segment_of_which_nothing_lives_is_dropped(engine, model):
+    delete(engine, model, *(f"d{number}" for number in range(4, 8)))
+    engine.put_in_order(FOREVER)
+    assert [each.record.rows for each in listed(engine)] == [model.leaf_count]
+    delete(engine, model, *list(model.documents))
+    engine.put_in_order(FOREVER)
+    assert listed(engine) == []
+    assert_right(engine, model)
+    put(engine, model, "new", 60)
+    engine.put_in_order(1)
+    assert len(listed(engine)) == 1
+    assert_right(engine, model)
+
+
+def test_what_dies_while_segments_are_merged_is_dead_in_the_new_one(engine, model, monkeypatch):
+    write = segment_files.write
+    delete(engine, model, "d1")
+
+    def die_meanwhile(*args: object) -> object:
+        delete(engine, model, "d2", "d9")
+        put(engine, model, "d6", 70)
+        return write(*args)
+
+    monkeypatch.setattr(segment_files, "write", die_meanwhile)
+    segment_build.build(engine.store, source_of(engine))
+    (only,) = listed(engine)
+    died = [prepared(f"d{n}", sentences(30, n), seed=n) for n in (2, 9, 6)]
+    assert only.dead == sum(len(document.vectors) for document in died)
+    assert_right(engine, model)
+
+
+def test_a_vector_that_is_known_already_is_not_indexed_again(engine, model):
+    engine.put_in_order(FOREVER)
+    same = prepared("same", sentences(60), seed=0)
+    known = model.documents["d1"].vectors[:1]
+    same = replace(same, vectors=np.repeat(known, len(same.vectors), axis=0))
+    engine.writer.put(engine.open(), same)
+    model.put(same)
+    record, count = inserted(engine, source_of(engine, threshold=1))
+    assert count == 0
+    assert record.items == record.rows - len(same.vectors)
+    assert_right(engine, model)
+
+
+@pytest.mark.parametrize("name", ["index.hnsw", "rows.npz"])
+def test_a_damaged_segment_is_no_base_for_another(engine, model, name):
+    largest = max(listed(engine), key=lambda each: each.record.rows).record
+    (segment_files.path_of(engine.store.segments, largest.segment_id) / name).write_bytes(b"x")
+    engine.put_in_order(FOREVER)
+    assert [each.record.rows for each in listed(engine)] == [model.leaf_count]
+    assert_right(engine, model)
+
+
+def test_a_build_that_is_ended_leaves_everything_as_it_was(engine, model):
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    before = [each.record for each in listed(engine)]
+    with pytest.raises(KeyboardInterrupt):
+        segment_build.build(engine.store, source_of(engine), end)
+    assert [each.record for each in listed(engine)] == before
+    assert len(list(engine.store.segments.iterdir())) == 3
+    assert_right(engine, model)
+
+
+def test_a_tail_is_sealed_beside_a_merge(engine, model):
+    """What is built from stays as it was listed; the new segment comes after it."""
+    merge = source_of(engine)
+
+    def seal_meanwhile() -> None:
+        put(engine, model, f"meanwhile{len(model.documents)}", len(model.documents))
+        tail = build_plan.tail_source(
+            engine.store, engine.open().number, 1, busy_ordinal=merge.last_ordinal
+        )
+        segment_build.build(engine.store, tail)
+
+    segment_build.build(engine.store, merge, seal_meanwhile)
+    first, *later = [each.record for each in listed(engine)]
+    assert (first.first_ordinal, first.last_ordinal) == (1, 12)
+    assert later[0].first_ordinal == 13
+    assert_right(engine, model)
+
+
+def test_everything_can_be_built_anew(engine, model):
+    put(engine, model, "more", 50)
+    delete(engine, model, "d3")
+    rebuild = partial(segment_build.rebuild, engine.store, engine.open().number, 1)
+    assert rebuild(lambda: None) == model.leaf_count
+    (only,) = listed(engine)
+    assert only.record.items == only.record.rows == model.leaf_count
+    assert_right(engine, model)
+
+
+def test_a_small_collection_needs_nothing_built(engine):
+    model = ModelCollection()
+    engine.writer.create_collection("t", "c", model.settings)
+    number = engine.open().number
+    assert segment_build.rebuild(engine.store, number, 100, lambda: None) == 0
+    put(engine, model, "d", 0)
+    assert segment_build.rebuild(engine.store, number, 100, lambda: None) == 0
+    assert listed(engine) == []
+    assert segment_build.rebuild(engine.store, number + 1, 1, lambda: None) == 0
+
+
+def test_a_build_that_cannot_fit_on_the_disk_is_not_begun(engine, model, monkeypatch):
+    asked: list[int] = []
+    monkeypatch.setattr(Store, "require_space", lambda self, extra=0: asked.append(extra))
+    segment_build.build(engine.store, source_of(engine))
+    assert asked[0] > model.leaf_count * model.settings.dimension * 4
+
+
+def test_unit_vectors_with_equal_numbers_of_other_sign_are_told_apart(engine):
+    """0 and -0 are equal and have different bits; either way each leaf is found."""
+    model = ModelCollection()
+    engine.writer.create_collection("t", "c", model.settings)
+    document = prepared("d", sentences(8))
+    vectors = np.zeros_like(document.vectors)
+    vectors[:, 0] = 1
+    vectors[1::2, 1] = -0.0
+    document = replace(document, vectors=vectors)
+    engine.writer.put(engine.open(), document)
+    model.put(document)
+    assert engine.put_in_order(1) == 1
+    assert_right(engine, model)

@@ -1,0 +1,207 @@
+"""Sealing: a tail becomes a segment whole, or stays a tail."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import lmdb
+import numpy as np
+import pytest
+
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.maintenance import build_plan, segment_build
+from hrag.engine.embedded.maintenance.orphan_gc import Sweeper
+from hrag.engine.embedded.segments import manifest, segment_files
+from hrag.errors import StorageFull
+from tests.conftest import Engine
+from tests.fakes import (
+    ModelCollection,
+    prepared,
+    query_vector,
+    recall,
+    search_leaves,
+    sentences,
+    unit_vectors,
+)
+
+
+@pytest.fixture
+def model(engine: Engine) -> ModelCollection:
+    model = ModelCollection()
+    engine.writer.create_collection("t", "c", model.settings)
+    for number in range(4):
+        document = prepared(f"d{number}", sentences(30, number), seed=number)
+        engine.writer.put(engine.open(), document)
+        model.put(document)
+    return model
+
+
+def folders(engine: Engine) -> list[Path]:
+    return sorted(engine.store.segments.iterdir())
+
+
+def assert_tail_only(engine: Engine, model: ModelCollection) -> None:
+    status = engine.writer.status(engine.open())
+    assert status.segments == ()
+    assert status.tail_leaf_count == model.leaf_count
+    assert folders(engine) == []
+    with engine.reader.snapshot("t", "c") as snapshot:
+        found = search_leaves(snapshot, query_vector(0), 10)
+    assert recall(found, model, query_vector(0), 10) == 1.0
+
+
+def test_a_segment_covers_the_tail_as_it_was(engine, model):
+    before = engine.reader.sequence()
+    record = engine.seal()
+    assert (record.rows, record.first_ordinal, record.last_ordinal) == (model.leaf_count, 1, 4)
+    assert record.covered_sequence == before
+    assert (record.space, record.embedder, record.dimension) == ("ip", "fake", 16)
+    assert engine.reader.sequence() == before + 1
+    status = engine.writer.status(engine.open())
+    assert (status.tail_leaf_count, status.sealed_sequence) == (0, before)
+    assert status.segments == (record.info(),)
+    assert segment_build.tail_leaves(engine.store, engine.open().number) == 0
+
+
+def test_a_second_segment_begins_where_the_first_ended(engine, model):
+    first = engine.seal()
+    engine.writer.put(engine.open(), prepared("new", sentences(30), seed=8))
+    second = engine.seal()
+    assert (second.first_ordinal, second.last_ordinal) == (first.last_ordinal + 1, 5)
+    assert folders(engine) == [segment_files.path_of(engine.store.segments, n) for n in (1, 2)]
+
+
+def test_nothing_to_seal_writes_nothing(engine, model):
+    engine.seal()
+    transaction = engine.store.env.info()["last_txnid"]
+    assert engine.seal() is None
+    for document_id in model.documents:
+        engine.writer.delete(engine.open(), document_id)
+    assert engine.seal() is None
+    assert engine.store.env.info()["last_txnid"] == transaction + len(model.documents)
+
+
+def test_documents_that_die_while_the_index_is_built_are_dead_in_it(engine, model, monkeypatch):
+    write = segment_files.write
+
+    def delete_meanwhile(*args: object) -> object:
+        engine.writer.delete(engine.open(), "d1")
+        engine.writer.put(engine.open(), prepared("d2", sentences(20), seed=30))
+        return write(*args)
+
+    monkeypatch.setattr(segment_files, "write", delete_meanwhile)
+    assert engine.seal().rows == model.leaf_count
+    del model.documents["d1"]
+    model.put(prepared("d2", sentences(20), seed=30))
+    status = engine.writer.status(engine.open())
+    assert status.leaf_count == model.leaf_count
+    assert status.tail_leaf_count == len(model.documents["d2"].vectors)
+    with engine.reader.snapshot("t", "c") as snapshot:
+        for count in (3, 1000):
+            found = search_leaves(snapshot, query_vector(1), count)
+            assert recall(found, model, query_vector(1), count) == 1.0
+
+
+def _no_space(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(("owner", "name"), [(np, "savez"), (os, "fsync"), (Path, "rename")])
+def test_a_full_disk_leaves_the_tail_as_it_was(engine, model, monkeypatch, owner, name):
+    monkeypatch.setattr(owner, name, _no_space)
+    with pytest.raises(OSError, match="No space left"):
+        engine.seal()
+    monkeypatch.undo()
+    assert_tail_only(engine, model)
+    assert engine.seal().rows == model.leaf_count
+
+
+def test_a_manifest_that_cannot_be_committed_leaves_no_files(engine, model, monkeypatch):
+    def full(*_: object) -> None:
+        raise lmdb.DiskError("mdb_put: No space left on device")
+
+    monkeypatch.setattr(manifest, "replace", full)
+    with pytest.raises(StorageFull):
+        engine.seal()
+    monkeypatch.undo()
+    assert_tail_only(engine, model)
+    assert engine.seal().rows == model.leaf_count
+
+
+def test_a_collection_that_is_deleted_meanwhile_gets_no_segment(engine, model, monkeypatch):
+    number = engine.open().number
+    write = segment_files.write
+
+    def delete_meanwhile(*args: object) -> object:
+        engine.writer.delete_collection("t", "c")
+        return write(*args)
+
+    monkeypatch.setattr(segment_files, "write", delete_meanwhile)
+    assert engine.seal() is None
+    assert folders(engine) == []
+    assert segment_build.tail_leaves(engine.store, number) == 0
+    assert build_plan.tail_source(engine.store, number, 1) is None
+    assert build_plan.next_source(engine.store, number) is None
+
+
+def test_what_no_manifest_lists_is_removed(engine, model):
+    record = engine.seal()
+    listed = segment_files.path_of(engine.store.segments, record.segment_id)
+    for name in ("000000000009.tmp", "000000000010"):
+        (engine.store.segments / name).mkdir()
+        (engine.store.segments / name / "index.hnsw").write_bytes(b"half")
+    (engine.store.segments / "000000000010.damaged").touch()
+    sweeper = Sweeper(engine.store, grace_s=60, clock=lambda: now)
+    now = 0.0
+    sweeper.sweep()
+    now = 59.0
+    sweeper.sweep()
+    assert len(folders(engine)) == 4
+    sweeper.clear_unfinished()
+    now = 60.0
+    sweeper.sweep()
+    assert folders(engine) == [listed]
+    assert segment_files.load(engine.store.segments, record).record == record
+
+
+def test_every_collection_is_known_until_it_is_deleted(engine, model):
+    other, _ = engine.writer.create_collection("t2", "c", model.settings)
+    numbers = {engine.open().number, engine.writer.open("t2", other.name).number}
+    assert segment_build.all_collections(engine.store) == numbers
+    gone = engine.open().number
+    engine.writer.delete_collection("t", "c")
+    assert segment_build.all_collections(engine.store) == numbers - {gone}
+
+
+def test_copies_of_one_leaf_are_all_found_and_hide_no_other(engine: Engine):
+    """2,000 copies among 4,000 others, sealed."""
+    model = ModelCollection()
+    engine.writer.create_collection("t", "c", model.settings)
+    others = prepared("others", sentences(13_500), seed=1)
+    same = prepared("same", sentences(6_800), seed=2)
+    copy = unit_vectors(1, seed=77)
+    copies = replace(same, vectors=np.repeat(copy, len(same.vectors), axis=0))
+    assert len(others.vectors) >= 4000
+    assert len(copies.vectors) >= 2000
+    for document in (others, copies):
+        engine.writer.put(engine.open(), document)
+        model.put(document)
+    assert engine.seal().items == len(others.vectors) + 1
+
+    with engine.reader.snapshot("t", "c") as snapshot:
+        found = search_leaves(snapshot, copy[0], len(copies.vectors))
+        assert set(found) == {("same", leaf) for leaf in range(len(copies.vectors))}
+        shares = []
+        for leaf in range(0, 4000, 100):
+            query = others.vectors[leaf]
+            found = search_leaves(snapshot, query, 10)
+            assert ("others", leaf) in found
+            shares.append(recall(found, model, query, 10))
+    assert np.mean(shares) >= 0.99
+
+
+def test_a_sealed_store_is_sound(engine, model):
+    engine.seal()
+    report = check(engine.store)
+    assert (report.collections, report.documents, report.segments) == (1, 4, 1)
+    assert (report.leaves, report.problems) == (model.leaf_count, ())

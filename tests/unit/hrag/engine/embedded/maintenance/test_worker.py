@@ -1,0 +1,322 @@
+"""The sealer: what it does in the background, and what it goes on after."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import pytest
+from structlog.testing import capture_logs
+
+from hrag.deadline import NEVER, Deadline
+from hrag.engine.embedded.maintenance import orphan_gc, segment_build
+from hrag.engine.embedded.maintenance import worker as sealer_module
+from hrag.engine.embedded.maintenance.worker import Sealer
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments.builder import insert
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.errors import DeadlineExceeded, StorageFull
+from hrag.types import IngestOutcome
+from tests.fakes import collection_settings, prepared, sentences
+
+WAIT_S = 10.0
+THRESHOLD = 20
+MOST_TAILS = 100
+
+
+@contextmanager
+def running(
+    store: Store, threshold: int = THRESHOLD, grace_s: float = 0
+) -> Iterator[EmbeddedWriter]:
+    """A writer whose commits a sealer hears of."""
+    sealer = Sealer(store, threshold, grace_s)
+    sealer.start()
+    try:
+        yield EmbeddedWriter(store, sealer)
+    finally:
+        sealer.close()
+
+
+@pytest.fixture
+def writer(store):
+    """A writer of which no sealer hears, and a collection."""
+    writer = EmbeddedWriter(store)
+    writer.create_collection("t", "c", collection_settings())
+    return writer
+
+
+def segment_count(writer: EmbeddedWriter, name: str = "c") -> int:
+    return len(writer.status(writer.open("t", name)).segments)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_tail_is_sealed_once_it_passes_the_threshold(store, writer):
+    leaves = 0
+    with running(store) as heard:
+        while leaves < THRESHOLD:
+            document = prepared(f"d{leaves}", sentences(12), seed=leaves)
+            assert segment_count(writer) == 0
+            heard.put(heard.open("t", "c"), document)
+            leaves += len(document.vectors)
+        wait_until(lambda: segment_count(writer) == 1)
+    status = writer.status(writer.open("t", "c"))
+    assert (status.segments[0].leaf_count, status.tail_leaf_count) == (leaves, 0)
+
+
+def test_a_collection_that_never_comes_to_rest_leaves_others_their_turn(store, writer, monkeypatch):
+    reclaimed = threading.Event()
+    monkeypatch.setattr(sealer_module, "purge_some", lambda _: reclaimed.set())
+    monkeypatch.setattr(Sealer, "_build", lambda _, source: source is not None)
+    writer.put(writer.open("t", "c"), prepared("d", sentences(20 * THRESHOLD)))
+    with running(store):  # Whatever it builds, the tail stays full.
+        for _ in range(3):
+            reclaimed.clear()
+            assert reclaimed.wait(WAIT_S)
+
+
+def test_a_small_tail_stays_a_tail(store, writer):
+    with running(store) as heard:
+        heard.put(heard.open("t", "c"), prepared("d", sentences(12)))
+    assert segment_count(writer) == 0
+
+
+def test_a_start_seals_and_purges_what_an_earlier_process_left(store, writer):
+    writer.create_collection("t", "gone", collection_settings())
+    writer.put(writer.open("t", "gone"), prepared("d", sentences(12)))
+    writer.delete_collection("t", "gone")
+    writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
+    left = segment_files.path_of(store.segments, 7).with_suffix(".tmp")
+    left.mkdir()
+    (left / "index.hnsw").write_bytes(b"half")
+    with running(store):
+        assert not left.exists()
+        wait_until(lambda: segment_count(writer) == 1)
+    with store.read() as txn:
+        assert txn.stat(store.db["dropped"])["entries"] == 0
+        assert txn.stat(store.db["texts"])["entries"] == 1
+
+
+def test_a_deleted_collection_is_purged(store, writer):
+    with running(store) as heard:
+        heard.put(heard.open("t", "c"), prepared("d", sentences(200)))
+        wait_until(lambda: segment_count(writer) == 1)
+        heard.delete_collection("t", "c")
+        wait_until(lambda: not list(store.segments.iterdir()))
+    with store.read() as txn:
+        assert txn.stat(store.db["texts"])["entries"] == 0
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError("no space"), StorageFull("no space"), RuntimeError("a fault")]
+)
+def test_after_a_failure_it_tries_again(store, writer, monkeypatch, failure):
+    monkeypatch.setattr(sealer_module, "_RETRY_S", 0.01)
+    build, failed = segment_build.build, threading.Event()
+
+    def fail_once(*args: object) -> object:
+        if not failed.is_set():
+            failed.set()
+            raise failure
+        return build(*args)
+
+    monkeypatch.setattr(segment_build, "build", fail_once)
+    with capture_logs() as logs, running(store) as heard:
+        heard.put(heard.open("t", "c"), prepared("d", sentences(200)))
+        wait_until(lambda: segment_count(writer) == 1)
+    assert [log["log_level"] for log in logs if log["event"] == "cannot_seal"] == ["error"]
+
+
+def test_closing_ends_what_is_being_built(store, writer, monkeypatch):
+    building = threading.Event()
+
+    def slow(*args: object, **options: object) -> None:
+        building.set()
+        time.sleep(0.1)
+        insert(*args, **options)
+
+    monkeypatch.setattr(sealer_module, "insert", slow)
+    writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
+    writer.create_collection("t", "c2", collection_settings())
+    writer.put(writer.open("t", "c2"), prepared("d", sentences(200)))
+    with running(store):
+        assert building.wait(WAIT_S)
+    assert segment_count(writer) + segment_count(writer, "c2") <= 1
+    assert "sealer" not in {thread.name for thread in threading.enumerate()}
+
+
+# Back-pressure
+
+
+def test_writers_wait_while_a_tail_is_too_long(store, writer, monkeypatch):
+    """They go on once it is sealed; those with less patience are told what they wait for."""
+    go_on, building = threading.Event(), threading.Event()
+    build = segment_build.build
+
+    def held(*args: object) -> object:
+        building.set()
+        assert go_on.wait(WAIT_S)
+        return build(*args)
+
+    monkeypatch.setattr(segment_build, "build", held)
+    monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 50 * 16 * 4)
+    with running(store) as heard:
+        opened = heard.open("t", "c")
+        heard.wait_for_room(opened, NEVER)
+        heard.put(opened, prepared("d", sentences(400)))
+        assert building.wait(WAIT_S)
+        with pytest.raises(DeadlineExceeded, match="waiting until the index has room"):
+            heard.wait_for_room(opened, Deadline.after(0.1))
+        threading.Timer(0.1, go_on.set).start()
+        heard.wait_for_room(opened, Deadline.after(WAIT_S))
+        assert writer.status(opened).tail_leaf_count < 50
+
+
+@contextmanager
+def held_builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Nothing is built until the event is set."""
+    go_on = threading.Event()
+    build = segment_build.build
+
+    def held(*args: object) -> object:
+        assert go_on.wait(WAIT_S)
+        return build(*args)
+
+    monkeypatch.setattr(segment_build, "build", held)
+    monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 0)
+    yield go_on
+    go_on.set()
+
+
+def test_all_cores_index_what_writers_have_waited_for(store, writer, monkeypatch):
+    """Also when they have all gone again; a tail that held up nobody leaves a core."""
+    free: list[int] = []
+
+    def noted(*args: object, free_cores: int) -> None:
+        free.append(free_cores)
+        insert(*args, free_cores=free_cores)
+
+    monkeypatch.setattr(sealer_module, "insert", noted)
+    with held_builds(monkeypatch) as go_on, running(store) as heard:
+        opened = heard.open("t", "c")
+        heard.put(opened, prepared("d", sentences(400)))
+        with pytest.raises(DeadlineExceeded):
+            heard.wait_for_room(opened, Deadline.after(0.05))
+        go_on.set()
+        wait_until(lambda: writer.status(opened).tail_leaf_count == 0)
+        assert set(free) == {0}
+        for seed in count(1):
+            heard.put(opened, prepared(f"d{seed}", sentences(100, seed), seed=seed))
+            wait_until(lambda: writer.status(opened).tail_leaf_count == 0)
+            if free[-1] == 1:  # It has come to rest in between.
+                break
+            assert seed < MOST_TAILS
+
+
+def test_a_full_tail_may_gather_behind_one_that_is_being_sealed(store, writer, monkeypatch):
+    first, second = (prepared(f"d{seed}", sentences(80, seed), seed=seed) for seed in range(2))
+    threshold = len(first.vectors)
+    assert len(second.vectors) == threshold
+    with held_builds(monkeypatch) as go_on, running(store, threshold) as heard:
+        opened = heard.open("t", "c")
+        heard.put(opened, first)
+        heard.wait_for_room(opened, Deadline.after(0))
+        heard.put(opened, second)
+        with pytest.raises(DeadlineExceeded):
+            heard.wait_for_room(opened, Deadline.after(0.05))
+        go_on.set()
+        heard.wait_for_room(opened, Deadline.after(WAIT_S))
+
+
+def test_nobody_waits_for_a_sealer_that_fails(store, writer, monkeypatch):
+    failed = threading.Event()
+
+    def fail(*_: object) -> None:
+        failed.set()
+        raise StorageFull("no space")
+
+    monkeypatch.setattr(segment_build, "build", fail)
+    monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 50 * 16 * 4)
+    with running(store) as heard:
+        opened = heard.open("t", "c")
+        heard.put(opened, prepared("d", sentences(400)))
+        assert failed.wait(WAIT_S)
+        heard.wait_for_room(opened, Deadline.after(WAIT_S))
+        assert writer.status(opened).tail_leaf_count >= 50
+
+
+def test_nobody_waits_for_a_tail_that_is_scanned_in_a_moment(store, writer):
+    """However many leaves it has: what counts is what a search has to read."""
+    with running(store) as heard:
+        opened = heard.open("t", "c")
+        assert writer.put(opened, prepared("d", sentences(400))).outcome is IngestOutcome.CREATED
+        heard.wait_for_room(opened, Deadline.after(0))
+        assert segment_build.tail_bytes(store, opened.number) == writer.status(opened).vector_bytes
+
+
+def test_nobody_waits_for_a_sealer_that_does_not_run(store, writer, monkeypatch):
+    monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 0)
+    writer.put(writer.open("t", "c"), prepared("d", sentences(400)))
+    sealer = Sealer(store, THRESHOLD)
+    sealer.wait_for_room(writer.open("t", "c").number, NEVER)
+
+
+# Several things at once
+
+
+def test_tails_are_sealed_while_something_large_is_built(store, writer, monkeypatch):
+    """Else those who write elsewhere would wait for it."""
+    writer.create_collection("t", "c2", collection_settings())
+    large = writer.open("t", "c")
+    for number in range(40):
+        writer.put(large, prepared(f"d{number}", sentences(100, number), seed=number))
+    monkeypatch.setattr(segment_build, "_BLOCK_LEAVES", 20)
+    sealed_meanwhile: list[int] = []
+    heard: list[EmbeddedWriter] = []
+
+    def slow(*args: object, **options: object) -> None:
+        insert(*args, **options)
+        if heard and not sealed_meanwhile:
+            sealed_meanwhile.append(segment_count(writer, "c"))
+            other = heard[0].open("t", "c2")
+            heard[0].put(other, prepared("other", sentences(100)))
+        if segment_count(writer, "c2") and not segment_count(writer, "c"):
+            sealed_meanwhile.append(1)
+
+    monkeypatch.setattr(sealer_module, "insert", slow)
+    with running(store) as one:
+        heard.append(one)
+        wait_until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))
+    assert sealed_meanwhile[0] == 0
+    assert 1 in sealed_meanwhile
+
+
+def test_a_segment_that_is_damaged_is_made_anew_by_itself(store, writer):
+    writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
+    with running(store):
+        wait_until(lambda: segment_count(writer) == 1)
+        (first,) = writer.status(writer.open("t", "c")).segments
+        path = segment_files.path_of(store.segments, first.segment_id) / "index.hnsw"
+        path.write_bytes(b"x" * path.stat().st_size)
+        orphan_gc.report_damage(store.segments, first.segment_id)
+        wait_until(lambda: writer.status(writer.open("t", "c")).segments[0] != first)
+        wait_until(lambda: not path.exists())
+    (second,) = writer.status(writer.open("t", "c")).segments
+    assert second.leaf_count == first.leaf_count
+
+
+def test_a_start_finds_what_was_damaged_while_nobody_ran(store, writer):
+    writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
+    with running(store):
+        wait_until(lambda: segment_count(writer) == 1)
+    (first,) = writer.status(writer.open("t", "c")).segments
+    segment_files.remove(store.segments, first.segment_id)
+    with running(store):
+        wait_until(lambda: writer.status(writer.open("t", "c")).segments[0] != first)

@@ -1,0 +1,84 @@
+"""Which way a search takes to its leaves, and that both lead to the same ones."""
+
+import numpy as np
+import pytest
+
+from hrag.engine.embedded.search.eligible_rows import Scope, is_in
+from hrag.engine.embedded.search.view import View, load_view
+from hrag.engine.embedded.segments.segment_files import load
+from tests.conftest import Engine
+from tests.fakes import collection_settings, prepared, query_vector, sentences
+
+SETTINGS = collection_settings()
+
+
+@pytest.fixture
+def view(engine: Engine) -> View:
+    """Some 150 leaves in a segment, 30 in the tail; some of both are dead."""
+    engine.writer.create_collection("t", "c", SETTINGS)
+    for number in range(5):
+        document = prepared(f"d{number}", sentences(80 + 5 * number, number), seed=number)
+        engine.writer.put(engine.open(), document)
+    segment = load(engine.store.segments, engine.seal())
+    engine.writer.put(engine.open(), prepared("d3", sentences(9, 9), seed=9))
+    for number in (6, 7):
+        document = prepared(f"d{number}", sentences(40, number), seed=number)
+        engine.writer.put(engine.open(), document)
+    engine.writer.delete(engine.open(), "d6")
+    with engine.store.read() as txn:
+        by_id = {segment.record.segment_id: segment}
+        return load_view(engine.store, txn, SETTINGS, 1, by_id)
+
+
+def living(view: View) -> np.ndarray:
+    return np.flatnonzero(view.alive[: view.count]).astype(np.uint32)
+
+
+@pytest.mark.parametrize("share", [1, 2, 5, 1000])
+def test_walking_and_comparing_find_the_same(view, share):
+    rows = None if share == 1 else living(view)[::share]
+    scope = Scope(view, rows)
+    expected = living(view)[::share]
+    assert scope.leaf_count == len(expected)
+    for seed in range(5):
+        query = query_vector(seed)
+        everything = scope.nearest(query, 10_000)
+        assert (everything.complete, everything.exact) == (True, True)
+        assert sorted(everything.rows) == expected.tolist()
+        best = everything.rows[np.argsort(-everything.scores)]
+        for count in (1, 2, len(expected) // 2 + 1):
+            near = scope.nearest(query, count)
+            assert near.complete == (count >= len(expected))
+            assert set(near.rows) == set(best[:count])
+            assert np.allclose(np.sort(near.scores), np.sort(everything.scores)[-count:], atol=1e-5)
+
+
+def test_few_of_many_are_found_by_the_index(view):
+    query = query_vector(0)
+    assert not Scope(view).nearest(query, 3).exact
+    assert Scope(view).nearest(query, view.living // 20 + 1).exact
+
+
+def test_few_leaves_are_compared(view):
+    scope = Scope(view, living(view)[::10])
+    assert scope.nearest(query_vector(0), 1).exact
+
+
+def test_a_tail_alone_is_compared(engine):
+    engine.writer.create_collection("t", "c", SETTINGS)
+    engine.writer.put(engine.open(), prepared("d", sentences(500)))
+    with engine.reader.snapshot("t", "c") as snapshot:
+        assert snapshot.search(query_vector(0), 1).exact
+
+
+def test_a_scope_of_nothing_has_nothing(view):
+    hits = Scope(view, np.empty(0, np.uint32)).nearest(query_vector(0), 5)
+    assert (len(hits), hits.complete, hits.exact) == (0, True, True)
+
+
+def test_being_among_others():
+    others = np.array([2, 5, 9], np.uint32)
+    values = np.array([9, 1, 2, 3, 10, 5], np.uint32)
+    assert is_in(values, others).tolist() == [True, False, True, False, False, True]
+    assert is_in(values, others[:0]).tolist() == [False] * 6
+    assert is_in(values[:0], others).tolist() == []

@@ -1,0 +1,375 @@
+"""The reader: views follow the store, whatever happens between and beside its calls."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from hrag.engine.embedded.search.loaded_collection import Followed
+from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.search.view import View
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.store import change_log
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.errors import CollectionNotFound
+from tests.conftest import Engine
+from tests.fakes import (
+    ModelCollection,
+    collection_settings,
+    prepared,
+    query_vector,
+    recall,
+    seal,
+    search_leaves,
+    sentences,
+)
+
+WAIT_S = 10.0  # For the background thread, on a machine that is busy.
+
+
+def view_of(reader: EmbeddedReader, number: int) -> View:
+    return reader._followed[number]._view
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def model(engine: Engine) -> ModelCollection:
+    """A collection of sixty leaves, and the model of it."""
+    model = ModelCollection()
+    engine.writer.create_collection("t", "c", model.settings)
+    put(engine, model, *(f"d{number}" for number in range(6)))
+    return model
+
+
+def put(engine: Engine, model: ModelCollection, *names: str, seed: int = 0) -> None:
+    for number, name in enumerate(names):
+        document = prepared(name, sentences(30, number), seed=seed + number)
+        engine.writer.put(engine.open(), document)
+        model.put(document)
+
+
+def assert_right(engine: Engine, model: ModelCollection, count: int = 5) -> None:
+    for seed in range(3):
+        query = query_vector(seed)
+        with engine.reader.snapshot("t", "c") as snapshot:
+            found = search_leaves(snapshot, query, count)
+        assert recall(found, model, query, count) == 1.0
+
+
+# Segments
+
+
+def test_a_segment_is_taken_up_in_the_background(engine, model):
+    assert_right(engine, model)
+    number = engine.open().number
+    assert view_of(engine.reader, number).segments == ()
+    record = seal(engine.store, number)
+    wait_until(lambda: len(view_of(engine.reader, number).segments) == 1)
+    view = view_of(engine.reader, number)
+    assert view.segments[0].record == record
+    assert view.count == view.tail_base == record.rows
+    assert_right(engine, model)
+
+    put(engine, model, "new", "d2", seed=50)
+    assert_right(engine, model)
+    seal(engine.store, number)
+    wait_until(lambda: len(view_of(engine.reader, number).segments) == 2)
+    assert view_of(engine.reader, number).segments[0] is view.segments[0]  # Not read again.
+    assert_right(engine, model)
+
+
+DAMAGES = {
+    "missing": lambda path: path.unlink(),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "flipped": lambda path: path.write_bytes(
+        bytes([path.read_bytes()[0] ^ 1, *path.read_bytes()[1:]])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["index.hnsw", "rows.npz"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_without_a_damaged_segment_all_is_found_exactly(engine, model, damage, name):
+    record = engine.seal()
+    path = segment_files.path_of(engine.store.segments, record.segment_id) / name
+    whole = path.read_bytes()
+    DAMAGES[damage](path)
+    with capture_logs() as logs:
+        assert_right(engine, model)
+        put(engine, model, "new")
+        assert_right(engine, model)
+    damaged = [log for log in logs if log["event"] == "segment_damaged"]
+    assert [log["segment"] for log in damaged] == [record.segment_id]
+    assert name in damaged[0]["problem"]
+    assert view_of(engine.reader, engine.open().number).segments == ()
+    path.write_bytes(whole)
+
+
+def test_a_segment_that_cannot_say_is_passed_over_for_an_exact_scan(engine, model, monkeypatch):
+    engine.seal()
+    put(engine, model, "new", seed=40)
+    monkeypatch.setattr(segment_files.LoadedSegment, "search", lambda self, query, count: None)
+    assert_right(engine, model)
+    assert_right(engine, model, count=1000)
+
+
+def test_segmented_collections_can_be_loaded_before_the_first_search(engine, model):
+    engine.writer.create_collection("t", "small", collection_settings())
+    engine.seal()
+    engine.reader.load_segmented()
+    assert list(engine.reader._followed) == [engine.open().number]
+    assert_right(engine, model)
+
+
+# Following
+
+
+def test_a_reader_that_fell_behind_the_log_loads_anew(engine, model):
+    engine.writer = EmbeddedWriter(engine.store, max_log_entries=4)
+    engine.seal()
+    assert_right(engine, model)
+    for round_ in range(8):
+        put(engine, model, "d0", "d1", seed=60 + 2 * round_)
+    engine.writer.delete(engine.open(), "d5")
+    del model.documents["d5"]
+    assert_right(engine, model)
+    assert len(view_of(engine.reader, engine.open().number).segments) == 1
+
+
+def test_the_background_follows_without_any_search(engine, model):
+    assert_right(engine, model)
+    put(engine, model, "new")
+    number, committed = engine.open().number, engine.reader.sequence()
+    wait_until(lambda: view_of(engine.reader, number).sequence == committed)
+
+
+def test_a_deleted_collection_is_let_go(engine, model):
+    assert_right(engine, model)
+    number = engine.open().number
+    engine.writer.delete_collection("t", "c")
+    with pytest.raises(CollectionNotFound), engine.reader.snapshot("t", "c"):
+        pass
+    wait_until(lambda: number not in engine.reader._followed)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_collection_deleted_while_it_is_loaded_is_not_found(engine, model, monkeypatch, again):
+    """Between the look-up of the name and the load, the collection goes away."""
+    load = EmbeddedReader._load
+    new = ModelCollection()
+
+    def delete_and_load(self: EmbeddedReader, number: int, beside: object) -> None:
+        monkeypatch.undo()
+        engine.writer.delete_collection("t", "c")
+        if again:
+            engine.writer.create_collection("t", "c", new.settings)
+            put(engine, new, "d7", seed=70)
+        load(self, number)
+
+    monkeypatch.setattr(EmbeddedReader, "_load", delete_and_load)
+    if again:
+        assert_right(engine, new)
+        return
+    with pytest.raises(CollectionNotFound), engine.reader.snapshot("t", "c"):
+        pass
+
+
+def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, monkeypatch):
+    assert_right(engine, model)
+
+    def broken(self: object) -> None:
+        raise ValueError("broken")
+
+    with capture_logs() as logs:
+        monkeypatch.setattr(Followed, "refresh", broken)
+        put(engine, model, "new")
+        wait_until(lambda: any(log["event"] == "cannot_follow" for log in logs))
+        monkeypatch.undo()
+    put(engine, model, "newer", seed=9)
+    assert_right(engine, model)
+    number, committed = engine.open().number, engine.reader.sequence()
+    wait_until(lambda: view_of(engine.reader, number).sequence == committed)
+
+
+def test_a_snapshot_older_than_the_view_is_taken_anew(engine, model, monkeypatch):
+    """Another call advanced the view between this one's transaction and its look."""
+    assert_right(engine, model)
+    view_at = Followed.view_at
+    beaten = threading.Event()
+
+    def overtaken(self: Followed, txn: object) -> View | None:
+        if threading.current_thread() is caller and not beaten.is_set():
+            beaten.set()
+            put(engine, model, "new", seed=44)
+            with engine.store.read() as later:
+                assert view_at(self, later) is not None
+            assert view_at(self, txn) is None
+            return None
+        return view_at(self, txn)
+
+    caller = threading.current_thread()
+    monkeypatch.setattr(Followed, "view_at", overtaken)
+    assert_right(engine, model)
+    assert beaten.is_set()
+
+
+def test_settings_come_with_or_without_a_loaded_collection(engine, model):
+    assert engine.reader.settings("t", "c") == model.settings
+    assert engine.reader._followed == {}
+    assert_right(engine, model)
+    assert engine.reader.settings("t", "c") == model.settings
+    with pytest.raises(CollectionNotFound, match="tenant 't' has no collection 'other'"):
+        engine.reader.settings("t", "other")
+
+
+def test_an_exception_inside_a_snapshot_passes_through(engine, model):
+    with pytest.raises(KeyError), engine.reader.snapshot("t", "c"):
+        raise KeyError("of the caller")
+    assert_right(engine, model)
+
+
+# Memory
+
+
+def fill(engine: Engine, names: list[str]) -> ModelCollection:
+    model = ModelCollection()
+    for name in names:
+        engine.writer.create_collection("t", name, model.settings)
+        for number in range(3):
+            document = prepared(f"d{number}", sentences(60, number), seed=number)
+            engine.writer.put(engine.open(name=name), document)
+            model.put(document)
+    return model
+
+
+def search(reader: EmbeddedReader, name: str, model: ModelCollection) -> None:
+    with reader.snapshot("t", name) as snapshot:
+        found = search_leaves(snapshot, query_vector(0), 10)
+    assert recall(found, model, query_vector(0), 10) == 1.0
+
+
+@pytest.fixture
+def limited(engine: Engine) -> Iterator[tuple[EmbeddedReader, ModelCollection, list[str]]]:
+    """Ten equal collections, and a reader whose memory holds five of them."""
+    names = [f"c{number}" for number in range(10)]
+    model = fill(engine, names)
+    search(engine.reader, names[0], model)
+    each = engine.reader.status().loaded_bytes
+    assert each > model.leaf_count * model.settings.dimension * 4
+    reader = EmbeddedReader(engine.store, budget_bytes=5 * each)
+    yield reader, model, names
+    reader.close()
+
+
+def test_the_least_recently_used_are_let_go_and_come_back(engine, limited):
+    reader, model, names = limited
+    for name in names:
+        search(reader, names[0], model)
+        search(reader, name, model)
+        status = reader.status()
+        assert 0 < status.loaded_bytes <= status.budget_bytes
+        assert status.collections_loaded <= 5
+    first = engine.open(name=names[0]).number
+    assert first in reader._followed
+    assert engine.open(name=names[1]).number not in reader._followed
+    search(reader, names[1], model)
+
+
+def test_a_search_under_way_keeps_what_is_let_go(limited):
+    reader, model, names = limited
+    with reader.snapshot("t", names[0]) as snapshot:
+        for name in names[1:]:
+            search(reader, name, model)
+        found = search_leaves(snapshot, query_vector(0), 10)
+    assert recall(found, model, query_vector(0), 10) == 1.0
+
+
+def test_a_collection_over_the_budget_is_still_searched(engine):
+    model = fill(engine, ["c"])
+    reader = EmbeddedReader(engine.store, budget_bytes=1)
+    for _ in range(2):
+        search(reader, "c", model)
+    status = reader.status()
+    assert (status.collections_loaded, status.budget_bytes) == (1, 1)
+    assert status.loaded_bytes > 1
+    reader.close()
+
+
+def test_what_grows_past_the_budget_drives_others_out(engine, limited):
+    reader, model, names = limited
+    for name in names[:5]:
+        search(reader, name, model)
+    for number in range(20):
+        document = prepared(f"more{number}", sentences(60), seed=number)
+        engine.writer.put(engine.open(name=names[4]), document)
+    wait_until(lambda: reader.status().collections_loaded < 5)
+    assert engine.open(name=names[4]).number in reader._followed
+
+
+def test_segments_past_the_budget_are_left_for_later(engine):
+    names = [f"c{number}" for number in range(4)]
+    model = fill(engine, names)
+    for name in names:
+        engine.seal(name=name)
+    search(engine.reader, names[0], model)
+    each = engine.reader.status().loaded_bytes
+    reader = EmbeddedReader(engine.store, budget_bytes=2 * each)
+    reader.load_segmented()
+    assert reader.status().collections_loaded == 2
+    search(reader, names[3], model)
+    reader.close()
+
+
+def test_a_tail_that_is_replaced_over_and_over_does_not_grow(engine, model):
+    assert_right(engine, model)
+    number = engine.open().number
+    for round_ in range(300):
+        put(engine, model, "d0", "d1", seed=100 + 2 * round_)
+        if round_ % 7 == 0:
+            assert_right(engine, model)
+    view = view_of(engine.reader, number)
+    assert view.count - view.tail_base <= 2 * model.leaf_count + 1024 + 200
+
+
+# Lag
+
+
+def test_the_lag_is_what_the_background_has_not_applied(engine, model, monkeypatch):
+    assert_right(engine, model)
+    wait_until(lambda: engine.reader.status().applied_sequence == engine.reader.sequence())
+    assert engine.reader.status().lag_s == 0
+
+    def stuck(self: object) -> None:
+        raise ValueError("stuck")
+
+    monkeypatch.setattr(Followed, "refresh", stuck)
+    before = engine.reader.sequence()
+    put(engine, model, "new")
+    wait_until(lambda: engine.reader.status().lag_s > 0.2)
+    status = engine.reader.status()
+    assert (status.sequence, status.applied_sequence) == (before + 1, before)
+    assert_right(engine, model)  # A search applies what it needs itself.
+    monkeypatch.undo()
+    wait_until(lambda: engine.reader.status().applied_sequence == before + 1)
+    assert engine.reader.status().lag_s == 0
+
+
+def test_a_reader_that_missed_more_than_the_list_of_commits_looks_at_everything(
+    engine, model, monkeypatch
+):
+    assert_right(engine, model)
+    monkeypatch.setattr(change_log, "MAX_LOG_ENTRIES", 3)
+    put(engine, model, *(f"new{number}" for number in range(6)))
+    number, committed = engine.open().number, engine.reader.sequence()
+    wait_until(lambda: view_of(engine.reader, number).sequence == committed)
+    with engine.store.read() as txn:
+        assert change_log.changed_after(engine.store, txn, committed - 3) == {number}
+        assert change_log.changed_after(engine.store, txn, committed - 4) is None

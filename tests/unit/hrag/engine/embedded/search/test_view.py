@@ -1,0 +1,137 @@
+"""Views: what was handed out never changes, however far the next ones go."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from hrag.engine import PreparedDocument
+from hrag.engine.embedded.search.view import View, load_view
+from hrag.engine.embedded.segments import leaves
+from hrag.engine.embedded.segments.segment_files import LoadedSegment, load
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.queries import read_counters
+from hrag.engine.embedded.store.records import Change, ChangeKind
+from tests.conftest import Engine
+from tests.fakes import collection_settings, prepared, sentences
+
+SETTINGS = collection_settings()
+
+
+@pytest.fixture
+def filled(engine: Engine) -> Engine:
+    """Documents 0 to 4 as ordinals 1 to 5, some 150 leaves."""
+    engine.writer.create_collection("t", "c", SETTINGS)
+    for number in range(5):
+        engine.writer.put(engine.open(), document(number))
+    return engine
+
+
+def document(number: int) -> PreparedDocument:
+    return prepared(f"d{number}", sentences(80 + 5 * number, number), seed=number)
+
+
+def loaded(engine: Engine, *segments: LoadedSegment) -> View:
+    with engine.store.read() as txn:
+        by_id = {segment.record.segment_id: segment for segment in segments}
+        return load_view(engine.store, txn, SETTINGS, 1, by_id)
+
+
+def advanced(engine: Engine, view: View, *changes: Change) -> View:
+    with engine.store.read() as txn:
+        sequence = read_counters(engine.store, txn, 1).sequence
+        return view.advanced(engine.store, txn, changes, sequence)
+
+
+def ordinals(view: View) -> dict[int, int]:
+    """Living leaves by ordinal."""
+    labels = view.labels[: view.count][view.alive[: view.count] != 0]
+    found, counts = np.unique(labels >> np.uint64(20), return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def state(view: View) -> tuple[bytes, ...]:
+    """All that a search looks at."""
+    used = view.count
+    return (
+        view.labels[:used].tobytes(),
+        view.ancestors[:, :used].tobytes(),
+        view.alive[:used].tobytes(),
+        view.tail[: used - view.tail_base].tobytes(),
+    )
+
+
+def test_a_view_holds_each_leaf_with_its_ancestors_and_vector(filled):
+    view = loaded(filled)
+    wanted = [document(number) for number in range(5)]
+    assert view.living == view.count == sum(len(d.vectors) for d in wanted)
+    assert (view.tail_base, view.segments, view.bases) == (0, (), ())
+    used = view.count
+    assert (view.tail[:used] == np.concatenate([d.vectors for d in wanted])).all()
+    ancestors = np.concatenate([d.tree.ancestors(0) for d in wanted], axis=1)
+    assert (view.ancestors[:, :used] == ancestors).all()
+    labels = [leaves.labels_of(n + 1, len(d.vectors)) for n, d in enumerate(wanted)]
+    assert (view.labels[:used] == np.concatenate(labels)).all()
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_an_older_view_stays_as_it_was(filled, sealed):
+    segment = load(filled.store.segments, filled.seal()) if sealed else None
+    kept = (segment,) if segment else ()
+    views = [loaded(filled, *kept)]
+    states = [state(views[0])]
+    for number in range(20):
+        name = f"d{number % 7}"
+        filled.writer.put(filled.open(), prepared(name, sentences(10), seed=100 + number))
+        if number % 3 == 2:
+            filled.writer.delete(filled.open(), name)
+        views.append(advanced(filled, views[-1], *_log_after(filled, views[-1].sequence)))
+        states.append(state(views[-1]))
+    assert [state(view) for view in views] == states
+    fresh = loaded(filled, *kept)
+    assert ordinals(views[-1]) == ordinals(fresh)
+    assert views[-1].living == fresh.living
+
+
+def _log_after(engine: Engine, sequence: int) -> Iterator[Change]:
+    with engine.store.read() as txn:
+        start = schema.in_collection(1, sequence + 1)
+        for _, value in engine.store.scan(txn, "changes", schema.u32(1), start):
+            change = Change.from_bytes(value)
+            if change.kind is not ChangeKind.SEGMENTS:
+                yield change
+
+
+def test_what_came_and_went_between_two_views_is_in_neither(filled):
+    view = loaded(filled)
+    filled.writer.put(filled.open(), document(9))
+    filled.writer.put(filled.open(), prepared("d9", sentences(4), seed=99))
+    filled.writer.delete(filled.open(), "d0")
+    after = advanced(filled, view, *_log_after(filled, view.sequence))
+    assert set(ordinals(after)) == {2, 3, 4, 5, 7}
+    assert set(ordinals(view)) == {1, 2, 3, 4, 5}
+
+
+def test_the_leaves_of_segments_and_tail_are_told_apart(filled):
+    first = load(filled.store.segments, filled.seal())
+    filled.writer.put(filled.open(), document(6))
+    second = load(filled.store.segments, filled.seal())
+    filled.writer.put(filled.open(), document(7))
+    filled.writer.delete(filled.open(), "d1")
+    view = loaded(filled, first, second)
+    assert view.bases == (0, first.record.rows)
+    assert view.tail_base == first.record.rows + second.record.rows
+    assert view.count - view.tail_base == len(document(7).vectors)
+    assert set(ordinals(view)) == {1, 3, 4, 5, 6, 7}
+    assert view.living == view.count - len(document(1).vectors)
+
+
+@pytest.mark.parametrize("segments_loaded", [0, 1, 2])
+def test_what_a_segment_is_missing_for_lies_in_the_tail(filled, segments_loaded):
+    records = [filled.seal()]
+    filled.writer.put(filled.open(), document(6))
+    records.append(filled.seal())
+    segments = [load(filled.store.segments, record) for record in records[:segments_loaded]]
+    view = loaded(filled, *segments)
+    assert ordinals(view) == ordinals(loaded(filled))
+    assert view.count - view.tail_base == sum(r.rows for r in records[segments_loaded:])

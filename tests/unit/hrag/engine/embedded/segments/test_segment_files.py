@@ -1,0 +1,256 @@
+"""Segment files: written durably or not at all, read only if they are what was written."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import hnswlib
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments.builder import Builder, insert
+from hrag.engine.embedded.segments.leaves import LeafBlock
+from hrag.engine.embedded.store.records import SegmentRecord
+from tests.fakes import query_vector, unit_vectors
+
+FILES = ("index.hnsw", "rows.npz")
+
+
+def sealed(folder: Path, vectors: np.ndarray, segment_id: int = 1) -> SegmentRecord:
+    """Writes a segment over vectors, as sealing does."""
+    count = len(vectors)
+    builder = Builder(segment_files.new_index(vectors.shape[1], count), 1, insert)
+    labels = np.arange(count, dtype=np.uint64)
+    builder.add(LeafBlock(labels, np.zeros((1, count), np.uint32), vectors))
+    index, rows, digests = builder.finish()
+    return SegmentRecord(
+        segment_id=segment_id,
+        space=segment_files.SPACE,
+        embedder="fake",
+        dimension=vectors.shape[1],
+        rows=count,
+        items=len(digests),
+        first_ordinal=1,
+        last_ordinal=1,
+        covered_sequence=1,
+        files=segment_files.write(folder, segment_id, index, rows, digests),
+    )
+
+
+@pytest.fixture
+def record(tmp_path):
+    return sealed(tmp_path, unit_vectors(200, seed=1))
+
+
+def path_of(folder: Path, record: SegmentRecord, name: str) -> Path:
+    return segment_files.path_of(folder, record.segment_id) / name
+
+
+def test_a_segment_comes_back_and_finds_what_is_nearest(tmp_path, record):
+    vectors = unit_vectors(200, seed=1)
+    loaded = segment_files.load(tmp_path, record)
+    assert loaded.rows.labels.tolist() == list(range(200))
+    for seed in range(10):
+        rows, scores = loaded.search(query_vector(seed), 10)
+        exact = vectors @ query_vector(seed)
+        assert set(rows.tolist()) == set(np.argsort(exact)[-10:].tolist())
+        assert np.allclose(scores, exact[rows], atol=1e-5)
+
+
+def test_more_than_there_is_gives_all(tmp_path, record):
+    rows, _ = segment_files.load(tmp_path, record).search(query_vector(0), 1000)
+    assert sorted(rows.tolist()) == list(range(200))
+
+
+def test_a_search_among_more_looks_at_more():
+    assert segment_files.search_ef(384, 1_000_000) == 250
+    assert segment_files.search_ef(64, 1_000_000) == 1172
+
+
+def test_a_search_looks_at_more_of_short_vectors(tmp_path, record, monkeypatch):
+    """Which HNSW finds less of, and which take less time to compare."""
+    assert segment_files.search_ef(record.dimension, record.items) == 300
+    assert segment_files.search_ef(95, 1 << 16) == 300
+    assert segment_files.search_ef(96, 1 << 16) == 64
+    loaded = segment_files.load(tmp_path, record)
+    asked = SimpleNamespace(search=lambda query, count, ef: (np.arange(ef), np.zeros(ef)))
+    items, _ = replace(loaded, graph=asked).search(query_vector(0), 1)
+    assert len(items) == 300
+
+
+def test_the_manifest_knows_sizes_of_what_was_written(tmp_path, record):
+    assert set(record.files) == set(FILES)
+    for name, file in record.files.items():
+        assert path_of(tmp_path, record, name).stat().st_size == file.size_bytes
+    assert list(tmp_path.iterdir()) == [segment_files.path_of(tmp_path, 1)]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(tmp_path, record, name):
+    path_of(tmp_path, record, name).unlink()
+    with pytest.raises(segment_files.DamagedSegment, match=rf"{name} cannot be read: No such file"):
+        segment_files.load(tmp_path, record)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_truncated_file_is_named(tmp_path, record, name):
+    path = path_of(tmp_path, record, name)
+    size = record.files[name].size_bytes
+    os.truncate(path, size - 1)
+    with pytest.raises(
+        segment_files.DamagedSegment,
+        match=rf"{name} has {size - 1} bytes, the manifest says {size}",
+    ):
+        segment_files.load(tmp_path, record)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("place", [0.0, 0.5, 0.999])
+def test_a_flipped_bit_is_named(tmp_path, record, name, place):
+    path = path_of(tmp_path, record, name)
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * place)] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(segment_files.DamagedSegment, match=rf"{name} does not match the manifest"):
+        segment_files.load(tmp_path, record)
+
+
+def test_vectors_of_another_dimension_are_refused(tmp_path, record):
+    with pytest.raises(segment_files.DamagedSegment, match="vectors of 16 numbers, not 8"):
+        segment_files.load(tmp_path, replace(record, dimension=8))
+
+
+@pytest.mark.parametrize("wrong", [{"rows": 199}, {"items": 201}])
+def test_another_count_than_the_manifests_is_refused(tmp_path, record, wrong):
+    with pytest.raises(segment_files.DamagedSegment, match="holds 200 vectors of 200 leaves"):
+        segment_files.load(tmp_path, replace(record, **wrong))
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("content", [b"", b"no index", b"x" * 1000, b"PK\3\4" * 100])
+def test_a_file_of_nonsense_that_the_manifest_lists_is_refused(tmp_path, record, name, content):
+    path = path_of(tmp_path, record, name)
+    path.write_bytes(content)
+    files = {**record.files, name: segment_files._sync_and_sum(path)}
+    with pytest.raises(segment_files.DamagedSegment, match=r"cannot be read|holds vectors of"):
+        segment_files.load(tmp_path, replace(record, files=files))
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(np, "savez"), (os, "fsync"), (Path, "rename"), (segment_files, "_sync_folder")],
+)
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, owner, name):
+    def no_space(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(owner, name, no_space)
+    with pytest.raises(OSError, match="No space left"):
+        sealed(tmp_path, unit_vectors(20, seed=2))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_write_that_fails_after_the_rename_leaves_nothing_behind(tmp_path, monkeypatch):
+    sync = segment_files._sync_folder
+
+    def no_space(path: Path) -> None:
+        sync(path)
+        if path == tmp_path:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(segment_files, "_sync_folder", no_space)
+    with pytest.raises(OSError, match="No space left"):
+        sealed(tmp_path, unit_vectors(20, seed=2))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_that_hnswlib_could_not_write_whole_is_noticed(tmp_path, monkeypatch):
+    """On a full disk save_index returns as if all were well."""
+    whole = hnswlib.Index.save_index
+
+    def save_a_part(index: hnswlib.Index, path: str) -> None:
+        whole(index, path)
+        os.truncate(path, 100)
+
+    monkeypatch.setattr(hnswlib.Index, "save_index", save_a_part)
+    with pytest.raises(OSError, match="was not written whole; the disk may be full"):
+        sealed(tmp_path, unit_vectors(20, seed=2))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_an_earlier_write_left_half_done_is_replaced(tmp_path):
+    (tmp_path / "000000000001.tmp").mkdir()
+    (tmp_path / "000000000001.tmp" / "index.hnsw").write_bytes(b"half")
+    record = sealed(tmp_path, unit_vectors(20, seed=2))
+    assert segment_files.load(tmp_path, record).record == record
+    assert list(tmp_path.iterdir()) == [segment_files.path_of(tmp_path, 1)]
+
+
+def test_a_loaded_segment_outlives_its_files(tmp_path, record):
+    loaded = segment_files.load(tmp_path, record)
+    segment_files.remove(tmp_path, record.segment_id)
+    assert list(tmp_path.iterdir()) == []
+    assert len(loaded.search(query_vector(1), 5)[0]) == 5
+
+
+def test_a_graph_that_leads_nowhere_is_answered_with_none(tmp_path, record, monkeypatch):
+    loaded = segment_files.load(tmp_path, record)
+
+    class Disconnected:
+        def search(self, *_: object) -> tuple[np.ndarray, np.ndarray]:
+            return np.zeros(4, np.uint32), np.zeros(4, np.float32)
+
+    assert replace(loaded, graph=Disconnected()).search(query_vector(0), 5) is None
+    assert replace(loaded, graph=Disconnected()).search(query_vector(0), 4) is not None
+
+
+# Duplicates
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
+def test_each_distinct_vector_is_indexed_once_and_stands_for_all_its_rows(kinds):
+    vectors = unit_vectors(6, seed=3)[kinds]
+    builder = Builder(segment_files.new_index(vectors.shape[1], len(kinds)), 1, insert)
+    labels = np.arange(len(kinds), dtype=np.uint64)
+    builder.add(LeafBlock(labels, np.zeros((1, len(kinds)), np.uint32), vectors))
+    index, rows, digests = builder.finish()
+    assert index.get_current_count() == len(digests) == len(set(kinds))
+    items = rows.items()
+    assert (np.asarray(index.get_items(items)) == vectors).all()
+    if len(digests) == len(kinds):
+        assert len(rows.heads) == len(rows.members) == 0
+        return
+    for item in range(len(digests)):
+        members = rows.members[rows.heads[item] : rows.heads[item + 1]]
+        assert members.tolist() == np.flatnonzero(items == item).tolist()
+
+
+def test_thousands_of_copies_of_one_vector_hide_no_other(tmp_path):
+    """Indexed one by one, 2,000 copies bring recall down to a few per cent."""
+    copies, others = 2000, 4000
+    vectors = unit_vectors(1 + others, seed=4)
+    vectors = np.concatenate([vectors[1:], np.repeat(vectors[:1], copies, axis=0)])
+    order = np.random.default_rng(0).permutation(len(vectors))
+    vectors = vectors[order]
+    copied = np.flatnonzero(order >= others)
+    record = sealed(tmp_path, vectors)
+    assert (record.rows, record.items) == (copies + others, others + 1)
+    loaded = segment_files.load(tmp_path, record)
+
+    recalls = []
+    for row in np.flatnonzero(order < others)[:100]:
+        rows, scores = loaded.search(vectors[row], 10)
+        exact = vectors @ vectors[row]
+        assert row in rows
+        assert np.allclose(scores, exact[rows], atol=1e-5)
+        best = set(np.argsort(-exact)[:10].tolist()) - set(copied.tolist())
+        recalls.append(len(best & set(rows.tolist())) / len(best))
+    assert np.mean(recalls) >= 0.99
+
+    rows, scores = loaded.search(vectors[copied[0]], copies)
+    assert set(copied.tolist()) <= set(rows.tolist())
+    assert np.allclose(scores[np.isin(rows, copied)], 1.0, atol=1e-5)

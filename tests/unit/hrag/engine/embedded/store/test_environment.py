@@ -1,0 +1,289 @@
+"""The environment: who may open it, and what a write that fails leaves."""
+
+import errno
+import os
+import subprocess
+import sys
+from contextlib import closing
+
+import lmdb
+import pytest
+
+from hrag.engine.embedded.store import location, schema
+from hrag.engine.embedded.store.environment import (
+    Store,
+    open_alone,
+    open_for_reading,
+    open_for_writing,
+)
+from hrag.errors import StorageFull, StoreMissing, StoreUnavailable, TooBusy
+
+
+def test_a_new_store_has_every_database_and_numbers_of_its_own(store):
+    assert set(store.db) == set(schema.DATABASES)
+    assert store.segments.is_dir()
+    with store.read() as txn:
+        assert store.number(txn, schema.SCHEMA) == schema.SCHEMA_VERSION
+        assert store.number(txn, schema.SEQUENCE) == 0
+        assert len(bytes(txn.get(schema.STORE_ID, db=store.db["meta"]))) == 32
+
+
+def test_a_store_keeps_its_identity(tmp_path):
+    found = set()
+    for _ in range(2):
+        store = open_for_writing(tmp_path)
+        with store.read() as txn:
+            found.add(bytes(txn.get(schema.STORE_ID, db=store.db["meta"])))
+        store.close()
+    assert len(found) == 1
+
+
+def test_an_empty_store_takes_little_disk(store):
+    taken = sum(path.stat().st_blocks * 512 for path in store.directory.iterdir())
+    assert taken < 512 * 1024  # The map is 16 TiB, and sparse.
+
+
+def test_a_second_writer_is_refused(store):
+    with pytest.raises(StoreUnavailable, match=r"another indexer has the store .* only one may"):
+        open_for_writing(store.directory)
+
+
+def test_a_writer_that_closed_lets_the_next_one_in(tmp_path):
+    open_for_writing(tmp_path).close()
+    open_for_writing(tmp_path).close()
+
+
+def test_a_writer_that_could_not_open_lets_the_next_one_in(tmp_path, monkeypatch):
+    monkeypatch.setattr(lmdb, "open", _fails(lmdb.Error("no such luck")))
+    with pytest.raises(StoreUnavailable, match="cannot open"):
+        open_for_writing(tmp_path)
+    monkeypatch.undo()
+    open_for_writing(tmp_path).close()
+
+
+def _fails(error: Exception):
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_a_reader_beside_a_writer_sees_what_is_committed(store):
+    """In a process of its own, as LMDB demands."""
+    with store.write() as txn:
+        store.next_number(txn, schema.SEQUENCE)
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from hrag.engine.embedded.store import environment as store\n"
+        "from hrag.engine.embedded.store import schema\n"
+        "opened = store.open_for_reading(Path(sys.argv[1]))\n"
+        "with opened.read() as txn: print(opened.number(txn, schema.SEQUENCE))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(store.directory)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == "1"
+
+
+def test_a_reader_without_a_store_says_that_there_is_none_yet(tmp_path):
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(StoreMissing, match="holds no store; an indexer creates one"):
+            open_for_reading(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_of_a_store_that_is_just_being_made_says_so(tmp_path):
+    lmdb.open(str(tmp_path), max_dbs=1, lib_version=0).close()
+    with pytest.raises(StoreMissing, match="no complete store: it has no database 'meta'"):
+        open_for_reading(tmp_path)
+
+
+def test_a_reader_opens_what_a_writer_left(tmp_path):
+    open_for_writing(tmp_path).close()
+    store = open_for_reading(tmp_path)
+    with store.read() as txn:
+        assert store.number(txn, schema.SCHEMA) == schema.SCHEMA_VERSION
+    assert set(store.db) == set(schema.DATABASES)
+    store.close()
+
+
+@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
+def test_another_schema_version_is_refused_and_left_alone(tmp_path, opening, monkeypatch):
+    store = open_for_writing(tmp_path)
+    with store.write() as txn:
+        txn.put(schema.SCHEMA, schema.u64(99), db=store.db["meta"])
+    store.close()
+    if opening is open_for_writing:
+        monkeypatch.setattr(schema, "DATABASES", (*schema.DATABASES, "of_this_version"))
+    before = (tmp_path / "data.mdb").read_bytes()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="schema version 99; this hrag reads version "):
+            opening(tmp_path)
+    assert (tmp_path / "data.mdb").read_bytes() == before
+
+
+def test_a_reader_of_an_older_version_is_refused_though_databases_are_missing(
+    tmp_path, monkeypatch
+):
+    with monkeypatch.context() as older:
+        older.setattr(schema, "DATABASES", schema.DATABASES[:3])
+        older.setattr(schema, "SCHEMA_VERSION", 0)
+        open_for_writing(tmp_path).close()
+    with pytest.raises(StoreUnavailable, match="schema version 0; this") as refused:
+        open_for_reading(tmp_path)
+    assert not isinstance(refused.value, StoreMissing)  # Nobody waits for it to get newer.
+
+
+def test_a_store_that_is_open_has_no_room_for_somebody_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(location, "_TRIES", 1)
+    for opening in (open_for_writing, open_for_reading):
+        with (
+            closing(opening(tmp_path)),
+            pytest.raises(StoreUnavailable, match="stop both services first"),
+            location.exclusive(tmp_path),
+        ):
+            pass
+    with location.exclusive(tmp_path):
+        pass
+
+
+def test_a_store_that_could_not_be_opened_is_nobodys(tmp_path):
+    (tmp_path / "data.mdb").write_bytes(b"no store" * 4096)
+    for opening in (open_for_writing, open_for_reading):
+        with pytest.raises(StoreUnavailable):
+            opening(tmp_path)
+        with location.exclusive(tmp_path):
+            pass
+
+
+@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
+def test_a_network_file_system_is_refused_and_left_alone(tmp_path, opening, monkeypatch):
+    (tmp_path / "data.mdb").write_bytes(b"x")
+    monkeypatch.setattr(location, "file_system", lambda mountinfo, path: "nfs4")
+    with pytest.raises(StoreUnavailable, match=r"network file system .nfs4.*use a local disk"):
+        opening(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["data.mdb"]
+
+
+@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
+def test_a_data_file_that_lmdb_may_not_open_is_named(tmp_path, opening, monkeypatch):
+    open_for_writing(tmp_path).close()
+    denied = lmdb.Error(str(tmp_path))
+    denied.code = errno.EACCES
+    monkeypatch.setattr(lmdb, "open", _fails(denied))
+    monkeypatch.setattr(location, "_may_use", lambda path: path.name != "data.mdb")
+    with pytest.raises(StoreUnavailable, match=r"cannot use .*/data\.mdb: it belongs to .*\(uid "):
+        opening(tmp_path)
+
+
+def test_what_nobody_changes_is_opened_without_a_trace(tmp_path):
+    open_for_writing(tmp_path).close()
+    for name in ("lock.mdb", "users.lock", "indexer.lock"):
+        (tmp_path / name).unlink()
+    with closing(open_alone(tmp_path)) as alone, alone.read() as txn:
+        assert alone.number(txn, schema.SCHEMA) == schema.SCHEMA_VERSION
+    assert {path.name for path in tmp_path.iterdir()} == {"data.mdb", "segments"}
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(StoreUnavailable, match=r"cannot use .*file: "):
+        open_for_writing(tmp_path / "file")
+
+
+# Transactions
+
+
+def write_and_raise(store: Store, error: Exception) -> None:
+    with store.write() as txn:
+        store.next_number(txn, schema.SEQUENCE)
+        txn.put(schema.u64(1), b"text", db=store.db["texts"])
+        raise error
+
+
+def assert_nothing_was_written(store: Store) -> None:
+    with store.read() as txn:
+        assert store.number(txn, schema.SEQUENCE) == 0
+        assert txn.stat(store.db["texts"])["entries"] == 0
+
+
+@pytest.mark.parametrize("error", [lmdb.DiskError, lmdb.MapFullError])
+def test_a_full_disk_is_named_and_nothing_is_kept(store, error):
+    with pytest.raises(StorageFull, match="is full; nothing of this write was kept"):
+        write_and_raise(store, error("mdb_txn_commit: No space left on device"))
+    assert_nothing_was_written(store)
+
+
+def test_a_map_that_is_full_reads_as_a_full_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr("hrag.engine.embedded.store.environment._MAP_BYTES", 1 << 18)
+    store = open_for_writing(tmp_path)
+    with pytest.raises(StorageFull), store.write() as txn:
+        txn.put(schema.u64(1), bytes(1 << 20), db=store.db["texts"])
+    with store.read() as txn:
+        assert txn.stat(store.db["texts"])["entries"] == 0
+    store.close()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EDQUOT, errno.EFBIG])
+def test_other_ways_to_say_that_the_disk_took_no_more(store, number):
+    error = lmdb.Error("mdb_txn_commit")
+    error.code = number
+    with pytest.raises(StorageFull, match=r"is full.*nothing of this write was kept"):
+        write_and_raise(store, error)
+    assert_nothing_was_written(store)
+
+
+@pytest.mark.parametrize(
+    ("error", "becomes", "message"),
+    [
+        (lmdb.PanicError("meta"), StoreUnavailable, "restart the services"),
+        (lmdb.CorruptedError("page 7"), StoreUnavailable, r"data\.mdb is damaged \(page 7\)"),
+        (lmdb.PageNotFoundError("page 7"), StoreUnavailable, r"data\.mdb is damaged"),
+        (lmdb.ReadersFullError("full"), TooBusy, "6,144 read transactions"),
+    ],
+)
+def test_what_lmdb_says_is_explained(store, error, becomes, message):
+    for transaction in (store.read, store.write):
+        with pytest.raises(becomes, match=message), transaction():
+            raise error
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), lmdb.BadTxnError("LMDB's")])
+def test_a_write_that_raises_changes_nothing_and_says_why(store, error):
+    with pytest.raises(type(error)) as raised:
+        write_and_raise(store, error)
+    assert raised.value is error
+    assert_nothing_was_written(store)
+
+
+def test_numbers_count_up_and_only_with_the_commit(store):
+    with store.write() as txn:
+        assert [store.next_number(txn, schema.LAST_ORDINAL) for _ in range(3)] == [1, 2, 3]
+        assert store.number(txn, schema.LAST_COLLECTION) == 0
+    with store.read() as txn:
+        assert store.number(txn, schema.LAST_ORDINAL) == 3
+
+
+def test_a_scan_holds_to_its_prefix_and_its_start(store):
+    pairs = [(1, 5), (2, 1), (2, 3), (2, 300), (3, 0)]
+    with store.write() as txn:
+        for pair in pairs:
+            txn.put(schema.in_collection(*pair), b"x", db=store.db["ordinals"])
+
+    def scanned(prefix: bytes, start: bytes = b"") -> list[tuple[int, int]]:
+        with store.read() as txn:
+            found = store.scan(txn, "ordinals", prefix, start)
+            return [schema.read_in_collection(key) for key, _ in found]
+
+    assert scanned(b"") == pairs
+    assert scanned(schema.u32(2)) == pairs[1:4]
+    assert scanned(schema.u32(2), schema.in_collection(2, 2)) == pairs[2:4]
+    assert scanned(schema.u32(2), schema.in_collection(2, 301)) == []
+    assert scanned(schema.u32(9)) == []
+    with store.write() as txn:
+        for pair in pairs:
+            txn.delete(schema.in_collection(*pair), db=store.db["ordinals"])

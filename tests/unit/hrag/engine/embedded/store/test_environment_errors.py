@@ -1,0 +1,191 @@
+"""What damage and a full disk do to a store: an explanation, and no loss."""
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.store import location, schema
+from hrag.engine.embedded.store.environment import open_alone, open_for_reading, open_for_writing
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
+from tests.crash.disks import MIB, Ballast, small_disk
+from tests.fakes import collection_settings, prepared, sentences
+
+# Damage
+
+
+@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading, open_alone])
+@pytest.mark.parametrize("content", [b"no store" * 4096, b"x", bytes(8192), b"\xde\xc0" * 9999])
+def test_a_file_that_is_no_store_is_refused(tmp_path, opening, content):
+    (tmp_path / "data.mdb").write_bytes(content)
+    with pytest.raises(StoreUnavailable, match=r"data\.mdb is damaged or not LMDB's .*backup"):
+        opening(tmp_path)
+    assert (tmp_path / "data.mdb").read_bytes() == content
+
+
+@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading, open_alone])
+@pytest.mark.parametrize("kept", [5_000, 8_192, 50_000, 400_000])
+def test_a_data_file_whose_end_is_missing_is_refused(tmp_path, opening, kept):
+    """To read it would end the process."""
+    with closing(open_for_writing(tmp_path)) as store:
+        for number in range(10):
+            with store.write() as txn:
+                txn.put(schema.u64(number), bytes(50_000), db=store.db["texts"])
+    os.truncate(tmp_path / "data.mdb", kept)
+    with pytest.raises(StoreUnavailable, match=f"is damaged: it has {kept:,} of [0-9,]+ bytes"):
+        opening(tmp_path)
+
+
+@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading, open_alone])
+def test_a_short_data_file_that_lacks_only_unused_pages_is_opened(tmp_path, opening):
+    """LMDB never writes the pages that a transaction takes at the end and gives back."""
+    with closing(open_for_writing(tmp_path)) as store:
+        texts = store.db["texts"]
+        for _ in range(3):  # So that LMDB knows free pages, which makes it give back at once.
+            with store.write() as txn:
+                txn.put(schema.u64(1), bytes(20_000), db=texts)
+        with store.write() as txn:
+            txn.put(schema.u64(2), bytes(500_000), db=texts)
+            txn.delete(schema.u64(2), db=texts)
+        needed = (store.env.info()["last_pgno"] + 1) * store.env.stat()["psize"]
+    assert (tmp_path / "data.mdb").stat().st_size < needed
+    with closing(opening(tmp_path)) as store, store.read() as txn:
+        assert len(txn.get(schema.u64(1), db=store.db["texts"])) == 20_000
+
+
+@pytest.mark.parametrize("lose", [Path.unlink, lambda path: os.truncate(path, 0)])
+def test_no_new_store_takes_the_place_of_a_lost_one(tmp_path, lose):
+    open_for_writing(tmp_path).close()
+    segment_files.path_of(tmp_path / "segments", 1).mkdir()
+    lose(tmp_path / "data.mdb")
+    with pytest.raises(StoreUnavailable, match=r"has segments but no data\.mdb.*hrag restore"):
+        open_for_writing(tmp_path)
+    with pytest.raises(StoreMissing):
+        open_for_reading(tmp_path)
+
+
+def test_a_data_file_that_is_just_being_created_is_no_store_yet(tmp_path):
+    (tmp_path / "data.mdb").touch()
+    for opening in (open_for_reading, open_alone):
+        with pytest.raises(StoreMissing):
+            opening(tmp_path)
+    open_for_writing(tmp_path).close()
+    open_for_reading(tmp_path).close()
+
+
+def test_what_a_killed_compaction_left_is_removed(tmp_path):
+    (tmp_path / "compact.tmp").mkdir()
+    (tmp_path / "compact.tmp" / "data.mdb").write_bytes(b"half a copy")
+    open_for_writing(tmp_path).close()
+    assert not (tmp_path / "compact.tmp").exists()
+
+
+# A full disk
+
+
+@pytest.fixture
+def disk(tmp_path):
+    with small_disk(tmp_path / "disk", 8 * MIB) as folder:
+        yield folder
+
+
+def test_a_write_needs_its_own_bytes_and_the_reserve(tmp_path, monkeypatch):
+    with closing(open_for_writing(tmp_path, reserve_bytes=5_000)) as store:
+        monkeypatch.setattr(location, "free_bytes", lambda directory: 6_000)
+        store.require_space()
+        store.require_space(1_000)
+        with pytest.raises(StorageFull) as refused:
+            store.require_space(1_001)
+    for part in (str(tmp_path), "6,000 bytes free", "1,001", "HRAG_DISK_RESERVE_BYTES", "5,000"):
+        assert part in refused.value.message
+
+
+def test_free_space_is_the_disks(disk):
+    with closing(open_for_writing(disk, reserve_bytes=1 * MIB)) as store:
+        store.require_space(6 * MIB)
+        with pytest.raises(StorageFull):
+            store.require_space(7 * MIB)
+        Ballast(disk).fill(1 * MIB - 4096)
+        with pytest.raises(StorageFull):
+            store.require_space()
+
+
+def test_a_disk_that_fills_up_costs_no_document(disk):
+    """Nor does it end the store's use: it reads on, and writes when it can."""
+    ballast = Ballast(disk)
+    ballast.fill(leave_bytes=4 * MIB)
+    with closing(open_for_writing(disk / "store")) as store:
+        writer = EmbeddedWriter(store)
+        writer.create_collection("t", "c", collection_settings())
+        stored = put_until_full(writer)
+        assert stored
+        opened = writer.open("t", "c")
+        with pytest.raises(StorageFull, match="nothing of this write was kept"):
+            writer.put(opened, prepared("more", sentences(400, 0)))
+        texts = {name: writer.document_with_text(opened, name)[1] for name in stored}
+        assert texts == {name: sentences(400, int(name[1:])) for name in stored}
+        report = check(store)
+        assert (report.documents, report.problems) == (len(stored), ())
+        ballast.remove()
+        writer.delete(opened, stored[0])
+        writer.put(opened, prepared("again", sentences(400, 7)))
+        assert writer.document_with_text(opened, "again")[1] == sentences(400, 7)
+        report = check(store)
+        assert (report.documents, report.problems) == (len(stored), ())
+
+
+def put_until_full(writer: EmbeddedWriter) -> list[str]:
+    """The documents that were stored before the first that was not."""
+    opened = writer.open("t", "c")
+    stored: list[str] = []
+    for number in range(10_000):
+        try:
+            writer.put(opened, prepared(f"d{number}", sentences(400, number)))
+        except StorageFull:
+            return stored
+        stored.append(f"d{number}")
+    raise AssertionError("the disk takes everything")
+
+
+def test_a_store_opens_on_a_full_disk(disk):
+    open_for_writing(disk / "store").close()
+    Ballast(disk).fill()
+    for opening in (open_for_writing, open_for_reading):
+        with closing(opening(disk / "store")) as store, store.read() as txn:
+            assert store.number(txn, schema.SCHEMA) == schema.SCHEMA_VERSION
+
+
+def test_a_store_cannot_be_created_on_a_full_disk(disk):
+    Ballast(disk).fill()
+    with pytest.raises((StorageFull, StoreUnavailable)) as refused:
+        open_for_writing(disk / "store")
+    assert "full" in refused.value.message or "No space" in refused.value.message
+    assert str(disk / "store") in refused.value.message
+
+
+def test_many_readers_can_begin_on_a_full_disk(disk):
+    """Each takes a line in a table that LMDB would leave without room on the disk."""
+    open_for_writing(disk / "store").close()
+    Ballast(disk).fill()
+    script = (
+        "import sys; from pathlib import Path; from contextlib import ExitStack\n"
+        "from hrag.engine.embedded.store.environment import open_for_reading\n"
+        "with ExitStack() as begun:\n"
+        "    store = open_for_reading(Path(sys.argv[1]))\n"
+        "    for _ in range(1000): begun.enter_context(store.read())\n"
+        "    print('all')\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(disk / "store")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stdout.strip()) == (0, "all")

@@ -1,0 +1,121 @@
+"""Records: what goes in as a value comes back from its bytes."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.engine.embedded.store.records import (
+    Change,
+    ChangeKind,
+    CollectionRecord,
+    Counters,
+    DocumentHead,
+    SegmentFile,
+    SegmentRecord,
+    Usage,
+)
+from hrag.tree import PageSpan, Section
+from hrag.types import CollectionSettings, Segment, TreeSettings
+
+u64s = st.integers(0, 2**64 - 1)
+
+HEAD = DocumentHead(
+    collection=3,
+    document_id="guide",
+    title="Über 指南 🙂",
+    source="s",
+    mime_type="text/markdown",
+    metadata={"n": 1, "x": 0.5, "deep": {"list": [None, True, "ü"]}},
+    content_hash="abc",
+    sections=(Section("One", 1, 0), Section('Quoted "two"', 2, 10)),
+    pages=(PageSpan(1, 0, 10), PageSpan(2, 10, 40)),
+    chunks_per_level=(5, 2, 1),
+    leaf_count=5,
+    token_count=90,
+    text_bytes=400,
+    vector_bytes=320,
+    stored_bytes=900,
+    sequence=17,
+)
+SEGMENT = SegmentRecord(
+    segment_id=2,
+    space="ip",
+    embedder="fake",
+    dimension=16,
+    rows=10,
+    items=9,
+    first_ordinal=1,
+    last_ordinal=4,
+    covered_sequence=8,
+    files={"index": SegmentFile(100, "aa"), "rows": SegmentFile(11, "bb")},
+)
+
+
+@pytest.mark.parametrize("return_level", [None, 1])
+def test_a_collection_comes_back(return_level):
+    tree = TreeSettings((40, 90), 0.3, 1)
+    record = CollectionRecord("t", "c", CollectionSettings(tree, "fake/x", 7, return_level))
+    assert CollectionRecord.from_bytes(memoryview(record.to_bytes())) == record
+
+
+def test_a_head_comes_back():
+    assert DocumentHead.from_bytes(memoryview(HEAD.to_bytes())) == HEAD
+    bare = replace(HEAD, sections=(), pages=(), metadata={})
+    assert DocumentHead.from_bytes(bare.to_bytes()) == bare
+
+
+def test_a_heads_description_counts_its_outline():
+    info = HEAD.info()
+    assert (info.section_count, info.page_count) == (2, 2)
+    assert (info.document_id, info.metadata, info.sequence) == ("guide", HEAD.metadata, 17)
+
+
+def test_a_segment_comes_back():
+    record = SegmentRecord.from_bytes(memoryview(SEGMENT.to_bytes()))
+    assert record == SEGMENT
+    assert record.size_bytes == 111
+    assert record.info() == Segment(2, 10, 111, 8)
+
+
+@given(st.lists(u64s, min_size=len(Counters._fields), max_size=len(Counters._fields)))
+def test_counters_come_back(numbers):
+    counters = Counters(*numbers)
+    assert Counters.from_bytes(memoryview(counters.to_bytes())) == counters
+
+
+@given(u64s, u64s, u64s)
+def test_usage_comes_back(collections, documents, size):
+    usage = Usage(collections, documents, size)
+    assert Usage.from_bytes(memoryview(usage.to_bytes())) == usage
+    assert usage.plus(Usage(1, 2, 3)).plus(Usage(-1, -2, -3)) == usage
+
+
+@given(st.sampled_from(ChangeKind), u64s, u64s)
+def test_a_change_comes_back(kind, added, removed):
+    change = Change(kind, added, removed)
+    assert Change.from_bytes(memoryview(change.to_bytes())) == change
+
+
+def test_counters_follow_a_document_in_and_out():
+    before = Counters(documents=1, chunks=4, leaves=3, tail_leaves=3, tokens=50, sealed_ordinal=5)
+    after = before.plus(HEAD, 6, 1)
+    assert after == before._replace(
+        documents=2,
+        chunks=12,
+        leaves=8,
+        tail_leaves=8,
+        tokens=140,
+        text_bytes=400,
+        vector_bytes=320,
+        stored_bytes=900,
+    )
+    assert after.plus(HEAD, 6, -1) == before
+
+
+def test_only_leaves_past_the_sealed_ordinal_count_as_tail():
+    before = Counters(documents=1, leaves=9, tail_leaves=4, chunks=20, tokens=900, sealed_ordinal=5)
+    before = before._replace(text_bytes=4000, vector_bytes=3200, stored_bytes=9000)
+    assert before.plus(HEAD, 5, -1).tail_leaves == 4
+    assert before.plus(HEAD, 6, 1).tail_leaves == 9

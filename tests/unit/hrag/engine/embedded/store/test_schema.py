@@ -1,0 +1,51 @@
+"""Keys: fixed width, sorted as their numbers are, listed once."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.engine.embedded.store import schema
+from hrag.ids import MAX_DOCUMENT_ID_BYTES, MAX_NAME_BYTES
+
+u32s = st.integers(0, 2**32 - 1)
+u64s = st.integers(0, 2**64 - 1)
+
+
+@given(u32s, u64s)
+def test_numbers_come_back(number, other):
+    assert schema.read_u32(schema.u32(number)) == number
+    assert schema.read_u64(memoryview(schema.u64(other))) == other
+    assert schema.read_in_collection(schema.in_collection(number, other)) == (number, other)
+
+
+@given(st.lists(st.tuples(u32s, u64s)))
+def test_keys_sort_as_their_numbers(pairs):
+    assert [schema.in_collection(*pair) for pair in sorted(pairs)] == sorted(
+        schema.in_collection(*pair) for pair in pairs
+    )
+
+
+@given(u32s, u64s)
+def test_everything_in_a_collection_begins_with_its_number(number, other):
+    assert schema.in_collection(number, other).startswith(schema.u32(number))
+    assert schema.document_id(number, "d").startswith(schema.u32(number))
+
+
+def test_names_of_a_tenant_are_a_prefix_no_other_tenant_has():
+    assert schema.collection_name("t", "c").startswith(schema.collection_name("t", ""))
+    assert not schema.collection_name("tt", "c").startswith(schema.collection_name("t", ""))
+    assert schema.collection_name("a", "b-c") != schema.collection_name("a-b", "c")
+
+
+def test_the_longest_names_fit_in_an_lmdb_key():
+    lmdb_key_bytes = 511
+    longest = schema.collection_name("t" * MAX_NAME_BYTES, "c" * MAX_NAME_BYTES)
+    assert len(longest) <= lmdb_key_bytes
+    assert len(schema.document_id(1, "d" * MAX_DOCUMENT_ID_BYTES)) <= lmdb_key_bytes
+
+
+def test_the_table_lists_every_database_once():
+    listed = re.findall(r"^\| ([a-z_]+)\s*\|", schema.__doc__ or "", re.MULTILINE)
+    assert listed == ["database", *schema.DATABASES]
+    assert len(set(schema.DATABASES)) == len(schema.DATABASES)

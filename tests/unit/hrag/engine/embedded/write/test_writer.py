@@ -1,0 +1,284 @@
+"""The writer: one transaction per document, a log that followers can trust."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import lmdb
+import numpy as np
+import pytest
+
+from hrag.deadline import Deadline
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.maintenance import reclaim
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.queries import read_counters
+from hrag.engine.embedded.store.records import Change, ChangeKind, Counters
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.errors import StorageFull, TooLarge
+from hrag.types import IngestOutcome
+from tests.fakes import collection_settings, prepared, sentences
+
+
+@pytest.fixture
+def writer(store):
+    writer = EmbeddedWriter(store)
+    writer.create_collection("t", "c", collection_settings())
+    return writer
+
+
+def entries(store: Store) -> dict[str, int]:
+    """How many entries each database has."""
+    with store.read() as txn:
+        return {name: txn.stat(db)["entries"] for name, db in store.db.items()}
+
+
+def counters_of(store: Store, number: int) -> Counters:
+    with store.read() as txn:
+        return read_counters(store, txn, number)
+
+
+def log_of(store: Store, number: int) -> list[tuple[int, Change]]:
+    with store.read() as txn:
+        return [
+            (schema.read_in_collection(key)[1], Change.from_bytes(value))
+            for key, value in store.scan(txn, "changes", schema.u32(number))
+        ]
+
+
+def test_a_document_leaves_no_entry_behind_when_it_goes(store, writer):
+    opened = writer.open("t", "c")
+    before = entries(store)
+    writer.put(opened, prepared("d", sentences(30)))
+    writer.put(opened, prepared("d", sentences(20), seed=1))
+    stored = entries(store)
+    for name in ("document_ids", "ordinals", "heads", "texts", "trees", "vectors"):
+        assert stored[name] == before[name] + 1
+    writer.delete(opened, "d")
+    left = {"changes": 3, "commits": 3, "free_slots": 1, "meta": stored["meta"]}
+    assert entries(store) == {**before, **left}
+
+
+def test_every_version_has_an_ordinal_of_its_own(store, writer):
+    opened = writer.open("t", "c")
+    for seed in range(3):
+        writer.put(opened, prepared("d", sentences(5), seed=seed))
+    writer.delete(opened, "d")
+    writer.put(opened, prepared("d", sentences(5), seed=0))
+    assert [change for _, change in log_of(store, opened.number)] == [
+        Change(ChangeKind.PUT, 1, 0),
+        Change(ChangeKind.PUT, 2, 1),
+        Change(ChangeKind.PUT, 3, 2),
+        Change(ChangeKind.DELETE, 0, 3),
+        Change(ChangeKind.PUT, 4, 0),
+    ]
+
+
+def test_log_and_counters_come_with_the_sequence_of_the_reply(store, writer):
+    opened = writer.open("t", "c")
+    result = writer.put(opened, prepared("d", sentences(5)))
+    assert log_of(store, opened.number)[-1][0] == result.sequence
+    assert counters_of(store, opened.number).sequence == result.sequence
+    deleted = writer.delete(opened, "d")
+    assert log_of(store, opened.number)[-1][0] == deleted
+    assert counters_of(store, opened.number).sequence == deleted
+
+
+def test_ingesting_the_same_again_writes_nothing(store, writer):
+    opened, document = writer.open("t", "c"), prepared("d", sentences(200))
+    first = writer.put(opened, document)
+    size = (store.directory / "data.mdb").stat().st_blocks
+    content = _checksum(store)
+    transaction = store.env.info()["last_txnid"]
+    assert writer.unchanged(opened, "d", document.content_hash) is not None
+    again = writer.put(opened, document)
+    assert again == replace(first, outcome=IngestOutcome.UNCHANGED)
+    assert store.env.info()["last_txnid"] == transaction
+    assert (store.directory / "data.mdb").stat().st_blocks == size
+    assert _checksum(store) == content
+
+
+def _checksum(store: Store) -> int:
+    return hash((store.directory / "data.mdb").read_bytes())
+
+
+def test_the_log_keeps_its_last_entries(store):
+    writer = EmbeddedWriter(store, max_log_entries=4)
+    _, created = writer.create_collection("t", "c", collection_settings())
+    opened = writer.open("t", "c")
+    assert counters_of(store, opened.number).log_start == created
+    for seed in range(10):
+        writer.put(opened, prepared("d", sentences(3), seed=seed))
+    kept = [sequence for sequence, _ in log_of(store, opened.number)]
+    assert kept == [created + 7, created + 8, created + 9, created + 10]
+    counters = counters_of(store, opened.number)
+    assert (counters.log_entries, counters.log_start) == (4, created + 6)
+
+
+@dataclass
+class FakeUpkeep:
+    """Remembers what it is told."""
+
+    told: list[int]
+
+    def changed(self, collection: int) -> None:
+        self.told.append(collection)
+
+    def wait_for_room(self, collection: int, deadline: Deadline) -> None:
+        deadline.check(f"waiting for {collection}")
+
+
+def test_whoever_keeps_the_index_is_told_of_every_commit(store):
+    told: list[int] = []
+    writer = EmbeddedWriter(store, FakeUpkeep(told))
+    writer.create_collection("t", "c", collection_settings())
+    opened, document = writer.open("t", "c"), prepared("d", sentences(3))
+    told.clear()
+    writer.put(opened, document)
+    writer.put(opened, document)
+    assert told == [opened.number]
+    writer.delete(opened, "d")
+    writer.delete_collection("t", "c")
+    assert told == [opened.number] * 3
+
+
+def test_a_document_has_at_most_as_many_leaves_as_a_label_can_count(store, writer, monkeypatch):
+    document = prepared("d", sentences(30))
+    leaves = document.tree.counts[0]
+    monkeypatch.setattr(schema, "MAX_LEAVES", leaves - 1)
+    with pytest.raises(TooLarge, match=f"has {leaves} leaves; at most {leaves - 1} are allowed"):
+        writer.put(writer.open("t", "c"), document)
+    monkeypatch.setattr(schema, "MAX_LEAVES", leaves)
+    assert writer.put(writer.open("t", "c"), document).outcome is IngestOutcome.CREATED
+
+
+@pytest.mark.parametrize("layout", ["F", "view", "big-endian"])
+def test_vectors_are_stored_row_by_row_whatever_their_layout(store, writer, layout):
+    document = prepared("d", sentences(30))
+    vectors = document.vectors
+    changed = {
+        "F": np.asfortranarray(vectors),
+        "view": np.repeat(vectors, 2, axis=1)[:, ::2],
+        "big-endian": vectors.astype(">f4"),
+    }[layout]
+    writer.put(writer.open("t", "c"), replace(document, vectors=changed))
+    with store.read() as txn:
+        stored = bytes(txn.get(schema.u64(1), db=store.db["vectors"]))
+    assert stored == vectors.tobytes()
+
+
+@pytest.mark.parametrize("database", ["document_ids", "vectors", "changes", "counters"])
+def test_a_put_that_fails_midway_changes_nothing(store, writer, monkeypatch, database):
+    opened = writer.open("t", "c")
+    writer.put(opened, prepared("d", sentences(30)))
+    before, size = _everything(store), entries(store)
+    with pytest.raises(StorageFull), _failing_at(store, monkeypatch, database):
+        writer.put(opened, prepared("d", sentences(40), seed=1))
+    assert _everything(store) == before
+    assert entries(store) == size
+    assert writer.put(opened, prepared("d", sentences(40), seed=1)).sequence == 3
+
+
+def _everything(store: Store) -> dict[str, list[tuple[bytes, bytes]]]:
+    with store.read() as txn:
+        return {
+            name: [(bytes(key), bytes(value)) for key, value in store.scan(txn, name, b"")]
+            for name in schema.DATABASES
+        }
+
+
+class _FullAt:
+    """A write transaction whose disk is full as soon as one database is written."""
+
+    def __init__(self, txn: Txn, db: object) -> None:
+        self._txn = txn
+        self._db = db
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._txn, name)
+
+    def put(self, *args: object, db: object, **options: object) -> None:
+        if db is self._db:
+            raise lmdb.DiskError("mdb_put: No space left on device")
+        self._txn.put(*args, db=db, **options)
+
+
+@contextmanager
+def _failing_at(store: Store, monkeypatch: pytest.MonkeyPatch, database: str) -> Iterator[None]:
+    write = store.write
+
+    @contextmanager
+    def failing() -> Iterator[_FullAt]:
+        with write() as txn:
+            yield _FullAt(txn, store.db[database])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "write", failing)
+        yield
+
+
+# Deleted collections
+
+
+def test_a_deleted_collection_is_purged_bit_by_bit(store, writer, monkeypatch):
+    monkeypatch.setattr(reclaim, "_DOCUMENTS", 2)
+    before = entries(store)
+    opened = writer.open("t", "c")
+    for number in range(5):
+        writer.put(opened, prepared(f"d{number}", sentences(3)))
+    writer.delete_collection("t", "c")
+    assert check(store).problems == ()
+    rounds = 0
+    while reclaim.purge_some(store):
+        rounds += 1
+        assert check(store).problems == ()
+    assert rounds == 4  # Two, two and one document, then the collection itself.
+    after = entries(store)
+    assert after["meta"] == before["meta"] + 2  # LAST_ORDINAL and LAST_SLOT have been used.
+    assert sum(after.values()) == after["meta"] + after["commits"] + after["free_slots"]
+    assert after["free_slots"] == 5
+
+
+def test_a_slot_is_used_again_and_an_ordinal_never_is(store, writer):
+    opened = writer.open("t", "c")
+    for number in range(3):
+        writer.put(opened, prepared(f"d{number}", sentences(5)))
+    writer.delete(opened, "d1")
+    writer.put(opened, prepared("d0", sentences(6), seed=1))
+    writer.put(opened, prepared("new", sentences(7), seed=2))
+    with store.read() as txn:
+        assert store.number(txn, schema.LAST_SLOT) == 3
+        assert store.number(txn, schema.LAST_ORDINAL) == 5
+    for name, size in (("d0", 6), ("d2", 5), ("new", 7)):
+        assert writer.document_with_text(opened, name)[1].count("tells") == size
+
+
+def test_a_purge_spares_every_other_collection(store, writer):
+    writer.create_collection("t", "other", collection_settings())
+    for name in ("c", "other"):
+        writer.put(writer.open("t", name), prepared("d", sentences(30)))
+    writer.delete_collection("t", "c")
+    while reclaim.purge_some(store):
+        pass
+    assert writer.document_with_text(writer.open("t", "other"), "d")[1] == sentences(30)
+    assert entries(store)["texts"] == 1
+
+
+def test_without_deleted_collections_there_is_nothing_to_purge(store, writer):
+    assert not reclaim.purge_some(store)
+
+
+def test_a_collection_of_another_engine_is_a_programmers_error(writer):
+    with pytest.raises(TypeError, match="was not opened by this writer"):
+        writer.put(object(), prepared("d", "text"))
+
+
+def test_a_missing_entry_is_named_as_damage(store, writer):
+    opened = writer.open("t", "c")
+    with store.write() as txn:
+        counters = bytes(txn.pop(schema.u32(opened.number), db=store.db["counters"]))
+    with pytest.raises(RuntimeError, match=r"the store is damaged: .* run `hrag check`"):
+        writer.status(opened)
+    with store.write() as txn:
+        txn.put(schema.u32(opened.number), counters, db=store.db["counters"])

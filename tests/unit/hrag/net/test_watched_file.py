@@ -1,0 +1,104 @@
+"""Files that change are read again; wrong ones are not taken."""
+
+import os
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from hrag.net.watched_file import Watched
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _number(path: Path) -> int:
+    return int(path.read_text("ascii"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "number"
+    path.write_text("1", "ascii")
+    return path
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def watched(path: Path, clock: Clock) -> Watched[int]:
+    return Watched((path,), lambda: _number(path), clock)
+
+
+def test_a_change_counts_after_a_second_and_not_before(watched, path, clock):
+    path.write_text("22", "ascii")
+    assert watched() == 1
+    clock.now += 1
+    assert watched() == 22
+    path.write_text("333", "ascii")
+    clock.now += 0.5
+    assert watched() == 22
+    clock.now += 0.5
+    assert watched() == 333
+
+
+def test_what_has_not_changed_is_not_read_again(path, clock):
+    reads = []
+    watched = Watched((path,), lambda: reads.append(1), clock)
+    for _ in range(5):
+        clock.now += 1
+        watched()
+    assert len(reads) == 1
+
+
+def test_a_file_put_in_its_place_with_the_same_size_and_time_counts(watched, path, clock):
+    was = path.stat()
+    other = path.with_name("other")
+    other.write_text("2", "ascii")
+    os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
+    other.replace(path)
+    clock.now += 1
+    assert watched() == 2
+
+
+def test_a_link_that_leads_elsewhere_counts(tmp_path, clock):
+    """As mounted secrets are swapped."""
+    for name in ("1", "2"):
+        (tmp_path / name).write_text(name, "ascii")
+    link = tmp_path / "link"
+    link.symlink_to("1")
+    watched = Watched((link,), lambda: _number(link), clock)
+    link.unlink()
+    link.symlink_to("2")
+    clock.now += 1
+    assert watched() == 2
+
+
+@pytest.mark.parametrize("damage", ["damaged", "missing"])
+def test_a_wrong_file_leaves_the_last_good_one_and_says_so_once(watched, path, clock, damage):
+    path.write_text("no number", "ascii")
+    if damage == "missing":
+        path.unlink()
+    with capture_logs() as logs:
+        for _ in range(3):
+            clock.now += 1
+            assert watched() == 1
+    assert [(line["event"], line["log_level"]) for line in logs] == [("reload_failed", "error")]
+    assert str(path) in logs[0]["files"]
+    path.write_text("4", "ascii")
+    clock.now += 1
+    assert watched() == 4
+
+
+def test_a_file_that_is_wrong_at_first_is_an_error(path, clock):
+    path.write_text("no number", "ascii")
+    with pytest.raises(ValueError, match="no number"):
+        Watched((path,), lambda: _number(path), clock)

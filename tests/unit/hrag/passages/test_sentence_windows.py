@@ -1,0 +1,305 @@
+"""Windows of sentences: narrowed, widened, joined, chosen. And the rounds that find them."""
+
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag import errors, tokens
+from hrag.deadline import NEVER
+from hrag.passages import sentence_windows
+from hrag.passages.sentence_context import Sentence, SentenceContext
+from hrag.passages.sentence_windows import Window
+from hrag.types import Aggregation, Chunk, PageStart, SearchMode, SearchQuery, Span
+from tests.rankings import DIMENSION, QUERY, Embedder, FakeGroups, FakeSnapshot, search_of
+
+TEXT = [f"Sentence {number} is about {word}. " for number, word in enumerate("abcdefghijkl")]
+WHOLE = "".join(TEXT)
+STARTS = [0, *accumulate(map(len, TEXT))]
+
+
+def stretch(document_id: str, own: range, margin: int = 2, score: float = 0.5) -> SentenceContext:
+    """A leaf over sentences `own` of the text, which has a page every four of them."""
+    first, end = max(own.start - margin, 0), min(own.stop + margin, len(TEXT))
+    sentences = tuple(
+        Sentence(
+            WHOLE[start:stop], Span(start, stop, start, stop), number // 4 + 1, number // 4 + 1
+        )
+        for number, (start, stop) in enumerate(pairwise(STARTS))
+        if first <= number < end
+    )
+    span = Span(STARTS[own.start], STARTS[own.stop], STARTS[own.start], STARTS[own.stop])
+    chunk = Chunk(
+        f"{document_id}#0.{own.start}", document_id, 0, own.start, "", 9, span, (), 0, 0, "", "", {}
+    )
+    return SentenceContext(chunk, score, sentences, range(own.start - first, own.stop - first))
+
+
+def window(document_id: str, best: int, score: float = 0.5, margin: int = 2) -> Window:
+    leaf = stretch(document_id, range(best, best + 1), margin)
+    return sentence_windows.window(leaf, leaf.own.start, score, margin)
+
+
+def test_a_page_that_begins_inside_a_sentence_is_known():
+    leaf = stretch("d", range(5, 6))
+    inside = PageStart(3, STARTS[5] + 2)
+    broken = replace(leaf.sentences[leaf.own.start], last_page=3, page_starts=(inside,))
+    sentences = (*leaf.sentences[: leaf.own.start], broken)
+    found = Window(leaf.chunk, sentences, window("d", 5).matched).passage(Aggregation.MAX).chunk
+    assert (found.first_page, found.last_page) == (1, 3)
+    assert found.page_starts == (PageStart(2, STARTS[4]), inside)
+
+
+def numbers(content: str) -> list[int]:
+    return [number for number, sentence in enumerate(TEXT) if sentence in content]
+
+
+@pytest.mark.parametrize(
+    ("best", "margin", "expected"),
+    [(5, 0, [5]), (5, 2, [3, 4, 5, 6, 7]), (0, 2, [0, 1, 2]), (11, 3, [8, 9, 10, 11])],
+)
+def test_a_window_is_the_sentence_and_what_is_around_it(best, margin, expected):
+    found = window("d", best, margin=margin)
+    assert numbers(found.content) == expected
+    assert found.content == WHOLE[found.span.char_start : found.span.char_end]
+    chunk = found.passage(Aggregation.MAX).chunk
+    assert (chunk.first_page, chunk.last_page) == (expected[0] // 4 + 1, expected[-1] // 4 + 1)
+    begun = [number for number in expected[1:] if number % 4 == 0]
+    assert chunk.page_starts == tuple(PageStart(n // 4 + 1, STARTS[n]) for n in begun)
+    (matched,) = found.matched
+    assert WHOLE[matched.span.char_start : matched.span.char_end] == TEXT[best]
+
+
+def test_sentences_that_say_nothing_are_no_candidates():
+    leaf = stretch("d", range(3, 6))
+    silent = replace(leaf.sentences[3], content="* * *\n")
+    leaf = replace(leaf, sentences=(*leaf.sentences[:3], silent, *leaf.sentences[4:]))
+    assert sentence_windows.candidates(leaf) == [2, 4]
+    nothing = replace(leaf, sentences=(silent,) * 7)
+    assert sentence_windows.candidates(nothing) == [2]
+
+
+def _together(bests: list[tuple[str, int, float]], *, or_touches: bool = False) -> list[Window]:
+    found: list[Window] = []
+    for document_id, best, score in bests:
+        found = sentence_windows.with_another(
+            found, window(document_id, best, score), or_touches=or_touches
+        )
+    return found
+
+
+def test_windows_that_overlap_become_one():
+    (found,) = _together([("d", 2, 0.4), ("d", 6, 0.9)])
+    assert numbers(found.content) == list(range(9))
+    assert found.chunk.chunk_id == "d#0.6"
+    assert [each.score for each in found.matched] == [0.9, 0.4]
+    passage = found.passage(Aggregation.MEAN)
+    assert passage.score == pytest.approx(0.65)
+    assert passage.merged_chunk_ids == ("d#0.2", "d#0.6")
+    assert passage.chunk.token_count == len(tokens.encode(passage.chunk.content))
+    assert (passage.chunk.first_page, passage.chunk.last_page) == (1, 3)
+
+
+def test_windows_that_touch_become_one_where_that_is_asked():
+    apart = [("d", 2, 0.4), ("d", 7, 0.9)]
+    assert len(_together(apart)) == 2
+    (found,) = _together(apart, or_touches=True)
+    assert numbers(found.content) == list(range(10))
+
+
+def test_a_window_between_two_joins_them():
+    (found,) = _together([("d", 2, 0.4), ("d", 9, 0.5), ("d", 5, 0.3)])
+    assert numbers(found.content) == list(range(12))
+
+
+def test_windows_of_two_documents_stay_apart():
+    assert len(_together([("d", 2, 0.4), ("e", 2, 0.9)])) == 2
+
+
+def test_a_sentence_in_two_leaves_counts_once():
+    first, second = stretch("d", range(5)), stretch("d", range(4, 8))
+    found = sentence_windows.window(first, 4, 0.7, 2)
+    found = found.joined(sentence_windows.window(second, second.own.start, 0.7, 2))
+    assert len(found.matched) == 1
+    assert found.score(Aggregation.COUNT) == 1.0
+    assert found.passage(Aggregation.SUM).merged_chunk_ids == ()
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("de"), st.integers(0, 11), st.floats(-1, 1, width=32)), min_size=1
+    ),
+    st.booleans(),
+)
+def test_no_text_comes_twice_and_no_sentence_is_lost(bests, or_touches):
+    found = _together(bests, or_touches=or_touches)
+    spans = sorted(
+        (each.chunk.document_id, each.span.char_start, each.span.char_end) for each in found
+    )
+    for (one, _, end), (other, start, _) in pairwise(spans):
+        assert one != other or (end < start if or_touches else end <= start)
+    for each in found:
+        assert each.content == WHOLE[each.span.char_start : each.span.char_end]
+        assert all(
+            each.span.char_start <= m.span.char_start and m.span.char_end <= each.span.char_end
+            for m in each.matched
+        )
+        scores = [matched.score for matched in each.matched]
+        assert scores == sorted(scores, reverse=True)
+    matched = {(w.chunk.document_id, m.span.char_start) for w in found for m in w.matched}
+    assert matched == {(document_id, STARTS[best]) for document_id, best, _ in bests}
+
+
+def test_the_best_that_fit_are_chosen():
+    found = [window("a", 0, 0.3), window("b", 5, 0.9), window("c", 5, 0.5), window("d", 1, 0.1)]
+    size = len(tokens.encode(window("b", 5).content))
+    query = SearchQuery("t", "x")
+
+    def chosen(**asked: Any) -> str:
+        return "".join(
+            p.chunk.document_id for p in sentence_windows.chosen(found, replace(query, **asked))
+        )
+
+    assert chosen() == "bcad"
+    assert chosen(min_score=0.3) == "bca"
+    assert chosen(token_budget=2 * size - 1) == "ba"
+    assert chosen(min_score=2.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("sentences", "expected"), [(1, [4]), (2, [4, 5]), (3, [2, 3, 4]), (4, [2, 3, 4, 5]), (5, None)]
+)
+def test_the_first_window_that_does_not_fit_is_cut_at_a_sentence(sentences, expected):
+    found = [window("a", 0, 0.9), window("b", 4, 0.5), window("c", 4, 0.1)]
+    size = len(tokens.encode(TEXT[0]))
+    query = SearchQuery("t", "x", token_budget=(3 + sentences) * size, cut_last=True)
+    first, *rest = sentence_windows.chosen(found, query)
+    assert first.chunk.document_id == "a"
+    if expected is None:
+        assert [passage.chunk.document_id for passage in rest] == ["b"]
+    else:
+        (cut,) = rest
+        assert numbers(cut.chunk.content) == expected
+        assert cut.chunk.content == WHOLE[slice(*_chars(cut.chunk.span))]
+        assert len(cut.matched_children) == 1
+    nothing = replace(query, token_budget=size - 1)
+    assert sentence_windows.chosen(found, nothing) == ()
+
+
+# The rounds
+
+
+class Stretches(FakeSnapshot):
+    """Each leaf of the ranking is named by a document, and says sentences of its own."""
+
+    def stretches(self, groups: FakeGroups, limit: int, margin: int) -> tuple[SentenceContext, ...]:
+        assert self.is_open
+        return tuple(
+            stretch(name.rstrip("'"), range(3 * name.count("'"), 3 * name.count("'") + 3), margin)
+            for name in groups[:limit]
+        )
+
+
+def _ask(ranking: list[str], embedder: Any = None, **asked: Any) -> Any:
+    snapshot = Stretches(ranking)
+    query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, **asked)
+    return search_of(snapshot, embedder=embedder and embedder(snapshot))(query, NEVER)
+
+
+def test_each_leaf_is_narrowed_to_the_sentence_nearest_to_the_query():
+    query = Embedder(FakeSnapshot([])).embed([TEXT[1].strip()])[0].tolist()
+    result = _ask(["a"], query=query, window_sentences=0)
+    (passage,) = result.passages
+    assert passage.chunk.content == TEXT[1]
+    assert passage.score == pytest.approx(1.0)
+    assert (result.returned_at_level, result.exhausted) == (0, True)
+
+
+def test_three_sentences_on_either_side_are_the_default():
+    (passage,) = _ask(["a'"]).passages
+    (best,) = numbers(WHOLE[slice(*_chars(passage.matched_children[0].span))])
+    assert numbers(passage.chunk.content) == list(range(max(best - 3, 0), best + 4))
+
+
+def _chars(span: Span) -> tuple[int, int]:
+    return span.char_start, span.char_end
+
+
+def test_more_leaves_are_looked_into_until_there_are_enough_windows():
+    ranking = ["a", "a'", "a''", "a'''", "b", "c", "d"]
+    result = _ask(ranking, limit=3, window_sentences=4)
+    assert [p.chunk.document_id for p in result.passages if p.chunk.document_id != "a"] == [
+        "b",
+        "c",
+    ]
+    assert len(result.passages) == 3
+    assert not result.exhausted
+    assert _ask(ranking, limit=9, window_sentences=4).exhausted
+
+
+def test_a_text_and_its_sentences_are_embedded_once():
+    embedder: list[Embedder] = []
+
+    def of(snapshot: FakeSnapshot) -> Embedder:
+        embedder.append(Embedder(snapshot))
+        return embedder[0]
+
+    snapshot = Stretches(["a", "b"])
+    search = search_of(snapshot, embedder=of(snapshot))
+    query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW)
+    assert search(query, NEVER).passages == search(query, NEVER).passages
+    assert embedder[0].texts == [QUERY.query, *(text.strip() for text in TEXT[:3])]
+
+
+def test_a_vector_needs_the_collections_embedder_too():
+    with pytest.raises(errors.EmbedderMismatch):
+        _ask(
+            ["a"],
+            lambda snapshot: Embedder(snapshot, name="other"),
+            query=np.ones(DIMENSION, np.float32),
+        )
+
+
+def test_a_sentence_that_the_embedder_refuses_is_not_the_best():
+    def of(snapshot: FakeSnapshot) -> Embedder:
+        embedder = Embedder(snapshot)
+        embedder.refused = TEXT[1].strip()
+        return embedder
+
+    query = Embedder(FakeSnapshot([])).embed([TEXT[1].strip()])[0].tolist()
+    (passage,) = _ask(["a"], of, query=query).passages
+    assert passage.score < 0.99
+
+
+@pytest.mark.parametrize(
+    "error", [errors.EmbedderUnavailable, errors.DeadlineExceeded, errors.Cancelled]
+)
+def test_what_keeps_all_sentences_from_being_embedded_is_said(error):
+    def of(snapshot: FakeSnapshot) -> Embedder:
+        embedder = Embedder(snapshot)
+        embedder.failure = error("no")
+        return embedder
+
+    with pytest.raises(error):
+        _ask(["a"], of, query=np.ones(DIMENSION, np.float32))
+
+
+def test_an_empty_collection_has_no_window():
+    result = _ask([])
+    assert (result.passages, result.exhausted) == ((), True)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in SearchMode if mode != "sentence_window"])
+def test_other_modes_have_no_windows(mode):
+    with pytest.raises(errors.InvalidArgument, match=mode.name):
+        search_of(FakeSnapshot(["a"]))(replace(QUERY, mode=mode, window_sentences=3), NEVER)
+
+
+@pytest.mark.parametrize("sentences", [-1, 21])
+def test_a_window_has_a_bound(sentences):
+    with pytest.raises(errors.InvalidArgument, match="from 0 to 20"):
+        _ask(["a"], window_sentences=sentences)

@@ -1,0 +1,258 @@
+"""What happens around every call."""
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+from structlog.testing import capture_logs
+
+from hrag import errors
+from hrag.quota.quotas import unlimited
+from hrag.rpc.admission import CallThreads
+from hrag.rpc.interceptor import Around
+from hrag.rpc.rate_limiter import Rates
+from hrag.rpc.status import error_from
+from hrag.v1 import indexer_pb2 as ipb
+from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
+from hrag.v1 import retriever_pb2 as rpb
+from hrag.v1 import types_pb2 as tpb
+from tests.servers import INDEXER, connected
+
+_SEARCH = "/hrag.v1.RetrieverService/Search"
+_INGEST = "/hrag.v1.IndexerService/IngestDocument"
+_INGEST_MANY = "/hrag.v1.IndexerService/IngestDocuments"
+
+
+class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
+    """Answers a search with its own text, or raises what it was made with.
+
+    An answer is the question again and again; it raises after the first event.
+    """
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self._failure = failure
+        self.closed = threading.Event()
+
+    def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
+        if self._failure is not None:
+            raise self._failure
+        return rpb.SearchResponse(sequence=len(request.text))
+
+    def Answer(self, request: rpb.AnswerRequest, context: Any) -> Iterator[rpb.AnswerResponse]:
+        try:
+            while True:
+                yield rpb.AnswerResponse(text=request.question)
+                if self._failure is not None:
+                    raise self._failure
+        finally:
+            self.closed.set()
+
+
+class Indexer(indexer_pb2_grpc.IndexerServiceServicer):
+    """Answers each document with its id; fails at the one that is called `bad`."""
+
+    def IngestDocuments(
+        self, requests: Iterator[ipb.IngestDocumentsRequest], context: Any
+    ) -> Iterator[ipb.IngestDocumentsResponse]:
+        for request in requests:
+            if request.document.document_id == "bad":
+                raise errors.StorageFull("the disk is full")
+            result = ipb.IngestDocumentResponse(document_id=request.document.document_id)
+            yield ipb.IngestDocumentsResponse(outcomes=[ipb.DocumentOutcome(result=result)])
+
+
+def _search(channel: grpc.Channel) -> rpb.SearchResponse:
+    stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
+    return stub.Search(rpb.SearchRequest(text="three"), timeout=5)
+
+
+def _failure(servicer: object) -> grpc.RpcError:
+    with connected(servicer) as channel, pytest.raises(grpc.RpcError) as caught:
+        _search(channel)
+    return caught.value
+
+
+def _ingest_many(channel: grpc.Channel, *ids: str) -> Any:
+    stub = indexer_pb2_grpc.IndexerServiceStub(channel)
+    requests = [ipb.IngestDocumentsRequest(document=tpb.Document(document_id=i)) for i in ids]
+    return stub.IngestDocuments(iter(requests), timeout=5)
+
+
+def test_answers_pass_unchanged() -> None:
+    with connected(Retriever()) as channel:
+        assert _search(channel).sequence == len("three")
+
+
+def test_a_situation_becomes_its_status() -> None:
+    failure = _failure(Retriever(errors.InvalidArgument("limit is 0; 1 to 100", field="limit")))
+    assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert failure.details() == "limit is 0; 1 to 100"
+    error = error_from(failure)
+    assert (type(error), error.field) == (errors.InvalidArgument, "limit")
+
+
+def test_a_fault_of_ours_is_told_by_an_id_that_the_log_explains() -> None:
+    with capture_logs() as logs:
+        failure = _failure(Retriever(RuntimeError("the secret of /etc/passwd")))
+    assert failure.code() is grpc.StatusCode.INTERNAL
+    assert "secret" not in str(failure.trailing_metadata()) + failure.details()
+    told = re.fullmatch(
+        r"internal error ([0-9a-f]{12}); the service's log has the details", failure.details()
+    )
+    assert told is not None
+    (fault,) = (line for line in logs if line["event"] == "internal_error")
+    assert fault["id"] == told[1]
+    assert str(fault["exc_info"]) == "the secret of /etc/passwd"
+
+
+def test_each_call_is_logged_once_with_method_code_and_time() -> None:
+    with capture_logs() as logs:
+        _failure(Retriever(errors.TooBusy("later")))
+        with connected(Retriever()) as channel:
+            _search(channel)
+    calls = [line for line in logs if line["event"] == "call"]
+    assert [(line["method"], line["code"]) for line in calls] == [
+        (_SEARCH, "RESOURCE_EXHAUSTED"),
+        (_SEARCH, "OK"),
+    ]
+    assert all(line["ms"] >= 0 for line in calls)
+
+
+def test_a_stream_keeps_what_was_answered_before_it_failed() -> None:
+    with connected(Indexer(), INDEXER) as channel:
+        responses = _ingest_many(channel, "a", "bad", "c")
+        (outcome,) = next(responses).outcomes
+        assert outcome.result.document_id == "a"
+        with pytest.raises(grpc.RpcError) as caught:
+            next(responses)
+    assert isinstance(error_from(caught.value), errors.StorageFull)
+
+
+def test_a_client_that_hangs_up_in_mid_stream_is_no_fault() -> None:
+    with capture_logs() as logs, connected(Indexer(), INDEXER) as channel:
+        responses = _ingest_many(channel, *map(str, range(1000)))
+        next(responses)
+        responses.cancel()
+    assert [line for line in logs if line["event"] == "internal_error"] == []
+
+
+def _answer(channel: grpc.Channel, question: str = "why?") -> Any:
+    stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
+    return stub.Answer(rpb.AnswerRequest(question=question), timeout=5)
+
+
+def test_an_answer_streams_and_fails_as_other_calls_do() -> None:
+    with connected(Retriever(errors.TooBusy("later"))) as channel:
+        events = _answer(channel)
+        assert next(events).text == "why?"
+        with pytest.raises(grpc.RpcError) as caught:
+            next(events)
+    assert isinstance(error_from(caught.value), errors.TooBusy)
+    with (
+        capture_logs() as logs,
+        connected(Retriever(RuntimeError("secret"))) as channel,
+        pytest.raises(grpc.RpcError) as caught,
+    ):
+        list(_answer(channel))
+    assert caught.value.code() is grpc.StatusCode.INTERNAL
+    assert "secret" not in caught.value.details()
+    assert [line["event"] for line in logs].count("internal_error") == 1
+
+
+def test_an_answer_whose_client_is_gone_is_closed() -> None:
+    servicer = Retriever()
+    with capture_logs() as logs, connected(servicer) as channel:
+        events = _answer(channel)
+        next(events)
+        events.cancel()
+        assert servicer.closed.wait(5)
+    assert [line for line in logs if line["event"] == "internal_error"] == []
+
+
+def _deeply_nested() -> bytes:
+    """A request nested deeper than protobuf's parsers go."""
+    request = ipb.IngestDocumentRequest()
+    value = request.document.metadata.fields["deep"]
+    for _ in range(60):
+        value = value.list_value.values.add()
+    return request.SerializeToString()
+
+
+_BAD_UTF8 = ipb.IngestDocumentRequest(document=tpb.Document(text="some text"))
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (b"\xff\xff\xff\xff", "corrupt"),
+        (_BAD_UTF8.SerializeToString().replace(b"some", b"\xff\xfe\x80\x80"), "UTF-8"),
+        (_deeply_nested(), "MaxDepth"),
+    ],
+)
+def test_a_request_that_is_no_message_is_the_clients_fault(message: bytes, problem: str) -> None:
+    with connected(Indexer(), INDEXER) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(_INGEST)(message, timeout=5)
+        error = error_from(caught.value)
+        assert type(error) is errors.InvalidArgument
+        assert error.field == "request"
+        assert problem in error.message
+        with pytest.raises(grpc.RpcError) as caught:
+            list(channel.stream_stream(_INGEST_MANY)(iter([message]), timeout=5))
+        assert type(error_from(caught.value)) is errors.InvalidArgument
+
+
+class _Ended(Exception):
+    """What ends a call."""
+
+
+@dataclass(frozen=True)
+class _Details:
+    """What gRPC tells of a call before there is one."""
+
+    method: str
+
+
+class _Context:
+    """A call that brings no metadata and notes what it ends with."""
+
+    def __init__(self) -> None:
+        self.code: grpc.StatusCode | None = None
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def set_trailing_metadata(self, _: object) -> None:
+        pass
+
+    def abort_with_status(self, told: Any) -> None:
+        self.code = told.code
+        raise _Ended
+
+
+@pytest.mark.parametrize("admitted", [True, False])
+def test_a_request_is_read_only_for_those_who_are_admitted(*, admitted: bool) -> None:
+    """Four megabytes of a stranger's may be hundreds in memory."""
+    read: list[bytes] = []
+
+    def deserialize(raw: bytes) -> rpb.SearchRequest:
+        read.append(raw)
+        return rpb.SearchRequest()
+
+    def refuse(_: str) -> Any:
+        raise errors.Unauthenticated("no")
+
+    handler = grpc.unary_unary_rpc_method_handler(lambda request, _: request, deserialize)
+    around = Around(None if admitted else refuse, Rates(unlimited), CallThreads(1, 1))
+    wrapped: Any = around.intercept_service(lambda _: handler, _Details(_SEARCH))
+    context = _Context()
+    with nullcontext() if admitted else pytest.raises(_Ended):
+        wrapped.unary_unary(b"raw", context)
+    assert wrapped.request_deserializer is None
+    assert read == ([b"raw"] if admitted else [])
+    assert context.code is (None if admitted else grpc.StatusCode.UNAUTHENTICATED)

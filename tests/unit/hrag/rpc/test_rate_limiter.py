@@ -1,0 +1,213 @@
+"""How many calls a tenant may make, on a clock of the test's own."""
+
+import threading
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.errors import RateQuotaExceeded
+from hrag.quota.quotas import Quota, unlimited
+from hrag.rpc.rate_limiter import Rates
+
+SECOND = 1_000_000_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 12_345_678_901_234_567
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def _rates(clock: Clock, per_s: float | None, burst: int | None = None, most: int = 100) -> Rates:
+    return Rates(lambda _tenant: Quota(calls_per_s=per_s, burst=burst), clock, most)
+
+
+def _made(rates: Rates, tenant: str = "a", most: int = 1000) -> int:
+    """How many calls in a row are let through."""
+    return next(made for made in range(most + 1) if made == most or rates.take([tenant]))
+
+
+@pytest.mark.parametrize(
+    ("per_s", "burst", "first"),
+    [
+        (3, None, 3),
+        (3, 10, 10),
+        (0.5, None, 1),
+        (0.1, 2, 2),
+        (1e6, 7, 7),
+        (7, 1, 1),
+        (2.5, None, 3),
+    ],
+)
+def test_a_burst_then_the_rate_and_not_one_call_more(clock, per_s, burst, first):
+    rates = _rates(clock, per_s, burst)
+    assert _made(rates) == first
+    interval = round(SECOND / per_s)
+    for _ in range(5):
+        clock.now += interval - 1
+        assert _made(rates) == 0
+        clock.now += 1
+        assert _made(rates) == 1
+    clock.now += 1000 * SECOND
+    assert _made(rates) == first
+
+
+def test_the_wait_is_the_true_one(clock):
+    rates = _rates(clock, 3, 5)
+    _made(rates)
+    clock.now += 100
+    wait_ns = round(rates.take(["a"]).retry_s * SECOND)
+    assert wait_ns == 333_333_333 - 100
+    clock.now += wait_ns - 1
+    assert rates.take(["a"]) is not None
+    clock.now += 1
+    assert rates.take(["a"]) is None
+
+
+def test_a_refusal_names_tenant_limit_settings_and_wait(clock):
+    rates = _rates(clock, 0.5, 1)
+    rates.take(["acme"])
+    refusal = rates.take(["acme"])
+    assert isinstance(refusal, RateQuotaExceeded)
+    assert (refusal.field, refusal.tenant_id, refusal.retry_s) == ("calls", "acme", 2.0)
+    for part in ("'acme'", "0.5 calls a second", "1 at once", "again in 2.000 s"):
+        assert part in refusal.message
+    for setting in ("HRAG_TENANT_CALLS_PER_S", "HRAG_TENANT_BURST", "HRAG_TENANT_QUOTAS_FILE"):
+        assert setting in refusal.message
+
+
+def test_refused_calls_cost_nothing(clock):
+    rates = _rates(clock, 10, 1)
+    _made(rates)
+    for _ in range(1000):
+        assert rates.take(["a"])
+    clock.now += SECOND // 10
+    assert rates.take(["a"]) is None
+
+
+def test_tenants_do_not_touch_each_other(clock):
+    rates = _rates(clock, 1, 2)
+    assert (_made(rates, "a"), _made(rates, "b"), _made(rates, "a")) == (2, 2, 0)
+
+
+def test_without_a_rate_nothing_is_counted_or_kept(clock):
+    rates = _rates(clock, None)
+    assert _made(rates) == 1000
+    assert Rates(unlimited, clock).take(["a"]) is None
+    assert len(rates) == 0
+
+
+def test_a_call_that_names_no_tenant_is_nobodys(clock):
+    rates = _rates(clock, 1, 1)
+    assert all(rates.take([]) is None for _ in range(10))
+
+
+def test_each_search_of_a_batch_counts(clock):
+    rates = _rates(clock, 1, 10)
+    assert rates.take(["a"] * 7) is None
+    refusal = rates.take(["a"] * 7)
+    assert refusal.retry_s == 4
+    assert _made(rates) == 3
+
+
+def test_a_batch_over_the_burst_needs_a_full_bucket_and_owes_the_rest(clock):
+    rates = _rates(clock, 1, 4)
+    rates.take(["a"])
+    assert rates.take(["a"] * 10).retry_s == 1
+    clock.now += SECOND
+    assert rates.take(["a"] * 10) is None
+    assert rates.take(["a"]).retry_s == 7
+    clock.now += 7 * SECOND
+    assert _made(rates) == 1
+
+
+def test_a_batch_of_two_tenants_counts_for_both_or_for_neither(clock):
+    rates = _rates(clock, 1, 2)
+    _made(rates, "b")
+    refusal = rates.take(["a", "b"])
+    assert "'b'" in refusal.message
+    assert _made(rates, "a") == 2
+
+
+def test_a_quota_that_changes_counts_from_then_on(clock):
+    quota = Quota(calls_per_s=1, burst=1)
+    rates = Rates(lambda _tenant: quota, clock)
+    assert _made(rates) == 1
+    quota = Quota(calls_per_s=1, burst=4)
+    assert _made(rates) == 3
+    quota = Quota()
+    assert _made(rates) == 1000
+
+
+@given(st.lists(st.tuples(st.integers(0, 3 * SECOND), st.integers(1, 9)), max_size=50))
+def test_no_stretch_of_time_has_more_calls_than_rate_and_burst_allow(steps):
+    clock, rate, burst = Clock(), 3, 5
+    rates = _rates(clock, rate, burst)
+    let_through = []
+    for pause, asked in steps:
+        clock.now += pause
+        made = sum(rates.take(["a"]) is None for _ in range(asked))
+        let_through.append((clock.now, made))
+    for start, (begin, _) in enumerate(let_through):
+        calls = 0
+        for end, made in let_through[start:]:
+            calls += made
+            assert calls <= burst + (end - begin) * rate / SECOND + 1e-6
+
+
+def test_threads_together_get_exactly_what_one_would(clock):
+    rates = _rates(clock, 1, 500)
+    got: Counter[int] = Counter()
+    start = threading.Barrier(8)
+
+    def ask(number: int) -> None:
+        start.wait()
+        got[number] = sum(rates.take(["a"]) is None for _ in range(500))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got.total() == 500
+
+
+def test_only_tenants_with_recent_calls_are_kept(clock):
+    rates = _rates(clock, 10, 10, most=10_000)
+    largest = 0
+    for number in range(50_000):
+        clock.now += SECOND // 1000  # A thousand new tenants a second, each full after 0.1 s.
+        rates.take([f"t{number}"])
+        largest = max(largest, len(rates))
+    assert largest < 250
+
+
+def test_tenants_that_stay_near_their_rate_are_not_forgotten_for_new_ones(clock):
+    rates = _rates(clock, 0.01, 1, most=10_000)
+    assert _made(rates, "slow") == 1
+    for number in range(5000):
+        rates.take([f"t{number}"])
+    assert _made(rates, "slow") == 0
+
+
+def test_more_names_than_there_is_room_for_are_forgotten(clock):
+    rates = _rates(clock, 0.001, 1, most=50)
+    for number in range(1000):
+        assert rates.take([f"t{number}"]) is None
+        assert len(rates) <= 50
+
+
+def test_names_that_no_tenant_can_have_are_not_kept(clock):
+    rates = _rates(clock, 1, 1)
+    for name in ("", "a b", "x" * 100_000, "\0"):
+        assert _made(rates, name) == 1000
+    assert len(rates) == 0

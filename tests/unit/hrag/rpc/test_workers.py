@@ -1,0 +1,367 @@
+"""A supervisor over workers that small programs play; and how a process is told to stop."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from hrag.errors import ServiceUnavailable
+from hrag.rpc.workers import Pause, own_command, reserved, supervise, worker_address
+from tests.processes import is_alive
+
+_SERVE = "import os, sys; os.write(0, b'7'); sys.stdin.read()"
+# Of all that are started, the first alone comes to `if first`; the folder is theirs.
+_TAKE_TURNS = """
+import os, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+try:
+    (folder / "first").mkdir()
+    first = True
+except FileExistsError:
+    first = False
+"""
+
+
+def _until(true: Callable[[], bool], timeout_s: float = 20) -> None:
+    end = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.01)
+
+
+class Supervised:
+    """A supervisor in a thread of its own, and what it logs."""
+
+    def __init__(self, command: list[str], count: int, threads: ThreadPoolExecutor) -> None:
+        self.logs: list[Any] = []
+        self.stopping = threading.Event()
+        self.ports = [0] * count
+        self._ended = threads.submit(
+            supervise, command, self.ports, "127.0.0.1:0", 0.0, self.stopping
+        )
+
+    def said(self, event: str, key: str = "worker") -> list[Any]:
+        """One value of each log line about `event`."""
+        return [line[key] for line in self.logs if line["event"] == event]
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all workers, in the order of their start."""
+        return self.said("worker_started")
+
+    def wait(self) -> None:
+        self._ended.result(20)
+
+
+@contextmanager
+def _supervised(program: str, *arguments: object, count: int = 1) -> Iterator[Supervised]:
+    command = [sys.executable, "-I", "-S", "-c", dedent(program), *map(str, arguments)]
+    with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
+        supervised = Supervised(command, count, threads)
+        supervised.logs = logs
+        try:
+            yield supervised
+        finally:
+            supervised.stopping.set()
+    assert sorted(supervised.said("worker_ended")) == sorted(supervised.pids)
+    assert not any(map(is_alive, supervised.pids))
+
+
+# Supervising
+
+
+def test_workers_run_until_it_is_time_to_stop() -> None:
+    with _supervised(_SERVE, count=3) as supervised:
+        _until(lambda: len(supervised.pids) == 3)
+        time.sleep(0.2)
+        assert all(map(is_alive, supervised.pids))
+        supervised.stopping.set()
+        supervised.wait()
+    assert len(supervised.pids) == 3
+
+
+def test_all_workers_get_one_address_whose_port_is_known(tmp_path: Path) -> None:
+    program = """
+    import os, pathlib, sys
+    told = pathlib.Path(sys.argv[1], str(os.getpid()))
+    told.write_text(" ".join(sys.argv[2:]))
+    told.rename(told.with_suffix(".told"))
+    sys.stdin.read()
+    """
+    with _supervised(program, tmp_path, count=2):
+        _until(lambda: len(list(tmp_path.glob("*.told"))) == 2)
+    addresses = {worker_address(each.read_text().split()) for each in tmp_path.iterdir()}
+    assert len(addresses) == 1
+    host, _, port = str(addresses.pop()).rpartition(":")
+    assert host == "127.0.0.1"
+    assert int(port) > 0
+
+
+def test_a_worker_that_dies_is_replaced_and_the_others_stay() -> None:
+    with _supervised(_SERVE, count=2) as supervised:
+        _until(lambda: len(supervised.pids) == 2)
+        killed, other = supervised.pids
+        os.kill(killed, signal.SIGKILL)
+        _until(lambda: len(supervised.pids) == 3)
+        assert is_alive(other)
+        assert supervised.said("worker_ended") == [killed]
+        assert supervised.said("worker_ended", "code") == [-signal.SIGKILL]
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_one_that_refuses_to_run_before_any_has_served_ends_all(tmp_path: Path, code: int) -> None:
+    program = _TAKE_TURNS + f"if first: sys.exit({code})\nsys.stdin.read()"
+    with _supervised(program, tmp_path, count=3) as supervised:
+        with pytest.raises(SystemExit) as caught:
+            supervised.wait()
+        assert caught.value.code == code
+        assert len(supervised.pids) == 3
+
+
+def test_one_that_refuses_to_run_beside_others_that_served_is_tried_again(tmp_path: Path) -> None:
+    program = _TAKE_TURNS + "if not first: sys.exit(1)\n" + _SERVE
+    with _supervised(program, tmp_path) as supervised:
+        _until((tmp_path / "first").exists)
+        time.sleep(0.3)
+        os.kill(supervised.pids[0], signal.SIGKILL)
+        _until(lambda: len(supervised.pids) >= 4)
+        assert set(supervised.said("worker_ended", "code")[1:]) == {1}
+
+
+def test_one_that_is_killed_before_it_has_served_is_replaced() -> None:
+    with _supervised("import sys; sys.stdin.read()") as supervised:
+        _until(lambda: len(supervised.pids) == 1)
+        os.kill(supervised.pids[0], signal.SIGKILL)
+        _until(lambda: len(supervised.pids) == 2)
+
+
+def test_the_ports_of_those_that_serve_are_known_and_no_others() -> None:
+    with _supervised(_SERVE, count=2) as supervised:
+        _until(lambda: supervised.ports == [7, 7])
+        supervised.stopping.wait(0.2)
+        os.kill(supervised.pids[0], signal.SIGKILL)
+        _until(lambda: 0 in supervised.ports)
+        _until(lambda: supervised.ports == [7, 7])
+
+
+def test_what_a_worker_said_just_before_its_end_counts() -> None:
+    with _supervised("import os, sys; os.write(0, b'7'); sys.exit(1)") as supervised:
+        _until(lambda: len(supervised.pids) >= 3)
+
+
+def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path) -> None:
+    program = """
+    import pathlib, signal, sys, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    pathlib.Path(sys.argv[1], "deaf").touch()
+    time.sleep(100)
+    """
+    with _supervised(program, tmp_path) as supervised:
+        _until((tmp_path / "deaf").exists)
+        began = time.monotonic()
+        supervised.stopping.set()
+        supervised.wait()
+        assert time.monotonic() - began < 5
+        assert supervised.said("worker_killed") == supervised.pids
+
+
+def test_a_worker_that_cannot_be_started_now_is_tried_again() -> None:
+    stopping = threading.Event()
+    with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
+        ended = threads.submit(supervise, ["/nowhere"], [0], "127.0.0.1:0", 0.0, stopping)
+        _until(lambda: len(logs) >= 2)
+        stopping.set()
+        assert ended.result(20) is None
+    assert {line["event"] for line in logs} == {"worker_not_started"}
+    assert "/nowhere" in logs[0]["problem"]
+
+
+def test_pauses_double_while_workers_die_young() -> None:
+    pause = Pause()
+    pauses = [pause.after(0.5) for _ in range(8)]
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert pause.after(60) == 0.1
+    assert pause.after(0.5) == 0.2
+
+
+def test_a_worker_is_told_by_its_last_arguments() -> None:
+    assert worker_address(["--worker", "127.0.0.1:7"]) == "127.0.0.1:7"
+    assert worker_address([]) is None
+    assert worker_address(["--worker"]) is None
+    assert worker_address(["127.0.0.1:7"]) is None
+
+
+def test_the_own_command_keeps_the_options_of_python() -> None:
+    program = "from hrag.rpc.workers import own_command; print(*own_command(), sep='\\0', end='')"
+    command = [sys.executable, "-P", "-X", "utf8", "-c", program, "argument"]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert ran.stdout.split("\0") == command
+    assert own_command()[0] == sys.executable
+
+
+# The address
+
+
+def _listener(address: tuple[str, int], *options: int) -> socket.socket:
+    listener = socket.socket()
+    for option in options:
+        listener.setsockopt(socket.SOL_SOCKET, option, 1)
+    listener.bind(address)
+    listener.listen()
+    return listener
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def test_a_reserved_address_is_for_those_alone_who_share_it() -> None:
+    with reserved("127.0.0.1:0") as address:
+        with pytest.raises(OSError, match="in use"):
+            _listener(("127.0.0.1", _port(address)))
+        with _listener(("127.0.0.1", _port(address)), socket.SO_REUSEPORT):
+            pass
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", _port(address)), timeout=5)
+    with reserved(address) as again:
+        assert again == address
+
+
+@pytest.mark.parametrize("options", [[], [socket.SO_REUSEADDR, socket.SO_REUSEPORT]])
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])
+def test_an_address_at_which_anyone_listens_is_refused(host: str, options: list[int]) -> None:
+    with _listener(("127.0.0.1", 0), *options) as listener:
+        address = f"{host}:{listener.getsockname()[1]}"
+        with pytest.raises(ServiceUnavailable) as caught, reserved(address):
+            pass
+    assert f"cannot listen on {address}" in caught.value.message
+    assert "in use" in caught.value.message
+
+
+def test_an_address_that_another_supervisor_has_is_refused() -> None:
+    with (
+        reserved("127.0.0.1:0") as address,
+        pytest.raises(ServiceUnavailable, match="in use"),
+        reserved(address),
+    ):
+        pass
+
+
+def test_connections_that_are_still_closing_do_not_keep_the_address() -> None:
+    with _listener(("127.0.0.1", 0), socket.SO_REUSEADDR) as listener:  # As gRPC's.
+        address = listener.getsockname()
+        with socket.create_connection(address) as caller:
+            listener.accept()[0].close()  # Who closes first keeps the port for a minute.
+            assert caller.recv(1) == b""
+    with pytest.raises(OSError, match="in use"):
+        _listener(address)
+    with reserved(f"127.0.0.1:{address[1]}"):
+        pass
+
+
+@pytest.mark.parametrize(
+    "address", ["nowhere", ":7", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:99999", "unix:/a/b"]
+)
+def test_an_address_that_cannot_be_shared_is_refused_with_the_rule(address: str) -> None:
+    with pytest.raises(ServiceUnavailable, match="host:port") as caught, reserved(address):
+        pass
+    assert f"cannot listen on {address}: " in caught.value.message
+
+
+@pytest.mark.parametrize("address", ["198.51.100.7:0", "no.such.host.invalid:0"])
+def test_an_address_of_another_machine_is_refused(address: str) -> None:
+    with pytest.raises(ServiceUnavailable, match="no address of this machine"), reserved(address):
+        pass
+
+
+# Processes that are told to stop
+
+
+def _process(serve: str, **variables: str) -> subprocess.Popen[str]:
+    """A process that runs these lines between `serve(settings, stopping):` and its end."""
+    program = f"""
+import os, signal, sys, threading, time
+from hrag.config import CommonSettings
+from hrag.rpc.process import abandon, run
+
+def serve(settings, stopping):
+    print("up", flush=True)
+    {serve}
+
+run("test", CommonSettings, serve)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+def test_a_process_may_stop_at_the_end_of_standard_input() -> None:
+    with _process("stopping.wait()", HRAG_STOP_ON_EOF="true") as process:
+        assert process.stdin is not None
+        process.stdin.write("what is said does not matter\n")
+        process.stdin.flush()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "standard_input_ended" in said
+    assert said.splitlines()[-1].count("stopped") == 1
+
+
+def test_a_process_that_reads_standard_input_stops_by_a_signal_too() -> None:
+    """The thread that reads must not keep Python from ending."""
+    with _process("stopping.wait()", HRAG_STOP_ON_EOF="true") as process:
+        process.terminate()
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert process.stderr.read().splitlines()[-1].count("stopped") == 1
+
+
+def test_standard_input_does_not_matter_unless_asked_for() -> None:
+    with _process("stopping.wait()") as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+def test_a_signal_stops_a_process_that_is_just_looking_at_the_event() -> None:
+    """Its handler runs between any two steps of the main thread, whatever that holds."""
+    for _ in range(4):  # A handler that set the event itself hung in every second process.
+        with _process("while not stopping.wait(0): pass") as process:
+            time.sleep(0.02)
+            process.terminate()
+            try:
+                assert process.wait(10) == 0
+            finally:
+                process.kill()
+
+
+def test_an_abandoned_process_waits_for_nothing_and_says_why() -> None:
+    left_behind = "threading.Thread(target=time.sleep, args=(100,)).start()"
+    with _process(f"{left_behind}; abandon('a thread still ran')") as process:
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert "a thread still ran" in process.stderr.read()

@@ -1,0 +1,161 @@
+"""Which filters make sense, and what the store finds documents by."""
+
+import math
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.engine.embedded.store.metadata_terms import field_prefix, term
+from hrag.errors import HragError, InvalidArgument, TooLarge
+from hrag.filters import (
+    MAX_FILTER_TERMS,
+    AllOf,
+    AnyOf,
+    Exists,
+    Filter,
+    Match,
+    NoneOf,
+    Range,
+    check_filter,
+    timestamp_of,
+)
+
+TITLE = Exists("title")
+
+
+def nested(depth: int) -> Filter:
+    found: Filter = TITLE
+    for _ in range(depth - 1):
+        found = NoneOf((found,))
+    return found
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        TITLE,
+        Match("document_id", ("a", "")),
+        Match("metadata.", (True, 1, 0.5, "x", datetime(2026, 1, 1))),
+        Range("metadata.a.b", at_least=1, below=2.5),
+        Range("metadata.a", above=datetime(2026, 1, 1), at_most=datetime(2025, 1, 1, tzinfo=UTC)),
+        nested(16),
+        Match("source", ("x",) * (MAX_FILTER_TERMS - 1)),
+    ],
+)
+def test_what_makes_sense_is_allowed(given):
+    check_filter(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "says"),
+    [
+        (AllOf(()), "filter.all_of", "is empty"),
+        (AnyOf((TITLE, NoneOf(()))), "filter.any_of.filters[1].none_of", "is empty"),
+        (Exists("lang"), "filter.exists.field", "it must be document_id, title, source"),
+        (Exists(""), "filter.exists.field", "is ''"),
+        (Match("x" * 999, ("a",)), "filter.match.field", "999 characters"),
+        (Match("title", ()), "filter.match.values", "is empty"),
+        (Match("title", (1,)), "filter.match.values", "title is a text"),
+        (Match("metadata.n", (math.nan,)), "filter.match.values", "finite"),
+        (Range("metadata.n"), "filter.range", "no bound"),
+        (Range("title", above=1), "filter.range.field", "only metadata"),
+        (Range("metadata.n", above=math.inf), "filter.range.above", "finite"),
+        (Range("metadata.n", above=1, at_least=1), "filter.range.above", "both"),
+        (Range("metadata.n", below=1, at_most=1), "filter.range.below", "both"),
+        (Range("metadata.n", above=1, below=datetime(2026, 1, 1)), "filter.range", "one type"),
+        (Range("metadata.n", below="x"), "filter.range.below", "number or a timestamp"),
+        (Range("metadata.n", below=True), "filter.range.below", "number or a timestamp"),
+    ],
+)
+def test_what_makes_none_is_refused_with_its_place(given, field, says):
+    with pytest.raises(InvalidArgument) as caught:
+        check_filter(given)
+    assert caught.value.field == field
+    assert says in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (nested(17), "nested over 16 deep"),
+        (nested(900), "nested over 16 deep"),
+        (Match("source", ("x",) * MAX_FILTER_TERMS), "10001 conditions and values"),
+        (AnyOf((TITLE,) * (MAX_FILTER_TERMS + 1)), "10001 conditions and values"),
+    ],
+)
+def test_past_a_limit_the_number_is_named(given, says):
+    with pytest.raises(TooLarge, match=says) as caught:
+        check_filter(given)
+    assert isinstance(caught.value, HragError)
+    assert caught.value.field == "filter"
+
+
+# Timestamps
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-11-21", datetime(2026, 11, 21)),
+        ("2026-11-21T10:20", datetime(2026, 11, 21, 10, 20)),
+        ("2026-11-21 10:20:30", datetime(2026, 11, 21, 10, 20, 30)),
+        ("2026-11-21t10:20:30z", datetime(2026, 11, 21, 10, 20, 30)),
+        ("2026-11-21T10:20:30.5+02:30", datetime(2026, 11, 21, 7, 50, 30, 500_000)),
+        ("2026-11-21T10:20:30,123456789Z", datetime(2026, 11, 21, 10, 20, 30, 123_456)),
+    ],
+)
+def test_texts_that_name_a_moment(text, moment):
+    assert timestamp_of(text) == moment.replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "2026", "20261121", "2026-11", "2026-W47-6", "2026-11-31", "2026-11-21T24:00"),
+        *("2026-11-21T10", "2026-11-21T10:61", "2026-11-21T10:20:30.", " 2026-11-21"),
+        *("2026-11-21T10:20:60", "２０２６-11-21", "2026-11-21\n", "9999-12-31T23:00-05:00"),
+        *("0001-01-01T00:00+01:00", "0000-01-01", "yesterday"),
+    ],
+)
+def test_texts_that_name_none(text):
+    assert timestamp_of(text) is None
+
+
+# Terms
+
+PREFIX = field_prefix(7, "metadata.n")
+floats = st.floats(allow_nan=False)
+zones = st.just(UTC) | st.integers(-720, 720).map(lambda m: timezone(timedelta(minutes=m)))
+moments = st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=zones)
+
+
+@given(floats | st.integers(-(2**53), 2**53), floats)
+def test_terms_of_numbers_have_their_order(one, other):
+    terms = term(PREFIX, one), term(PREFIX, other)
+    assert (terms[0] < terms[1]) == (one < other)
+    assert (terms[0] == terms[1]) == (one == other)
+
+
+@given(moments, moments)
+def test_terms_of_moments_have_their_order(one, other):
+    terms = term(PREFIX, one), term(PREFIX, other)
+    assert (terms[0] < terms[1]) == (one < other)
+    assert (terms[0] == terms[1]) == (one == other)
+
+
+fields = st.text(max_size=9) | st.text("ab", min_size=195, max_size=205)
+values = fields | floats | st.booleans() | moments
+
+
+@given(fields, values, fields, values)
+def test_no_two_values_share_a_term(field, value, other_field, other):
+    same = field == other_field and type(value) is type(other) and value == other
+    terms = term(field_prefix(1, field), value), term(field_prefix(1, other_field), other)
+    assert (terms[0] == terms[1]) == same
+
+
+@given(st.text(max_size=2000), st.text(max_size=2000))
+def test_a_term_fits_a_key(field, value):
+    assert len(term(field_prefix(1, field), value)) <= 511

@@ -1,0 +1,57 @@
+"""Answers to messages and back, through bytes as a client and a server see them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.answers.values import AnswerEnd, AnswerQuery, Citation, FinishReason
+from hrag.errors import ChatUnavailable, InvalidArgument
+from hrag.v1 import retriever_pb2 as pb
+from hrag.wire import answers
+from tests.values import F32, NAME, TEXT, U32, queries, search_results, spans
+
+citations = st.builds(Citation, U32, NAME, NAME, U32, U32, spans, U32, U32, score=st.none() | F32)
+ends = st.builds(
+    AnswerEnd,
+    st.sampled_from(FinishReason),
+    st.none(),
+    st.lists(citations, max_size=3).map(tuple),
+    TEXT,
+    *[U32] * 4,
+)
+
+
+@given(st.builds(AnswerQuery, queries, TEXT, st.none() | U32))
+def test_a_question_survives_the_wire(query: AnswerQuery) -> None:
+    sent = answers.answer_request(query).SerializeToString()
+    assert answers.answer_query_from(pb.AnswerRequest.FromString(sent)) == query
+
+
+@given(st.one_of(search_results, TEXT, ends))
+def test_an_event_survives_the_wire(event: Any) -> None:
+    message = answers.answer_response(event)
+    parsed = pb.AnswerResponse.FromString(message.SerializeToString())
+    assert answers.answer_event_from(parsed) == event
+
+
+def test_a_failure_keeps_class_and_message() -> None:
+    end = AnswerEnd(FinishReason.FAILED, ChatUnavailable("it is down"), (), "m", 0, 0, 0, 1)
+    found = answers.answer_event_from(answers.answer_response(end))
+    assert isinstance(found, AnswerEnd)
+    assert type(found.error) is ChatUnavailable
+    assert found.error.message == "it is down"
+
+
+def test_a_request_without_a_search_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="search is missing") as refused:
+        answers.answer_query_from(pb.AnswerRequest(question="why?"))
+    assert refused.value.field == "search"
+
+
+def test_zero_tokens_are_not_unset() -> None:
+    search = pb.SearchRequest(tenant_id="t", text="q")
+    assert answers.answer_query_from(pb.AnswerRequest(search=search)).max_tokens is None
+    zero = pb.AnswerRequest(search=search, max_tokens=0)
+    assert answers.answer_query_from(zero).max_tokens == 0

@@ -1,0 +1,239 @@
+"""What the summariser writes, and what it pays for."""
+
+import pytest
+
+from hrag import tokens
+from hrag.answers.values import FinishReason
+from hrag.chat import ChatEnd
+from hrag.tree import PageSpan, ParsedText, Section
+from hrag.types import SummaryUnit
+from indexer_svc import summariser as summariser_module
+from indexer_svc.extractive import extract
+from indexer_svc.summariser import MAX_CHARS, Terms
+from tests.fakes import collection_settings, sentences
+from tests.summarisers import (
+    LONG,
+    SETTINGS,
+    SHORT,
+    TREE,
+    WAIT_S,
+    FakeChat,
+    SlowChat,
+    bodies,
+    chosen,
+    document,
+    put,
+    ranges_of,
+    run_to_end,
+    running,
+    texts_of,
+    wait_until,
+    waiting,
+)
+
+# What is written
+
+
+def test_sections_are_summarised_then_their_summaries(store, writer, embedder):
+    stored = document("d", LONG)
+    put(writer, stored)
+    chat = FakeChat()
+    run_to_end(writer, embedder, chat)
+    leaves = stored.tree.level(0)
+    (ranges,) = ranges_of(store)
+    assert len(ranges) == stored.tree.counts[-1] >= 4
+    texts = [LONG[leaves[own[0]]["char_start"] : leaves[own[-1]]["char_end"]] for own in ranges]
+    summaries = [f"Summary {n + 1}." for n in range(len(ranges))]
+    assert bodies(chat.prompts) == [*(text.strip() for text in texts), "\n\n".join(summaries)]
+    assert texts_of(writer) == [f"Summary {len(ranges) + 1}.", *summaries]
+    assert all("from Title of d." in prompt for prompt in chat.prompts)
+
+
+def test_summaries_are_found_and_counted(engine, writer, embedder):
+    put(writer, document("d", LONG))
+    run_to_end(writer, embedder, FakeChat())
+    (section,) = chosen(engine, "Title of d\nSummary 2.")
+    assert section.score == pytest.approx(1, abs=1e-5)
+    assert (section.document_id, section.summary) == ("d", "Summary 2.")
+    status = writer.status(writer.open("t", "c"))
+    calls = 1 + len(chosen(engine, "", 100))
+    assert (status.summary_count, status.summary_tokens) == (calls, 7 * calls)
+
+
+def test_headings_are_searched_with_the_summary_but_no_part_of_it(engine, writer, embedder):
+    text = "Book\n\n" + sentences(20) + "Keys\n\n" + sentences(20, 1)
+    outline = (Section("Book", 1, 0), Section("Keys", 2, text.index("Keys")))
+    settings = collection_settings(TREE, summaries=SummaryUnit.SECTION)
+    writer.create_collection("t", "sections", settings)
+    put(writer, document("d", ParsedText(text, outline)), "sections")
+    chat = FakeChat()
+    with running(writer, embedder, chat):
+        wait_until(lambda: not waiting(writer, "sections"))
+    assert texts_of(writer, name="sections") == ["Summary 3.", "Summary 1.", "Summary 2."]
+    assert embedder.asked[-3:] == [
+        "Title of d\nSummary 3.",
+        "Title of d - Book\nSummary 1.",
+        "Title of d - Book > Keys\nSummary 2.",
+    ]
+    assert "a text from Title of d - Book > Keys." in chat.prompts[1]
+
+
+def test_each_page_has_a_summary(store, writer, embedder):
+    writer.create_collection("t", "pages", collection_settings(TREE, summaries=SummaryUnit.PAGE))
+    half = len(LONG) // 2
+    pages = (PageSpan(1, 0, half), PageSpan(2, half, len(LONG)))
+    put(writer, document("d", ParsedText(LONG, (), pages)), "pages")
+    with running(writer, embedder, FakeChat()):
+        wait_until(lambda: not waiting(writer, "pages"))
+    assert [len(ranges) for ranges in ranges_of(store)] == [2]
+
+
+def test_the_summary_of_one_section_is_that_of_the_document(writer, embedder):
+    put(writer, document("d", SHORT))
+    chat = FakeChat()
+    run_to_end(writer, embedder, chat)
+    assert len(chat.prompts) == 1
+    assert texts_of(writer) == ["Summary 1.", "Summary 1."]
+
+
+def test_a_short_section_gets_none(store, writer, embedder):
+    writer.create_collection("t", "s", collection_settings(TREE, summaries=SummaryUnit.SECTION))
+    text = sentences(20) + "Keys\n\n" + sentences(20, 1) + "End\n\n" + sentences(8, 2)
+    starts = (0, text.index("Keys"), text.index("End"))
+    outline = tuple(Section(f"Part {start}", 1, start) for start in starts)
+    put(writer, document("d", ParsedText(text, outline)), "s")
+    chat = FakeChat()
+    with running(writer, embedder, chat, Terms(min_chars=500, max_tokens=1_000)):
+        wait_until(lambda: not waiting(writer, "s"))
+    assert texts_of(writer, name="s") == ["Summary 3.", "Summary 1.", "Summary 2."]
+    (ranges,) = ranges_of(store)
+    assert ranges[-1].stop < document("d", text).tree.counts[0]
+
+
+def test_a_short_document_gets_none_and_waits_for_none(store, writer, embedder):
+    put(writer, document("d", "Only a few words."))
+    chat = FakeChat()
+    run_to_end(writer, embedder, chat, Terms(min_chars=18, max_tokens=1_000))
+    assert chat.prompts == []
+    assert ranges_of(store) == []
+    assert writer.status(writer.open("t", "c")).summary_count == 0
+    put(writer, document("d", "Some more words now."))
+    run_to_end(writer, embedder, chat, Terms(min_chars=18, max_tokens=1_000))
+    assert texts_of(writer) == ["Summary 1.", "Summary 1."]
+
+
+def test_a_document_of_short_sections_has_a_summary_of_its_own(store, writer, embedder):
+    put(writer, document("d", LONG))
+    chat = FakeChat()
+    run_to_end(writer, embedder, chat, Terms(min_chars=len(LONG) // 2, max_tokens=1_000))
+    assert bodies(chat.prompts) == [LONG.strip()]
+    assert texts_of(writer) == ["Summary 1."]
+    assert ranges_of(store) == [()]
+
+
+def test_summaries_may_be_shorter_than_what_is_worth_one(writer, embedder):
+    put(writer, document("d", LONG))
+    chat = FakeChat()
+    run_to_end(writer, embedder, chat, Terms(min_chars=100, max_tokens=1_000))
+    assert len(texts_of(writer)) == len(chat.prompts) > 3
+
+
+def test_without_a_model_the_text_speaks_for_itself(writer, embedder):
+    put(writer, document("d", SHORT))
+    run_to_end(writer, embedder)
+    assert texts_of(writer) == [extract(SHORT, embedder)] * 2
+    assert writer.status(writer.open("t", "c")).summary_tokens == 0
+
+
+# What the model may answer
+
+
+@pytest.mark.parametrize("answer", ["", " \n\t "])
+def test_where_the_model_says_nothing_the_text_speaks_for_itself(writer, embedder, answer):
+    put(writer, document("d", SHORT))
+    run_to_end(writer, embedder, FakeChat(lambda _: answer))
+    assert texts_of(writer) == [extract(SHORT, embedder)] * 2
+    assert writer.status(writer.open("t", "c")).summary_tokens == 7
+
+
+@pytest.mark.parametrize("answer", ["word " * 1000, "字" * 5000, "\n\n x \r\n" * 3000])
+def test_a_summary_is_one_line_of_bounded_length(writer, embedder, answer):
+    put(writer, document("d", SHORT))
+    run_to_end(writer, embedder, FakeChat(lambda _: answer))
+    whole, section = texts_of(writer)
+    assert whole == section == " ".join(answer.split())[:MAX_CHARS].strip()
+
+
+def test_only_the_beginning_of_a_long_section_is_sent(writer, embedder, monkeypatch):
+    monkeypatch.setattr(summariser_module, "_PROMPT_CHARS", 40)
+    put(writer, document("d", SHORT))
+    chat = FakeChat()
+    run_to_end(writer, embedder, chat)
+    assert bodies(chat.prompts) == [SHORT[:40]]
+
+
+def test_a_text_may_hold_whatever_a_template_does(writer, embedder):
+    text = "Braces {text} and {heading} and {0} and {{}} and %s stay."
+    put(writer, document("d", text))
+    chat = FakeChat()
+    run_to_end(writer, embedder, chat)
+    assert bodies(chat.prompts) == [text]
+
+
+# What it may cost
+
+
+def test_tokens_are_counted_where_the_endpoint_does_not(writer, embedder):
+    put(writer, document("d", SHORT))
+    chat = FakeChat(lambda _: "A summary.", ChatEnd(FinishReason.STOP))
+    run_to_end(writer, embedder, chat)
+    expected = len(tokens.encode(chat.prompts[0])) + len(tokens.encode("A summary."))
+    assert writer.status(writer.open("t", "c")).summary_tokens == expected
+
+
+def test_past_what_it_may_cost_the_text_speaks_for_itself(store, writer, embedder):
+    put(writer, document("d", LONG))
+    chat = FakeChat()
+    run_to_end(writer, embedder, chat, Terms(min_chars=20, max_tokens=14))
+    assert len(chat.prompts) == 2
+    (ranges,) = ranges_of(store)
+    _, *summaries = texts_of(writer)
+    assert len(summaries) == len(ranges)
+    assert summaries[:2] == ["Summary 1.", "Summary 2."]
+    assert all(summary.startswith("Sentence ") for summary in summaries[2:])
+    assert writer.status(writer.open("t", "c")).summary_tokens == 14
+
+
+def test_the_bound_is_one_of_all_the_documents_of_a_collection(writer, embedder):
+    writer.create_collection("t", "other", SETTINGS)
+    for name in ("d", "e", "f"):
+        put(writer, document(name, SHORT))
+    put(writer, document("g", SHORT), "other")
+    chat = FakeChat()
+    with running(writer, embedder, chat, Terms(min_chars=20, max_tokens=8)):
+        wait_until(lambda: not waiting(writer) and not waiting(writer, "other"))
+    assert len(chat.prompts) == 3
+    assert texts_of(writer, "f") == [extract(SHORT, embedder)] * 2
+    assert texts_of(writer, "g", "other")[0].startswith("Summary ")
+    assert writer.status(writer.open("t", "c")).summary_tokens == 14
+
+
+def test_nothing_may_be_spent(writer, embedder):
+    put(writer, document("d", SHORT))
+    chat = FakeChat()
+    run_to_end(writer, embedder, chat, Terms(min_chars=20, max_tokens=0))
+    assert chat.prompts == []
+    assert len(texts_of(writer)) == 2
+
+
+def test_calls_that_are_under_way_may_go_past_the_bound(writer, embedder, monkeypatch):
+    monkeypatch.setattr(summariser_module, "_CALLS", 3)
+    put(writer, document("d", LONG))
+    chat = SlowChat()
+    with running(writer, embedder, chat, Terms(min_chars=20, max_tokens=1)):
+        for _ in range(3):
+            assert chat.begun.acquire(timeout=WAIT_S)
+        chat.go_on.set()
+        wait_until(lambda: not waiting(writer))
+    assert len(chat.prompts) == 3
+    assert writer.status(writer.open("t", "c")).summary_tokens == 21

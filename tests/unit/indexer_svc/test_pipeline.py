@@ -1,0 +1,446 @@
+"""From a document to a commit, on a real store."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag import errors
+from hrag.deadline import NEVER, Deadline
+from hrag.embedding import Vectors
+from hrag.embedding.hashing import HashEmbedder
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.quota.quotas import Quota
+from hrag.types import (
+    Document,
+    IngestOutcome,
+    IngestResult,
+    Page,
+    SettingsRequest,
+    TreeSettings,
+)
+from indexer_svc import pipeline as pipeline_module
+from indexer_svc.pipeline import Defaults, Pipeline, derived_id, hash_document
+from tests.conftest import Engine
+
+TREE = TreeSettings((32, 64, 128), 0.1)
+TEXT = "The cat sat on the mat. " * 40
+MAX_BYTES = 100_000
+
+
+class CountingEmbedder(HashEmbedder):
+    """Remembers what it was asked to embed; fails on demand."""
+
+    def __init__(self, dimension: int = 16, name: str = "", max_tokens: int = 1000) -> None:
+        super().__init__(dimension)
+        self.name = name or self.name
+        self.max_tokens = max_tokens
+        self.asked: list[str] = []
+        self.failure: errors.HragError | None = None
+
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
+        if self.failure is not None:
+            raise self.failure
+        self.asked += texts
+        return super().embed(texts, deadline)
+
+
+class UnreachableEmbedder(CountingEmbedder):
+    """Cannot even say how long its vectors are."""
+
+    def __init__(self) -> None:
+        self.name = "openai/far-away"
+
+    @property
+    def dimension(self) -> int:
+        raise errors.EmbedderUnavailable("the endpoint is down")
+
+
+@pytest.fixture
+def embedder() -> CountingEmbedder:
+    return CountingEmbedder()
+
+
+@pytest.fixture
+def pipeline(engine: Engine, embedder: CountingEmbedder) -> Pipeline:
+    return _pipeline(engine, embedder)
+
+
+def _pipeline(engine: Engine, embedder: Any, tree: TreeSettings = TREE) -> Pipeline:
+    return Pipeline(engine.writer, embedder, Defaults(tree, MAX_BYTES))
+
+
+def _ingest(
+    pipeline: Pipeline, document: Document, collection: str = "default", deadline: Deadline = NEVER
+) -> IngestResult:
+    return pipeline.ingest("t", collection, document, deadline)
+
+
+# Ingest
+
+
+def test_a_document_is_created_then_unchanged_then_updated(pipeline: Pipeline) -> None:
+    created = _ingest(pipeline, Document(TEXT, "d"))
+    assert created.outcome is IngestOutcome.CREATED
+    assert len(created.chunks_per_level) == len(TREE.level_sizes)
+    unchanged = _ingest(pipeline, Document(TEXT, "d"))
+    assert unchanged == dataclasses.replace(created, outcome=IngestOutcome.UNCHANGED)
+    updated = _ingest(pipeline, Document(TEXT + "More.", "d"))
+    assert updated.outcome is IngestOutcome.UPDATED
+    assert updated.sequence > created.sequence
+
+
+def test_exactly_the_leaves_are_embedded(
+    pipeline: Pipeline, engine: Engine, embedder: CountingEmbedder
+) -> None:
+    result = _ingest(pipeline, Document("\U0001f600 " + TEXT, "d"))
+    assert len(embedder.asked) == result.chunks_per_level[0]
+    _, text = engine.writer.document_with_text(engine.open(name="default"), "d")
+    assert embedder.asked[0].startswith("\U0001f600 The cat")
+    assert all(asked in text for asked in embedder.asked)
+
+
+def test_the_embedded_level_is_the_settings(engine: Engine, embedder: CountingEmbedder) -> None:
+    pipeline = _pipeline(engine, embedder, TreeSettings((32, 64, 128), 0.0, 1))
+    result = _ingest(pipeline, Document(TEXT, "d"))
+    assert len(embedder.asked) == result.chunks_per_level[1]
+
+
+def test_an_unchanged_document_is_neither_extracted_nor_embedded_nor_written(
+    pipeline: Pipeline,
+    engine: Engine,
+    embedder: CountingEmbedder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _ingest(pipeline, Document(TEXT, "d", metadata={"a": 1}))
+    monkeypatch.setattr(pipeline_module, "extract", None)
+    before = (len(embedder.asked), engine.reader.sequence())
+    _ingest(pipeline, Document(TEXT, "d", metadata={"a": 1}))
+    assert (len(embedder.asked), engine.reader.sequence()) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"title": "t"},
+        {"source": "s"},
+        {"mime_type": "text/markdown"},
+        {"metadata": {"a": 2}},
+        {"body": TEXT + "."},
+        {"body": (Page(TEXT),)},
+    ],
+)
+def test_any_change_of_a_document_is_an_update(pipeline: Pipeline, change: Any) -> None:
+    document = Document(TEXT, "d", metadata={"a": 1})
+    _ingest(pipeline, document)
+    changed = _ingest(pipeline, dataclasses.replace(document, **change))
+    assert changed.outcome is IngestOutcome.UPDATED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mime_type": "text/plain"},
+        {"mime_type": "Text/Plain; charset=utf-8"},
+        {"body": TEXT.encode()},
+    ],
+)
+def test_other_words_for_the_same_document_are_no_change(pipeline: Pipeline, change: Any) -> None:
+    document = Document(TEXT, "d")
+    _ingest(pipeline, document)
+    same = _ingest(pipeline, dataclasses.replace(document, **change))
+    assert same.outcome is IngestOutcome.UNCHANGED
+
+
+def test_a_file_and_a_text_that_looks_like_one_are_not_the_same() -> None:
+    text = "%PDF-1.7 is how such a file begins."
+    assert hash_document(Document(text)) != hash_document(Document(text.encode()))
+
+
+def test_a_document_without_an_id_gets_one_from_its_body(pipeline: Pipeline) -> None:
+    first = _ingest(pipeline, Document(TEXT, title="One"))
+    same_body = _ingest(pipeline, Document(TEXT, title="Two"))
+    other = _ingest(pipeline, Document(TEXT + "."))
+    assert first.document_id == same_body.document_id != other.document_id
+    assert same_body.outcome is IngestOutcome.UPDATED
+
+
+def test_nothing_of_a_document_is_stored_when_embedding_fails(
+    pipeline: Pipeline, engine: Engine, embedder: CountingEmbedder
+) -> None:
+    _ingest(pipeline, Document(TEXT, "d"))
+    before = engine.reader.sequence()
+    embedder.failure = errors.EmbedderRejected("one vector is missing")
+    with pytest.raises(errors.EmbedderRejected):
+        _ingest(pipeline, Document("Something else.", "d"))
+    assert engine.reader.sequence() == before
+    assert engine.writer.document_with_text(engine.open(name="default"), "d")[1] == TEXT
+
+
+def test_a_document_whose_caller_has_gone_is_not_stored(pipeline: Pipeline, engine: Engine) -> None:
+    with pytest.raises(errors.DeadlineExceeded, match="extracting"):
+        _ingest(pipeline, Document(TEXT, "d"), deadline=Deadline.after(-1))
+    with pytest.raises(errors.DocumentNotFound):
+        engine.writer.document(engine.open(name="default"), "d")
+
+
+def test_a_document_waits_for_room_in_the_index_and_an_unchanged_one_does_not(
+    pipeline: Pipeline, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[Any] = []
+
+    def full(*of: Any) -> None:
+        waits.append(of)
+        raise errors.DeadlineExceeded("the deadline passed while waiting for room")
+
+    _ingest(pipeline, Document(TEXT, "d"))
+    monkeypatch.setattr(engine.writer, "wait_for_room", full)
+    assert _ingest(pipeline, Document(TEXT, "d")).outcome is IngestOutcome.UNCHANGED
+    with pytest.raises(errors.DeadlineExceeded, match="room"):
+        _ingest(pipeline, Document("Something else.", "d"))
+    assert waits == [(engine.open(name="default"), NEVER)]
+    assert engine.writer.document_with_text(engine.open(name="default"), "d")[1] == TEXT
+
+
+def _bounded(engine: Engine, embedder: CountingEmbedder, quota: Quota) -> Pipeline:
+    writer = EmbeddedWriter(engine.store, quota_of=lambda _tenant: quota)
+    return Pipeline(writer, embedder, Defaults(TREE, MAX_BYTES))
+
+
+def test_of_a_tenant_that_is_full_nothing_new_is_even_read(
+    engine: Engine, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = _bounded(engine, embedder, Quota(max_documents=1))
+    _ingest(pipeline, Document(TEXT, "a"))
+    monkeypatch.setattr(pipeline_module, "extract", None)
+    with pytest.raises(errors.StorageQuotaExceeded):
+        _ingest(pipeline, Document(TEXT, "b"))
+    assert _ingest(pipeline, Document(TEXT, "a")).outcome is IngestOutcome.UNCHANGED
+
+
+def test_a_document_that_is_too_large_for_its_tenant_is_not_embedded(
+    engine: Engine, embedder: CountingEmbedder
+) -> None:
+    pipeline = _bounded(engine, embedder, Quota(max_bytes=len(TEXT)))
+    with pytest.raises(errors.StorageQuotaExceeded):
+        _ingest(pipeline, Document(TEXT, "a"))
+    assert embedder.asked == []
+
+
+def test_what_a_document_takes_at_least_is_no_more_than_it_takes(
+    engine: Engine, embedder: CountingEmbedder
+) -> None:
+    """Else a document would be refused that has room."""
+    asked: list[int] = []
+
+    class Watching(EmbeddedWriter):
+        def require_room(self, collection: Any, document_id: str, stored_bytes: int) -> None:
+            asked.append(stored_bytes)
+
+    pipeline = Pipeline(Watching(engine.store), embedder, Defaults(TREE, MAX_BYTES))
+    before = 0
+    for document in (Document("x", "a"), Document(TEXT * 10, "b"), Document("猫睡觉。" * 99, "c")):
+        _ingest(pipeline, document)
+        after = engine.writer.status(engine.open(name="default")).tenant.stored_bytes
+        assert 1 < asked[-1] <= after - before
+        before = after
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("document", "error", "field", "words"),
+    [
+        (Document(TEXT, "a/b"), errors.InvalidArgument, "document_id", "a/b"),
+        (Document(TEXT, title="ü" * 513), errors.TooLarge, "title", "1026 bytes; at most 1024"),
+        (Document(TEXT, source="s" * 2049), errors.TooLarge, "source", "2049 bytes; at most 2048"),
+        (
+            Document(TEXT, metadata={"a": "x" * 65_536}),
+            errors.TooLarge,
+            "metadata",
+            "65544 bytes; at most 65536",
+        ),
+        (Document(" \n\t"), errors.BlankDocument, "text", "blank"),
+        (Document(b"\xff"), errors.UnreadableDocument, "content", "0xFF at offset 0"),
+        (Document("x " * MAX_BYTES), errors.TooLarge, "text", "200000 bytes"),
+        (Document(TEXT, mime_type="image/png"), errors.InvalidArgument, "mime_type", "image/png"),
+    ],
+)
+def test_a_bad_document_is_refused_by_field_and_value(
+    pipeline: Pipeline,
+    embedder: CountingEmbedder,
+    document: Document,
+    error: type[errors.HragError],
+    field: str,
+    words: str,
+) -> None:
+    with pytest.raises(error) as caught:
+        _ingest(pipeline, document)
+    assert type(caught.value) is error
+    assert caught.value.field == field
+    assert words in caught.value.message
+    assert embedder.asked == []
+
+
+def test_the_longest_fields_are_taken(pipeline: Pipeline) -> None:
+    document = Document(
+        TEXT, "d" * 128, "t" * 1024, "s" * 2048, metadata={"a": "x" * (65_536 - len('{"a":""}'))}
+    )
+    assert _ingest(pipeline, document).outcome is IngestOutcome.CREATED
+
+
+@pytest.mark.parametrize(
+    ("tenant_id", "collection", "field"),
+    [("", "default", "tenant_id"), ("t/..", "default", "tenant_id"), ("t", "c\0", "collection")],
+)
+def test_bad_names_are_refused(
+    pipeline: Pipeline, tenant_id: str, collection: str, field: str
+) -> None:
+    with pytest.raises(errors.InvalidArgument) as caught:
+        pipeline.ingest(tenant_id, collection, Document(TEXT), NEVER)
+    assert caught.value.field == field
+
+
+# Collections
+
+
+def test_only_the_default_collection_is_made_by_an_ingest(pipeline: Pipeline) -> None:
+    with pytest.raises(errors.CollectionNotFound):
+        _ingest(pipeline, Document(TEXT), "books")
+    assert _ingest(pipeline, Document(TEXT)).outcome is IngestOutcome.CREATED
+
+
+def test_a_first_ingest_that_loses_the_race_uses_the_winners_collection(
+    pipeline: Pipeline, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.create_collection("t", "default", SettingsRequest(level_sizes=(64,)))
+    found = engine.writer.open
+    misses = [errors.CollectionNotFound("not yet")]
+
+    def open_late(tenant_id: str, name: str) -> Any:
+        if misses:
+            raise misses.pop()
+        return found(tenant_id, name)
+
+    monkeypatch.setattr(engine.writer, "open", open_late)
+    assert len(_ingest(pipeline, Document(TEXT)).chunks_per_level) == 1
+
+
+def test_a_new_collection_fills_in_the_services_own_settings(pipeline: Pipeline) -> None:
+    made, sequence = pipeline.create_collection("t", "c", SettingsRequest())
+    assert made.settings.tree == TREE
+    assert (made.settings.embedder, made.settings.dimension) == ("hash/16", 16)
+    assert made.settings.return_level is None
+    assert sequence == 1
+
+
+def test_a_new_collection_takes_what_its_creator_says(pipeline: Pipeline) -> None:
+    asked = SettingsRequest((64, 256), 0.0, 1, 1)
+    made, _ = pipeline.create_collection("t", "c", asked)
+    assert made.settings.tree == TreeSettings((64, 256), 0.0, 1)
+    assert made.settings.return_level == 1
+    assert len(_ingest(pipeline, Document(TEXT), "c").chunks_per_level) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        (SettingsRequest(level_sizes=(256, 128)), "level_sizes"),
+        (SettingsRequest(level_sizes=(16,)), "level_sizes"),
+        (SettingsRequest(level_sizes=(2048,)), "level_sizes"),
+        (SettingsRequest(overlap_ratio=0.6), "overlap_ratio"),
+        (SettingsRequest(embedding_level=3), "embedding_level"),
+        (SettingsRequest(embedding_level=1, return_level=0), "return_level"),
+    ],
+)
+def test_settings_that_break_their_rule_are_refused(
+    pipeline: Pipeline, asked: SettingsRequest, field: str
+) -> None:
+    with pytest.raises(errors.InvalidArgument) as caught:
+        pipeline.create_collection("t", "c", asked)
+    assert caught.value.field == field
+
+
+def test_leaves_longer_than_the_embedder_takes_are_refused(pipeline: Pipeline) -> None:
+    with pytest.raises(errors.InvalidArgument, match=r"2048 tokens.*hash/16 takes at most 1000"):
+        pipeline.create_collection("t", "c", SettingsRequest(level_sizes=(2048,)))
+
+
+def test_a_collection_is_made_once(pipeline: Pipeline) -> None:
+    pipeline.create_collection("t", "c", SettingsRequest())
+    with pytest.raises(errors.CollectionExists):
+        pipeline.create_collection("t", "c", SettingsRequest())
+
+
+# Embedders
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        (CountingEmbedder(name="other/model"), "runs other/model"),
+        (CountingEmbedder(32, name="hash/16"), r"runs hash/16 \(32 dimensions\)"),
+        (UnreachableEmbedder(), "runs openai/far-away"),
+    ],
+)
+def test_another_embedder_than_the_collections_is_refused(
+    pipeline: Pipeline, engine: Engine, other: CountingEmbedder, named: str
+) -> None:
+    _ingest(pipeline, Document(TEXT, "d"))
+    changed = _pipeline(engine, other)
+    with pytest.raises(errors.EmbedderMismatch, match=rf"hash/16 \(16 dimensions\).*{named}"):
+        _ingest(changed, Document("Something else.", "d"))
+    assert _ingest(changed, Document(TEXT, "d")).outcome is IngestOutcome.UNCHANGED
+
+
+# Hashes
+
+texts = st.text(max_size=5)
+bodies = texts | st.binary(max_size=5) | st.lists(st.builds(Page, texts), max_size=3).map(tuple)
+documents = st.builds(
+    Document,
+    body=bodies,
+    title=texts,
+    source=texts,
+    mime_type=st.sampled_from(["text/plain", "text/markdown"]),
+    metadata=st.dictionaries(texts, st.integers() | texts, max_size=2),
+)
+
+
+@given(documents, documents)
+def test_documents_have_one_hash_exactly_if_they_are_equal(one: Document, other: Document) -> None:
+    same_bytes = _as_bytes(one) == _as_bytes(other)
+    assert (hash_document(one) == hash_document(other)) == same_bytes
+
+
+def _as_bytes(document: Document) -> Document:
+    """A text and a file of the same bytes say the same."""
+    if isinstance(document.body, str):
+        return dataclasses.replace(document, body=document.body.encode("utf-8", "surrogatepass"))
+    return document
+
+
+def test_the_order_of_metadata_does_not_count() -> None:
+    one = Document("x", metadata={"a": 1, "b": 2})
+    other = Document("x", metadata={"b": 2, "a": 1})
+    assert hash_document(one) == hash_document(other)
+
+
+def test_a_derived_id_is_the_same_everywhere() -> None:
+    assert derived_id(Document("Cats sleep.")) == "b2-c5137819a0ca83617bddead4d204c35e"
+    assert derived_id(Document("\ud800")).startswith("b2-")
+
+
+def test_the_vectors_stored_are_those_embedded(
+    pipeline: Pipeline, engine: Engine, embedder: CountingEmbedder
+) -> None:
+    _ingest(pipeline, Document(TEXT, "d"))
+    query = HashEmbedder(16).embed([embedder.asked[2]])[0]
+    with engine.reader.snapshot("t", "default") as snapshot:
+        leaves = snapshot.search(query, 1)
+    assert np.allclose(leaves.scores, 1)

@@ -1,0 +1,132 @@
+"""The sentence of a passage that supports a statement."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from hrag.deadline import NEVER, Deadline
+from hrag.embedding import Vectors
+from hrag.embedding.cache import CachedQueries
+from hrag.embedding.hashing import HashEmbedder
+from hrag.errors import EmbedderRejected, EmbedderUnavailable, HragError
+from hrag.types import Chunk, PageStart, Passage, Span
+from retriever_svc.attribution import citations
+from retriever_svc.markers import Cited
+
+BEFORE = "前面。"  # What stands before the passage in its document.
+CONTENT = "狗会叫。 Dogs dig holes.\n\n...\n\nCats sleep all day. "
+
+
+class Failing(HashEmbedder):
+    """Fails for texts that hold a word."""
+
+    def __init__(self, word: str, error: HragError) -> None:
+        super().__init__(16)
+        self._word = word
+        self._error = error
+
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
+        if any(self._word in text for text in texts):
+            raise self._error
+        return super().embed(texts, deadline)
+
+
+def _passage(content: str = CONTENT, first_page: int = 3, last_page: int = 4) -> Passage:
+    byte, char = len(BEFORE.encode()), len(BEFORE)
+    span = Span(byte, byte + len(content.encode()), char, char + len(content))
+    chunk = Chunk("d#2.0", "d", 2, 0, content, 1, span, (), first_page, last_page, "", "", {})
+    starts = (PageStart(last_page, char + content.find("Cats")),) if "Cats" in content else ()
+    return Passage(replace(chunk, page_starts=starts), 0.5, ())
+
+
+WHOLE = _passage().chunk.span
+
+
+def _sentence(span: Span) -> str:
+    """What a span covers, by characters and by bytes."""
+    document = BEFORE + CONTENT
+    quoted = document[span.char_start : span.char_end]
+    assert document.encode()[span.byte_start : span.byte_end].decode() == quoted
+    return quoted
+
+
+def _cache(embedder: HashEmbedder | None = None) -> CachedQueries:
+    return CachedQueries(embedder or HashEmbedder(16), 100)
+
+
+@pytest.mark.parametrize(
+    ("said", "page"), [("狗会叫。", 3), ("Dogs dig holes.", 3), ("Cats sleep all day.", 4)]
+)
+def test_the_nearest_sentence_is_the_span(said: str, page: int) -> None:
+    text = f"Intro. {said} [1]"
+    start = text.index(said)
+    found = citations(text, [Cited(start, start + len(said), 1)], [_passage()], _cache(), NEVER)
+    (citation,) = found
+    assert _sentence(citation.span) == said
+    assert citation.score == pytest.approx(1, abs=1e-5)
+    assert (citation.marker, citation.document_id, citation.chunk_id) == (1, "d", "d#2.0")
+    assert (citation.statement_start, citation.statement_end) == (start, start + len(said))
+    assert (citation.first_page, citation.last_page) == (page, page)
+
+
+def test_statements_and_passages_are_told_apart() -> None:
+    other = _passage("Fish swim. Birds fly.")
+    text = "Birds fly. Cats sleep all day."
+    found = citations(
+        text, [Cited(0, 10, 2), Cited(11, 30, 1)], [_passage(), other], _cache(), NEVER
+    )
+    assert [each.marker for each in found] == [2, 1]
+    assert all(each.score == pytest.approx(1, abs=1e-5) for each in found)
+
+
+DOWN = EmbedderUnavailable("down")
+
+
+@pytest.mark.parametrize(
+    ("embedder", "deadline", "statement"),
+    [
+        pytest.param(Failing("", DOWN), NEVER, Cited(0, 4, 1), id="embedder down"),
+        pytest.param(
+            Failing("", EmbedderRejected("no")), NEVER, Cited(0, 4, 1), id="all of it refused"
+        ),
+        pytest.param(
+            Failing("said", EmbedderRejected("no")), NEVER, Cited(0, 4, 1), id="statement refused"
+        ),
+        pytest.param(None, NEVER, Cited(4, 4, 1), id="nothing said"),
+        pytest.param(None, Deadline.after(-1), Cited(0, 4, 1), id="no time left"),
+    ],
+)
+def test_where_nothing_can_be_compared_the_whole_passage_is_cited(
+    embedder: HashEmbedder | None, deadline: Deadline, statement: Cited
+) -> None:
+    (citation,) = citations("said", [statement], [_passage()], _cache(embedder), deadline)
+    assert (citation.span, citation.score) == (WHOLE, None)
+    assert (citation.first_page, citation.last_page) == (3, 4)
+
+
+def test_a_sentence_that_is_refused_costs_no_other() -> None:
+    embedder = Failing("Cats", EmbedderRejected("no"))
+    (citation,) = citations("said", [Cited(0, 4, 1)], [_passage()], _cache(embedder), NEVER)
+    assert citation.score is not None
+    assert _sentence(citation.span) in ("狗会叫。", "Dogs dig holes.")
+
+
+def test_a_passage_without_words_is_cited_whole() -> None:
+    passage = _passage("... --- ...")
+    (citation,) = citations("said", [Cited(0, 4, 1)], [passage], _cache(), NEVER)
+    assert (citation.span, citation.score) == (passage.chunk.span, None)
+
+
+@hypothesis_settings(deadline=None)
+@given(st.text("a。. \n字🐕", max_size=40))
+def test_a_span_always_lies_in_its_passage(content: str) -> None:
+    passage = _passage(content)
+    (citation,) = citations("said", [Cited(0, 4, 1)], [passage], _cache(), NEVER)
+    span, whole = citation.span, passage.chunk.span
+    assert whole.char_start <= span.char_start <= span.char_end <= whole.char_end
+    quoted = (BEFORE + content)[span.char_start : span.char_end]
+    assert (BEFORE + content).encode()[span.byte_start : span.byte_end].decode() == quoted

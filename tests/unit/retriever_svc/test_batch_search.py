@@ -1,0 +1,98 @@
+"""Several searches in one call."""
+
+import math
+import time
+from dataclasses import replace
+from itertools import repeat
+
+import pytest
+
+from hrag import errors
+from hrag.deadline import NEVER
+from retriever_svc import pipeline as module
+from tests.rankings import QUERY, Embedder, FakeReader, FakeSnapshot, search_of
+
+
+def test_a_batch_embeds_its_texts_together_and_answers_each_in_order() -> None:
+    snapshot = FakeSnapshot(["a", "b"])
+    embedder = Embedder(snapshot)
+    search = search_of(snapshot, embedder=embedder)
+    asked = [
+        replace(QUERY, limit=1),
+        replace(QUERY, query="another"),
+        replace(QUERY, query=[1.0, 0.0, 0.0, 0.0]),
+        replace(QUERY, limit=2),
+    ]
+    found = search.batch(asked, NEVER)
+    assert [each.passages for each in found] == [(b"a",), (b"a", b"b"), (b"a", b"b"), (b"a", b"b")]
+    assert embedder.batches == [["what do cats do?", "another"]]
+    alone = [search_of(FakeSnapshot(["a", "b"]))(query, NEVER) for query in asked]
+    assert [each.result.exhausted for each in found] == [each.exhausted for each in alone]
+
+
+def test_what_is_wrong_with_one_search_of_a_batch_touches_no_other() -> None:
+    refused = errors.InvalidArgument("mode is 77", field="mode")
+    found = search_of(FakeSnapshot(["a"])).batch(
+        [
+            refused,
+            QUERY,
+            replace(QUERY, limit=0),
+            replace(QUERY, query=[math.nan] * 4),
+            replace(QUERY, query=[1.0]),
+            replace(QUERY, query=" "),
+        ],
+        NEVER,
+    )
+    assert found[0] is refused
+    assert found[1].passages == (b"a",)
+    assert [error.field for error in found[2:]] == ["limit", "vector", "vector", "text"]
+
+
+def test_a_batch_of_another_embedders_collection_is_not_embedded() -> None:
+    snapshot = FakeSnapshot(["a"])
+    embedder = Embedder(snapshot, name="other/model")
+    vector = replace(QUERY, query=[1.0, 0.0, 0.0, 0.0])
+    text, found = search_of(snapshot, embedder=embedder).batch([QUERY, vector], NEVER)
+    assert isinstance(text, errors.EmbedderMismatch)
+    assert found.passages == (b"a",)
+    assert embedder.texts == []
+
+
+def test_a_text_that_the_embedder_refuses_spoils_no_other_of_the_batch() -> None:
+    snapshot = FakeSnapshot(["a"])
+    embedder = Embedder(snapshot)
+    embedder.refused = "bad"
+    search = search_of(snapshot, embedder=embedder)
+    bad, good = search.batch([replace(QUERY, query="bad"), QUERY], NEVER)
+    assert isinstance(bad, errors.EmbedderRejected)
+    assert good.passages == (b"a",)
+
+
+def test_an_embedder_that_is_down_is_asked_once_for_a_batch() -> None:
+    snapshot = FakeSnapshot(["a"])
+    embedder = Embedder(snapshot)
+    embedder.failure = errors.EmbedderUnavailable("down")
+    found = search_of(snapshot, embedder=embedder).batch(
+        [QUERY, replace(QUERY, query="another")], NEVER
+    )
+    assert found == [embedder.failure] * 2
+    assert len(embedder.batches) == 1
+
+
+@pytest.mark.parametrize("number", [0, 33])
+def test_a_batch_has_a_bound(number: int) -> None:
+    with pytest.raises(errors.InvalidArgument, match=f"{number} entries; .* 1 to 32") as caught:
+        search_of(FakeSnapshot(["a"])).batch([QUERY] * number, NEVER)
+    assert caught.value.field == "searches"
+
+
+def test_a_batch_waits_for_its_changes_no_longer_than_one_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_LONGEST_WAIT_S", 0.1)
+    snapshot = FakeSnapshot(["a"])
+    search = search_of(snapshot, reader=FakeReader(snapshot, repeat(3)))
+    began = time.monotonic()
+    found = search.batch([replace(QUERY, min_sequence=8)] * 20, NEVER)
+    assert time.monotonic() - began < 1
+    assert {type(each) for each in found} == {errors.SequenceNotReached}
