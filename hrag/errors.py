@@ -115,6 +115,10 @@ class StoreMissing(StoreUnavailable):
     """There is no store yet; the indexer creates it when it starts."""
 
 
+class NotSupported(HragError):
+    """The engine in use leaves this to its database's own means, which the message names."""
+
+
 class TooBusy(HragError):
     """Too many calls are in flight."""
 

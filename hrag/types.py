@@ -439,6 +439,29 @@ class IndexStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreTotals:
+    """Sums over all collections, and how full the disk is.
+
+    Tails and segments are of leaves and of summaries.
+    """
+
+    sequence: int
+    collections: int
+    documents: int
+    leaves: int
+    summaries: int
+    unsummarised_documents: int
+    tail_leaves: int
+    largest_tail_leaves: int
+    segments: int
+    segment_bytes: int
+    text_bytes: int
+    vector_bytes: int
+    file_bytes: int
+    disk_free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
     """One page of a listing; `next_page_token` is empty after the last."""
 

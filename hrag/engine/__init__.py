@@ -5,16 +5,15 @@ database with vectors could do the work too: a document with its tree and vector
 it one way; leaves, groups and passages the other. Methods raise `hrag.errors` only.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Protocol
 
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
+from hrag.engine.documents import PreparedDocument, Summary
+from hrag.engine.find import Describe, Vector
 from hrag.errors import HragError
 from hrag.filters import Filter
 from hrag.ids import ChunkId
@@ -33,31 +32,16 @@ from hrag.types import (
     Listing,
     Passage,
     ReaderStatus,
+    StoreTotals,
     SummaryScope,
 )
 
-Vector = NDArray[np.float32]
-Describe = Callable[[str, str, str, Mapping[str, Any]], bytes]
-"""Encodes what all chunks of a document share: its id, title, source and metadata."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedDocument:
-    """A document ready to commit.
-
-    `content_hash` covers all that the client sent; equal hashes mean UNCHANGED.
-    `vectors` is `float32[leaves, dimension]`, unit rows, in order of the tree's leaves.
-    """
-
-    document_id: str
-    title: str
-    source: str
-    mime_type: str
-    metadata: Mapping[str, Any]
-    content_hash: str
-    parsed: ParsedText
-    tree: Tree
-    vectors: Vectors
+__all__ = [
+    "Describe",
+    "PreparedDocument",
+    "Summary",
+    "Vector",
+]
 
 
 class OpenCollection(Protocol):
@@ -82,37 +66,6 @@ class Unsummarised:
     parsed: ParsedText
     tree: Tree
     spent_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A text, not blank, to be found by, and the leaves of its document it stands for."""
-
-    text: str
-    leaves: range
-
-
-@dataclass(frozen=True, slots=True)
-class StoreTotals:
-    """Sums over all collections, and how full the disk is.
-
-    Tails and segments are of leaves and of summaries.
-    """
-
-    sequence: int
-    collections: int
-    documents: int
-    leaves: int
-    summaries: int
-    unsummarised_documents: int
-    tail_leaves: int
-    largest_tail_leaves: int
-    segments: int
-    segment_bytes: int
-    text_bytes: int
-    vector_bytes: int
-    file_bytes: int
-    disk_free_bytes: int
 
 
 class Writer(Protocol):

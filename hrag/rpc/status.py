@@ -58,6 +58,7 @@ TABLE: dict[type[HragError], Situation] = {
     errors.StoreUnavailable: Situation(_CODE.UNAVAILABLE, "STORE_UNAVAILABLE", 1.0),
     errors.StoreMissing: Situation(_CODE.UNAVAILABLE, "STORE_MISSING", 1.0),
     errors.ServiceUnavailable: Situation(_CODE.UNAVAILABLE, "SERVICE_UNAVAILABLE", 1.0),
+    errors.NotSupported: Situation(_CODE.UNIMPLEMENTED, "NOT_SUPPORTED"),
     errors.InternalError: Situation(_CODE.INTERNAL, "INTERNAL"),
 }
 

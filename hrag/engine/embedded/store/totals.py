@@ -4,11 +4,11 @@ Reads the counters of every collection: some 3 us each, so that ten thousand col
 are looked at in a few hundredths of a second.
 """
 
-from hrag.engine import StoreTotals
 from hrag.engine.embedded.store import location, schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import all_segments
 from hrag.engine.embedded.store.records import Counters
+from hrag.types import StoreTotals
 
 _NONE = Counters()
 

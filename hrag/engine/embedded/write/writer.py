@@ -14,7 +14,6 @@ from hrag.embedding import Vectors
 from hrag.engine import (
     OpenCollection,
     PreparedDocument,
-    StoreTotals,
     Summary,
     Unsummarised,
 )
@@ -64,6 +63,7 @@ from hrag.types import (
     IndexStatus,
     IngestResult,
     Listing,
+    StoreTotals,
     SummaryUnit,
 )
 

@@ -1,0 +1,282 @@
+"""What an engine must do: the protocols that services, commands and tests rely on.
+
+The seam lies where a database with vectors could do the work too: whole documents pass it
+one way, whole searches the other. Methods raise `hrag.errors` only. Nothing outside
+`hrag.engine` names an engine's own modules; `hrag.engine.open_engine` is the door.
+"""
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from hrag.deadline import NEVER, Deadline
+from hrag.engine.documents import (
+    Admission,
+    CollectionHandle,
+    DocumentSummaries,
+    PreparedDocument,
+    StoredDocument,
+    Unsummarised,
+)
+from hrag.engine.find import Describe, FindRequest, Found
+from hrag.engine.reports import BackupReport, CheckReport, ReindexedCollection, VacuumReport
+from hrag.errors import HragError
+from hrag.ids import ChunkId
+from hrag.quota.quotas import QuotaOf, unlimited
+from hrag.types import (
+    ChunkNode,
+    Collection,
+    CollectionSettings,
+    DocumentInfo,
+    Hierarchy,
+    IndexStatus,
+    IngestResult,
+    Listing,
+    Passage,
+    ReaderStatus,
+    StoreTotals,
+)
+
+Progress = Callable[[str], None]
+"""Takes a line that says what is done now."""
+
+
+class Writer(Protocol):
+    """Changes collections and documents. Each method commits durably before it returns.
+
+    Sequences count per tenant: each change of a tenant has the next number.
+    """
+
+    def create_collection(
+        self, tenant_id: str, name: str, settings: CollectionSettings
+    ) -> tuple[Collection, int]:
+        """Returns the collection and the sequence of its creation.
+
+        Raises CollectionExists, or StorageQuotaExceeded if the tenant has as many as it may.
+        """
+
+    def delete_collection(self, tenant_id: str, name: str) -> int:
+        """Returns the sequence of the deletion, or raises CollectionNotFound."""
+
+    def collection(self, tenant_id: str, name: str) -> Collection:
+        """Raises CollectionNotFound."""
+
+    def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
+        """By name, from the one after `page_token`."""
+
+    def open(self, tenant_id: str, name: str) -> CollectionHandle:
+        """Raises CollectionNotFound."""
+
+    def admit(
+        self,
+        tenant_id: str,
+        collection: str,
+        document_id: str,
+        content_hash: str,
+        stored_bytes: int = 1,
+    ) -> Admission:
+        """Answers before a document is read or embedded whether it has to be, in one look.
+
+        An empty `content_hash` equals none. `stored_bytes` is the least that the document
+        will take; `put` decides. Raises CollectionNotFound, or StorageQuotaExceeded if the
+        tenant has no capacity for it now.
+        """
+
+    def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
+        """Backpressure: waits while indexing lags too far behind what is stored.
+
+        Raises DeadlineExceeded.
+        """
+
+    def put(self, collection: CollectionHandle, document: PreparedDocument) -> IngestResult:
+        """Creates or replaces one document, whole or not at all.
+
+        Raises StorageQuotaExceeded if its tenant may not have so much.
+        """
+
+    def put_many(
+        self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
+    ) -> list[IngestResult | HragError]:
+        """The same for several in one commit, in order: each one's result or own error.
+
+        What concerns all of them, such as StorageFull, is raised; then none is stored.
+        """
+
+    def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
+        """Puts a document together with its summaries, as another store had them."""
+
+    def delete(self, collection: CollectionHandle, document_id: str) -> int:
+        """Returns the sequence of the deletion, or raises DocumentNotFound."""
+
+    def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
+        """Raises DocumentNotFound."""
+
+    def document_with_text(
+        self, collection: CollectionHandle, document_id: str
+    ) -> tuple[DocumentInfo, str]:
+        """Both as of one moment. Raises DocumentNotFound."""
+
+    def documents(
+        self, collection: CollectionHandle, page_size: int, page_token: str
+    ) -> Listing[DocumentInfo]:
+        """By id, from the one after `page_token`."""
+
+    def status(self, collection: CollectionHandle) -> IndexStatus:
+        """Counts of one collection, and what its tenant uses in all."""
+
+    def totals(self) -> StoreTotals:
+        """Sums over all tenants."""
+
+    def next_unsummarised(
+        self,
+        embedder: str,
+        after: CollectionHandle | None = None,
+        excluding: Container[int] = (),
+    ) -> Unsummarised | None:
+        """A document that waits for its summaries, None if there is none.
+
+        In a collection that `embedder` is of, and in another than `after` if there is one
+        in any: they take turns. None of the versions excluded.
+        """
+
+    def put_summaries(
+        self, document: Unsummarised, summaries: DocumentSummaries, tokens: int = 0
+    ) -> bool:
+        """Stores a document's summaries; False if it has changed or gone meanwhile.
+
+        `tokens` is what they have cost, which counts as long as the collection lives.
+        """
+
+    def close(self) -> None:
+        """Lets go of the store."""
+
+
+class Snapshot(Protocol):
+    """One collection as it stood at one change, for the length of one call."""
+
+    @property
+    def settings(self) -> CollectionSettings:
+        """Those of the collection."""
+
+    @property
+    def sequence(self) -> int:
+        """The tenant's last change that the snapshot holds."""
+
+    def find(self, request: FindRequest) -> Found[Passage]:
+        """Searches, climbs and reads: all of a search but its embedding.
+
+        Raises DeadlineExceeded once the snapshot's deadline has passed.
+        """
+
+    def chunk(self, chunk_id: ChunkId) -> ChunkNode:
+        """Raises DocumentNotFound or ChunkNotFound."""
+
+    def hierarchy(self, chunk_id: ChunkId, depth: int, *, content: bool) -> Hierarchy:
+        """The chunk with its relatives, `depth` levels down; raises as `chunk` does."""
+
+
+@runtime_checkable
+class EncodingSnapshot(Snapshot, Protocol):
+    """A snapshot that can make the passages' messages itself: an optional, faster way."""
+
+    def find_encoded(self, request: FindRequest, describe: Describe) -> Found[bytes]:
+        """As `find`; each passage is a message hrag.v1.SearchResponse that holds it alone.
+
+        `describe` gives those fields of hrag.v1.Chunk that are the document's own; what it
+        gives may be kept for the document's other chunks.
+        """
+
+
+class Reader(Protocol):
+    """Opens snapshots that hold every change acknowledged before."""
+
+    def snapshot(
+        self,
+        tenant_id: str,
+        collection: str,
+        *,
+        summaries: bool = False,
+        deadline: Deadline = NEVER,
+    ) -> AbstractContextManager[Snapshot]:
+        """Raises CollectionNotFound and, with `summaries`, NoSummaries.
+
+        What the snapshot does ends with DeadlineExceeded once the deadline has passed.
+        """
+
+    def sequence(self, tenant_id: str) -> int:
+        """The tenant's last change, 0 before the first."""
+
+    def collections(self) -> Iterator[Collection]:
+        """Every tenant's collections: with `export`, all that is needed to move a store."""
+
+    def export(self, tenant_id: str, collection: str) -> Iterator[StoredDocument]:
+        """Every document of a collection by id, each as of the moment at which it is read.
+
+        Holds no transaction between two documents. Raises CollectionNotFound.
+        """
+
+    def status(self) -> ReaderStatus:
+        """How far it has followed the store, and what it has in memory."""
+
+    def preload(self) -> None:
+        """Loads ahead what searches would else wait for, as far as memory allows."""
+
+    def close(self) -> None:
+        """Lets go of the store."""
+
+
+class Maintenance(Protocol):
+    """What goes on in the background beside a writer: indexing, merging, repair, reclaiming."""
+
+    def start(self) -> None:
+        """Begins, with what an earlier process left unfinished."""
+
+    def close(self) -> bool:
+        """Stops soon; False if something is still being done, which the next start repeats."""
+
+
+class Administration(Protocol):
+    """Work on a whole store, for operators.
+
+    An engine whose database has its own means for one of these raises NotSupported, which
+    names them.
+    """
+
+    def check(self) -> CheckReport:
+        """Reads everything and reports each broken invariant; finds, never repairs."""
+
+    def backup(self, target: Path, progress: Progress) -> BackupReport:
+        """Copies the store, in use or not, into the new folder `target`."""
+
+    def restore(self, source: Path, progress: Progress) -> BackupReport:
+        """Makes a store, where there is none, of the backup in `source`."""
+
+    def vacuum(self) -> VacuumReport:
+        """Gives the disk back what deleted documents took; needs the store for itself."""
+
+    def reindex(self) -> Iterator[ReindexedCollection]:
+        """Builds every collection's index anew from its documents, one by one."""
+
+
+class Engine(Protocol):
+    """A store by its settings. Nothing is opened before it is asked for."""
+
+    @property
+    def name(self) -> str:
+        """What HRAG_ENGINE calls it."""
+
+    def writer(self, quota_of: QuotaOf = unlimited) -> Writer:
+        """Opens the store for writing, and creates it if there is none."""
+
+    def maintenance(self) -> Maintenance:
+        """That of the store which `writer` has opened; not started yet."""
+
+    def reader(self) -> Reader:
+        """Opens the store for searching, beside a writer. Raises StoreMissing."""
+
+    def administration(self) -> Administration:
+        """Opens nothing by itself: each of its methods opens what it needs."""
+
+    def close(self) -> None:
+        """Closes whatever it has opened."""
