@@ -27,8 +27,8 @@ from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.filters import Filter
 from hrag.ids import ChunkId
 from hrag.passages.auto_merge import representatives
-from hrag.passages.tree_text import TreePosition as Place
 from hrag.passages.sentence_context import SentenceContext
+from hrag.passages.tree_text import TreePosition as Place
 from hrag.tree import ChunkRecord
 from hrag.types import (
     Aggregation,
