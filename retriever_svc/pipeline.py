@@ -388,7 +388,7 @@ class Search:
             found, left = self._windows(query, vector, stretches, margin, deadline)
             took.add("embed", began, self._clock())
             if len(found) == query.limit or all_seen:
-                passages = sentence_windows.chosen(found, query)
+                passages = sentence_windows.passages_of(found, query)
                 exhausted = all_seen and not left and len(passages) == len(found)
                 return _Found(tuple(map(form.of, passages)), level, exhausted, seen)
             deadline.check("embedding sentences")
@@ -410,14 +410,14 @@ class Search:
             best = self._best(some, vector, deadline)
             for stretch, (number, score) in zip(some, best, strict=True):
                 new = sentence_windows.window(stretch, number, score, margin)
-                found = sentence_windows.with_another(found, new, or_touches=query.merge_adjacent)
+                found = sentence_windows.add_window(found, new, or_touches=query.merge_adjacent)
         return found, bool(rest)
 
     def _best(
         self, stretches: Sequence[SentenceContext], vector: Vector, deadline: Deadline
     ) -> Iterator[tuple[int, float]]:
         """Each one's best sentence with its score; where there is one alone, with the leaf's."""
-        numbers = [sentence_windows.candidates(stretch) for stretch in stretches]
+        numbers = [sentence_windows.candidate_sentences(stretch) for stretch in stretches]
         texts = [
             stretch.sentences[number].content.strip()
             for stretch, own in zip(stretches, numbers, strict=True)

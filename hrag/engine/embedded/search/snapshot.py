@@ -26,8 +26,9 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.filters import Filter
 from hrag.ids import ChunkId
-from hrag.passages.auto_merge import Place, standing_for
+from hrag.passages.auto_merge import representatives
 from hrag.passages.sentence_context import SentenceContext
+from hrag.passages.tree_text import TreePosition as Place
 from hrag.tree import ChunkRecord
 from hrag.types import (
     Aggregation,
@@ -170,7 +171,9 @@ class EmbeddedSnapshot:
                 continue
             indexes = (labels[own] & np.uint64(_LEAF_MASK)).tolist()
             tree = self._documents.tree(view.collection, ordinal)
-            standing = standing_for(tree, indexes, view.settings.tree.embedding_level, level, ratio)
+            standing = representatives(
+                tree, indexes, view.settings.tree.embedding_level, level, ratio
+            )
             chunks = sorted(set(standing.values()), key=lambda place: tree.record(*place))
             number = {place: which for which, place in enumerate(chunks)}
             members[own] = [number[standing[index]] for index in indexes]

@@ -78,15 +78,15 @@ def test_sentences_that_say_nothing_are_no_candidates():
     leaf = stretch("d", range(3, 6))
     silent = replace(leaf.sentences[3], content="* * *\n")
     leaf = replace(leaf, sentences=(*leaf.sentences[:3], silent, *leaf.sentences[4:]))
-    assert sentence_windows.candidates(leaf) == [2, 4]
+    assert sentence_windows.candidate_sentences(leaf) == [2, 4]
     nothing = replace(leaf, sentences=(silent,) * 7)
-    assert sentence_windows.candidates(nothing) == [2]
+    assert sentence_windows.candidate_sentences(nothing) == [2]
 
 
 def _together(bests: list[tuple[str, int, float]], *, or_touches: bool = False) -> list[Window]:
     found: list[Window] = []
     for document_id, best, score in bests:
-        found = sentence_windows.with_another(
+        found = sentence_windows.add_window(
             found, window(document_id, best, score), or_touches=or_touches
         )
     return found
@@ -161,7 +161,8 @@ def test_the_best_that_fit_are_chosen():
 
     def chosen(**asked: Any) -> str:
         return "".join(
-            p.chunk.document_id for p in sentence_windows.chosen(found, replace(query, **asked))
+            p.chunk.document_id
+            for p in sentence_windows.passages_of(found, replace(query, **asked))
         )
 
     assert chosen() == "bcad"
@@ -177,7 +178,7 @@ def test_the_first_window_that_does_not_fit_is_cut_at_a_sentence(sentences, expe
     found = [window("a", 0, 0.9), window("b", 4, 0.5), window("c", 4, 0.1)]
     size = len(tokens.encode(TEXT[0]))
     query = SearchQuery("t", "x", token_budget=(3 + sentences) * size, cut_last=True)
-    first, *rest = sentence_windows.chosen(found, query)
+    first, *rest = sentence_windows.passages_of(found, query)
     assert first.chunk.document_id == "a"
     if expected is None:
         assert [passage.chunk.document_id for passage in rest] == ["b"]
@@ -187,7 +188,7 @@ def test_the_first_window_that_does_not_fit_is_cut_at_a_sentence(sentences, expe
         assert cut.chunk.content == WHOLE[slice(*_chars(cut.chunk.span))]
         assert len(cut.matched_children) == 1
     nothing = replace(query, token_budget=size - 1)
-    assert sentence_windows.chosen(found, nothing) == ()
+    assert sentence_windows.passages_of(found, nothing) == ()
 
 
 # The rounds
