@@ -191,12 +191,12 @@ def test_a_disk_that_fills_while_a_segment_is_written(disk: Path) -> None:
         for number in range(20):
             writer.put(collection, prepared(f"d{number}", sentences(200), seed=number))
         with pytest.raises(OSError, match=r"No space left|may be full"):
-            seal(store, collection.number)
+            seal(store, collection.collection_id)
         assert list(folder.iterdir()) == []
         assert check(store).problems == ()
         ballast.remove()
         failpoints.install(None)
-        assert seal(store, collection.number) is not None
+        assert seal(store, collection.collection_id) is not None
         assert check(store).problems == ()
 
 
