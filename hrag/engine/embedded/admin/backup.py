@@ -22,8 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hrag.engine.embedded.admin.check import check
-from hrag.engine.embedded.maintenance import orphan_gc
-from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store import location, schema
 from hrag.engine.embedded.store.environment import Store, open_alone
 from hrag.engine.embedded.store.queries import listed_segments
@@ -145,7 +144,7 @@ def _copy_segments(
         except (FileNotFoundError, segment_files.DamagedSegment) as error:
             segment_files.remove(folder / location.SEGMENTS, segment_id)
             if segment_id in _listed(store):
-                orphan_gc.report_damage(store.segments, segment_id)
+                damage.report_damage(store.segments, segment_id)
                 raise StoreUnavailable(
                     f"segment {segment_id} is damaged: {error}; a running indexer makes it anew, "
                     "so try again soon, or stop it and run `hrag rebuild`"
