@@ -38,7 +38,7 @@ def rebuild(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
         for number in collections:
             with store.read() as txn:
                 record = queries.read_collection(store, txn, number)
-            with location.explained(data_dir):
+            with location.explained_errors(data_dir):
                 leaves = segment_build.rebuild(
                     store, number, settings.segment_min_leaves, lambda: None
                 )
