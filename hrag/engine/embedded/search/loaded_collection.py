@@ -12,9 +12,8 @@ from contextlib import contextmanager
 
 import structlog
 
-from hrag.engine.embedded.maintenance import orphan_gc
 from hrag.engine.embedded.search.view import View, load_view
-from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.change_log import changes_after
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
@@ -146,6 +145,6 @@ class Followed:
             effect="its leaves are scanned exactly until the indexer has made it anew",
         )
         try:
-            orphan_gc.report_damage(self._store.segments, segment_id)
+            damage.report_damage(self._store.segments, segment_id)
         except OSError as error:
             _log.warning("cannot_report_damage", segment=segment_id, problem=str(error))

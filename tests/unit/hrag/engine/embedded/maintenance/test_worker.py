@@ -10,10 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag.deadline import NEVER, Deadline
-from hrag.engine.embedded.maintenance import orphan_gc, segment_build
+from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.maintenance import worker as sealer_module
 from hrag.engine.embedded.maintenance.worker import Sealer
-from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.segments.builder import insert
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.writer import EmbeddedWriter
@@ -308,7 +308,7 @@ def test_a_segment_that_is_damaged_is_made_anew_by_itself(store, writer):
         (first,) = writer.status(writer.open("t", "c")).segments
         path = segment_files.path_of(store.segments, first.segment_id) / "index.hnsw"
         path.write_bytes(b"x" * path.stat().st_size)
-        orphan_gc.report_damage(store.segments, first.segment_id)
+        damage.report_damage(store.segments, first.segment_id)
         wait_until(lambda: writer.status(writer.open("t", "c")).segments[0] != first)
         wait_until(lambda: not path.exists())
     (second,) = writer.status(writer.open("t", "c")).segments
