@@ -8,16 +8,17 @@ public methods are those of `hrag.engine.protocols`.
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partialmethod
-from itertools import chain, count, pairwise
+from itertools import chain, count, repeat
+from typing import NamedTuple
 
 import numpy as np
 
 from hrag import errors, types
-from hrag.deadline import NEVER
+from hrag.deadline import NEVER, Deadline
 from hrag.engine.deepening import FACTOR, Round
 from hrag.engine.documents import (
     Admission,
@@ -34,14 +35,16 @@ from hrag.passages.outline import Outline
 from hrag.passages.sentence_context import sentence_context
 from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.quota.quotas import TenantUsage, unlimited
+from hrag.tree import ChunkRecord
 from hrag.types import IngestOutcome, IngestResult, SearchMode, SummaryScope, SummaryUnit
 from tests.fakes import aggregated
 from tests.filter_model import passes
 
+_SHOWN_SECTIONS = 100
 _NO_SUMMARIES = DocumentSummaries((), np.empty((0, 0), np.float32))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Version:
     """One version of a document; later commits have higher numbers."""
 
@@ -337,12 +340,182 @@ def _check_shapes(document, settings):
         raise errors.InvalidArgument(problem, field="vectors")
 
 
-@dataclass(frozen=True)
-class _Groups:
-    """Groups of leaves, see `hrag.passages.drafts.MatchedLeaves`; each is what `_group` makes."""
+class _Group(NamedTuple):
+    """Leaves, as index and score, by the chunk that represents them; best sorts first."""
+
+    negative_score: float
+    negative_best: float
+    number: int
+    record: ChunkRecord
+    version: _Version
+    position: TreePosition
+    leaves: list[tuple[int, float]]
+
+
+class _Matches(NamedTuple):
+    """See `hrag.passages.drafts.MatchedLeaves`."""
 
     level: int
-    groups: Sequence[tuple]
+    groups: Sequence[_Group]
 
     def score(self, group):
-        return -self.groups[group][0]
+        return -self.groups[group].negative_score
+
+    def leaves(self, groups):
+        found = chain.from_iterable(self.groups[group].leaves for group in groups)
+        return sorted(found, key=lambda leaf: -leaf[1])
+
+
+class MemorySnapshot:
+    """See `Snapshot`."""
+
+    def __init__(self, contents: _Contents, sequence: int, deadline: Deadline) -> None:
+        self._contents, self._deadline = contents, deadline
+        self.settings, self.sequence = contents.handle.settings, sequence
+        self._level = self.settings.tree.embedding_level
+
+    def find(self, request):
+        began = time.perf_counter()
+        eligible, sections = self._eligible(request)
+        ranked = sorted(chain.from_iterable(_scored(request.vector, *each) for each in eligible))
+        wanted = max(request.candidates, request.limit)
+        while True:
+            self._deadline.check("searching")
+            groups = self._groups(request, ranked[:wanted])
+            passages, contexts, this_round = self._read(request, groups, wanted >= len(ranked))
+            made = len(passages) + len(contexts)
+            if this_round.has_enough_groups and this_round.is_final(made):
+                break
+            wanted *= FACTOR
+        sizes = (min(wanted, len(ranked)), len(ranked))
+        names = (*(["filter"] if request.filter else []), "search", "climb", "fetch")
+        stages = [(name, began, time.perf_counter()) for name in names]
+        exhausted = this_round.is_exhausted(made)
+        return Found(passages, *sizes, True, exhausted, tuple(stages), contexts, sections)
+
+    def _eligible(self, request):
+        """Documents with the range of leaves that may be found, and the chosen sections."""
+        versions = self._contents.versions.values()
+        if request.filter is not None:
+            versions = [each for each in versions if passes(request.filter, each.stored.document)]
+        if request.mode is not SearchMode.SUMMARY_FIRST:
+            return [(each, range(len(each.stored.document.vectors))) for each in versions], ()
+        best = sorted(chain.from_iterable(_summaries(request.vector, each) for each in versions))
+        if request.summary_scope is SummaryScope.DOCUMENTS:
+            wholes = [version for _, _, n, version, _ in best if n == 0][: request.top_sections]
+            best = [each for each in best if each[3] in wholes]
+        best = [each for each in best if each[2] > 0][: request.top_sections]
+        sections = (
+            version.text.chosen_section(self._level, summary.leaves, summary.text, -negative)
+            for negative, _, _, version, summary in best[:_SHOWN_SECTIONS]
+        )
+        return [(version, summary.leaves) for *_, version, summary in best], tuple(sections)
+
+    def _groups(self, request, ranked):
+        """Leaves by the chunk that represents them, best group first."""
+        families, groups = defaultdict(dict), []
+        for negative, _, leaf, version in ranked:
+            families[version][leaf] = -negative
+        for version, leaves in families.items():
+            positions = self._positions(request, version.text.tree, leaves)
+            for position in set(positions.values()):
+                own = [(leaf, leaves[leaf]) for leaf in leaves if positions[leaf] == position]
+                score = aggregated([score for _, score in own], request.aggregation)
+                rank = (-float(np.float32(score)), -own[0][1], version.number)
+                record = version.text.tree.record(*position)
+                groups.append(_Group(*rank, record, version, position, own))
+        return sorted(groups)
+
+    def _positions(self, request, tree, leaves):
+        if request.mode is SearchMode.AUTO_MERGE:
+            levels = (self._level, request.level)
+            return representatives(tree, leaves, *levels, request.merge_ratio)
+        above = tree.ancestors(self._level)[request.level - self._level].tolist()
+        return {leaf: (request.level, above[leaf]) for leaf in leaves}
+
+    def _read(self, request, groups, complete):
+        """Passages or contexts of groups, and the round that they are of."""
+        if request.mode is SearchMode.SENTENCE_WINDOW:
+            contexts = (
+                sentence_context(
+                    each.version.text, each.position, -each.negative_score, request.window_sentences
+                )
+                for each in groups[: request.limit]
+            )
+            return (), tuple(contexts), Round(request, len(groups), len(groups), complete)
+        least = -np.inf if request.min_score is None else request.min_score
+        matches = _Matches(self._level, [each for each in groups if -each.negative_score >= least])
+        drafts = (
+            PassageDraft.of(each.version.text, each.position, number)
+            for number, each in enumerate(matches.groups)
+        )
+        how = (request.limit, request.token_budget, request.merge_adjacent, request.cut_last)
+        chosen = select_drafts(drafts, PassageLimits(*how), matches)
+        passages = tuple(passage_of(draft, matches) for draft in chosen)
+        return passages, (), Round(request, len(groups), len(matches.groups), complete)
+
+    def chunk(self, chunk_id):
+        return self._text(chunk_id).node((chunk_id.level, chunk_id.index))
+
+    def hierarchy(self, chunk_id, depth, *, content):
+        position = (chunk_id.level, chunk_id.index)
+        return self._text(chunk_id).hierarchy(position, depth, content=content)
+
+    def _text(self, chunk_id):
+        self._deadline.check("reading chunks")
+        text = self._contents.version(chunk_id.document_id, "chunk_id").text
+        if not text.has_chunk((chunk_id.level, chunk_id.index)):
+            problem = f"document {chunk_id.document_id!r} has no chunk {str(chunk_id)!r}"
+            raise errors.ChunkNotFound(problem, field="chunk_id")
+        return text
+
+
+class MemoryReader:
+    """See `Reader`."""
+
+    def __init__(self, engine: MemoryEngine) -> None:
+        self._engine = engine
+
+    @contextmanager
+    def snapshot(self, tenant_id, collection, *, summaries=False, deadline=NEVER):
+        contents = self._engine.named(tenant_id, collection)
+        if summaries and contents.handle.settings.summaries is SummaryUnit.NONE:
+            problem = f"collection {collection!r} has no summaries; see HRAG_SUMMARIES"
+            raise errors.NoSummaries(problem, field="mode")
+        yield MemorySnapshot(contents, self._engine.sequences[tenant_id], deadline)
+
+    def sequence(self, tenant_id):
+        return self._engine.sequences[tenant_id]
+
+    def collections(self):
+        return iter([own.collection for own in self._engine.contents.values()])
+
+    def export(self, tenant_id, collection):
+        versions = self._engine.named(tenant_id, collection).versions
+        return (versions[document_id].stored for document_id in sorted(versions))
+
+    def status(self):
+        return types.ReaderStatus(lag_s=0.0)
+
+    def preload(self):
+        """Everything is in memory."""
+
+    def close(self):
+        """Keeps nothing open."""
+
+
+def _scored(query, version, leaves):
+    """Leaves with their scores, so that the best sorts first."""
+    scores = version.stored.document.vectors[leaves.start : leaves.stop] @ query
+    negative = (-scores).tolist()
+    return [
+        (*each, version) for each in zip(negative, repeat(version.number), leaves, strict=False)
+    ]
+
+
+def _summaries(query, version):
+    """Summaries with their scores, the best first; number 0 is that of the whole document."""
+    found = version.stored.summaries or _NO_SUMMARIES
+    negative = (-(found.vectors @ query)).tolist() if found.summaries else []
+    for number, (score, summary) in enumerate(zip(negative, found.summaries, strict=True)):
+        yield score, version.number, number, version, summary
