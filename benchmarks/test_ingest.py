@@ -136,7 +136,7 @@ def stream_seconds_a_leaf(documents):
             began = time.perf_counter()
             for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
                 group = documents[start : start + DOCUMENTS_AT_ONCE]
-                writer.wait_for_room(collection, NEVER)
+                writer.wait_for_capacity(collection, NEVER)
                 writer.put_many([(collection, document) for document in group])
             status = when_sealed(lambda: writer.status(collection))
             took = time.perf_counter() - began

@@ -35,7 +35,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         chat = open_chat(settings)
         store = stores.open_for_writing(settings.data_dir, settings.disk_reserve_bytes)
         closing.callback(store.close)
-        sealer = Sealer(store, settings.seal_leaves)
+        sealer = Sealer(store, settings.segment_min_leaves)
         writer = EmbeddedWriter(store, sealer, quota_of=protection.quota_of)
         shown = metrics.Readings(partial(readings, writer, settings))
         closing.enter_context(exposed(settings.metrics_address, metrics.INSTRUMENTS, shown))

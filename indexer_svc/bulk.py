@@ -156,7 +156,7 @@ class BulkLoad:
         draft = self._pipeline.cut(found, self._deadline)
         with self._looking_up:
             self._check_going()
-            self._pipeline.require_room(draft)
+            self._pipeline.check_quota(draft)
         self._under_way.add(checked.key)
         return _Parcel(asked.document_id, draft, checked.key, _weight_of(draft))
 
@@ -219,7 +219,7 @@ class BulkLoad:
         """All at once; each alone where one of them spoils it for the others."""
         ready = [parcel.content for parcel in parcels if isinstance(parcel.content, Ready)]
         for collection in dict.fromkeys(each.collection for each in ready):
-            self._wait_for_room(collection)
+            self._wait_for_capacity(collection)
         outcomes: Sequence[Outcome]
         try:
             outcomes = self._pipeline.commit(ready)
@@ -244,12 +244,12 @@ class BulkLoad:
             answers.append(Answer(parcel.document_id, outcome))
         return answers
 
-    def _wait_for_room(self, collection: OpenCollection) -> None:
+    def _wait_for_capacity(self, collection: OpenCollection) -> None:
         """In short waits, so that a stop or a caller that goes ends it."""
         while True:
             self._check_going()
             try:
-                return self._pipeline.wait_for_room(collection, Deadline.after(_POLL_S))
+                return self._pipeline.wait_for_capacity(collection, Deadline.after(_POLL_S))
             except DeadlineExceeded:
                 self._deadline.check("waiting until the index has room for more")
 

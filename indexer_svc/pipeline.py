@@ -177,10 +177,10 @@ class Pipeline:
         if isinstance(found, IngestResult):
             return found
         draft = self.cut(found, deadline)
-        self.require_room(draft)
+        self.check_quota(draft)
         ready = self.embed([draft], deadline)
         deadline.check("embedding")
-        self.wait_for_room(found.collection, deadline)
+        self.wait_for_capacity(found.collection, deadline)
         (result,) = self.commit(ready)
         if isinstance(result, HragError):
             raise result
@@ -204,7 +204,7 @@ class Pipeline:
             stored = self._writer.unchanged(opened, document_id, checked.content_hash)
             if stored is not None:
                 return stored
-        self._writer.require_room(opened, checked.document.document_id, 1)
+        self._writer.check_quota(opened, checked.document.document_id, 1)
         # The dimension may have to be asked of an endpoint, so it is compared by `embed`.
         check_embedder(opened.settings, self._embedder.name)
         return Pending(opened, checked.document, checked.content_hash)
@@ -219,11 +219,11 @@ class Pipeline:
         deadline.check("chunking")
         return Draft(pending, parsed, tree)
 
-    def require_room(self, draft: Draft) -> None:
+    def check_quota(self, draft: Draft) -> None:
         """Raises StorageQuotaExceeded if the tenant has no room: embedding may cost money."""
         pending = draft.pending
         document_id = pending.document.document_id
-        self._writer.require_room(pending.collection, document_id, draft.size_bytes)
+        self._writer.check_quota(pending.collection, document_id, draft.size_bytes)
 
     def embed(self, drafts: Sequence[Draft], deadline: Deadline) -> list[Ready]:
         """Embeds the leaves of all drafts at once; raises what fails for any of them."""
@@ -239,9 +239,9 @@ class Pipeline:
             for draft, end in zip(drafts, ends, strict=True)
         ]
 
-    def wait_for_room(self, collection: OpenCollection, deadline: Deadline) -> None:
+    def wait_for_capacity(self, collection: OpenCollection, deadline: Deadline) -> None:
         """Waits, within the deadline, while the index lags too far behind what is stored."""
-        self._writer.wait_for_room(collection, deadline)
+        self._writer.wait_for_capacity(collection, deadline)
 
     def commit(self, ready: Sequence[Ready]) -> list[IngestResult | HragError]:
         """One commit: each document's result or own error; raises what concerns them all."""

@@ -18,7 +18,7 @@ def wait_for_sequence(reader: Reader, tenant_id: str, sequence: int, patience: D
     while sequence and (committed := reader.sequence(tenant_id)) < sequence:
         if patience.remaining_s <= _POLL_S:
             raise SequenceNotReached(
-                f"min_sequence is {sequence}; the tenant's changes have come to {committed}",
+                f"min_sequence is {sequence}; the tenant's last change is {committed}",
                 field="min_sequence",
             )
         patience.check("waiting for min_sequence")

@@ -10,7 +10,7 @@ from typing import Any
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine import OpenCollection, PreparedDocument
+from hrag.engine import CollectionHandle, PreparedDocument
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DocumentNotFound, HragError
 from hrag.types import Document, IngestOutcome, IngestResult, TreeSettings
@@ -37,10 +37,10 @@ class Writer(EmbeddedWriter):
         self.fail: Callable[[list[str]], Exception | None] = lambda _: None
         self.room = threading.Event()
         self.room.set()
-        self.waited: list[OpenCollection] = []
+        self.waited: list[CollectionHandle] = []
 
     def put_many(
-        self, documents: Sequence[tuple[OpenCollection, PreparedDocument]]
+        self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
         names = [document.document_id for _, document in documents]
         self.commits.append(names)
@@ -50,7 +50,7 @@ class Writer(EmbeddedWriter):
             raise failure
         return super().put_many(documents)
 
-    def wait_for_room(self, collection: OpenCollection, deadline: Deadline) -> None:
+    def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
         self.waited.append(collection)
         if not self.room.wait(max(0, min(deadline.remaining_s, SOON_S))):
             deadline.check("waiting until the index has room for more")

@@ -10,7 +10,7 @@ def rebuild(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     Segments are derived from the documents, so nothing is lost. Each collection's old ones
     serve until its new one is complete: a retriever may run, and takes it up by itself.
     Ended at any point, each collection has either. A collection without segments gets one
-    from HRAG_SEAL_LEAVES leaves on.
+    from HRAG_SEGMENT_MIN_LEAVES leaves on.
 
     \b
     Example:
@@ -38,8 +38,10 @@ def rebuild(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
         for number in collections:
             with store.read() as txn:
                 record = queries.read_collection(store, txn, number)
-            with location.explained(data_dir):
-                leaves = segment_build.rebuild(store, number, settings.seal_leaves, lambda: None)
+            with location.explained_errors(data_dir):
+                leaves = segment_build.rebuild(
+                    store, number, settings.segment_min_leaves, lambda: None
+                )
             name = printable(f"{record.tenant_id}/{record.name}")
             line = f"collection {name}: {leaves:,} leaves indexed"
             console.print(line, markup=False, soft_wrap=True)

@@ -22,8 +22,8 @@ from tests.crash.disks import MIB, Ballast, small_disk
 from tests.processes import FAST, Running, check_store, running
 
 _HRAG = [sys.executable, "-c", "from hrag.cli import main; main()"]
-_SEALS = {**FAST, "HRAG_SEAL_LEAVES": "64"}
-_ENV = {"NO_COLOR": "1", "COLUMNS": "200", "HRAG_SEAL_LEAVES": "64"}
+_SEALS = {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64"}
+_ENV = {"NO_COLOR": "1", "COLUMNS": "200", "HRAG_SEGMENT_MIN_LEAVES": "64"}
 
 
 def hrag(*arguments: str | Path, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:

@@ -24,7 +24,7 @@ SEAL_S = 300.0
 SETTINGS = {
     **texts.SMALL_LEVELS,
     "HRAG_EMBEDDER": f"hash:{DIMENSION}",
-    "HRAG_SEAL_LEAVES": str(SEAL_LEAVES),
+    "HRAG_SEGMENT_MIN_LEAVES": str(SEAL_LEAVES),
     "HRAG_LOG_LEVEL": "info",
 }
 

@@ -35,7 +35,7 @@ BUSY_S = 30.0  # And until the streams have drained.
 SETTINGS = {
     **texts.SMALL_LEVELS,
     "HRAG_EMBEDDER": "hash:64",
-    "HRAG_SEAL_LEAVES": str(SEAL_LEAVES),
+    "HRAG_SEGMENT_MIN_LEAVES": str(SEAL_LEAVES),
     "HRAG_LOG_LEVEL": "info",
 }
 

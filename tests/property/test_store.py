@@ -34,6 +34,7 @@ from tests.fakes import (
     search_passages,
     sentences,
 )
+from tests.summarisers import summary_collection
 from tests.summary_model import EMBEDDER, ModelSummaries, summarise
 
 TENANTS = ("t", "t2")
@@ -139,8 +140,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(tenant_id=tenants, load=st.booleans())
     def seal(self, tenant_id: str, load: bool) -> None:
-        seal(self.store, self.writer.open(tenant_id, "c").beside.number)
-        number = self.writer.open(tenant_id, "c").number
+        opened = self.writer.open(tenant_id, "c")
+        seal(self.store, summary_collection(self.store, opened).collection_id)
+        number = self.writer.open(tenant_id, "c").collection_id
         leaves = segment_build.tail_leaves(self.store, number)
         record = seal(self.store, number)
         assert (record is None) == (leaves == 0)
@@ -168,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(tenant_id=tenants, threshold=st.integers(1, 20), load=st.booleans())
     def merge(self, tenant_id: str, threshold: int, load: bool) -> None:
-        number = self.writer.open(tenant_id, "c").number
+        number = self.writer.open(tenant_id, "c").collection_id
         put_in_order(self.store, number, threshold)
         assert segment_build.tail_leaves(self.store, number) < threshold
         with self.store.read() as txn:
@@ -181,8 +183,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(tenant_id=tenants, which=st.integers(0, 9), load=st.booleans())
     def lose_a_segment(self, tenant_id: str, which: int, load: bool) -> None:
         """Until it is made anew, its leaves are served from what LMDB holds."""
-        number = self.writer.open(tenant_id, "c").number
-        listed = self.writer.status(self.writer.open(tenant_id, "c")).segments
+        number = self.writer.open(tenant_id, "c").collection_id
+        listed = self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments
         if listed:
             lost = listed[which % len(listed)].segment_id
             segment_files.remove(self.store.segments, lost)
@@ -194,20 +196,20 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(tenant_id=tenants, load=st.booleans())
     def rebuild(self, tenant_id: str, load: bool) -> None:
-        number = self.writer.open(tenant_id, "c").number
-        had = self.writer.status(self.writer.open(tenant_id, "c")).segments
+        number = self.writer.open(tenant_id, "c").collection_id
+        had = self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments
         leaves = segment_build.rebuild(self.store, number, 30, lambda: None)
         if leaves:
             assert leaves == self.models[tenant_id].leaf_count
             status = self.writer.status(self.writer.open(tenant_id, "c"))
-            assert (len(status.segments), status.tail_leaf_count) == (1, 0)
+            assert (len(status.embedded.segments), status.embedded.tail_leaf_count) == (1, 0)
         else:
             assert self.models[tenant_id].leaf_count < 30
             assert not had or not self.models[tenant_id].leaf_count
         self._sealed(tenant_id, load)
 
     def _sealed(self, tenant_id: str, load: bool) -> None:
-        if self.writer.status(self.writer.open(tenant_id, "c")).segments:
+        if self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments:
             self.sealed.add(tenant_id)
         self.sequence = self.reader.sequence()
         if load:
@@ -232,8 +234,8 @@ class StoreMachine(RuleBasedStateMachine):
         self._create(tenant_id)
 
     @rule()
-    def purge(self) -> None:
-        while reclaim.purge_some(self.store):
+    def reclaim(self) -> None:
+        while reclaim.reclaim_some(self.store):
             pass
 
     @rule(tenant_id=tenants, seed=seeds, count=counts)

@@ -15,7 +15,7 @@ from hrag.chat import ChatEnd, Completion
 from hrag.chat.instrumented import MeteredChat
 from hrag.deadline import NEVER
 from hrag.embedding.instrumented import MeteredEmbedder
-from hrag.engine import Summary
+from hrag.engine import DocumentSummaries, Summary
 from hrag.errors import ChatUnavailable, EmbedderRejected, ServiceUnavailable, StoreUnavailable
 from hrag.metrics import INSTRUMENTS, Reading, Readings
 from hrag.rpc.metrics_server import exposed
@@ -190,7 +190,7 @@ def test_a_store_is_measured_over_all_its_collections(engine):
     assert totals.text_bytes == len(sentences(40)) + len(sentences(10))
     waiting = engine.writer.next_unsummarised("fake")
     summary = Summary("All of it.", range(counts[1]))
-    engine.writer.put_summaries(waiting, [summary], unit_vectors(1, 3))
+    engine.writer.put_summaries(waiting, DocumentSummaries((summary,), unit_vectors(1, 3)))
     record = engine.seal("t")
     totals = engine.writer.totals()
     assert (totals.unsummarised_documents, totals.summaries, totals.documents) == (0, 1, 2)

@@ -198,7 +198,7 @@ def test_a_document_waits_for_room_in_the_index_and_an_unchanged_one_does_not(
         raise errors.DeadlineExceeded("the deadline passed while waiting for room")
 
     _ingest(pipeline, Document(TEXT, "d"))
-    monkeypatch.setattr(engine.writer, "wait_for_room", full)
+    monkeypatch.setattr(engine.writer, "wait_for_capacity", full)
     assert _ingest(pipeline, Document(TEXT, "d")).outcome is IngestOutcome.UNCHANGED
     with pytest.raises(errors.DeadlineExceeded, match="room"):
         _ingest(pipeline, Document("Something else.", "d"))
@@ -238,7 +238,7 @@ def test_what_a_document_takes_at_least_is_no_more_than_it_takes(
     asked: list[int] = []
 
     class Watching(EmbeddedWriter):
-        def require_room(self, collection: Any, document_id: str, stored_bytes: int) -> None:
+        def check_quota(self, collection: Any, document_id: str, stored_bytes: int) -> None:
             asked.append(stored_bytes)
 
     pipeline = Pipeline(Watching(engine.store), embedder, Defaults(TREE, MAX_BYTES))

@@ -13,7 +13,6 @@ last.
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -22,9 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hrag.engine.embedded.admin.check import check
-from hrag.engine.embedded.maintenance import orphan_gc
-from hrag.engine.embedded.segments import segment_files
-from hrag.engine.embedded.store import location, schema
+from hrag.engine.embedded.segments import damage, segment_files
+from hrag.engine.embedded.store import disk, location, locks, schema
 from hrag.engine.embedded.store.environment import Store, open_alone
 from hrag.engine.embedded.store.queries import listed_segments
 from hrag.engine.embedded.store.records import SegmentRecord
@@ -70,14 +68,14 @@ def backup(store: Store, target: Path, tell: Tell) -> Backup:
         made = _describe(partial)
         _write_label(partial, made)
         for folder in (partial / location.SEGMENTS, partial):
-            location.sync(folder)
+            disk.sync(folder)
         partial.rename(target)
-    location.sync(target.parent)
+    disk.sync(target.parent)
     return made
 
 
 def _refuse_target(directory: Path, target: Path) -> None:
-    with location.explained(target):
+    with location.explained_errors(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise StoreUnavailable(f"{target} exists already; a backup needs a new folder")
         if target.is_mount():
@@ -89,7 +87,7 @@ def _refuse_target(directory: Path, target: Path) -> None:
 @contextmanager
 def _only_one_of(store: Store) -> Iterator[None]:
     """The lock lies with the store: where a backup goes, a file system may know no locks."""
-    with location.explained(store.directory), (store.directory / _LOCK).open("ab") as lock:
+    with location.explained_errors(store.directory), (store.directory / _LOCK).open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -102,7 +100,7 @@ def _only_one_of(store: Store) -> Iterator[None]:
 @contextmanager
 def _unfinished(folder: Path) -> Iterator[None]:
     """An empty folder; on failure it is removed."""
-    with location.explained(folder):
+    with location.explained_errors(folder):
         segment_files.remove_path(folder)  # What a killed process has left.
         folder.mkdir(parents=True)
         try:
@@ -145,7 +143,7 @@ def _copy_segments(
         except (FileNotFoundError, segment_files.DamagedSegment) as error:
             segment_files.remove(folder / location.SEGMENTS, segment_id)
             if segment_id in _listed(store):
-                orphan_gc.report_damage(store.segments, segment_id)
+                damage.report_damage(store.segments, segment_id)
                 raise StoreUnavailable(
                     f"segment {segment_id} is damaged: {error}; a running indexer makes it anew, "
                     "so try again soon, or stop it and run `hrag rebuild`"
@@ -161,7 +159,7 @@ def _copy_segment(source: Path, target: Path, record: SegmentRecord) -> None:
     copy.mkdir()
     for name in record.files:
         _copy_file(segment_files.path_of(source, record.segment_id) / name, copy / name)
-    location.sync(copy)
+    disk.sync(copy)
     segment_files.verify(target, record)
 
 
@@ -172,8 +170,7 @@ def _copy_file(source: Path, target: Path) -> str:
         while block := read.read(_BLOCK_BYTES):
             digest.update(block)
             written.write(block)
-        written.flush()
-        os.fsync(written.fileno())
+    disk.sync(target)
     return digest.hexdigest()
 
 
@@ -198,7 +195,7 @@ def _describe(folder: Path) -> Backup:
     with closing(open_alone(folder)) as store:
         report = check(store)
         with store.read() as txn:
-            sequence = store.number(txn, schema.SEQUENCE)
+            sequence = store.number(txn, schema.COMMIT_CURSOR)
     if report.problems:
         raise StoreUnavailable(
             f"the copy in {folder} has {len(report.problems):,} problems, the first: "
@@ -218,10 +215,9 @@ def _describe(folder: Path) -> Backup:
 
 
 def _write_label(folder: Path, made: Backup) -> None:
-    with (folder / _LABEL).open("w") as file:
-        json.dump(asdict(made), file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
+    label = folder / _LABEL
+    label.write_text(json.dumps(asdict(made), indent=2), "utf-8")
+    disk.sync(label)
 
 
 # Restoring
@@ -234,9 +230,9 @@ def restore(source: Path, directory: Path, tell: Tell) -> Backup:
     """
     made = _read_label(source)
     location.refuse_network(directory)
-    with location.explained(directory):
+    with location.explained_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    with location.exclusive(directory):
+    with locks.exclusive(directory):
         if (directory / location.DATA).exists():
             raise StoreUnavailable(f"{directory} holds a store; name a folder that holds none")
         partial = directory / _RESTORING
@@ -272,13 +268,13 @@ def _copy_backup(source: Path, folder: Path, made: Backup, tell: Tell) -> None:
             _copy_segment(source / location.SEGMENTS, folder / location.SEGMENTS, record)
         except (FileNotFoundError, segment_files.DamagedSegment) as error:
             raise StoreUnavailable(f"the backup in {source} is damaged: {error}") from error
-    location.sync(folder / location.SEGMENTS)
+    disk.sync(folder / location.SEGMENTS)
 
 
 def _move_in(partial: Path, directory: Path) -> None:
     """In this order, each step on the disk before the next: without data it is no store."""
     shutil.rmtree(directory / location.SEGMENTS, ignore_errors=True)
     (partial / location.SEGMENTS).rename(directory / location.SEGMENTS)
-    location.sync(directory)
+    disk.sync(directory)
     (partial / location.DATA).rename(directory / location.DATA)
-    location.sync(directory)
+    disk.sync(directory)

@@ -11,8 +11,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from hrag.engine.embedded.store import location, schema
-from hrag.engine.embedded.store.environment import COMPACTING, Store, open_alone
+from hrag.engine.embedded.store import disk, location, locks, schema
+from hrag.engine.embedded.store.environment import Store, open_alone
 from hrag.errors import StoreMissing, StoreUnavailable
 
 
@@ -33,8 +33,8 @@ def compact(directory: Path) -> Compaction:
     data = directory / location.DATA
     if not data.exists():
         raise StoreMissing(f"{directory} holds no store")
-    folder = directory / COMPACTING
-    with location.exclusive(directory), location.explained(directory):
+    folder = directory / location.VACUUM
+    with locks.exclusive(directory), location.explained_errors(directory):
         shutil.rmtree(folder, ignore_errors=True)
         try:
             folder.mkdir()
@@ -42,7 +42,7 @@ def compact(directory: Path) -> Compaction:
             done = Compaction(data.stat().st_size, (folder / location.DATA).stat().st_size)
             # lock.mdb may stay: who opens a store that nobody has makes its contents anew.
             (folder / location.DATA).replace(data)
-            location.sync(directory)
+            disk.sync(directory)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return done
@@ -61,11 +61,11 @@ def _copy(directory: Path, folder: Path) -> None:
     new = folder / location.DATA
     os.chown(new, old.st_uid, old.st_gid)
     new.chmod(old.st_mode & 0o7777)
-    location.sync(new)
+    disk.sync(new)
 
 
 def _contents(store: Store) -> dict[str, int]:
     """How many entries each database has, and the last change."""
     with store.read() as txn:
         counted = {name: txn.stat(database)["entries"] for name, database in store.db.items()}
-        return {**counted, "sequence": store.number(txn, schema.SEQUENCE)}
+        return {**counted, "sequence": store.number(txn, schema.COMMIT_CURSOR)}

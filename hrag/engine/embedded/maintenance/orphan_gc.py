@@ -1,22 +1,19 @@
-"""What lies beside the listed segments: files to be removed, and reports of damage.
+"""What lies beside the listed segments: files to be removed.
 
 A file that no manifest lists is what a killed build or purge left, or a segment that has
 been replaced. It is removed after a while, in which a reader that has just read the old
-manifest can still open it. A reader that finds a listed segment damaged puts an empty file
-beside it, for it cannot write to LMDB; the indexer reads those and answers by a new one.
+manifest can still open it.
 """
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import all_segments
 
 GRACE_S = 60.0
-_REPORT = ".damaged"
 
 
 class Sweeper:
@@ -50,21 +47,5 @@ def _listed_paths(store: Store) -> set[Path]:
     with store.read() as txn:
         for _, record in all_segments(store, txn):
             path = segment_files.path_of(store.segments, record.segment_id)
-            found |= {path, path.with_suffix(_REPORT)}
+            found |= {path, path.with_suffix(damage.MARKER)}
     return found
-
-
-def report_damage(folder: Path, segment_id: int) -> None:
-    """Tells the indexer; what stands in the way of that is for the log of the caller."""
-    segment_files.path_of(folder, segment_id).with_suffix(_REPORT).touch()
-
-
-def reported_damage(folder: Path) -> set[int]:
-    """Ids of the segments that readers have reported."""
-    with os.scandir(folder) as entries:
-        return {int(Path(each.name).stem) for each in entries if each.name.endswith(_REPORT)}
-
-
-def forget_report(folder: Path, segment_id: int) -> None:
-    """Takes a report back."""
-    segment_files.path_of(folder, segment_id).with_suffix(_REPORT).unlink(missing_ok=True)

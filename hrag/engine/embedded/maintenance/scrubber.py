@@ -8,8 +8,7 @@ from collections import deque
 
 import structlog
 
-from hrag.engine.embedded.maintenance import orphan_gc
-from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import all_segments
 from hrag.engine.embedded.store.records import SegmentRecord
@@ -31,7 +30,7 @@ class Inspector:
 
     def inspect(self) -> set[int]:
         """Looks at what is reported, and at one segment more; returns damaged collections."""
-        reported = orphan_gc.reported_damage(self._store.segments) - self.damaged
+        reported = damage.reported_damage(self._store.segments) - self.damaged
         due = (
             [each for each in self._listed() if each[1].segment_id in reported] if reported else []
         )
@@ -50,5 +49,5 @@ class Inspector:
             _log.error("segment_damaged", segment=record.segment_id, problem=str(error))
             self.damaged |= {record.segment_id}
             return True
-        orphan_gc.forget_report(self._store.segments, record.segment_id)
+        damage.forget_damage(self._store.segments, record.segment_id)
         return False

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hrag.engine import Describe
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import required, slot_of
-from hrag.engine.embedded.store.records import DocumentHead
+from hrag.engine.embedded.store.records import DocumentRecord
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.tree import ChunkRecord, Tree
@@ -29,7 +29,7 @@ class Citation:
     @classmethod
     def of(cls, packed: memoryview, slot: bytes) -> "Citation":
         """Returns the citation of the document whose packed record is given."""
-        record = DocumentHead.from_bytes(packed)
+        record = DocumentRecord.from_bytes(packed)
         outline = Outline.of(
             record.document_id,
             record.title,
@@ -133,7 +133,7 @@ class DocumentReader:
 
     def _citation(self, ordinal: int) -> Citation:
         slot = self._slot(ordinal)
-        return Citation.of(self._read(slot, "heads"), slot)
+        return Citation.of(self._read(slot, "documents"), slot)
 
     def _slot(self, ordinal: int) -> bytes:
         return slot_of(self._store, self._txn, self._collection, ordinal)

@@ -21,7 +21,7 @@ from hrag.engine.embedded.store.queries import (
     required,
     slot_of,
 )
-from hrag.engine.embedded.store.records import CollectionRecord, DocumentHead, Summarised
+from hrag.engine.embedded.store.records import CollectionRecord, DocumentRecord, Summarised
 from hrag.tree import ParsedText, Tree
 from hrag.types import Collection
 
@@ -69,7 +69,7 @@ def _stored(
     store: Store, txn: Txn, number: int, collection: CollectionRecord, ordinal: int
 ) -> StoredDocument:
     slot = slot_of(store, txn, number, ordinal)
-    record = DocumentHead.from_bytes(_read(store, txn, slot, "heads"))
+    record = DocumentRecord.from_bytes(_read(store, txn, slot, "documents"))
     text = str(_read(store, txn, slot, "texts"), "utf-8")
     document = PreparedDocument(
         document_id=record.document_id,
@@ -91,7 +91,7 @@ def _summaries(
     number: int,
     collection: CollectionRecord,
     ordinal: int,
-    record: DocumentHead,
+    record: DocumentRecord,
 ) -> DocumentSummaries | None:
     """None where the collection has none, or they have not been written yet."""
     waiting = schema.in_collection(number, ordinal)

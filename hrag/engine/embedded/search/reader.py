@@ -20,14 +20,15 @@ from hrag.engine.embedded.search import export
 from hrag.engine.embedded.search.documents import CitationCache
 from hrag.engine.embedded.search.filter_eval import SelectedRowsCache
 from hrag.engine.embedded.search.loaded_collection import CollectionGone, LoadedCollection
-from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches, last_change
+from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.change_log import changed_after
+from hrag.engine.embedded.store.change_log import changed_after, commit_cursor
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import find_collection, read_collection
+from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.errors import NoSummaries
-from hrag.types import Collection, ReaderStatus
+from hrag.types import Collection, EmbeddedReaderStatus, ReaderStatus
 
 _log = structlog.get_logger()
 
@@ -100,12 +101,11 @@ class EmbeddedReader:
     def sequence(self, tenant_id: str) -> int:
         """See `hrag.engine.Reader.sequence`."""
         with self._store.read() as txn:
-            return last_change(self._store, txn, tenant_id)
+            return read_usage(self._store, txn, tenant_id).sequence
 
     def _committed(self) -> int:
-        """The store's last change, whose ever it is."""
         with self._store.read() as txn:
-            return self._store.number(txn, schema.SEQUENCE)
+            return commit_cursor(self._store, txn)
 
     def collections(self) -> Iterator[Collection]:
         """See `hrag.engine.Reader.collections`."""
@@ -120,13 +120,15 @@ class EmbeddedReader:
         committed, cursor = self._committed(), self._cursor
         loaded = list(self._loaded.values())
         return ReaderStatus(
-            sequence=committed,
-            applied_sequence=cursor,
             lag_s=time.monotonic() - self._cursor_s if cursor < committed else 0.0,
-            collections_loaded=len(loaded),
-            loaded_bytes=sum(self._sizes.values()),
-            budget_bytes=self._budget_bytes,
-            damaged_segments=sum(each.damaged for each in loaded),
+            embedded=EmbeddedReaderStatus(
+                sequence=committed,
+                applied_sequence=cursor,
+                collections_loaded=len(loaded),
+                loaded_bytes=sum(self._sizes.values()),
+                budget_bytes=self._budget_bytes,
+                damaged_segments=sum(each.damaged for each in loaded),
+            ),
         )
 
     def preload(self) -> None:
@@ -194,7 +196,7 @@ class EmbeddedReader:
         Those that fail are tried again the next time.
         """
         with self._store.read() as txn:
-            committed = self._store.number(txn, schema.SEQUENCE)
+            committed = commit_cursor(self._store, txn)
             changed = changed_after(self._store, txn, self._cursor)
         numbers = list(self._loaded) if changed is None else changed
         loaded = [(number, self._loaded.get(number)) for number in numbers]

@@ -33,6 +33,7 @@ from hrag.engine.embedded.search.summary_routing import (
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.find import FindRequest, Found
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.filters import Filter, filter_digest
@@ -53,12 +54,6 @@ Read: TypeAlias = Callable[[AncestorGroups, FindRequest], tuple[P, ...]]
 
 _MAX_SHOWN_SECTIONS = 100  # As many as passages.
 _VECTORS = VectorSource()
-
-
-def last_change(store: Store, txn: Txn, tenant_id: str) -> int:
-    """Returns the sequence of the tenant's last change in this transaction, 0 before the first."""
-    del tenant_id  # One sequence counts the changes of all tenants.
-    return store.number(txn, schema.SEQUENCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +95,7 @@ class EmbeddedSnapshot:
     @property
     def sequence(self) -> int:
         """The tenant's last change that the snapshot holds."""
-        return last_change(self._store, self._txn, self._tenant_id)
+        return read_usage(self._store, self._txn, self._tenant_id).sequence
 
     def find(self, request: FindRequest) -> Found[Passage]:
         """See `hrag.engine.Snapshot.find`."""

@@ -16,7 +16,6 @@ Where all vectors differ and live, item i is row i.
 import hashlib
 import math
 import mmap
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.engine import Vector
+from hrag.engine.embedded.store import disk
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.records import SegmentFile, SegmentRecord
 from hrag_fast import Graph
@@ -190,10 +190,10 @@ def write(
         if (temporary / _INDEX).stat().st_size != index.index_file_size():
             raise OSError(f"{temporary / _INDEX} was not written whole; the disk may be full")
         files = {name: _sync_and_sum(temporary / name) for name in (_INDEX, _ROWS)}
-        _sync_folder(temporary)
+        disk.sync(temporary)
         reach("segment.synced")
         temporary.rename(target)
-        _sync_folder(folder)
+        disk.sync(folder)
         reach("segment.renamed")
     except BaseException:
         remove_path(temporary)
@@ -290,19 +290,10 @@ def _verify(path: Path, expected: SegmentFile) -> None:
 
 
 def _sync_and_sum(path: Path) -> SegmentFile:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    disk.sync(path)
     return SegmentFile(path.stat().st_size, _sha256(path))
 
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -13,7 +13,7 @@ from hrag.engine.embedded.admin.check import OF_DOCUMENTS, Report, check
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import metadata_terms, schema
 from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
-from hrag.engine.embedded.store.queries import read_counters, read_head
+from hrag.engine.embedded.store.queries import read_counters, read_document
 from hrag.engine.embedded.store.records import Counters, Usage
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
@@ -118,8 +118,8 @@ def test_a_tenant_that_is_missing_or_not_there_is_found(store):
 
 def test_a_head_that_says_a_wrong_size_is_found(store):
     with store.read() as txn:
-        right = read_head(store, txn, ORDINAL).stored_bytes
-    found = damaged(store, lambda txn, db: json_with(txn, db["heads"], ORDINAL, stored_bytes=1))
+        right = read_document(store, txn, ORDINAL).stored_bytes
+    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, stored_bytes=1))
     assert f"{PLACE}it takes {right} bytes, head says 1" in found
 
 
@@ -188,7 +188,7 @@ def test_a_missing_and_a_surplus_id_are_found(store):
 def test_a_document_that_is_not_listed_is_found(store):
     key = schema.in_collection(1, 1)
     found = damaged(store, lambda txn, db: txn.delete(key, db=db["ordinals"]))
-    for name in ("heads", "texts", "trees", "vectors"):
+    for name in ("documents", "texts", "trees", "vectors"):
         assert f"{name} has slot 1, which no document has" in found
     assert "1 slots are taken or free; they should be 1 to 2" in found
     assert "collection t/c: counter documents is 2, counted 1" in found
@@ -210,7 +210,7 @@ def test_an_ordinal_that_would_be_used_twice_is_found(store):
 
 
 def test_a_slot_of_two_documents_is_found(store):
-    place = schema.document_place(24, schema.u64(1))
+    place = schema.document_entry(24, schema.u64(1))
     key = schema.in_collection(1, 2)
     found = damaged(store, lambda txn, db: txn.put(key, place, db=db["ordinals"]))
     assert "two documents lie in one slot" in found
@@ -242,9 +242,9 @@ def test_a_term_that_no_document_has_is_found(store):
 @pytest.mark.parametrize("damage", [None, b"", b"{", b"[]", b"{}"])
 def test_a_missing_or_unreadable_head_is_found(store, damage):
     def damage_head(txn: Txn, db: dict[str, Any]) -> None:
-        txn.delete(ORDINAL, db=db["heads"])
+        txn.delete(ORDINAL, db=db["documents"])
         if damage is not None:
-            txn.put(ORDINAL, damage, db=db["heads"])
+            txn.put(ORDINAL, damage, db=db["documents"])
 
     found = damaged(store, damage_head)
     assert found[0].startswith("collection t/c: ordinal 1: its head is missing or damaged: ")
@@ -252,7 +252,7 @@ def test_a_missing_or_unreadable_head_is_found(store, damage):
 
 @pytest.mark.parametrize("fields", [{"collection": 2}, {"leaf_count": 1}])
 def test_a_head_of_another_place_or_size_is_found(store, fields):
-    found = damaged(store, lambda txn, db: json_with(txn, db["heads"], ORDINAL, **fields))
+    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, **fields))
     assert f"{PLACE}head and ordinal entry differ" in found
 
 
@@ -333,7 +333,7 @@ def test_a_broken_promise_of_a_tree_is_found(store, damage, problem):
 
 def test_a_tree_of_another_text_is_found(store):
     fields = {"text_bytes": 10, "chunks_per_level": [1, 1, 1]}
-    found = damaged(store, lambda txn, db: json_with(txn, db["heads"], ORDINAL, **fields))
+    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, **fields))
     assert f"{PLACE}tree does not cover the text" in found
     assert any("chunks, head says (1, 1, 1)" in problem for problem in found)
 

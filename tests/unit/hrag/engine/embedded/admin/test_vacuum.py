@@ -12,7 +12,7 @@ import pytest
 from hrag.engine.embedded.admin import vacuum
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.admin.vacuum import compact
-from hrag.engine.embedded.store import location
+from hrag.engine.embedded.store import locks
 from hrag.engine.embedded.store.environment import open_alone, open_for_reading, open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
@@ -66,7 +66,7 @@ def test_the_file_shrinks_and_holds_what_it_held(directory):
     assert done.after_bytes == (directory / "data.mdb").stat().st_size
     assert done.after_bytes < size / 4
     assert contents(directory) == before
-    assert not (directory / "compact.tmp").exists()
+    assert not (directory / "vacuum.tmp").exists()
 
 
 def test_a_compacted_store_is_read_and_written_as_before(directory):
@@ -115,7 +115,7 @@ def test_owner_and_mode_stay(directory):
 
 @pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
 def test_a_store_in_use_is_refused(directory, opening, monkeypatch):
-    monkeypatch.setattr(location, "_TRIES", 1)
+    monkeypatch.setattr(locks, "_TRIES", 1)
     before = (directory / "data.mdb").read_bytes()
     with (
         closing(opening(directory)),
@@ -137,7 +137,7 @@ def test_a_damaged_file_is_refused_and_left_alone(directory):
     with pytest.raises(StoreUnavailable, match="is damaged"):
         compact(directory)
     assert (directory / "data.mdb").stat().st_size == 50_000
-    assert not (directory / "compact.tmp").exists()
+    assert not (directory / "vacuum.tmp").exists()
 
 
 def test_a_copy_that_lacks_entries_never_takes_the_place(directory, monkeypatch):
@@ -152,7 +152,7 @@ def test_a_copy_that_lacks_entries_never_takes_the_place(directory, monkeypatch)
     with pytest.raises(StoreUnavailable, match="lacks entries; the store is as before"):
         compact(directory)
     assert (directory / "data.mdb").read_bytes() == before
-    assert not (directory / "compact.tmp").exists()
+    assert not (directory / "vacuum.tmp").exists()
 
 
 @pytest.mark.parametrize("room", [0, 0.5, 0.95])
@@ -165,7 +165,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(disk, room):
     with pytest.raises(StorageFull, match="is full"):
         compact(directory)
     assert contents(directory) == before
-    assert not (directory / "compact.tmp").exists()
+    assert not (directory / "vacuum.tmp").exists()
     ballast.remove()
     compact(directory)
     assert contents(directory) == before

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hrag.engine.embedded.maintenance import orphan_gc
 from hrag.engine.embedded.maintenance.orphan_gc import Sweeper
 from hrag.engine.embedded.maintenance.scrubber import Inspector
-from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.records import SegmentRecord
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared, sentences
@@ -77,10 +76,10 @@ def test_what_is_being_written_is_left_alone_but_at_a_start(engine, record):
 
 
 def test_reports_go_with_their_segment(engine, record):
-    orphan_gc.report_damage(engine.store.segments, record.segment_id)
-    orphan_gc.report_damage(engine.store.segments, 77)
+    damage.report_damage(engine.store.segments, record.segment_id)
+    damage.report_damage(engine.store.segments, 77)
     Sweeper(engine.store, grace_s=0).sweep()
-    assert orphan_gc.reported_damage(engine.store.segments) == {record.segment_id}
+    assert damage.reported_damage(engine.store.segments) == {record.segment_id}
 
 
 # Inspecting
@@ -95,8 +94,8 @@ def test_at_a_start_every_segment_is_looked_at_one_at_a_time(engine, record):
     inspector = Inspector(engine.store)
     assert inspector.inspect() == set()
     inspector.begin()
-    assert inspector.inspect() == {engine.open().number}
-    assert inspector.inspect() == {engine.open(name="other").number}
+    assert inspector.inspect() == {engine.open().collection_id}
+    assert inspector.inspect() == {engine.open(name="other").collection_id}
     assert inspector.inspect() == set()
     assert inspector.damaged == {record.segment_id, other.segment_id}
     repair(engine, inspector)
@@ -118,9 +117,9 @@ def test_what_a_reader_reports_is_looked_at_and_made_anew(engine, record, name):
     path.write_bytes(path.read_bytes()[:-1])
     with engine.reader.snapshot("t", "c"):
         pass
-    assert orphan_gc.reported_damage(engine.store.segments) == {record.segment_id}
+    assert damage.reported_damage(engine.store.segments) == {record.segment_id}
     inspector = Inspector(engine.store)
-    assert inspector.inspect() == {engine.open().number}
+    assert inspector.inspect() == {engine.open().collection_id}
     assert engine.put_in_order(10**9, damaged=inspector.damaged) == 1
     engine.restart_reader()
     with engine.reader.snapshot("t", "c"):
@@ -128,8 +127,8 @@ def test_what_a_reader_reports_is_looked_at_and_made_anew(engine, record, name):
 
 
 def test_a_sound_segment_is_not_made_anew_because_somebody_reports_it(engine, record):
-    orphan_gc.report_damage(engine.store.segments, record.segment_id)
+    damage.report_damage(engine.store.segments, record.segment_id)
     inspector = Inspector(engine.store)
     assert inspector.inspect() == set()
     assert inspector.damaged == frozenset()
-    assert orphan_gc.reported_damage(engine.store.segments) == set()
+    assert damage.reported_damage(engine.store.segments) == set()

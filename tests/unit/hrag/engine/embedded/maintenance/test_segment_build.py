@@ -60,7 +60,7 @@ def test_a_segment_covers_the_tail_as_it_was(engine, model):
     status = engine.writer.status(engine.open())
     assert (status.tail_leaf_count, status.sealed_sequence) == (0, before)
     assert status.segments == (record.info(),)
-    assert segment_build.tail_leaves(engine.store, engine.open().number) == 0
+    assert segment_build.tail_leaves(engine.store, engine.open().collection_id) == 0
 
 
 def test_a_second_segment_begins_where_the_first_ended(engine, model):
@@ -129,7 +129,7 @@ def test_a_manifest_that_cannot_be_committed_leaves_no_files(engine, model, monk
 
 
 def test_a_collection_that_is_deleted_meanwhile_gets_no_segment(engine, model, monkeypatch):
-    number = engine.open().number
+    number = engine.open().collection_id
     write = segment_files.write
 
     def delete_meanwhile(*args: object) -> object:
@@ -166,9 +166,9 @@ def test_what_no_manifest_lists_is_removed(engine, model):
 
 def test_every_collection_is_known_until_it_is_deleted(engine, model):
     other, _ = engine.writer.create_collection("t2", "c", model.settings)
-    numbers = {engine.open().number, engine.writer.open("t2", other.name).number}
+    numbers = {engine.open().collection_id, engine.writer.open("t2", other.name).collection_id}
     assert segment_build.all_collections(engine.store) == numbers
-    gone = engine.open().number
+    gone = engine.open().collection_id
     engine.writer.delete_collection("t", "c")
     assert segment_build.all_collections(engine.store) == numbers - {gone}
 

@@ -69,7 +69,7 @@ def assert_right(engine: Engine, model: ModelCollection, count: int = 5) -> None
 
 def test_a_segment_is_taken_up_in_the_background(engine, model):
     assert_right(engine, model)
-    number = engine.open().number
+    number = engine.open().collection_id
     assert view_of(engine.reader, number).segments == ()
     record = seal(engine.store, number)
     wait_until(lambda: len(view_of(engine.reader, number).segments) == 1)
@@ -109,7 +109,7 @@ def test_without_a_damaged_segment_all_is_found_exactly(engine, model, damage, n
     damaged = [log for log in logs if log["event"] == "segment_damaged"]
     assert [log["segment"] for log in damaged] == [record.segment_id]
     assert name in damaged[0]["problem"]
-    assert view_of(engine.reader, engine.open().number).segments == ()
+    assert view_of(engine.reader, engine.open().collection_id).segments == ()
     path.write_bytes(whole)
 
 
@@ -125,7 +125,7 @@ def test_segmented_collections_can_be_loaded_before_the_first_search(engine, mod
     engine.writer.create_collection("t", "small", collection_settings())
     engine.seal()
     engine.reader.preload()
-    assert list(engine.reader._loaded) == [engine.open().number]
+    assert list(engine.reader._loaded) == [engine.open().collection_id]
     assert_right(engine, model)
 
 
@@ -141,19 +141,19 @@ def test_a_reader_that_fell_behind_the_log_loads_anew(engine, model):
     engine.writer.delete(engine.open(), "d5")
     del model.documents["d5"]
     assert_right(engine, model)
-    assert len(view_of(engine.reader, engine.open().number).segments) == 1
+    assert len(view_of(engine.reader, engine.open().collection_id).segments) == 1
 
 
 def test_the_background_follows_without_any_search(engine, model):
     assert_right(engine, model)
     put(engine, model, "new")
-    number, committed = engine.open().number, engine.reader.sequence("t")
+    number, committed = engine.open().collection_id, engine.reader.sequence("t")
     wait_until(lambda: view_of(engine.reader, number).sequence == committed)
 
 
 def test_a_deleted_collection_is_let_go(engine, model):
     assert_right(engine, model)
-    number = engine.open().number
+    number = engine.open().collection_id
     engine.writer.delete_collection("t", "c")
     with pytest.raises(CollectionNotFound), engine.reader.snapshot("t", "c"):
         pass
@@ -195,7 +195,7 @@ def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, mo
         monkeypatch.undo()
     put(engine, model, "newer", seed=9)
     assert_right(engine, model)
-    number, committed = engine.open().number, engine.reader.sequence("t")
+    number, committed = engine.open().collection_id, engine.reader.sequence("t")
     wait_until(lambda: view_of(engine.reader, number).sequence == committed)
 
 
@@ -268,9 +268,9 @@ def test_the_least_recently_used_are_let_go_and_come_back(engine, limited):
         status = reader.status()
         assert 0 < status.loaded_bytes <= status.budget_bytes
         assert status.collections_loaded <= 5
-    first = engine.open(name=names[0]).number
+    first = engine.open(name=names[0]).collection_id
     assert first in reader._loaded
-    assert engine.open(name=names[1]).number not in reader._loaded
+    assert engine.open(name=names[1]).collection_id not in reader._loaded
     search(reader, names[1], model)
 
 
@@ -302,7 +302,7 @@ def test_what_grows_past_the_budget_drives_others_out(engine, limited):
         document = prepared(f"more{number}", sentences(60), seed=number)
         engine.writer.put(engine.open(name=names[4]), document)
     wait_until(lambda: reader.status().collections_loaded < 5)
-    assert engine.open(name=names[4]).number in reader._loaded
+    assert engine.open(name=names[4]).collection_id in reader._loaded
 
 
 def test_segments_past_the_budget_are_left_for_later(engine):
@@ -321,7 +321,7 @@ def test_segments_past_the_budget_are_left_for_later(engine):
 
 def test_a_tail_that_is_replaced_over_and_over_does_not_grow(engine, model):
     assert_right(engine, model)
-    number = engine.open().number
+    number = engine.open().collection_id
     for round_ in range(300):
         put(engine, model, "d0", "d1", seed=100 + 2 * round_)
         if round_ % 7 == 0:
@@ -359,7 +359,7 @@ def test_a_reader_that_missed_more_than_the_list_of_commits_looks_at_everything(
     assert_right(engine, model)
     monkeypatch.setattr(change_log, "MAX_LOG_ENTRIES", 3)
     put(engine, model, *(f"new{number}" for number in range(6)))
-    number, committed = engine.open().number, engine.reader.sequence("t")
+    number, committed = engine.open().collection_id, engine.reader.sequence("t")
     wait_until(lambda: view_of(engine.reader, number).sequence == committed)
     with engine.store.read() as txn:
         assert change_log.changed_after(engine.store, txn, committed - 3) == {number}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.segments.builder import Builder, insert
 from hrag.engine.embedded.segments.leaves import LeafBlock
+from hrag.engine.embedded.store import disk
 from hrag.engine.embedded.store.records import SegmentRecord
 from tests.fakes import query_vector, unit_vectors
 
@@ -142,7 +143,7 @@ def test_a_file_of_nonsense_that_the_manifest_lists_is_refused(tmp_path, record,
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(np, "savez"), (os, "fsync"), (Path, "rename"), (segment_files, "_sync_folder")],
+    [(np, "savez"), (os, "fsync"), (Path, "rename"), (disk, "sync")],
 )
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, owner, name):
     def no_space(*_: object, **__: object) -> None:
@@ -155,14 +156,14 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, owner, 
 
 
 def test_a_write_that_fails_after_the_rename_leaves_nothing_behind(tmp_path, monkeypatch):
-    sync = segment_files._sync_folder
+    sync = disk.sync
 
     def no_space(path: Path) -> None:
         sync(path)
         if path == tmp_path:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(segment_files, "_sync_folder", no_space)
+    monkeypatch.setattr(disk, "sync", no_space)
     with pytest.raises(OSError, match="No space left"):
         sealed(tmp_path, unit_vectors(20, seed=2))
     assert list(tmp_path.iterdir()) == []
