@@ -68,7 +68,7 @@ def test_a_tail_is_sealed_once_it_passes_the_threshold(store, writer):
             leaves += len(document.vectors)
         wait_until(lambda: segment_count(writer) == 1)
     status = writer.status(writer.open("t", "c"))
-    assert (status.segments[0].leaf_count, status.tail_leaf_count) == (leaves, 0)
+    assert (status.embedded.segments[0].leaf_count, status.embedded.tail_leaf_count) == (leaves, 0)
 
 
 def test_a_collection_that_never_comes_to_rest_leaves_others_their_turn(store, writer, monkeypatch):
@@ -176,7 +176,7 @@ def test_writers_wait_while_a_tail_is_too_long(store, writer, monkeypatch):
             heard.wait_for_capacity(opened, Deadline.after(0.1))
         threading.Timer(0.1, go_on.set).start()
         heard.wait_for_capacity(opened, Deadline.after(WAIT_S))
-        assert writer.status(opened).tail_leaf_count < 50
+        assert writer.status(opened).embedded.tail_leaf_count < 50
 
 
 @contextmanager
@@ -210,11 +210,11 @@ def test_all_cores_index_what_writers_have_waited_for(store, writer, monkeypatch
         with pytest.raises(DeadlineExceeded):
             heard.wait_for_capacity(opened, Deadline.after(0.05))
         go_on.set()
-        wait_until(lambda: writer.status(opened).tail_leaf_count == 0)
+        wait_until(lambda: writer.status(opened).embedded.tail_leaf_count == 0)
         assert set(free) == {0}
         for seed in count(1):
             heard.put(opened, prepared(f"d{seed}", sentences(100, seed), seed=seed))
-            wait_until(lambda: writer.status(opened).tail_leaf_count == 0)
+            wait_until(lambda: writer.status(opened).embedded.tail_leaf_count == 0)
             if free[-1] == 1:  # It has come to rest in between.
                 break
             assert seed < MOST_TAILS
@@ -249,7 +249,7 @@ def test_nobody_waits_for_a_sealer_that_fails(store, writer, monkeypatch):
         heard.put(opened, prepared("d", sentences(400)))
         assert failed.wait(WAIT_S)
         heard.wait_for_capacity(opened, Deadline.after(WAIT_S))
-        assert writer.status(opened).tail_leaf_count >= 50
+        assert writer.status(opened).embedded.tail_leaf_count >= 50
 
 
 def test_nobody_waits_for_a_tail_that_is_scanned_in_a_moment(store, writer):
