@@ -37,7 +37,7 @@ def test_a_collection_is_found_by_tenant_and_name(catalog):
     assert (created.tenant_id, created.name, created.settings) == ("t", "c", settings)
     assert created.document_count == 0
     assert catalog.collection.settings == catalog.readers().settings("t", "c") == settings
-    assert catalog.readers().sequence("t") == sequence
+    assert catalog.readers().sequence() == sequence
 
 
 def test_a_second_collection_of_the_name_is_refused(catalog):
@@ -65,7 +65,7 @@ def test_collections_are_listed_by_name_in_pages(catalog):
 
 def test_a_deleted_collection_is_gone_and_its_name_free(filled):
     stale = filled.collection
-    before = filled.readers().sequence("t")
+    before = filled.readers().sequence()
     assert filled.writer.delete_collection("t", "c") == before + 1
     for call in (
         lambda: filled.writer.collection("t", "c"),
@@ -97,14 +97,14 @@ def test_putting_creates_updates_or_finds_the_same(filled):
     document = prepared("new", sentences(20), seed=20)
     created = filled.writer.put(filled.collection, document)
     assert created.outcome is IngestOutcome.CREATED
-    assert created.sequence == filled.readers().sequence("t")
+    assert created.sequence == filled.readers().sequence()
     assert created.chunks_per_level == document.tree.counts
     last = document.tree.record(2, document.tree.counts[2] - 1)
     assert created.token_count == last.token_start + last.token_count
 
     again = filled.writer.put(filled.collection, document)
     assert again == replace(created, outcome=IngestOutcome.UNCHANGED)
-    assert filled.readers().sequence("t") == created.sequence
+    assert filled.readers().sequence() == created.sequence
 
     changed = filled.writer.put(filled.collection, prepared("new", sentences(3), seed=21))
     assert changed.outcome is IngestOutcome.UPDATED
@@ -172,15 +172,15 @@ def test_status_counts_what_lives(filled):
     assert status.text_bytes == sum(len(d.parsed.text.encode()) for d in documents)
     infos = filled.writer.documents(filled.collection, 100, "").items
     assert status.token_count == sum(info.token_count for info in infos)
-    assert status.committed_sequence == filled.readers().sequence("t")
-    assert status.embedded.sealed_sequence <= status.committed_sequence
+    assert status.committed_sequence == filled.readers().sequence()
+    assert status.sealed_sequence <= status.committed_sequence
     in_tail = {
         "tail": documents,
         "sealed": (),
         "mixed": [d for d in documents if d.document_id > "d4"],
     }
-    assert status.embedded.tail_leaf_count == sum(len(d.vectors) for d in in_tail[filled.state])
-    assert len(status.embedded.segments) == (filled.state != "tail")
+    assert status.tail_leaf_count == sum(len(d.vectors) for d in in_tail[filled.state])
+    assert len(status.segments) == (filled.state != "tail")
 
 
 @pytest.mark.parametrize("shape", [(4, 16), (5, 15), (0, 16), (5,)])

@@ -48,7 +48,7 @@ def writer(store):
 
 
 def segment_count(writer: EmbeddedWriter, name: str = "c") -> int:
-    return len(writer.status(writer.open("t", name)).segments)
+    return len(writer.status(writer.open("t", name)).embedded.segments)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -305,13 +305,13 @@ def test_a_segment_that_is_damaged_is_made_anew_by_itself(store, writer):
     writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
     with running(store):
         wait_until(lambda: segment_count(writer) == 1)
-        (first,) = writer.status(writer.open("t", "c")).segments
+        (first,) = writer.status(writer.open("t", "c")).embedded.segments
         path = segment_files.path_of(store.segments, first.segment_id) / "index.hnsw"
         path.write_bytes(b"x" * path.stat().st_size)
         orphan_gc.report_damage(store.segments, first.segment_id)
-        wait_until(lambda: writer.status(writer.open("t", "c")).segments[0] != first)
+        wait_until(lambda: writer.status(writer.open("t", "c")).embedded.segments[0] != first)
         wait_until(lambda: not path.exists())
-    (second,) = writer.status(writer.open("t", "c")).segments
+    (second,) = writer.status(writer.open("t", "c")).embedded.segments
     assert second.leaf_count == first.leaf_count
 
 
@@ -319,7 +319,7 @@ def test_a_start_finds_what_was_damaged_while_nobody_ran(store, writer):
     writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
     with running(store):
         wait_until(lambda: segment_count(writer) == 1)
-    (first,) = writer.status(writer.open("t", "c")).segments
+    (first,) = writer.status(writer.open("t", "c")).embedded.segments
     segment_files.remove(store.segments, first.segment_id)
     with running(store):
-        wait_until(lambda: writer.status(writer.open("t", "c")).segments[0] != first)
+        wait_until(lambda: writer.status(writer.open("t", "c")).embedded.segments[0] != first)
