@@ -97,7 +97,7 @@ def test_a_wrong_counter_is_found(store, name):
     assert found == (f"collection t/c: counter {name} is {right + 1}, counted {right}",)
 
 
-@pytest.mark.parametrize("name", Usage._fields)
+@pytest.mark.parametrize("name", ["collections", "documents", "stored_bytes"])
 def test_a_wrong_sum_of_a_tenant_is_found(store, name):
     with store.read() as txn:
         right = read_usage(store, txn, "t")
@@ -109,11 +109,12 @@ def test_a_wrong_sum_of_a_tenant_is_found(store, name):
 
 def test_a_tenant_that_is_missing_or_not_there_is_found(store):
     found = damaged(store, lambda txn, db: txn.delete(b"t", db=db["tenants"]))
-    assert len(found) == 3
-    assert all(problem.startswith("tenant t: counter ") for problem in found)
+    assert found[0] == "collection t/c: sequence 3 is past its tenant's last, 0"
+    assert len(found) == 4
+    assert all(problem.startswith("tenant t: counter ") for problem in found[1:])
     more = Usage(documents=1).to_bytes()
     found = damaged(store, lambda txn, db: txn.put(b"other", more, db=db["tenants"]))
-    assert found[0] == "tenant other: counter documents is 1, counted 0"
+    assert "tenant other: counter documents is 1, counted 0" in found
 
 
 def test_a_head_that_says_a_wrong_size_is_found(store):
@@ -121,6 +122,11 @@ def test_a_head_that_says_a_wrong_size_is_found(store):
         right = read_document(store, txn, ORDINAL).stored_bytes
     found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, stored_bytes=1))
     assert f"{PLACE}it takes {right} bytes, head says 1" in found
+
+
+def test_a_document_of_a_change_that_has_not_come_is_found(store):
+    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, sequence=9))
+    assert found == ("collection t/c: document d: sequence 9 is past the last",)
 
 
 def test_missing_counters_are_found(store):
@@ -132,9 +138,12 @@ def test_missing_counters_are_found(store):
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"log_entries": 9}, "3 log entries, counters say 9"),
-        ({"sequence": 99}, "last log entry is 4, counters say 99"),
-        ({"sequence": 99}, "sequence 99 is past the store's"),
+        ({"log_entries": 9}, "2 log entries, counters say 9"),
+        ({"sequence": 99}, "last log entry is 3, counters say 99"),
+        ({"sequence": 99}, "sequence 99 is past its tenant's last, 3"),
+        ({"sealed_sequence": 5}, "sealed sequence 5 is past the last, 3"),
+        ({"sealed_sequence": 1}, "segment 1 covers sequence 2, counters say 1"),
+        ({"log_start": 2}, "the log has an entry of before 2, where it should begin"),
         ({"sealed_ordinal": 0}, "segments cover ordinal 1, counters say 0"),
     ],
 )
@@ -144,10 +153,10 @@ def test_counters_that_contradict_log_or_manifest_are_found(store, fields, probl
 
 
 def test_a_lost_log_entry_is_found(store):
-    key = schema.in_collection(1, 4)
+    key = schema.in_collection(1, 3)
     found = damaged(store, lambda txn, db: txn.delete(key, db=db["changes"]))
-    assert "collection t/c: 2 log entries, counters say 3" in found
-    assert "collection t/c: last log entry is 3, counters say 4" in found
+    assert "collection t/c: 1 log entries, counters say 2" in found
+    assert "collection t/c: last log entry is 2, counters say 3" in found
 
 
 # Names, ids, ordinals
@@ -214,7 +223,7 @@ def test_a_slot_of_two_documents_is_found(store):
     key = schema.in_collection(1, 2)
     found = damaged(store, lambda txn, db: txn.put(key, place, db=db["ordinals"]))
     assert "two documents lie in one slot" in found
-    assert "heads has slot 2, which no document has" in found
+    assert "documents has slot 2, which no document has" in found
 
 
 def test_a_slot_that_is_free_and_taken_is_found(store):

@@ -107,7 +107,7 @@ def repair(engine: Engine, inspector: Inspector) -> None:
     assert all(
         each.segment_id not in inspector.damaged
         for name in ("c", "other")
-        for each in engine.writer.status(engine.open(name=name)).segments
+        for each in engine.writer.status(engine.open(name=name)).embedded.segments
     )
 
 
@@ -123,7 +123,7 @@ def test_what_a_reader_reports_is_looked_at_and_made_anew(engine, record, name):
     assert engine.put_in_order(10**9, damaged=inspector.damaged) == 1
     engine.restart_reader()
     with engine.reader.snapshot("t", "c"):
-        assert engine.reader.status().damaged_segments == 0
+        assert engine.reader.status().embedded.damaged_segments == 0
 
 
 def test_a_sound_segment_is_not_made_anew_because_somebody_reports_it(engine, record):
