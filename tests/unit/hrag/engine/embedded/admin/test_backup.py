@@ -75,7 +75,7 @@ def in_turn(*acts: Act) -> Act:
 def replace_segment(store: Store) -> None:
     """A new segment takes the place of all, whose files are removed at once."""
     before = segment_ids(store)
-    assert segment_build.rebuild(store, 1, 64, lambda: None) > 0
+    assert segment_build.reindex(store, 1, 64, lambda: None) > 0
     for segment_id in before:
         segment_files.remove(store.segments, segment_id)
 
