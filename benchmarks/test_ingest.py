@@ -3,8 +3,8 @@
 Committed means durable and searchable. Sealed means in a segment as well, its files summed
 and synced. First with embeddings given, through the writer: each document a synced
 transaction and then one sealing; and a stream as the service has it, several documents to a
-transaction and the maintenance worker at work beside. Then the whole pipeline through gRPC, texts and
-all, with the stages it measures itself. Each round has a fresh store.
+transaction and the maintenance worker beside it. Then the whole pipeline through gRPC, texts
+and all, with the stages it measures itself. Each round has a fresh store.
 """
 
 import os

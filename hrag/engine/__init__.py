@@ -18,8 +18,10 @@ from hrag.engine.documents import (
     Summary,
     Unsummarised,
 )
+from hrag.engine.factory import open_engine
 from hrag.engine.find import Describe, Vector
-from hrag.engine.protocols import Writer
+from hrag.engine.protocols import Administration, Engine, Maintenance, Writer
+from hrag.engine.reports import BackupReport, CheckReport, ReindexedCollection, VacuumReport
 from hrag.filters import Filter
 from hrag.ids import ChunkId
 from hrag.passages.sentence_context import SentenceContext
@@ -35,20 +37,28 @@ from hrag.types import (
 )
 
 __all__ = [
+    "Administration",
     "Admission",
+    "BackupReport",
+    "CheckReport",
     "CollectionHandle",
     "Describe",
     "DocumentSummaries",
+    "Engine",
     "Groups",
     "Leaves",
+    "Maintenance",
     "PreparedDocument",
     "Reader",
+    "ReindexedCollection",
     "Snapshot",
     "StoredDocument",
     "Summary",
     "Unsummarised",
+    "VacuumReport",
     "Vector",
     "Writer",
+    "open_engine",
 ]
 
 
