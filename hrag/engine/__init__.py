@@ -12,23 +12,41 @@ from hrag.engine.documents import (
     Summary,
     Unsummarised,
 )
+from hrag.engine.factory import open_engine
 from hrag.engine.find import Describe, FindRequest, Found, Vector
-from hrag.engine.protocols import EncodingSnapshot, Reader, Snapshot, Writer
+from hrag.engine.protocols import (
+    Administration,
+    EncodingSnapshot,
+    Engine,
+    Maintenance,
+    Reader,
+    Snapshot,
+    Writer,
+)
+from hrag.engine.reports import BackupReport, CheckReport, ReindexedCollection, VacuumReport
 
 __all__ = [
+    "Administration",
     "Admission",
+    "BackupReport",
+    "CheckReport",
     "CollectionHandle",
     "Describe",
     "DocumentSummaries",
     "EncodingSnapshot",
+    "Engine",
     "FindRequest",
     "Found",
+    "Maintenance",
     "PreparedDocument",
     "Reader",
+    "ReindexedCollection",
     "Snapshot",
     "StoredDocument",
     "Summary",
     "Unsummarised",
+    "VacuumReport",
     "Vector",
     "Writer",
+    "open_engine",
 ]

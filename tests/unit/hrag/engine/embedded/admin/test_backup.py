@@ -75,7 +75,7 @@ def in_turn(*acts: Act) -> Act:
 def replace_segment(store: Store) -> None:
     """A new segment takes the place of all, whose files are removed at once."""
     before = segment_ids(store)
-    assert segment_build.rebuild(store, 1, 64, lambda: None) > 0
+    assert segment_build.reindex(store, 1, 64, lambda: None) > 0
     for segment_id in before:
         segment_files.remove(store.segments, segment_id)
 
@@ -122,7 +122,7 @@ def test_a_backup_holds_all_that_the_store_holds_and_no_more(store, writer, tmp_
     assert contents(folder) == contents_of(store)
     assert segment_paths(folder) == paths_of(store, folder)
     assert {path.name for path in folder.iterdir()} == {"data.mdb", "segments", "backup.json"}
-    assert (made.documents, made.sequence) == (3, 5)
+    assert (made.documents, made.sequence) == (3, 4)
     assert made.size_bytes == sum(
         path.stat().st_size
         for path in folder.rglob("*")
@@ -209,7 +209,7 @@ def test_a_damaged_segment_is_named_and_reported_to_the_indexer(store, writer, t
     file = segment_files.path_of(store.segments, 1) / "rows.npz"
     kept = file.read_bytes()
     spoil(file)
-    with pytest.raises(StoreUnavailable, match=r"segment 1 is damaged: .*run `hrag rebuild`"):
+    with pytest.raises(StoreUnavailable, match=r"segment 1 is damaged: .*run `hrag reindex`"):
         backup(store, tmp_path / "b", quietly)
     assert damage.reported_damage(store.segments) == {1}
     assert_no_trace(tmp_path, "b")
@@ -295,7 +295,7 @@ def test_a_restored_store_is_the_store_of_the_backup(store, made, writer, tmp_pa
     put(writer, 9)
     told: list[str] = []
     restored = restore(made, tmp_path / "new" / "place", told.append)
-    assert (restored.documents, restored.sequence) == (3, 5)
+    assert (restored.documents, restored.sequence) == (3, 4)
     assert contents(tmp_path / "new" / "place") == as_it_was
     with closing(open_for_writing(tmp_path / "new" / "place")) as again:
         assert check(again).problems == ()
