@@ -1,21 +1,18 @@
 """A storage engine in memory: plain and exact, the proof that the protocols suffice.
 
-A collection's contents are immutable. A write replaces them under a lock, so a snapshot is
-the contents that it was opened on. A search compares every eligible leaf. The signatures of
-public methods are those of `hrag.engine.protocols`.
+Contents are immutable: a write replaces them under a lock, a snapshot keeps those that it was
+opened on. A search compares every eligible leaf. See `hrag.engine.protocols` for signatures.
 """
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from types import SimpleNamespace
 from typing import Any
-
-import numpy as np
 
 from hrag import errors, types
 from hrag.deadline import NEVER, Deadline
@@ -33,11 +30,7 @@ from tests.filter_model import passes
 
 @dataclass(frozen=True, eq=False)
 class _Version:
-    """One version of a document; later commits have higher numbers.
-
-    `sizes` are documents, chunks, leaves, tokens, bytes of text and of vectors, summaries,
-    and all bytes stored. `unchanged` is the result of ingesting it again.
-    """
+    """One version of a document, numbered in order of commits; see `_sums` for its sizes."""
 
     number: int
     stored: StoredDocument
@@ -51,28 +44,17 @@ class _Version:
         document, tree, parsed = stored.document, stored.document.tree, stored.document.parsed
         text, vectors = parsed.text.encode(), document.vectors
         summaries = stored.summaries.summaries if stored.summaries else ()
-        last = tree.record(tree.top_level, tree.counts[-1] - 1)
+        tokens = sum(tree.record(tree.top_level, tree.counts[-1] - 1)[4:6])
         named = (document.document_id, document.title, document.source)
-        parts = (document.metadata, parsed.sections, parsed.pages)
-        tokens, counts = (
-            last.token_start + last.token_count,
-            (len(parsed.pages), len(parsed.sections)),
-        )
+        about = outline.Outline.of(*named, document.metadata, parsed.sections, parsed.pages)
         described = (*named, document.mime_type, document.metadata, tree.counts, tokens, len(text))
-        info = types.DocumentInfo(*described, *counts, sequence)
+        info = types.DocumentInfo(*described, len(parsed.pages), len(parsed.sections), sequence)
         stored_bytes = len(text) + vectors.nbytes + len(repr((described, summaries)))
         sizes = (1, sum(tree.counts), len(vectors), tokens, len(text), vectors.nbytes)
         sizes += (len(summaries), stored_bytes)
         result = (document.document_id, IngestOutcome.UNCHANGED, sequence, tree.counts, tokens)
         unchanged = types.IngestResult(*result)
-        return cls(
-            number,
-            stored,
-            info,
-            TreeText(outline.Outline.of(*named, *parts), tree, text),
-            sizes,
-            unchanged,
-        )
+        return cls(number, stored, info, TreeText(about, tree, text), sizes, unchanged)
 
 
 @dataclass(frozen=True)
@@ -103,21 +85,20 @@ class _Contents:
 
 
 def _sums(contents: Iterable[_Contents]) -> tuple[int, ...]:
-    """The sizes of all their documents."""
+    """Documents, chunks, leaves, tokens, bytes of text and vectors, summaries, bytes stored."""
     sizes = [version.sizes for each in contents for version in each.versions.values()]
     return tuple(map(sum, zip((0,) * 8, *sizes, strict=True)))
 
 
+@dataclass(eq=False)
 class MemoryEngine:
     """See `Engine`; all but a Reader in one: Writer, Maintenance and Administration too."""
 
-    name = "memory"
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._numbers = count(1)  # Of collections and versions.
-        self.contents: Mapping[tuple[str, str], _Contents] = {}
-        self.sequences: dict[str, int] = defaultdict(int)
+    name: str = "memory"
+    lock: Any = field(default_factory=threading.RLock)
+    numbers: Any = field(default_factory=lambda: count(1))  # Of collections and versions.
+    contents: Mapping[tuple[str, str], _Contents] = field(default_factory=dict)
+    sequences: Counter[str] = field(default_factory=Counter)
 
     def writer(self, quota_of=unlimited):
         self._quota_of = quota_of
@@ -161,16 +142,16 @@ class MemoryEngine:
         return changed.sequence
 
     def create_collection(self, tenant_id, name, settings):
-        with self._lock:
+        with self.lock:
             if (tenant_id, name) in self.contents:
                 problem = f"tenant {tenant_id!r} has a collection {name!r} already"
                 raise errors.CollectionExists(problem, field="name")
             check_quota(tenant_id, self._usage(tenant_id), TenantUsage(collections=1))
-            contents = _Contents(CollectionHandle(tenant_id, name, next(self._numbers), settings))
+            contents = _Contents(CollectionHandle(tenant_id, name, next(self.numbers), settings))
             return contents.collection, self._change(contents)
 
     def delete_collection(self, tenant_id, name):
-        with self._lock:
+        with self.lock:
             sequence, gone = self._change(self.named(tenant_id, name)), (tenant_id, name)
             self.contents = {key: own for key, own in self.contents.items() if key != gone}
         return sequence
@@ -206,7 +187,7 @@ class MemoryEngine:
         return TenantUsage(len(own), documents, stored_bytes, self._quota_of(tenant_id))
 
     def admit(self, tenant_id, collection, document_id, content_hash, stored_bytes=1):
-        with self._lock:
+        with self.lock:
             contents = self.named(tenant_id, collection)
             old = contents.versions.get(document_id)
             if old is not None and old.stored.document.content_hash == content_hash:
@@ -219,28 +200,27 @@ class MemoryEngine:
         return self.put_stored(collection, StoredDocument(document))
 
     def put_many(self, documents):
-        with self._lock:
+        with self.lock:
             return [errors.outcome_of(self.put, *each) for each in documents]
 
     def put_stored(self, collection, stored):
-        document, document_id = stored.document, stored.document.document_id
-        with self._lock:
+        tenant_id, document = collection.tenant_id, stored.document
+        with self.lock:
             rest = dict(self._of(collection).versions)
             check_shapes(document, collection.settings)
             if stored.summaries:
                 check_summaries(document, collection)
-            sequence = self.sequences[collection.tenant_id] + 1
-            new = _Version.of(next(self._numbers), sequence, stored)
-            named = (collection.tenant_id, collection.name, document_id, document.content_hash)
-            if unchanged := self.admit(*named, new.sizes[-1]).unchanged:
+            new = _Version.of(next(self.numbers), self.sequences[tenant_id] + 1, stored)
+            asked = (tenant_id, collection.name, document.document_id, document.content_hash)
+            if unchanged := self.admit(*asked, new.sizes[-1]).unchanged:
                 return unchanged
-            old = rest.pop(document_id, None)
-            self._change(self._of(collection), versions={**rest, document_id: new})
+            old = rest.pop(document.document_id, None)
+            self._change(self._of(collection), versions={**rest, document.document_id: new})
         outcome = IngestOutcome.UPDATED if old else IngestOutcome.CREATED
         return replace(new.unchanged, outcome=outcome)
 
     def delete(self, collection, document_id):
-        with self._lock:
+        with self.lock:
             contents = self._of(collection)
             gone = contents.version(document_id)
             rest = {name: each for name, each in contents.versions.items() if each is not gone}
@@ -259,8 +239,7 @@ class MemoryEngine:
 
     def next_unsummarised(self, embedder, after=None, excluding=()):
         last = after.collection_id if after else 0
-        by_id = {own.handle.collection_id: own for own in self.contents.values()}
-        for _, own in sorted(by_id.items(), key=lambda item: (item[0] <= last, item[0])):
+        for own in sorted(self.contents.values(), key=lambda c: c.handle.collection_id <= last):
             waiting = [each for each in own.unsummarised.values() if each.number not in excluding]
             if waiting and own.handle.settings.embedder == embedder:
                 number, document = waiting[0].number, waiting[0].stored.document
@@ -269,22 +248,20 @@ class MemoryEngine:
         return None
 
     def put_summaries(self, document, summaries, tokens=0):
-        with self._lock:
-            own = self.contents.get((document.collection.tenant_id, document.collection.name))
-            if own is None or own.handle != document.collection:
-                return False
+        with suppress(errors.CollectionNotFound), self.lock:
+            own = self._of(document.collection)
             versions, old = dict(own.versions), own.unsummarised.get(document.version)
             if old is not None:
                 new = replace(old.stored, summaries=summaries)
                 versions[document.document_id] = _Version.of(old.number, old.info.sequence, new)
             self._change(own, versions=versions, summary_tokens=own.summary_tokens + tokens)
-        return old is not None
+            return old is not None
+        return False
 
 
 def _page(items: Mapping[str, Any], size: int, token: str) -> types.Listing[Any]:
-    names = sorted(name for name in items if name > token)
-    token = names[size - 1] if names[size:] else ""
-    return types.Listing(tuple(map(items.get, names[:size])), token)
+    keys = sorted(key for key in items if key > token)
+    return types.Listing(tuple(map(items.get, keys[:size])), keys[size - 1] if keys[size:] else "")
 
 
 class MemorySnapshot:
@@ -358,8 +335,8 @@ class MemorySnapshot:
                 positions = {leaf: (request.level, above[leaf]) for leaf in leaves}
             for position in set(positions.values()):
                 own = [(leaf, leaves[leaf]) for leaf in leaves if positions[leaf] == position]
-                score = np.float32(aggregated([score for _, score in own], request.aggregation))
-                rank = (-float(score), -own[0][1], version.number, tree.record(*position))
+                score = aggregated([score for _, score in own], request.aggregation)
+                rank = (-score, -own[0][1], version.number, tree.record(*position))
                 groups.append((rank, version.text, position, own))
         return sorted(groups, key=lambda group: group[0])
 
@@ -367,15 +344,12 @@ class MemorySnapshot:
         """Yields passages, or in SENTENCE_WINDOW contexts."""
         if request.mode is SearchMode.SENTENCE_WINDOW:
             for rank, *chunk, _ in groups[: request.limit]:
-                margin = (-rank[0], request.window_sentences)
-                yield sentence_context.sentence_context(*chunk, *margin)
+                yield sentence_context.sentence_context(*chunk, -rank[0], request.window_sentences)
             return
         matches = SimpleNamespace(
             level=self._level,
             score=lambda number: -groups[number][0][0],
-            leaves=lambda numbers: sorted(
-                chain.from_iterable(groups[n][3] for n in numbers), key=lambda leaf: -leaf[1]
-            ),
+            leaves=lambda ns: sorted(chain(*(groups[n][3] for n in ns)), key=lambda leaf: -leaf[1]),
         )
         drafts = [PassageDraft.of(*group[1:3], number) for number, group in enumerate(groups)]
         limits = (request.limit, request.token_budget, request.merge_adjacent, request.cut_last)
@@ -402,11 +376,13 @@ class MemoryReader:
 
     @contextmanager
     def snapshot(self, tenant_id, collection, *, summaries=False, deadline=NEVER):
-        contents = self.engine.named(tenant_id, collection)
+        with self.engine.lock:
+            contents = self.engine.named(tenant_id, collection)
+            sequence = self.engine.sequences[tenant_id]
         if summaries and contents.handle.settings.summaries is SummaryUnit.NONE:
             problem = f"collection {collection!r} has no summaries; see HRAG_SUMMARIES"
             raise errors.NoSummaries(problem, field="mode")
-        yield MemorySnapshot(contents, self.engine.sequences[tenant_id], deadline)
+        yield MemorySnapshot(contents, sequence, deadline)
 
     def sequence(self, tenant_id):
         return self.engine.sequences[tenant_id]
