@@ -21,6 +21,7 @@ MAX_OVERLAP_RATIO = 0.5  # Beyond it, chunks of one level overlap more than pair
 
 Item = TypeVar("Item")
 
+MAX_TITLE_BYTES = 1024  # Of a document's title, in UTF-8.
 MAX_METADATA_BYTES = 64 * 1024
 MAX_PAGES = 100_000
 MAX_QUERY_BYTES = 32 * 1024  # The longest input of common embedding models, in bytes.

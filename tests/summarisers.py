@@ -18,11 +18,11 @@ from hrag.engine.embedded.write.summaries import summary_handle
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.tree import ParsedText
 from hrag.types import ChosenSection, SummaryScope, SummaryUnit, TreeSettings
-from indexer_svc.summariser import Summariser, Terms
+from indexer_svc.summariser import Summariser, SummaryLimits
 from tests.fakes import DIMENSION, collection_settings, prepared, sentences
 
 WAIT_S = 10.0
-TERMS = Terms(min_chars=20, max_tokens=1_000_000)
+LIMITS = SummaryLimits(min_chars=20, max_tokens=1_000_000)
 TREE = TreeSettings((32, 64, 128), 0.0)
 SETTINGS = collection_settings(TREE, summaries=SummaryUnit.CHUNK)
 LONG = sentences(60)  # Some chunks of the top level.
@@ -89,9 +89,12 @@ class SlowChat(FakeChat):
 
 @contextmanager
 def running(
-    writer: Writer, embedder: FakeEmbedder, chat: ChatModel | None = None, terms: Terms = TERMS
+    writer: Writer,
+    embedder: FakeEmbedder,
+    chat: ChatModel | None = None,
+    limits: SummaryLimits = LIMITS,
 ) -> Iterator[Summariser]:
-    summariser = Summariser(writer, embedder, chat, terms)
+    summariser = Summariser(writer, embedder, chat, limits)
     summariser.start()
     try:
         yield summariser
@@ -119,10 +122,10 @@ def put(writer, new: PreparedDocument, name: str = "c") -> None:
 
 
 def run_to_end(
-    writer, embedder: FakeEmbedder, chat: ChatModel | None = None, terms: Terms = TERMS
+    writer, embedder: FakeEmbedder, chat: ChatModel | None = None, limits: SummaryLimits = LIMITS
 ) -> None:
     """Summarises all that waits in `c`."""
-    with running(writer, embedder, chat, terms):
+    with running(writer, embedder, chat, limits):
         wait_until(lambda: not waiting(writer))
 
 

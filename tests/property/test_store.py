@@ -56,7 +56,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.models: dict[str, ModelCollection] = {}
         self.summaries: dict[str, ModelSummaries] = {}
         self.sealed: set[str] = set()
-        self.sequence = 0
+        self.sequences = dict.fromkeys(TENANTS, 0)
         self.recalls = [1.0]
         self._open()
 
@@ -86,13 +86,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     def _create(self, tenant_id: str) -> None:
         _, sequence = self.writer.create_collection(tenant_id, "c", self.settings)
-        self._advance(sequence)
+        self._advance(tenant_id, sequence)
         self.models[tenant_id] = ModelCollection(self.settings)
         self.summaries[tenant_id] = ModelSummaries(self.models[tenant_id])
 
-    def _advance(self, sequence: int) -> None:
-        assert sequence > self.sequence
-        self.sequence = sequence
+    def _advance(self, tenant_id: str, sequence: int) -> None:
+        """Each change has the tenant's next sequence."""
+        assert sequence == self.sequences[tenant_id] + 1
+        self.sequences[tenant_id] = sequence
 
     @rule(
         tenant_id=tenants,
@@ -116,7 +117,7 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             assert result.outcome is IngestOutcome.UNCHANGED
             return
-        self._advance(result.sequence)
+        self._advance(tenant_id, result.sequence)
         model.put(document)
         self.summaries[tenant_id].forget(document_id)
 
@@ -126,13 +127,13 @@ class StoreMachine(RuleBasedStateMachine):
         if stored is not None:
             result = self.writer.put(self.writer.open(tenant_id, "c"), stored)
             assert result.outcome is IngestOutcome.UNCHANGED
-            assert result.sequence <= self.sequence
+            assert result.sequence <= self.sequences[tenant_id]
 
     @rule(tenant_id=tenants, document_id=document_ids)
     def delete(self, tenant_id: str, document_id: str) -> None:
         opened = self.writer.open(tenant_id, "c")
         if document_id in self.models[tenant_id].documents:
-            self._advance(self.writer.delete(opened, document_id))
+            self._advance(tenant_id, self.writer.delete(opened, document_id))
             del self.models[tenant_id].documents[document_id]
             self.summaries[tenant_id].forget(document_id)
         else:
@@ -155,8 +156,9 @@ class StoreMachine(RuleBasedStateMachine):
         for _ in range(most):
             document = self.writer.next_unsummarised(EMBEDDER)
             if document is not None:
-                summarise(self.writer, self.summaries[document.collection.tenant_id], 1)
-        self.sequence = self.reader.sequence()
+                tenant_id = document.collection.tenant_id
+                summarise(self.writer, self.summaries[tenant_id], 1)
+                self.sequences[tenant_id] += 1
 
     @rule(tenant_id=tenants, seed=seeds, count=counts, scope=st.sampled_from(SummaryScope))
     def search_by_summaries(
@@ -214,7 +216,6 @@ class StoreMachine(RuleBasedStateMachine):
     def _sealed(self, tenant_id: str, load: bool) -> None:
         if self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments:
             self.sealed.add(tenant_id)
-        self.sequence = self.reader.sequence()
         if load:
             self.restart_the_reader()
 
@@ -230,7 +231,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(tenant_id=tenants)
     def delete_the_collection(self, tenant_id: str) -> None:
-        self._advance(self.writer.delete_collection(tenant_id, "c"))
+        self._advance(tenant_id, self.writer.delete_collection(tenant_id, "c"))
         with pytest.raises(CollectionNotFound):
             self.writer.open(tenant_id, "c")
         self.sealed.discard(tenant_id)
@@ -245,7 +246,7 @@ class StoreMachine(RuleBasedStateMachine):
     def search(self, tenant_id: str, seed: int, count: int) -> None:
         query = query_vector(seed)
         with self.reader.snapshot(tenant_id, "c") as snapshot:
-            assert snapshot.sequence == self.sequence
+            assert snapshot.sequence == self.sequences[tenant_id]
             found = search_leaves(snapshot, query, count)
         share = recall(found, self.models[tenant_id], query, count)
         if tenant_id in self.sealed:
@@ -278,6 +279,11 @@ class StoreMachine(RuleBasedStateMachine):
             record = document.tree.record(top, passage.chunk.index)
             text = document.parsed.text[record.char_start : record.char_end]
             assert passage.chunk.content == text
+
+    @invariant()
+    def only_changes_of_a_tenant_have_its_sequences(self) -> None:
+        found = {tenant_id: self.reader.sequence(tenant_id) for tenant_id in TENANTS}
+        assert found == self.sequences
 
     @precondition(lambda self: self.models)
     @invariant()

@@ -122,6 +122,7 @@ class EmbeddedWriter:
         counters = Counters(sequence=sequence, sealed_sequence=sequence, log_start=sequence)
         txn.put(schema.u32(number), record.to_bytes(), db=self._store.db["collections"])
         txn.put(schema.u32(number), counters.to_bytes(), db=self._store.db["counters"])
+        note_commit(self._store, txn, number)
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
         store = self._store

@@ -133,6 +133,11 @@ def test_a_record_that_says_a_wrong_size_is_found(store):
     assert f"{PLACE}it takes {right} bytes, its record says 1" in found
 
 
+def test_a_document_of_a_change_that_has_not_come_is_found(store):
+    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, sequence=9))
+    assert found == (f"{PLACE}sequence 9 is past the last",)
+
+
 def test_missing_counters_are_found(store):
     found = damaged(store, lambda txn, db: txn.delete(COLLECTION, db=db["counters"]))
     assert found[0] == "collection t/c: it has no counters"
@@ -145,6 +150,9 @@ def test_missing_counters_are_found(store):
         ({"log_entries": 9}, "2 log entries, counters say 9"),
         ({"sequence": 99}, "last log entry is 3, counters say 99"),
         ({"sequence": 99}, "sequence 99 is past its tenant's last, 3"),
+        ({"sealed_sequence": 5}, "sealed sequence 5 is past the last, 3"),
+        ({"sealed_sequence": 1}, "segment 1 covers sequence 2, counters say 1"),
+        ({"log_start": 2}, "the log has an entry before 2, where it should begin"),
         ({"sealed_ordinal": 0}, "segments cover ordinal 1, counters say 0"),
     ],
 )

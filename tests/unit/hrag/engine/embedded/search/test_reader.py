@@ -147,7 +147,7 @@ def test_a_reader_that_fell_behind_the_log_loads_anew(engine, model):
 def test_the_background_follows_without_any_search(engine, model):
     assert_right(engine, model)
     put(engine, model, "new")
-    number, committed = engine.open().collection_id, engine.reader.sequence()
+    number, committed = engine.open().collection_id, engine.reader.sequence("t")
     wait_until(lambda: view_of(engine.reader, number).sequence == committed)
 
 
@@ -195,7 +195,7 @@ def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, mo
         monkeypatch.undo()
     put(engine, model, "newer", seed=9)
     assert_right(engine, model)
-    number, committed = engine.open().collection_id, engine.reader.sequence()
+    number, committed = engine.open().collection_id, engine.reader.sequence("t")
     wait_until(lambda: view_of(engine.reader, number).sequence == committed)
 
 
@@ -262,7 +262,7 @@ def limited(engine: Engine) -> Iterator[tuple[EmbeddedReader, ModelCollection, l
     names = [f"c{number}" for number in range(10)]
     model = fill(engine, names)
     search(engine.reader, names[0], model)
-    each = engine.reader.status().loaded_bytes
+    each = engine.reader.status().embedded.loaded_bytes
     assert each > model.leaf_count * model.settings.dimension * 4
     reader = EmbeddedReader(engine.store, budget_bytes=5 * each)
     yield reader, model, names
@@ -275,8 +275,8 @@ def test_the_least_recently_used_are_let_go_and_come_back(engine, limited):
         search(reader, names[0], model)
         search(reader, name, model)
         status = reader.status()
-        assert 0 < status.loaded_bytes <= status.budget_bytes
-        assert status.collections_loaded <= 5
+        assert 0 < status.embedded.loaded_bytes <= status.embedded.budget_bytes
+        assert status.embedded.collections_loaded <= 5
     first = engine.open(name=names[0]).collection_id
     assert first in reader._followed
     assert engine.open(name=names[1]).collection_id not in reader._followed
@@ -298,8 +298,8 @@ def test_a_collection_over_the_budget_is_still_searched(engine):
     for _ in range(2):
         search(reader, "c", model)
     status = reader.status()
-    assert (status.collections_loaded, status.budget_bytes) == (1, 1)
-    assert status.loaded_bytes > 1
+    assert (status.embedded.collections_loaded, status.embedded.budget_bytes) == (1, 1)
+    assert status.embedded.loaded_bytes > 1
     reader.close()
 
 
@@ -310,7 +310,7 @@ def test_what_grows_past_the_budget_drives_others_out(engine, limited):
     for number in range(20):
         document = prepared(f"more{number}", sentences(60), seed=number)
         engine.writer.put(engine.open(name=names[4]), document)
-    wait_until(lambda: reader.status().collections_loaded < 5)
+    wait_until(lambda: reader.status().embedded.collections_loaded < 5)
     assert engine.open(name=names[4]).collection_id in reader._followed
 
 
@@ -320,10 +320,10 @@ def test_segments_past_the_budget_are_left_for_later(engine):
     for name in names:
         engine.seal(name=name)
     search(engine.reader, names[0], model)
-    each = engine.reader.status().loaded_bytes
+    each = engine.reader.status().embedded.loaded_bytes
     reader = EmbeddedReader(engine.store, budget_bytes=2 * each)
     reader.load_segmented()
-    assert reader.status().collections_loaded == 2
+    assert reader.status().embedded.collections_loaded == 2
     search(reader, names[3], model)
     reader.close()
 
@@ -344,21 +344,22 @@ def test_a_tail_that_is_replaced_over_and_over_does_not_grow(engine, model):
 
 def test_the_lag_is_what_the_background_has_not_applied(engine, model, monkeypatch):
     assert_right(engine, model)
-    wait_until(lambda: engine.reader.status().applied_sequence == engine.reader.sequence())
-    assert engine.reader.status().lag_s == 0
+    wait_until(lambda: engine.reader.status().lag_s == 0)
+    status = engine.reader.status().embedded
+    assert status.sequence == status.applied_sequence
 
     def stuck(self: object) -> None:
         raise ValueError("stuck")
 
     monkeypatch.setattr(Followed, "refresh", stuck)
-    before = engine.reader.sequence()
+    before = status.sequence
     put(engine, model, "new")
     wait_until(lambda: engine.reader.status().lag_s > 0.2)
-    status = engine.reader.status()
+    status = engine.reader.status().embedded
     assert (status.sequence, status.applied_sequence) == (before + 1, before)
     assert_right(engine, model)  # A search applies what it needs itself.
     monkeypatch.undo()
-    wait_until(lambda: engine.reader.status().applied_sequence == before + 1)
+    wait_until(lambda: engine.reader.status().embedded.applied_sequence == before + 1)
     assert engine.reader.status().lag_s == 0
 
 
@@ -368,8 +369,9 @@ def test_a_reader_that_missed_more_than_the_list_of_commits_looks_at_everything(
     assert_right(engine, model)
     monkeypatch.setattr(change_log, "MAX_LOG_ENTRIES", 3)
     put(engine, model, *(f"new{number}" for number in range(6)))
-    number, committed = engine.open().collection_id, engine.reader.sequence()
+    number, committed = engine.open().collection_id, engine.reader.sequence("t")
     wait_until(lambda: view_of(engine.reader, number).sequence == committed)
     with engine.store.read() as txn:
-        assert change_log.changed_after(engine.store, txn, committed - 3) == {number}
-        assert change_log.changed_after(engine.store, txn, committed - 4) is None
+        cursor = change_log.commit_cursor(engine.store, txn)
+        assert change_log.changed_after(engine.store, txn, cursor - 3) == {number}
+        assert change_log.changed_after(engine.store, txn, cursor - 4) is None

@@ -8,6 +8,7 @@ import lmdb
 import numpy as np
 import pytest
 
+from hrag import canonical_json
 from hrag.deadline import Deadline
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import reclaim
@@ -16,7 +17,7 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import read_counters
 from hrag.engine.embedded.store.records import Change, Counters
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.errors import StorageFull, TooLarge
+from hrag.errors import CollectionNotFound, StorageFull, TooLarge
 from hrag.types import IngestOutcome
 from tests.fakes import collection_settings, prepared, sentences
 
@@ -56,7 +57,7 @@ def test_a_document_leaves_no_entry_behind_when_it_goes(store, writer):
     for name in ("document_ids", "ordinals", "documents", "texts", "trees", "vectors"):
         assert stored[name] == before[name] + 1
     writer.delete(opened, "d")
-    left = {"changes": 3, "commits": 3, "free_slots": 1, "meta": stored["meta"]}
+    left = {"changes": 3, "commits": before["commits"] + 3, "free_slots": 1, "meta": stored["meta"]}
     assert entries(store) == {**before, **left}
 
 
@@ -235,8 +236,7 @@ def test_a_deleted_collection_is_purged_bit_by_bit(store, writer, monkeypatch):
         assert check(store).problems == ()
     assert rounds == 4  # Two, two and one document, then the collection itself.
     after = entries(store)
-    # LAST_ORDINAL, LAST_SLOT and COMMIT_CURSOR have been used.
-    assert after["meta"] == before["meta"] + 3
+    assert after["meta"] == before["meta"] + 2  # LAST_ORDINAL and LAST_SLOT have been used.
     left = ("meta", "commits", "free_slots", "tenants")
     assert sum(after.values()) == sum(after[name] for name in left)
     assert after["free_slots"] == 5
@@ -279,3 +279,48 @@ def test_a_missing_entry_is_named_as_damage(store, writer):
         writer.status(opened)
     with store.write() as txn:
         txn.put(schema.u32(opened.collection_id), counters, db=store.db["counters"])
+
+
+# Admission
+
+
+def test_admission_knows_collection_and_stored_version_in_one_read(store, writer, monkeypatch):
+    opened, document = writer.open("t", "c"), prepared("d", sentences(9))
+    stored = writer.put(opened, document)
+    reads = []
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda: reads.append(1) or read())
+    known = writer.admit("t", "c", "d", document.content_hash)
+    assert known.collection == opened
+    assert known.unchanged == replace(stored, outcome=IngestOutcome.UNCHANGED)
+    assert len(reads) == 1
+
+
+@pytest.mark.parametrize(("document_id", "content_hash"), [("d", "x"), ("d", ""), ("new", "x")])
+def test_another_version_is_admitted(writer, document_id, content_hash):
+    writer.put(writer.open("t", "c"), prepared("d", sentences(9)))
+    admission = writer.admit("t", "c", document_id, content_hash)
+    assert (admission.collection, admission.unchanged) == (writer.open("t", "c"), None)
+
+
+def test_nothing_is_admitted_to_a_collection_that_is_not_there(writer):
+    with pytest.raises(CollectionNotFound):
+        writer.admit("t2", "c", "d", "x")
+
+
+def test_a_document_without_a_hash_equals_none(writer):
+    document = replace(prepared("d", sentences(9)), content_hash="")
+    writer.put(writer.open("t", "c"), document)
+    assert writer.admit("t", "c", "d", "").unchanged is None
+    assert writer.put(writer.open("t", "c"), document).outcome is IngestOutcome.UPDATED
+
+
+def test_metadata_is_stored_as_the_json_that_came_with_it(store, writer, monkeypatch):
+    document = prepared("d", "text", metadata={"b": [1, "ü"], "a": {"z": None, "c": True}})
+    assert document.metadata_json == b'{"a":{"c":true,"z":null},"b":[1,"\xc3\xbc"]}'
+    monkeypatch.setattr(canonical_json, "encode", None)
+    writer.put(writer.open("t", "c"), document)
+    with store.read() as txn:
+        (value,) = (bytes(value) for _, value in store.scan(txn, "documents", b""))
+    assert value.endswith(b',"metadata":' + document.metadata_json + b"}")
+    assert writer.document(writer.open("t", "c"), "d").metadata == document.metadata
