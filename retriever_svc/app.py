@@ -89,7 +89,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         closing.callback(store.close)
         reader = EmbeddedReader(store, settings.memory_bytes)
         closing.callback(reader.close)
-        reader.load_segmented()
+        reader.preload()
         queries = CachedQueries(embedder, settings.query_cache_entries)
         sentences = CachedQueries(embedder, settings.sentence_cache_entries)
         caches = {"query": queries, "sentence": sentences}

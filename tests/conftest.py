@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hrag.engine.embedded.store.environment import Store, open_for_writing
 from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.types import SummaryUnit
 from tests.fakes import put_in_order, seal
 
@@ -29,14 +31,21 @@ def _no_settings_from_outside() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """A new store; its test fails if it leaves an inconsistency behind."""
-    store = open_for_writing(tmp_path / "store")
+@contextmanager
+def store_at(path: Path) -> Iterator[Store]:
+    """A new store; whoever uses it fails if it ends with an inconsistency."""
+    store = open_for_writing(path)
     yield store
     problems = check(store).problems
     store.close()
     assert problems == ()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A new store, checked when its test ends."""
+    with store_at(tmp_path / "store") as store:
+        yield store
 
 
 @dataclass
@@ -75,9 +84,17 @@ class Engine:
         self.reader = EmbeddedReader(self.store)
 
 
+@contextmanager
+def engine_at(path: Path, quota_of: QuotaOf = unlimited) -> Iterator[Engine]:
+    """A writer and a reader over a new store, which is checked at the end."""
+    with store_at(path) as store:
+        engine = Engine(store, EmbeddedWriter(store, quota_of=quota_of), EmbeddedReader(store))
+        yield engine
+        engine.reader.close()
+
+
 @pytest.fixture
-def engine(store: Store) -> Iterator[Engine]:
+def engine(tmp_path: Path) -> Iterator[Engine]:
     """A writer and a reader over one store."""
-    engine = Engine(store, EmbeddedWriter(store), EmbeddedReader(store))
-    yield engine
-    engine.reader.close()
+    with engine_at(tmp_path / "store") as engine:
+        yield engine
