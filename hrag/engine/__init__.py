@@ -1,4 +1,4 @@
-"""The seam to storage: what an engine must do, and the values that cross it.
+"""The seam to storage: what an engine must do, the values that cross it, and the door to it.
 
 Methods raise `hrag.errors` only.
 """
@@ -19,6 +19,7 @@ from hrag.engine.protocols import (
     EncodingSnapshot,
     Engine,
     Maintenance,
+    Progress,
     Reader,
     Snapshot,
     Writer,
@@ -39,6 +40,7 @@ __all__ = [
     "Found",
     "Maintenance",
     "PreparedDocument",
+    "Progress",
     "Reader",
     "ReindexedCollection",
     "Snapshot",

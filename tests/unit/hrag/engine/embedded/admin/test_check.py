@@ -135,7 +135,7 @@ def test_a_record_that_says_a_wrong_size_is_found(store):
 
 def test_a_document_of_a_change_that_has_not_come_is_found(store):
     found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, sequence=9))
-    assert found == ("collection t/c: document d: sequence 9 is past the last",)
+    assert found == (f"{PLACE}sequence 9 is past the last",)
 
 
 def test_missing_counters_are_found(store):
@@ -152,7 +152,7 @@ def test_missing_counters_are_found(store):
         ({"sequence": 99}, "sequence 99 is past its tenant's last, 3"),
         ({"sealed_sequence": 5}, "sealed sequence 5 is past the last, 3"),
         ({"sealed_sequence": 1}, "segment 1 covers sequence 2, counters say 1"),
-        ({"log_start": 2}, "the log has an entry of before 2, where it should begin"),
+        ({"log_start": 2}, "the log has an entry before 2, where it should begin"),
         ({"sealed_ordinal": 0}, "segments cover ordinal 1, counters say 0"),
     ],
 )
