@@ -19,7 +19,6 @@ import numpy as np
 
 from hrag import errors, types
 from hrag.deadline import NEVER, Deadline
-from hrag.engine.deepening import FACTOR, Round
 from hrag.engine.documents import (
     Admission,
     CollectionHandle,
@@ -29,6 +28,7 @@ from hrag.engine.documents import (
 )
 from hrag.engine.find import Found
 from hrag.engine.reports import CheckReport
+from hrag.engine.rounds import FACTOR, Round
 from hrag.passages.auto_merge import representatives
 from hrag.passages.drafts import PassageDraft, PassageLimits, passage_of, select_drafts
 from hrag.passages.outline import Outline
