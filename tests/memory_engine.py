@@ -113,7 +113,7 @@ class MemoryEngine:
     administration = maintenance
 
     def _nothing(self, *_):
-        """Nothing is indexed, nothing is open."""
+        return True  # Nothing is indexed, nothing is open, nothing is left to do.
 
     start = close = wait_for_capacity = _nothing
 
