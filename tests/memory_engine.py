@@ -17,7 +17,7 @@ from typing import Any
 from hrag import errors, types
 from hrag.deadline import NEVER, Deadline
 from hrag.engine import Admission, CollectionHandle, Found, StoredDocument, Unsummarised
-from hrag.engine.deepening import FACTOR, Round
+from hrag.engine.rounds import FACTOR, Round
 from hrag.engine.validation import check_quota, check_shapes, check_summaries
 from hrag.passages import auto_merge, outline, sentence_context
 from hrag.passages.drafts import PassageDraft, PassageLimits, passage_of, select_drafts
