@@ -53,7 +53,7 @@ def ingested(catalog):
 
 
 def search_over(reader: Reader) -> Search:
-    queries, texts = CachedQueries(EMBEDDER), CachedQueries(EMBEDDER)
+    queries, texts = CachedQueries(EMBEDDER, 10), CachedQueries(EMBEDDER, 100)
     return Search(reader, EMBEDDER, queries, texts, return_level=1)
 
 
