@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.types",
             "hrag.deadline",
             "hrag.answers",
+            "hrag.canonical_json",
             "hrag.net",
             "hrag.quota.quotas",
         ),
@@ -152,6 +153,17 @@ def test_only_composition_roots_know_the_embedded_engine() -> None:
     ]
     homes = (*COMPOSITION_ROOTS, "hrag.engine.embedded")
     assert [name for name in users if not any(_is_in(name, home) for home in homes)] == []
+
+
+def test_passages_are_made_of_values_alone() -> None:
+    """Every engine shares this logic, so it knows of none, and of no arrays of an engine."""
+    allowed = ("hrag.passages", "hrag.tree", "hrag.types", "hrag.sentences", "hrag.tokens")
+    for name in (name for name in MODULES if _is_in(name, "hrag.passages")):
+        for imported in _imports(name):
+            assert imported != "numpy", f"{name} computes with arrays"
+            if any(_is_in(imported, package) for package in OURS):
+                above = not any(_is_in(imported, each) for each in (*allowed, "hrag.ids"))
+                assert not above, f"{name} imports {imported}"
 
 
 def test_no_module_reads_the_environment_after_start() -> None:
