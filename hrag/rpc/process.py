@@ -107,15 +107,18 @@ def tell_serving(metrics_port: int = 0) -> None:
 
 
 def wait_for_store(open_store: Callable[[], Opened], stopping: threading.Event) -> Opened | None:
-    """Tries until there is a store, or None once it is time to stop."""
-    told = False
+    """Calls `open_store` until there is a store; returns None once `stopping` is set.
+
+    Raises whatever `open_store` raises, except StoreMissing.
+    """
+    is_logged = False
     while True:
         try:
             return open_store()
         except StoreMissing as error:
-            if not told:
+            if not is_logged:
                 _log.info("waiting_for_store", problem=error.message)
-                told = True
+                is_logged = True
         if stopping.wait(_STORE_POLL_S):
             return None
 
