@@ -107,18 +107,15 @@ def tell_serving(metrics_port: int = 0) -> None:
 
 
 def wait_for_store(open_store: Callable[[], Opened], stopping: threading.Event) -> Opened | None:
-    """Calls `open_store` until there is a store; returns None once `stopping` is set.
-
-    Raises whatever `open_store` raises, except StoreMissing.
-    """
-    is_logged = False
+    """Tries until there is a store, or None once it is time to stop."""
+    told = False
     while True:
         try:
             return open_store()
         except StoreMissing as error:
-            if not is_logged:
+            if not told:
                 _log.info("waiting_for_store", problem=error.message)
-                is_logged = True
+                told = True
         if stopping.wait(_STORE_POLL_S):
             return None
 
