@@ -26,7 +26,7 @@ from hrag.engine import CollectionHandle, DocumentSummaries, PreparedDocument, S
 from hrag.engine.embedded.maintenance import build_plan, segment_build
 from hrag.engine.embedded.search.eligible_rows import Hits, RowNumbers
 from hrag.engine.embedded.search.reader import EmbeddedReader
-from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments import segment_files, vector_part
 from hrag.engine.embedded.store import environment as stores
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import find_collection, listed_segments, read_collection
@@ -247,9 +247,9 @@ def _summarise(writer: EmbeddedWriter, documents: Mapping[str, PreparedDocument]
 
 def seal(store: Store, collection: CollectionHandle) -> None:
     """Makes the collection's tail, which is not empty, a segment."""
-    source = build_plan.tail_source(store, collection.collection_id, threshold=1)
-    assert source is not None
-    segment_build.build(store, source)
+    plan = build_plan.seal_plan(store, collection.collection_id, threshold=1)
+    assert plan is not None
+    segment_build.build(store, plan)
 
 
 def bare_index(folder: Path) -> hnswlib.Index:
@@ -259,7 +259,7 @@ def bare_index(folder: Path) -> hnswlib.Index:
         with store.read() as txn:
             number = find_collection(store, txn, TENANT, COLLECTION)
             (record,) = listed_segments(store, txn, number)
-        index = segment_files.load_index(store.segments, record, record.items)
+        index = vector_part.load_index(store.segments, record, record.items)
         index.set_ef(segment_files.search_ef(record.dimension, record.items))
         return index
     finally:

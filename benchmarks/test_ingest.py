@@ -3,8 +3,8 @@
 Committed means durable and searchable. Sealed means in a segment as well, its files summed
 and synced. First with embeddings given, through the writer: each document a synced
 transaction and then one sealing; and a stream as the service has it, several documents to a
-transaction and the sealer at work beside. Then the whole pipeline through gRPC, texts and
-all, with the stages it measures itself. Each round has a fresh store.
+transaction and the maintenance worker beside it. Then the whole pipeline through gRPC, texts
+and all, with the stages it measures itself. Each round has a fresh store.
 """
 
 import os
@@ -23,8 +23,8 @@ from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine.embedded.maintenance.worker import Sealer
-from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
+from hrag.engine.embedded.segments import vector_part
 from hrag.engine.embedded.store import environment as stores
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.tree import ParsedText
@@ -50,7 +50,7 @@ STAGES = ("extract", "cut", "embed", "commit")
 
 
 def bare_add_items(vectors):
-    index = segment_files.new_index(DIMENSION, len(vectors))
+    index = vector_part.new_index(DIMENSION, len(vectors))
     index.add_items(vectors, num_threads=os.cpu_count())
 
 
@@ -125,13 +125,13 @@ def tell_rate(report, key, seconds_a_leaf, what):
 
 
 def stream_seconds_a_leaf(documents):
-    """Until the sealer has nothing to do; what is too short a tail to be sealed is not counted."""
+    """Until the worker has nothing to do; what is too short a tail to be sealed is not counted."""
     with TemporaryDirectory() as folder:
         store = stores.open_for_writing(Path(folder))
-        sealer = Sealer(store, LEAVES)
-        writer = EmbeddedWriter(store, sealer)
+        worker = MaintenanceWorker(store, LEAVES)
+        writer = EmbeddedWriter(store, worker)
         _, collection = corpus.create_collection(store, DIMENSION)
-        sealer.start()
+        worker.start()
         try:
             began = time.perf_counter()
             for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
@@ -143,7 +143,7 @@ def stream_seconds_a_leaf(documents):
             assert status.document_count == len(documents)
             return took / (status.leaf_count - status.embedded.tail_leaf_count)
         finally:
-            sealer.close()
+            worker.close()
             store.close()
 
 

@@ -97,8 +97,8 @@ def prepared(
 
 def seal(store: Store, collection: int) -> SegmentRecord | None:
     """Seals a tail of any length into a segment of its own."""
-    source = build_plan.tail_source(store, collection, 1, busy_ordinal=schema.MAX_ORDINAL)
-    return segment_build.build(store, source) if source else None
+    plan = build_plan.seal_plan(store, collection, 1, busy_ordinal=schema.MAX_ORDINAL)
+    return segment_build.build(store, plan) if plan else None
 
 
 def put_in_order(
@@ -106,10 +106,10 @@ def put_in_order(
 ) -> int:
     """Does all that a collection's index needs; returns how many segments that built."""
     steps = 0
-    while source := build_plan.tail_source(
+    while plan := build_plan.seal_plan(
         store, collection, threshold, damaged
-    ) or build_plan.next_source(store, collection, damaged):
-        segment_build.build(store, source)
+    ) or build_plan.merge_plan(store, collection, damaged):
+        segment_build.build(store, plan)
         steps += 1
     return steps
 

@@ -1,4 +1,4 @@
-"""The seam to storage: what an engine must do, and the values that cross it.
+"""The seam to storage: what an engine must do, the values that cross it, and the door to it.
 
 Methods raise `hrag.errors` only.
 """
@@ -12,23 +12,43 @@ from hrag.engine.documents import (
     Summary,
     Unsummarised,
 )
+from hrag.engine.factory import open_engine
 from hrag.engine.find import Describe, FindRequest, Found, Vector
-from hrag.engine.protocols import EncodingSnapshot, Reader, Snapshot, Writer
+from hrag.engine.protocols import (
+    Administration,
+    EncodingSnapshot,
+    Engine,
+    Maintenance,
+    Progress,
+    Reader,
+    Snapshot,
+    Writer,
+)
+from hrag.engine.reports import BackupReport, CheckReport, ReindexedCollection, VacuumReport
 
 __all__ = [
+    "Administration",
     "Admission",
+    "BackupReport",
+    "CheckReport",
     "CollectionHandle",
     "Describe",
     "DocumentSummaries",
     "EncodingSnapshot",
+    "Engine",
     "FindRequest",
     "Found",
+    "Maintenance",
     "PreparedDocument",
+    "Progress",
     "Reader",
+    "ReindexedCollection",
     "Snapshot",
     "StoredDocument",
     "Summary",
     "Unsummarised",
+    "VacuumReport",
     "Vector",
     "Writer",
+    "open_engine",
 ]

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import reclaim, segment_build
-from hrag.engine.embedded.maintenance.merge_policy import DEAD_SHARE, FACTOR
+from hrag.engine.embedded.maintenance.build_plan import segment_stats
+from hrag.engine.embedded.maintenance.merge_policy import FACTOR, MAX_DELETED_SHARE
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.segments import manifest, segment_files
 from hrag.engine.embedded.store.environment import open_for_writing
@@ -184,10 +185,12 @@ class StoreMachine(RuleBasedStateMachine):
         put_in_order(self.store, number, threshold)
         assert segment_build.tail_leaves(self.store, number) < threshold
         with self.store.read() as txn:
-            parts = [each.part() for each in manifest.listed(self.store, txn, number)]
+            parts = [
+                segment_stats(each) for each in manifest.read_manifest(self.store, txn, number)
+            ]
         for place, part in enumerate(parts):
             assert part.living >= FACTOR * sum(newer.living for newer in parts[place + 1 :])
-            assert part.dead <= DEAD_SHARE * part.rows
+            assert part.deleted <= MAX_DELETED_SHARE * part.rows
         self._sealed(tenant_id, load)
 
     @rule(tenant_id=tenants, which=st.integers(0, 9), load=st.booleans())
@@ -208,7 +211,7 @@ class StoreMachine(RuleBasedStateMachine):
     def rebuild(self, tenant_id: str, load: bool) -> None:
         number = self.writer.open(tenant_id, "c").collection_id
         had = self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments
-        leaves = segment_build.rebuild(self.store, number, 30, lambda: None)
+        leaves = segment_build.reindex(self.store, number, 30, lambda: None)
         if leaves:
             assert leaves == self.models[tenant_id].leaf_count
             status = self.writer.status(self.writer.open(tenant_id, "c"))

@@ -1,8 +1,8 @@
-"""What lies beside the listed segments: files to be removed.
+"""Orphan garbage collection: which files does no manifest list, and when are they removed?
 
-A file that no manifest lists is what a killed build or purge left, or a segment that has
-been replaced. It is removed after a while, in which a reader that has just read the old
-manifest can still open it.
+An orphan is what a killed build or reclaim left, or a segment that has been replaced. It is
+removed after a grace period, in which a reader that has just read the old manifest can
+still open it.
 """
 
 import time
@@ -16,8 +16,8 @@ from hrag.engine.embedded.store.queries import all_segments
 GRACE_S = 60.0
 
 
-class Sweeper:
-    """Removes files once they have been seen unlisted for `grace_s` seconds."""
+class OrphanCollector:
+    """Removes files once they have been orphans for `grace_s` seconds."""
 
     def __init__(
         self, store: Store, grace_s: float = GRACE_S, clock: Callable[[], float] = time.monotonic
@@ -27,16 +27,16 @@ class Sweeper:
         self._clock = clock
         self._first_seen: dict[Path, float] = {}
 
-    def clear_unfinished(self) -> None:
+    def remove_unfinished(self) -> None:
         """Removes what a killed build left; only while nothing is being built."""
         for path in self._store.segments.glob(f"*{segment_files.UNFINISHED}"):
             segment_files.remove_path(path)
 
-    def sweep(self) -> None:
-        """Looks once, and removes what has been unlisted for long enough."""
+    def collect(self) -> None:
+        """Looks at the folder once and removes what has been an orphan for long enough."""
         now = self._clock()
-        unlisted = set(self._store.segments.iterdir()) - _listed_paths(self._store)
-        self._first_seen = {path: self._first_seen.get(path, now) for path in unlisted}
+        orphans = set(self._store.segments.iterdir()) - _listed_paths(self._store)
+        self._first_seen = {path: self._first_seen.get(path, now) for path in orphans}
         for path, seen in self._first_seen.items():
             if path.suffix != segment_files.UNFINISHED and now - seen >= self._grace_s:
                 segment_files.remove_path(path)

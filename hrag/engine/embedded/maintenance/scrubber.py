@@ -1,7 +1,7 @@
-"""Finds segments whose files are not what was written, so that they are made anew.
+"""The scrubber: which segments have files that are not what was written?
 
-At a start every segment is looked at, a file at a time, for a disk may have lost or
-changed something while nobody ran; after that, those that a reader reports.
+At the start it verifies every segment, one at a time, for a disk may have lost or changed
+something while no process ran; after that, it verifies those that a reader reports.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from hrag.engine.embedded.store.records import SegmentRecord
 _log = structlog.get_logger()
 
 
-class Inspector:
+class Scrubber:
     """`damaged` are ids of segments found damaged so far; ids are never used twice."""
 
     def __init__(self, store: Store) -> None:
@@ -25,11 +25,11 @@ class Inspector:
         self.damaged: frozenset[int] = frozenset()
 
     def begin(self) -> None:
-        """Every listed segment shall be looked at."""
+        """Puts every listed segment into the queue."""
         self._waiting.extend(self._listed())
 
-    def inspect(self) -> set[int]:
-        """Looks at what is reported, and at one segment more; returns damaged collections."""
+    def scrub(self) -> set[int]:
+        """Verifies reported segments and one of the queue; returns damaged collections."""
         reported = damage.reported_damage(self._store.segments) - self.damaged
         due = (
             [each for each in self._listed() if each[1].segment_id in reported] if reported else []

@@ -75,7 +75,7 @@ def in_turn(*acts: Act) -> Act:
 def replace_segment(store: Store) -> None:
     """A new segment takes the place of all, whose files are removed at once."""
     before = segment_ids(store)
-    assert segment_build.rebuild(store, 1, 64, lambda: None) > 0
+    assert segment_build.reindex(store, 1, 64, lambda: None) > 0
     for segment_id in before:
         segment_files.remove(store.segments, segment_id)
 
@@ -209,7 +209,7 @@ def test_a_damaged_segment_is_named_and_reported_to_the_indexer(store, writer, t
     file = segment_files.path_of(store.segments, 1) / "rows.npz"
     kept = file.read_bytes()
     spoil(file)
-    with pytest.raises(StoreUnavailable, match=r"segment 1 is damaged: .*run `hrag rebuild`"):
+    with pytest.raises(StoreUnavailable, match=r"segment 1 is damaged: .*run `hrag reindex`"):
         backup(store, tmp_path / "b", quietly)
     assert damage.reported_damage(store.segments) == {1}
     assert_no_trace(tmp_path, "b")
