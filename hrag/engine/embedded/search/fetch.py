@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 import hrag_fast
-from hrag.engine import Describe
 from hrag.engine.embedded.search.ancestor_groups import AncestorGroups
 from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.store.labels import split_label
-from hrag.engine.find import FindRequest
+from hrag.engine.find import Describe, FindRequest
 from hrag.passages.drafts import PassageDraft, PassageLimits, passage_of, select_drafts
 from hrag.passages.sentence_context import SentenceContext, sentence_context
 from hrag.types import Passage

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 
 from hrag.deadline import Deadline
-from hrag.engine import Describe
 from hrag.engine.embedded.search import fetch
 from hrag.engine.embedded.search.ancestor_groups import AncestorGroups, auto_merge, climb
 from hrag.engine.embedded.search.candidates import Candidates, RowNumbers
@@ -33,7 +32,7 @@ from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.tenant_usage import read_usage
-from hrag.engine.find import FindRequest, Found
+from hrag.engine.find import Describe, FindRequest, Found
 from hrag.engine.rounds import FACTOR, Round
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.filters import Filter, filter_digest

@@ -97,10 +97,10 @@ def publish(
         key = schema.in_collection(collection, record.last_ordinal)
         txn.put(key, record.to_bytes(), db=store.db["segments"])
         txn.put(key, schema.u64(deleted), db=store.db["deleted_leaves"])
-    if record.last_ordinal > counters.sealed_ordinal:
+    if record.last_ordinal >= counters.sealed_ordinal:
         later = leaves.living_ordinals(store, txn, collection, record.last_ordinal)
         counters = counters._replace(
-            sealed_sequence=record.covered_sequence,
+            sealed_sequence=max(record.covered_sequence, counters.sealed_sequence),
             sealed_ordinal=record.last_ordinal,
             tail_leaves=sum(count for _, count in later),
         )

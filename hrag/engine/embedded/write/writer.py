@@ -91,9 +91,6 @@ class EmbeddedWriter:
         self._max_log_entries = max_log_entries
         self._quota_of = quota_of
 
-    def close(self) -> None:
-        """Does nothing: the store belongs to whoever opened it."""
-
     # Collections
 
     def create_collection(

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hrag.engine import Vector
 from hrag.engine.embedded.search.candidates import Candidates, RowNumbers, Scores, best_of
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
+from hrag.engine.find import Vector
 from hrag.engine.rounds import FACTOR
 
 # What graph search costs for each row that it is to find, in rows scanned: 1.2 to 1.5 us
