@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from hrag.config import CommonSettings, IndexerSettings, RetrieverSettings, SettingsError, load
 from hrag.types import SummaryUnit, TreeSettings
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 VARIABLES = {
     str(field.validation_alias)
     for settings in (IndexerSettings, RetrieverSettings)
