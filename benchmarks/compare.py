@@ -93,8 +93,8 @@ def failures(compared: Sequence[Compared], *, partial: bool) -> list[Compared]:
     return [each for each in compared if each.verdict in _FAILS and each.verdict not in forgiven]
 
 
-def told(compared: Sequence[Compared]) -> Iterator[str]:
-    """A table, what fails last, where it is seen."""
+def comparison_table(compared: Sequence[Compared]) -> Iterator[str]:
+    """The comparison in Markdown. Failures come last, where they are seen."""
     yield from head("figure", "what", "stored", "now", "may differ by", "verdict")
     for each in sorted(compared, key=lambda each: each.verdict in _FAILS):
         figure = each.latest or each.stored
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BadResults as error:
         print(error, file=sys.stderr)
         return 2
-    print("\n".join(told(compared)))
+    print("\n".join(comparison_table(compared)))
     failed = failures(compared, partial=asked.partial)
     print(f"\n{len(compared)} figures compared, {len(failed)} worse or not to be compared")
     return 1 if failed else 0
