@@ -19,6 +19,9 @@ TABLES = "TABLES.md"
 _BEGIN = "<!-- `python -m benchmarks.table --write` writes from here -->\n"
 _END = "<!-- to here -->\n"
 _P50, _P99 = ".p50", ".p99"
+_WRITTEN_BY = """\
+Written by `python -m benchmarks.table --write`. [How each figure is measured](../../METHOD.md).
+"""
 _LIBRARIES = ("numpy", "hnswlib", "lmdb", "grpcio", "protobuf", "tiktoken")
 
 
@@ -114,7 +117,7 @@ def row(*cells: str) -> str:
 def tables(results: Results) -> Iterator[str]:
     """All figures of a run: the lines of TABLES.md, whose plots lie beside it."""
     yield "# Figures of the stored run\n"
-    yield "Written by `python -m benchmarks.table --write`; [how they are measured](../../METHOD.md).\n"
+    yield _WRITTEN_BY
     yield _where(results)
     yield "\n## What the design asks for\n"
     yield from _design(results)
