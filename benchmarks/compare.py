@@ -112,14 +112,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("stored", type=Path, nargs="?", default=STORED)
     parser.add_argument("latest", type=Path, nargs="?", default=LATEST)
     parser.add_argument("--partial", action="store_true", help="forgive what was not taken")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        compared = compare(Results.read(asked.stored), Results.read(asked.latest))
+        compared = compare(Results.read(options.stored), Results.read(options.latest))
     except BadResults as error:
         print(error, file=sys.stderr)
         return 2
     print("\n".join(comparison_table(compared)))
-    failed = failures(compared, partial=asked.partial)
+    failed = failures(compared, partial=options.partial)
     print(f"\n{len(compared)} figures compared, {len(failed)} worse or not to be compared")
     return 1 if failed else 0
 

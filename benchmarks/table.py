@@ -29,15 +29,15 @@ _MILLION_P50 = "growth_full.384.1000000.grpc.limit_5_k_50.small_to_big.p50"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Requirement:
     """A requirement, and the keys of the figures that answer it, as patterns."""
 
     what: str
     keys: Sequence[str]
 
 
-ASKED = (
-    Asked(
+REQUIREMENTS = (
+    Requirement(
         "small-to-big over standard search (climb, group, fetch), same server, p99, k = 100",
         (
             "growth_full.384.1000000.*.p99_difference",
@@ -45,55 +45,57 @@ ASKED = (
             "climb.in_process.p99_difference",
         ),
     ),
-    Asked("Cython kernels over their Python twins", ("kernels.climb.*",)),
-    Asked(
+    Requirement("Cython kernels over their Python twins", ("kernels.climb.*",)),
+    Requirement(
         "Search over a bare grpcio handler that does only `knn_query`, ratio to baseline",
         ("floor.*.to_bare",),
     ),
-    Asked("chunking a document, all four levels, to tiktoken alone", ("chunking.*.to_list",)),
-    Asked("ingest with embeddings given to raw `add_items`", ("ingest.*.to_add_items",)),
-    Asked("disk to text and float32 vectors, segments aside", ("sizing.disk.*",)),
-    Asked("recall@10 against exact search, default settings", ("recall.*.default",)),
-    Asked(
+    Requirement("chunking a document, all four levels, to tiktoken alone", ("chunking.*.to_list",)),
+    Requirement("ingest with embeddings given to raw `add_items`", ("ingest.*.to_add_items",)),
+    Requirement("disk to text and float32 vectors, segments aside", ("sizing.disk.*",)),
+    Requirement("recall@10 against exact search, default settings", ("recall.*.default",)),
+    Requirement(
         "latency from 10 k to 1 M leaves",
         ("growth_full.384.*.small_to_big", "growth.384.*.small_to_big"),
     ),
 )
 HEADLINES = (
-    Asked(
+    Requirement(
         "small-to-big beside standard search, 100,000 leaves, k = 100: difference of p99s",
         ("climb.in_process.p99_difference",),
     ),
-    Asked("the same through gRPC", ("climb.grpc.p99_difference",)),
-    Asked("the climb kernel over its Python twin, k = 100", ("kernels.climb.100.to_twin",)),
-    Asked(
+    Requirement("the same through gRPC", ("climb.grpc.p99_difference",)),
+    Requirement("the climb kernel over its Python twin, k = 100", ("kernels.climb.100.to_twin",)),
+    Requirement(
         "Search to a bare grpcio handler that only calls `knn_query`, one caller, p50",
         ("floor.one_caller.to_bare",),
     ),
-    Asked("the same, calls a second of 16 callers, one process", ("floor.saturated.1.to_bare",)),
-    Asked("Search through gRPC, 1,000,000 leaves, p50", (_MILLION_P50,)),
-    Asked(
+    Requirement(
+        "the same, calls a second of 16 callers, one process", ("floor.saturated.1.to_bare",)
+    ),
+    Requirement("Search through gRPC, 1,000,000 leaves, p50", (_MILLION_P50,)),
+    Requirement(
         "latency of 1,000,000 to 10,000 leaves, through gRPC, p50",
         ("growth_full.384.grpc.small_to_big",),
     ),
-    Asked("recall@10 against exact search, 50,000 x 384", ("recall.384.default",)),
-    Asked(
+    Requirement("recall@10 against exact search, 50,000 x 384", ("recall.384.default",)),
+    Requirement(
         "ingest of a stream, vectors given, sealed, to raw hnswlib `add_items`",
         ("ingest.stream.to_add_items",),
     ),
-    Asked(
+    Requirement(
         "chunking 10 MB of English at four levels, to tiktoken alone",
         ("chunking.english.10000000.to_list",),
     ),
-    Asked(
+    Requirement(
         "LMDB's file to text and vectors, 30 leaves a document, 384 dimensions",
         ("sizing.disk.384.leaves_30",),
     ),
-    Asked(
+    Requirement(
         "a new filter that passes 1 % by one value, to no filter, p50",
         ("filters.value_1.to_none",),
     ),
-    Asked("SUMMARY_FIRST to SMALL_TO_BIG, p50", ("summaries.sections.to_small_to_big",)),
+    Requirement("SUMMARY_FIRST to SMALL_TO_BIG, p50", ("summaries.sections.to_small_to_big",)),
 )
 _KILLS = (
     "acknowledged documents lost over 200 kill -9 at random points",
@@ -121,7 +123,7 @@ def tables(results: Results) -> Iterator[str]:
     yield _where(results)
     yield "\n## What the design asks for\n"
     yield from _design(results)
-    answered = {key for asked in ASKED for key in _chosen(results, asked)}
+    answered = {key for requirement in REQUIREMENTS for key in _keys_of(results, requirement)}
     rest = {key: each for key, each in results.figures.items() if key not in answered}
     yield "\n## Plots\n"
     yield from (f"![{plot.title}]({name}.svg)" for name, plot in results.plots.items())
@@ -148,19 +150,21 @@ def _where(results: Results) -> str:
 
 def _design(results: Results) -> Iterator[str]:
     yield from head("asked for", "measured", "target", "figure", "verdict", "command")
-    for asked in ASKED:
-        found = _chosen(results, asked)
+    for requirement in REQUIREMENTS:
+        found = _keys_of(results, requirement)
         if not found:
-            yield row(asked.what, "not taken in this run", "", "", "", "`make bench-full`")
+            yield row(requirement.what, "not taken in this run", "", "", "", "`make bench-full`")
         for place, key in enumerate(found):
             figure = results.figures[key]
             judged = (figure.limit, str(figure), _verdict(figure), f"`{figure.command}`")
-            yield row("" if place else asked.what, figure.what, *judged)
+            yield row("" if place else requirement.what, figure.what, *judged)
     yield row(*_KILLS)
 
 
-def _chosen(results: Results, asked: Asked) -> list[str]:
-    return [key for key in results.figures if any(fnmatchcase(key, each) for each in asked.keys)]
+def _keys_of(results: Results, requirement: Requirement) -> list[str]:
+    return [
+        key for key in results.figures if any(fnmatchcase(key, each) for each in requirement.keys)
+    ]
 
 
 def _with_a_target(figures: dict[str, Figure]) -> Iterator[str]:
@@ -206,10 +210,10 @@ def headlines(results: Results) -> Iterator[str]:
     yield _where(results)
     yield ""
     yield from head("what", "target", "figure", "verdict")
-    for asked in HEADLINES:
-        for key in _chosen(results, asked):
+    for requirement in HEADLINES:
+        for key in _keys_of(results, requirement):
             figure = results.figures[key]
-            yield row(asked.what, figure.limit, str(figure), _verdict(figure))
+            yield row(requirement.what, figure.limit, str(figure), _verdict(figure))
 
 
 def written(text: str, results: Results) -> str:
@@ -232,14 +236,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.table", description=__doc__)
     parser.add_argument("figures", type=Path, nargs="?", default=STORED)
     parser.add_argument("--write", action="store_true", help="into TABLES.md and README.md")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        results = Results.read(asked.figures)
+        results = Results.read(options.figures)
     except BadResults as error:
         print(error, file=sys.stderr)
         return 2
-    if asked.write:
-        write(results, asked.figures.with_name(TABLES))
+    if options.write:
+        write(results, options.figures.with_name(TABLES))
     else:
         print("\n".join(tables(results)))
     return 0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.figures import STORED, Figure, Plot, Results
-from benchmarks.table import ASKED, HEADLINES, README, TABLES, tables, write, written
+from benchmarks.table import HEADLINES, README, REQUIREMENTS, TABLES, tables, write, written
 
 ABOUT = {
     "date": "2030-01-02T03:04:05+00:00",
@@ -57,7 +57,7 @@ def test_a_miss_is_shown_as_a_miss_with_its_command() -> None:
 
 def test_a_requirement_without_a_figure_is_reported() -> None:
     missing = [line for line in lines() if "not taken in this run" in line]
-    assert len(missing) == len(ASKED)
+    assert len(missing) == len(REQUIREMENTS)
 
 
 def test_other_figures_are_listed_with_their_target_or_without() -> None:
