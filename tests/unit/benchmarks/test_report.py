@@ -12,7 +12,7 @@ from benchmarks import compare, table
 from benchmarks.figures import Results
 from benchmarks.report import Measured, Report, Run, interleaved, measured, ratio
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
