@@ -93,8 +93,8 @@ def failures(compared: Sequence[Compared], *, partial: bool) -> list[Compared]:
     return [each for each in compared if each.verdict in _FAILS and each.verdict not in forgiven]
 
 
-def told(compared: Sequence[Compared]) -> Iterator[str]:
-    """A table, what fails last, where it is seen."""
+def comparison_table(compared: Sequence[Compared]) -> Iterator[str]:
+    """The comparison in Markdown. Failures come last, where they are seen."""
     yield from head("figure", "what", "stored", "now", "may differ by", "verdict")
     for each in sorted(compared, key=lambda each: each.verdict in _FAILS):
         figure = each.latest or each.stored
@@ -112,14 +112,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("stored", type=Path, nargs="?", default=STORED)
     parser.add_argument("latest", type=Path, nargs="?", default=LATEST)
     parser.add_argument("--partial", action="store_true", help="forgive what was not taken")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        compared = compare(Results.read(asked.stored), Results.read(asked.latest))
+        compared = compare(Results.read(options.stored), Results.read(options.latest))
     except BadResults as error:
         print(error, file=sys.stderr)
         return 2
-    print("\n".join(told(compared)))
-    failed = failures(compared, partial=asked.partial)
+    print("\n".join(comparison_table(compared)))
+    failed = failures(compared, partial=options.partial)
     print(f"\n{len(compared)} figures compared, {len(failed)} worse or not to be compared")
     return 1 if failed else 0
 

@@ -1,6 +1,7 @@
 """`python -m benchmarks.store`: makes the latest run the one that is stored with the code.
 
-Its figures and plots are copied, and README.md is written from them.
+Its figures and plots are copied; TABLES.md beside them and the headline figures in README.md
+are written from them.
 """
 
 import shutil
