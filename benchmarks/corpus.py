@@ -1,8 +1,8 @@
-"""Seeded texts, vectors and stores: the same numbers give the same corpus on every machine.
+"""Seeded texts, vectors and stores: the same seed gives the same corpus on every machine.
 
-Vectors gather round topics, and consecutive leaves of a document share one, as sections
-do: a search finds much of a few documents. A store is written through the real writer
-and sealed by the real sealing; only the embedder is left out, for its time is its own.
+Vectors are clustered by topic, and consecutive leaves of a document share a topic, as sections
+do, so a search finds much of a few documents. Stores are written by the real writer and sealed
+by the real segment builder; only the embedder is left out.
 """
 
 import pydoc_data.topics
@@ -43,12 +43,12 @@ COLLECTION = "leaves"
 _TREE = TreeSettings()
 _LEAVES_PER_TOPIC = 100
 _LEAVES_PER_SECTION = 20  # Consecutive leaves on one topic.
-_SPREAD = 1.0  # Length of a leaf's own part beside its topic's: cosines of about 0.5 within.
-_BODIES = 8  # Texts that documents take in turn: a tree costs more than a benchmark needs.
+_SPREAD = 1.0  # Noise to topic, in length: cosines of about 0.5 within a topic.
+_BODIES = 8  # Texts that documents use in turn, since building a tree for each is slow.
 _DOCUMENTS_AT_ONCE = 100
 _VECTORS_AT_ONCE = 10_000
-_QUERIES_AT_ONCE = 50  # Compared with a million vectors they take 200 MB.
-_BYTES_PER_LEAF = 920  # 230 new tokens of English prose a leaf, 4 bytes a token.
+_QUERIES_AT_ONCE = 50  # Their scores against a million vectors take 200 MB.
+_BYTES_PER_LEAF = 920  # 230 new tokens a leaf, 4 bytes a token of English.
 
 _TIMES = ("昨天", "去年春天", "在会议之后", "一九九八年", "到了傍晚", "经过三个月", "从那时起")
 _SUBJECTS = ("研究人员", "这座城市", "年轻的工程师", "老师和学生", "图书馆", "每一家工厂", "邻居")
@@ -67,11 +67,12 @@ class Body:
 
     @property
     def leaf_count(self) -> int:
+        """Returns the number of leaves."""
         return self.tree.counts[_TREE.embedding_level]
 
 
 def english_text(size_bytes: int, start: int = 0) -> str:
-    """ASCII prose from Python's own manual, from byte `start` on, over again where short."""
+    """Returns ASCII text of Python's manual from byte `start` on, repeated if too short."""
     repeated = _manual() * (1 + (start + size_bytes) // len(_manual()))
     return repeated[start : start + size_bytes]
 
@@ -82,7 +83,7 @@ def _manual() -> str:
 
 
 def chinese_text(size_bytes: int, seed: int) -> str:
-    """Chinese sentences put together at random, in paragraphs; at least `size_bytes` of UTF-8."""
+    """Returns random Chinese sentences in paragraphs, at least `size_bytes` in UTF-8."""
     random = np.random.default_rng(seed)
     pieces: list[str] = []
     size = 0
@@ -102,18 +103,18 @@ def _chinese_sentence(random: np.random.Generator) -> Iterator[str]:
 
 
 def clustered_vectors(
-    count: int, dimension: int, seed: int, round_these: Vectors | None = None
+    count: int, dimension: int, seed: int, centres: Vectors | None = None
 ) -> Vectors:
-    """Unit vectors round random topics, or round these, `float32[count, dimension]`."""
+    """Returns unit vectors around random topics, or `centres`: `float32[count, dimension]`."""
     random = np.random.default_rng(seed)
-    if round_these is None:
+    if centres is None:
         topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), dimension), np.float32)
     else:
-        topics = _unit(round_these) * np.float32(np.sqrt(dimension))
+        topics = _unit(centres) * np.float32(np.sqrt(dimension))
     sections = -(-count // _LEAVES_PER_SECTION)
     topic_of = np.repeat(random.integers(len(topics), size=sections), _LEAVES_PER_SECTION)[:count]
     vectors = random.standard_normal((count, dimension), np.float32)
-    for start in range(0, count, _VECTORS_AT_ONCE):  # In place: a million take gigabytes.
+    for start in range(0, count, _VECTORS_AT_ONCE):  # In place, since a million take gigabytes.
         some = vectors[start : start + _VECTORS_AT_ONCE]
         some *= np.float32(_SPREAD)
         some += topics[topic_of[start : start + _VECTORS_AT_ONCE]]
@@ -122,7 +123,7 @@ def clustered_vectors(
 
 
 def queries_near(vectors: Vectors, count: int, seed: int) -> Vectors:
-    """Unit vectors as far from random leaves as leaves are from their topic's middle."""
+    """Returns unit vectors as far from random leaves as leaves are from their topic's centre."""
     random = np.random.default_rng(seed)
     chosen = vectors[random.integers(len(vectors), size=count)]
     noise = random.standard_normal(chosen.shape, np.float32)
@@ -135,7 +136,7 @@ def _unit(vectors: Vectors) -> Vectors:
 
 
 def bodies(leaves_each: int) -> list[Body]:
-    """Different texts of about so many leaves each."""
+    """Returns different texts of about that many leaves each."""
     size = leaves_each * _BYTES_PER_LEAF
     texts = [ParsedText(english_text(size, start=place * size)) for place in range(_BODIES)]
     return [Body(parsed, build_tree(parsed, _TREE)) for parsed in texts]
@@ -146,9 +147,9 @@ def documents(
     leaves_each: int,
     dimension: int,
     seed: int,
-    round_these: Vectors | None = None,
+    centres: Vectors | None = None,
 ) -> tuple[list[PreparedDocument], Vectors]:
-    """Documents of `leaf_count` leaves or a few more, and their vectors in that order."""
+    """Returns documents with at least `leaf_count` leaves, and their vectors in that order."""
     chosen: list[Body] = []
     total = 0
     for body in cycle(bodies(leaves_each)):
@@ -156,7 +157,7 @@ def documents(
             break
         chosen.append(body)
         total += body.leaf_count
-    vectors = clustered_vectors(total, dimension, seed, round_these)
+    vectors = clustered_vectors(total, dimension, seed, centres)
     return list(_prepared(chosen, vectors)), vectors
 
 
@@ -185,7 +186,7 @@ def create_collection(
     summaries: SummaryUnit = SummaryUnit.NONE,
     embedder: str | None = None,
 ) -> tuple[EmbeddedWriter, Opened]:
-    """An empty collection for documents of `dimension`, with the default levels."""
+    """Creates a collection with the default levels; returns its writer and handle."""
     writer = EmbeddedWriter(store)
     name = embedder or f"hash/{dimension}"
     settings = CollectionSettings(_TREE, name, dimension, summaries=summaries)
@@ -203,15 +204,14 @@ def fill(
     sealed: bool,
     summaries: SummaryUnit = SummaryUnit.NONE,
     embedder: str | None = None,
-    round_these: Vectors | None = None,
+    centres: Vectors | None = None,
 ) -> Vectors:
-    """Makes a store and returns its leaves' vectors, in order of label.
+    """Creates a store and returns its vectors by label: `float32[leaves, dimension]`.
 
-    At least `leaf_count` leaves, `float32[leaves, dimension]`; all in one segment where
-    `sealed`, else all in the tail, and so their summaries. Raises StoreUnavailable where
-    `folder` cannot be a store.
+    At least `leaf_count` leaves, all in one segment if `sealed`, otherwise in the tail; the
+    same for summaries. Raises StoreUnavailable if `folder` cannot hold a store.
     """
-    prepared, vectors = documents(leaf_count, leaves_each, dimension, seed, round_these)
+    prepared, vectors = documents(leaf_count, leaves_each, dimension, seed, centres)
     store = stores.open_for_writing(folder)
     try:
         writer, collection = create_collection(store, dimension, summaries, embedder)
@@ -230,7 +230,7 @@ def fill(
 
 
 def _summarise(writer: EmbeddedWriter, documents: Mapping[str, PreparedDocument]) -> None:
-    """Summarises all, each summary's vector in the middle of its leaves'."""
+    """Summarises all documents; a summary's vector is the mean of its leaves', normalised."""
     embedder = writer.open(TENANT, COLLECTION).settings.embedder
     while waiting := writer.next_unsummarised(embedder):
         vectors = documents[waiting.document_id].vectors
@@ -243,14 +243,14 @@ def _summarise(writer: EmbeddedWriter, documents: Mapping[str, PreparedDocument]
 
 
 def seal(store: Store, collection: Opened) -> None:
-    """Makes the collection's tail, which is not empty, a segment."""
+    """Builds a segment of the collection's tail, which must not be empty."""
     source = build_plan.tail_source(store, collection.number, threshold=1)
     assert source is not None
     segment_build.build(store, source)
 
 
-def bare_index(folder: Path) -> hnswlib.Index:
-    """The only segment's index, loaded by hnswlib, to search as the service does."""
+def raw_index(folder: Path) -> hnswlib.Index:
+    """Returns the only segment's index, loaded by hnswlib, with the service's ef."""
     store = stores.open_for_reading(folder)
     try:
         with store.read() as txn:
@@ -264,9 +264,9 @@ def bare_index(folder: Path) -> hnswlib.Index:
 
 
 def recalls_at_10(folder: Path, vectors: Vectors, queries: Vectors) -> NDArray[np.float64]:
-    """Of each query the share of the ten nearest leaves that default settings find.
+    """Returns recall@10 with default settings of each query: `float64[queries]`.
 
-    `vectors` are all leaves' in order of label.
+    `vectors` are those of all leaves in order of label.
     """
     with reading(folder) as reader, reader.snapshot(TENANT, COLLECTION) as snapshot:
         found = [best(snapshot.search(query, DEFAULT_CANDIDATES), 10) for query in queries]
@@ -274,9 +274,9 @@ def recalls_at_10(folder: Path, vectors: Vectors, queries: Vectors) -> NDArray[n
 
 
 def nearest_10(vectors: Vectors, queries: Vectors) -> list[RowNumbers]:
-    """Of each query, by comparing it with all: places among `vectors`.
+    """Returns the ten nearest of `vectors` to each query, by an exact scan.
 
-    Rows of a single segment, and its index's labels, are in that order too.
+    As indices into `vectors`, which equal the rows and index labels of a single segment.
     """
     return [
         row
@@ -286,18 +286,18 @@ def nearest_10(vectors: Vectors, queries: Vectors) -> list[RowNumbers]:
 
 
 def recalls(found: Sequence[RowNumbers], exact: Sequence[RowNumbers]) -> NDArray[np.float64]:
-    """Of each query the share of its ten nearest leaves that are found."""
+    """Returns the share of the ten nearest leaves found by each query: `float64[queries]`."""
     return np.array([len(np.intersect1d(*pair)) / 10 for pair in zip(found, exact, strict=True)])
 
 
 def best(hits: Hits, count: int) -> RowNumbers:
-    """Rows of the best of them."""
+    """Returns the rows of the best hits."""
     return hits.rows[np.argsort(-hits.scores)[:count]]
 
 
 @contextmanager
 def reading(folder: Path) -> Iterator[EmbeddedReader]:
-    """A reader over a store, its segments loaded; BLAS on one thread, as the services run."""
+    """Opens a reader and loads its segments; BLAS has one thread, as in the services."""
     store = stores.open_for_reading(folder)
     try:
         reader = EmbeddedReader(store)
@@ -312,7 +312,7 @@ def reading(folder: Path) -> Iterator[EmbeddedReader]:
 
 
 def search_over(reader: EmbeddedReader, dimension: int) -> Search:
-    """The retriever's search, as its service wires it, with the default return level."""
+    """Returns the retriever's search, configured as in its service, with default settings."""
     embedder = HashEmbedder(dimension)
     none = CachedQueries(embedder, 0)
     return Search(reader, embedder, none, none, DEFAULT_RETURN_LEVEL)
