@@ -118,9 +118,9 @@ def compare(model: Embedder, busy_at: int, name: str, title: str, report: Report
     for place, how in enumerate(("direct", "coalesced")):
         title = "with coalescer" if place else "without coalescer"
         rate = measured(took[:, place], lambda rounds: TEXTS / float(np.median(rounds)))
-        report.record(f"{key}.{how}", rate, f"{what}, {title}: texts", "calls/s")
+        report.record(f"{key}.{how}.rate", rate, f"{what}, {title}: texts", "calls/s")
         cpu = f"{what}, {title}: CPU time per text"
-        report.record(f"{key}.{how}_cpu", cpu_ms[place], cpu, "ms")
+        report.record(f"{key}.{how}.cpu", cpu_ms[place], cpu, "ms")
     batch_size = direct.requests / coalesced.requests
     report.record(f"{key}.batch_size", batch_size, f"{what}: texts per request", "x")
     what = f"{what}: texts a second with coalescer, ratio to without"

@@ -85,6 +85,7 @@ MEMORY = (
     ("segment", "resident pages of the mapped segment"),
     ("resident", "resident set"),
 )
+RESTART_STAGES = (("serving", "serving"), ("first_response", "the first response"))
 EXTENTS = (DEFAULT, Extent(5, 200), Extent(20, 50), LARGEST)
 
 
@@ -275,9 +276,9 @@ def test_restart(sizes: list[Size], report: Report) -> None:
         took = np.array([restarted(size) for _ in range(RESTARTS)])
         set_parameters(report, size)
         what = f"{size}: retriever, from restart after SIGKILL"
-        for place, until in enumerate(("serving", "the first response")):
-            key = f"{size.key}.restart.{until.removeprefix('the ').replace(' ', '_')}"
-            report.record(key, measured(took[:, place], np.median), f"{what} to {until}", "s")
+        for place, (key, until) in enumerate(RESTART_STAGES):
+            figure = measured(took[:, place], np.median)
+            report.record(f"{size.key}.restart.{key}", figure, f"{what} to {until}", "s")
 
 
 def restarted(size: Size) -> tuple[float, float]:
