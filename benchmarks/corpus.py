@@ -7,8 +7,8 @@ by the real segment builder; only the embedder is left out.
 
 import pydoc_data.topics
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import cycle
 from pathlib import Path
@@ -18,21 +18,35 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from hrag.config import DEFAULT_RETURN_LEVEL
+from hrag.config import DEFAULT_RETURN_LEVEL, EngineSettings
+from hrag.deadline import NEVER
 from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine import PreparedDocument, Summary
-from hrag.engine.embedded.maintenance import build_plan, segment_build
-from hrag.engine.embedded.search.eligible_rows import Hits, RowNumbers
-from hrag.engine.embedded.search.reader import EmbeddedReader
-from hrag.engine.embedded.segments import segment_files
-from hrag.engine.embedded.store import environment as stores
-from hrag.engine.embedded.store.environment import Store
+from hrag.engine import (
+    CollectionHandle,
+    DocumentSummaries,
+    Engine,
+    PreparedDocument,
+    Reader,
+    Summary,
+    Writer,
+    open_engine,
+)
+from hrag.engine.embedded.search.loaded_collection import LoadedCollection
+from hrag.engine.embedded.search.view import View
+from hrag.engine.embedded.segments import segment_files, vector_part
+from hrag.engine.embedded.store import environment
 from hrag.engine.embedded.store.queries import find_collection, listed_segments
-from hrag.engine.embedded.write.writer import EmbeddedWriter, Opened
 from hrag.tree import ParsedText, Tree
-from hrag.types import DEFAULT_CANDIDATES, CollectionSettings, SummaryUnit, TreeSettings
+from hrag.types import (
+    CollectionSettings,
+    SearchMode,
+    SearchQuery,
+    SearchResult,
+    SummaryUnit,
+    TreeSettings,
+)
 from indexer_svc.chunker import build_tree
 from indexer_svc.sections import sections
 from retriever_svc.pipeline import Search
@@ -40,12 +54,15 @@ from retriever_svc.pipeline import Search
 TENANT = "bench"
 COLLECTION = "leaves"
 
+Rows = NDArray[np.int64]
+
 _TREE = TreeSettings()
 _LEAVES_PER_TOPIC = 100
 _LEAVES_PER_SECTION = 20  # Consecutive leaves on one topic.
 _SPREAD = 1.0  # Noise to topic, in length: cosines of about 0.5 within a topic.
 _BODIES = 8  # Texts that documents use in turn, since building a tree for each is slow.
 _DOCUMENTS_AT_ONCE = 100
+_UNLIMITED_BYTES = 1 << 50
 _VECTORS_AT_ONCE = 10_000
 _QUERIES_AT_ONCE = 50  # Their scores against a million vectors take 200 MB.
 _BYTES_PER_LEAF = 920  # 230 new tokens a leaf, 4 bytes a token of English.
@@ -150,6 +167,14 @@ def documents(
     centres: Vectors | None = None,
 ) -> tuple[list[PreparedDocument], Vectors]:
     """Returns documents with at least `leaf_count` leaves, and their vectors in that order."""
+    chosen = _chosen_bodies(leaf_count, leaves_each)
+    count = sum(body.leaf_count for body in chosen)
+    vectors = clustered_vectors(count, dimension, seed, centres)
+    return list(_prepared(chosen, vectors)), vectors
+
+
+def _chosen_bodies(leaf_count: int, leaves_each: int) -> list[Body]:
+    """Returns the text of each document."""
     chosen: list[Body] = []
     total = 0
     for body in cycle(bodies(leaves_each)):
@@ -157,8 +182,7 @@ def documents(
             break
         chosen.append(body)
         total += body.leaf_count
-    vectors = clustered_vectors(total, dimension, seed, centres)
-    return list(_prepared(chosen, vectors)), vectors
+    return chosen
 
 
 def _prepared(chosen: Sequence[Body], vectors: Vectors) -> Iterator[PreparedDocument]:
@@ -180,18 +204,28 @@ def _prepared(chosen: Sequence[Body], vectors: Vectors) -> Iterator[PreparedDocu
         start = end
 
 
+@contextmanager
+def engine(folder: Path, **settings: int) -> Iterator[Engine]:
+    """Opens an engine on a folder, whose memory is not bounded unless `settings` say so."""
+    own = {"data_dir": folder, "memory_bytes": _UNLIMITED_BYTES, **settings}
+    opened = open_engine(EngineSettings().model_copy(update=own))
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
 def create_collection(
-    store: Store,
+    writer: Writer,
     dimension: int,
     summaries: SummaryUnit = SummaryUnit.NONE,
     embedder: str | None = None,
-) -> tuple[EmbeddedWriter, Opened]:
-    """Creates a collection with the default levels; returns its writer and handle."""
-    writer = EmbeddedWriter(store)
+) -> CollectionHandle:
+    """Creates a collection with the default levels; returns its handle."""
     name = embedder or f"hash/{dimension}"
     settings = CollectionSettings(_TREE, name, dimension, summaries=summaries)
     writer.create_collection(TENANT, COLLECTION, settings)
-    return writer, writer.open(TENANT, COLLECTION)
+    return writer.open(TENANT, COLLECTION)
 
 
 def fill(
@@ -212,24 +246,21 @@ def fill(
     same for summaries. Raises StoreUnavailable if `folder` cannot hold a store.
     """
     prepared, vectors = documents(leaf_count, leaves_each, dimension, seed, centres)
-    store = stores.open_for_writing(folder)
-    try:
-        writer, collection = create_collection(store, dimension, summaries, embedder)
+    with engine(folder) as opened:
+        writer = opened.writer()
+        collection = create_collection(writer, dimension, summaries, embedder)
         for start in range(0, len(prepared), _DOCUMENTS_AT_ONCE):
             group = prepared[start : start + _DOCUMENTS_AT_ONCE]
             writer.put_many([(collection, document) for document in group])
-        if collection.summaries:
+        if summaries is not SummaryUnit.NONE:
             _summarise(writer, {document.document_id: document for document in prepared})
-        if sealed:
-            seal(store, collection)
-            if collection.summaries:
-                seal(store, collection.beside)
-    finally:
-        store.close()
+    if sealed:
+        with engine(folder, segment_min_leaves=1) as opened:
+            assert all(each.leaves for each in opened.administration().reindex())
     return vectors
 
 
-def _summarise(writer: EmbeddedWriter, documents: Mapping[str, PreparedDocument]) -> None:
+def _summarise(writer: Writer, documents: Mapping[str, PreparedDocument]) -> None:
     """Summarises all documents; a summary's vector is the mean of its leaves', normalised."""
     embedder = writer.open(TENANT, COLLECTION).settings.embedder
     while waiting := writer.next_unsummarised(embedder):
@@ -237,43 +268,70 @@ def _summarise(writer: EmbeddedWriter, documents: Mapping[str, PreparedDocument]
         unit = waiting.collection.settings.summaries
         own = sections(waiting.parsed, waiting.tree, _TREE.embedding_level, unit)
         ranges = [range(len(vectors)), *own]
-        middles = [vectors[each.start : each.stop].mean(axis=0) for each in ranges]
-        found = [Summary(f"Summary {number}", each) for number, each in enumerate(ranges)]
-        writer.put_summaries(waiting, found, _unit(np.array(middles)))
-
-
-def seal(store: Store, collection: Opened) -> None:
-    """Builds a segment of the collection's tail, which must not be empty."""
-    source = build_plan.tail_source(store, collection.number, threshold=1)
-    assert source is not None
-    segment_build.build(store, source)
+        means = [vectors[each.start : each.stop].mean(axis=0) for each in ranges]
+        found = tuple(Summary(f"Summary {number}", each) for number, each in enumerate(ranges))
+        writer.put_summaries(waiting, DocumentSummaries(found, _unit(np.array(means))))
 
 
 def raw_index(folder: Path) -> hnswlib.Index:
     """Returns the only segment's index, loaded by hnswlib, with the service's ef."""
-    store = stores.open_for_reading(folder)
-    try:
+    with closing(environment.open_for_reading(folder)) as store:
         with store.read() as txn:
             number = find_collection(store, txn, TENANT, COLLECTION)
             (record,) = listed_segments(store, txn, number)
-        index = segment_files.load_index(store.segments, record, record.items)
+        index = vector_part.load_index(store.segments, record, record.items)
         index.set_ef(segment_files.search_ef(record.dimension, record.items))
         return index
-    finally:
-        store.close()
 
 
-def recalls_at_10(folder: Path, vectors: Vectors, queries: Vectors) -> NDArray[np.float64]:
+@contextmanager
+def view(folder: Path) -> Iterator[View]:
+    """Loads the collection as candidate sources see it; BLAS has one thread."""
+    with closing(environment.open_for_reading(folder)) as store:
+        with store.read() as txn:
+            number = find_collection(store, txn, TENANT, COLLECTION)
+        loaded = LoadedCollection(store, number)
+        with store.read() as txn, threadpool_limits(1, "blas"):
+            current = loaded.view_at(txn)
+            assert current is not None
+            yield current
+
+
+def first_rows(leaf_count: int, leaves_each: int) -> list[int]:
+    """Returns the row of each document's first leaf, in a single segment or tail."""
+    counts = [body.leaf_count for body in _chosen_bodies(leaf_count, leaves_each)]
+    return [0, *np.cumsum(counts)[:-1].tolist()]
+
+
+def found_rows(result: SearchResult, first_rows: Sequence[int]) -> Rows:
+    """Returns the rows of the leaves that a STANDARD search has found, best first."""
+    chunks = [passage.chunk for passage in result.passages]
+    return np.array(
+        [first_rows[int(each.document_id.rpartition("-")[2])] + each.index for each in chunks]
+    )
+
+
+def leaves_query(vector: Vectors, candidates: int | None = None) -> SearchQuery:
+    """Returns the query for the ten nearest leaves."""
+    query = SearchQuery(TENANT, vector, COLLECTION, SearchMode.STANDARD, limit=10)
+    return query if candidates is None else replace(query, candidates=candidates)
+
+
+def recalls_at_10(
+    folder: Path, vectors: Vectors, queries: Vectors, leaves_each: int
+) -> NDArray[np.float64]:
     """Returns recall@10 with default settings of each query: `float64[queries]`.
 
     `vectors` are those of all leaves in order of label.
     """
-    with reading(folder) as reader, reader.snapshot(TENANT, COLLECTION) as snapshot:
-        found = [best(snapshot.search(query, DEFAULT_CANDIDATES), 10) for query in queries]
+    starts = first_rows(len(vectors), leaves_each)
+    with reading(folder) as reader:
+        search = search_over(reader, vectors.shape[1])
+        found = [found_rows(search(leaves_query(query), NEVER), starts) for query in queries]
     return recalls(found, nearest_10(vectors, queries))
 
 
-def nearest_10(vectors: Vectors, queries: Vectors) -> list[RowNumbers]:
+def nearest_10(vectors: Vectors, queries: Vectors) -> list[Rows]:
     """Returns the ten nearest of `vectors` to each query, by an exact scan.
 
     As indices into `vectors`, which equal the rows and index labels of a single segment.
@@ -285,33 +343,22 @@ def nearest_10(vectors: Vectors, queries: Vectors) -> list[RowNumbers]:
     ]
 
 
-def recalls(found: Sequence[RowNumbers], exact: Sequence[RowNumbers]) -> NDArray[np.float64]:
+def recalls(found: Sequence[Rows], exact: Sequence[Rows]) -> NDArray[np.float64]:
     """Returns the share of the ten nearest leaves found by each query: `float64[queries]`."""
     return np.array([len(np.intersect1d(*pair)) / 10 for pair in zip(found, exact, strict=True)])
 
 
-def best(hits: Hits, count: int) -> RowNumbers:
-    """Returns the rows of the best hits."""
-    return hits.rows[np.argsort(-hits.scores)[:count]]
-
-
 @contextmanager
-def reading(folder: Path) -> Iterator[EmbeddedReader]:
+def reading(folder: Path) -> Iterator[Reader]:
     """Opens a reader and loads its segments; BLAS has one thread, as in the services."""
-    store = stores.open_for_reading(folder)
-    try:
-        reader = EmbeddedReader(store)
-        try:
-            reader.load_segmented()
-            with threadpool_limits(1, "blas"):
-                yield reader
-        finally:
-            reader.close()
-    finally:
-        store.close()
+    with engine(folder) as opened:
+        reader = opened.reader()
+        reader.preload()
+        with threadpool_limits(1, "blas"):
+            yield reader
 
 
-def search_over(reader: EmbeddedReader, dimension: int) -> Search:
+def search_over(reader: Reader, dimension: int) -> Search:
     """Returns the retriever's search, configured as in its service, with default settings."""
     embedder = HashEmbedder(dimension)
     none = CachedQueries(embedder, 0)

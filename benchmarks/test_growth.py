@@ -159,7 +159,7 @@ def sizes(request: pytest.FixtureRequest) -> Iterator[list[Size]]:
 def filled(folder: Path, growth: Growth, planned: int) -> Size:
     vectors = corpus.fill(folder, planned, LEAVES_EACH, growth.dimension, SEED, sealed=True)
     queries = corpus.queries_near(vectors, QUERIES, SEED + 1)
-    recalls = corpus.recalls_at_10(folder, vectors, queries[:RECALL_QUERIES])
+    recalls = corpus.recalls_at_10(folder, vectors, queries[:RECALL_QUERIES], LEAVES_EACH)
     return Size(folder, growth, planned, len(vectors), queries, recalls)
 
 

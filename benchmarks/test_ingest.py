@@ -10,6 +10,7 @@ texts to segments, with the indexer's own stage times. Each round has a new stor
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,9 +24,9 @@ from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine.embedded.maintenance.worker import Sealer
-from hrag.engine.embedded.segments import segment_files
-from hrag.engine.embedded.store import environment as stores
+from hrag.engine.embedded.maintenance import segment_build
+from hrag.engine.embedded.segments import vector_part
+from hrag.engine.embedded.store import environment
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.tree import ParsedText
 from hrag.types import Document, IngestResult, TreeSettings
@@ -51,30 +52,30 @@ STAGES = ("extract", "cut", "embed", "commit")
 
 def add_items(vectors):
     """Builds hnswlib's index alone, on all cores."""
-    index = segment_files.new_index(DIMENSION, len(vectors))
+    index = vector_part.new_index(DIMENSION, len(vectors))
     index.add_items(vectors, num_threads=os.cpu_count())
 
 
 def ingest_seconds(documents, *, seal):
     """Returns the seconds to commit all documents and, with `seal`, to seal their tail."""
-    with TemporaryDirectory() as folder:
-        store = stores.open_for_writing(Path(folder))
-        try:
-            writer, collection = corpus.create_collection(store, DIMENSION)
+    with (
+        TemporaryDirectory() as folder,
+        closing(environment.open_for_writing(Path(folder))) as store,
+    ):
+        writer = EmbeddedWriter(store)
+        collection = corpus.create_collection(writer, DIMENSION)
 
-            def ingest():
-                for document in documents:
-                    writer.put(collection, document)
-                if seal:
-                    corpus.seal(store, collection)
+        def ingest():
+            for document in documents:
+                writer.put(collection, document)
+            if seal:
+                segment_build.reindex(store, collection.collection_id, threshold=1)
 
-            took = seconds(ingest)
-            status = writer.status(collection)
-            assert status.document_count == len(documents)
-            assert len(status.segments) == seal
-            return took
-        finally:
-            store.close()
+        took = seconds(ingest)
+        status = writer.status(collection)
+        assert status.document_count == len(documents)
+        assert len(status.embedded.segments) == seal
+        return took
 
 
 def test_ingest_beside_add_items(report):
@@ -128,31 +129,28 @@ def record_rate(report, key, seconds_a_leaf, what):
 
 def stream_seconds_a_leaf(documents):
     """Returns the seconds per sealed leaf, until only a tail too short to be sealed is left."""
-    with TemporaryDirectory() as folder:
-        store = stores.open_for_writing(Path(folder))
-        sealer = Sealer(store, LEAVES)
-        writer = EmbeddedWriter(store, sealer)
-        _, collection = corpus.create_collection(store, DIMENSION)
-        sealer.start()
-        try:
-            began = time.perf_counter()
-            for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
-                group = documents[start : start + DOCUMENTS_AT_ONCE]
-                writer.wait_for_room(collection, NEVER)
-                writer.put_many([(collection, document) for document in group])
-            status = when_sealed(lambda: writer.status(collection))
-            took = time.perf_counter() - began
-            assert status.document_count == len(documents)
-            return took / (status.leaf_count - status.tail_leaf_count)
-        finally:
-            sealer.close()
-            store.close()
+    with (
+        TemporaryDirectory() as folder,
+        corpus.engine(Path(folder), segment_min_leaves=LEAVES) as engine,
+    ):
+        writer = engine.writer()
+        collection = corpus.create_collection(writer, DIMENSION)
+        engine.maintenance().start()
+        began = time.perf_counter()
+        for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
+            group = documents[start : start + DOCUMENTS_AT_ONCE]
+            writer.wait_for_capacity(collection, NEVER)
+            writer.put_many([(collection, document) for document in group])
+        status = when_sealed(lambda: writer.status(collection))
+        took = time.perf_counter() - began
+        assert status.document_count == len(documents)
+        return took / (status.leaf_count - status.embedded.tail_leaf_count)
 
 
 def when_sealed(status):
     """Returns the status once the tail is too short to be sealed."""
     deadline = time.monotonic() + MAX_SEAL_S
-    while (found := status()).tail_leaf_count >= LEAVES:
+    while (found := status()).embedded.tail_leaf_count >= LEAVES:
         assert time.monotonic() < deadline, found
         time.sleep(0.01)
     return found
@@ -255,9 +253,12 @@ def piped(documents, folder) -> Piped:
         durable_s,
         sealed_s,
         status.leaf_count,
-        status.leaf_count - status.tail_leaf_count,
+        status.leaf_count - status.embedded.tail_leaf_count,
         {name: figures[f'hrag_ingest_stage_seconds_sum{{stage="{name}"}}'] for name in STAGES},
-        sum(figures.get(f'hrag_seal_seconds_sum{{of="{of}"}}', 0) for of in ("tail", "merge")),
+        sum(
+            figures.get(f'hrag_segment_build_seconds_sum{{kind="{kind}"}}', 0)
+            for kind in ("tail", "merge")
+        ),
         figures["process_cpu_seconds_total"] - cpu_s,
     )
 

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, measured
 from hrag.deadline import NEVER
-from hrag.types import DEFAULT_CANDIDATES, SearchMode, SearchQuery
+from hrag.types import DEFAULT_CANDIDATES
 
 LEAVES = 50_000
 LEAVES_EACH = 100
@@ -35,22 +35,20 @@ def test_recall_beside_latency(dimension, tmp_path, report):
         index.set_ef(ef)
         return index.knn_query(queries[number], k=10, num_threads=1)[0][0]
 
-    with (
-        corpus.reading(tmp_path) as reader,
-        reader.snapshot(corpus.TENANT, corpus.COLLECTION) as snapshot,
-    ):
+    starts = corpus.first_rows(LEAVES, LEAVES_EACH)
+    with corpus.reading(tmp_path) as reader:
         search = corpus.search_over(reader, dimension)
 
         def whole(candidates, number):
-            return search(query(queries[number], candidates), NEVER)
+            return search(corpus.leaves_query(queries[number], candidates), NEVER)
 
         def found(candidates, number):
-            return corpus.best(snapshot.search(queries[number], candidates), 10)
+            return corpus.found_rows(whole(candidates, number), starts)
 
         raws = [partial(raw, ef) for ef in EFS]
-        timed = [*raws, *(partial(whole, most) for most in CANDIDATES)]
+        timed = [*raws, *(partial(whole, count) for count in CANDIDATES)]
         p50s = np.median(interleaved_ms(timed, WARM_UP, QUERIES), axis=0).tolist()
-        finding = [*raws, *(partial(found, most) for most in CANDIDATES)]
+        finding = [*raws, *(partial(found, count) for count in CANDIDATES)]
         rows = [[find(number) for number in range(QUERIES)] for find in finding]
 
     exact = corpus.nearest_10(vectors, queries)
@@ -79,15 +77,3 @@ def test_recall_beside_latency(dimension, tmp_path, report):
     what = f"{what}, default settings"
     report.at_least(f"recall.{dimension}.default", default, what, "share", MIN_RECALL)
     assert report.missed == []
-
-
-def query(vector, candidates):
-    """Returns a query for ten leaves, as the raw index is asked for."""
-    return SearchQuery(
-        corpus.TENANT,
-        vector,
-        corpus.COLLECTION,
-        SearchMode.STANDARD,
-        limit=10,
-        candidates=candidates,
-    )

@@ -15,6 +15,8 @@ import pytest
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
 from hrag.deadline import NEVER
+from hrag.engine.embedded.search.eligible_rows import EligibleRows
+from hrag.engine.embedded.search.sources.vector import VectorSource
 from hrag.types import SearchMode, SearchQuery
 
 LEAVES = 100_000
@@ -74,13 +76,9 @@ def query(vector, mode):
 def test_tail_scan(benchmark, leaves, tmp_path, report):
     vectors = corpus.fill(tmp_path, leaves, LEAVES_EACH, LONG_DIMENSION, SEED, sealed=False)
     (vector,) = corpus.queries_near(vectors, 1, SEED + 1)
-    with (
-        corpus.reading(tmp_path) as reader,
-        reader.snapshot(corpus.TENANT, corpus.COLLECTION) as snapshot,
-    ):
-        hits = benchmark(snapshot.search, vector, K)
-    assert set(corpus.best(hits, 10)) == set(np.argsort(vectors @ vector)[-10:])
-    assert len(hits) == K
+    with corpus.view(tmp_path) as view:
+        found = benchmark(VectorSource().candidates, vector, EligibleRows(view), K)
+    assert set(found.rows) == set(np.argsort(vectors @ vector)[-K:])
     report.parameters(seed=SEED, leaves=len(vectors), dimension=LONG_DIMENSION)
     what = f"exact scan of a tail of {len(vectors):,} x {LONG_DIMENSION}"
     report.record(f"tail_scan.{leaves}", benchmark.stats.stats.median * 1e6, what, "us", "lower")

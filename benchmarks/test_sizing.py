@@ -11,8 +11,6 @@ empty each.
 import pytest
 
 from benchmarks import corpus
-from hrag.engine.embedded.store import environment as stores
-from hrag.engine.embedded.write.writer import EmbeddedWriter
 
 LEAVES = 5000
 LEAVES_EACH = 80
@@ -28,20 +26,17 @@ LONG = 30  # The target holds for documents of at least so many leaves.
 @pytest.mark.parametrize("dimension", [64, 384, 1536])
 def test_bytes_of_a_leaf(dimension, tmp_path, report):
     corpus.fill(tmp_path, LEAVES, LEAVES_EACH, dimension, SEED, sealed=True)
-    store = stores.open_for_reading(tmp_path)
-    try:
-        totals = EmbeddedWriter(store).totals()
-    finally:
-        store.close()
+    with corpus.engine(tmp_path) as engine:
+        totals = engine.writer().totals()
     with corpus.reading(tmp_path) as reader:
-        loaded_bytes = reader.status().loaded_bytes
+        loaded_bytes = reader.status().embedded.loaded_bytes
     report.parameters(seed=SEED, leaves=LEAVES, dimension=dimension)
     vector = 4 * dimension
     text = totals.text_bytes / totals.leaves
     leaf = f"a leaf of {dimension:,} dimensions and {text:.0f} bytes of text"
     for key, what, used, planned in (
-        ("lmdb", "LMDB", totals.file_bytes, text + vector + TREES),
-        ("segment", "segments", totals.segment_bytes, vector + LINKS),
+        ("lmdb", "LMDB", totals.embedded.file_bytes, text + vector + TREES),
+        ("segment", "segments", totals.embedded.segment_bytes, vector + LINKS),
         ("memory", "retriever's memory", loaded_bytes, vector + LINKS),
     ):
         each = used / totals.leaves
@@ -54,15 +49,12 @@ def test_bytes_of_a_leaf(dimension, tmp_path, report):
 @pytest.mark.parametrize("leaves_each", [1, 3, 10, LONG, 100])
 def test_disk_beside_text_and_vectors(leaves_each, dimension, tmp_path, report):
     corpus.fill(tmp_path, SHORT_LEAVES, leaves_each, dimension, SEED, sealed=False)
-    store = stores.open_for_reading(tmp_path)
-    try:
-        totals = EmbeddedWriter(store).totals()
-    finally:
-        store.close()
+    with corpus.engine(tmp_path) as engine:
+        totals = engine.writer().totals()
     content = totals.text_bytes + 4 * dimension * totals.leaves
     report.parameters(seed=SEED, leaves=SHORT_LEAVES, leaves_each=leaves_each, dimension=dimension)
     length = f"about {leaves_each} {'leaf' if leaves_each == 1 else 'leaves'} a document"
     what = f"LMDB to text and vectors, {length}, {dimension:,} dimensions"
     key = f"sizing.disk.{dimension}.leaves_{leaves_each}"
-    report.at_most(key, totals.file_bytes / content, what, "x", MAX_RATIO)
+    report.at_most(key, totals.embedded.file_bytes / content, what, "x", MAX_RATIO)
     assert report.missed == [] or leaves_each < LONG

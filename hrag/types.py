@@ -1,11 +1,11 @@
-"""The values hrag speaks in, frozen.
+"""The values that all parts of hrag share, frozen.
 
-Free of storage, protobuf and gRPC, so that every part can share them. Offsets are
+Knows nothing of storage, protobuf or gRPC. Offsets are
 half-open ranges; byte offsets count UTF-8 bytes, character offsets Unicode code points.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
@@ -21,6 +21,7 @@ MAX_OVERLAP_RATIO = 0.5  # Beyond it, chunks of one level overlap more than pair
 
 Item = TypeVar("Item")
 
+MAX_TITLE_BYTES = 1024  # Of a document's title, in UTF-8.
 MAX_METADATA_BYTES = 64 * 1024
 MAX_PAGES = 100_000
 MAX_QUERY_BYTES = 32 * 1024  # The longest input of common embedding models, in bytes.
@@ -406,7 +407,11 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One immutable vector index file. `leaf_count` includes deleted leaves."""
+    """One immutable set of index files of the embedded engine.
+
+    `leaf_count` includes deleted leaves. `covered_sequence` is the tenant's sequence at the
+    last change that the segment covers.
+    """
 
     segment_id: int
     leaf_count: int
@@ -415,50 +420,71 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexStatus:
-    """How much a collection holds and how far its index has come.
+class EmbeddedIndexStatus:
+    """How far the embedded engine's index covers a collection.
 
-    `summary_tokens` is what the chat model has been given and has answered for summaries.
-    `tenant` is of all its tenant's collections.
+    `sealed_sequence` is the tenant's sequence at the last change that segments cover; the
+    `tail_leaf_count` leaves of later changes are scanned exactly.
+    """
+
+    sealed_sequence: int
+    tail_leaf_count: int
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """How much a collection holds.
+
+    `committed_sequence` is the tenant's sequence at the collection's last change,
+    `summary_tokens` the tokens that the chat model has read and written for summaries.
+    `tenant` is about all collections of the tenant. `embedded` is None for other engines.
     """
 
     committed_sequence: int
-    sealed_sequence: int
     document_count: int
     chunk_count: int
     leaf_count: int
-    tail_leaf_count: int
     token_count: int
     text_bytes: int
     vector_bytes: int
-    segments: tuple[Segment, ...]
     summary_count: int = 0
     unsummarised_documents: int = 0
     summary_tokens: int = 0
     tenant: TenantUsage = field(default_factory=TenantUsage)
+    embedded: EmbeddedIndexStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedStoreTotals:
+    """The embedded engine's index and files.
+
+    `sequence` counts the commits of all tenants. Tails and segments are those of leaves and
+    of summaries. `file_bytes` is the size of LMDB's file, `disk_free_bytes` what its disk
+    still takes.
+    """
+
+    sequence: int
+    tail_leaves: int
+    largest_tail_leaves: int
+    segments: int
+    segment_bytes: int
+    file_bytes: int
+    disk_free_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoreTotals:
-    """Sums over all collections, and how full the disk is.
+    """Sums over all collections. `embedded` is None for other engines."""
 
-    Tails and segments are of leaves and of summaries.
-    """
-
-    sequence: int
     collections: int
     documents: int
     leaves: int
     summaries: int
     unsummarised_documents: int
-    tail_leaves: int
-    largest_tail_leaves: int
-    segments: int
-    segment_bytes: int
     text_bytes: int
     vector_bytes: int
-    file_bytes: int
-    disk_free_bytes: int
+    embedded: EmbeddedStoreTotals | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,21 +514,39 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderStatus:
-    """How far a retriever has followed the store, and what it has in memory.
+class EmbeddedReaderStatus:
+    """How far an embedded reader has followed the store, and what it has in memory.
 
-    `lag_s` is how long changes have been waiting for the background, 0 when none are; a
-    search applies those of its collection itself. `loaded_bytes` is what counts against
-    `budget_bytes`. `damaged_segments` are scanned exactly until they are made anew.
+    `sequence` is the number of the store's last commit, over all tenants, and
+    `applied_sequence` of the last one that every loaded collection has; both are None where
+    the caller may not see them. `loaded_bytes` counts against `budget_bytes`.
+    `damaged_segments` are scanned exactly until the indexer has replaced them.
     """
 
-    sequence: int
-    applied_sequence: int
-    lag_s: float
+    sequence: int | None
+    applied_sequence: int | None
     collections_loaded: int
     loaded_bytes: int
     budget_bytes: int
     damaged_segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStatus:
+    """How far a retriever is behind the store; `embedded` is None for other engines.
+
+    `lag_s` is for how many seconds changes have been waiting to be applied in the
+    background, 0 when none are. A search applies those of its own collection itself.
+    """
+
+    lag_s: float
+    embedded: EmbeddedReaderStatus | None = None
+
+    def without_store_wide(self) -> "ReaderStatus":
+        """The status without what is counted over all tenants."""
+        if self.embedded is None:
+            return self
+        return replace(self, embedded=replace(self.embedded, sequence=None, applied_sequence=None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""What is stored: listing, looking up, deleting. Checks names and pages, then asks the writer."""
+"""Lists, reads and deletes what is stored. Checks names and page tokens, then calls the writer."""
 
 import base64
 import binascii
 
 from hrag import ids
-from hrag.engine import OpenCollection, Writer
+from hrag.engine import CollectionHandle, Writer
 from hrag.errors import InvalidArgument
 from hrag.types import (
     DEFAULT_PAGE_SIZE,
@@ -58,7 +58,7 @@ class Catalog:
     def status(self, tenant_id: str, collection: str) -> IndexStatus:
         return self._writer.status(self._open(tenant_id, collection))
 
-    def _open(self, tenant_id: str, collection: str) -> OpenCollection:
+    def _open(self, tenant_id: str, collection: str) -> CollectionHandle:
         return self._writer.open(*_checked(tenant_id, collection, "collection"))
 
 
@@ -80,7 +80,7 @@ def _opaque(listing: Listing[Item]) -> Listing[Item]:
 
 
 def _after(page_token: str) -> str:
-    """The name a page begins after, from a token that `_opaque` made."""
+    """The name after which a page begins, from a token that `_opaque` made."""
     if not page_token:
         return ""
     try:

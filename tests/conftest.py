@@ -2,16 +2,21 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from hrag.engine import CollectionHandle
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store.environment import Store, open_for_writing
+from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.store.records import SegmentRecord
-from hrag.engine.embedded.write.writer import EmbeddedWriter, Opened
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.quota.quotas import QuotaOf, unlimited
+from hrag.types import SummaryUnit
 from tests.fakes import put_in_order, seal
 
 _OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")
@@ -26,14 +31,21 @@ def _no_settings_from_outside() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """A new store; its test fails if it leaves an inconsistency behind."""
-    store = open_for_writing(tmp_path / "store")
+@contextmanager
+def store_at(path: Path) -> Iterator[Store]:
+    """A new store; whoever uses it fails if it ends with an inconsistency."""
+    store = open_for_writing(path)
     yield store
     problems = check(store).problems
     store.close()
     assert problems == ()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A new store, checked when its test ends."""
+    with store_at(tmp_path / "store") as store:
+        yield store
 
 
 @dataclass
@@ -44,7 +56,7 @@ class Engine:
     writer: EmbeddedWriter
     reader: EmbeddedReader
 
-    def open(self, tenant_id: str = "t", name: str = "c") -> Opened:
+    def open(self, tenant_id: str = "t", name: str = "c") -> CollectionHandle:
         return self.writer.open(tenant_id, name)
 
     def seal(self, tenant_id: str = "t", name: str = "c") -> SegmentRecord | None:
@@ -53,9 +65,11 @@ class Engine:
         The tail of the summaries too, if there is one.
         """
         opened = self.open(tenant_id, name)
-        record = seal(self.store, opened.number)
-        if opened.summaries:
-            seal(self.store, opened.beside.number)
+        record = seal(self.store, opened.collection_id)
+        if opened.settings.summaries is not SummaryUnit.NONE:
+            with self.store.read() as txn:
+                summaries = read_collection(self.store, txn, opened.collection_id).summaries
+            seal(self.store, summaries)
         self.restart_reader()
         return record
 
@@ -63,16 +77,24 @@ class Engine:
         self, threshold: int, name: str = "c", damaged: frozenset[int] = frozenset()
     ) -> int:
         """All that the index needs; returns how many segments that built."""
-        return put_in_order(self.store, self.open(name=name).number, threshold, damaged)
+        return put_in_order(self.store, self.open(name=name).collection_id, threshold, damaged)
 
     def restart_reader(self) -> None:
         self.reader.close()
         self.reader = EmbeddedReader(self.store)
 
 
+@contextmanager
+def engine_at(path: Path, quota_of: QuotaOf = unlimited) -> Iterator[Engine]:
+    """A writer and a reader over a new store, which is checked at the end."""
+    with store_at(path) as store:
+        engine = Engine(store, EmbeddedWriter(store, quota_of=quota_of), EmbeddedReader(store))
+        yield engine
+        engine.reader.close()
+
+
 @pytest.fixture
-def engine(store: Store) -> Iterator[Engine]:
+def engine(tmp_path: Path) -> Iterator[Engine]:
     """A writer and a reader over one store."""
-    engine = Engine(store, EmbeddedWriter(store), EmbeddedReader(store))
-    yield engine
-    engine.reader.close()
+    with engine_at(tmp_path / "store") as engine:
+        yield engine

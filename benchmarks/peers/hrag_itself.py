@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks.corpus import COLLECTION, TENANT, reading, search_over
+from benchmarks.corpus import COLLECTION, TENANT, engine, reading, search_over
 from benchmarks.peers import trees
 from benchmarks.peers.memory import descendants
 from benchmarks.peers.peer import Found, Indexed, Query, Text
@@ -22,10 +22,8 @@ from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine.embedded.store import environment as stores
-from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult, SettingsRequest
-from indexer_svc.bulk import Asked, BulkLoad
+from indexer_svc.bulk import BulkLoad, IngestRequest
 from indexer_svc.pipeline import Defaults, Pipeline
 
 _MAX_DOCUMENT_BYTES = 1 << 28  # More than any document has.
@@ -145,22 +143,20 @@ def standard(folder: Path) -> InProcess:
 
 def _fill(folder: Path, documents: Sequence[Text], vectors: Vectors) -> Indexed:
     """Creates the store with all documents."""
-    store = stores.open_for_writing(folder)
-    try:
+    with engine(folder) as opened:
         defaults = Defaults(trees.TREE, _MAX_DOCUMENT_BYTES)
-        pipeline = Pipeline(EmbeddedWriter(store), _StoredVectors(vectors), defaults)
+        pipeline = Pipeline(opened.writer(), _StoredVectors(vectors), defaults)
         pipeline.create_collection(TENANT, COLLECTION, SettingsRequest())
-
         seconds, leaves = timed(lambda: _ingest(pipeline, documents))
-    finally:
-        store.close()
     return Indexed(leaves, seconds)
 
 
 def _ingest(pipeline: Pipeline, documents: Sequence[Text]) -> int:
     """Ingests the documents; returns the number of their leaves."""
     requests = [
-        Asked(TENANT, COLLECTION, each.document_id, partial(Document, each.text, each.document_id))
+        IngestRequest(
+            TENANT, COLLECTION, each.document_id, partial(Document, each.text, each.document_id)
+        )
         for each in documents
     ]
     leaves = 0

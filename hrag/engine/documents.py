@@ -4,9 +4,10 @@ Knows nothing of any engine. Vectors are `float32` rows of unit length.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from hrag import canonical_json
 from hrag.embedding import Vectors
 from hrag.tree import ParsedText, Tree
 from hrag.types import CollectionSettings, IngestResult
@@ -32,6 +33,7 @@ class PreparedDocument:
 
     `content_hash` covers all that the client sent; equal hashes mean UNCHANGED.
     `vectors` is `float32[leaves, dimension]`, in order of the tree's leaves.
+    `metadata_json` is the canonical JSON of `metadata`, made here unless it is given.
     """
 
     document_id: str
@@ -43,6 +45,11 @@ class PreparedDocument:
     parsed: ParsedText
     tree: Tree
     vectors: Vectors
+    metadata_json: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.metadata_json:
+            object.__setattr__(self, "metadata_json", canonical_json.encode(self.metadata))
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,7 @@ def _searches(services: Running, stop: Event) -> int:
 
 
 def test_eight_threads_search_during_writes_without_an_error(data_dir: Path) -> None:
-    with running(data_dir, {**FAST, "HRAG_SEAL_LEAVES": "64"}) as services:
+    with running(data_dir, {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64"}) as services:
         for number in range(12):
             services.client.ingest("t", Document(_text(number), f"d{number}"))
         stop = Event()
@@ -188,4 +188,4 @@ def test_eight_threads_search_during_writes_without_an_error(data_dir: Path) -> 
             stop.set()
             assert all(each.result() > 0 for each in searching)
         assert writes > 20
-        _until(lambda: services.client.index_status("t").segments != ())
+        _until(lambda: services.client.index_status("t").embedded.segments != ())

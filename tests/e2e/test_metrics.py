@@ -72,7 +72,7 @@ def watched(
             "OPENAI_BASE_URL": chat_endpoint.base_url,
             "OPENAI_API_KEY": "sk-1",
             "HRAG_CHAT_MODEL": "m",
-            "HRAG_SEAL_LEAVES": "64",
+            "HRAG_SEGMENT_MIN_LEAVES": "64",
         }
     )
     with running(tmp_path_factory.mktemp("watched") / "store", settings) as services:
@@ -173,7 +173,7 @@ def test_documents_the_store_and_its_index_are_measured(watched: Watched, tenant
     assert grown("hrag_documents_total", outcome="updated") == 1
     assert grown("hrag_store_documents") == 2
     assert grown("hrag_store_leaves") > 64
-    assert found.value("hrag_store_seal_leaves") == 64
+    assert found.value("hrag_store_segment_min_leaves") == 64
     stages = {s.labels["stage"] for s in found["hrag_ingest_stage_seconds"].samples}
     assert stages == {"extract", "cut", "embed", "commit"}
     _until(lambda: watched.indexed.value("hrag_store_segments") >= 1)

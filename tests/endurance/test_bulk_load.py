@@ -24,7 +24,7 @@ SEAL_S = 300.0
 SETTINGS = {
     **texts.SMALL_LEVELS,
     "HRAG_EMBEDDER": f"hash:{DIMENSION}",
-    "HRAG_SEAL_LEAVES": str(SEAL_LEAVES),
+    "HRAG_SEGMENT_MIN_LEAVES": str(SEAL_LEAVES),
     "HRAG_LOG_LEVEL": "info",
 }
 
@@ -44,7 +44,7 @@ def test_bulk_load(data_dir: Path, report: Report) -> None:
     report.at_most(500, indexer.grown_bytes / MB, f"indexer grew at most; now {now}", "MB")
     report.tell("retriever meanwhile", str(retriever))
     bar = most_segments(status.leaf_count, SEAL_LEAVES)
-    report.at_most(bar, len(merged.segments), "segments at rest", "segments")
+    report.at_most(bar, len(merged.embedded.segments), "segments at rest", "segments")
     _judge_rates(report, status.leaf_count, durable_s, sealed_s)
     assert report.missed == []
 

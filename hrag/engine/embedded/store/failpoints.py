@@ -21,8 +21,8 @@ POINTS = (
     "publish.written",
     "publish.committed",  # The segments it replaces are still on disk.
     "segment.removed",
-    "purge.written",
-    "purge.committed",
+    "reclaim.written",
+    "reclaim.committed",
 )
 
 _hook: Callable[[str], None] | None = None

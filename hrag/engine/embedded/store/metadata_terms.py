@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Any
 
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.records import DocumentHead
+from hrag.engine.embedded.store.records import DocumentRecord
 from hrag.filters import METADATA, SOURCE, TITLE, FilterValue, Range, in_utc, timestamp_of
 
 _LONGEST_FIELD = 200  # LMDB's keys have 511 bytes at most.
@@ -72,19 +72,19 @@ def terms_between(prefix: bytes, given: Range) -> tuple[bytes, bytes]:
     return start + _NEXT * after_start, end + _NEXT * after_end
 
 
-def terms_of(head: DocumentHead) -> list[bytes]:
+def terms_of(document: DocumentRecord) -> list[bytes]:
     """All terms of a document, each once, in order."""
     found = set()
-    for field, value in _values(head):
-        found.add(field_prefix(head.collection, field) + value)
+    for field, value in _values(document):
+        found.add(field_prefix(document.collection, field) + value)
     return sorted(found)
 
 
-def _values(head: DocumentHead) -> Iterator[tuple[str, bytes]]:
-    for field, text in ((TITLE, head.title), (SOURCE, head.source)):
+def _values(document: DocumentRecord) -> Iterator[tuple[str, bytes]]:
+    for field, text in ((TITLE, document.title), (SOURCE, document.source)):
         if text:
             yield field, _typed(text)
-    yield from _values_in(METADATA, head.metadata)
+    yield from _values_in(METADATA, document.metadata)
 
 
 def _values_in(prefix: str, metadata: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:

@@ -9,7 +9,7 @@ from contextlib import closing
 import lmdb
 import pytest
 
-from hrag.engine.embedded.store import location, schema
+from hrag.engine.embedded.store import location, locks, schema
 from hrag.engine.embedded.store.environment import (
     Store,
     open_alone,
@@ -24,7 +24,7 @@ def test_a_new_store_has_every_database_and_numbers_of_its_own(store):
     assert store.segments.is_dir()
     with store.read() as txn:
         assert store.number(txn, schema.SCHEMA) == schema.SCHEMA_VERSION
-        assert store.number(txn, schema.SEQUENCE) == 0
+        assert store.number(txn, schema.LAST_ORDINAL) == 0
         assert len(bytes(txn.get(schema.STORE_ID, db=store.db["meta"]))) == 32
 
 
@@ -71,13 +71,13 @@ def _fails(error: Exception):
 def test_a_reader_beside_a_writer_sees_what_is_committed(store):
     """In a process of its own, as LMDB demands."""
     with store.write() as txn:
-        store.next_number(txn, schema.SEQUENCE)
+        store.next_number(txn, schema.LAST_ORDINAL)
     script = (
         "import sys; from pathlib import Path\n"
         "from hrag.engine.embedded.store import environment as store\n"
         "from hrag.engine.embedded.store import schema\n"
         "opened = store.open_for_reading(Path(sys.argv[1]))\n"
-        "with opened.read() as txn: print(opened.number(txn, schema.SEQUENCE))\n"
+        "with opened.read() as txn: print(opened.number(txn, schema.LAST_ORDINAL))\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", script, str(store.directory)],
@@ -139,15 +139,15 @@ def test_a_reader_of_an_older_version_is_refused_though_databases_are_missing(
 
 
 def test_a_store_that_is_open_has_no_room_for_somebody_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(location, "_TRIES", 1)
+    monkeypatch.setattr(locks, "_TRIES", 1)
     for opening in (open_for_writing, open_for_reading):
         with (
             closing(opening(tmp_path)),
             pytest.raises(StoreUnavailable, match="stop both services first"),
-            location.exclusive(tmp_path),
+            locks.exclusive(tmp_path),
         ):
             pass
-    with location.exclusive(tmp_path):
+    with locks.exclusive(tmp_path):
         pass
 
 
@@ -156,7 +156,7 @@ def test_a_store_that_could_not_be_opened_is_nobodys(tmp_path):
     for opening in (open_for_writing, open_for_reading):
         with pytest.raises(StoreUnavailable):
             opening(tmp_path)
-        with location.exclusive(tmp_path):
+        with locks.exclusive(tmp_path):
             pass
 
 
@@ -200,14 +200,14 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
 
 def write_and_raise(store: Store, error: Exception) -> None:
     with store.write() as txn:
-        store.next_number(txn, schema.SEQUENCE)
+        store.next_number(txn, schema.LAST_ORDINAL)
         txn.put(schema.u64(1), b"text", db=store.db["texts"])
         raise error
 
 
 def assert_nothing_was_written(store: Store) -> None:
     with store.read() as txn:
-        assert store.number(txn, schema.SEQUENCE) == 0
+        assert store.number(txn, schema.LAST_ORDINAL) == 0
         assert txn.stat(store.db["texts"])["entries"] == 0
 
 
@@ -219,7 +219,7 @@ def test_a_full_disk_is_named_and_nothing_is_kept(store, error):
 
 
 def test_a_map_that_is_full_reads_as_a_full_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr("hrag.engine.embedded.store.environment._MAP_BYTES", 1 << 18)
+    monkeypatch.setattr("hrag.engine.embedded.store.lmdb_file._MAP_BYTES", 1 << 18)
     store = open_for_writing(tmp_path)
     with pytest.raises(StorageFull), store.write() as txn:
         txn.put(schema.u64(1), bytes(1 << 20), db=store.db["texts"])
