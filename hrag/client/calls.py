@@ -93,7 +93,7 @@ def channel_options(address: str) -> list[tuple[str, Any]]:
 
 
 @contextmanager
-def own_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
+def translated_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
     """Raises what gRPC raises as `hrag.errors`."""
     try:
         yield
