@@ -4,6 +4,9 @@ Requests and results are the frozen dataclasses of `hrag.types`, filters those o
 `hrag.filters`, errors the classes of `hrag.errors`. Importing it loads no server code: neither
 LMDB nor hnswlib nor numpy.
 
+    from hrag.client import Client
+    from hrag.types import Document
+
     with Client() as client:
         client.ingest("acme", Document("Cats sleep. Dogs bark.", document_id="pets"))
         for passage in client.search("acme", "what do dogs do?").passages:
@@ -13,6 +16,9 @@ LMDB nor hnswlib nor numpy.
         result = await client.search("acme", "what do dogs do?")
         async for outcome in client.ingest_many("acme", documents):
             ...
+
+Methods return values that are complete when they return, but for two that stream: `answer` and
+`ingest_many` are generators (asynchronous ones in `AsyncClient`).
 
 `hrag.client.context` puts passages into a prompt; `hrag.client.tools` gives a search to an
 agent as a tool.

@@ -345,9 +345,10 @@ class Client:
         raises and ChatNotConfigured, all before the first event.
         """
         call = calls.answer(AnswerQuery(query, question, max_tokens))
+        timeout_s = ANSWER_TIMEOUT_S if timeout_s is None else timeout_s
         with translated_errors(self._is_closed):
             responses = self._stubs[call.service].Answer(
-                call.request, timeout=timeout_s or ANSWER_TIMEOUT_S, metadata=self._metadata
+                call.request, timeout=timeout_s, metadata=self._metadata
             )
             try:
                 for response in responses:
@@ -417,10 +418,9 @@ class Client:
 
     def _run(self, call: calls.Call[Result], timeout_s: float | None) -> Result:
         send = getattr(self._stubs[call.service], call.method)
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         with translated_errors(self._is_closed):
-            response = send(
-                call.request, timeout=timeout_s or self._timeout_s, metadata=self._metadata
-            )
+            response = send(call.request, timeout=timeout_s, metadata=self._metadata)
         return call.read(response)
 
     def _is_closed(self) -> bool:

@@ -228,6 +228,7 @@ async def test_nobody_at_the_address_is_unavailable_asynchronously() -> None:
 def test_a_closed_client_says_so() -> None:
     client = Client()
     client.close()
+    client.close()
     for call in (client.server_info, lambda: list(client.ingest_many("t", []))):
         with pytest.raises(errors.ServiceUnavailable, match="closed"):
             call()
@@ -235,6 +236,7 @@ def test_a_closed_client_says_so() -> None:
 
 async def test_a_closed_asynchronous_client_says_so() -> None:
     client = AsyncClient()
+    await client.close()
     await client.close()
     with pytest.raises(errors.ServiceUnavailable, match="closed"):
         await client.server_info()
@@ -320,6 +322,12 @@ def test_the_service_is_told_the_deadline(run: Any) -> None:
     assert 70 < fake.remaining_s < 77.5
     run(fake, lambda client: client.search("t", "text", timeout_s=5), timeout_s=77)
     assert 4 < fake.remaining_s < 5.5
+
+
+@BOTH
+def test_no_time_at_all_is_a_deadline_too(run: Any) -> None:
+    with pytest.raises(errors.DeadlineExceeded):
+        run(Fake(), lambda client: client.search("t", "text", timeout_s=0))
 
 
 # Streams
