@@ -1,8 +1,8 @@
 """Makes the synchronous client from the asyncio one: `make sync-client`, then commit the result.
 
-A substitution of words, as httpcore's `unasync.py` does it, and ruff's formatter. The package
-`unasync` translates tokens, so it would leave docstrings speaking of asyncio, and it wants
-two folders of modules of the same names; what is here is all that one module needs.
+Four substitutions, as in httpcore's script `unasync.py`, and ruff's formatter. The package
+`unasync` would replace one of the functions below at the price of three packages: it translates
+names only, so the docstrings that differ and the formatting would remain to be done here.
 """
 
 import re
