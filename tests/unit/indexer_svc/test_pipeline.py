@@ -235,7 +235,7 @@ def test_a_document_that_is_too_large_for_its_tenant_is_not_embedded(
 def test_what_a_document_takes_at_least_is_no_more_than_it_takes(
     engine: Engine, embedder: CountingEmbedder
 ) -> None:
-    """Else a document would be refused that has room."""
+    """Otherwise a document within its quota would be refused."""
     asked: list[int] = []
 
     class Watching(EmbeddedWriter):
