@@ -64,7 +64,7 @@ bench-full: $(VENV)/.bench
 bench-compare: setup
 	$(BIN)/python -m benchmarks.compare
 
-# Makes the latest run the stored one, and benchmarks/README.md tell its figures.
+# Makes the latest run the stored one, and writes its tables and headline figures.
 bench-store: setup
 	$(BIN)/python -m benchmarks.store
 

@@ -1,11 +1,12 @@
-"""Tables of a run's figures, and README.md written from them."""
+"""The tables of a run, and the files that contain them."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.figures import Figure, Plot, Results
-from benchmarks.table import ASKED, README, tables, written
+from benchmarks.figures import STORED, Figure, Plot, Results
+from benchmarks.table import HEADLINES, README, REQUIREMENTS, TABLES, tables, write, written
 
 ABOUT = {
     "date": "2030-01-02T03:04:05+00:00",
@@ -30,7 +31,7 @@ def figure(what: str, value: float, **changed: Any) -> Figure:
         "value": value,
         "unit": "x",
         "better": "lower",
-        "bar": None,
+        "target": None,
         "noise": None,
         "seed": 1,
         "sizes": {},
@@ -47,21 +48,23 @@ def lines(**figures: Figure) -> list[str]:
 
 
 def test_a_miss_is_shown_as_a_miss_with_its_command() -> None:
-    found = lines(floor__one_caller__to_bare=figure("p50", 1.567, noise=0.02, bar=1.25, met=False))
-    (told,) = [line for line in found if "p50" in line]
-    assert told.endswith(
+    found = lines(
+        baseline__one_caller__ratio=figure("p50", 1.567, noise=0.02, target=1.25, met=False)
+    )
+    (line,) = [line for line in found if "p50" in line]
+    assert line.endswith(
         "| p50 | <= 1.25 x | 1.57 ± 0.02 x | **missed** | `pytest benchmarks/test_it.py` |"
     )
 
 
-def test_what_is_asked_for_and_was_not_taken_is_told() -> None:
-    missing = [line for line in lines() if "not taken in this run" in line]
-    assert len(missing) == len(ASKED)
+def test_a_requirement_without_a_figure_is_reported() -> None:
+    missing = [line for line in lines() if "not measured in this run" in line]
+    assert len(missing) == len(REQUIREMENTS)
 
 
-def test_other_figures_stand_with_their_bar_or_without() -> None:
+def test_other_figures_are_listed_with_their_target_or_without() -> None:
     found = lines(
-        a__ratio=figure("ratio", 0.5, bar=0.4, better="higher", met=True),
+        a__ratio=figure("ratio", 0.5, target=0.4, better="higher", met=True),
         a__p50=figure("took, p50", 1.0, unit="ms"),
         a__p99=figure("took, p99", 1234.5, unit="ms"),
         b__rate=figure("rate", 5, unit="calls/s", seed=None),
@@ -79,19 +82,43 @@ def test_other_figures_stand_with_their_bar_or_without() -> None:
 
 def test_plots_are_shown_by_their_names() -> None:
     plot = Plot(title="Growth", x="leaves", y="ms", lines={})
-    assert "![Growth](results/stored/growth.svg)" in list(
-        tables(Results(about=ABOUT, plots={"growth": plot}))
-    )
+    assert "![Growth](growth.svg)" in list(tables(Results(about=ABOUT, plots={"growth": plot})))
 
 
-def test_files_are_told_with_the_time_of_all_their_tests() -> None:
+def test_files_are_listed_with_the_time_of_all_their_tests() -> None:
     took_s = {"test_a.py::test_1": 1.5, "test_b.py::test": 9.0, "test_a.py::test_2[x]": 2.0}
     found = list(tables(Results(about=ABOUT, took_s=took_s)))
     assert found[-2:] == ["| `test_a.py` | 4 s |", "| `test_b.py` | 9 s |"]
 
 
-def test_where_it_ran_is_told() -> None:
-    assert "2 cores (A CPU), 4.0 GiB, Linux 6.1" in lines()[0]
+def test_the_machine_is_named() -> None:
+    assert any("2 cores (A CPU), 4.0 GiB, Linux 6.1" in line for line in lines())
+
+
+def test_the_stored_tables_are_those_of_the_stored_run() -> None:
+    """Fails after an edit by hand, or without `--write`."""
+    stored = Results.read(STORED)
+    assert STORED.with_name(TABLES).read_text("utf-8") == "\n".join(tables(stored)) + "\n"
+    text = README.read_text("utf-8")
+    assert written(text, stored) == text
+
+
+def test_the_stored_run_has_every_headline() -> None:
+    stored = Results.read(STORED)
+    keys = [key for headline in HEADLINES for key in headline.keys]
+    assert [key for key in keys if key not in stored.figures] == []
+
+
+def test_both_files_are_written_or_neither(tmp_path: Path) -> None:
+    readme, tables_path = tmp_path / "README.md", tmp_path / TABLES
+    readme.write_text("no marks", "utf-8")
+    with pytest.raises(ValueError, match="must each occur"):
+        write(Results(about=ABOUT), tables_path, readme)
+    assert not tables_path.exists()
+    readme.write_text(README.read_text("utf-8"), "utf-8")
+    write(Results(about=ABOUT), tables_path, readme)
+    assert "at commit abc" in readme.read_text("utf-8")
+    assert "at commit abc" in tables_path.read_text("utf-8")
 
 
 def test_only_what_is_between_the_marks_is_written() -> None:
@@ -107,5 +134,5 @@ def test_only_what_is_between_the_marks_is_written() -> None:
 
 @pytest.mark.parametrize("text", ["", "<!-- to here -->\n"])
 def test_a_text_without_marks_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must be there, once each"):
+    with pytest.raises(ValueError, match="must each occur once"):
         written(text, Results(about=ABOUT))
