@@ -12,7 +12,7 @@ import numpy as np
 from hrag.deadline import Deadline
 from hrag.embedding.cache import CachedQueries
 from hrag.engine import Snapshot, Vector
-from hrag.engine.deepening import FACTOR
+from hrag.engine.rounds import FACTOR
 from hrag.errors import EmbedderRejected, HragError
 from hrag.passages import sentence_windows
 from hrag.passages.sentence_context import SentenceContext

@@ -1,4 +1,4 @@
-"""Streams of documents on a real store, whose writer and embedder can be made to wait or fail."""
+"""Bulk loads on a real store, with a writer and an embedder that can be made to wait or fail."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ Shown = Any
 
 
 class Writer(EmbeddedWriter):
-    """Notes each commit; can be made to wait or fail."""
+    """Records each commit; can be made to wait or fail."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine.store)
@@ -57,7 +57,7 @@ class Writer(EmbeddedWriter):
 
 
 class Embedder(HashEmbedder):
-    """Notes each call; can be made to wait or fail."""
+    """Records each call; can be made to wait or fail."""
 
     def __init__(self) -> None:
         super().__init__(16)
@@ -129,7 +129,7 @@ def shown(outcome: IngestResult | Exception) -> Shown:
 
 @contextmanager
 def service_of(engine: Engine) -> Iterator[Service]:
-    """Whatever is left waiting ends at the end."""
+    """A service; whatever still waits is released at the end."""
     service = Service(engine)
     yield service
     service.writer.gate.set()

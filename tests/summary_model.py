@@ -78,7 +78,11 @@ class ModelSummaries:
 
 
 def summarise(
-    writer: Writer, summaries: ModelSummaries, most: int = 1000, empty: frozenset[str] = frozenset()
+    writer: Writer,
+    summaries: ModelSummaries,
+    most: int = 1000,
+    empty: frozenset[str] = frozenset(),
+    embedder: str = EMBEDDER,
 ) -> int:
     """Summarises what waits, `most` documents of it; those of `empty` get none.
 
@@ -86,7 +90,7 @@ def summarise(
     is left without.
     """
     done = 0
-    while done < most and (document := writer.next_unsummarised(EMBEDDER)):
+    while done < most and (document := writer.next_unsummarised(embedder)):
         settings = document.collection.settings
         count = document.tree.counts[settings.tree.embedding_level]
         sections = [] if document.document_id in empty else list(_sections(count, document.version))

@@ -20,11 +20,12 @@ from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound, DocumentNotFound
 from hrag.filters import Filter
-from hrag.types import IngestOutcome, SummaryScope, SummaryUnit, TreeSettings
+from hrag.types import IngestOutcome, SearchMode, SummaryScope, SummaryUnit, TreeSettings
 from tests import filter_model
 from tests.fakes import (
     ModelCollection,
     collection_settings,
+    find,
     matched_leaves,
     prepared,
     put_in_order,
@@ -166,10 +167,17 @@ class StoreMachine(RuleBasedStateMachine):
     ) -> None:
         query, summaries = query_vector(seed), self.summaries[tenant_id]
         with self.reader.snapshot(tenant_id, "c", summaries=True) as snapshot:
-            within = snapshot.summary_first(query, count, scope)
-            found = search_leaves(within, query, 10_000)
-            assert within.search(query, 10_000).exact
-        assert found.keys() == summaries.leaves(query, summaries.best(query, count, scope)).keys()
+            found = find(
+                snapshot,
+                query,
+                10_000,
+                mode=SearchMode.SUMMARY_FIRST,
+                top_sections=count,
+                summary_scope=scope,
+            )
+        assert found.exact
+        leaves = matched_leaves(found.passages)
+        assert leaves.keys() == summaries.leaves(query, summaries.best(query, count, scope)).keys()
 
     @rule(tenant_id=tenants, threshold=st.integers(1, 20), load=st.booleans())
     def merge(self, tenant_id: str, threshold: int, load: bool) -> None:
@@ -259,12 +267,11 @@ class StoreMachine(RuleBasedStateMachine):
         query = query_vector(seed)
         model = self.models[tenant_id].filtered(given)
         with self.reader.snapshot(tenant_id, "c") as snapshot:
-            eligible = snapshot.filtered(given)
-            assert eligible.leaf_count == model.leaf_count
-            leaves = eligible.search(query, count)
-            assert leaves.complete == (count >= model.leaf_count)
-            share = recall(search_leaves(eligible, query, count), model, query, count)
-        assert share == 1.0 or not leaves.exact
+            found = find(snapshot, query, count, filter=given)
+        assert found.eligible_leaves == model.leaf_count
+        assert found.exhausted == (count >= model.leaf_count)
+        share = recall(matched_leaves(found.passages), model, query, count)
+        assert share == 1.0 or not found.exact
         self.recalls.append(share)
 
     @rule(tenant_id=tenants, seed=seeds)

@@ -173,7 +173,7 @@ def _is_time(service: Service, number: int) -> bool:
 # Room in the index
 
 
-def test_a_commit_waits_for_room_once_a_collection(service: Service) -> None:
+def test_a_commit_waits_for_capacity_once_a_collection(service: Service) -> None:
     service.run([Document("Known.", "known")])
     service.writer.waited.clear()
     service.writer.gate.clear()
@@ -182,23 +182,25 @@ def test_a_commit_waits_for_room_once_a_collection(service: Service) -> None:
     assert len(service.writer.waited) == len(service.writer.commits) - 1  # Of the first run.
 
 
-def test_unchanged_documents_wait_for_no_room(service: Service) -> None:
+def test_unchanged_documents_wait_for_no_capacity(service: Service) -> None:
     service.run(numbered(3))
     service.writer.capacity.clear()
     assert [outcome for _, outcome in service.run(numbered(3))] == [UNCHANGED] * 3
 
 
-def test_a_stream_goes_on_when_there_is_room_again(service: Service) -> None:
-    def making_room() -> Iterator[Document]:
+def test_a_stream_goes_on_when_there_is_capacity_again(service: Service) -> None:
+    def making_capacity() -> Iterator[Document]:
         yield from numbered(3)
         until(lambda: len(service.writer.waited) > 2)
         service.writer.capacity.set()
 
     service.writer.capacity.clear()
-    assert service.run(making_room()) == created(numbered(3))
+    assert service.run(making_capacity()) == created(numbered(3))
 
 
-def test_a_deadline_that_passes_while_there_is_no_room_ends_the_stream(service: Service) -> None:
+def test_a_deadline_that_passes_while_it_waits_for_capacity_ends_the_stream(
+    service: Service,
+) -> None:
     service.writer.capacity.clear()
     load = service.load(map(asked, numbered(3)), Deadline.after(0.3))
     with pytest.raises(errors.DeadlineExceeded, match="catch up"):
@@ -258,11 +260,11 @@ def _silence(service: Service) -> Iterator[Document]:
 
 
 @pytest.mark.parametrize("end", ["stop", "cancel"])
-@pytest.mark.parametrize("waiting_for", ["a document", "the embedder", "room"])
+@pytest.mark.parametrize("waiting_for", ["a document", "the embedder", "capacity"])
 def test_a_stream_that_waits_ends_at_once(service: Service, end: str, waiting_for: str) -> None:
     if waiting_for == "the embedder":
         service.embedder.gate.clear()
-    if waiting_for == "room":
+    if waiting_for == "capacity":
         service.writer.capacity.clear()
     answers = service.answers(_silence(service))
     if waiting_for == "a document":

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import hrag_fast
+from hrag.engine.embedded.search.ancestor_groups import AncestorGroups
 from hrag.engine.embedded.search.documents import DocumentReader
-from hrag.engine.embedded.search.grouping import AncestorGroups
 from hrag.engine.embedded.store.labels import split_label
 from hrag.engine.find import Describe, FindRequest
 from hrag.passages.drafts import PassageDraft, PassageLimits, passage_of, select_drafts

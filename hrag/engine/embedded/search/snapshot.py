@@ -14,14 +14,13 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 
 from hrag.deadline import Deadline
-from hrag.engine.deepening import FACTOR, Round
 from hrag.engine.embedded.search import fetch
+from hrag.engine.embedded.search.ancestor_groups import AncestorGroups, auto_merge, climb
 from hrag.engine.embedded.search.candidates import Candidates, RowNumbers
 from hrag.engine.embedded.search.documents import CitationCache, DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.filter_eval import SelectedRowsCache, evaluate
 from hrag.engine.embedded.search.fusion import fuse
-from hrag.engine.embedded.search.grouping import AncestorGroups, auto_merge, climb
 from hrag.engine.embedded.search.sources.vector import VectorSource
 from hrag.engine.embedded.search.summary_routing import (
     RoutedSection,
@@ -34,6 +33,7 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.find import Describe, FindRequest, Found
+from hrag.engine.rounds import FACTOR, Round
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.filters import Filter, filter_digest
 from hrag.ids import ChunkId

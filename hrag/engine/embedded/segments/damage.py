@@ -2,7 +2,7 @@
 
 A reader that finds a listed segment damaged creates the empty file `<segment>.damaged`
 beside it. The scrubber of the writer's process reads these markers and verifies the
-segments; a damaged one is built anew.
+segments; a damaged segment is rebuilt.
 """
 
 import os

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hrag.engine import Summary, Unsummarised
+from hrag.engine import DocumentSummaries, Summary, Unsummarised
 from hrag.errors import CollectionNotFound
 from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import Collection, SummaryUnit
@@ -70,8 +70,8 @@ def test_summaries_come_with_the_leaves_that_they_stand_for(engine):
     leaves = range(len(documents["long"].vectors))
     summaries = (Summary("All of it.", leaves), Summary("The end.", leaves[3:]))
     vectors = unit_vectors(2, 5)
-    assert engine.writer.put_summaries(waiting["long"], summaries, vectors)
-    assert engine.writer.put_summaries(waiting["short"], (), vectors[:0])
+    assert engine.writer.put_summaries(waiting["long"], DocumentSummaries(summaries, vectors))
+    assert engine.writer.put_summaries(waiting["short"], DocumentSummaries((), vectors[:0]))
 
     found = {each.document.document_id: each.summaries for each in engine.reader.export("t", "c")}
     assert found["new"] is None

@@ -85,7 +85,7 @@ def test_all_collections_of_a_tenant_count_together_and_no_others(writer):
     assert used(writer, "t2") == TenantUsage(1, 1, one)
 
 
-def test_what_goes_gives_its_room_back_at_once(store, writer):
+def test_a_deletion_frees_quota_at_once(store, writer):
     put(writer, "a")
     before = used(writer)
     put(writer, "b", 30)

@@ -119,29 +119,29 @@ def test_the_log_keeps_its_last_entries(store):
 
 @dataclass
 class FakeMaintenance:
-    """Remembers what it is told."""
+    """Records the collections that changed."""
 
-    told: list[int]
+    collections: list[int]
 
     def changed(self, collection: int) -> None:
-        self.told.append(collection)
+        self.collections.append(collection)
 
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
         deadline.check(f"waiting for {collection}")
 
 
-def test_whoever_keeps_the_index_is_told_of_every_commit(store):
-    told: list[int] = []
-    writer = EmbeddedWriter(store, FakeMaintenance(told))
+def test_maintenance_is_told_of_every_commit(store):
+    changed: list[int] = []
+    writer = EmbeddedWriter(store, FakeMaintenance(changed))
     writer.create_collection("t", "c", collection_settings())
     opened, document = writer.open("t", "c"), prepared("d", sentences(3))
-    told.clear()
+    changed.clear()
     writer.put(opened, document)
     writer.put(opened, document)
-    assert told == [opened.collection_id]
+    assert changed == [opened.collection_id]
     writer.delete(opened, "d")
     writer.delete_collection("t", "c")
-    assert told == [opened.collection_id] * 3
+    assert changed == [opened.collection_id] * 3
 
 
 def test_a_document_has_at_most_as_many_leaves_as_a_label_can_count(store, writer, monkeypatch):
@@ -222,7 +222,7 @@ def _failing_at(store: Store, monkeypatch: pytest.MonkeyPatch, database: str) ->
 # Deleted collections
 
 
-def test_a_deleted_collection_is_purged_bit_by_bit(store, writer, monkeypatch):
+def test_a_deleted_collection_is_reclaimed_step_by_step(store, writer, monkeypatch):
     monkeypatch.setattr(reclaim, "_DOCUMENTS", 2)
     before = entries(store)
     opened = writer.open("t", "c")
@@ -256,7 +256,7 @@ def test_a_slot_is_used_again_and_an_ordinal_never_is(store, writer):
         assert writer.document_with_text(opened, name)[1].count("tells") == size
 
 
-def test_a_purge_spares_every_other_collection(store, writer):
+def test_reclaiming_spares_every_other_collection(store, writer):
     writer.create_collection("t", "other", collection_settings())
     for name in ("c", "other"):
         writer.put(writer.open("t", name), prepared("d", sentences(30)))
@@ -267,7 +267,7 @@ def test_a_purge_spares_every_other_collection(store, writer):
     assert entries(store)["texts"] == 1
 
 
-def test_without_deleted_collections_there_is_nothing_to_purge(store, writer):
+def test_without_deleted_collections_there_is_nothing_to_reclaim(store, writer):
     assert not reclaim.reclaim_some(store)
 
 
