@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hrag import errors
 from hrag.deadline import NEVER, Deadline
@@ -24,7 +22,7 @@ from hrag.types import (
     TreeSettings,
 )
 from indexer_svc import pipeline as pipeline_module
-from indexer_svc.pipeline import Defaults, Pipeline, derived_id, hash_document
+from indexer_svc.pipeline import Defaults, Pipeline
 from tests.conftest import Engine
 from tests.fakes import search_leaves
 
@@ -155,11 +153,6 @@ def test_other_words_for_the_same_document_are_no_change(pipeline: Pipeline, cha
     _ingest(pipeline, document)
     same = _ingest(pipeline, dataclasses.replace(document, **change))
     assert same.outcome is IngestOutcome.UNCHANGED
-
-
-def test_a_file_and_a_text_that_looks_like_one_are_not_the_same() -> None:
-    text = "%PDF-1.7 is how such a file begins."
-    assert hash_document(Document(text)) != hash_document(Document(text.encode()))
 
 
 def test_a_document_without_an_id_gets_one_from_its_body(pipeline: Pipeline) -> None:
@@ -405,44 +398,6 @@ def test_another_embedder_than_the_collections_is_refused(
     with pytest.raises(errors.EmbedderMismatch, match=rf"hash/16 \(16 dimensions\).*{named}"):
         _ingest(changed, Document("Something else.", "d"))
     assert _ingest(changed, Document(TEXT, "d")).outcome is IngestOutcome.UNCHANGED
-
-
-# Hashes
-
-texts = st.text(max_size=5)
-bodies = texts | st.binary(max_size=5) | st.lists(st.builds(Page, texts), max_size=3).map(tuple)
-documents = st.builds(
-    Document,
-    body=bodies,
-    title=texts,
-    source=texts,
-    mime_type=st.sampled_from(["text/plain", "text/markdown"]),
-    metadata=st.dictionaries(texts, st.integers() | texts, max_size=2),
-)
-
-
-@given(documents, documents)
-def test_documents_have_one_hash_exactly_if_they_are_equal(one: Document, other: Document) -> None:
-    same_bytes = _as_bytes(one) == _as_bytes(other)
-    assert (hash_document(one) == hash_document(other)) == same_bytes
-
-
-def _as_bytes(document: Document) -> Document:
-    """A text and a file of the same bytes say the same."""
-    if isinstance(document.body, str):
-        return dataclasses.replace(document, body=document.body.encode("utf-8", "surrogatepass"))
-    return document
-
-
-def test_the_order_of_metadata_does_not_count() -> None:
-    one = Document("x", metadata={"a": 1, "b": 2})
-    other = Document("x", metadata={"b": 2, "a": 1})
-    assert hash_document(one) == hash_document(other)
-
-
-def test_a_derived_id_is_the_same_everywhere() -> None:
-    assert derived_id(Document("Cats sleep.")) == "b2-c5137819a0ca83617bddead4d204c35e"
-    assert derived_id(Document("\ud800")).startswith("b2-")
 
 
 def test_the_vectors_stored_are_those_embedded(
