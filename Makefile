@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup demo test test-slow test-endurance test-models test-clients test-containers lint bench bench-full bench-compare bench-store bench-peers clean
+.PHONY: setup demo sync-client test test-slow test-endurance test-models test-clients test-containers lint bench bench-full bench-compare bench-store bench-peers clean
 
 setup: $(STAMP)
 
@@ -19,6 +19,10 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard hrag_fast/*.pyx pro
 
 demo: setup
 	$(BIN)/hrag demo
+
+# Writes hrag/client/sync.py anew from aio.py; a test fails where that was forgotten.
+sync-client: setup
+	$(BIN)/python -m tests.sync_client
 
 # Two processes share the files; benchmarks, which xdist would disable with a warning, are not here.
 test: setup

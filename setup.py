@@ -1,7 +1,7 @@
-"""Builds what is not in the tree: the gRPC code from `protos/`, the Cython kernels.
+"""Builds what git does not hold: the gRPC code from `protos/` and the Cython kernels.
 
-Both land beside the sources, ignored by git, so that an editable install and a wheel
-read the same files. Everything else about the package is in pyproject.toml.
+Both are written beside the sources, ignored by git, so that an editable install and a wheel
+use the same files. Everything else about the package is in pyproject.toml.
 """
 
 from pathlib import Path
@@ -15,10 +15,12 @@ PROTOS = ROOT / "protos"
 
 
 def generate_grpc_code() -> None:
-    """Fills `hrag/v1`; first of all, because setuptools wants every package to exist."""
+    """Writes `hrag/v1`, before setuptools looks for packages: it must exist by then."""
     target = ROOT / "hrag" / "v1"
     target.mkdir(exist_ok=True)
-    (target / "__init__.py").write_text('"""Generated from protos/hrag/v1; nothing by hand."""\n')
+    (target / "__init__.py").write_text(
+        '"""Generated from protos/hrag/v1 by setup.py; do not edit."""\n'
+    )
     well_known_types = Path(protoc.__file__).parent / "_proto"
     outputs = [f"--{kind}_out={ROOT}" for kind in ("python", "pyi", "grpc_python")]
     sources = sorted(str(path) for path in PROTOS.rglob("*.proto"))

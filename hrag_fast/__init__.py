@@ -1,7 +1,13 @@
-"""The compiled hot path: nearest leaves, ranked ancestors, messages; where a text may be cut.
+"""The compiled hot path: ANN search, climbing to ancestors, encoding passages, cutting texts.
 
-Knows nothing of stores or services: arrays in, arrays and bytes out. Without the compiled
-extension the import fails, because a silent slow path is one that nobody notices.
+* `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`).
+* `climb` groups candidates by ancestor and ranks the groups (`Groups`).
+* `PassageEncoder` encodes passages as protobuf messages.
+* `boundary_ranks` says how good a cut at each offset of a text is (`CUT_...`).
+
+Arrays in, arrays and bytes out: it knows nothing of stores or services. The `.pyi` files are
+its documentation, `_reference.py` defines the right answers. If the extension is not compiled,
+the import fails: nobody would notice a fallback that is only slow.
 """
 
 try:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`boundary_ranks`, on the path of every ingest: how good a cut each place of a text is.
+"""`boundary_ranks`, on the path of every ingest: how good a cut at each offset of a text is.
 
-Checks its arguments, then runs one C loop that sees no Python object. `_reference.py`
-holds the plain twin, which defines the right answer.
+It checks its arguments, then runs one C loop without Python objects. `_boundaries.pyi` is the
+documentation for callers; `_reference.py` has the plain twin, which defines the right answer.
 """
 
 import numpy as np
@@ -20,12 +20,12 @@ CUT_SENTENCE = SENTENCE
 CUT_PARAGRAPH = PARAGRAPH
 
 cdef enum:
-    BLANK_LOOK_BACK = 64  # Bytes; so that a text of nothing but blanks stays linear.
-    CLOSER_LOOK_BACK = 16  # Bytes; five CJK closers, more than any sentence ends with.
+    BLANK_LOOK_BACK = 64  # Bytes; keeps a text of nothing but white space linear.
+    CLOSER_LOOK_BACK = 16  # Bytes: five CJK closers, more than a sentence ends with.
 
 
 def boundary_ranks(bytes text not None, const uint32_t[::1] ends not None):
-    """Ranks cuts of a text; `_boundaries.pyi` has the whole promise."""
+    """Ranks cuts of a text; see `_boundaries.pyi`."""
     cdef size_t size = len(text)
     cdef size_t count = ends.shape[0]
     cdef size_t i
@@ -63,19 +63,19 @@ cdef uint8_t rank_cut(const uint8_t* text, size_t size, size_t end) noexcept nog
 
 
 cdef size_t before_blanks(const uint8_t* text, size_t end) noexcept nogil:
-    """Where the white space before `end` begins, as far as the look-back goes."""
-    cdef size_t floor = end - BLANK_LOOK_BACK if end > BLANK_LOOK_BACK else 0
+    """Returns where the white space before `end` begins, within the look-back."""
+    cdef size_t limit = end - BLANK_LOOK_BACK if end > BLANK_LOOK_BACK else 0
     cdef size_t start
-    while end > floor:
+    while end > limit:
         start = start_before(text, end)
-        if start < floor or not is_blank(decode(text, start, end)):
+        if start < limit or not is_blank(decode(text, start, end)):
             break
         end = start
     return end
 
 
 cdef int count_newlines(const uint8_t* text, size_t start, size_t end) noexcept nogil:
-    """Newlines in white space: \\n, \\r\\n and lone \\r are one each, a form feed is two."""
+    """Counts newlines in white space: \\n, \\r\\n and lone \\r are one each, a form feed two."""
     cdef size_t i
     cdef int newlines = 0
     for i in range(start, end):
@@ -89,13 +89,13 @@ cdef int count_newlines(const uint8_t* text, size_t start, size_t end) noexcept 
 
 
 cdef bint ends_sentence(const uint8_t* text, size_t end, bint beside_blank) noexcept nogil:
-    """Whether a sentence ends at `end`, perhaps with closing quotes or brackets."""
-    cdef size_t floor = end - CLOSER_LOOK_BACK if end > CLOSER_LOOK_BACK else 0
+    """True if a sentence ends at `end`, perhaps with closing quotes or brackets."""
+    cdef size_t limit = end - CLOSER_LOOK_BACK if end > CLOSER_LOOK_BACK else 0
     cdef size_t start
     cdef uint32_t last
-    while end > floor:
+    while end > limit:
         start = start_before(text, end)
-        if start < floor or not is_closer(decode(text, start, end)):
+        if start < limit or not is_closer(decode(text, start, end)):
             break
         end = start
     if end == 0:
@@ -129,12 +129,12 @@ cdef inline bint is_continuation(uint8_t byte) noexcept nogil:
 
 
 cdef inline uint32_t decode(const uint8_t* text, size_t start, size_t end) noexcept nogil:
-    """The code point that lies in `text[start:end]`."""
+    """Decodes the code point in `text[start:end]`."""
     cdef uint32_t code_point = text[start]
     cdef size_t i
     if end - start == 1:
         return code_point
-    code_point &= 0xFF >> (end - start + 1)  # The lead byte's high bits tell the length.
+    code_point &= 0xFF >> (end - start + 1)  # The lead byte's high bits are its length.
     for i in range(start + 1, end):
         code_point = code_point << 6 | (text[i] & 0x3F)
     return code_point

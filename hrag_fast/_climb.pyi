@@ -1,11 +1,10 @@
-"""Types and promises of the compiled `climb`.
+"""Types and documentation of the compiled `climb`.
 
-Every array argument is one-dimensional and C-contiguous, and may be read-only (a memory
-map, a buffer of LMDB). Every array returned is new. A wrong dtype or shape is a
-ValueError, None or no array a TypeError.
+Array arguments are one-dimensional and C-contiguous and may be read-only (a memory map, a buffer
+of LMDB); they must not change during a call. A wrong dtype or shape is a ValueError, None or no
+array a TypeError. Arrays returned are new.
 
-It keeps the GIL for up to 1,000 hits (some 15 us) and releases it for more. Arguments
-must not change during a call.
+The GIL is kept for up to 1,000 candidates (about 15 us) and released for more.
 """
 
 from typing import Final, NamedTuple
@@ -13,28 +12,28 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# How a group's score comes from its children's.
+# How a group's score is made of its children's.
 MAX: Final = 0
 SUM: Final = 1
 MEAN: Final = 2
 COUNT: Final = 3
 
 class Groups(NamedTuple):
-    """g ancestors, best first, and the m living hits below them.
+    """g ancestors, best first, and their m children: the candidates that are alive.
 
-    Group j has the children `children[starts[j]:starts[j + 1]]`.
+    The children of group j are `children[starts[j]:starts[j + 1]]`.
     """
 
     keys: NDArray[np.uint64]
-    """`[g]`: `document_ordinal << 20 | ancestor_index`."""
+    """uint64[g]: `document_ordinal << 20 | ancestor_index`."""
     scores: NDArray[np.float32]
-    """`[g]`: aggregated, descending."""
+    """float32[g]: aggregated scores, descending."""
     starts: NDArray[np.uint32]
-    """`[g + 1]`: from 0 to m."""
+    """uint32[g + 1]: from 0 to m, ascending."""
     children: NDArray[np.uint32]
-    """`[m]`: rows, best first within each group."""
+    """uint32[m]: rows, best first within each group."""
     child_scores: NDArray[np.float32]
-    """`[m]`: the children's own scores."""
+    """float32[m]: the children's own scores."""
 
 def climb(
     rows: NDArray[np.uint32],
@@ -44,21 +43,23 @@ def climb(
     alive: NDArray[np.uint8],
     aggregation: int,
 ) -> Groups:
-    """Groups k hits by their ancestor and ranks the groups.
+    """Groups k candidates by their ancestor and ranks the groups.
 
-    Hit i is the leaf at row `rows[i]` (all distinct) with similarity `scores[i]` (finite).
-    Row r of n holds the leaf's label `document_ordinal << 20 | leaf_index`, the index of
-    its ancestor at the return level within its document (`ancestors[r]`, below 2**20), and
-    whether it lives (`alive[r]`, 0 or 1); dead hits are dropped.
+    Candidate i is the leaf at row `rows[i]` (all distinct) with the score `scores[i]` (finite).
+
+    * `rows`: uint32[k], each below n.
+    * `scores`: float32[k].
+    * `labels`: uint64[n], the label of each row's leaf, `document_ordinal << 20 | leaf_index`.
+    * `ancestors`: uint32[n], the index within its document of each leaf's ancestor at the return
+      level, below 2**20.
+    * `alive`: uint8[n], 0 or 1. Candidates whose row is not alive are dropped.
+    * `aggregation`: MAX, SUM, MEAN or COUNT of the children's scores. SUM and MEAN add in double
+      precision, in the order of candidates, and round once to float32.
 
     Groups are ordered by score descending, then best child's score descending, then key
-    ascending; children by score descending, then label ascending. Sums are made in double
-    precision in hit order and rounded once to float32. COUNT scores the number of living
-    hits.
+    ascending; children by score descending, then label ascending. Takes time O(k log k),
+    whatever n is.
 
-    `rows` uint32[k], `scores` float32[k], `labels` uint64[n], `ancestors` uint32[n],
-    `alive` uint8[n]; `aggregation` is MAX, SUM, MEAN or COUNT.
-
-    Raises IndexError for a row that is not below n, ValueError for lengths that disagree
-    or an unknown aggregation, MemoryError.
+    Raises ValueError for lengths that disagree or an unknown aggregation, IndexError for a row
+    that is not below n, MemoryError.
     """

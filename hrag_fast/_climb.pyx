@@ -1,9 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`climb`, on the path of every search: hits to ranked ancestors.
+"""`climb`, on the path of every search: candidates to ranked ancestors.
 
-Checks its arguments, then runs one C function that sees no Python object. All it reads
-are const views, so maps of files and buffers of LMDB serve in place; all it needs besides
-is allocated at once. `_reference.py` holds the plain twin, which defines the right answer.
+A hash aggregation (open addressing with linear probing, Fibonacci hashing: Knuth, The Art of
+Computer Programming 3, 6.4) followed by merge sorts.
+
+It checks its arguments, then runs one C function without Python objects. It reads const views
+only, so memory maps and LMDB's buffers are used in place, and allocates its memory at once.
+`_climb.pyi` is the documentation for callers; `_reference.py` has the plain twin, which defines
+the right answer.
 """
 
 from collections import namedtuple
@@ -25,7 +29,7 @@ COUNT = AGGREGATE_COUNT
 
 Groups = namedtuple("Groups", ("keys", "scores", "starts", "children", "child_scores"))
 
-cdef object new_tuple = tuple.__new__  # Half the cost of calling the namedtuple.
+cdef object new_tuple = tuple.__new__  # Takes half the time of calling the namedtuple.
 cdef object empty = np.empty
 cdef object UINT32 = np.dtype(np.uint32)
 cdef object UINT64 = np.dtype(np.uint64)
@@ -33,15 +37,15 @@ cdef object FLOAT32 = np.dtype(np.float32)
 
 cdef enum:
     LEAF_INDEX_BITS = 20
-    SHORT_RUN = 8  # Below it, insertion beats merging.
-    # A thread that gives up the GIL may wait another's whole turn for it, 5 ms. Up to this
-    # many hits the work is some 15 us, and keeping the GIL delays nobody.
+    SHORT_RUN = 8  # Up to this length, insertion sort is faster than merge sort.
+    # A thread that releases the GIL may wait for another's whole switch interval, 5 ms, to get
+    # it back. Up to this many candidates the work takes about 15 us: keeping it delays nobody.
     GIL_KEPT_UP_TO = 1000
 
 cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi spreads neighbouring keys.
 
 
-cdef struct Hits:  # What climb was given.
+cdef struct Candidates:  # The arguments of climb.
     const uint32_t* rows
     const float* scores
     size_t count
@@ -50,7 +54,7 @@ cdef struct Hits:  # What climb was given.
     const uint8_t* alive
 
 
-cdef struct Leaf:  # A hit that lives.
+cdef struct Leaf:  # A candidate that is alive.
     uint64_t label
     uint64_t key
     float score
@@ -58,7 +62,7 @@ cdef struct Leaf:  # A hit that lives.
     uint32_t group
 
 
-cdef struct Group:  # An ancestor and what its children add up to.
+cdef struct Group:  # An ancestor and the aggregates of its children.
     uint64_t key
     double sum
     float best
@@ -66,19 +70,19 @@ cdef struct Group:  # An ancestor and what its children add up to.
     uint32_t next  # Where in the output its next child goes.
 
 
-cdef struct Ranked:  # What orders groups among groups and children among children.
+cdef struct Ranked:  # Sort key of a group or of a child.
     float score
     float best
     uint64_t tie
     uint32_t index
 
 
-cdef struct Work:  # One allocation, cut up. Every part has room for one entry a hit.
+cdef struct Work:  # One allocation, cut up. Every part has space for one entry per candidate.
     Leaf* leaves
     Group* groups
     Ranked* ranked
-    Ranked* spare
-    uint64_t* keys  # These five are the answer.
+    Ranked* scratch
+    uint64_t* keys  # This and the next four are the result.
     float* scores
     uint32_t* starts
     uint32_t* children
@@ -97,7 +101,7 @@ def climb(
     const uint8_t[::1] alive not None,
     int aggregation,
 ):
-    """Groups hits by ancestor and ranks them; `_climb.pyi` has the whole promise."""
+    """Groups candidates by ancestor and ranks the groups; see `_climb.pyi`."""
     cdef size_t count = rows.shape[0]
     cdef size_t row_count = labels.shape[0]
     if <size_t>scores.shape[0] != count:
@@ -117,14 +121,14 @@ def climb(
     if outside < count:
         raise IndexError(f"rows[{outside}] is {rows[outside]}; it must be below {row_count}")
 
-    cdef Hits hits
-    hits.rows = &rows[0]
-    hits.scores = &scores[0]
-    hits.count = count
-    hits.labels = &labels[0]
-    hits.ancestors = &ancestors[0]
-    hits.alive = &alive[0]
-    return climbed(&hits, aggregation)
+    cdef Candidates candidates
+    candidates.rows = &rows[0]
+    candidates.scores = &scores[0]
+    candidates.count = count
+    candidates.labels = &labels[0]
+    candidates.ancestors = &ancestors[0]
+    candidates.alive = &alive[0]
+    return run(&candidates, aggregation)
 
 
 cdef size_t first_outside(const uint32_t* rows, size_t count, size_t limit) noexcept nogil:
@@ -135,18 +139,18 @@ cdef size_t first_outside(const uint32_t* rows, size_t count, size_t limit) noex
     return count
 
 
-cdef object climbed(const Hits* hits, int aggregation):
-    """Allocates, climbs and copies out: all that needs the GIL."""
+cdef object run(const Candidates* candidates, int aggregation):
+    """Allocates, computes and copies the result out: everything that needs the GIL."""
     cdef Work work
-    cdef void* memory = allocate(&work, hits.count)
+    cdef void* memory = allocate(&work, candidates.count)
     if memory == NULL:
-        raise MemoryError(f"climb needs memory for {hits.count} hits")
+        raise MemoryError(f"climb needs memory for {candidates.count} candidates")
     try:
-        if hits.count <= GIL_KEPT_UP_TO:
-            run_climb(hits, aggregation, &work)
+        if candidates.count <= GIL_KEPT_UP_TO:
+            run_climb(candidates, aggregation, &work)
         else:
             with nogil:
-                run_climb(hits, aggregation, &work)
+                run_climb(candidates, aggregation, &work)
         return groups_of(&work)
     finally:
         free(memory)
@@ -163,7 +167,7 @@ cdef object groups_of(const Work* work):
 
 
 cdef object array_of(object dtype, const void* items, size_t count, size_t item_bytes):
-    """A new array with a copy of `items`. A plain buffer costs half of a typed view."""
+    """A new array with a copy of `items`. A plain buffer takes half the time of a typed view."""
     cdef object array = empty(count, dtype)
     cdef Py_buffer buffer
     PyObject_GetBuffer(array, &buffer, PyBUF_WRITABLE)
@@ -173,23 +177,23 @@ cdef object array_of(object dtype, const void* items, size_t count, size_t item_
 
 
 cdef void* allocate(Work* work, size_t count) noexcept nogil:
-    """Returns what to free, or NULL. Widest types first, so that each part is aligned."""
+    """Returns the memory to free, or NULL. The widest types come first, so all are aligned."""
     work.slot_bits = 1
-    while (<size_t>1 << work.slot_bits) < 2 * count:  # At most half full: probes stay short.
+    while (<size_t>1 << work.slot_bits) < 2 * count:  # At most half full keeps probes short.
         work.slot_bits += 1
     cdef size_t slot_bytes = sizeof(uint32_t) << work.slot_bits
-    cdef size_t hit_bytes = (
+    cdef size_t candidate_bytes = (
         sizeof(Leaf) + sizeof(Group) + 2 * sizeof(Ranked)
         + sizeof(uint64_t) + 2 * sizeof(uint32_t) + 2 * sizeof(float)
     )
-    cdef void* memory = malloc(count * hit_bytes + sizeof(uint32_t) + slot_bytes)
+    cdef void* memory = malloc(count * candidate_bytes + sizeof(uint32_t) + slot_bytes)
     if memory == NULL:
         return NULL
     work.leaves = <Leaf*>memory
     work.groups = <Group*>(work.leaves + count)
     work.ranked = <Ranked*>(work.groups + count)
-    work.spare = work.ranked + count
-    work.keys = <uint64_t*>(work.spare + count)
+    work.scratch = work.ranked + count
+    work.keys = <uint64_t*>(work.scratch + count)
     work.scores = <float*>(work.keys + count)
     work.child_scores = work.scores + count
     work.children = <uint32_t*>(work.child_scores + count)
@@ -199,37 +203,38 @@ cdef void* allocate(Work* work, size_t count) noexcept nogil:
     return memory
 
 
-cdef void run_climb(const Hits* hits, int aggregation, Work* work) noexcept nogil:
-    work.child_count = gather(hits, work.leaves)
+cdef void run_climb(const Candidates* candidates, int aggregation, Work* work) noexcept nogil:
+    work.child_count = gather(candidates, work.leaves)
     work.group_count = group_leaves(work)
     rank_groups(work, aggregation)
     write_groups(work)
     write_children(work)
 
 
-cdef size_t gather(const Hits* hits, Leaf* leaves) noexcept nogil:
-    """Reads the living hits' labels and ancestors, and counts them.
+cdef size_t gather(const Candidates* candidates, Leaf* leaves) noexcept nogil:
+    """Reads labels and ancestors of the live candidates; returns their number.
 
-    Alone in its loop because these reads miss the cache: nothing here waits for another.
+    In a loop of its own because these reads miss the cache: none depends on another, so the CPU
+    has many under way at once.
     """
     cdef size_t i, count = 0
     cdef uint32_t row
     cdef uint64_t label
-    for i in range(hits.count):
-        row = hits.rows[i]
-        if not hits.alive[row]:
+    for i in range(candidates.count):
+        row = candidates.rows[i]
+        if not candidates.alive[row]:
             continue
-        label = hits.labels[row]
+        label = candidates.labels[row]
         leaves[count].label = label
-        leaves[count].key = (label >> LEAF_INDEX_BITS << LEAF_INDEX_BITS) | hits.ancestors[row]
-        leaves[count].score = hits.scores[i]
+        leaves[count].key = label >> LEAF_INDEX_BITS << LEAF_INDEX_BITS | candidates.ancestors[row]
+        leaves[count].score = candidates.scores[i]
         leaves[count].row = row
         count += 1
     return count
 
 
 cdef size_t group_leaves(Work* work) noexcept nogil:
-    """Gives each leaf its group, in hit order, and counts the groups."""
+    """Gives each leaf its group, in the order of candidates; returns the number of groups."""
     cdef size_t i, group_count = 0
     cdef Leaf* leaf
     cdef Group* group
@@ -255,7 +260,7 @@ cdef size_t group_leaves(Work* work) noexcept nogil:
 
 
 cdef inline uint32_t* find_slot(const Work* work, uint64_t key) noexcept nogil:
-    """The slot that holds the key's group, or the free one where it belongs."""
+    """Returns the slot of the key's group, or the free slot where it belongs."""
     cdef size_t mask = (<size_t>1 << work.slot_bits) - 1
     cdef size_t i = (key * GOLDEN) >> (64 - work.slot_bits)
     while work.slots[i] != 0 and work.groups[work.slots[i] - 1].key != key:
@@ -272,7 +277,7 @@ cdef void rank_groups(Work* work, int aggregation) noexcept nogil:
         work.ranked[i].best = group.best
         work.ranked[i].tie = group.key
         work.ranked[i].index = i
-    sort(work.ranked, work.spare, work.group_count)
+    sort(work.ranked, work.scratch, work.group_count)
 
 
 cdef inline float aggregated(const Group* group, int aggregation) noexcept nogil:
@@ -300,7 +305,7 @@ cdef void write_groups(Work* work) noexcept nogil:
 
 
 cdef void write_children(Work* work) noexcept nogil:
-    """Puts each leaf in its group's range, then sorts range by range."""
+    """Moves each leaf to its group's range, then sorts each range."""
     cdef size_t i, start, end
     cdef Leaf* leaf
     cdef Group* group
@@ -317,7 +322,7 @@ cdef void write_children(Work* work) noexcept nogil:
     for i in range(work.group_count):
         start = work.starts[i]
         end = work.starts[i + 1]
-        sort(work.ranked + start, work.spare, end - start)
+        sort(work.ranked + start, work.scratch, end - start)
     for i in range(work.child_count):
         work.children[i] = work.ranked[i].index
         work.child_scores[i] = work.ranked[i].score
@@ -331,17 +336,17 @@ cdef inline bint precedes(const Ranked* a, const Ranked* b) noexcept nogil:
     return a.tie < b.tie
 
 
-cdef void sort(Ranked* items, Ranked* spare, size_t count) noexcept nogil:
-    """Stable merge sort; `spare` has room for half of `items`."""
+cdef void sort(Ranked* items, Ranked* scratch, size_t count) noexcept nogil:
+    """Stable merge sort; `scratch` has space for half of `items`."""
     if count <= SHORT_RUN:
         sort_short(items, count)
         return
     cdef size_t half = count >> 1
-    sort(items, spare, half)
-    sort(items + half, spare, count - half)
-    if precedes(&items[half], &items[half - 1]):  # Hits often come in order already.
-        memcpy(spare, items, half * sizeof(Ranked))
-        merge(items, spare, half, count)
+    sort(items, scratch, half)
+    sort(items + half, scratch, count - half)
+    if precedes(&items[half], &items[half - 1]):  # Candidates are often sorted already.
+        memcpy(scratch, items, half * sizeof(Ranked))
+        merge(items, scratch, half, count)
 
 
 cdef void sort_short(Ranked* items, size_t count) noexcept nogil:

@@ -1,44 +1,63 @@
-"""Types and promises of the compiled `Graph`, whose searches release the GIL."""
+"""Types and documentation of the compiled `Graph`.
+
+Its searches release the GIL. Arrays are one-dimensional and C-contiguous and may be read-only; a
+wrong dtype or shape is a ValueError, None or no array a TypeError. Arrays returned are new.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 class Graph:
-    """An HNSW index of inner products, as hnswlib 0.8 saves it, searched where it lies.
+    """An HNSW index of inner products, as hnswlib 0.8 saves it, searched without a copy.
 
-    Nothing is copied: `file` may be a map of a file that several processes share. Safe to
-    search from several threads.
+    HNSW: Malkov and Yashunin, "Efficient and robust approximate nearest neighbor search using
+    Hierarchical Navigable Small World graphs", arXiv 1603.09320 (2016), IEEE TPAMI 42(4), 2020.
+
+    `file` may be a memory map that several processes share; it is kept, and must not change.
+    Its n vectors have the item numbers 0 to n - 1, in any order. Beside it, 12 bytes a vector
+    are allocated, and 2 a vector for each search that runs at the same time.
+
+    Safe to search from several threads.
     """
 
     def __init__(self, file: Buffer) -> None:
-        """Reads and checks every link; raises ValueError unless `file` is such an index.
+        """Reads and checks every link, in time linear in their number.
 
-        Its n items must be numbered from 0 to n - 1, in any order.
+        Raises ValueError if `file` is anything but such an index: no later call can read
+        outside it, whatever it holds.
         """
 
     @property
     def dimension(self) -> int:
-        """Numbers of a vector."""
+        """Numbers in a vector, d."""
 
     def __len__(self) -> int:
-        """How many vectors there are."""
+        """Number of vectors, n."""
 
     def search(
         self, query: NDArray[np.float32], count: int, ef: int
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-        """Finds the `count` items nearest to `query`, float32[dimension], best first.
+        """ANN search: finds the `count` items with the largest inner product, best first.
 
-        Returns item numbers uint32[n] and inner products float32[n]; fewer than `count`
-        where there are fewer, or where the graph leads to fewer. Looks at `ef` candidates
-        at once, or at `count` if that is more: the answer is hnswlib's own for the same ef.
+        `query` is float32[d]. `ef` is the size of the list of candidates (raised to `count` if
+        smaller): larger is slower and finds more of the true nearest. The result equals
+        hnswlib's for the same `ef`.
 
-        Raises ValueError for a query of another dimension.
+        Returns item numbers uint32[m] and inner products float32[m], for unit vectors the cosine
+        similarities from -1 to 1. m is `count`, or less if there are fewer vectors or the graph
+        leads to fewer.
+
+        Takes about ef * M * log(n) inner products of d numbers, M being the index's links a
+        vector. Raises ValueError for a query of another dimension.
         """
 
     def scores(self, query: NDArray[np.float32], items: NDArray[np.uint32]) -> NDArray[np.float32]:
-        """Inner products, float32[n], of `query`, float32[dimension], with items, uint32[n].
+        """Exact scan: computes the inner product of `query` with each item.
 
-        Raises ValueError for a query of another dimension, IndexError for an item that is
-        not there.
+        `query` is float32[d], `items` uint32[m] in any order. Returns float32[m], in the order
+        of `items`. Takes m inner products of d numbers.
+
+        Raises ValueError for a query of another dimension, IndexError for an item that is not
+        below n.
         """

@@ -1,8 +1,8 @@
-"""Types and promises of the compiled passage encoder.
+"""Types and documentation of the compiled passage encoder.
 
-Arrays are one-dimensional and C-contiguous; they and the buffers may be read-only (LMDB's
-own), and must not change during a call. A wrong dtype or shape is a ValueError, a wrong
-type a TypeError. Keeps the GIL: a passage takes some 2 us.
+Arrays are one-dimensional and C-contiguous; they and buffers may be read-only (LMDB's own) and
+must not change while they are in use. A wrong dtype or shape is a ValueError, a wrong type a
+TypeError. The GIL is kept: a passage takes about 2 us.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,10 @@ from typing_extensions import Buffer
 from hrag_fast._climb import Groups
 
 class CitedDocument:
-    """What passages of one document share, encoded once. Keep it for the next search."""
+    """What all passages of one document have in common, encoded once and used in many searches.
+
+    It does not change, but for a cache of section paths.
+    """
 
     def __init__(
         self,
@@ -24,23 +27,28 @@ class CitedDocument:
         page_numbers: Iterable[int] = (),
         page_starts: Iterable[int] = (),
     ) -> None:
-        """`fields` holds those of hrag.v1.Chunk that are the document's own, encoded.
+        """Keeps the parts; encodes a section path when it is first needed.
 
-        `section_path` gives the titles above a section; it is asked once for each. Page i
-        has `page_numbers[i]` and begins at character `page_starts[i]`, which ascend. Raises
-        ValueError for lengths that disagree.
+        * `fields`: the document's own fields of hrag.v1.Chunk, encoded.
+        * `document_id`: in UTF-8.
+        * `section_path`: returns the titles above a section; called once for each.
+        * `page_numbers`: the number of each page, in order.
+        * `page_starts`: the offset in characters at which each page begins, ascending.
+
+        Raises ValueError if pages have other lengths than their starts.
         """
 
 class PassageEncoder:
-    """Encodes passages of one search, each as a `hrag.v1.SearchResponse` that holds it alone.
+    """Encodes the passages of one search, each as a `hrag.v1.SearchResponse` of its own.
 
-    One behind the other, such messages are one that holds all of them.
+    Concatenated, these messages are one SearchResponse with all passages.
     """
 
     def __init__(self, labels: NDArray[np.uint64], groups: Groups, leaf_level: int) -> None:
-        """Of what `climb` has grouped: the children are rows of `labels`, uint64[n].
+        """For groups as `climb` returns them, whose children are rows of `labels`, uint64[n].
 
-        Leaves are chunks of `leaf_level`. Raises ValueError for lengths that disagree.
+        Leaves are chunks of `leaf_level`. Raises ValueError if the groups have other numbers of
+        children than of children's scores.
         """
 
     def passage(
@@ -54,14 +62,19 @@ class PassageEncoder:
         record: tuple[int, ...] | None = None,
         merged: Sequence[tuple[int, int]] = (),
     ) -> bytes:
-        """One passage: chunk `index` of `level`, with score and children of a group.
+        """Returns one encoded passage: a chunk with the score and the children of a group.
 
-        `tree` is the document's, packed as hrag.tree has it, and `text` its whole text.
-        `record` has the fields of hrag.tree.CHUNK in place of the chunk's own, the span cut
-        or widened. Children are told as far as they lie in the span. `merged` are level and
-        index of the chunks it was joined of.
+        * `tree`: the document's tree, as hrag.tree packs it.
+        * `text`: the document's whole text, UTF-8.
+        * `level`, `index`: which chunk.
+        * `group`: index of its group.
+        * `record`: the fields of hrag.tree.CHUNK to use instead of the chunk's own, for a span
+          that is cut or widened.
+        * `merged`: level and index of the chunks that it was joined from.
 
-        Raises IndexError for a level, chunk, group, child, row or leaf that there is not,
-        ValueError for a tree that is none and for a span that is not in the text,
-        MemoryError.
+        Children are cut to the passage's span; those outside it are left out. Takes time linear
+        in the bytes returned and the group's children.
+
+        Raises IndexError for a level, chunk, group, child, row or leaf that does not exist,
+        ValueError for a malformed tree or a span outside the text, MemoryError.
         """

@@ -1,13 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`PassageEncoder`, at the end of every search: stored chunks to the messages that are sent.
+"""`PassageEncoder`, at the end of every search: stored chunks to protobuf messages.
 
-Writes in protobuf's wire format, by the field numbers of `protos/`: a `hrag.v1.SearchResponse`
-that holds a passage alone, for the bytes of several are one that holds them all. Content goes
-from LMDB's pages into the message, spans of leaves from the packed tree, and no value is
-made of any part. Fields that are 0 or empty are left out, as protobuf does. It writes from
-the end to the beginning, so that a length is known when its turn comes.
+Writes protobuf's wire format (https://protobuf.dev/programming-guides/encoding) with the field
+numbers of `protos/`. Each passage becomes a `hrag.v1.SearchResponse` that contains it alone:
+concatenated, such messages are one with all passages. Content is copied from LMDB's pages into
+the message, and spans of leaves from the packed tree, without any Python value in between.
 
-The plain twin are the values of `Snapshot.passages` made messages by `hrag.wire`.
+Messages are written from their end to their beginning, as protobuf's upb does, so that a length
+is known when it is written. Fields that are 0 or empty are left out, as protobuf does.
+
+`_passages.pyi` is the documentation for callers. The right answer is what protobuf itself
+encodes for the same values; a property test compares the two.
 """
 
 from array import array
@@ -17,12 +20,12 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-cdef enum:  # Kinds of field.
+cdef enum:  # Wire types.
     VARINT = 0
     BYTES = 2
     FIXED32 = 5
 
-cdef enum:  # Numbers of fields.
+cdef enum:  # Field numbers.
     CHUNK_ID = 1
     CHUNK_LEVEL = 3
     CHUNK_INDEX = 4
@@ -48,18 +51,19 @@ cdef enum:  # Numbers of fields.
     CHILD_SCORE = 2
     CHILD_SPAN = 3
 
-cdef uint32_t NONE = 0xFFFFFFFF  # No section.
+cdef uint32_t NONE = 0xFFFFFFFF  # The section of a chunk that is in none.
 
 cdef enum:
     LEAF_INDEX_BITS = 20
-    NUMBER_BYTES = 1 + 5  # A field of 32 bits at its longest; all field numbers are below 16.
+    # Upper bounds of encoded lengths. All field numbers are below 16, so a tag takes one byte.
+    NUMBER_BYTES = 1 + 5  # A field of 32 bits.
     SPAN_BYTES = 2 + 4 * NUMBER_BYTES
-    PLACE_BYTES = 2 * 11  # "#", a level, "." and an index.
-    # Without the bytes of variable length in them.
-    CHUNK_BYTES = 7 * NUMBER_BYTES + SPAN_BYTES + PLACE_BYTES
-    CHILD_BYTES = 3 * NUMBER_BYTES + SPAN_BYTES + PLACE_BYTES
+    POSITION_BYTES = 2 * 11  # "#", a level, "." and an index.
+    # Without document id, section path, pages and content.
+    CHUNK_BYTES = 7 * NUMBER_BYTES + SPAN_BYTES + POSITION_BYTES
+    CHILD_BYTES = 3 * NUMBER_BYTES + SPAN_BYTES + POSITION_BYTES
     PAGE_BYTES = 3 * NUMBER_BYTES
-    MERGED_BYTES = NUMBER_BYTES + PLACE_BYTES
+    MERGED_BYTES = NUMBER_BYTES + POSITION_BYTES
 
 
 cdef packed struct Record:  # hrag.tree.CHUNK.
@@ -76,12 +80,12 @@ cdef packed struct Record:  # hrag.tree.CHUNK.
 
 
 cdef class CitedDocument:
-    """See `_passages.pyi`."""
+    """What all passages of one document have in common, encoded once; see `_passages.pyi`."""
 
     cdef bytes fields
     cdef bytes name
     cdef object section_path_of
-    cdef dict section_paths  # Encoded, by section.
+    cdef dict section_paths  # Encoded fields, by section.
     cdef const uint32_t[::1] page_numbers
     cdef const uint32_t[::1] page_starts
 
@@ -105,7 +109,7 @@ cdef class CitedDocument:
             )
 
     cdef bytes section_path(self, uint32_t section):
-        """The field, made once."""
+        """The encoded field of a section's path; each is made once."""
         found = self.section_paths.get(section)
         if found is None:
             titles = [(<str?>title).encode() for title in self.section_path_of(section)]
@@ -114,7 +118,7 @@ cdef class CitedDocument:
         return found
 
     cdef size_t pages_before(self, uint64_t char_start) noexcept:
-        """How many pages begin before it."""
+        """The number of pages that begin before a character: a binary search."""
         cdef size_t middle, first = 0, end = self.page_starts.shape[0]
         while first < end:
             middle = (first + end) // 2
@@ -126,7 +130,7 @@ cdef class CitedDocument:
 
 
 cdef class PassageEncoder:
-    """Encodes passages of one search."""
+    """Encodes the passages of one search; see `_passages.pyi`."""
 
     cdef const uint64_t[::1] labels
     cdef const float[::1] scores
@@ -155,12 +159,18 @@ cdef class PassageEncoder:
         record=None,
         merged=(),
     ):
+        """Returns one passage as an encoded SearchResponse; see `_passages.pyi`."""
         cdef Level chunks = level_of(tree, level)
         cdef Level leaves = level_of(tree, self.leaf_level)
         if index >= chunks.count:
             raise IndexError(f"chunk {index} of {chunks.count}")
         if group + 1 >= <size_t>self.starts.shape[0] or group >= <size_t>self.scores.shape[0]:
             raise IndexError(f"group {group} of {self.scores.shape[0]}")
+        if not self.starts[group] <= self.starts[group + 1] <= <size_t>self.children.shape[0]:
+            raise IndexError(
+                f"children {self.starts[group]} to {self.starts[group + 1]} "
+                f"of {self.children.shape[0]}"
+            )
         cdef Record own = chunks.first[index]
         if record is not None:
             (
@@ -171,45 +181,42 @@ cdef class PassageEncoder:
             raise ValueError(
                 f"bytes {own.byte_start} to {own.byte_end} of a text of {text.shape[0]}"
             )
-        cdef size_t start = self.starts[group], end = self.starts[group + 1]
-        if not start <= end <= <size_t>self.children.shape[0]:
-            raise IndexError(f"children {start} to {end} of {self.children.shape[0]}")
+        return self.encoded(document, &own, text, leaves, level, index, group, merged)
+
+    cdef bytes encoded(
+        self,
+        CitedDocument document,
+        const Record* own,
+        const uint8_t[::1] text,
+        Level leaves,
+        size_t level,
+        size_t index,
+        size_t group,
+        merged,
+    ):
         cdef bytes section_path = document.section_path(own.section)
-        # The page that the span begins in is the last to begin at or before it.
-        cdef size_t first_page = document.pages_before(<uint64_t>own.char_start + 1)
-        cdef size_t pages_end = document.pages_before(own.char_end)
         cdef size_t name = PyBytes_GET_SIZE(document.name)
-        cdef size_t room = (
-            3 * NUMBER_BYTES + CHUNK_BYTES + PyBytes_GET_SIZE(document.fields) + name
-            + PyBytes_GET_SIZE(section_path)
-            + own.byte_end - own.byte_start
-            + (pages_end - first_page if pages_end > first_page else 0) * <size_t>PAGE_BYTES
-            + (end - start) * (CHILD_BYTES + name)
+        cdef size_t capacity = (
+            3 * NUMBER_BYTES + chunk_capacity(document, own) + PyBytes_GET_SIZE(section_path)
+            + (self.starts[group + 1] - self.starts[group]) * (CHILD_BYTES + name)
             + len(merged) * (MERGED_BYTES + name)
         )
-        cdef uint8_t* buffer = <uint8_t*>malloc(room)
+        cdef uint8_t* buffer = <uint8_t*>malloc(capacity)
         if buffer == NULL:
             raise MemoryError
         cdef Writer writer
-        writer.at = writer.end = buffer + room
+        cdef const uint8_t* chunk_end
+        writer.at = writer.end = buffer + capacity
         try:
-            for place in reversed(merged):
-                put_id(&writer, PASSAGE_MERGED_CHUNK_IDS, document.name, place[0], place[1])
-            self.put_children(&writer, &own, document.name, leaves, start, end)
+            for merged_level, merged_index in reversed(merged):
+                put_id(
+                    &writer, PASSAGE_MERGED_CHUNK_IDS, document.name, merged_level, merged_index
+                )
+            self.put_children(&writer, own, document.name, leaves, group)
             put_float(&writer, PASSAGE_SCORE, self.scores[group])
-            inside = writer.at
-            put_pages(&writer, document, first_page, pages_end)
-            put_bytes(&writer, PyBytes_AS_STRING(section_path), PyBytes_GET_SIZE(section_path))
-            put_span(&writer, CHUNK_SPAN, &own)
-            put_number(&writer, CHUNK_TOKEN_COUNT, own.token_count)
-            if own.byte_end > own.byte_start:
-                put_bytes(&writer, <const char*>&text[own.byte_start], own.byte_end - own.byte_start)
-                close(&writer, CHUNK_CONTENT, own.byte_end - own.byte_start)
-            put_number(&writer, CHUNK_INDEX, index)
-            put_number(&writer, CHUNK_LEVEL, level)
-            put_id(&writer, CHUNK_ID, document.name, level, index)
-            put_bytes(&writer, PyBytes_AS_STRING(document.fields), PyBytes_GET_SIZE(document.fields))
-            close(&writer, PASSAGE_CHUNK, inside - writer.at)
+            chunk_end = writer.at
+            put_chunk(&writer, document, own, text, section_path, level, index)
+            close(&writer, PASSAGE_CHUNK, chunk_end - writer.at)
             close(&writer, RESPONSE_PASSAGES, writer.end - writer.at)
             return PyBytes_FromStringAndSize(<char*>writer.at, writer.end - writer.at)
         finally:
@@ -221,15 +228,14 @@ cdef class PassageEncoder:
         const Record* inside,
         bytes document_id,
         Level leaves,
-        size_t start,
-        size_t end,
+        size_t group,
     ) except -1:
-        """The leaves as far as they lie inside."""
+        """Writes the group's leaves, each cut to the span of `inside`, without those outside."""
         cdef size_t i, row, leaf
         cdef const Record* own
         cdef Record part
-        cdef const uint8_t* behind
-        for i in range(end, start, -1):
+        cdef const uint8_t* end_of_child
+        for i in range(self.starts[group + 1], self.starts[group], -1):
             row = self.children[i - 1]
             if row >= <size_t>self.labels.shape[0]:
                 raise IndexError(f"row {row} of {self.labels.shape[0]}")
@@ -243,23 +249,23 @@ cdef class PassageEncoder:
             part.byte_end = min(own.byte_end, inside.byte_end)
             part.char_start = max(own.char_start, inside.char_start)
             part.char_end = min(own.char_end, inside.char_end)
-            behind = writer.at
+            end_of_child = writer.at
             put_span(writer, CHILD_SPAN, &part)
             put_float(writer, CHILD_SCORE, self.child_scores[i - 1])
             put_id(writer, CHILD_CHUNK_ID, document_id, self.leaf_level, leaf)
-            close(writer, PASSAGE_MATCHED_CHILDREN, behind - writer.at)
+            close(writer, PASSAGE_MATCHED_CHILDREN, end_of_child - writer.at)
         return 0
 
 
-cdef struct Level:  # Of a tree: its chunks, in place.
+cdef struct Level:  # The chunks of one level of a tree, in place.
     const Record* first
     size_t count
 
 
 cdef Level level_of(const uint8_t[::1] tree, size_t level) except *:
-    """Finds a level in the layout of hrag.tree: how many levels, how many chunks in each, chunks.
+    """Finds a level in a tree as hrag.tree packs it: number of levels, chunks per level, chunks.
 
-    The whole tree must be as long as that says, as `hrag.tree.Tree` has it.
+    Raises ValueError unless the tree has exactly the length that its counts give.
     """
     cdef Level found
     cdef uint32_t levels = 0, count
@@ -283,7 +289,7 @@ cdef Level level_of(const uint8_t[::1] tree, size_t level) except *:
 
 
 cdef bytes section_title_field(bytes title):
-    """One value of `section_path`; each has the field's number before it."""
+    """Encodes one value of the repeated field `section_path`, tag included."""
     cdef uint8_t head[NUMBER_BYTES]
     cdef Writer writer
     writer.at = writer.end = head + NUMBER_BYTES
@@ -292,8 +298,8 @@ cdef bytes section_title_field(bytes title):
 
 
 cdef struct Writer:
-    uint8_t* at  # What is written begins here,
-    uint8_t* end  # and ends here.
+    uint8_t* at  # Start of what is written so far.
+    uint8_t* end  # Its end, which is fixed.
 
 
 cdef inline void put_bytes(Writer* writer, const char* first, size_t count) noexcept:
@@ -321,7 +327,7 @@ cdef inline void put_tag(Writer* writer, int field, int kind) noexcept:
 
 
 cdef inline void close(Writer* writer, int field, size_t count) noexcept:
-    """Makes the `count` bytes written last a field."""
+    """Writes length and tag before the last `count` bytes, which makes them a field."""
     put_varint(writer, count)
     put_tag(writer, field, BYTES)
 
@@ -341,18 +347,60 @@ cdef inline void put_float(Writer* writer, int field, float value) noexcept:
 
 
 cdef inline void put_span(Writer* writer, int field, const Record* record) noexcept:
-    cdef const uint8_t* behind = writer.at
+    cdef const uint8_t* field_end = writer.at
     put_number(writer, SPAN_CHAR_END, record.char_end)
     put_number(writer, SPAN_CHAR_START, record.char_start)
     put_number(writer, SPAN_BYTE_END, record.byte_end)
     put_number(writer, SPAN_BYTE_START, record.byte_start)
-    close(writer, field, behind - writer.at)
+    close(writer, field, field_end - writer.at)
+
+
+cdef size_t chunk_capacity(CitedDocument document, const Record* record) noexcept:
+    """Most bytes that the fields of a chunk take, without its section path."""
+    cdef size_t first = first_page_end(document, record)
+    cdef size_t end = document.pages_before(record.char_end)
+    return (
+        CHUNK_BYTES + PyBytes_GET_SIZE(document.fields) + PyBytes_GET_SIZE(document.name)
+        + record.byte_end - record.byte_start
+        + (end - first if end > first else 0) * <size_t>PAGE_BYTES
+    )
+
+
+cdef void put_chunk(
+    Writer* writer,
+    CitedDocument document,
+    const Record* record,
+    const uint8_t[::1] text,
+    bytes section_path,
+    size_t level,
+    size_t index,
+) noexcept:
+    """Writes the fields of a `hrag.v1.Chunk`, without length and tag around them."""
+    cdef size_t content = record.byte_end - record.byte_start
+    put_pages(writer, document, record)
+    put_bytes(writer, PyBytes_AS_STRING(section_path), PyBytes_GET_SIZE(section_path))
+    put_span(writer, CHUNK_SPAN, record)
+    put_number(writer, CHUNK_TOKEN_COUNT, record.token_count)
+    if content:
+        put_bytes(writer, <const char*>&text[record.byte_start], content)
+        close(writer, CHUNK_CONTENT, content)
+    put_number(writer, CHUNK_INDEX, index)
+    put_number(writer, CHUNK_LEVEL, level)
+    put_id(writer, CHUNK_ID, document.name, level, index)
+    put_bytes(writer, PyBytes_AS_STRING(document.fields), PyBytes_GET_SIZE(document.fields))
+
+
+cdef inline size_t first_page_end(CitedDocument document, const Record* record) noexcept:
+    """The number of pages that begin at or before a span: it begins in the last of them."""
+    return document.pages_before(<uint64_t>record.char_start + 1)
 
 
 cdef inline void put_pages(
-    Writer* writer, CitedDocument document, size_t first, size_t end
+    Writer* writer, CitedDocument document, const Record* record
 ) noexcept:
-    """Of a span that touches the pages from the one before `first` on to `end`, all fields."""
+    """Writes all page fields of a span: where pages begin in it, its last and its first page."""
+    cdef size_t first = first_page_end(document, record)
+    cdef size_t end = document.pages_before(record.char_end)
     cdef size_t page = end
     if not document.page_starts.shape[0]:
         return
@@ -364,23 +412,23 @@ cdef inline void put_pages(
 
 
 cdef inline void put_page(Writer* writer, uint32_t number, uint32_t char_start) noexcept:
-    cdef const uint8_t* behind = writer.at
+    cdef const uint8_t* field_end = writer.at
     put_number(writer, PAGE_CHAR_START, char_start)
     put_number(writer, PAGE_NUMBER, number)
-    close(writer, CHUNK_PAGE_STARTS, behind - writer.at)
+    close(writer, CHUNK_PAGE_STARTS, field_end - writer.at)
 
 
 cdef inline void put_id(
     Writer* writer, int field, bytes document_id, uint32_t level, uint32_t index
 ) noexcept:
-    """`<document_id>#<level>.<index>`, see hrag.ids."""
-    cdef const uint8_t* behind = writer.at
+    """Writes a chunk id, `<document_id>#<level>.<index>` as in hrag.ids."""
+    cdef const uint8_t* field_end = writer.at
     put_decimal(writer, index)
     put_bytes(writer, b".", 1)
     put_decimal(writer, level)
     put_bytes(writer, b"#", 1)
     put_bytes(writer, PyBytes_AS_STRING(document_id), PyBytes_GET_SIZE(document_id))
-    close(writer, field, behind - writer.at)
+    close(writer, field, field_end - writer.at)
 
 
 cdef inline void put_decimal(Writer* writer, uint32_t value) noexcept:

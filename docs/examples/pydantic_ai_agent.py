@@ -4,8 +4,8 @@
     export OPENAI_API_KEY=...
     python docs/examples/pydantic_ai_agent.py "What did we decide about retries?" --tenant acme
 
-Both services run (`hrag serve`), and the tenant has documents (`hrag ingest`). Every model
-that pydantic-ai knows will do; `--model test` is one that needs no key and knows nothing.
+Start the services first (`hrag serve`) and store documents (`hrag ingest`). Any model that
+pydantic-ai supports works; `--model test` needs no key and makes its answers up.
 """
 
 import argparse
@@ -18,32 +18,32 @@ from hrag.client.tools import knowledge_base
 
 
 class Answer(BaseModel):
-    """What the agent says, and from where it knows."""
+    """The agent's answer and its sources."""
 
     text: str
-    sources: list[str] = Field(description="Headings of the passages used, letter by letter.")
+    sources: list[str] = Field(description="Headings of the passages used, verbatim.")
 
 
 def librarian(client: Client, tenant_id: str) -> Agent[object, Answer]:
-    """An agent that can search this tenant's documents, and no others."""
+    """Returns an agent that can search this tenant's documents and no others."""
     return Agent(
         output_type=Answer,
-        instructions="Answer from the knowledge base alone. Where it does not say, say so.",
+        instructions="Answer from the knowledge base alone. If it has no answer, say so.",
         tools=[knowledge_base(client, tenant_id, token_budget=4000)],
     )
 
 
 def main() -> None:
-    """Asks the question that the command line holds."""
+    """Answers the question given on the command line."""
     parser = argparse.ArgumentParser(description="Ask a knowledge base.")
     parser.add_argument("question")
     parser.add_argument("--model", default="openai:gpt-5-mini")
     parser.add_argument("--tenant", default="default")
     parser.add_argument("--retriever", default="127.0.0.1:50052")
-    asked = parser.parse_args()
-    with Client(retriever=asked.retriever) as client:
-        agent = librarian(client, asked.tenant)
-        answer = agent.run_sync(asked.question, model=asked.model).output
+    arguments = parser.parse_args()
+    with Client(retriever=arguments.retriever) as client:
+        agent = librarian(client, arguments.tenant)
+        answer = agent.run_sync(arguments.question, model=arguments.model).output
     print(answer.text)
     for source in answer.sources:
         print(f"- {source}")

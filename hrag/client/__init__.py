@@ -1,12 +1,27 @@
-"""The SDK: `Client` for threads, `AsyncClient` for asyncio.
+"""The Python SDK: `Client` for threads, `AsyncClient` for asyncio, with the same methods.
 
-Results are the frozen values of `hrag.types`, failures the classes of `hrag.errors`. It
-needs neither LMDB nor hnswlib.
+Requests and results are the frozen dataclasses of `hrag.types`, filters those of
+`hrag.filters`, errors the classes of `hrag.errors`. Importing it loads no server code: neither
+LMDB nor hnswlib nor numpy.
+
+    from hrag.client import Client
+    from hrag.types import Document
 
     with Client() as client:
         client.ingest("acme", Document("Cats sleep. Dogs bark.", document_id="pets"))
         for passage in client.search("acme", "what do dogs do?").passages:
             print(passage.score, passage.chunk.content)
+
+    async with AsyncClient() as client:
+        result = await client.search("acme", "what do dogs do?")
+        async for outcome in client.ingest_many("acme", documents):
+            ...
+
+Methods return values that are complete when they return, but for two that stream: `answer` and
+`ingest_many` are generators (asynchronous ones in `AsyncClient`).
+
+`hrag.client.context` puts passages into a prompt; `hrag.client.tools` gives a search to an
+agent as a tool.
 """
 
 from hrag.client.aio import AsyncClient

@@ -1,4 +1,4 @@
-"""Who a client is, and how what it says is protected on its way."""
+"""A client's credentials and TLS files, and the channels opened with them."""
 
 from dataclasses import dataclass, field
 from os import PathLike
@@ -19,9 +19,13 @@ File = str | PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A credential, and the files of TLS; with any of the files, TLS is spoken.
+    """An API key or JSON Web Token, and PEM files; with `ca_file` or `cert_file`, TLS is used.
 
-    Raises InvalidArgument, never with the token in its message.
+    `ca_file` has the certificates of the services' authority; without it, gRPC's default roots
+    count. `cert_file` and `key_file` are the client's own pair, for services that ask for one.
+
+    Raises InvalidArgument for a token that no header can carry and for files that cannot be
+    used. The message never contains the token.
     """
 
     token: str = field(default="", repr=False)
@@ -35,29 +39,34 @@ class Access:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What each call carries."""
+        """gRPC metadata to send with each call: the credential, or nothing."""
         return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
     def channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.Channel:
+        """Returns a channel for threads, not connected yet.
+
+        Raises InvalidArgument if the token would leave this machine without TLS.
+        """
         credentials = self._credentials(address)
         if credentials is None:
             return grpc.insecure_channel(address, options)
         return grpc.secure_channel(address, credentials, options)
 
     def aio_channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
+        """As `channel`, for asyncio."""
         credentials = self._credentials(address)
         if credentials is None:
             return grpc.aio.insecure_channel(address, options)
         return grpc.aio.secure_channel(address, credentials, options)
 
     def _credentials(self, address: str) -> grpc.ChannelCredentials | None:
-        """None for plaintext, which carries no token away from this machine."""
+        """None for plaintext."""
         if self.ca_file is None and self.cert_file is None:
             if self.token and not is_loopback(address):
                 raise InvalidArgument(
-                    f"a token would go to {address} in plaintext, for everybody on the way to "
-                    "read; give ca_file (on the command line --ca), the certificate of who "
-                    "signed the service's",
+                    f"a token would go to {address} in plaintext, readable by anybody on the "
+                    "network; give ca_file (on the command line --ca), the certificate of "
+                    "the authority that signed the service's",
                     field="token",
                 )
             return None
@@ -73,7 +82,7 @@ def _check_token(token: str) -> None:
         )
     if not all("!" <= character <= "~" for character in token):
         raise InvalidArgument(
-            "token holds a space, a line's end or another character that no key or token has",
+            "token has a space, a line break or another character that no key or token has",
             field="token",
         )
 
@@ -84,7 +93,7 @@ def _check_files(ca_file: File | None, cert_file: File | None, key_file: File | 
         if cert_file is not None and key_file is not None:
             check_pair(Path(cert_file), Path(key_file))
         elif cert_file is not None or key_file is not None:
-            raise ValueError("a client's certificate and its key go together")
+            raise ValueError("cert_file and key_file go together; give both or neither")
         field = "ca_file"
         if ca_file is not None:
             check_authorities(Path(ca_file))

@@ -1,8 +1,15 @@
-"""The asyncio client. Belongs to the event loop it is first used in."""
+"""The asyncio client, and the source of the synchronous one.
 
-import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
-from types import TracebackType
+`sync.py` is generated from this module by `make sync-client` (tests/sync_client.py), so each
+method has one signature, docstring and body. It is committed, so that people can read and
+debug it; a test fails if it is out of date. A core without I/O that both clients share would
+still need every signature and docstring twice.
+
+What `grpc` and `grpc.aio` do differently is in `access` (channels) and `ingest_stream`.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import Any, Self
 
 from hrag.answers.values import AnswerEvent, AnswerQuery
@@ -15,8 +22,9 @@ from hrag.client.calls import (
     TIMEOUT_S,
     Result,
     channel_options,
-    own_errors,
+    translated_errors,
 )
+from hrag.client.ingest_stream import AsyncDocuments, Outcome, aio_outcomes
 from hrag.errors import HragError
 from hrag.filters import Filter
 from hrag.types import (
@@ -40,21 +48,36 @@ from hrag.types import (
     SummaryScope,
 )
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
-from hrag.wire import indexer
 
 _NO_SETTINGS = SettingsRequest()
-# A refusal's status comes with its headers but is heard of a moment later. What is sent in
-# between fails, and grpc.aio then tells that instead.
-_REFUSED_S = 0.005
 
 
 class AsyncClient:
-    """Talks to both services. Connects at the first call; close it, or use `async with`.
+    """A client of both services.
 
-    `timeout_s` bounds each call that does not bring its own. `token` is an API key or a
-    JSON Web Token. `ca_file` is who signed the services' certificates, and has the client
-    speak TLS; `cert_file` and `key_file` are its own, where services ask for one. Without
-    TLS a token goes to this machine alone. Raises `hrag.errors`.
+    For asyncio: create and use it inside one event loop.
+
+    Connects at the first call. Close it, or use it as a context manager.
+
+    `indexer` and `retriever` are addresses as gRPC has them, such as `host:port`. `timeout_s`
+    is the deadline of each call, in seconds, unless the call is given one. `token` is an API
+    key or a JSON Web Token. `ca_file` holds the certificates of the authority that signed the
+    services', and turns TLS on; `cert_file` and `key_file` are the client's own, for services
+    that ask for them. Raises InvalidArgument for a token or a file that cannot be used, and
+    for a token that would leave this machine without TLS.
+
+    All calls raise subclasses of `hrag.errors.HragError`. Any call may raise:
+
+    * InvalidArgument: `field` is missing, malformed or past its limit (then TooLarge).
+    * Unauthenticated, PermissionDenied: the token is not valid, or not for this.
+    * RateQuotaExceeded, TooBusy: try again after `retry_s` seconds.
+    * DeadlineExceeded: there was no answer in time.
+    * ServiceUnavailable: the service cannot be reached, or this client is closed.
+    * StoreUnavailable: the service cannot open its store, or there is none yet.
+    * InternalError: a fault of the service, whose log has the id in the message.
+
+    What else a method raises is said there. Calls that may safely run twice are retried, three
+    times at most, while a service is unavailable.
     """
 
     def __init__(
@@ -84,16 +107,11 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Closes both connections; running calls are cancelled."""
+        """Closes both connections and cancels running calls. Safe to call twice."""
         self._closed = True
         for channel in self._channels:
             await channel.close()
@@ -106,13 +124,17 @@ class AsyncClient:
         *,
         timeout_s: float | None = None,
     ) -> Collection:
-        """Creates a collection; what `settings` leaves out takes the indexer's own."""
+        """Creates a collection; what `settings` leaves out is taken from the indexer's settings.
+
+        Returns the collection with all its settings, which never change. Raises
+        CollectionExists, StorageQuotaExceeded.
+        """
         return await self._run(calls.create_collection(tenant_id, name, settings), timeout_s)
 
     async def get_collection(
         self, tenant_id: str, name: str, *, timeout_s: float | None = None
     ) -> Collection:
-        """Raises CollectionNotFound."""
+        """Returns a collection with its settings and document count. Raises CollectionNotFound."""
         return await self._run(calls.get_collection(tenant_id, name), timeout_s)
 
     async def list_collections(
@@ -123,13 +145,20 @@ class AsyncClient:
         page_token: str = "",
         timeout_s: float | None = None,
     ) -> Listing[Collection]:
-        """One page, in order of name; a page size of 0 is the server's default."""
+        """Returns one page of the tenant's collections, ordered by name.
+
+        `page_size` is at most 1,000; 0 means 100. `page_token` is the `next_page_token` of the
+        page before. A tenant that does not exist has no collections.
+        """
         return await self._run(calls.list_collections(tenant_id, page_size, page_token), timeout_s)
 
     async def delete_collection(
         self, tenant_id: str, name: str, *, timeout_s: float | None = None
     ) -> int:
-        """Deletes a collection with its documents; returns the sequence."""
+        """Deletes a collection with all its documents.
+
+        Returns the sequence of the deletion. Raises CollectionNotFound.
+        """
         return await self._run(calls.delete_collection(tenant_id, name), timeout_s)
 
     async def ingest(
@@ -140,7 +169,16 @@ class AsyncClient:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> IngestResult:
-        """Stores one document, whole or not at all."""
+        """Stores one document, whole or not at all, and replaces one of the same id.
+
+        Returns when it is on disk: its id, what was done, the sequence (a search can wait for
+        it with `min_sequence`), chunks per level and length in tokens. An identical document is
+        UNCHANGED and not embedded again.
+
+        Raises CollectionNotFound (`default` is created by its first document), BlankDocument,
+        UnreadableDocument, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch,
+        StorageQuotaExceeded, StorageFull.
+        """
         return await self._run(calls.ingest(tenant_id, document, collection), timeout_s)
 
     async def delete_document(
@@ -151,7 +189,10 @@ class AsyncClient:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> int:
-        """Deletes one document; returns the sequence. Raises DocumentNotFound."""
+        """Deletes one document; searches that begin afterwards do not find it.
+
+        Returns the sequence of the deletion. Raises CollectionNotFound, DocumentNotFound.
+        """
         return await self._run(calls.delete_document(tenant_id, document_id, collection), timeout_s)
 
     async def get_document(
@@ -162,7 +203,10 @@ class AsyncClient:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> DocumentInfo:
-        """What is stored of one document, without its text. Raises DocumentNotFound."""
+        """Returns what is stored of one document, without its text.
+
+        Raises CollectionNotFound, DocumentNotFound.
+        """
         return await self._run(calls.get_document(tenant_id, document_id, collection), timeout_s)
 
     async def get_text(
@@ -173,7 +217,10 @@ class AsyncClient:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> str:
-        """One document's whole text, in which offsets count. Raises DocumentNotFound."""
+        """Returns the whole text of one document; spans are offsets into it.
+
+        Raises CollectionNotFound, DocumentNotFound.
+        """
         return await self._run(calls.get_text(tenant_id, document_id, collection), timeout_s)
 
     async def list_documents(
@@ -185,7 +232,12 @@ class AsyncClient:
         page_token: str = "",
         timeout_s: float | None = None,
     ) -> Listing[DocumentInfo]:
-        """One page, in order of id; a page size of 0 is the server's default."""
+        """Returns one page of a collection's documents, ordered by id.
+
+        `page_size` is at most 1,000; 0 means 100. `page_token` is the `next_page_token` of the
+        page before. No document comes twice; one that is written meanwhile may be missed.
+        Raises CollectionNotFound.
+        """
         call = calls.list_documents(tenant_id, collection, page_size, page_token)
         return await self._run(call, timeout_s)
 
@@ -196,7 +248,10 @@ class AsyncClient:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> IndexStatus:
-        """How much the collection holds, and how far its index has come."""
+        """Returns how much a collection and its tenant hold, and how far indexing has come.
+
+        Raises CollectionNotFound.
+        """
         return await self._run(calls.index_status(tenant_id, collection), timeout_s)
 
     async def search(
@@ -222,8 +277,33 @@ class AsyncClient:
         summary_scope: SummaryScope | None = None,
         timeout_s: float | None = None,
     ) -> SearchResult:
-        """The passages that best answer a text, or a vector that is embedded already."""
-        asked = SearchQuery(
+        """Returns the passages that best answer `query`, best first.
+
+        `query` is a text of at most 32 KiB, or a vector with the collection's dimension.
+
+        * `mode`: what a passage is.
+        * `limit`: most passages, 1 to 100. There are fewer only if the result is `exhausted`,
+          or for `token_budget`.
+        * `return_level`: level of the passages; None takes the collection's, else the server's.
+        * `candidates`: leaves to look at first, 1 to 10,000. More are slower and find more.
+        * `aggregation`: how a passage's score comes from those of its matching leaves, which
+          are cosine similarities from -1 to 1.
+        * `token_budget`: most tokens of all passages together; 0 means no bound. A passage that
+          does not fit is left out or, with `cut_last`, cut after a sentence.
+        * `min_sequence`: wait until this change is visible, 30 s at most.
+        * `min_score`: leave out passages that score less.
+        * `merge_adjacent`: join passages of one document that overlap or touch.
+        * `filter`: search only documents that pass; see `hrag.filters`.
+        * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match for the chunk
+          to replace them, over 0 and up to 1; None means 0.5.
+        * `window_sentences` (SENTENCE_WINDOW): sentences on each side, 0 to 20; None means 3.
+        * `top_sections`, `summary_scope` (SUMMARY_FIRST): how many sections are searched, 1 to
+          1,000, None means 3; and by which summaries they are chosen.
+
+        Raises CollectionNotFound, NoSummaries, SequenceNotReached and, for a text,
+        EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.
+        """
+        search_query = SearchQuery(
             tenant_id=tenant_id,
             query=query,
             collection=collection,
@@ -243,12 +323,16 @@ class AsyncClient:
             top_sections=top_sections,
             summary_scope=summary_scope,
         )
-        return await self._run(calls.search(asked), timeout_s)
+        return await self._run(calls.search(search_query), timeout_s)
 
     async def batch_search(
         self, queries: Sequence[SearchQuery], *, timeout_s: float | None = None
     ) -> list[SearchResult | HragError]:
-        """Several searches in one call; each one's result or own error, in order."""
+        """Runs 1 to 32 searches in one call, within one deadline.
+
+        Returns one result or error for each, in their order; one that fails does not affect
+        the others.
+        """
         return await self._run(calls.batch_search(queries), timeout_s)
 
     async def answer(
@@ -258,17 +342,22 @@ class AsyncClient:
         question: str = "",
         max_tokens: int | None = None,
         timeout_s: float | None = None,
-    ) -> AsyncIterator[AnswerEvent]:
-        """The passages a search finds, then a model's text about them in pieces, then its end.
+    ) -> AsyncGenerator[AnswerEvent]:
+        """Searches, then streams a chat model's answer from the passages that were found.
 
-        The search's text is the question, unless there is a `question`. Where the model
-        fails, the end says so, and no error is raised. Closing the iterator ends the call.
-        Waits for 120 s unless told otherwise.
+        Yields the SearchResult, then the text in pieces (str) as the model writes it, then an
+        AnswerEnd with the citations. `question` is what the model is asked; the search's text
+        if it is empty. `max_tokens` bounds the answer; None means the server's own limit.
+
+        If the model fails, AnswerEnd says so and nothing is raised. Closing the generator stops
+        the model. `timeout_s` bounds the whole stream; None means 120 s. Raises what `search`
+        raises and ChatNotConfigured, all before the first event.
         """
         call = calls.answer(AnswerQuery(query, question, max_tokens))
-        with own_errors(self._is_closed):
+        timeout_s = ANSWER_TIMEOUT_S if timeout_s is None else timeout_s
+        with translated_errors(self._is_closed):
             responses = self._stubs[call.service].Answer(
-                call.request, timeout=timeout_s or ANSWER_TIMEOUT_S, metadata=self._metadata
+                call.request, timeout=timeout_s, metadata=self._metadata
             )
             try:
                 async for response in responses:
@@ -284,7 +373,10 @@ class AsyncClient:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> ChunkNode:
-        """One chunk with the ids of its parent and children."""
+        """Returns one chunk with the ids of its parent and its children.
+
+        Raises CollectionNotFound, DocumentNotFound, ChunkNotFound.
+        """
         return await self._run(calls.get_chunk(tenant_id, chunk_id, collection), timeout_s)
 
     async def get_hierarchy(
@@ -297,110 +389,48 @@ class AsyncClient:
         include_content: bool = False,
         timeout_s: float | None = None,
     ) -> Hierarchy:
-        """A chunk with its ancestors, siblings and `depth` levels of descendants."""
+        """Returns a chunk with its ancestors, its siblings and `depth` levels of descendants.
+
+        `depth` is at most 8; 0 means 1. Without `include_content` the chunks have no text.
+        Raises CollectionNotFound, DocumentNotFound, ChunkNotFound.
+        """
         call = calls.get_hierarchy(tenant_id, chunk_id, collection, depth, include_content)
         return await self._run(call, timeout_s)
 
     async def server_info(self, *, timeout_s: float | None = None) -> ServerInfo:
-        """The retriever's version, settings in force, embedder and limits."""
+        """Returns the retriever's version, settings in force, models, limits and state."""
         return await self._run(calls.server_info(), timeout_s)
 
-    async def ingest_many(
+    def ingest_many(
         self,
         tenant_id: str,
-        documents: Iterable[Document] | AsyncIterable[Document],
+        documents: AsyncDocuments,
         *,
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
-    ) -> AsyncIterator[IngestResult | HragError]:
-        """Streams documents; yields each one's result or its own error, in order.
+    ) -> AsyncGenerator[Outcome]:
+        """Streams documents; yields each one's result or its own error, in their order.
 
-        Each document is sent when the one before it is answered. No deadline unless given.
+        Documents are taken from the iterable as the server accepts them, so that a corpus need
+        not fit into memory: by the asyncio client in the event loop, one as the one before is
+        answered; by the synchronous one in another thread, some ahead of the answers. Read the
+        results while documents are sent; closing the generator ends the call. What was yielded
+        is on disk. After a broken stream send all again: what is stored comes back UNCHANGED.
+
+        `timeout_s` bounds the whole stream; None means no deadline, and it is never retried.
+        Raises what `documents` raises, after the outcomes of what was sent before it.
         """
-        failures: list[Exception] = []
-        turns = _Turns()
-        requests = _requests(tenant_id, documents, collection, turns, failures)
-        try:
-            with own_errors(self._is_closed):
-                responses = self._stubs["indexer"].IngestDocuments(
-                    requests, timeout=timeout_s, metadata=self._metadata
-                )
-                try:
-                    await responses.wait_for_connection()
-                    await asyncio.sleep(_REFUSED_S)
-                    if not responses.done():  # Else what follows raises why it is refused.
-                        turns.next()
-                    async for response in responses:
-                        for outcome in response.outcomes:
-                            turns.next()
-                            yield indexer.outcome_from(outcome)
-                finally:
-                    turns.end()
-                    responses.cancel()
-        except HragError:
-            if not failures:
-                raise
-        if failures:
-            raise failures[0]
+        service = self._stubs["indexer"]
+        send = partial(service.IngestDocuments, timeout=timeout_s, metadata=self._metadata)
+        request_of = partial(calls.ingest_many_request, tenant_id, collection=collection)
+        return aio_outcomes(send, documents, request_of, self._is_closed)
 
     async def _run(self, call: calls.Call[Result], timeout_s: float | None) -> Result:
         send = getattr(self._stubs[call.service], call.method)
-        with own_errors(self._is_closed):
-            response = await send(
-                call.request, timeout=timeout_s or self._timeout_s, metadata=self._metadata
-            )
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        with translated_errors(self._is_closed):
+            response = await send(call.request, timeout=timeout_s, metadata=self._metadata)
         return call.read(response)
 
     def _is_closed(self) -> bool:
         return self._closed
-
-
-class _Turns:
-    """Lets one request go at a time, the first once the server has admitted the call.
-
-    grpc.aio loses the status of a stream that the server ended while a request was being sent.
-    """
-
-    def __init__(self) -> None:
-        self._free = asyncio.Semaphore(0)
-        self._ended = False
-
-    def next(self) -> None:
-        self._free.release()
-
-    def end(self) -> None:
-        self._ended = True
-        self._free.release()
-
-    async def wait(self) -> bool:
-        """Whether there is another turn."""
-        await self._free.acquire()
-        return not self._ended
-
-
-async def _requests(
-    tenant_id: str,
-    documents: Iterable[Document] | AsyncIterable[Document],
-    collection: str,
-    turns: _Turns,
-    failures: list[Exception],
-) -> AsyncIterator[Any]:
-    """gRPC swallows what its request iterator raises, so it is kept for the caller."""
-    try:
-        async for document in _each(documents):
-            if not await turns.wait():
-                return
-            yield calls.ingest_many_request(tenant_id, document, collection)
-    except Exception as error:
-        failures.append(error)
-
-
-async def _each(
-    documents: Iterable[Document] | AsyncIterable[Document],
-) -> AsyncIterator[Document]:
-    if isinstance(documents, AsyncIterable):
-        async for document in documents:
-            yield document
-    else:
-        for document in documents:
-            yield document

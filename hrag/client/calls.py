@@ -1,8 +1,10 @@
-"""What both clients share: each call as a request, and how its response is read.
+"""What both clients share: channel options, error translation, and every call as a value.
 
-Retries are gRPC's own, and only for calls that may run twice: those that read, and
-IngestDocument, which finds what it stored UNCHANGED. A stream is never begun again once
-something of it has come.
+A `Call` holds the request and the function that reads the response; the clients send it.
+Nothing here does I/O. Building one raises InvalidArgument for values that protobuf cannot hold.
+
+gRPC itself retries, and only calls that may run twice: those that read, and IngestDocument,
+which leaves an identical document UNCHANGED. A stream is not retried once a response has come.
 """
 
 import json
@@ -88,18 +90,18 @@ Result = TypeVar("Result")
 
 
 def channel_options(address: str) -> list[tuple[str, Any]]:
-    """Options of a channel; no HTTP proxy stands between this machine and itself."""
+    """Options for a gRPC channel to `address`, without an HTTP proxy if that is this machine."""
     return [*_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", int(not is_loopback(address)))]
 
 
 @contextmanager
-def own_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
-    """Raises what gRPC raises as `hrag.errors`."""
+def translated_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
+    """Raises errors of gRPC as `hrag.errors`; of a closed client as ServiceUnavailable."""
     try:
         yield
     except grpc.RpcError as error:
         raise error_from(error) from error
-    except (ValueError, grpc.aio.UsageError):  # Of a closed channel, in words that vary.
+    except (ValueError, grpc.aio.UsageError):  # What closed channels raise.
         if not is_closed():
             raise
         raise ServiceUnavailable("this client is closed") from None
@@ -107,7 +109,7 @@ def own_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Result]):
-    """One call: to which service and method, with what, and how to read the answer."""
+    """A call of one method: its request, and the function that reads its response."""
 
     service: Literal["indexer", "retriever"]
     method: str
@@ -116,6 +118,7 @@ class Call(Generic[Result]):
 
 
 def create_collection(tenant_id: str, name: str, settings: SettingsRequest) -> Call[Collection]:
+    """CreateCollection; reads the collection."""
     request = common.built(
         indexer_pb2.CreateCollectionRequest,
         tenant_id=tenant_id,
@@ -126,6 +129,7 @@ def create_collection(tenant_id: str, name: str, settings: SettingsRequest) -> C
 
 
 def get_collection(tenant_id: str, name: str) -> Call[Collection]:
+    """GetCollection; reads the collection."""
     request = common.built(indexer_pb2.GetCollectionRequest, tenant_id=tenant_id, name=name)
     return Call("indexer", "GetCollection", request, _read_collection)
 
@@ -135,6 +139,7 @@ def _read_collection(response: Any) -> Collection:
 
 
 def list_collections(tenant_id: str, page_size: int, page_token: str) -> Call[Listing[Collection]]:
+    """ListCollections; reads one page."""
     request = common.built(
         indexer_pb2.ListCollectionsRequest,
         tenant_id=tenant_id,
@@ -145,6 +150,7 @@ def list_collections(tenant_id: str, page_size: int, page_token: str) -> Call[Li
 
 
 def delete_collection(tenant_id: str, name: str) -> Call[int]:
+    """DeleteCollection; reads the sequence."""
     request = common.built(indexer_pb2.DeleteCollectionRequest, tenant_id=tenant_id, name=name)
     return Call("indexer", "DeleteCollection", request, _read_sequence)
 
@@ -155,6 +161,7 @@ def _read_sequence(response: Any) -> int:
 
 
 def ingest(tenant_id: str, document: Document, collection: str) -> Call[IngestResult]:
+    """IngestDocument; reads the result."""
     request = common.built(
         indexer_pb2.IngestDocumentRequest,
         tenant_id=tenant_id,
@@ -167,6 +174,7 @@ def ingest(tenant_id: str, document: Document, collection: str) -> Call[IngestRe
 def ingest_many_request(
     tenant_id: str, document: Document, collection: str
 ) -> indexer_pb2.IngestDocumentsRequest:
+    """One request of the stream IngestDocuments."""
     return common.built(
         indexer_pb2.IngestDocumentsRequest,
         tenant_id=tenant_id,
@@ -176,6 +184,7 @@ def ingest_many_request(
 
 
 def delete_document(tenant_id: str, document_id: str, collection: str) -> Call[int]:
+    """DeleteDocument; reads the sequence."""
     request = common.built(
         indexer_pb2.DeleteDocumentRequest,
         tenant_id=tenant_id,
@@ -186,6 +195,7 @@ def delete_document(tenant_id: str, document_id: str, collection: str) -> Call[i
 
 
 def get_document(tenant_id: str, document_id: str, collection: str) -> Call[DocumentInfo]:
+    """GetDocument; reads all but the text."""
     request = common.built(
         indexer_pb2.GetDocumentRequest,
         tenant_id=tenant_id,
@@ -201,6 +211,7 @@ def get_document(tenant_id: str, document_id: str, collection: str) -> Call[Docu
 
 
 def get_text(tenant_id: str, document_id: str, collection: str) -> Call[str]:
+    """GetDocument; reads the text."""
     request = common.built(
         indexer_pb2.GetDocumentRequest,
         tenant_id=tenant_id,
@@ -214,6 +225,7 @@ def get_text(tenant_id: str, document_id: str, collection: str) -> Call[str]:
 def list_documents(
     tenant_id: str, collection: str, page_size: int, page_token: str
 ) -> Call[Listing[DocumentInfo]]:
+    """ListDocuments; reads one page."""
     request = common.built(
         indexer_pb2.ListDocumentsRequest,
         tenant_id=tenant_id,
@@ -225,6 +237,7 @@ def list_documents(
 
 
 def index_status(tenant_id: str, collection: str) -> Call[IndexStatus]:
+    """GetIndexStatus; reads the status."""
     request = common.built(
         indexer_pb2.GetIndexStatusRequest, tenant_id=tenant_id, collection=collection
     )
@@ -232,21 +245,24 @@ def index_status(tenant_id: str, collection: str) -> Call[IndexStatus]:
 
 
 def search(query: SearchQuery) -> Call[SearchResult]:
+    """Search; reads the result."""
     request = retriever.search_request(query)
     return Call("retriever", "Search", request, retriever.search_result_from)
 
 
 def batch_search(queries: Sequence[SearchQuery]) -> Call[list[SearchResult | HragError]]:
+    """BatchSearch; reads one result or error for each query."""
     request = retriever.batch_request(queries)
     return Call("retriever", "BatchSearch", request, retriever.batch_from)
 
 
 def answer(query: AnswerQuery) -> Call[AnswerEvent]:
-    """Of whose responses each is read by itself."""
+    """Answer; reads one response of its stream as one event."""
     return Call("retriever", "Answer", answers.answer_request(query), answers.answer_event_from)
 
 
 def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> Call[ChunkNode]:
+    """GetChunk; reads the chunk with its place in the tree."""
     request = common.built(
         retriever_pb2.GetChunkRequest, tenant_id=tenant_id, collection=collection, chunk_id=chunk_id
     )
@@ -256,6 +272,7 @@ def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> Call[ChunkNode]
 def get_hierarchy(
     tenant_id: str, chunk_id: str, collection: str, depth: int, include_content: bool
 ) -> Call[Hierarchy]:
+    """GetHierarchy; reads the chunk with its relatives."""
     request = common.built(
         retriever_pb2.GetHierarchyRequest,
         tenant_id=tenant_id,
@@ -268,5 +285,6 @@ def get_hierarchy(
 
 
 def server_info() -> Call[ServerInfo]:
+    """GetServerInfo; reads all of it."""
     request = retriever_pb2.GetServerInfoRequest()
     return Call("retriever", "GetServerInfo", request, retriever.server_info_from)

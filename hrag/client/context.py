@@ -1,4 +1,7 @@
-"""Passages as the context of a prompt, each under a heading that a model can cite."""
+"""Passages as the context of a prompt, each under a heading that a model can cite.
+
+prompt = context(result.passages) + "\n\n" + question
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -9,21 +12,21 @@ Heading = Callable[[Passage], str]
 
 
 def by_page(passage: Passage) -> str:
-    """`[Page 3]` or `[Pages 3-4]`; empty where the document has no pages."""
+    """Returns `[Page 3]` or `[Pages 3-4]`; empty if the document has no pages."""
     pages = citations.pages(passage.chunk)
     return f"[{pages.capitalize()}]" if pages else ""
 
 
 def by_section(passage: Passage) -> str:
-    """`[title - section > subsection]`, as far as the passage has them.
+    """Returns `[title - section > subsection]`, without the parts that the passage lacks.
 
-    The document's id stands for a missing title.
+    The document's id replaces a missing title.
     """
     return f"[{citations.place(passage.chunk)}]"
 
 
 def by_section_and_page(passage: Passage) -> str:
-    """`[title - section > subsection, page 3]`, as far as the passage has them."""
+    """Returns `[title - section > subsection, page 3]`, without the parts it lacks."""
     chunk = passage.chunk
     return f"[{', '.join(filter(None, (citations.place(chunk), citations.pages(chunk))))}]"
 
@@ -31,6 +34,10 @@ def by_section_and_page(passage: Passage) -> str:
 def context(
     passages: Iterable[Passage], heading: Heading = by_section, separator: str = "\n\n"
 ) -> str:
-    """The passages' texts in the order given, each under its heading."""
+    """Returns the passages' texts in the order given, each below its heading.
+
+    `heading` makes a heading of a passage, such as `by_page`; an empty one is left out.
+    `separator` stands between passages.
+    """
     blocks = ((heading(passage), passage.chunk.content.strip()) for passage in passages)
     return separator.join("\n".join(filter(None, block)) for block in blocks)

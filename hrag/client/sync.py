@@ -1,7 +1,7 @@
-"""The synchronous client. Safe to share between threads."""
+"""The synchronous client. Generated from `aio.py` by `make sync-client`: edit that instead."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from types import TracebackType
+from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any, Self
 
 from hrag.answers.values import AnswerEvent, AnswerQuery
@@ -14,8 +14,9 @@ from hrag.client.calls import (
     TIMEOUT_S,
     Result,
     channel_options,
-    own_errors,
+    translated_errors,
 )
+from hrag.client.ingest_stream import Documents, Outcome, outcomes
 from hrag.errors import HragError
 from hrag.filters import Filter
 from hrag.types import (
@@ -39,18 +40,36 @@ from hrag.types import (
     SummaryScope,
 )
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
-from hrag.wire import indexer
 
 _NO_SETTINGS = SettingsRequest()
 
 
 class Client:
-    """Talks to both services. Connects at the first call; close it, or use `with`.
+    """A client of both services.
 
-    `timeout_s` bounds each call that does not bring its own. `token` is an API key or a
-    JSON Web Token. `ca_file` is who signed the services' certificates, and has the client
-    speak TLS; `cert_file` and `key_file` are its own, where services ask for one. Without
-    TLS a token goes to this machine alone. Raises `hrag.errors`.
+    For threads: one client may be shared by all of them.
+
+    Connects at the first call. Close it, or use it as a context manager.
+
+    `indexer` and `retriever` are addresses as gRPC has them, such as `host:port`. `timeout_s`
+    is the deadline of each call, in seconds, unless the call is given one. `token` is an API
+    key or a JSON Web Token. `ca_file` holds the certificates of the authority that signed the
+    services', and turns TLS on; `cert_file` and `key_file` are the client's own, for services
+    that ask for them. Raises InvalidArgument for a token or a file that cannot be used, and
+    for a token that would leave this machine without TLS.
+
+    All calls raise subclasses of `hrag.errors.HragError`. Any call may raise:
+
+    * InvalidArgument: `field` is missing, malformed or past its limit (then TooLarge).
+    * Unauthenticated, PermissionDenied: the token is not valid, or not for this.
+    * RateQuotaExceeded, TooBusy: try again after `retry_s` seconds.
+    * DeadlineExceeded: there was no answer in time.
+    * ServiceUnavailable: the service cannot be reached, or this client is closed.
+    * StoreUnavailable: the service cannot open its store, or there is none yet.
+    * InternalError: a fault of the service, whose log has the id in the message.
+
+    What else a method raises is said there. Calls that may safely run twice are retried, three
+    times at most, while a service is unavailable.
     """
 
     def __init__(
@@ -79,16 +98,11 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Closes both connections; running calls are cancelled."""
+        """Closes both connections and cancels running calls. Safe to call twice."""
         self._closed = True
         for channel in self._channels:
             channel.close()
@@ -101,13 +115,17 @@ class Client:
         *,
         timeout_s: float | None = None,
     ) -> Collection:
-        """Creates a collection; what `settings` leaves out takes the indexer's own."""
+        """Creates a collection; what `settings` leaves out is taken from the indexer's settings.
+
+        Returns the collection with all its settings, which never change. Raises
+        CollectionExists, StorageQuotaExceeded.
+        """
         return self._run(calls.create_collection(tenant_id, name, settings), timeout_s)
 
     def get_collection(
         self, tenant_id: str, name: str, *, timeout_s: float | None = None
     ) -> Collection:
-        """Raises CollectionNotFound."""
+        """Returns a collection with its settings and document count. Raises CollectionNotFound."""
         return self._run(calls.get_collection(tenant_id, name), timeout_s)
 
     def list_collections(
@@ -118,13 +136,20 @@ class Client:
         page_token: str = "",
         timeout_s: float | None = None,
     ) -> Listing[Collection]:
-        """One page, in order of name; a page size of 0 is the server's default."""
+        """Returns one page of the tenant's collections, ordered by name.
+
+        `page_size` is at most 1,000; 0 means 100. `page_token` is the `next_page_token` of the
+        page before. A tenant that does not exist has no collections.
+        """
         return self._run(calls.list_collections(tenant_id, page_size, page_token), timeout_s)
 
     def delete_collection(
         self, tenant_id: str, name: str, *, timeout_s: float | None = None
     ) -> int:
-        """Deletes a collection with its documents; returns the sequence."""
+        """Deletes a collection with all its documents.
+
+        Returns the sequence of the deletion. Raises CollectionNotFound.
+        """
         return self._run(calls.delete_collection(tenant_id, name), timeout_s)
 
     def ingest(
@@ -135,7 +160,16 @@ class Client:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> IngestResult:
-        """Stores one document, whole or not at all."""
+        """Stores one document, whole or not at all, and replaces one of the same id.
+
+        Returns when it is on disk: its id, what was done, the sequence (a search can wait for
+        it with `min_sequence`), chunks per level and length in tokens. An identical document is
+        UNCHANGED and not embedded again.
+
+        Raises CollectionNotFound (`default` is created by its first document), BlankDocument,
+        UnreadableDocument, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch,
+        StorageQuotaExceeded, StorageFull.
+        """
         return self._run(calls.ingest(tenant_id, document, collection), timeout_s)
 
     def delete_document(
@@ -146,7 +180,10 @@ class Client:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> int:
-        """Deletes one document; returns the sequence. Raises DocumentNotFound."""
+        """Deletes one document; searches that begin afterwards do not find it.
+
+        Returns the sequence of the deletion. Raises CollectionNotFound, DocumentNotFound.
+        """
         return self._run(calls.delete_document(tenant_id, document_id, collection), timeout_s)
 
     def get_document(
@@ -157,7 +194,10 @@ class Client:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> DocumentInfo:
-        """What is stored of one document, without its text. Raises DocumentNotFound."""
+        """Returns what is stored of one document, without its text.
+
+        Raises CollectionNotFound, DocumentNotFound.
+        """
         return self._run(calls.get_document(tenant_id, document_id, collection), timeout_s)
 
     def get_text(
@@ -168,7 +208,10 @@ class Client:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> str:
-        """One document's whole text, in which offsets count. Raises DocumentNotFound."""
+        """Returns the whole text of one document; spans are offsets into it.
+
+        Raises CollectionNotFound, DocumentNotFound.
+        """
         return self._run(calls.get_text(tenant_id, document_id, collection), timeout_s)
 
     def list_documents(
@@ -180,7 +223,12 @@ class Client:
         page_token: str = "",
         timeout_s: float | None = None,
     ) -> Listing[DocumentInfo]:
-        """One page, in order of id; a page size of 0 is the server's default."""
+        """Returns one page of a collection's documents, ordered by id.
+
+        `page_size` is at most 1,000; 0 means 100. `page_token` is the `next_page_token` of the
+        page before. No document comes twice; one that is written meanwhile may be missed.
+        Raises CollectionNotFound.
+        """
         call = calls.list_documents(tenant_id, collection, page_size, page_token)
         return self._run(call, timeout_s)
 
@@ -191,7 +239,10 @@ class Client:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> IndexStatus:
-        """How much the collection holds, and how far its index has come."""
+        """Returns how much a collection and its tenant hold, and how far indexing has come.
+
+        Raises CollectionNotFound.
+        """
         return self._run(calls.index_status(tenant_id, collection), timeout_s)
 
     def search(
@@ -217,8 +268,33 @@ class Client:
         summary_scope: SummaryScope | None = None,
         timeout_s: float | None = None,
     ) -> SearchResult:
-        """The passages that best answer a text, or a vector that is embedded already."""
-        asked = SearchQuery(
+        """Returns the passages that best answer `query`, best first.
+
+        `query` is a text of at most 32 KiB, or a vector with the collection's dimension.
+
+        * `mode`: what a passage is.
+        * `limit`: most passages, 1 to 100. There are fewer only if the result is `exhausted`,
+          or for `token_budget`.
+        * `return_level`: level of the passages; None takes the collection's, else the server's.
+        * `candidates`: leaves to look at first, 1 to 10,000. More are slower and find more.
+        * `aggregation`: how a passage's score comes from those of its matching leaves, which
+          are cosine similarities from -1 to 1.
+        * `token_budget`: most tokens of all passages together; 0 means no bound. A passage that
+          does not fit is left out or, with `cut_last`, cut after a sentence.
+        * `min_sequence`: wait until this change is visible, 30 s at most.
+        * `min_score`: leave out passages that score less.
+        * `merge_adjacent`: join passages of one document that overlap or touch.
+        * `filter`: search only documents that pass; see `hrag.filters`.
+        * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match for the chunk
+          to replace them, over 0 and up to 1; None means 0.5.
+        * `window_sentences` (SENTENCE_WINDOW): sentences on each side, 0 to 20; None means 3.
+        * `top_sections`, `summary_scope` (SUMMARY_FIRST): how many sections are searched, 1 to
+          1,000, None means 3; and by which summaries they are chosen.
+
+        Raises CollectionNotFound, NoSummaries, SequenceNotReached and, for a text,
+        EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.
+        """
+        search_query = SearchQuery(
             tenant_id=tenant_id,
             query=query,
             collection=collection,
@@ -238,12 +314,16 @@ class Client:
             top_sections=top_sections,
             summary_scope=summary_scope,
         )
-        return self._run(calls.search(asked), timeout_s)
+        return self._run(calls.search(search_query), timeout_s)
 
     def batch_search(
         self, queries: Sequence[SearchQuery], *, timeout_s: float | None = None
     ) -> list[SearchResult | HragError]:
-        """Several searches in one call; each one's result or own error, in order."""
+        """Runs 1 to 32 searches in one call, within one deadline.
+
+        Returns one result or error for each, in their order; one that fails does not affect
+        the others.
+        """
         return self._run(calls.batch_search(queries), timeout_s)
 
     def answer(
@@ -253,20 +333,26 @@ class Client:
         question: str = "",
         max_tokens: int | None = None,
         timeout_s: float | None = None,
-    ) -> Iterator[AnswerEvent]:
-        """The passages a search finds, then a model's text about them in pieces, then its end.
+    ) -> Generator[AnswerEvent]:
+        """Searches, then streams a chat model's answer from the passages that were found.
 
-        The search's text is the question, unless there is a `question`. Where the model
-        fails, the end says so, and no error is raised. Closing the iterator ends the call.
-        Waits for 120 s unless told otherwise.
+        Yields the SearchResult, then the text in pieces (str) as the model writes it, then an
+        AnswerEnd with the citations. `question` is what the model is asked; the search's text
+        if it is empty. `max_tokens` bounds the answer; None means the server's own limit.
+
+        If the model fails, AnswerEnd says so and nothing is raised. Closing the generator stops
+        the model. `timeout_s` bounds the whole stream; None means 120 s. Raises what `search`
+        raises and ChatNotConfigured, all before the first event.
         """
         call = calls.answer(AnswerQuery(query, question, max_tokens))
-        with own_errors(self._is_closed):
+        timeout_s = ANSWER_TIMEOUT_S if timeout_s is None else timeout_s
+        with translated_errors(self._is_closed):
             responses = self._stubs[call.service].Answer(
-                call.request, timeout=timeout_s or ANSWER_TIMEOUT_S, metadata=self._metadata
+                call.request, timeout=timeout_s, metadata=self._metadata
             )
             try:
-                yield from map(call.read, responses)
+                for response in responses:
+                    yield call.read(response)
             finally:
                 responses.cancel()
 
@@ -278,7 +364,10 @@ class Client:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> ChunkNode:
-        """One chunk with the ids of its parent and children."""
+        """Returns one chunk with the ids of its parent and its children.
+
+        Raises CollectionNotFound, DocumentNotFound, ChunkNotFound.
+        """
         return self._run(calls.get_chunk(tenant_id, chunk_id, collection), timeout_s)
 
     def get_hierarchy(
@@ -291,62 +380,48 @@ class Client:
         include_content: bool = False,
         timeout_s: float | None = None,
     ) -> Hierarchy:
-        """A chunk with its ancestors, siblings and `depth` levels of descendants."""
+        """Returns a chunk with its ancestors, its siblings and `depth` levels of descendants.
+
+        `depth` is at most 8; 0 means 1. Without `include_content` the chunks have no text.
+        Raises CollectionNotFound, DocumentNotFound, ChunkNotFound.
+        """
         call = calls.get_hierarchy(tenant_id, chunk_id, collection, depth, include_content)
         return self._run(call, timeout_s)
 
     def server_info(self, *, timeout_s: float | None = None) -> ServerInfo:
-        """The retriever's version, settings in force, embedder and limits."""
+        """Returns the retriever's version, settings in force, models, limits and state."""
         return self._run(calls.server_info(), timeout_s)
 
     def ingest_many(
         self,
         tenant_id: str,
-        documents: Iterable[Document],
+        documents: Documents,
         *,
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
-    ) -> Iterator[IngestResult | HragError]:
-        """Streams documents; yields each one's result or its own error, in order.
+    ) -> Generator[Outcome]:
+        """Streams documents; yields each one's result or its own error, in their order.
 
-        Documents are taken as the server asks for them. No deadline unless given.
+        Documents are taken from the iterable as the server accepts them, so that a corpus need
+        not fit into memory: by the asyncio client in the event loop, one as the one before is
+        answered; by the synchronous one in another thread, some ahead of the answers. Read the
+        results while documents are sent; closing the generator ends the call. What was yielded
+        is on disk. After a broken stream send all again: what is stored comes back UNCHANGED.
+
+        `timeout_s` bounds the whole stream; None means no deadline, and it is never retried.
+        Raises what `documents` raises, after the outcomes of what was sent before it.
         """
-        failures: list[Exception] = []
-        requests = _requests(tenant_id, documents, collection, failures)
-        try:
-            with own_errors(self._is_closed):
-                responses = self._stubs["indexer"].IngestDocuments(
-                    requests, timeout=timeout_s, metadata=self._metadata
-                )
-                try:
-                    for response in responses:
-                        yield from map(indexer.outcome_from, response.outcomes)
-                finally:
-                    responses.cancel()
-        except HragError:
-            if not failures:
-                raise
-        if failures:
-            raise failures[0]
+        service = self._stubs["indexer"]
+        send = partial(service.IngestDocuments, timeout=timeout_s, metadata=self._metadata)
+        request_of = partial(calls.ingest_many_request, tenant_id, collection=collection)
+        return outcomes(send, documents, request_of, self._is_closed)
 
     def _run(self, call: calls.Call[Result], timeout_s: float | None) -> Result:
         send = getattr(self._stubs[call.service], call.method)
-        with own_errors(self._is_closed):
-            response = send(
-                call.request, timeout=timeout_s or self._timeout_s, metadata=self._metadata
-            )
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        with translated_errors(self._is_closed):
+            response = send(call.request, timeout=timeout_s, metadata=self._metadata)
         return call.read(response)
 
     def _is_closed(self) -> bool:
         return self._closed
-
-
-def _requests(
-    tenant_id: str, documents: Iterable[Document], collection: str, failures: list[Exception]
-) -> Iterator[Any]:
-    """gRPC swallows what its request iterator raises, so it is kept for the caller."""
-    try:
-        for document in documents:
-            yield calls.ingest_many_request(tenant_id, document, collection)
-    except Exception as error:
-        failures.append(error)

@@ -1,14 +1,14 @@
-"""A knowledge base as an agent's tool: one plain function of a query.
+"""A search as a tool for agents: a plain function with typed, documented parameters.
 
-Whoever makes the function fixes whose documents it searches and how; a model says what it
-looks for and how many passages it wants, and nothing else. Agent frameworks tell a model of
-a function by its name, types and docstring, so here these are written for models.
+The program that makes the function fixes tenant, collection and search options. The model
+chooses only the query and the number of passages. Agent frameworks describe a function to the
+model by its name, types and docstring, so these are written for models.
 
     search_knowledge_base = knowledge_base(client, "acme", collection="handbook")
     agent = Agent(model, tools=[search_knowledge_base])
 
-What goes wrong in a search comes back as a text that a model can act on: raised, it would
-end an agent's run.
+An error of a search is returned as text that the model can act on: an exception would end the
+agent's run.
 """
 
 import inspect
@@ -47,7 +47,7 @@ _SCORE_DIGITS = 4  # More would be noise that costs a model tokens.
 class CitedPassage:
     """A passage of a document, with the heading to cite it by.
 
-    `score` is its similarity to the query. Pages are 0 where the document has none.
+    `score` is the passage's, rounded to four digits. Pages are 0 if the document has none.
     """
 
     heading: str
@@ -60,15 +60,15 @@ class CitedPassage:
     score: float
 
 
-@dataclass(frozen=True)  # The mcp SDK would take slots for defaults.
+@dataclass(frozen=True)  # The mcp SDK mistakes slots for default values.
 class Findings:
-    """The passages that a search found, best first, or the error for which it found none."""
+    """What a search returned: passages, best first, or the message of its error."""
 
     passages: tuple[CitedPassage, ...]
     error: str = ""
 
     def __str__(self) -> str:
-        """What a model reads: every passage under its heading, or why there is none."""
+        """The text for the model: every passage below its heading, or why there is none."""
         blocks = [f"{passage.heading}\n{passage.text}" for passage in self.passages]
         return "\n\n".join(blocks) or self.error or _NOTHING
 
@@ -84,20 +84,22 @@ def knowledge_base(
     collection: str = DEFAULT_COLLECTION,
     limit: int = DEFAULT_LIMIT,
     description: str = "",
-    **how: Any,
+    **search_options: Any,
 ) -> Search:
-    """The function `search_knowledge_base(query, limit)`, which returns Findings.
+    """Returns a function `search_knowledge_base(query, limit)` that returns `Findings`.
 
-    `limit` is for a model that does not say; `description` tells it what the documents are
-    about; `how` is what else `Client.search` takes, such as mode, filter or token_budget.
-    Raises InvalidArgument for a name or a description, and TypeError for an option, that
-    cannot be.
+    `limit` is the default for the model, `description` tells it what the documents are about,
+    and `search_options` are further arguments of `Client.search`, such as mode, filter or
+    token_budget. The function never raises errors of hrag and is as thread-safe as `client`.
+
+    Raises InvalidArgument for a malformed name or description and TypeError for an option that
+    `Client.search` does not have.
     """
-    how = _checked(client, tenant_id, {**how, "collection": collection})
+    options = _checked(client, tenant_id, {**search_options, "collection": collection})
 
     def search_knowledge_base(query: Query, limit: Limit = limit) -> Findings:
         try:
-            return _found(client.search(tenant_id, _text(query), limit=limit, **how))
+            return _found(client.search(tenant_id, _text(query), limit=limit, **options))
         except HragError as error:
             return _failed(error)
 
@@ -112,14 +114,14 @@ def async_knowledge_base(
     collection: str = DEFAULT_COLLECTION,
     limit: int = DEFAULT_LIMIT,
     description: str = "",
-    **how: Any,
+    **search_options: Any,
 ) -> AsyncSearch:
-    """As `knowledge_base`; the function it returns is to be awaited."""
-    how = _checked(client, tenant_id, {**how, "collection": collection})
+    """As `knowledge_base`; the function that it returns is a coroutine function."""
+    options = _checked(client, tenant_id, {**search_options, "collection": collection})
 
     async def search_knowledge_base(query: Query, limit: Limit = limit) -> Findings:
         try:
-            return _found(await client.search(tenant_id, _text(query), limit=limit, **how))
+            return _found(await client.search(tenant_id, _text(query), limit=limit, **options))
         except HragError as error:
             return _failed(error)
 
@@ -127,12 +129,14 @@ def async_knowledge_base(
     return search_knowledge_base
 
 
-def _checked(client: Client | AsyncClient, tenant_id: str, how: dict[str, Any]) -> dict[str, Any]:
-    """`how`, once it is sure that a search takes it: now, not in the middle of a run."""
+def _checked(
+    client: Client | AsyncClient, tenant_id: str, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Returns the options if a search accepts them, so that no agent's run fails halfway."""
     check_tenant_id(tenant_id)
-    check_collection_name(how["collection"])
-    inspect.signature(client.search).bind(tenant_id, "", **how)
-    return how
+    check_collection_name(options["collection"])
+    inspect.signature(client.search).bind(tenant_id, "", **options)
+    return options
 
 
 def _docstring(description: str) -> str:
@@ -147,7 +151,7 @@ def _docstring(description: str) -> str:
 
 
 def _text(query: object) -> str:
-    """A search takes vectors too, but a model has none."""
+    """Returns the query, or raises InvalidArgument for a vector: models write text."""
     if not isinstance(query, str):
         raise InvalidArgument(f"query is {shown(str(query))}; it must be a text", field="query")
     return query
@@ -173,7 +177,7 @@ def _cited(passage: Passage) -> CitedPassage:
 
 def _failed(error: HragError) -> Findings:
     message = error.message
-    if error.field == "text":  # What a search calls a query in words.
+    if error.field == "text":  # The name that the service has for the query.
         message = message.replace("text", "query", 1)
     again = "" if situation_of(error).retry_s is None else " Trying again later may help."
     return Findings((), f"The search failed: {message}.{again}")

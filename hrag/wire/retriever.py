@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 from google.protobuf.message import Message
 
 from hrag.errors import HragError, InvalidArgument, outcome_of
@@ -116,7 +115,7 @@ def _query_from(message: pb.SearchRequest) -> Any:
         case "text":
             return message.text
         case "vector":
-            return np.array(message.vector.values, np.float32)
+            return message.vector.values
         case _:
             raise InvalidArgument("query is missing; set text or vector", field="query")
 

@@ -1,7 +1,7 @@
-// A client in Node, made from the .proto files: does what clients do, and prints as JSON what
-// it saw, by the names of the functions below. It judges nothing; test_node.py does.
+// A Node.js client made from the .proto files. It makes calls and prints a report as JSON, keyed by
+// the names of the functions below. The assertions are in test_node.py.
 //
-// Its one argument is JSON: where the services are, what they ask for, and what they must refuse.
+// Its one argument is JSON: addresses, valid credentials, and credentials that must be refused.
 
 import { createRequire } from "node:module";
 import { Readable } from "node:stream";
@@ -27,7 +27,7 @@ const { tenant_id, text } = given;
 const METADATA = { team: "zoo", year: 2026.5, open: true, until: null, of: ["cats", { dogs: 2 }] };
 const COLLECTION = "stream";
 
-/** What a call fails with; only what a client can rely on. */
+/** The error of a call, reduced to what clients can rely on. */
 async function failure(promise) {
   try {
     return { answered: await promise };
@@ -67,7 +67,7 @@ async function documents() {
   };
 }
 
-/** One stream of documents, of which one is blank; answers are read while it is sent. */
+/** A stream of documents, one of them blank; responses are read while it is sent. */
 async function stream() {
   await call(indexer, "CreateCollection", { tenant_id, name: COLLECTION });
   let sent = 0;
@@ -79,7 +79,7 @@ async function stream() {
     }
   }
   const both = indexer.IngestDocuments();
-  Readable.from(requests()).pipe(both); // Which waits for "drain" where write() says so.
+  Readable.from(requests()).pipe(both); // pipe() waits for "drain" when write() asks for it.
   const outcomes = [];
   let most_ahead = 0;
   for await (const response of both) {
@@ -178,7 +178,7 @@ async function deleting() {
   return { passages: passages.length, exhausted, again };
 }
 
-/** A change that never comes, whose number no number of JavaScript can be; without a deadline. */
+/** Waits without a deadline for a sequence that never comes and that no JavaScript number holds. */
 const sequences = () =>
   failure(
     call(
@@ -195,7 +195,7 @@ const errors = async () => ({
   busy: await too_many_answers(),
 });
 
-/** Answers until one is refused; whose model takes its time. */
+/** Starts slow answers until the server refuses one. */
 async function too_many_answers() {
   const request = { search: { tenant_id, text: given.slow, collection: "books" } };
   const writing = [retriever.Answer(request), retriever.Answer(request)];
@@ -226,7 +226,7 @@ async function deadlines() {
   return { code: passed.code, took_ms, cancelled };
 }
 
-/** The request id of a call that brings one, and of one that does not. */
+/** The request id of a call that sends one, and of a call that does not. */
 async function request_ids() {
   const id_of = (metadata) =>
     new Promise((resolve, reject) => {
@@ -238,7 +238,7 @@ async function request_ids() {
   return { own: await id_of(own), made: await id_of(new grpc.Metadata()) };
 }
 
-/** What services that speak TLS and ask for keys say to those who bring others or none. */
+/** The errors for wrong or missing keys and certificates. */
 async function strangers() {
   const refusal = async (access, tenant = tenant_id) => {
     const clients = connect({ ...given, ...access });
@@ -259,7 +259,7 @@ async function strangers() {
   };
 }
 
-/** A text that gRPC for Node does not take unless it is told to. */
+/** A text above the default message size of gRPC for Node.js. */
 async function large() {
   const document = { document_id: "large", text: "A long text, in words. ".repeat(220_000) };
   await call(indexer, "IngestDocument", { tenant_id, document }, { deadline: Date.now() + 60_000 });
@@ -271,7 +271,7 @@ async function large() {
   return { bytes: await bytes(indexer), refused };
 }
 
-/** Health, with a client that the service itself describes; nobody is asked for a key. */
+/** Health, with a client made by server reflection; needs no key. */
 async function health() {
   const reflection = new GrpcReflection(given.retriever, credentials(given), CHANNEL);
   const described = await reflection.getDescriptorBySymbol("grpc.health.v1.Health");
@@ -282,14 +282,14 @@ async function health() {
   const unknown = await failure(call(client, "Check", { service: "hrag.v1.None" }));
   const watching = client.Watch({ service });
   const watched = await new Promise((resolve) => watching.on("data", resolve));
-  watching.on("error", () => {}); // It ends as it is told to.
+  watching.on("error", () => {}); // Cancelling ends it with an error.
   watching.cancel();
   reflection.client.close();
   client.close();
   return { checked: status, watched: watched.status, unknown: unknown.code };
 }
 
-/** A connection without calls on which pings go out. */
+/** A connection without calls that sends keepalive pings. */
 async function idle() {
   const client = new retriever.constructor(given.retriever, credentials(given), {
     "grpc.keepalive_time_ms": given.ping_ms,
@@ -334,7 +334,7 @@ const PARTS = {
   health,
 };
 let waiting;
-const resting = seen(idle); // Beside all that follows.
+const resting = seen(idle); // In parallel with everything below.
 const report = {};
 for (const [name, part] of Object.entries(PARTS)) {
   report[name] = await seen(part);

@@ -1,6 +1,6 @@
-"""Both services with TLS and keys, and what a client in Node saw of them.
+"""Both services with TLS and keys, and the report of a Node.js client that calls them.
 
-Where Node.js or its packages cannot be had, the tests fail and say so; they never pass unseen.
+Without Node.js or its packages the tests fail and say so; they are never skipped.
 """
 
 import json
@@ -34,7 +34,7 @@ _PROGRAM_S = 180.0
 
 
 class Chat(OpenAIServer):
-    """Goes on and on about SLOW."""
+    """Answers SLOW with a stream that lasts until it is cancelled."""
 
     def answer(self, request: dict[str, Any], authorization: str | None) -> Reply:
         reply = super().answer(request, authorization)
@@ -45,7 +45,7 @@ class Chat(OpenAIServer):
 
 @dataclass(frozen=True)
 class Secured:
-    """Running services, and what a client of them needs."""
+    """Running services, with the credentials and files that a client needs."""
 
     services: Services
     chat: Chat
@@ -63,7 +63,7 @@ def _command(name: str) -> str:
 
 @pytest.fixture(scope="session")
 def packages() -> None:
-    """The examples' packages, installed from npm where package.json has changed."""
+    """Installs the examples' packages from npm if package.json has changed."""
     wanted, stamp = EXAMPLES / "package.json", EXAMPLES / "node_modules" / ".package-lock.json"
     if stamp.exists() and stamp.stat().st_mtime >= wanted.stat().st_mtime:
         return
@@ -80,7 +80,7 @@ def packages() -> None:
 
 
 def node(*arguments: str | Path, settings: Mapping[str, str] | None = None) -> str:
-    """What a program of Node's prints."""
+    """Runs a program with Node.js and returns its output."""
     done = subprocess.run(
         [_command("node"), *arguments],
         cwd=EXAMPLES,
@@ -125,7 +125,7 @@ def secured(
 
 @pytest.fixture(scope="session")
 def report(packages: None, secured: Secured) -> dict[str, Any]:
-    """What client.mjs saw, by the names of its parts."""
+    """The report of client.mjs, keyed by the names of its parts."""
     given = {
         "indexer": secured.services.indexer,
         "retriever": secured.services.retriever,
@@ -151,7 +151,7 @@ def report(packages: None, secured: Secured) -> dict[str, Any]:
 
 @pytest.fixture
 def seen(report: dict[str, Any]) -> Callable[[str], Any]:
-    """What one part of client.mjs saw; fails as the part has."""
+    """Looks one part of the report up; fails if that part failed."""
 
     def part(name: str) -> Any:
         found = report[name]

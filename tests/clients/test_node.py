@@ -1,6 +1,7 @@
-"""A client in another language and from another hand: Node's @grpc/grpc-js.
+"""A client in another language, with another gRPC implementation: Node's @grpc/grpc-js.
 
-From the .proto files and by reflection, with TLS and a key. What client.mjs saw is judged here.
+It uses the .proto files and server reflection, TLS and a key. client.mjs makes the calls and
+reports; the assertions are here.
 """
 
 import shutil
@@ -53,7 +54,7 @@ def _field(failure: Any) -> str:
 
 @pytest.fixture
 def example(packages: None, secured: Secured) -> Callable[[str], list[str]]:
-    """The lines that an example prints, run as it stands."""
+    """Runs an example unchanged and returns the lines that it prints."""
     settings = {
         "HRAG_INDEXER_ADDRESS": secured.services.indexer,
         "HRAG_RETRIEVER_ADDRESS": secured.services.retriever,

@@ -1,4 +1,4 @@
-"""The examples run as they stand, against real services; only the model is an actor."""
+"""The examples run unchanged against real services; only the model is a fake."""
 
 import subprocess
 import sys
@@ -41,13 +41,13 @@ def _ingest_pets(services: Running, tenant: str) -> None:
     services.client.ingest(tenant, Document(pages, "pets", title="Pets"))
 
 
-class Actor:
-    """Searches once by its script, then answers with what the tool gave it."""
+class ScriptedModel:
+    """A model that searches once, then answers with what the tool returned."""
 
     def __init__(self, **arguments: Any) -> None:
         self.arguments = arguments
         self.seen: list[str] = []
-        self.told = ""
+        self.reply = ""
         self.model = FunctionModel(self._answer)
 
     def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -61,7 +61,7 @@ class Actor:
             (tool,) = info.function_tools
             self.seen = list(tool.parameters_json_schema["properties"])
             return ModelResponse([ToolCallPart(TOOL, self.arguments)])
-        self.told = returned[0].model_response_str()
+        self.reply = returned[0].model_response_str()
         findings = returned[0].content
         answer = {
             "text": findings.error or findings.passages[0].text,
@@ -76,11 +76,11 @@ async def test_the_agent_searches_and_cites(
 ) -> None:
     _ingest_pets(services, tenant)
     services.client.ingest(f"{tenant}-other", Document("Secret.", "secret"))
-    actor = Actor(query="what do dogs do?", limit=3)
+    scripted = ScriptedModel(query="what do dogs do?", limit=3)
     agent = example.librarian(services.client, tenant)
-    answer = (await agent.run("What do dogs do?", model=actor.model)).output
-    assert actor.seen == ["query", "limit"]
-    assert "[Pets, pages 1-2]" in actor.told, "the model must see the heading"
+    answer = (await agent.run("What do dogs do?", model=scripted.model)).output
+    assert scripted.seen == ["query", "limit"]
+    assert "[Pets, pages 1-2]" in scripted.reply, "the model must see the heading"
     assert "Dogs bark at night." in answer.text
     assert answer.sources == ["[Pets, pages 1-2]"]
 
@@ -88,15 +88,15 @@ async def test_the_agent_searches_and_cites(
 async def test_what_goes_wrong_reaches_the_model_and_the_run_goes_on(
     services: Running, tenant: str, example: ModuleType
 ) -> None:
-    actor = Actor(query="  ")
+    scripted = ScriptedModel(query="  ")
     agent = example.librarian(services.client, tenant)
-    answer = (await agent.run("What do dogs do?", model=actor.model)).output
+    answer = (await agent.run("What do dogs do?", model=scripted.model)).output
     assert answer.text == "The search failed: query is blank; a query must say something."
     assert answer.sources == []
 
 
 def test_the_example_runs_as_a_program(services: Running, tenant: str) -> None:
-    """With pydantic-ai's own `test` model, which calls every tool and makes an answer up."""
+    """With pydantic-ai's own `test` model, which calls every tool and invents an answer."""
     _ingest_pets(services, tenant)
     command = [sys.executable, str(EXAMPLE), "What do dogs do?", "--model", "test"]
     command += ["--tenant", tenant, "--retriever", services.retriever.address]

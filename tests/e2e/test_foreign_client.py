@@ -1,4 +1,4 @@
-"""A client that knows nothing of hrag works from reflection alone."""
+"""A client without hrag's .proto files works by server reflection."""
 
 import json
 import subprocess
@@ -9,11 +9,11 @@ BUF = Path(sys.executable).with_name("buf")
 
 
 def curl(address, *arguments):
-    """What `buf curl` answers, given an address and no proto file."""
-    command = [BUF, "curl", "--protocol", "grpc", "--http2-prior-knowledge", *arguments]
-    *options, method = command
-    asked = [*options, f"http://{address}{method}"]
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    """Returns the output of `buf curl` for a method, without .proto files."""
+    *options, method = arguments
+    command = [BUF, "curl", "--protocol", "grpc", "--http2-prior-knowledge", *options]
+    command.append(f"http://{address}{method}")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -46,14 +46,14 @@ def test_climb_equals_its_twin(arguments):
 
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
-@pytest.mark.parametrize("hit_count", [8, 9, 100, 1000, 1001, 5000])
-def test_climb_equals_its_twin_on_long_lists(hit_count, aggregation):
+@pytest.mark.parametrize("candidate_count", [8, 9, 100, 1000, 1001, 5000])
+def test_climb_equals_its_twin_on_long_lists(candidate_count, aggregation):
     """Both sides of the sort's shortest run and of the GIL's release."""
-    random = np.random.default_rng(hit_count + aggregation)
-    n = 2 * hit_count
+    random = np.random.default_rng(candidate_count + aggregation)
+    n = 2 * candidate_count
     arguments = (
-        random.permutation(n)[:hit_count].astype(np.uint32),
-        (random.integers(-50, 50, hit_count) / 64).astype(np.float32),
+        random.permutation(n)[:candidate_count].astype(np.uint32),
+        (random.integers(-50, 50, candidate_count) / 64).astype(np.float32),
         random.permutation(n).astype(np.uint64) % 97 << 20 | np.arange(n, dtype=np.uint64),
         random.integers(0, 9, n).astype(np.uint32),
         (random.random(n) < 0.9).astype(np.uint8),
@@ -63,12 +63,12 @@ def test_climb_equals_its_twin_on_long_lists(hit_count, aggregation):
 
 
 @given(climbs())
-def test_climb_returns_each_living_hit_once_below_its_ancestor(arguments):
+def test_climb_returns_each_live_candidate_once_below_its_ancestor(arguments):
     rows, scores, labels, ancestors, alive, _ = arguments
     groups = hrag_fast.climb(*arguments)
     scores_by_row = dict(zip(rows.tolist(), scores.tolist(), strict=True))
-    living = [row for row in rows.tolist() if alive[row]]
-    assert sorted(groups.children.tolist()) == sorted(living)
+    live = [row for row in rows.tolist() if alive[row]]
+    assert sorted(groups.children.tolist()) == sorted(live)
     assert groups.child_scores.tolist() == [scores_by_row[c] for c in groups.children.tolist()]
     assert len(set(groups.keys.tolist())) == len(groups.keys)
     assert (np.diff(groups.scores) <= 0).all()

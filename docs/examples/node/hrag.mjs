@@ -1,4 +1,4 @@
-// hrag from Node: connections, metadata as plain objects, and all that an error says.
+// hrag from Node.js: connections, metadata as plain objects, and the details of errors.
 
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -10,18 +10,18 @@ const PROTOS = fileURLToPath(new URL("../../../protos", import.meta.url));
 
 export const LOADING = {
   keepCase: true, // Fields are named as in the .proto files, such as tenant_id.
-  longs: String, // A sequence is a uint64; a number of JavaScript would round it.
+  longs: String, // Sequences are uint64, which JavaScript numbers would round.
   enums: String,
   defaults: true,
   oneofs: true,
 };
 
 export const CHANNEL = {
-  "grpc.max_receive_message_length": -1, // 4 MiB otherwise: less than a document's text may have.
-  "grpc.keepalive_time_ms": 30_000, // A connection that has died is noticed; 5 s or more.
+  "grpc.max_receive_message_length": -1, // The default, 4 MiB, is too small for long texts.
+  "grpc.keepalive_time_ms": 30_000, // Notices dead connections. Servers accept 5 s or more.
 };
 
-/** Credentials for TLS and a key; without an authority's certificate, for plaintext and none. */
+/** TLS credentials with an optional key; without `ca`, plaintext without a key. */
 export function credentials({ ca, token } = {}) {
   if (!ca) return grpc.credentials.createInsecure();
   const channel = grpc.credentials.createSsl(readFileSync(ca));
@@ -45,7 +45,7 @@ export function connect({ indexer, retriever, ...access }) {
   };
 }
 
-/** One call with one answer, as a promise. A deadline of 30 s, unless `options` has another. */
+/** A promise of a unary call's response. The deadline is 30 s unless `options` sets one. */
 export function call(client, method, request, options = {}) {
   const deadline = Date.now() + 30_000;
   return new Promise((resolve, reject) =>
@@ -55,7 +55,7 @@ export function call(client, method, request, options = {}) {
   );
 }
 
-/** A plain object as google.protobuf.Struct, which `metadata` is. */
+/** Converts a plain object to a google.protobuf.Struct, the type of `metadata`. */
 export function struct(object) {
   return { fields: Object.fromEntries(Object.entries(object).map(([k, v]) => [k, value(v)])) };
 }
@@ -67,7 +67,7 @@ function value(plain) {
   return { [`${typeof plain}Value`.replace("boolean", "bool")]: plain };
 }
 
-/** The plain object that a google.protobuf.Struct stands for. */
+/** Converts a google.protobuf.Struct to a plain object. */
 export function unstruct({ fields }) {
   return Object.fromEntries(Object.entries(fields).map(([k, v]) => [k, unvalue(v)]));
 }
@@ -90,7 +90,7 @@ const RPC = protobuf.parse(`
   message RetryInfo { Duration retry_delay = 1; }
 `, { keepCase: true }).root;
 
-/** The google.rpc details of an error, by the names of their messages. */
+/** The google.rpc details of an error, keyed by message name. */
 export function details(error) {
   const [raw] = error.metadata.get("grpc-status-details-bin");
   if (!raw) return {};

@@ -1,9 +1,9 @@
-// Searches with no .proto file at hand: the retriever describes itself.
+// Searches without .proto files, by server reflection.
 //
 //   npm install
 //   node reflect.mjs "what do dogs do?"
 //
-// The variables are those of search.mjs.
+// Uses the same environment variables as search.mjs.
 
 import grpc from "@grpc/grpc-js";
 import { GrpcReflection } from "grpc-js-reflection-client";

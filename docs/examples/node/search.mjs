@@ -3,8 +3,8 @@
 //   npm install
 //   node search.mjs "what do dogs do?"
 //
-// HRAG_INDEXER_ADDRESS and HRAG_RETRIEVER_ADDRESS say where the services are; HRAG_CA_FILE and
-// HRAG_TOKEN are for those that speak TLS and ask for a key.
+// HRAG_INDEXER_ADDRESS and HRAG_RETRIEVER_ADDRESS are the services' addresses. Set HRAG_CA_FILE
+// if they use TLS and HRAG_TOKEN if they ask for a key.
 
 import { call, connect, details, struct } from "./hrag.mjs";
 
@@ -28,7 +28,7 @@ try {
       metadata: struct({ team: "zoo", year: 2026 }),
     },
   });
-  // With min_sequence the search sees what was written, whichever retriever answers.
+  // min_sequence makes any retriever wait until it sees this document.
   const search = { tenant_id, text, limit: 3, min_sequence: sequence };
   const { passages } = await call(hrag.retriever, "Search", search);
   for (const { score, chunk } of passages) {

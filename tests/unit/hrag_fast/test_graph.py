@@ -85,11 +85,11 @@ def test_it_scores_as_its_twin_does(data, count, dimension):
     assert np.allclose(scores, _reference.Graph(file).scores(query, items), atol=1e-5)
 
 
-@pytest.mark.parametrize("place", [0, 5, 9])
-def test_an_item_that_is_not_there_is_refused(file, place):
+@pytest.mark.parametrize("position", [0, 5, 9])
+def test_an_item_that_is_not_there_is_refused(file, position):
     items = np.arange(10, dtype=np.uint32)
-    items[place] = 300
-    with pytest.raises(IndexError, match=rf"items\[{place}\] is 300; it must be below 300"):
+    items[position] = 300
+    with pytest.raises(IndexError, match=rf"items\[{position}\] is 300; it must be below 300"):
         Graph(file).scores(unit_vectors(1, 0, 8)[0], items)
 
 
@@ -106,8 +106,8 @@ def test_many_threads_search_one_mapped_file_at_once(tmp_path):
             assert list(together) == alone
 
 
-def test_it_can_be_searched_more_often_than_it_can_count(file):
-    """Visits are numbered by 16 bits, which come round."""
+def test_it_can_be_searched_more_often_than_its_tags_last(file):
+    """Searches are numbered by 16 bits, which overflow."""
     graph = Graph(file)
     query = unit_vectors(1, seed=5, dimension=8)[0]
     first = graph.search(query, 10, 10)[0].tolist()
@@ -161,13 +161,13 @@ def test_a_link_that_leads_out_is_refused(file):
 @pytest.mark.parametrize("label", [0, 300, 1 << 40])
 def test_items_that_are_not_numbered_one_by_one_are_refused(file, label):
     broken = bytearray(file)
-    label_at = _reference.HEADER.unpack_from(file)[4]
-    struct.pack_into("<Q", broken, HEADER_BYTES + label_at, label)
+    label_offset = _reference.HEADER.unpack_from(file)[4]
+    struct.pack_into("<Q", broken, HEADER_BYTES + label_offset, label)
     with pytest.raises(ValueError, match="not numbered from 0 to 299"):
         Graph(bytes(broken))
 
 
-def test_more_links_than_there_is_room_for_are_refused(file):
+def test_more_links_than_the_index_allows_are_refused(file):
     broken = bytearray(file)
     struct.pack_into("<I", broken, HEADER_BYTES, 33)
     with pytest.raises(ValueError, match="leads out"):
@@ -180,9 +180,9 @@ def test_whatever_a_file_says_a_search_stays_inside(data):
     _, whole = index_of(20, 3, 2)
     file = bytearray(whole)
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(file) // 4 - 1))
+        offset = data.draw(st.integers(0, len(file) // 4 - 1))
         word = data.draw(st.sampled_from([0, 1, 19, 20, 0xFFFF, 0xFFFFFFFF]) | st.integers(0, 40))
-        struct.pack_into("<I", file, 4 * place, word)
+        struct.pack_into("<I", file, 4 * offset, word)
     try:
         graph = Graph(bytes(file))
     except ValueError:

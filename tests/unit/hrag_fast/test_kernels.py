@@ -32,28 +32,28 @@ def label(document, leaf):
 
 
 class Index:
-    """Rows of (document, leaf, ancestor); all alive unless said."""
+    """Rows of (document, leaf, ancestor); all are alive but `deleted`."""
 
-    def __init__(self, *leaves, dead=()):
+    def __init__(self, *leaves, deleted=()):
         self.labels = np.array([label(d, leaf) for d, leaf, _ in leaves], dtype=np.uint64)
         self.ancestors = np.array([ancestor for _, _, ancestor in leaves], dtype=np.uint32)
         self.alive = np.ones(len(leaves), dtype=np.uint8)
-        self.alive[list(dead)] = 0
+        self.alive[list(deleted)] = 0
 
-    def climb(self, kernels, hits, aggregation=MAX):
-        """`hits` are (row, score) pairs."""
-        rows = np.array([row for row, _ in hits], dtype=np.uint32)
-        scores = np.array([score for _, score in hits], dtype=np.float32)
+    def climb(self, kernels, candidates, aggregation=MAX):
+        """`candidates` are (row, score) pairs."""
+        rows = np.array([row for row, _ in candidates], dtype=np.uint32)
+        scores = np.array([score for _, score in candidates], dtype=np.float32)
         return kernels.climb(rows, scores, self.labels, self.ancestors, self.alive, aggregation)
 
 
 # Document 1: leaves 0 and 1 below ancestor 0, leaf 2 below ancestor 1. Document 2: one leaf.
 INDEX = Index((1, 0, 0), (1, 1, 0), (1, 2, 1), (2, 0, 0))
-HITS = [(3, 0.75), (0, 0.25), (1, 0.5), (2, 0.5)]
+CANDIDATES = [(3, 0.75), (0, 0.25), (1, 0.5), (2, 0.5)]
 
 
 def test_leaves_of_one_ancestor_form_one_group(kernels):
-    groups = INDEX.climb(kernels, HITS)
+    groups = INDEX.climb(kernels, CANDIDATES)
     assert groups.keys.tolist() == [label(2, 0), label(1, 0), label(1, 1)]
     assert groups.scores.tolist() == [0.75, 0.5, 0.5]
     assert groups.starts.tolist() == [0, 1, 3, 4]
@@ -62,7 +62,7 @@ def test_leaves_of_one_ancestor_form_one_group(kernels):
 
 
 def test_results_have_the_documented_dtypes(kernels):
-    dtypes = [array.dtype for array in INDEX.climb(kernels, HITS)]
+    dtypes = [array.dtype for array in INDEX.climb(kernels, CANDIDATES)]
     assert dtypes == [np.uint64, np.float32, np.uint32, np.uint32, np.float32]
 
 
@@ -76,13 +76,13 @@ def test_results_have_the_documented_dtypes(kernels):
     ],
 )
 def test_aggregation_makes_a_groups_score(kernels, aggregation, scores):
-    groups = INDEX.climb(kernels, HITS, aggregation)
+    groups = INDEX.climb(kernels, CANDIDATES, aggregation)
     assert dict(zip(groups.keys.tolist(), groups.scores.tolist(), strict=True)) == scores
 
 
 def test_equal_scores_are_ordered_by_best_child(kernels):
     """Document 2's sum equals document 1's, but its best child is better."""
-    groups = INDEX.climb(kernels, HITS, SUM)
+    groups = INDEX.climb(kernels, CANDIDATES, SUM)
     assert groups.keys.tolist() == [label(2, 0), label(1, 0), label(1, 1)]
     counted = INDEX.climb(kernels, [(2, 0.25), (3, 0.5)], COUNT)
     assert counted.keys.tolist() == [label(2, 0), label(1, 1)]
@@ -94,22 +94,24 @@ def test_equal_groups_are_ordered_by_key_and_equal_children_by_label(kernels):
     assert groups.children.tolist() == [0, 1, 2, 3]
 
 
-def test_dead_rows_are_dropped(kernels):
-    index = Index((1, 0, 0), (1, 1, 0), (2, 0, 0), dead=(0, 2))
+def test_deleted_rows_are_dropped(kernels):
+    index = Index((1, 0, 0), (1, 1, 0), (2, 0, 0), deleted=(0, 2))
     groups = index.climb(kernels, [(0, 0.9), (1, 0.5), (2, 0.8)], COUNT)
     assert groups.keys.tolist() == [label(1, 0)]
     assert groups.scores.tolist() == [1.0]
     assert groups.children.tolist() == [1]
 
 
-@pytest.mark.parametrize("hits", [[], [(0, 0.5), (1, 0.25)]], ids=["no hits", "all dead"])
-def test_nothing_alive_gives_no_groups(kernels, hits):
-    groups = Index((1, 0, 0), (1, 1, 0), dead=(0, 1)).climb(kernels, hits)
+@pytest.mark.parametrize(
+    "candidates", [[], [(0, 0.5), (1, 0.25)]], ids=["no candidates", "all deleted"]
+)
+def test_nothing_alive_gives_no_groups(kernels, candidates):
+    groups = Index((1, 0, 0), (1, 1, 0), deleted=(0, 1)).climb(kernels, candidates)
     assert groups.starts.tolist() == [0]
     assert [len(array) for array in groups] == [0, 0, 1, 0, 0]
 
 
-def test_an_empty_index_answers_no_hits(kernels):
+def test_an_empty_index_answers_no_candidates(kernels):
     assert Index().climb(kernels, []).starts.tolist() == [0]
 
 
@@ -139,8 +141,8 @@ def test_the_largest_label_and_ancestor_fit(kernels):
 def test_sums_are_made_in_double_precision(kernels):
     """In single precision 2**24 + 1 is 2**24."""
     index = Index((1, 0, 0), (1, 1, 0), (1, 2, 0))
-    hits = [(0, 16777216.0), (1, 1.0), (2, -16777216.0)]
-    assert index.climb(kernels, hits, SUM).scores.tolist() == [1.0]
+    candidates = [(0, 16777216.0), (1, 1.0), (2, -16777216.0)]
+    assert index.climb(kernels, candidates, SUM).scores.tolist() == [1.0]
 
 
 def test_read_only_arrays_are_taken(kernels):
@@ -190,12 +192,12 @@ def test_the_kernel_refuses_a_wrong_dtype_or_layout():
 
 
 def test_threads_get_their_own_answers():
-    """2,000 hits: past what is done under the GIL."""
+    """2,000 candidates: past what is done under the GIL."""
     index = Index(*((row // 5, row % 5, 0) for row in range(2000)))
     inputs = [[(row, (row * step) % 2000) for row in range(2000)] for step in (1, 3, 7, 9)]
-    alone = [index.climb(hrag_fast, hits).children.tolist() for hits in inputs]
+    alone = [index.climb(hrag_fast, candidates).children.tolist() for candidates in inputs]
     with ThreadPoolExecutor(4) as pool:
-        climbs = pool.map(lambda hits: index.climb(hrag_fast, hits), inputs * 25)
+        climbs = pool.map(lambda candidates: index.climb(hrag_fast, candidates), inputs * 25)
         assert [groups.children.tolist() for groups in climbs] == alone * 25
 
 

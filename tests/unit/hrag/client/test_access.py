@@ -1,4 +1,4 @@
-"""What a client sends to prove who it is, and where it does not send it."""
+"""A client's credentials: every call carries them, and plaintext to other machines does not."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.servers import INDEXER, RETRIEVER, serving
 
 @pytest.fixture
 def guarded(tmp_path):
-    """Addresses of both services, and a key that may read."""
+    """Addresses of both services, and a key with the role read."""
     path = tmp_path / "keys.json"
     key = new_key(path)
     own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path}

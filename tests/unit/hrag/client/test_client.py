@@ -1,4 +1,4 @@
-"""Both clients against servicers of the test's own."""
+"""Both clients against fake servicers."""
 
 import asyncio
 import threading
@@ -228,6 +228,7 @@ async def test_nobody_at_the_address_is_unavailable_asynchronously() -> None:
 def test_a_closed_client_says_so() -> None:
     client = Client()
     client.close()
+    client.close()
     for call in (client.server_info, lambda: list(client.ingest_many("t", []))):
         with pytest.raises(errors.ServiceUnavailable, match="closed"):
             call()
@@ -235,6 +236,7 @@ def test_a_closed_client_says_so() -> None:
 
 async def test_a_closed_asynchronous_client_says_so() -> None:
     client = AsyncClient()
+    await client.close()
     await client.close()
     with pytest.raises(errors.ServiceUnavailable, match="closed"):
         await client.server_info()
@@ -314,12 +316,18 @@ def test_a_call_ends_at_its_deadline(run: Any) -> None:
 
 
 @BOTH
-def test_the_service_is_told_the_deadline(run: Any) -> None:
+def test_the_deadline_reaches_the_service(run: Any) -> None:
     fake = Fake()
     run(fake, lambda client: client.search("t", "text"), timeout_s=77)
     assert 70 < fake.remaining_s < 77.5
     run(fake, lambda client: client.search("t", "text", timeout_s=5), timeout_s=77)
     assert 4 < fake.remaining_s < 5.5
+
+
+@BOTH
+def test_no_time_at_all_is_a_deadline_too(run: Any) -> None:
+    with pytest.raises(errors.DeadlineExceeded):
+        run(Fake(), lambda client: client.search("t", "text", timeout_s=0))
 
 
 # Streams
@@ -393,11 +401,24 @@ def test_what_the_source_of_documents_raises_reaches_the_caller(run: Any, docume
         run(Fake(), documents())
 
 
-def test_what_was_stored_before_the_source_failed_is_told_first() -> None:
-    told = []
+def test_what_was_stored_before_the_source_failed_is_yielded_first() -> None:
+    results = []
     with _client(Fake()) as client, pytest.raises(_FileIsGone):
-        told.extend(client.ingest_many("t", _failing()))
-    assert told == [_stored("a")]
+        results.extend(client.ingest_many("t", _failing()))
+    assert results == [_stored("a")]
+
+
+@pytest.mark.parametrize("documents", [_failing, _failing_later])
+def test_what_was_stored_before_is_yielded_first_by_the_asyncio_client(documents: Any) -> None:
+    results = []
+
+    async def run(client: AsyncClient) -> None:
+        async for result in client.ingest_many("t", documents()):
+            results.append(result)
+
+    with pytest.raises(_FileIsGone):
+        _async(Fake(), run)
+    assert results == [_stored("a")]
 
 
 @MANY

@@ -1,4 +1,4 @@
-"""The tool of an agent: what a model is told of it, and what it gets from it."""
+"""The tool for agents: its description for the model, and what it returns."""
 
 import asyncio
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def found(*passages: Passage) -> SearchResult:
 
 @dataclass
 class FakeClient:
-    """Answers every search alike and remembers how it was asked."""
+    """Gives every search the same answer and records its arguments."""
 
     answer: SearchResult | HragError = field(default_factory=found)
     asked: list[tuple[str, Any, dict[str, Any]]] = field(default_factory=list)
@@ -72,7 +72,7 @@ class FakeAsyncClient(FakeClient):
 
 @dataclass
 class Tool:
-    """A knowledge base over a fake client, called in either way."""
+    """A knowledge base over a fake client, called synchronously or asynchronously."""
 
     client: FakeClient
     function: Callable[..., Any]
@@ -104,7 +104,7 @@ def test_passages_come_with_headings_to_cite_and_where_they_are_from(tool):
     )
 
 
-def test_nothing_found_is_said(tool):
+def test_an_empty_result_says_so(tool):
     findings = tool(found())("q")
     assert (findings.passages, findings.error) == ((), "")
     assert "No passage" in str(findings)
@@ -123,7 +123,7 @@ def test_whose_documents_and_how_are_fixed_by_the_maker(tool):
         made("q", tenant_id="other")
 
 
-def test_a_model_is_told_what_it_needs_and_of_no_more_arguments(tool):
+def test_the_description_for_the_model_has_two_parameters_and_no_more(tool):
     function = tool(limit=3, description="The staff handbook of Acme.").function
     schema = TypeAdapter(function).json_schema()
     assert function.__name__ == "search_knowledge_base"
@@ -142,7 +142,7 @@ def test_two_knowledge_bases_keep_their_descriptions(tool):
     assert "Cats." not in other.function.__doc__
 
 
-def test_without_a_description_a_model_is_told_of_none(tool):
+def test_an_empty_description_is_left_out(tool):
     assert "The documents:" in tool(description=" Cats. ").function.__doc__
     assert "The documents:" not in tool(description=" \n").function.__doc__
 
@@ -182,7 +182,7 @@ def test_findings_are_a_value_with_a_schema():
         (errors.CollectionNotFound("no such one"), "The search failed: no such one."),
     ],
 )
-def test_what_goes_wrong_is_told_not_raised(tool, error, says):
+def test_errors_are_returned_as_text(tool, error, says):
     findings = tool(error)("q")
     assert (findings.passages, findings.error, str(findings)) == ((), says, says)
 
@@ -229,6 +229,6 @@ def test_options_that_a_search_does_not_take_are_refused_when_the_tool_is_made()
         ({"query": "q", "limit": 1 << 70}, "limit is"),
     ],
 )
-def test_what_cannot_be_sent_is_told(arguments, says):
+def test_values_that_cannot_be_sent_are_errors_too(arguments, says):
     with Client() as client:
         assert says in knowledge_base(client, "acme")(**arguments).error
