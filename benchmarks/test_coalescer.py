@@ -22,7 +22,7 @@ from benchmarks.report import Figures, Report, interleaved, interleaved_ms, meas
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Embedder, Vectors
 from hrag.embedding.builtin import BuiltinEmbedder
-from hrag.embedding.coalescer import HOLD_S, Together
+from hrag.embedding.coalescer import MAX_DELAY_S, CoalescingEmbedder
 from hrag.embedding.openai import OpenAIEmbedder
 from hrag.endpoint.access import Access
 
@@ -103,7 +103,7 @@ def test_the_builtin_model_shared_by_many_callers(report):
 
 def compare(model: Embedder, busy_at: int, name: str, title: str, report: Report) -> None:
     alone, shared = Counted(model), Counted(model)
-    asked = [alone, Together(shared, busy_at)]
+    asked = [alone, CoalescingEmbedder(shared, busy_at)]
     with ThreadPoolExecutor(CALLERS) as callers:
         measures = [crowd(embedder, callers) for embedder in asked]
         interleaved(measures, 1)
@@ -139,7 +139,7 @@ def processor_ms(measure: Callable[[int], float]) -> float:
 
 def test_what_a_caller_alone_pays(report):
     model = Ready()
-    searches = [one(embedder) for embedder in (model, Together(model, 1))]
+    searches = [one(embedder) for embedder in (model, CoalescingEmbedder(model, 1))]
     took_ms = interleaved_ms(searches, ALONE // 10, ALONE)
     for percent in (50, 99):
         more = measured(took_ms, partial(difference, percent))
@@ -166,8 +166,8 @@ def test_how_long_a_text_is_kept_for_company(report):
                 release.wait()
             return model.embed(texts)
 
-    together = Together(Busy(), 1)
-    measures = [lambda _: seconds(lambda: time.sleep(HOLD_S)), kept(together, model)]
+    together = CoalescingEmbedder(Busy(), 1)
+    measures = [lambda _: seconds(lambda: time.sleep(MAX_DELAY_S)), kept(together, model)]
     with ThreadPoolExecutor(1) as other:
         other.submit(together.embed, ["busy"])
         took = interleaved(measures, HELD) * 1e3
@@ -180,7 +180,7 @@ def test_how_long_a_text_is_kept_for_company(report):
     assert np.median(took[:, 1]) <= MOST_HELD_MS  # What else runs is in the p99.
 
 
-def kept(together: Together, model: Ready) -> Callable[[int], float]:
+def kept(together: CoalescingEmbedder, model: Ready) -> Callable[[int], float]:
     def until_sent(number: int) -> float:
         asked_at = time.perf_counter()
         together.embed([str(number)])

@@ -254,7 +254,10 @@ def piped(documents, folder) -> Piped:
         status.leaf_count,
         status.leaf_count - status.tail_leaf_count,
         {name: figures[f'hrag_ingest_stage_seconds_sum{{stage="{name}"}}'] for name in STAGES},
-        sum(figures.get(f'hrag_seal_seconds_sum{{of="{of}"}}', 0) for of in ("tail", "merge")),
+        sum(
+            figures.get(f'hrag_segment_build_seconds_sum{{kind="{kind}"}}', 0)
+            for kind in ("tail", "merge")
+        ),
         figures["process_cpu_seconds_total"] - cpu_s,
     )
 

@@ -13,8 +13,8 @@ from hrag.engine.embedded.maintenance.worker import Sealer
 from hrag.engine.embedded.store import environment as stores
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.rpc import server
-from hrag.rpc.metrics_server import exposed
-from hrag.rpc.process import abandon, tell_serving, until_stopped
+from hrag.rpc.metrics_server import serve_metrics
+from hrag.rpc.process import abandon, report_serving, serve_until_stopped
 from hrag.rpc.protection import open_protection
 from hrag.v1 import indexer_pb2, indexer_pb2_grpc
 from indexer_svc.catalog import Catalog
@@ -38,7 +38,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         sealer = Sealer(store, settings.seal_leaves)
         writer = EmbeddedWriter(store, sealer, quota_of=protection.quota_of)
         shown = metrics.Readings(partial(readings, writer, settings))
-        closing.enter_context(exposed(settings.metrics_address, metrics.INSTRUMENTS, shown))
+        closing.enter_context(serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, shown))
         servicer = IndexerServicer(
             Pipeline(
                 writer,
@@ -61,8 +61,8 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         summariser = Summariser(writer, embedder, chat, terms)
         summariser.start()
         closing.callback(_stop_summarising, summariser)
-        told = tell_serving if settings.stop_on_eof else None
-        until_stopped(listening, settings.address, settings.drain_s, stopping, told)
+        told = report_serving if settings.stop_on_eof else None
+        serve_until_stopped(listening, settings.address, settings.drain_s, stopping, told)
 
 
 def _stop_sealing(sealer: Sealer) -> None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.ids import shown
+from hrag.ids import quoted
 from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import MARKDOWN, MAX_PAGES, PDF, PLAIN_TEXT, Document, Page
 from indexer_svc.markdown import sections_of
@@ -69,7 +69,7 @@ def resolve_mime_type(document: Document) -> str:
     if given in _TEXT_TYPES or (given == PDF and is_file):
         return given
     raise InvalidArgument(
-        f"mime_type is {shown(document.mime_type)}; with {_field_of(document.body)} it must be "
+        f"mime_type is {quoted(document.mime_type)}; with {_field_of(document.body)} it must be "
         + ", ".join([*_TEXT_TYPES, PDF] if is_file else _TEXT_TYPES)
         + " or empty",
         field="mime_type",

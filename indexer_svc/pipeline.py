@@ -211,10 +211,10 @@ class Pipeline:
 
     def cut(self, pending: Pending, deadline: Deadline) -> Draft:
         """Extracts the text and cuts it into its tree."""
-        with metrics.ingesting("extract"):
+        with metrics.ingest_stage("extract"):
             parsed = extract(pending.document, self._defaults.max_document_bytes)
         deadline.check("extracting")
-        with metrics.ingesting("cut"):
+        with metrics.ingest_stage("cut"):
             tree = build_tree(parsed, pending.collection.settings.tree)
         deadline.check("chunking")
         return Draft(pending, parsed, tree)
@@ -231,7 +231,7 @@ class Pipeline:
             settings = draft.pending.collection.settings
             check_embedder(settings, self._embedder.name, self._embedder.dimension)
         texts = [text for draft in drafts for text in draft.leaf_texts()]
-        with metrics.ingesting("embed"):
+        with metrics.ingest_stage("embed"):
             vectors = self._embedder.embed(texts, deadline)
         ends = accumulate(draft.leaf_count for draft in drafts)
         return [
@@ -245,7 +245,7 @@ class Pipeline:
 
     def commit(self, ready: Sequence[Ready]) -> list[IngestResult | HragError]:
         """One commit: each document's result or own error; raises what concerns them all."""
-        with metrics.ingesting("commit"):
+        with metrics.ingest_stage("commit"):
             return self._writer.put_many([(each.collection, each.document) for each in ready])
 
     def _open(self, tenant_id: str, collection: str) -> OpenCollection:

@@ -13,7 +13,7 @@ def readings(writer: Writer, settings: IndexerSettings) -> Iterator[Reading]:
     """As of now."""
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
-    yield Reading("hrag_store_seal_leaves", settings.seal_leaves)
+    yield Reading("hrag_store_segment_min_leaves", settings.seal_leaves)
     yield Reading("hrag_store_disk_reserve_bytes", settings.disk_reserve_bytes)
     for name, value in asdict(writer.totals()).items():
         yield Reading(f"hrag_store_{name}", value)

@@ -16,10 +16,10 @@ from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store import environment as stores
 from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
 from hrag.rpc import server, workers
-from hrag.rpc.metrics_server import exposed
-from hrag.rpc.process import stop_on_eof, tell_serving, until_stopped, wait_for_store
+from hrag.rpc.metrics_server import serve_metrics
+from hrag.rpc.process import report_serving, serve_until_stopped, stop_on_eof, wait_for_store
 from hrag.rpc.protection import open_protection
-from hrag.rpc.worker_metrics import Gathered
+from hrag.rpc.worker_metrics import WorkerMetrics
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_LIMIT,
@@ -54,14 +54,14 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
         _serve(settings, stopping, as_worker=False)
         return
     ports = [0] * settings.workers
-    with exposed(settings.metrics_address, Gathered(ports)):
+    with serve_metrics(settings.metrics_address, WorkerMetrics(ports)):
         workers.supervise(
             workers.own_command(),
             ports,
             settings.address,
             settings.drain_s,
             stopping,
-            tell_serving if settings.stop_on_eof else None,
+            report_serving if settings.stop_on_eof else None,
         )
 
 
@@ -94,7 +94,9 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         sentences = CachedQueries(embedder, settings.sentence_cache_entries)
         caches = {"query": queries, "sentence": sentences}
         shown = metrics.Readings(partial(readings, reader, caches, settings))
-        port = closing.enter_context(exposed(settings.metrics_address, metrics.INSTRUMENTS, shown))
+        port = closing.enter_context(
+            serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, shown)
+        )
         search = Search(reader, embedder, queries, sentences, settings.return_level)
         servicer = RetrieverServicer(
             search,
@@ -110,8 +112,8 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             partial(retriever_pb2_grpc.add_RetrieverServiceServicer_to_server, servicer),
             share_port=as_worker,
         )
-        told = partial(tell_serving, port) if as_worker or settings.stop_on_eof else None
-        until_stopped(listening, settings.address, settings.drain_s, stopping, told)
+        told = partial(report_serving, port) if as_worker or settings.stop_on_eof else None
+        serve_until_stopped(listening, settings.address, settings.drain_s, stopping, told)
 
 
 def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:

@@ -227,7 +227,7 @@ class Search:
         find = self._find_windows if query.mode is SearchMode.SENTENCE_WINDOW else self._find
         found = find(query, vector, took, deadline, form)
         seconds = took.seconds()
-        metrics.searched(seconds.items())
+        metrics.search_finished(seconds.items())
         tracing.add(took.stages)
         result = SearchResult(
             passages=(),

@@ -10,7 +10,7 @@ import typer
 
 from hrag.cli.option_groups import gathering
 from hrag.errors import ServiceUnavailable
-from hrag.net.addresses import dialled
+from hrag.net.addresses import dial_address
 
 if TYPE_CHECKING:  # gRPC takes a moment to import; commands that need none never do.
     from hrag.client import Client
@@ -86,8 +86,8 @@ def connected(
     from hrag.client import Client  # noqa: PLC0415
 
     try:
-        # An address that is not used is never dialled; gRPC still wants a valid one.
-        places = dialled(indexer or retriever), dialled(retriever or indexer)
+        # An address that is not used is never dial_address; gRPC still wants a valid one.
+        places = dial_address(indexer or retriever), dial_address(retriever or indexer)
         with Client(*places, **asdict(credentials)) as client:
             yield client
     except ServiceUnavailable as error:

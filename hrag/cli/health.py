@@ -9,7 +9,7 @@ import typer
 from hrag.cli.connection import Credentials, connecting
 from hrag.cli.console import output
 from hrag.cli.options import DEFAULT_INDEXER, DEFAULT_RETRIEVER, Indexer, Retriever
-from hrag.net.addresses import dialled
+from hrag.net.addresses import dial_address
 
 if TYPE_CHECKING:  # gRPC is imported when the command runs.
     from hrag.cli.processes import Service
@@ -72,7 +72,7 @@ def is_serving(service: "Service", address: str, access: "Access") -> bool:
 
     from hrag.client.calls import channel_options  # noqa: PLC0415
 
-    place = dialled(address)
+    place = dial_address(address)
     request = health_pb2.HealthCheckRequest(service=service.health_name)
     with access.channel(place, channel_options(place)) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # Its methods have no types.

@@ -21,7 +21,7 @@ from hrag.cli.connection import Credentials
 from hrag.cli.console import Failure, show_error
 from hrag.client import AsyncClient
 from hrag.client.tools import AsyncSearch, Findings, Limit, Query, async_knowledge_base
-from hrag.net.addresses import dialled
+from hrag.net.addresses import dial_address
 
 _INSTRUCTIONS = "Call search_knowledge_base and cite the headings of the passages that you use."
 _PATH = "/mcp"
@@ -42,7 +42,7 @@ def run(
     listening = None if place is None else _listening(*place)
 
     async def serve() -> None:
-        address = dialled(retriever)
+        address = dial_address(retriever)
         async with AsyncClient(address, address, **asdict(credentials)) as client:
             search = async_knowledge_base(client, tenant_id, limit=limit, **how)
             server = built(search, limit)

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from hrag.cli.console import Failure
-from hrag.net.addresses import dialled
+from hrag.net.addresses import dial_address
 
 _POLL_S = 0.05
 _WATCH_S = 0.2
@@ -213,7 +213,7 @@ def free_addresses(count: int) -> list[str]:
 
 
 def with_free_port(address: str) -> str:
-    """`address`, its port 0 replaced by a free one, so that it can be told and dialled."""
+    """`address`, its port 0 replaced by a free one, so that it can be told and dial_address."""
     host, colon, port = address.rpartition(":")
     if port != "0":
         return address
@@ -221,7 +221,7 @@ def with_free_port(address: str) -> str:
 
 
 def _refuse_taken(service: Service, address: str) -> None:
-    host, _, port = dialled(address).rpartition(":")
+    host, _, port = dial_address(address).rpartition(":")
     if not port.isdecimal() or not host:
         return  # Not a TCP address; the service itself says what is wrong with it.
     try:

@@ -129,7 +129,7 @@ def _usage(usage: TenantUsage) -> str:
         f"{stored} stored",
     ]
     if quota.calls_per_s is not None:
-        parts.append(f"{quota.calls_per_s:g} calls a second, {quota.calls_at_once:,} at once")
+        parts.append(f"{quota.calls_per_s:g} calls a second, {quota.burst_calls:,} at once")
     return f"in all: {', '.join(parts)}"
 
 

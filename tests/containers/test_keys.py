@@ -95,7 +95,7 @@ def test_one_container_serves_both_without_compose(stack):
         single = Stack(stack.engine, {INDEXER: indexer, RETRIEVER: retriever})
         single.wait_until_serving()
         logs = run("logs", name)
-        assert "no_valid_key" in logs.stdout + logs.stderr
+        assert "no_valid_api_key" in logs.stdout + logs.stderr
         made = run("run", "--rm", "--volume", f"{name}-keys:/keys", IMAGE, *making)
         assert made.returncode == 0, made.stderr
         token = made.stdout.strip()

@@ -20,7 +20,7 @@ from hrag.deadline import Deadline
 from hrag.embedding import Embedder, Vectors
 from hrag.embedding.builtin import BuiltinEmbedder
 from hrag.embedding.checks import unit_rows
-from hrag.embedding.coalescer import Together
+from hrag.embedding.coalescer import CoalescingEmbedder
 from hrag.embedding.factory import open_embedder
 from hrag.embedding.hashing import HashEmbedder
 from hrag.embedding.openai import OpenAIEmbedder
@@ -58,7 +58,7 @@ def _opened(kind: str) -> AbstractContextManager[Embedder]:
         case "openai-floats":
             return _openai(base64_known=False, dimensions=48)
         case "together":
-            return nullcontext(Together(HashEmbedder(16), 1))
+            return nullcontext(CoalescingEmbedder(HashEmbedder(16), 1))
         case _:
             return nullcontext(HashEmbedder(int(kind.removeprefix("hash/"))))
 
@@ -83,7 +83,7 @@ def test_nothing_is_embedded_for_nobody(embedder: Embedder) -> None:
     with pytest.raises(DeadlineExceeded):
         embedder.embed(TEXTS, Deadline.after(-1))
     with pytest.raises(Cancelled):
-        embedder.embed(TEXTS, Deadline(waits=lambda: False))
+        embedder.embed(TEXTS, Deadline(is_waiting=lambda: False))
     _assert_well_formed(embedder.embed(TEXTS, Deadline.after(60)), embedder, len(TEXTS))
 
 
@@ -169,9 +169,9 @@ def test_hash_directions_are_even() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ([[1.0, 0.0], [np.nan, 1.0]], "it answered a vector with NaN or infinity: number 1 of 2"),
-        ([[np.inf, 0.0]], "it answered a vector with NaN or infinity: number 0 of 1"),
-        ([[3.0, 4.0], [0.0, 0.0]], "it answered a vector of zeros: number 1 of 2"),
+        ([[1.0, 0.0], [np.nan, 1.0]], "it returned a vector with NaN or infinity: number 1 of 2"),
+        ([[np.inf, 0.0]], "it returned a vector with NaN or infinity: number 0 of 1"),
+        ([[3.0, 4.0], [0.0, 0.0]], "it returned a vector of zeros: number 1 of 2"),
     ],
 )
 def test_vectors_without_direction_are_refused(wrong: list[list[float]], message: str) -> None:
@@ -205,7 +205,8 @@ def test_opening_hash_warns(monkeypatch: pytest.MonkeyPatch) -> None:
         open_embedder(CommonSettings())
     (entry,) = logs
     assert entry["log_level"] == "warning"
-    assert "NO MEANING" in entry["event"]
+    assert entry["event"] == "hash_embedder"
+    assert "NO MEANING" in entry["effect"]
     assert entry["embedder"] == "hash/8"
 
 
@@ -234,8 +235,8 @@ def test_only_the_chosen_provider_is_imported(value: str, loaded: set[str]) -> N
 @pytest.mark.parametrize(
     ("key", "base_url", "complaint"),
     [
-        ("", "", "OPENAI_API_KEY='': .* needs a key"),
-        ("", "https://api.openai.com/v1/", "OPENAI_API_KEY='': .* needs a key"),
+        ("", "", "OPENAI_API_KEY='': .* requires a key"),
+        ("", "https://api.openai.com/v1/", "OPENAI_API_KEY='': .* requires a key"),
         ("sk-1\n", "", "OPENAI_API_KEY .* visible ASCII"),
         ("sk 1", "", "OPENAI_API_KEY .* visible ASCII"),
         ("sk-é1", "", "OPENAI_API_KEY .* visible ASCII"),
@@ -264,6 +265,6 @@ def test_the_builtin_embedder_gives_up_what_it_has_not_begun() -> None:
     with pytest.raises(Cancelled):
         embedder.embed(
             [f"{TEXTS[0]} " * 20] * 5_000,
-            Deadline(waits=partial(next, left, False)),
+            Deadline(is_waiting=partial(next, left, False)),
         )
     assert time.monotonic() - began < 5

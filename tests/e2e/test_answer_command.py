@@ -61,11 +61,11 @@ def test_it_shows_what_there_is_when_the_model_fails(
     done = shell("dogs?", *options)
     assert done.exit_code == 1
     assert done.stderr.startswith("error: the chat endpoint ")
-    assert "broke off" in done.stderr
+    assert "ended the reply early" in done.stderr
     if options:
         told = json.loads(done.stdout)
         assert (told["text"], told["end"]["finish_reason"]) == ("Dogs ", "failed")
-        assert "broke off" in told["end"]["error"]
+        assert "ended the reply early" in told["end"]["error"]
     else:
         assert done.stdout.startswith("Dogs ")
         assert "[2] " in done.stdout

@@ -110,7 +110,7 @@ def test_a_limit_that_lasts_is_told_once_with_when_to_try_again(
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (short, "answered 0 vectors for 1 texts"),
+        (short, "returned 0 vectors for 1 texts"),
         (refuse(401), "answered 401: check OPENAI_API_KEY"),
     ],
 )

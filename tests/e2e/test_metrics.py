@@ -18,8 +18,8 @@ from prometheus_client.core import Metric
 from hrag.cli.processes import INDEXER, free_addresses
 from hrag.errors import HragError
 from hrag.filters import Match
-from hrag.rpc.metrics_server import exposed
-from hrag.rpc.worker_metrics import Gathered
+from hrag.rpc.metrics_server import serve_metrics
+from hrag.rpc.worker_metrics import WorkerMetrics
 from hrag.types import Document, SearchQuery, SettingsRequest, SummaryUnit
 from hrag.v1 import retriever_pb2
 from tests.metrics_page import Scrape
@@ -173,13 +173,13 @@ def test_documents_the_store_and_its_index_are_measured(watched: Watched, tenant
     assert grown("hrag_documents_total", outcome="updated") == 1
     assert grown("hrag_store_documents") == 2
     assert grown("hrag_store_leaves") > 64
-    assert found.value("hrag_store_seal_leaves") == 64
+    assert found.value("hrag_store_segment_min_leaves") == 64
     stages = {s.labels["stage"] for s in found["hrag_ingest_stage_seconds"].samples}
     assert stages == {"extract", "cut", "embed", "commit"}
     _until(lambda: watched.indexed.value("hrag_store_segments") >= 1)
     _until(lambda: watched.indexed.value("hrag_store_unsummarised_documents") == 0)
     found = watched.indexed
-    assert found.value("hrag_seal_seconds_count", of="tail") >= 1
+    assert found.value("hrag_segment_build_seconds_count", kind="tail") >= 1
     assert found.value("hrag_store_segment_bytes") > 0
     assert found.value("hrag_store_summaries") >= 2
     assert found.value("hrag_store_disk_free_bytes") > found.value("hrag_store_disk_reserve_bytes")
@@ -214,7 +214,7 @@ def shown(watched: Watched) -> Mapping[str, Metric]:
     client = watched.services.client
     client.ingest("shown", Document("Cats sleep. " * 20, "a"))
     list(client.answer(SearchQuery("shown", "cats", filter=Match("document_id", ("a",)))))
-    with exposed("127.0.0.1:0", Gathered([])) as port:
+    with serve_metrics("127.0.0.1:0", WorkerMetrics([])) as port:
         of_workers = Scrape(f"127.0.0.1:{port}")
     return ChainMap(dict(watched.indexed), dict(watched.retrieved), dict(of_workers))
 

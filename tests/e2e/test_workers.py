@@ -207,7 +207,7 @@ def test_workers_outlive_no_supervisor(services: Running) -> None:
     workers = services.retriever.children
     services.retriever.kill()
     _until(lambda: not _alive(workers), 10)
-    assert services.retriever.log.count("standard_input_ended") == _COUNT
+    assert services.retriever.log.count("stdin_closed") == _COUNT
 
 
 def test_nothing_outlives_a_serve_that_is_killed(data_dir: Path) -> None:

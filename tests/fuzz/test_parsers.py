@@ -14,7 +14,7 @@ import typer
 from structlog.testing import capture_logs
 
 from hrag.auth.keys import ApiKeys
-from hrag.auth.web_tokens import Terms, WebTokens
+from hrag.auth.web_tokens import TokenPolicy, WebTokens
 from hrag.cli.filters import filter_of
 from hrag.errors import InvalidArgument, Unauthenticated
 from hrag.sentences import sentence_ends
@@ -92,7 +92,7 @@ def _api_key(folder: Path) -> tuple[str, Callable[[str], object]]:
 
 def _web_token(folder: Path) -> tuple[str, Callable[[str], object]]:
     issuer = new_issuer()
-    terms = Terms(ISSUER, AUDIENCE, 30, "tenants", "role")
+    terms = TokenPolicy(ISSUER, AUDIENCE, 30, "tenants", "role")
     return issuer.token(), WebTokens(write_jwks(folder / "jwks.json", issuer), terms)
 
 

@@ -29,7 +29,7 @@ def test_never_does_not_come() -> None:
 
 
 def test_a_caller_that_is_gone_is_told_from_a_deadline_that_has_passed() -> None:
-    with pytest.raises(Cancelled, match="the caller went away while embedding"):
+    with pytest.raises(Cancelled, match="the call was cancelled while embedding"):
         Deadline.after(60, lambda: False).check("embedding")
     with pytest.raises(DeadlineExceeded):
         Deadline.after(-1, lambda: False).check("embedding")
@@ -39,7 +39,7 @@ def test_within_comes_no_later_and_is_the_same_callers() -> None:
     assert 59 < NEVER.within(60).remaining_s <= 60
     assert Deadline.after(-1).within(60).remaining_s <= -1
     with pytest.raises(Cancelled):
-        Deadline(waits=lambda: False).within(60).check("embedding")
+        Deadline(is_waiting=lambda: False).within(60).check("embedding")
 
 
 def test_of_several_callers_the_last_counts() -> None:
@@ -51,7 +51,7 @@ def test_of_several_callers_the_last_counts() -> None:
 
 
 def test_several_callers_wait_while_one_of_them_does() -> None:
-    gone, late = Deadline(waits=lambda: False), Deadline.after(-1)
+    gone, late = Deadline(is_waiting=lambda: False), Deadline.after(-1)
     Deadline.of_any([gone, late, NEVER]).check("embedding")
     with pytest.raises(Cancelled):
         Deadline.of_any([gone, late]).check("embedding")
@@ -79,7 +79,7 @@ def test_anothers_work_is_waited_for_no_longer_than_the_caller_waits() -> None:
     with pytest.raises(DeadlineExceeded, match="the deadline passed while waiting"):
         Deadline.after(0.02).result_of(work, "waiting")
     left = iter([True, True])
-    with pytest.raises(Cancelled, match="the caller went away while waiting"):
-        Deadline(waits=lambda: next(left, False)).result_of(work, "waiting")
+    with pytest.raises(Cancelled, match="the call was cancelled while waiting"):
+        Deadline(is_waiting=lambda: next(left, False)).result_of(work, "waiting")
     assert time.monotonic() - began < 5
     work.set_result(7)  # For others.

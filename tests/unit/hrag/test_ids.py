@@ -64,5 +64,5 @@ def test_a_malformed_chunk_id_is_refused(value):
 
 
 def test_a_long_value_is_shown_cut():
-    assert ids.shown("x" * 80) == repr("x" * 80)
-    assert ids.shown("é" * 10_000) == ascii("é" * 80) + "… (10000 characters)"
+    assert ids.quoted("x" * 80) == repr("x" * 80)
+    assert ids.quoted("é" * 10_000) == ascii("é" * 80) + "… (10000 characters)"

@@ -69,7 +69,7 @@ def build(
     Raises OSError or StorageFull when the disk is full, and whatever `between` raises;
     then all stays as it was.
     """
-    with metrics.sealing("tail" if source.tail else "merge"):
+    with metrics.segment_build("tail" if source.tail else "merge"):
         return _build(store, source, between, insert)
 
 

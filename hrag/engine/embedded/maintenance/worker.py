@@ -120,7 +120,7 @@ class Sealer:
                 self._closing.wait(_RETRY_S)
 
     def _explain(self, error: Exception) -> None:
-        metrics.seal_failures.inc()
+        metrics.segment_build_failures.inc()
         if isinstance(error, (StorageFull, OSError)):
             _log.error("cannot_seal", problem=str(error), retry_s=_RETRY_S)
         else:

@@ -162,7 +162,7 @@ class EmbeddedReader:
                 if other != number and other not in beside:
                     loaded -= self._sizes.get(other, 0)
                     self._forget(other)
-                    metrics.unloads.inc()
+                    metrics.evictions.inc()
 
     def _forget(self, number: int) -> None:
         """Searches under way keep what they began with."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hrag.answers.citations import pages, pages_of, place
+from hrag.answers.citations import heading, pages, pages_of
 from hrag.types import Chunk, PageStart, Span
 
 
@@ -13,9 +13,9 @@ def _chunk(first: int, last: int, *starts: PageStart, title: str = "Guide") -> C
 
 
 def test_a_first_section_that_is_the_title_is_not_said_again() -> None:
-    assert place(_chunk(0, 0)) == "Guide - Keys"
-    assert place(_chunk(0, 0, title="Other")) == "Other - Guide > Keys"
-    assert place(_chunk(0, 0, title="")) == "d - Guide > Keys"
+    assert heading(_chunk(0, 0)) == "Guide - Keys"
+    assert heading(_chunk(0, 0, title="Other")) == "Other - Guide > Keys"
+    assert heading(_chunk(0, 0, title="")) == "d - Guide > Keys"
 
 
 def test_pages_are_one_or_a_range() -> None:

@@ -139,7 +139,7 @@ def test_a_revoked_key_stays_listed_and_revoking_again_changes_nothing(path):
     assert accepted(other)
     with pytest.raises(Unauthenticated):
         accepted(key)
-    with pytest.raises(ValueError, match="no key has the id 'nobody'"):
+    with pytest.raises(ValueError, match="there is no key with the id 'nobody'"):
         keys.revoke(path, "nobody")
 
 
@@ -221,7 +221,7 @@ def test_that_no_key_is_valid_is_logged(path):
     with capture_logs() as again:
         ApiKeys(path)
     for lines in (logs, again):
-        assert [line["event"] for line in lines] == ["no_valid_key"]
+        assert [line["event"] for line in lines] == ["no_valid_api_key"]
         assert lines[0]["file"] == str(path)
     new_key(path)
     with capture_logs() as quiet:

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
 
 from hrag.auth import Identity, Role
-from hrag.auth.web_tokens import Terms, WebTokens
+from hrag.auth.web_tokens import TokenPolicy, WebTokens
 from hrag.errors import Unauthenticated
 from tests.credentials import AUDIENCE, ISSUER, new_issuer, write_jwks
 
-TERMS = Terms(ISSUER, AUDIENCE, 30.0, "tenants", "role")
+TERMS = TokenPolicy(ISSUER, AUDIENCE, 30.0, "tenants", "role")
 ISSUED = new_issuer()
 
 
@@ -41,7 +41,7 @@ def test_a_token_proves_its_subject_tenants_and_role(path):
 
 
 def test_claims_have_the_names_that_the_settings_give_them(path):
-    terms = Terms(ISSUER, AUDIENCE, 0, "https://acme/tenant", "https://acme/role")
+    terms = TokenPolicy(ISSUER, AUDIENCE, 0, "https://acme/tenant", "https://acme/role")
     own = {"https://acme/tenant": "acme", "https://acme/role": "admin"}
     token = ISSUED.token(tenants=None, role=None, **own)
     assert WebTokens(path, terms)(token).role is Role.ADMIN
@@ -115,7 +115,7 @@ def test_the_leeway_is_for_clocks_that_differ(path):
     assert tokens(ISSUED.token(nbf=time.time() + 20))
     assert _refused(tokens, ISSUED.token(exp=time.time() - 40))
     assert _refused(
-        WebTokens(path, Terms(ISSUER, AUDIENCE, 0, "tenants", "role")), ISSUED.token(exp=1)
+        WebTokens(path, TokenPolicy(ISSUER, AUDIENCE, 0, "tenants", "role")), ISSUED.token(exp=1)
     )
 
 

@@ -196,7 +196,7 @@ def test_nothing_is_asked_twice_once_text_has_come(server: OpenAIServer, model: 
     server.inject(before_event(2, None))
     stream = model.stream(PROMPT, 100, NEVER)
     assert [next(stream), next(stream)] == list(SAID[:2])
-    with pytest.raises(ChatUnavailable, match="broke off"):
+    with pytest.raises(ChatUnavailable, match="ended the reply early"):
         next(stream)
     assert server.calls == 1
 
@@ -254,7 +254,7 @@ def test_an_endpoint_that_is_down_is_unavailable(model_with: Open) -> None:
 @pytest.mark.parametrize(
     ("status", "code", "what"),
     [
-        (400, "context_length_exceeded", "400 (context_length_exceeded): check that the model"),
+        (400, "context_length_exceeded", "400 (context_length_exceeded): check the limits"),
         (401, "invalid_api_key", "401 (invalid_api_key): check HRAG_CHAT_API_KEY"),
         (403, None, "403: the key in HRAG_CHAT_API_KEY"),
         (404, "model_not_found", "404 (model_not_found): check HRAG_CHAT_MODEL"),
@@ -290,9 +290,9 @@ def test_errors_repeat_neither_key_nor_prompt(
 # Streams that are wrong
 
 
-CUT = "broke off"
-NO_CHUNK = "no chat.completion.chunk"
-NO_EVENTS = "no stream of events"
+CUT = "ended the reply early"
+NO_CHUNK = "an event that is not a chat.completion.chunk"
+NO_EVENTS = "not an event stream"
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ NO_EVENTS = "no stream of events"
         pytest.param(
             before_event(1, event({"error": {"message": "secret", "code": "secret"}})),
             ChatUnavailable,
-            "broke off with an error",
+            "ended the reply early, with an error",
             id="error in place of an event",
         ),
         pytest.param(
@@ -382,9 +382,9 @@ def test_a_reply_that_does_not_end_is_given_up(
     server: OpenAIServer, model: OpenAIChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However lively: comments are no silence."""
-    monkeypatch.setattr(chat, "LONGEST_REPLY_S", 0.3)
+    monkeypatch.setattr(chat, "MAX_REPLY_S", 0.3)
     server.inject(events(*(b": still here\n\n", 0.02) * 500))
-    with pytest.raises(ChatUnavailable, match=r"still answering after 0\.3 s"):
+    with pytest.raises(ChatUnavailable, match=r"not finished its reply after 0\.3 s"):
         completed(model)
 
 
@@ -437,7 +437,7 @@ def test_a_key_goes_only_where_it_belongs(
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({}, r"OPENAI_API_KEY='': HRAG_CHAT_MODEL needs a key, unless OPENAI_BASE_URL"),
+        ({}, r"OPENAI_API_KEY='': HRAG_CHAT_MODEL requires a key, unless OPENAI_BASE_URL"),
         ({"HRAG_CHAT_BASE_URL": "localhost:1/v1"}, r"HRAG_CHAT_BASE_URL='localhost:1/v1': it must"),
         ({"OPENAI_BASE_URL": "ftp://host"}, r"OPENAI_BASE_URL='ftp://host': it must"),
         ({"HRAG_CHAT_API_KEY": "sk secret\n"}, r"HRAG_CHAT_API_KEY \(not shown\): it must"),

@@ -134,6 +134,6 @@ def test_a_slow_miss_does_not_hold_up_others() -> None:
 
 def test_nothing_is_embedded_one_by_one_for_nobody(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
-    found = cached.embed_each(["a", "b"], Deadline(waits=lambda: False))
+    found = cached.embed_each(["a", "b"], Deadline(is_waiting=lambda: False))
     assert [type(each) for each in found] == [Cancelled] * 2
     assert embedder.asked == [["a", "b"]]

@@ -11,7 +11,7 @@ import pytest
 from hrag.config import CommonSettings
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
-from hrag.embedding.coalescer import HOLD_S, MAX_TEXT_BYTES, MAX_TEXTS, Together
+from hrag.embedding.coalescer import MAX_DELAY_S, MAX_TEXT_BYTES, MAX_TEXTS, CoalescingEmbedder
 from hrag.embedding.factory import open_query_embedder
 from hrag.embedding.hashing import HashEmbedder
 from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected, EmbedderUnavailable
@@ -67,7 +67,7 @@ class Callers:
     def __init__(self, at_once: int = 1) -> None:
         self.model = Model()
         self.hold = Hold()
-        self.together = Together(self.model, at_once, self.hold)
+        self.together = CoalescingEmbedder(self.model, at_once, self.hold)
         self._threads = ThreadPoolExecutor(2 * MAX_TEXTS)
 
     def ask(self, text: str, deadline: Deadline = NEVER) -> "Future[Vectors]":
@@ -92,7 +92,7 @@ class Callers:
 
         def waits() -> bool:
             waits_now.release()
-            return deadline.waits()
+            return deadline.is_waiting()
 
         asked = self.ask(text, Deadline(deadline.at_s, waits))
         assert waits_now.acquire(timeout=PATIENCE_S)
@@ -130,7 +130,7 @@ def test_who_asks_alone_is_never_held(callers: Callers) -> None:
 
 
 def test_a_hold_is_shorter_than_a_millisecond() -> None:
-    assert 0 < HOLD_S < 0.001
+    assert 0 < MAX_DELAY_S < 0.001
 
 
 def test_those_who_ask_while_the_model_is_busy_share_a_request(callers: Callers) -> None:
@@ -138,7 +138,7 @@ def test_those_who_ask_while_the_model_is_busy_share_a_request(callers: Callers)
     callers.occupy()
     texts = ["a", "b", "猫", ""]
     asked = callers.ask_in_company(*texts)
-    assert callers.hold.seconds == [HOLD_S]
+    assert callers.hold.seconds == [MAX_DELAY_S]
     assert len(callers.model.asked) == 1
     callers.hold.ends.set()
     for each, text in zip(asked, texts, strict=True):
@@ -152,7 +152,7 @@ def test_who_comes_after_the_hold_waits_for_the_next(callers: Callers) -> None:
     for text in ("a", "b"):
         assert_right(callers.ask(text), text)
     assert callers.model.asked[1:] == [["a"], ["b"]]
-    assert callers.hold.seconds == [HOLD_S] * 2
+    assert callers.hold.seconds == [MAX_DELAY_S] * 2
 
 
 def test_a_model_with_room_for_more_is_not_busy() -> None:
@@ -274,14 +274,14 @@ def test_who_is_cancelled_leaves(callers: Callers) -> None:
     there = Event()
     there.set()
     asked = callers.ask_in_company("a")
-    gone = callers.follow("b", Deadline(waits=there.is_set))
+    gone = callers.follow("b", Deadline(is_waiting=there.is_set))
     there.clear()
     assert isinstance(raised(gone), Cancelled)
     callers.hold.ends.set()
     assert_right(asked[0], "a")
 
 
-@pytest.mark.parametrize("left", [Deadline(waits=lambda: False), Deadline.after(-1)])
+@pytest.mark.parametrize("left", [Deadline(is_waiting=lambda: False), Deadline.after(-1)])
 def test_the_request_is_not_bound_to_who_sends_it(callers: Callers, left: Deadline) -> None:
     callers.occupy()
     callers.ask(f"{OCCUPYING} too", left)
@@ -297,7 +297,7 @@ def test_nothing_is_sent_for_nobody(callers: Callers) -> None:
     callers.occupy()
     there = Event()
     there.set()
-    asked = callers.ask("a", Deadline(waits=there.is_set))
+    asked = callers.ask("a", Deadline(is_waiting=there.is_set))
     assert callers.hold.begun.acquire(timeout=PATIENCE_S)
     late = callers.follow("b", Deadline.after(0.02))
     assert isinstance(raised(late), DeadlineExceeded)
@@ -318,7 +318,7 @@ def test_many_callers_get_their_own_vectors() -> None:
             return super().embed(texts, deadline)
 
     sizes: list[int] = []
-    together = Together(Slow(16), 1)
+    together = CoalescingEmbedder(Slow(16), 1)
     texts = [str(number % 300) for number in range(1000)]
     with ThreadPoolExecutor(40) as threads:
         vectors = threads.map(lambda text: together.embed([text], Deadline.after(60)), texts)
@@ -335,4 +335,4 @@ def test_what_is_slower_than_a_hold_shares(
 ) -> None:
     monkeypatch.setenv("HRAG_EMBEDDER", embedder)
     monkeypatch.setenv("OPENAI_API_KEY", "key")
-    assert isinstance(open_query_embedder(CommonSettings()), Together) is shares
+    assert isinstance(open_query_embedder(CommonSettings()), CoalescingEmbedder) is shares

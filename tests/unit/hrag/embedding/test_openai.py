@@ -228,8 +228,8 @@ def test_a_delay_beyond_the_deadline_is_not_waited_for(
 def test_a_caller_that_goes_ends_a_delay(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
     server.inject(openai_server.refuse(429, retry_after="30"))
     began = time.monotonic()
-    with pytest.raises(Cancelled, match="waiting to ask"):
-        embedder.embed(TEXTS, Deadline(waits=lambda: time.monotonic() < began + 0.3))
+    with pytest.raises(Cancelled, match="waiting to retry"):
+        embedder.embed(TEXTS, Deadline(is_waiting=lambda: time.monotonic() < began + 0.3))
     assert time.monotonic() - began < 2
 
 
@@ -246,7 +246,7 @@ def test_a_slow_endpoint_is_given_up_at_the_deadline(
 def test_requests_end_where_the_caller_goes(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
     texts = ["x" * MAX_REQUEST_BYTES] * 4
     with pytest.raises(Cancelled):
-        embedder.embed(texts, Deadline(waits=lambda: server.calls < 2))
+        embedder.embed(texts, Deadline(is_waiting=lambda: server.calls < 2))
     assert server.calls == 2
 
 
@@ -358,7 +358,7 @@ NO_NUMBERS = "neither a list of numbers nor base64 of float32"
 @pytest.mark.parametrize(
     ("fault", "what"),
     [
-        pytest.param(openai_server.short, "answered 2 vectors for 3 texts", id="short"),
+        pytest.param(openai_server.short, "returned 2 vectors for 3 texts", id="short"),
         pytest.param(openai_server.indexes(0, 1, 1), INDEXES, id="index twice"),
         pytest.param(openai_server.indexes(1, 2, 3), INDEXES, id="indexes from 1"),
         pytest.param(openai_server.indexes(0, 1, -1), INDEXES, id="index negative"),

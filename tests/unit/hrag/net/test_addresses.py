@@ -2,7 +2,7 @@
 
 import pytest
 
-from hrag.net.addresses import dialled, is_loopback
+from hrag.net.addresses import dial_address, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_anything_else_counts_as_the_network(address):
     ],
 )
 def test_wildcard_addresses_are_reached_on_this_machine(listening, reached):
-    assert dialled(listening) == reached
+    assert dial_address(listening) == reached

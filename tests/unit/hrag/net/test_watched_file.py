@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.net.watched_file import Watched
+from hrag.net.watched_file import WatchedFile
 
 
 class Clock:
@@ -34,8 +34,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def watched(path: Path, clock: Clock) -> Watched[int]:
-    return Watched((path,), lambda: _number(path), clock)
+def watched(path: Path, clock: Clock) -> WatchedFile[int]:
+    return WatchedFile((path,), lambda: _number(path), clock)
 
 
 def test_a_change_counts_after_a_second_and_not_before(watched, path, clock):
@@ -52,7 +52,7 @@ def test_a_change_counts_after_a_second_and_not_before(watched, path, clock):
 
 def test_what_has_not_changed_is_not_read_again(path, clock):
     reads = []
-    watched = Watched((path,), lambda: reads.append(1), clock)
+    watched = WatchedFile((path,), lambda: reads.append(1), clock)
     for _ in range(5):
         clock.now += 1
         watched()
@@ -75,7 +75,7 @@ def test_a_link_that_leads_elsewhere_counts(tmp_path, clock):
         (tmp_path / name).write_text(name, "ascii")
     link = tmp_path / "link"
     link.symlink_to("1")
-    watched = Watched((link,), lambda: _number(link), clock)
+    watched = WatchedFile((link,), lambda: _number(link), clock)
     link.unlink()
     link.symlink_to("2")
     clock.now += 1
@@ -101,4 +101,4 @@ def test_a_wrong_file_leaves_the_last_good_one_and_says_so_once(watched, path, c
 def test_a_file_that_is_wrong_at_first_is_an_error(path, clock):
     path.write_text("no number", "ascii")
     with pytest.raises(ValueError, match="no number"):
-        Watched((path,), lambda: _number(path), clock)
+        WatchedFile((path,), lambda: _number(path), clock)

@@ -60,7 +60,7 @@ def test_a_file_has_exceptions_and_the_rest_is_as_for_all(path):
     [(Quota(), 0), (Quota(3), 3), (Quota(2.1), 3), (Quota(0.01), 1), (Quota(3, 50), 50)],
 )
 def test_without_a_burst_a_seconds_calls_may_come_at_once(quota, at_once):
-    assert quota.calls_at_once == at_once
+    assert quota.burst_calls == at_once
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_without_a_burst_a_seconds_calls_may_come_at_once(quota, at_once):
         ("[acme]\ncalls_per_s = nan", "calls_per_s is nan"),
         ("[acme]\ncalls_per_s = inf", "calls_per_s is inf"),
         ("[acme]\nburst = 'unlimited'", "burst is 'unlimited'"),
-        ("[acme]\nmax_byte = 1", "['acme'] has 'max_byte'; it may have calls_per_s, burst"),
-        ("[acme.eu]\nburst = 1", "['acme'] has 'eu'.* in quotes"),
-        ("['a b']\nburst = 1", "['a b'] must have the id of a tenant for its name"),
+        ("[acme]\nmax_byte = 1", "['acme'] has 'max_byte'; allowed are calls_per_s, burst"),
+        ("[acme.eu]\nburst = 1", "['acme'] has 'eu'.* must be quoted"),
+        ("['a b']\nburst = 1", "['a b'] must be named by the id of a tenant"),
         ("acme = 1", "['acme'] must be a table"),
         ("[[acme]]\nburst = 1", "['acme'] must be a table"),
         ("[acme\n", "line 1"),
@@ -101,7 +101,7 @@ def test_a_file_that_cannot_be_read_stops_the_service(path, tmp_path, kind):
 
 
 def test_a_change_counts_and_a_wrong_one_leaves_the_last_good(path, monkeypatch):
-    monkeypatch.setattr(watched_file, "_EVERY_S", 0.0)
+    monkeypatch.setattr(watched_file, "_CHECK_INTERVAL_S", 0.0)
     path.write_text("[acme]\nburst = 1")
     quotas = Quotas(Quota(), path)
     assert quotas("acme").burst == 1

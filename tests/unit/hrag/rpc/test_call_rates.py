@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from hrag.auth import Role
 from hrag.client import AsyncClient, Client
 from hrag.errors import RateQuotaExceeded
-from hrag.log import placing
+from hrag.log import call_fields
 from hrag.metrics import INSTRUMENTS
 from hrag.rpc.status import error_from
 from hrag.types import SearchQuery
@@ -128,7 +128,7 @@ def _refused() -> float:
 def test_a_refusal_says_all_and_comes_at_once():
     own = {"HRAG_TENANT_CALLS_PER_S": 0.5, "HRAG_TENANT_BURST": 1}
     before = _refused()
-    with connected(servicer_of(RETRIEVER), **own) as channel, capture_logs([placing]) as logs:
+    with connected(servicer_of(RETRIEVER), **own) as channel, capture_logs([call_fields]) as logs:
         _send(channel, _SEARCH, "acme")
         began = time.perf_counter()
         with pytest.raises(grpc.RpcError) as caught:
@@ -182,7 +182,7 @@ def test_a_stream_past_its_rate_is_slowed_down_to_it():
         assert len(list(_stream(channel, _documents(15)))) == 15
         took = time.perf_counter() - began
     assert 10 / 20 <= took < 3
-    assert (INSTRUMENTS.get_sample_value("hrag_quota_waits_total") or 0) >= 5
+    assert (INSTRUMENTS.get_sample_value("hrag_throttled_total") or 0) >= 5
 
 
 def test_a_stream_reads_nothing_ahead_of_its_turn():

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from hrag.auth import Role, keys
 from hrag.errors import InvalidArgument
-from hrag.log import placing
+from hrag.log import call_fields
 from hrag.rpc.guard import OPEN, RULES
 from hrag.rpc.status import error_from
 from hrag.types import MAX_BATCH_SEARCHES
@@ -329,7 +329,7 @@ class _Bearer(grpc.StreamStreamClientInterceptor):
 def test_the_log_names_tenant_and_credential_and_no_key(keyed: Any, api_keys: Any) -> None:
     path = "/hrag.v1.RetrieverService/Search"
     key = api_keys["read"][0][1].removeprefix("Bearer ")
-    with capture_logs([placing]) as logs:
+    with capture_logs([call_fields]) as logs:
         code_of(keyed[RETRIEVER], path, [request_of(METHODS[path], TENANT)], _bearer(key))
         code_of(keyed[RETRIEVER], path, [request_of(METHODS[path], OTHER)], _bearer(key))
         code_of(keyed[RETRIEVER], path, [request_of(METHODS[path], "a\nb")], _bearer(key))

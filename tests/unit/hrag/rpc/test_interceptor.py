@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 
 from hrag import errors
 from hrag.quota.quotas import unlimited
-from hrag.rpc.admission import CallThreads
-from hrag.rpc.interceptor import Around
-from hrag.rpc.rate_limiter import Rates
+from hrag.rpc.admission import AdmissionExecutor
+from hrag.rpc.interceptor import CallInterceptor
+from hrag.rpc.rate_limiter import RateLimiter
 from hrag.rpc.status import error_from
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
@@ -248,7 +248,9 @@ def test_a_request_is_read_only_for_those_who_are_admitted(*, admitted: bool) ->
         raise errors.Unauthenticated("no")
 
     handler = grpc.unary_unary_rpc_method_handler(lambda request, _: request, deserialize)
-    around = Around(None if admitted else refuse, Rates(unlimited), CallThreads(1, 1))
+    around = CallInterceptor(
+        None if admitted else refuse, RateLimiter(unlimited), AdmissionExecutor(1, 1)
+    )
     wrapped: Any = around.intercept_service(lambda _: handler, _Details(_SEARCH))
     context = _Context()
     with nullcontext() if admitted else pytest.raises(_Ended):

@@ -137,8 +137,8 @@ def _relayed(address: str) -> Iterator[Relay]:
 def test_a_client_that_vanishes_without_a_word_does_not_hold_its_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "_PING_MS", 200)
-    monkeypatch.setattr(server, "_PING_ANSWER_MS", 300)
+    monkeypatch.setattr(server, "_PING_INTERVAL_MS", 200)
+    monkeypatch.setattr(server, "_PING_TIMEOUT_MS", 300)
     servicer = Waiting()
     with (
         serving(servicer) as address,
@@ -155,7 +155,7 @@ def test_a_client_that_vanishes_without_a_word_does_not_hold_its_thread(
 
 
 def test_a_call_longer_than_many_pings_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_PING_MS", 50)
+    monkeypatch.setattr(server, "_PING_INTERVAL_MS", 50)
     servicer = Waiting()
     with connected(servicer) as channel:
         stub = retriever_pb2_grpc.RetrieverServiceStub(channel)

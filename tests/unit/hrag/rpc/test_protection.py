@@ -57,7 +57,7 @@ def test_with_credentials_files_are_opened(key_file, jwt_settings):
 @pytest.mark.parametrize("variable", ["HRAG_JWT_JWKS_FILE", "HRAG_JWT_ISSUER", "HRAG_JWT_AUDIENCE"])
 def test_what_tokens_need_must_be_set(jwt_settings, variable):
     del jwt_settings[variable]
-    with pytest.raises(SettingsError, match=f"{variable} is not set; HRAG_AUTH=jwt needs it"):
+    with pytest.raises(SettingsError, match=f"{variable} is not set; HRAG_AUTH=jwt requires it"):
         opened(**jwt_settings)
 
 

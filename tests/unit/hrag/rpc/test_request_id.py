@@ -7,7 +7,7 @@ import pytest
 
 from hrag.quota.quotas import unlimited
 from hrag.rpc import guard
-from hrag.rpc.rate_limiter import Rates
+from hrag.rpc.rate_limiter import RateLimiter
 from hrag.rpc.request_id import request_id
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
@@ -61,9 +61,11 @@ def test_ids_that_are_made_up_differ():
 )
 def test_a_line_of_a_log_tells_whose_a_call_is(method, request_, tenant):
     service, name = method.split(".")
-    call = guard.Call(f"/hrag.v1.{service}Service/{name}", None, Rates(unlimited), Context())
-    call.check(None, request_)
-    assert call.described() == {"tenant": tenant}
+    call = guard.CallGuard(
+        f"/hrag.v1.{service}Service/{name}", None, RateLimiter(unlimited), Context()
+    )
+    call.check_tenants(None, request_)
+    assert call.log_fields() == {"tenant": tenant}
 
 
 class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):

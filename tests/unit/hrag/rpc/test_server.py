@@ -179,8 +179,7 @@ def test_calls_past_the_limit_are_told_to_come_later(threads: int) -> None:
             assert type(error) is errors.TooBusy
             assert error.retry_s == 1.0
             assert error.message == (
-                "2 calls are running or waiting already, as many as HRAG_MAX_CONCURRENT_CALLS "
-                "allows"
+                "the limit of 2 running and waiting calls is reached (HRAG_MAX_CONCURRENT_CALLS)"
             )
             assert REQUEST_ID in dict(refused.trailing_metadata())
         servicer.may_end.set()

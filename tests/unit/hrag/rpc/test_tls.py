@@ -26,7 +26,7 @@ EXPOSED = "0.0.0.0:50052"
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are looked at ten times a second."""
-    monkeypatch.setattr(watched_file, "_EVERY_S", 0.1)
+    monkeypatch.setattr(watched_file, "_CHECK_INTERVAL_S", 0.1)
 
 
 @pytest.fixture
@@ -167,8 +167,8 @@ def test_files_that_cannot_be_used_stop_the_start(authority, tmp_path):
     good = _files(pair, authority.ca_file)
     empty = tmp_path / "empty"
     empty.touch()
-    assert "go together" in _refusal(**good | {"HRAG_TLS_KEY_FILE": None})
-    assert "go together" in _refusal(HRAG_TLS_CLIENT_CA_FILE=authority.ca_file)
+    assert "must be set together" in _refusal(**good | {"HRAG_TLS_KEY_FILE": None})
+    assert "must be set together" in _refusal(HRAG_TLS_CLIENT_CA_FILE=authority.ca_file)
     assert "private key" in _refusal(**good | {"HRAG_TLS_KEY_FILE": other.key_file})
     assert "private key" in _refusal(**good | {"HRAG_TLS_CERT_FILE": empty})
     locked = tmp_path / "locked.key"
@@ -188,7 +188,9 @@ def test_plaintext_to_the_network_is_refused_unless_the_words_are_said(said, tmp
         open_protection(settings(**own, HRAG_INSECURE_PLAINTEXT=said), EXPOSED)
     with capture_logs() as logs:
         open_protection(settings(**own, HRAG_INSECURE_PLAINTEXT=PLAINTEXT_WORDS), EXPOSED)
-    assert [(line["event"], line["log_level"]) for line in logs] == [("insecure", "warning")]
+    assert [(line["event"], line["log_level"]) for line in logs] == [
+        ("insecure_configuration", "warning")
+    ]
 
 
 def test_tls_with_keys_may_face_the_network(authority, tmp_path):

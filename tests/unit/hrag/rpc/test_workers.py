@@ -18,7 +18,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag.errors import ServiceUnavailable
-from hrag.rpc.workers import Pause, own_command, reserved, supervise, worker_address
+from hrag.rpc.workers import RestartBackoff, own_command, reserved, supervise, worker_address
 from tests.processes import is_alive
 
 _SERVE = "import os, sys; os.write(0, b'7'); sys.stdin.read()"
@@ -75,7 +75,7 @@ def _supervised(program: str, *arguments: object, count: int = 1) -> Iterator[Su
             yield supervised
         finally:
             supervised.stopping.set()
-    assert sorted(supervised.said("worker_ended")) == sorted(supervised.pids)
+    assert sorted(supervised.said("worker_exited")) == sorted(supervised.pids)
     assert not any(map(is_alive, supervised.pids))
 
 
@@ -116,8 +116,8 @@ def test_a_worker_that_dies_is_replaced_and_the_others_stay() -> None:
         os.kill(killed, signal.SIGKILL)
         _until(lambda: len(supervised.pids) == 3)
         assert is_alive(other)
-        assert supervised.said("worker_ended") == [killed]
-        assert supervised.said("worker_ended", "code") == [-signal.SIGKILL]
+        assert supervised.said("worker_exited") == [killed]
+        assert supervised.said("worker_exited", "code") == [-signal.SIGKILL]
 
 
 @pytest.mark.parametrize("code", [1, 2])
@@ -137,7 +137,7 @@ def test_one_that_refuses_to_run_beside_others_that_served_is_tried_again(tmp_pa
         time.sleep(0.3)
         os.kill(supervised.pids[0], signal.SIGKILL)
         _until(lambda: len(supervised.pids) >= 4)
-        assert set(supervised.said("worker_ended", "code")[1:]) == {1}
+        assert set(supervised.said("worker_exited", "code")[1:]) == {1}
 
 
 def test_one_that_is_killed_before_it_has_served_is_replaced() -> None:
@@ -184,16 +184,16 @@ def test_a_worker_that_cannot_be_started_now_is_tried_again() -> None:
         _until(lambda: len(logs) >= 2)
         stopping.set()
         assert ended.result(20) is None
-    assert {line["event"] for line in logs} == {"worker_not_started"}
+    assert {line["event"] for line in logs} == {"worker_start_failed"}
     assert "/nowhere" in logs[0]["problem"]
 
 
 def test_pauses_double_while_workers_die_young() -> None:
-    pause = Pause()
-    pauses = [pause.after(0.5) for _ in range(8)]
+    backoff = RestartBackoff()
+    pauses = [backoff.delay_s(0.5) for _ in range(8)]
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    assert pause.after(60) == 0.1
-    assert pause.after(0.5) == 0.2
+    assert backoff.delay_s(60) == 0.1
+    assert backoff.delay_s(0.5) == 0.2
 
 
 def test_a_worker_is_told_by_its_last_arguments() -> None:
@@ -282,7 +282,10 @@ def test_an_address_that_cannot_be_shared_is_refused_with_the_rule(address: str)
 
 @pytest.mark.parametrize("address", ["198.51.100.7:0", "no.such.host.invalid:0"])
 def test_an_address_of_another_machine_is_refused(address: str) -> None:
-    with pytest.raises(ServiceUnavailable, match="no address of this machine"), reserved(address):
+    with (
+        pytest.raises(ServiceUnavailable, match="not an address of this machine"),
+        reserved(address),
+    ):
         pass
 
 
@@ -324,7 +327,7 @@ def test_a_process_may_stop_at_the_end_of_standard_input() -> None:
             process.wait(0.3)
         _, said = process.communicate(timeout=20)
     assert process.returncode == 0
-    assert "standard_input_ended" in said
+    assert "stdin_closed" in said
     assert said.splitlines()[-1].count("stopped") == 1
 
 
