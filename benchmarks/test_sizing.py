@@ -1,7 +1,7 @@
 """What a leaf takes: in LMDB and in segments on the disk, and of the retriever's memory.
 
 English text, 230 new tokens a leaf, documents of about 80 leaves, all in one segment. The
-formulas are those of OPERATIONS.md: never less than is used, and at most a twentieth more.
+formulas of docs/operations/sizing.md give never less than is used, and at most a twentieth more.
 
 And what LMDB takes beside text and vectors by the length of documents: a value of over half
 a page has pages of its own, so a short document's text and vectors each leave one half empty.

@@ -27,7 +27,7 @@ from tests.openai_server import COMPLETION_TOKENS, PROMPT_TOKENS, OpenAIServer, 
 from tests.processes import FAST, Process, Running, running
 
 _OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations"
-_MANUAL = (_OPERATIONS / "README.md").read_text("utf-8")
+_MANUAL = (_OPERATIONS / "monitoring.md").read_text("utf-8")
 _STAGES = {"embed", "filter", "search", "climb", "fetch"}
 
 
@@ -264,6 +264,11 @@ def test_alerts_and_panels_ask_for_what_there_is(
     matched = re.findall(r"[{,](\w+)(?:=~|!~|!=|=)", expression)
     grouped = ", ".join(re.findall(r"by \((.*?)\)", expression)).split(", ")
     assert {*matched, *filter(None, grouped)} <= known | {"job", "instance"}
+
+
+def test_the_runbook_has_a_section_for_each_alert() -> None:
+    sections = re.findall(r"^## (Hrag\w+)$", (_OPERATIONS / "alerts.md").read_text("utf-8"), re.M)
+    assert sections == [name for name in _expressions() if name.startswith("Hrag")]
 
 
 def test_there_is_an_alert_for_everything_that_wakes_somebody() -> None:
