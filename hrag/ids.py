@@ -30,6 +30,7 @@ class ChunkId:
     index: int
 
     def __str__(self) -> str:
+        """Returns the chunk id as clients see it."""
         return f"{self.document_id}#{self.level}.{self.index}"
 
 

@@ -125,6 +125,7 @@ class Tree:
 
     @property
     def top_level(self) -> int:
+        """The level of the largest chunks."""
         return len(self.counts) - 1
 
     @property

@@ -15,12 +15,14 @@ class InstrumentedChat:
         self.name = chat.name
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
+        """See `hrag.chat.ChatModel`."""
         with metrics.chat_request():
             completion = self._chat.complete(prompt, max_tokens, deadline)
         _count(completion.end)
         return completion
 
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
+        """See `hrag.chat.ChatModel`."""
         with (
             metrics.chat_request(),
             closing(self._chat.stream(prompt, max_tokens, deadline)) as pieces,

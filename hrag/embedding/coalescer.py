@@ -64,9 +64,11 @@ class CoalescingEmbedder:
 
     @property
     def dimension(self) -> int:
+        """Length of every vector."""
         return self._embedder.dimension
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
+        """See `hrag.embedding.Embedder`."""
         if len(texts) != 1 or len(texts[0].encode()) > MAX_TEXT_BYTES:
             return self._embedder.embed(texts, deadline)
         (text,) = texts

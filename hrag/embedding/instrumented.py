@@ -17,8 +17,10 @@ class InstrumentedEmbedder:
 
     @property
     def dimension(self) -> int:
+        """Length of every vector."""
         return self._embedder.dimension
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
+        """See `hrag.embedding.Embedder`."""
         with metrics.embedder_request(len(texts)):
             return self._embedder.embed(texts, deadline)

@@ -55,6 +55,7 @@ class Health(health_pb2_grpc.HealthServicer):
         return self._response()
 
     def List(self, request: Any, context: grpc.ServicerContext) -> Any:
+        """Returns the state of all services."""
         _well_formed(request, context)
         message: Any = pb  # The type stubs are of a version without this call.
         return message.HealthListResponse(statuses=dict.fromkeys(self._names, self._response()))

@@ -13,7 +13,8 @@ from hrag.net.addresses import cannot_listen
 class Collector(Protocol):
     """A source of metrics."""
 
-    def collect(self) -> Iterable[Metric]: ...
+    def collect(self) -> Iterable[Metric]:
+        """Returns the current metrics."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What docker-compose.yml brings up, as tests see it."""
+"""The services of docker-compose.yml, for tests."""
 
 import time
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ for path in Path("/proc").glob("[0-9]*/cmdline"):
 
 @dataclass(frozen=True)
 class Stack:
-    """`token` is a key for all tenants, which may do everything."""
+    """The running stack; `token` is a key for all tenants with the role admin."""
 
     engine: Engine
     addresses: dict[Service, str]
@@ -58,7 +58,7 @@ class Stack:
 
 
 def new_key(engine: Engine, tenant: str = "*", role: Role = Role.ADMIN) -> str:
-    """Makes a key by the documented command, and waits until services know it."""
+    """Creates a key by the documented command, and waits until the services have loaded it."""
     done = engine.keys("create", "--tenant", tenant, "--role", role.value)
     assert done.returncode == 0, done.stderr
     time.sleep(NOTICED_S)

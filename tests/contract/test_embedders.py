@@ -1,4 +1,4 @@
-"""What every embedder promises, whichever it is."""
+"""The contract of every embedder."""
 
 import subprocess
 import sys
@@ -79,7 +79,7 @@ def _assert_well_formed(vectors: Vectors, embedder: Embedder, count: int) -> Non
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
-def test_nothing_is_embedded_for_nobody(embedder: Embedder) -> None:
+def test_nothing_is_embedded_after_the_caller_left(embedder: Embedder) -> None:
     with pytest.raises(DeadlineExceeded):
         embedder.embed(TEXTS, Deadline.after(-1))
     with pytest.raises(Cancelled):
@@ -96,7 +96,7 @@ def test_gives_no_vectors_for_no_texts(embedder: Embedder) -> None:
 
 
 def test_keeps_the_order_of_the_texts(embedder: Embedder) -> None:
-    """The same text has nearly the same vector alone and anywhere in a batch."""
+    """A text has nearly the same vector alone and anywhere in a batch."""
     alone = np.concatenate([embedder.embed([text]) for text in TEXTS])
     np.testing.assert_allclose(embedder.embed(TEXTS), alone, atol=1e-5)
     np.testing.assert_allclose(embedder.embed(TEXTS[::-1]), alone[::-1], atol=1e-5)
@@ -106,11 +106,11 @@ def test_gives_the_same_bits_again(embedder: Embedder) -> None:
     assert np.array_equal(embedder.embed(TEXTS), embedder.embed(TEXTS))
 
 
-def test_takes_any_sequence(embedder: Embedder) -> None:
+def test_accepts_any_sequence(embedder: Embedder) -> None:
     assert np.array_equal(embedder.embed(tuple(TEXTS)), embedder.embed(TEXTS))
 
 
-def test_serves_threads_at_once(embedder: Embedder) -> None:
+def test_is_thread_safe(embedder: Embedder) -> None:
     expected = embedder.embed(TEXTS)
     with ThreadPoolExecutor(8) as pool:
         for vectors in pool.map(embedder.embed, [TEXTS] * 16):
@@ -125,7 +125,7 @@ def test_results_do_not_share_memory(embedder: Embedder) -> None:
     assert np.array_equal(embedder.embed(TEXTS), kept)
 
 
-def test_says_what_it_is(embedder: Embedder) -> None:
+def test_reports_its_name_and_dimension(embedder: Embedder) -> None:
     provider, _, model = embedder.name.partition("/")
     assert provider in ("builtin", "openai", "hash")
     assert model
@@ -135,7 +135,7 @@ def test_says_what_it_is(embedder: Embedder) -> None:
 
 @hypothesis_settings(max_examples=25, deadline=None)
 @given(texts=st.lists(st.text(max_size=50), max_size=5))
-def test_takes_any_text(embedder: Embedder, texts: list[str]) -> None:
+def test_accepts_any_text(embedder: Embedder, texts: list[str]) -> None:
     _assert_well_formed(embedder.embed(texts), embedder, len(texts))
 
 
@@ -154,13 +154,13 @@ def test_builtin_finds_meaning_across_languages() -> None:
 
 
 def test_hash_gives_the_same_bits_on_every_machine() -> None:
-    """Worked out with nothing but the definition: stored load tests stay comparable."""
+    """Computed from the definition alone: stored load tests stay comparable."""
     vector = HashEmbedder(4).embed(["hrag"])
     assert vector.view("<u4").tolist() == [[0xBEC58C23, 0x3EE28ADA, 0xBF1B1443, 0x3F097A0B]]
 
 
-def test_hash_directions_are_even() -> None:
-    """No direction is preferred, as random vectors' would not be."""
+def test_hash_directions_are_uniform() -> None:
+    """No direction is preferred, as with random vectors."""
     vectors = HashEmbedder(64).embed([str(number) for number in range(4000)])
     assert np.linalg.norm(vectors.mean(axis=0)) < 0.05
     assert np.abs((vectors[:2000] * vectors[2000:]).sum(axis=1)).max() < 0.7
@@ -182,7 +182,7 @@ def test_vectors_without_direction_are_refused(wrong: list[list[float]], message
 
 @pytest.mark.parametrize("scale", [1e-40, 1e-20, 1.0, 1e20, 3e37])
 def test_vectors_of_any_length_are_scaled(scale: float) -> None:
-    """float32's own squares would overflow or vanish at the ends."""
+    """In float32 the squares would overflow or underflow at the extremes."""
     rows = np.array([[3.0, 4.0]]) * scale
     scaled = unit_rows(rows.astype(np.float32), "it")
     np.testing.assert_allclose(scaled, [[0.6, 0.8]], rtol=1e-4)
@@ -246,10 +246,10 @@ def test_only_the_chosen_provider_is_imported(value: str, loaded: set[str]) -> N
         ("sk-1", "http://host:port/", "OPENAI_BASE_URL='http://host:port/': .* http or https"),
     ],
 )
-def test_openai_settings_that_cannot_work_are_refused(
+def test_invalid_openai_settings_are_refused(
     key: str, base_url: str, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the opening, by the variable's name, and without showing the key."""
+    """At open_embedder, by the name of the variable, and without the key."""
     monkeypatch.setenv("HRAG_EMBEDDER", "openai")
     monkeypatch.setenv("OPENAI_API_KEY", key)
     monkeypatch.setenv("OPENAI_BASE_URL", base_url)
@@ -258,8 +258,8 @@ def test_openai_settings_that_cannot_work_are_refused(
     assert not key or key not in str(raised.value)
 
 
-def test_the_builtin_embedder_gives_up_what_it_has_not_begun() -> None:
-    """A document may have tens of thousands of leaves, which take minutes."""
+def test_the_builtin_embedder_abandons_batches_that_have_not_started() -> None:
+    """A document may have tens of thousands of leaves, which take minutes to embed."""
     embedder, left = BuiltinEmbedder(), iter([True] * 3)
     began = time.monotonic()
     with pytest.raises(Cancelled):

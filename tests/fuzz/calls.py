@@ -48,7 +48,7 @@ CALLS: dict[str, MethodDescriptor] = METHODS | {
 
 
 def promised(method: MethodDescriptor) -> frozenset[grpc.StatusCode]:
-    """The codes that a method may end with, whatever it is sent: what its proto says."""
+    """Returns the status codes that the proto documents for a method."""
     if method.containing_service is _HEALTH:
         return _ANY_CALL | {_CODE.NOT_FOUND, _CODE.CANCELLED}  # By the caller of Watch.
     return (_ANY_CALL | _written().get(method.name, frozenset())) - _NEVER
@@ -67,7 +67,7 @@ def _written() -> dict[str, frozenset[grpc.StatusCode]]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a call ended, and all that it told."""
+    """How a call ended, and its responses and messages."""
 
     sent: tuple[bytes, ...]
     code: grpc.StatusCode
@@ -77,12 +77,12 @@ class Outcome:
     seconds: float
 
     @property
-    def told(self) -> bytes:
+    def revealed(self) -> bytes:
         return b"".join((*self.replies, self.details.encode(), *self.trailers))
 
 
 class Caller:
-    """Calls one method, with the key of a tenant if any; safe to use from several threads."""
+    """Calls one method, with the key of a tenant if any. Thread-safe."""
 
     def __init__(self, channel: grpc.Channel, path: str, key: str = "") -> None:
         self.method = CALLS[path]
@@ -95,7 +95,7 @@ class Caller:
         self._start = call if self.method.server_streaming else call.future
 
     def feed(self, messages: Sequence[bytes]) -> Iterator[Outcome]:
-        """Sends each; those of a stream together, and anew what is behind one that ended it."""
+        """Sends each message; for streams, starts a new one after a message that ended it."""
         if not self.method.client_streaming:
             yield from (self.send((message,)) for message in messages)
             return
@@ -106,7 +106,7 @@ class Caller:
             rest = rest[self._answered(outcome) + 1 :]
 
     def send(self, messages: tuple[bytes, ...]) -> Outcome:
-        """One call."""
+        """Makes one call."""
         request = iter(messages) if self.method.client_streaming else messages[0]
         timeout_s = SHORT_S if self._waits(messages) else DEADLINE_S
         began = time.perf_counter()
@@ -127,21 +127,21 @@ class Caller:
         )
 
     def problem(self, outcome: Outcome) -> str:
-        """What is wrong with how a call ended; empty where nothing is."""
+        """Returns what is wrong with an outcome; empty if nothing is."""
         if outcome.code not in self._promised:
             return f"ended with {outcome.code.name}: {outcome.details}"
         if outcome.code is _CODE.DEADLINE_EXCEEDED and not self._waits(outcome.sent):
             return f"had not ended after {outcome.seconds:.1f} s"
         for words in self._forbidden:
-            if words in outcome.told:
-                return f"told {words.decode()}"
+            if words in outcome.revealed:
+                return f"revealed {words.decode()}"
         for reply in outcome.replies:
             if readable(self.method.output_type, reply) is None:
                 return f"answered what cannot be read: {reply[:100].hex()}"
         return ""
 
     def smallest(self, outcome: Outcome) -> Outcome:
-        """A call that went wrong too, of as little as can be found in a while."""
+        """Minimises the messages of a failing call; returns the smallest failing outcome found."""
         until = time.monotonic() + _SHRINKING_S
         if len(outcome.sent) > 1:
             alone = (self.send((message,)) for message in outcome.sent)
@@ -165,7 +165,7 @@ class Caller:
             yield from call
 
     def _waits(self, messages: Sequence[bytes]) -> bool:
-        """Whether one is a search that waits for a change to come."""
+        """True if a message is a search that waits for a sequence."""
         if self.method.input_type.name not in _WITH_SEARCHES:
             return False
         known = (readable(self.method.input_type, message) for message in messages)
@@ -178,7 +178,7 @@ class Caller:
         )
 
     def _answered(self, outcome: Outcome) -> int:
-        """How many messages of a stream had an answer of their own."""
+        """Returns how many messages of a stream had a response."""
         read = (readable(self.method.output_type, reply) for reply in outcome.replies)
         return sum(len(getattr(reply, "outcomes", "1")) for reply in read)
 

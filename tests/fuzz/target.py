@@ -1,4 +1,4 @@
-"""Running services under fire: what is sent to them, and what must hold meanwhile."""
+"""Running services under fuzzing, and the invariants that are checked meanwhile."""
 
 import random
 from collections import Counter
@@ -34,7 +34,7 @@ _SHOWN = 4000
 
 @dataclass
 class Figures:
-    """What a run came to."""
+    """The results of a run."""
 
     codes: Counter[str] = field(default_factory=Counter)
     slowest_s: float = 0.0
@@ -42,7 +42,7 @@ class Figures:
 
     @property
     def grown_bytes(self) -> float:
-        """How far the second half's memory lies above the first's, by their medians."""
+        """The median memory of the second half minus that of the first half."""
         half = len(self.memory_bytes) // 2
         if not half:
             return 0.0
@@ -56,14 +56,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class Target:
-    """Both services, and the key of the tenant that sends; empty where none is asked for."""
+    """Both services, and the sending tenant's key; empty if none is required."""
 
     services: Running
     operator: Client
     key: str
 
     def fire(self, path: str, count: int, seed: int) -> Figures:
-        """Sends a method `count` messages; raises AssertionError for what must not be."""
+        """Sends `count` messages to a method; raises AssertionError for a violated invariant."""
         process = self._process(path)
         draw = random.Random(f"{seed} {path}")
         kind = CALLS[path].input_type
@@ -104,7 +104,7 @@ class Target:
 
 @contextmanager
 def under_fire(folder: Path, *, keyed: bool) -> Iterator[Target]:
-    """Services with a chat model, and with keys if `keyed`; the store is checked at the end."""
+    """Runs services with a chat model, and with keys if `keyed`; checks the store at the end."""
     keys = folder / "keys.json"
     own, every = (new_key(keys, tenant, role=Role.ADMIN) for tenant in (OWN, "*"))
     with OpenAIServer() as chat:
@@ -133,7 +133,7 @@ def _outcomes(caller: Caller, sent: Sequence[bytes]) -> Iterator[Outcome]:
 
 
 def _explained(caller: Caller, outcome: Outcome) -> str:
-    """What went wrong, with what to send for it to go wrong again."""
+    """Describes a failure, with the messages that reproduce it."""
     lines = [caller.problem(outcome)]
     for raw in outcome.sent:
         message = readable(caller.method.input_type, raw)

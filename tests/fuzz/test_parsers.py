@@ -1,4 +1,4 @@
-"""What else reads bytes from outside: files, credentials, conditions on the command line.
+"""Other parsers of external bytes: files, credentials, conditions of the command line.
 
 Each refuses what it cannot read in its own words, and soon.
 """
@@ -66,7 +66,7 @@ def _damaged(whole: Sequence[bytes], count: int) -> Iterator[bytes]:
     [(PDF, _PDFS), (MARKDOWN, _MARKDOWNS), (PLAIN_TEXT, _TEXTS)],
     ids=["pdf", "markdown", "text"],
 )
-def test_a_damaged_file_is_read_or_refused(
+def test_a_damaged_file_is_parsed_or_refused(
     mime_type: str, whole: Sequence[bytes], count: int
 ) -> None:
     extract(Document(whole[0], mime_type=mime_type), 1 << 20)
@@ -98,7 +98,7 @@ def _web_token(folder: Path) -> tuple[str, Callable[[str], object]]:
 
 @_times(FEW)
 @pytest.mark.parametrize("made", [_api_key, _web_token])
-def test_a_damaged_credential_proves_nothing(
+def test_a_damaged_credential_is_refused(
     made: Callable[[Path], tuple[str, Callable[[str], object]]], count: int, tmp_path: Path
 ) -> None:
     right, admit = made(tmp_path)
@@ -115,7 +115,7 @@ def test_a_damaged_credential_proves_nothing(
 
 
 @_times(FEW)
-def test_a_damaged_condition_is_read_or_refused(count: int) -> None:
+def test_a_damaged_condition_is_parsed_or_refused(count: int) -> None:
     whole = (
         b'team=["a","b"]', b"year>=2026", b"date<2026-11-21T10:00:00Z", b"!title", b"a.b!=true",
         b"a=" + b"[" * 5000, b"a=" + b"9" * 5000, b"a>1e999",

@@ -1,4 +1,4 @@
-"""Metrics: what is recorded, what is read, how both are shown."""
+"""Metrics: instruments, readings, and how they are served."""
 
 import time
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from tests.metrics_page import Scrape
 
 
 def grown(series: str, act: Callable[[], object], **labels: str) -> float:
-    """By how much a value grows while `act` runs."""
+    """Returns by how much a value grows while `act` runs."""
     before = INSTRUMENTS.get_sample_value(series, labels) or 0.0
     act()
     return (INSTRUMENTS.get_sample_value(series, labels) or 0.0) - before
@@ -42,7 +42,7 @@ class FakeEmbedder:
 
 
 class FakeChat:
-    """Says `a`, `b` and how it ended; or fails after `a`."""
+    """Streams `a`, `b` and an end; or fails after `a`."""
 
     name = "fake"
 
@@ -100,7 +100,7 @@ def test_a_chat_model_is_counted_by_requests_tokens_and_outcomes(whole):
     assert grown("hrag_chat_seconds_count", fail) == 1
 
 
-def test_a_text_that_nobody_wants_any_more_is_closed_and_counted_as_abandoned():
+def test_an_abandoned_text_is_closed_and_counted():
     inner = FakeChat()
 
     def leave():
@@ -112,7 +112,7 @@ def test_a_text_that_nobody_wants_any_more_is_closed_and_counted_as_abandoned():
     assert inner.closed
 
 
-def test_a_build_that_is_given_up_has_no_duration():
+def test_a_build_that_fails_has_no_duration():
     def build(error: Exception | None = None):
         with suppress(KeyError), metrics.segment_build("tail"):
             if error:
@@ -164,7 +164,7 @@ def test_readings_with_labels_are_one_family_and_totals_are_counters():
     assert f'{name}{{cache="sentence"}} 3.0' in text
 
 
-def test_what_cannot_be_read_is_left_out_and_logged():
+def test_unreadable_metrics_are_left_out_and_logged():
     def read():
         raise StoreUnavailable("the disk is gone")
 
@@ -206,7 +206,7 @@ def test_a_store_is_measured_over_all_its_collections(engine):
 # Showing
 
 
-def test_metrics_are_shown_over_http_and_no_longer_than_asked():
+def test_metrics_are_served_over_http_until_the_end_of_the_block():
     reading = Readings(lambda: [Reading("hrag_store_leaves", 5)])
     with serve_metrics("127.0.0.1:0", INSTRUMENTS, reading) as port:
         scrape = Scrape(f"127.0.0.1:{port}")
@@ -218,12 +218,12 @@ def test_metrics_are_shown_over_http_and_no_longer_than_asked():
         Scrape(f"127.0.0.1:{port}")
 
 
-def test_without_an_address_nothing_is_shown():
+def test_without_an_address_nothing_is_served():
     with serve_metrics("", INSTRUMENTS) as port:
         assert port == 0
 
 
-def test_workers_are_shown_side_by_side_and_one_that_is_gone_is_not():
+def test_worker_metrics_have_one_label_per_serving_worker():
     def worker(leaves: int):
         return Readings(lambda: [Reading("hrag_reader_loaded_bytes", leaves)])
 
