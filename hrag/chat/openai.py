@@ -110,9 +110,7 @@ class OpenAIChat:
                     if reply.is_full:
                         break
         except ChatUnavailable:
-            deadline.check(
-                "waiting for the chat model"
-            )  # If it passed, that is the error to report.
+            deadline.check("waiting for the chat model")  # Its error takes precedence.
             if not reply.is_finished:
                 raise
         yield reply.end()

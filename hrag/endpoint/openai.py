@@ -96,7 +96,7 @@ class Endpoint:
             with self.translated_errors(1 + len(self._delays_s)):
                 return self._retry(request, deadline)
         except self._errors.unavailable:
-            deadline.check(f"waiting for {self.name}")  # If it passed, that is the error to report.
+            deadline.check(f"waiting for {self.name}")  # Its error takes precedence.
             raise
 
     def _retry(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:

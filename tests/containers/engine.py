@@ -1,6 +1,6 @@
 """The container engine of this machine: Docker's where one runs, else podman.
 
-Where neither can be used, tests fail and say what to run; they never pass unseen.
+If neither works, the tests fail with instructions; they are never skipped.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""The profile `monitoring`: Prometheus is really started, with Debian's instead of its image.
+"""The profile `monitoring`: Prometheus is started, with Debian's package instead of its image.
 
-Grafana, which Debian does not have, is not: its files are read, no more.
+Grafana is not started, because Debian has no package of it: only its files are checked.
 """
 
 import json

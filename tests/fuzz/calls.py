@@ -1,7 +1,7 @@
-"""Sends bytes as requests and judges what comes back.
+"""Sends bytes as requests and checks the outcome of each call.
 
-A method may answer what its proto promises and nothing else, must tell nobody's secret, and
-must have ended by itself before the deadline.
+A method may end only with the status codes that its proto documents, must not reveal a secret of
+another tenant, and must end by itself before the deadline.
 """
 
 import re
@@ -21,18 +21,18 @@ from tests.fuzz.world import SECRET
 from tests.methods import METHODS
 
 DEADLINE_S = 10.0
-SHORT_S = 0.05  # Of a call that asks to wait for a change that nobody makes.
+SHORT_S = 0.05  # For calls that wait for a sequence that is never reached.
 
 _CODE = grpc.StatusCode
 _PROTOS = Path(__file__).parents[2] / "protos" / "hrag" / "v1"
 _RPC = re.compile(r"((?:^ *//.*\n)+) *rpc (\w+)\(", re.MULTILINE)
 _PROMISE = re.compile(r"// +\* ((?:`[A-Z_]+`(?:, )?)+):")
 _AS_ANOTHER = re.compile(r"those of `(\w+)`")
-# That the deadline passed is looked at more closely: only a search may wait for it.
+# DEADLINE_EXCEEDED is checked more closely elsewhere: only a waiting search may have it.
 _ANY_CALL = frozenset(
     {_CODE.OK, _CODE.INVALID_ARGUMENT, _CODE.PERMISSION_DENIED, _CODE.DEADLINE_EXCEEDED}
 )
-# Promised, but nothing that a message says may bring it about.
+# Documented, but no content of a message may cause them.
 _NEVER = frozenset({_CODE.INTERNAL, _CODE.UNAVAILABLE, _CODE.UNAUTHENTICATED})
 _WITH_SEARCHES = ("SearchRequest", "BatchSearchRequest", "AnswerRequest")
 _SURELY_COMMITTED = 10
@@ -158,7 +158,7 @@ class Caller:
     def _replies(self, call: Any) -> Iterator[bytes]:
         if not self.method.server_streaming:
             yield call.result()
-        elif self.method.name == "Watch":  # Which ends only when its caller goes.
+        elif self.method.name == "Watch":  # It ends only when its caller leaves.
             yield next(call)
             call.cancel()
         else:

@@ -1,9 +1,9 @@
 """Unusual and invalid messages, generated from descriptors and from valid messages.
 
-Four ways lead to one: from nothing, field by field; a right one with some fields changed;
-either of them with its bytes damaged; bytes that never were a message. Everything is drawn
-from one `random.Random`, so a seed says which messages there are, and one takes a tenth of
-a millisecond: hypothesis, which draws as it shrinks, would take most of the time itself.
+There are four kinds: messages built field by field; valid messages with some fields changed;
+either of them with damaged bytes; random bytes. Everything is drawn from one `random.Random`,
+so a seed determines the messages, and a message takes a tenth of a millisecond. hypothesis
+would take most of the time of a run.
 """
 
 import random

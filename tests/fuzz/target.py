@@ -22,12 +22,13 @@ from tests.fuzz.world import NAMES, OTHER, OWN, SETTINGS, plant, seeds, stored_o
 from tests.openai_server import OpenAIServer
 from tests.processes import FAST, Process, Running, running
 
-# What the allocator keeps after a large document or reply comes and goes by 20 MB. Between
-# the halves' middles lie 5,000 messages in an endurance run: 5 KB that each left behind show.
+# The memory that the allocator keeps after large documents or replies varies by 20 MB. An
+# endurance run has 5,000 messages between the middles of its halves, so a leak of 5 KB a message
+# is detected.
 MOST_GROWN_BYTES = 24 * MB
 
-_AT_ONCE = 8  # As many answers as the retriever writes at once.
-_BATCH = 500  # Then all is as planted again, so that what is deleted is found again.
+_AT_ONCE = 8  # As many as the retriever's concurrent answers.
+_BATCH = 500  # After each, the collections are restored, so that deletions find something.
 _STREAM = 20
 _SHOWN = 4000
 

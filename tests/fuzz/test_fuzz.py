@@ -1,7 +1,7 @@
 """Whatever bytes are sent: no internal error, no crash, no leak, no data of other tenants.
 
-`FUZZ_SEED=2 make test-endurance` sends other messages than everybody's; a failure tells the
-seed, and the smallest message that it has found to go wrong.
+`FUZZ_SEED=2 make test-endurance` sends other messages than the default seed. A failure reports
+the seed and the smallest failing message that was found.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Other parsers of external bytes: files, credentials, conditions of the command line.
 
-Each refuses what it cannot read in its own words, and soon.
+Each rejects invalid input with its own error, quickly.
 """
 
 import random
@@ -27,7 +27,7 @@ from tests.fuzz.test_fuzz import SEED
 from tests.pdfs import Bookmark, encrypted_pdf, pdf_of, pdf_without_text
 
 FEW, MANY = 150, 10_000
-_SOON_S = 5.0  # Of some kilobytes, on a busy machine; a hundredth on a quiet one.
+_SOON_S = 5.0  # For some kilobytes on a busy machine; a quiet one needs a hundredth.
 _SMALL = (TreeSettings((32, 64, 128)), TreeSettings((32, 33, 40), 0.5, 1))
 
 _PDFS = (
@@ -106,7 +106,7 @@ def test_a_damaged_credential_is_refused(
     refused = 0
     with capture_logs():
         for raw in _damaged([right.encode(), b"..", b"hrag__"], count):
-            credential = raw.decode("ascii", "ignore")  # The guard refuses all else.
+            credential = raw.decode("ascii", "ignore")  # The guard refuses anything else.
             if credential != right:
                 with pytest.raises(Unauthenticated):
                     admit(credential)

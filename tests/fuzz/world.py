@@ -1,8 +1,8 @@
 """Two tenants: one whose key the fuzzer has, and one with secrets.
 
-Every title, source, section, page and metadata of the other holds SECRET, and so do the
-names of a document and of a collection of it. Its own name and its other ids are no
-secret: they are among what messages are made of. Nobody ever sends SECRET.
+All titles, sources, sections, pages and metadata of the other tenant contain SECRET, and so do
+the names of one of its documents and of one of its collections. Its tenant id and its other ids
+are not secret: messages are generated from them. No message contains SECRET.
 """
 
 from collections.abc import Iterator
