@@ -10,8 +10,8 @@ from hrag.client import Client
 from hrag.client.access import Access
 from tests.containers.engine import Engine, eventually
 
-NOTICED_S = 1.2  # Services look at the file of keys once a second.
-# By their command line; both services see all processes, because they share a namespace.
+NOTICED_S = 1.2  # Services check the key file once a second.
+# Found by its command line; both containers see all processes of the shared namespace.
 _KILL = """
 import os, signal, sys
 from pathlib import Path

@@ -68,11 +68,11 @@ def test_a_killed_indexer_restarts_and_nothing_is_lost(stack, client):
             killer.start()
         try:
             client.ingest("acme", Document(_text(number), f"document-{number}"), timeout_s=60)
-        except HragError:  # Not acknowledged, so nothing was promised.
+        except HragError:  # Not acknowledged, so it may be lost.
             continue
         acknowledged.append(number)
     killer.join()
-    assert stack.serves(RETRIEVER)  # The namespace is not the indexer's.
+    assert stack.serves(RETRIEVER)  # The namespaces do not belong to the indexer.
     eventually(lambda: stack.serves(INDEXER), "the indexer serves again")
     assert len(acknowledged) >= KILL_AFTER
     for number in acknowledged:

@@ -13,7 +13,7 @@ from tests.pki import Authority
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
-OTHERS_REACH = "127.0.0.2"  # An address of this machine which nothing else here listens at.
+OTHERS_REACH = "127.0.0.2"  # An address of this machine that nothing else listens at.
 
 
 @pytest.fixture

@@ -263,7 +263,7 @@ async def test_the_asyncio_client_gives_the_same(
         pytest.param(
             before_event(1, b"data: nonsense\n\n"),
             errors.ChatRejected,
-            "no chat.completion.chunk",
+            "not a chat.completion.chunk",
             "Dogs ",
             id="nonsense",
         ),

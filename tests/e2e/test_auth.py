@@ -116,7 +116,7 @@ def test_every_command_takes_a_token_made_while_services_run(guarded, key_file, 
     arguments = ["keys", "create", "--file", str(key_file), "--tenant", "cli", "--role", "write"]
     key = CliRunner().invoke(app, arguments).stdout.strip()
     (tmp_path / "cats.md").write_text("# Cats\n\nCats sleep all day.\n", "utf-8")
-    time.sleep(1.1)  # What the services have read of the file may be a second old.
+    time.sleep(1.1)  # The services check the file once a second.
     for arguments in (
         ("ingest", str(tmp_path)),
         ("search", "cats"),

@@ -84,7 +84,7 @@ def test_concurrent_callers_share_requests_and_get_their_own_results(
     for number, search in enumerate(at_once(crowded, stored, texts)):
         assert_found(search, number)
     assert sorted(endpoint.texts) == sorted(texts)
-    assert endpoint.calls < CALLERS  # How many fewer is for the machine to say.
+    assert endpoint.calls < CALLERS  # How many fewer depends on the machine.
     assert max(len(request["input"]) for request in endpoint.requests) <= MAX_TEXTS
 
 

@@ -205,7 +205,7 @@ def test_a_metrics_address_in_use_stops_the_service(monitored: Monitored, tmp_pa
     assert f"cannot listen on {monitored.indexer} for metrics" in second.log
 
 
-# What is written about them
+# Documentation, alerts and dashboard
 
 
 @pytest.fixture(scope="module")

@@ -39,10 +39,10 @@ from tests.processes import FAST, Running, running
 from tests.summary_model import wait_until_summarised
 
 TEXT = "Cats sleep all day. They dream of mice and fish. " * 20
-RELOADED_S = 1.1  # Files are looked at once a second.
+RELOADED_S = 1.1  # Files are checked once a second.
 
 
-# Tenants that have a quota of their own from the beginning.
+# Tenants with a quota of their own.
 EXCEPTIONS = """
 [noisy]
 calls_per_s = 1

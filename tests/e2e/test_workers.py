@@ -27,7 +27,7 @@ from tests.processes import FAST, Process, Running, children_of, is_alive, runni
 _COUNT = 3
 _MEMORY_BYTES = 96 << 20
 _WORKERS = {**FAST, "HRAG_WORKERS": str(_COUNT), "HRAG_MEMORY_BYTES": str(_MEMORY_BYTES)}
-_CHANNELS = 40  # That they miss one of three workers happens once in a million.
+_CHANNELS = 40  # They miss one of three workers once in a million runs.
 _ESTABLISHED = "01"
 
 
@@ -229,7 +229,7 @@ def test_no_process_outlives_a_killed_hrag_serve(data_dir: Path) -> None:
         _until(lambda: not _alive(services | workers), 10)
 
 
-# Refusing
+# Errors at the start
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,9 @@ def test_the_port_of_workers_cannot_be_bound_by_others(services: Running, count:
     finally:
         second.kill()
     assert f"cannot listen on {taken}" in second.log
-    assert second.log.count("worker_started") == _COUNT  # Those of the first; they share a log.
+    assert (
+        second.log.count("worker_started") == _COUNT
+    )  # Those of the first service; both write to one log.
 
 
 @pytest.mark.slow

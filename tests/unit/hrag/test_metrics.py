@@ -203,7 +203,7 @@ def test_a_store_is_measured_over_all_its_collections(engine):
     assert (totals.collections, totals.documents, totals.summaries) == (1, 1, 0)
 
 
-# Showing
+# Serving
 
 
 def test_metrics_are_served_over_http_until_the_end_of_the_block():

@@ -26,7 +26,7 @@ def test_pages_are_one_or_a_range() -> None:
     ]
 
 
-STARTS = (PageStart(4, 120), PageStart(9, 150))  # After page 3; numbers may leave some out.
+STARTS = (PageStart(4, 120), PageStart(9, 150))  # After page 3; page numbers may have gaps.
 
 
 @pytest.mark.parametrize(

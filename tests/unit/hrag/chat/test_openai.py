@@ -65,7 +65,7 @@ def completed(model: OpenAIChat, max_tokens: int = 100, deadline: Deadline = NEV
     return model.complete(PROMPT, max_tokens, deadline)
 
 
-# What is sent and what comes
+# Requests and replies
 
 
 def test_sends_model_prompt_bound_and_key(server: OpenAIServer, model: OpenAIChat) -> None:
@@ -154,7 +154,7 @@ def test_closing_the_stream_disconnects_from_the_endpoint(
     assert server.streams_left == 1
 
 
-# What is tried again
+# Retries
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
@@ -203,7 +203,7 @@ def test_a_reply_that_has_started_is_not_retried(server: OpenAIServer, model: Op
     assert server.calls == 1
 
 
-# What is given up
+# Persistent errors
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -289,7 +289,7 @@ def test_errors_repeat_neither_key_nor_prompt(
     assert "password" not in raised.value.message
 
 
-# Streams that are wrong
+# Invalid streams
 
 
 CUT = "ended the reply early"
@@ -388,7 +388,7 @@ def test_an_endless_reply_is_abandoned(
         completed(model)
 
 
-# From the settings
+# Settings
 
 
 def _open_from(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Any:

@@ -119,7 +119,7 @@ def raised(pending: "Future[Vectors]") -> BaseException | None:
     return pending.exception(PATIENCE_S)
 
 
-# Who waits
+# Delays and batches
 
 
 def test_a_single_caller_is_never_delayed(callers: Callers) -> None:
@@ -205,7 +205,7 @@ def test_a_batch_has_a_limit(callers: Callers) -> None:
     assert sorted(callers.model.requests[1:], key=len) == [["one", "more"], texts]
 
 
-# What goes wrong
+# Errors
 
 
 def test_a_rejected_text_does_not_fail_the_others(callers: Callers) -> None:
@@ -256,7 +256,7 @@ def test_a_delay_that_fails_fails_all_callers(callers: Callers) -> None:
     assert len(callers.sleep.seconds) == 2, "it did not join the failed batch"
 
 
-# Who leaves
+# Deadlines and cancellation
 
 
 def test_each_caller_waits_until_its_own_deadline(callers: Callers) -> None:
@@ -307,7 +307,7 @@ def test_a_batch_without_callers_is_not_sent(callers: Callers) -> None:
     assert len(callers.model.requests) == 1
 
 
-# All of it
+# Load
 
 
 def test_many_callers_get_their_own_vectors() -> None:

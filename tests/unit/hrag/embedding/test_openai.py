@@ -65,7 +65,7 @@ def embedder(embedder_with: Open) -> OpenAIEmbedder:
     return embedder_with()
 
 
-# What is sent
+# Requests
 
 
 def test_sends_model_dimensions_and_key(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
@@ -177,7 +177,7 @@ def test_a_probe_without_numbers_is_refused(server: OpenAIServer, embedder_with:
         _ = embedder_with(dimensions=None).dimension
 
 
-# What is tried again
+# Retries
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
@@ -215,7 +215,7 @@ def test_backs_off_without_retry_after(server: OpenAIServer, embedder: OpenAIEmb
     assert 0.3 <= time.monotonic() - start < 4
 
 
-# For how long
+# Deadlines
 
 
 def test_a_delay_beyond_the_deadline_fails_at_once(
@@ -256,7 +256,7 @@ def test_no_further_request_is_sent_after_the_caller_left(
     assert server.calls == 2
 
 
-# What is given up
+# Persistent errors
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_errors_repeat_neither_key_nor_texts(
     assert "password" not in raised.value.message
 
 
-# Answers that are wrong
+# Invalid replies
 
 
 def test_a_shuffled_reply_is_sorted(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
@@ -421,7 +421,7 @@ def test_an_invalid_reply_is_rejected(
     assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
 
 
-# From the settings
+# Settings
 
 
 def _open_from(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -13,7 +13,7 @@ from hrag import errors
 from hrag.errors import HragError
 from hrag.rpc import status
 
-_MAX_TRAILER_BYTES = 8 * 1024  # What gRPC takes by default without complaint.
+_MAX_TRAILER_BYTES = 8 * 1024  # The default limit of gRPC.
 
 
 def _subclasses(cls: type[HragError]) -> Iterator[type[HragError]]:
@@ -173,7 +173,7 @@ def test_a_reason_of_a_newer_server_is_read_by_its_code() -> None:
 @pytest.mark.parametrize("message", ["太长的消息" * 500, "a lone surrogate \ud800", "é" * 1001])
 def test_any_message_fits_the_trailers(message: str) -> None:
     sent = status.to_status(errors.InvalidArgument(message, field="text"))
-    escaped = 3 * len(sent.details.encode())  # As grpc-message carries what is not ASCII.
+    escaped = 3 * len(sent.details.encode())  # Non-ASCII bytes of grpc-message are percent-encoded.
     assert escaped + sum(len(value) * 4 / 3 for _, value in sent.trailing_metadata) < (
         _MAX_TRAILER_BYTES
     )

@@ -22,7 +22,7 @@ from hrag.rpc.workers import RestartBackoff, own_command, reserved, supervise, w
 from tests.processes import is_alive
 
 _SERVE = "import os, sys; os.write(0, b'7'); sys.stdin.read()"
-# Of all that are started, the first alone comes to `if first`; the folder is theirs.
+# Only the first started worker runs the body of `if first`; all share the folder.
 _TAKE_TURNS = """
 import os, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
@@ -79,7 +79,7 @@ def _supervised(program: str, *arguments: object, count: int = 1) -> Iterator[Su
     assert not any(map(is_alive, supervised.pids))
 
 
-# Supervising
+# The supervisor
 
 
 def test_workers_run_until_the_stop() -> None:
@@ -260,10 +260,12 @@ def test_an_address_of_another_supervisor_is_refused() -> None:
 
 
 def test_closing_connections_do_not_occupy_the_address() -> None:
-    with _listener(("127.0.0.1", 0), socket.SO_REUSEADDR) as listener:  # As gRPC's.
+    with _listener(
+        ("127.0.0.1", 0), socket.SO_REUSEADDR
+    ) as listener:  # With the options that gRPC sets.
         address = listener.getsockname()
         with socket.create_connection(address) as caller:
-            listener.accept()[0].close()  # Who closes first keeps the port for a minute.
+            listener.accept()[0].close()  # The side that closes first stays in TIME_WAIT.
             assert caller.recv(1) == b""
     with pytest.raises(OSError, match="in use"):
         _listener(address)
@@ -352,7 +354,7 @@ def test_standard_input_is_ignored_by_default() -> None:
 
 def test_a_signal_stops_a_process_that_holds_the_events_lock() -> None:
     """A signal handler may run while the main thread holds the lock."""
-    for _ in range(4):  # A handler that set the event itself hung in every second process.
+    for _ in range(4):  # A signal handler that set the event hung in every second process.
         with _process("while not stopping.wait(0): pass") as process:
             time.sleep(0.02)
             process.terminate()
