@@ -17,7 +17,7 @@ def by_page(passage: Passage) -> str:
 def by_section(passage: Passage) -> str:
     """`[title - section > subsection]`, as far as the passage has them.
 
-    The document's id stands for a missing title.
+    A document without a title is named by its file, or else by its id.
     """
     return f"[{citations.place(passage.chunk)}]"
 

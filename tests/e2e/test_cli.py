@@ -146,7 +146,7 @@ def test_search_filters(serving):
     result = json.loads(done.stdout)
     assert (result["passages"], result["eligible_leaves"]) == ([], 0)
     done = serving.hrag("search", "keys", "--filter", "title", "--filter", "!lang")
-    assert "all compared" in done.stdout
+    assert "by exact scan" in done.stdout
     assert "filter " in done.stdout
     done = serving.hrag("search", "keys", "--filter", "year>x")
     assert done.returncode == 2
@@ -181,7 +181,7 @@ def test_a_collection_with_summaries_is_searched_by_them(serving, files):
     assert serving.hrag(*ingest, "section").returncode == 0
     done = serving.hrag(*ingest, "page")
     assert done.returncode == 1
-    assert "is there already, with summaries section, not page" in done.stderr
+    assert "exists already, with summaries section, not page" in done.stderr
 
 
 def test_without_summaries_nothing_is_said_of_them(serving):

@@ -10,6 +10,7 @@ import pytest
 
 from hrag import errors
 from hrag.client import AsyncClient, Client
+from hrag.client.context import context
 from hrag.embedding.hashing import HashEmbedder
 from hrag.rpc.status import error_from
 from hrag.types import (
@@ -94,6 +95,27 @@ def test_markdown_is_cited_by_section(client: Client, tenant: str) -> None:
     client.ingest(tenant, Document(text, "guide", mime_type="text/markdown"))
     chunk = client.search(tenant, "keys").passages[0].chunk
     assert chunk.section_path == ("Guide", "Keys")
+
+
+@pytest.mark.parametrize(
+    ("sent", "title"),
+    [
+        (Document("---\ntitle: Bees\n---\n# All\n\nText.", "d", mime_type="text/markdown"), "Bees"),
+        (Document("# Bees\n\nText.", "d", mime_type="text/markdown"), "Bees"),
+        (Document(pdf_of(["They dance."], title="Bees"), "d"), "Bees"),
+        (Document(pdf_of(["They dance."], title="Bees"), "d", title="Sent"), "Sent"),
+        (Document("# Bees", "d"), ""),
+    ],
+    ids=["front matter", "heading", "pdf", "sent", "plain text"],
+)
+def test_a_document_without_a_title_is_cited_by_its_own(
+    client: Client, tenant: str, sent: Document, title: str
+) -> None:
+    client.ingest(tenant, sent)
+    (passage,) = client.search(tenant, "bees").passages
+    assert passage.chunk.title == client.get_document(tenant, "d").title == title
+    assert context([passage]).startswith(f"[{title or 'd'}]")
+    assert client.ingest(tenant, sent).outcome is IngestOutcome.UNCHANGED
 
 
 # Writing again

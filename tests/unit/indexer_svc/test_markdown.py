@@ -11,7 +11,8 @@ from markdown_it import MarkdownIt
 
 from hrag.tree import Section
 from indexer_svc import markdown
-from indexer_svc.markdown import MAX_SECTIONS, MAX_TITLE_CHARS, sections_of, trim_title
+from indexer_svc.markdown import MAX_SECTIONS, Outline, outline_of
+from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
 LINE_ENDS = ("\n", "\r\n", "\r")
 PIECES = (
@@ -27,6 +28,10 @@ def markdown_texts(draw: st.DrawFn) -> str:
     # The first line keeps a leading `---` from being front matter.
     lines = ["first", *draw(st.lists(LINES, max_size=12))]
     return "".join(line + draw(st.sampled_from(LINE_ENDS)) for line in lines)
+
+
+def sections_of(text: str) -> tuple[Section, ...]:
+    return outline_of(text).sections
 
 
 def titles(text: str) -> list[str]:
@@ -80,14 +85,38 @@ def test_sections_are_the_headings_an_unaltered_parser_finds(text):
     assert not any("word" in line or "标题" in line or "Top" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("# The *guide*\n\n# Later\n", "The guide"),
+        ("intro\n\n## Part\n\nTitle\n=====\n", "Title"),
+        ("## Part\n\n### Sub\n", ""),
+        ("```\n# code\n```\n> # quote\n\n- # item\n", ""),
+        ("---\ntitle: Of the front matter\n---\n# Heading\n", "Of the front matter"),
+        ("\ufeff---\r\nlang: en\r\ntitle: 'It''s'\r\n---\r\n# Heading\r\n", "It's"),
+        ("---\ntitle: [a, b]\n---\n# Heading\n", "Heading"),
+        ("---\nlang: en\n---\ntitle: text\n", ""),
+        ("title: text\n", ""),
+        ("plain text", ""),
+    ],
+)
+def test_the_title_is_that_of_the_front_matter_or_the_first_heading_of_level_1(text, title):
+    assert outline_of(text).title == title
+
+
+def test_a_title_in_front_matter_leaves_the_sections_alone():
+    text = "---\ntitle: x\n---\n# A\n"
+    assert outline_of(text) == Outline("x", (Section("A", 1, 17),))
+
+
 @settings(max_examples=200, deadline=None)
 @given(markdown_texts())
 def test_sections_are_in_order_and_have_short_plain_titles(text):
     sections = sections_of(text)
     starts = [section.char_start for section in sections]
     assert starts == sorted(set(starts))
-    assert all(1 <= len(section.title) <= MAX_TITLE_CHARS for section in sections)
-    assert all(section.title == trim_title(section.title) for section in sections)
+    assert all(1 <= len(section.title) <= MAX_SECTION_TITLE_CHARS for section in sections)
+    assert all(section.title == section_title(section.title) for section in sections)
 
 
 @settings(max_examples=100, deadline=None)
@@ -142,7 +171,7 @@ def test_title_is_what_a_reader_sees(source, title):
 
 
 def test_long_titles_are_cut():
-    assert titles("# " + "x" * 1000) == ["x" * MAX_TITLE_CHARS]
+    assert titles("# " + "x" * 1000) == ["x" * MAX_SECTION_TITLE_CHARS]
     assert titles("# *" + "x" * 1000 + "*")[0].startswith("*xxx")
 
 

@@ -71,6 +71,27 @@ def test_bookmarks_past_the_limit_are_left_out(monkeypatch):
     assert [bookmark.title for bookmark in read_pdf(content, PLENTY).bookmarks] == ["0", "1"]
 
 
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [
+        ("  A study\n of bees ", "A study of bees"),
+        ("研究 😀", "研究 😀"),
+        ("soft\u00adhyphen", "softhyphen"),
+        ("Microsoft Word - report.doc", ""),
+        (" ", ""),
+    ],
+)
+def test_the_title_in_the_metadata_is_read(written, title):
+    assert read_pdf(pdfs.pdf_of(["a"], title=written), PLENTY).title == title
+
+
+def test_a_title_with_half_a_character_is_left_out():
+    content = pdfs.pdf_of(["a"], title="XY")
+    halved = content.replace(b"00580059", b"d8000059")
+    assert halved != content
+    assert read_pdf(halved, PLENTY).title == ""
+
+
 def test_a_password_is_named_as_the_reason():
     with pytest.raises(UnreadableDocument, match="encrypted PDF that needs a password") as caught:
         read_pdf(pdfs.encrypted_pdf(["secret"], "hush"), PLENTY)
@@ -120,7 +141,7 @@ def test_pages_past_the_limit_are_refused(monkeypatch):
 
 def test_damaged_pdfs_are_read_or_refused_and_nothing_else():
     chance = random.Random(7)
-    original = pdfs.pdf_of(["one", "two"], [pdfs.Bookmark("x", 1, 1)])
+    original = pdfs.pdf_of(["one", "two"], [pdfs.Bookmark("x", 1, 1)], title="Numbers")
     refused = 0
     for _ in range(300):
         damaged = bytearray(original)

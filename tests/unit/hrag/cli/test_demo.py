@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from hrag.cli import demo
-from hrag.cli.demo_corpus import QUESTIONS, questions_from, topics
-from hrag.cli.latency import compare, percentile
+from hrag.cli.demo_corpus import QUESTIONS, StoredText, questions_from, topics
+from hrag.cli.latency import compare_modes, percentile
 from hrag.ids import check_document_id
 from hrag.types import IndexStatus, SearchMode, SearchResult, Timings
 
@@ -53,7 +53,7 @@ def test_the_demonstration_waits_for_summaries(monkeypatch):
 def test_the_demonstration_does_not_wait_for_ever(monkeypatch):
     monkeypatch.setattr(demo, "_SUMMARIES_S", -1)
     assert waited(Summarising(5)) == (
-        "12 summaries, made of the documents' sentences; 4 documents still without\n"
+        "12 summaries, made of the documents' sentences; 4 documents still waiting\n"
     )
 
 
@@ -74,24 +74,29 @@ def test_right_answers_are_topics():
 
 
 def test_questions_come_from_every_text_in_turn():
-    first = "# The first guide\n\n## How to install it\n\nFirst you open the box."
-    second = "One sentence to begin with. And another.\n\nA second paragraph comes here."
+    first = StoredText(
+        ("The first guide", "2. How to install it", "Keys"),
+        "# The first guide\n\n## 2. How to install it\n\nFirst you open the box.",
+    )
+    second = StoredText(
+        (), "One sentence to begin with. And another.\n\nA second paragraph comes here."
+    )
     asked = [question.text for question in questions_from([first, second], 3)]
     assert asked == ["The first guide", "One sentence to begin with.", "How to install it"]
 
 
 def test_the_same_question_is_asked_once():
-    assert len(questions_from(["Only this one sentence."] * 3, 6)) == 1
+    assert len(questions_from([StoredText((), "Only this one sentence.")] * 3, 6)) == 1
 
 
 @pytest.mark.parametrize("text", ["", "x", "```\ncode code code\n```", "# A\n", "y" * 500])
 def test_text_without_sentences_asks_nothing(text):
-    assert questions_from([text], 6) == []
+    assert questions_from([StoredText(("A",), text)], 6) == []
 
 
 def test_both_modes_take_the_same_queries_and_take_turns_to_go_first():
     client = FakeClient()
-    samples = compare(client, "t", ["a", "b"], searches=5)
+    samples = compare_modes(client, "t", ["a", "b"], searches=5)
     measured = client.asked[4:]
     modes = [mode for _, mode in measured]
     assert [query for query, _ in measured] == list("aabbaabbaa")
@@ -102,7 +107,7 @@ def test_both_modes_take_the_same_queries_and_take_turns_to_go_first():
 
 
 def test_embedding_is_no_part_of_the_service_time():
-    samples = compare(FakeClient(), "t", ["a"], searches=1)
+    samples = compare_modes(FakeClient(), "t", ["a"], searches=1)
     assert {sample.service_us for found in samples.values() for sample in found} == {60}
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hrag.cli.files import MAX_TITLE_BYTES, Unreadable, document_id, find, first_heading, headings
+from hrag.cli.files import Unreadable, document_id, find
 from hrag.ids import check_document_id
 from hrag.types import MARKDOWN, PDF, PLAIN_TEXT
 
@@ -83,24 +83,14 @@ def test_missing_file_fails_when_it_is_read(tmp_path):
         source.read()
 
 
-def test_markdown_is_titled_by_its_first_heading(tmp_path):
-    (tmp_path / "a.md").write_text("intro\n\n## The guide ##\n\n# Later\n")
+@pytest.mark.parametrize(
+    ("name", "mime_type"), [("a.md", MARKDOWN), ("b.PDF", PDF), ("c.rst", PLAIN_TEXT)]
+)
+def test_type_comes_from_the_extension_and_the_title_from_the_indexer(tmp_path, name, mime_type):
+    (tmp_path / name).write_text("# The guide\n")
     document = find([tmp_path])[0].read()
-    assert (document.title, document.mime_type) == ("The guide", MARKDOWN)
-    assert document.source == str(tmp_path / "a.md")
-
-
-def test_other_files_are_titled_by_name(tmp_path):
-    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4 # no heading")
-    document = find([tmp_path])[0].read()
-    assert (document.title, document.mime_type) == ("a.pdf", PDF)
-
-
-def test_long_heading_is_cut_between_characters(tmp_path):
-    (tmp_path / "a.md").write_text("# " + "é" * 2000)
-    title = find([tmp_path])[0].read().title
-    assert set(title) == {"é"}
-    assert len(title.encode()) == MAX_TITLE_BYTES
+    assert (document.mime_type, document.title) == (mime_type, "")
+    assert document.source == str(tmp_path / name)
 
 
 def test_name_that_is_no_utf8_can_be_sent(tmp_path):
@@ -108,13 +98,4 @@ def test_name_that_is_no_utf8_can_be_sent(tmp_path):
     path.write_text("x")
     document = find([tmp_path])[0].read()
     check_document_id(document.document_id)
-    assert document.title.encode() == "caf\N{REPLACEMENT CHARACTER}.txt".encode()
-
-
-def test_headings_in_code_and_preamble_do_not_count():
-    text = "---\ntitle: x\n---\n```\n# code\n```\nTitle\n=====\n\n#tag\n### Sub\n"
-    assert list(headings(text)) == ["Title", "Sub"]
-
-
-def test_text_without_heading_has_none():
-    assert first_heading("plain\ntext") == ""
+    assert document.source.encode().endswith("caf\N{REPLACEMENT CHARACTER}.txt".encode())

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from hrag.cli.console import printable
 from hrag.cli.render import (
-    beginning,
     citation,
     counted,
     duration,
     emphasised,
     excerpt,
+    first_words,
     highlighted,
     matched_ranges,
     merged,
@@ -131,12 +131,12 @@ def test_a_section_is_cited_as_a_chunk_is():
     ],
 )
 def test_a_beginning_ends_with_a_word_where_there_are_words(text, expected):
-    assert beginning(text, 20) == expected
+    assert first_words(text, 20) == expected
 
 
 @given(st.text(), st.integers(1, 50))
 def test_a_beginning_is_one_short_line(text, chars):
-    shown = beginning(text, chars)
+    shown = first_words(text, chars)
     assert len(shown) <= chars
     assert not set(shown) & set("\t\n")
 
