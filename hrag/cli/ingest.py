@@ -44,11 +44,13 @@ def ingest(
 ) -> None:
     """Store files and folders. They can be searched as soon as the command ends.
 
-    A folder is searched, in sorted order, for .txt .text .md .markdown .rst and .pdf files;
-    hidden files and folders are skipped. A file given by name is stored whatever its
-    extension. The document id of a file is its path inside the folder, with ":" in place of
-    "/". Citations show the title found in the document (front matter, first heading or PDF
-    metadata), or else the file, and the sections of Markdown and pages of PDFs.
+    From a folder, the files with the extensions .txt .text .md .markdown .rst and .pdf are
+    stored, in sorted order; hidden files and folders are skipped. A file given by name is
+    stored whatever its extension. The document id of a file is its path inside the folder,
+    with ":" in place of "/".
+
+    Citations show the title that a document itself gives (front matter, first heading of
+    level 1 or PDF metadata), or else its file, with sections of Markdown and pages of PDFs.
 
     Running the command again is cheap: unchanged documents are neither embedded nor written.
     The exit code is 1 if any file failed.

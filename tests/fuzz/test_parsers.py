@@ -38,8 +38,8 @@ _PDFS = (
     b"/Count 99999999 /Kids [6 0 R 6 0 R] /Length -1 /Prev 0 stream << >> endobj %%EOF",
 )
 _MARKDOWNS = (
-    b'---\na: b\ntitle: "T \\u00e9" # c\n---\n'
-    b"# One *x* `y`\n\n- a\n  - b\n    1. c\n\n> d\n\n```\n# no\n```\n\nTwo\n===\n",
+    b"---\na: b\n---\n# One *x* `y`\n\n- a\n  - b\n    1. c\n\n> d\n\n```\n# no\n```\n\nTwo\n===\n",
+    b"---\ntitle: \"T \\u00e9\" # c\nb: 'it''s'\n---\nTwo lines\nof title\n===\n",
     "[x]: y 't'\n# [x] ![i](u) &amp; \\# 猫\n<div>\n# no\n</div>\n\n    # no\n| a |\n".encode(),
     b"#" * 50 + b"[" * 50 + b"> " * 50 + b"- " * 50 + b"*_`<!--?>\r\n" * 20,
 )
