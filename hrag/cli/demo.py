@@ -242,7 +242,7 @@ def _summary(
     return (
         f"{progress.stored:,} documents, {progress.tokens:,} tokens, stored in "
         f"{progress.seconds:.1f} s.{first} Returning larger passages added {duration(added_us)} "
-        "to the p99 latency in the service; the specification allows 100 ms."
+        "to the p99 latency in the service; the target is at most 100 ms."
     )
 
 

@@ -19,7 +19,7 @@ from hrag.cli.render import (
 )
 from hrag.types import Passage, SearchMode, SearchResult
 
-TARGET_US = 100_000  # The latency that the specification allows larger passages to add.
+TARGET_US = 100_000  # The specification's limit for the latency that larger passages add.
 
 _PASSAGES = 2
 _LINES = 5
@@ -117,7 +117,7 @@ def show_latency(console: Console, samples: Samples) -> float:
     table.add_row("standard", *map(duration, standard))
     table.add_row("small to big", *map(duration, big))
     table.add_row("difference", *(f"{value / 1000:+.2f} ms" for value in added), style="bold green")
-    table.add_row("allowed", *[f"+{TARGET_US / 1000:.0f} ms"] * len(added), style="dim")
+    table.add_row("target", *[f"≤ {TARGET_US / 1000:.0f} ms"] * len(added), style="dim")
     console.print(table)
     return added[1]
 

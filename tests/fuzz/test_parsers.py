@@ -101,7 +101,7 @@ def _web_token(folder: Path) -> tuple[str, Callable[[str], object]]:
 
 @_times(FEW)
 @pytest.mark.parametrize("made", [_api_key, _web_token])
-def test_a_damaged_credential_proves_nothing(
+def test_a_damaged_credential_is_refused(
     made: Callable[[Path], tuple[str, Callable[[str], object]]], count: int, tmp_path: Path
 ) -> None:
     right, admit = made(tmp_path)

@@ -1,4 +1,4 @@
-"""Documents become text with pages and sections, or are refused with the reason."""
+"""Documents become text with pages, sections and a title, or are refused with a reason."""
 
 import time
 
@@ -56,7 +56,7 @@ def test_bytes_are_utf8_without_byte_order_mark():
         ("a", "; charset=utf-8", PLAIN_TEXT),
     ],
 )
-def test_type_is_resolved_from_what_is_given_and_the_body(body, given_type, resolved):
+def test_type_is_resolved_from_the_given_type_and_the_body(body, given_type, resolved):
     assert resolve_mime_type(Document(body, mime_type=given_type)) == resolved
 
 
@@ -69,7 +69,7 @@ def test_type_is_resolved_from_what_is_given_and_the_body(body, given_type, reso
         ("a", "text", "text/plain, text/markdown"),
     ],
 )
-def test_other_types_are_refused_with_those_allowed(body, given_type, allowed):
+def test_other_types_are_refused_with_the_allowed_ones(body, given_type, allowed):
     error = refusal(InvalidArgument, Document(body, mime_type=given_type))
     assert error.field == "mime_type"
     assert allowed in error.message
@@ -169,7 +169,7 @@ def test_the_longest_run_allowed_is_accepted():
 
 @pytest.mark.parametrize("before", ["", "ab cd\u3000", " " * 10])
 @pytest.mark.parametrize("after", ["", " tail", "\u3000" + "y" * 50])
-def test_a_longer_run_is_refused_with_its_place(before, after):
+def test_a_longer_run_is_refused_with_its_offset(before, after):
     error = refusal(InvalidArgument, Document(before + "汉" * (MAX_RUN_CHARS + 2) + after))
     assert f"1000002 characters without white space from character {len(before)}" in error.message
     assert "at most 1000000" in error.message
@@ -191,7 +191,7 @@ def test_a_run_is_refused_exactly_when_it_is_too_long(text, longest):
 
 
 @pytest.mark.parametrize("unit", ["word ", "x" * 999_999 + " ", " ", "汉字 "])
-def test_32_mib_are_checked_in_a_moment(unit):
+def test_32_mib_are_checked_quickly(unit):
     text = "x " + unit * (32 * MIB // len(unit.encode()) - 2)
     started = time.process_time()
     parsed(Document(text), PLENTY)
@@ -229,13 +229,13 @@ def test_bookmarks_of_a_last_page_without_text_are_left_out():
     assert parsed(Document(content), PLENTY).sections == (Section("A", 1, 0),)
 
 
-def test_a_pdf_without_text_may_be_a_scan():
+def test_pdf_without_text_is_refused_as_a_possible_scan():
     error = refusal(BlankDocument, Document(pdfs.pdf_without_text(2)))
     assert "without text on any of its 2 pages; it may be a scan" in error.message
     assert error.field == "content"
 
 
-def test_pdf_text_is_held_to_the_size_limit_though_the_file_is_small():
+def test_size_limit_applies_to_the_text_of_a_small_pdf():
     content = pdfs.pdf_of(["\n".join(["x" * 60] * 50)] * 10)
     assert len(content) < 10_000
     error = refusal(TooLarge, Document(content), 10_000)

@@ -1,4 +1,4 @@
-"""Headings become sections, at exact offsets, whatever the text."""
+"""Headings become sections at exact offsets, for any text."""
 
 import re
 import threading
@@ -43,7 +43,7 @@ def outline(text: str) -> list[tuple[int, str]]:
 
 
 def reference_headings(text: str) -> dict[int, int]:
-    """Line to depth of every top-level heading, as an unaltered parser sees them."""
+    """Maps lines to depths of top-level headings, by the parser without our rule."""
     tokens = MarkdownIt("commonmark", {"maxNesting": 1000}).parse(text)
     return {
         token.map[0]: int(token.tag[1])
@@ -141,12 +141,12 @@ def test_any_text_has_an_outline(text):
         "",
     ],
 )
-def test_no_section_where_no_titled_heading_is(text):
+def test_text_without_titled_headings_has_no_sections(text):
     assert sections_of(text) == ()
 
 
 @pytest.mark.parametrize("text", ["- # no\n", "> # no\n", "1. a\n\n   # no\n", "- a\n  ===\n"])
-def test_headings_inside_lists_and_quotes_are_not_of_the_outline(text):
+def test_headings_inside_lists_and_quotes_are_not_in_the_outline(text):
     assert titles(text + "\n# Yes\n") == ["Yes"]
 
 
@@ -175,21 +175,21 @@ def test_long_titles_are_cut():
     assert titles("# *" + "x" * 1000 + "*")[0].startswith("*xxx")
 
 
-def test_titles_of_little_but_markup_are_shown_as_written():
+def test_titles_of_mostly_markup_are_kept_as_written():
     assert titles("# " + "[" * 100 + " x") == ["[" * 100 + " x"]
 
 
-def test_front_matter_is_no_heading():
+def test_front_matter_is_not_a_heading():
     text = "---\ntitle: A page\ntags: [a]\n---\n# Real\n"
     assert sections_of(text) == (Section("Real", 1, text.index("# Real")),)
 
 
 @pytest.mark.parametrize("text", ["---\n\n# A\n\n---\n", "---\nnote: a\n\n# A\n\n---\n"])
-def test_a_rule_at_the_beginning_hides_no_heading(text):
+def test_thematic_break_at_the_start_hides_no_heading(text):
     assert titles(text) == ["A"]
 
 
-def test_byte_order_mark_before_a_heading_is_passed_over():
+def test_byte_order_mark_before_a_heading_is_skipped():
     assert sections_of("\ufeff# A\n# B\n") == (Section("A", 1, 1), Section("B", 1, 5))
 
 
@@ -198,14 +198,14 @@ def test_headings_after_a_deeply_nested_list_are_found():
     assert titles(nested + "\n# After\n") == ["After"]
 
 
-def test_headings_past_the_line_limit_are_left_out(monkeypatch):
+def test_headings_after_the_line_limit_are_left_out(monkeypatch):
     monkeypatch.setattr(markdown, "MAX_LINES", 3)
     assert titles("# A\n\n# B\n# C\n") == ["A", "B"]
     assert titles("# A\r\n\r\n# B") == ["A", "B"]
     assert titles("# A\n\nB\n===\n") == ["A"]
 
 
-def test_sections_past_the_limit_are_left_out():
+def test_sections_beyond_the_limit_are_left_out():
     sections = sections_of("# a\n" * (MAX_SECTIONS + 1))
     assert len(sections) == MAX_SECTIONS
     assert sections[-1].char_start == 4 * (MAX_SECTIONS - 1)
@@ -229,8 +229,8 @@ def test_sections_past_the_limit_are_left_out():
         ),
     ],
 )
-def test_time_grows_with_the_text_and_not_its_square(unit):
-    """Sixteen times the text may take 80 times as long; squared it would be 256 times."""
+def test_time_is_linear_in_the_text(unit):
+    """16 times the text may take 80 times as long; quadratic time would be 256 times."""
 
     def seconds(size: int) -> float:
         text = unit * (size // len(unit))
@@ -241,7 +241,7 @@ def test_time_grows_with_the_text_and_not_its_square(unit):
     assert seconds(160_000) < 80 * max(seconds(10_000), 0.002)
 
 
-def test_threads_can_read_outlines_at_once():
+def test_threads_can_parse_concurrently():
     text = "# *A*\n\n- x\n\n> y\n\nB\n---\n" * 50
     expected = sections_of(text)
     found = []

@@ -1,4 +1,4 @@
-"""Which files an ingest finds, what it calls them, how it reads them."""
+"""Finding, naming and reading the files of an ingest."""
 
 from pathlib import Path
 
@@ -28,11 +28,11 @@ def _write(folder: Path, *names: str) -> None:
         ("x" * 128, "x" * 128),
     ],
 )
-def test_plain_path_is_its_own_id(relative, expected):
+def test_valid_path_is_the_document_id(relative, expected):
     assert document_id(relative) == expected
 
 
-def test_changed_path_carries_a_hash_of_it():
+def test_changed_path_gets_a_hash_suffix():
     assert document_id("sub/a b.md").startswith("sub:a_b.md-")
     assert document_id("a b.md") != document_id("a_b.md") == "a_b.md"
     assert document_id("a:b") != document_id("a/b") == "a:b"
@@ -40,7 +40,7 @@ def test_changed_path_carries_a_hash_of_it():
 
 
 @given(PATHS)
-def test_every_path_gives_an_allowed_id(relative):
+def test_every_path_gives_a_valid_id(relative):
     check_document_id(document_id(relative))
 
 
@@ -50,13 +50,13 @@ def test_different_paths_give_different_ids(one, other):
     assert document_id(one) != document_id(other)
 
 
-def test_folder_is_walked_in_order_without_hidden_and_foreign_files(tmp_path):
+def test_folder_is_searched_in_order_without_hidden_and_unknown_files(tmp_path):
     _write(tmp_path, "b.md", "a.txt", "sub/c.RST", ".hidden.md", ".git/d.md", "code.py")
     found = [Path(source.label).relative_to(tmp_path).as_posix() for source in find([tmp_path])]
     assert found == ["a.txt", "b.md", "sub/c.RST"]
 
 
-def test_named_file_is_taken_whatever_its_extension(tmp_path):
+def test_file_given_by_name_may_have_any_extension(tmp_path):
     _write(tmp_path, "code.py")
     (source,) = find([tmp_path / "code.py"])
     document = source.read()
@@ -64,7 +64,7 @@ def test_named_file_is_taken_whatever_its_extension(tmp_path):
     assert document.body == b"text of code.py"
 
 
-def test_file_reached_twice_is_taken_once(tmp_path):
+def test_file_found_twice_is_returned_once(tmp_path):
     _write(tmp_path, "sub/a.md")
     assert len(find([tmp_path, tmp_path / "sub" / "a.md"])) == 1
 
@@ -93,7 +93,7 @@ def test_type_comes_from_the_extension_and_the_title_from_the_indexer(tmp_path, 
     assert document.source == str(tmp_path / name)
 
 
-def test_name_that_is_no_utf8_can_be_sent(tmp_path):
+def test_name_that_is_not_utf8_can_be_sent(tmp_path):
     path = tmp_path / "caf\udce9.txt"
     path.write_text("x")
     document = find([tmp_path])[0].read()

@@ -1,4 +1,4 @@
-"""What an ingest counts, whatever the services answer."""
+"""The counts of an ingest for every kind of answer."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ def _unreadable(name: str) -> InputDocument:
     return InputDocument(name, read)
 
 
-def test_each_failure_is_told_with_its_own_file():
+def test_each_failure_is_reported_with_its_file():
     documents = [_document("a"), _unreadable("b"), _document("c", ""), _document("d")]
     progress = ingest_all(FakeClient(), "t", "default", documents, lambda _: None)
     assert sorted(progress.failures) == [("b", "locked"), ("c", "body is blank")]
@@ -44,14 +44,14 @@ def test_each_failure_is_told_with_its_own_file():
     assert progress.error is None
 
 
-def test_broken_stream_keeps_what_was_answered():
+def test_broken_stream_keeps_the_answers_so_far():
     documents = [_document(name) for name in "abcd"]
     progress = ingest_all(FakeClient(breaks_after=2), "t", "default", documents, lambda _: None)
     assert progress.document_ids == ["a", "b"]
     assert str(progress.error) == "gone"
 
 
-def test_progress_is_told_after_every_answer():
+def test_progress_is_shown_after_every_answer():
     seen = []
     documents = [_document("a"), _document("b", ""), _document("c")]
     ingest_all(
@@ -74,7 +74,7 @@ def test_files_are_read_only_when_they_are_sent():
     assert counts == [1, 2, 3]
 
 
-def test_time_stands_still_after_the_end():
+def test_clock_stops_at_the_end():
     progress = ingest_all(FakeClient(), "t", "default", [_document("a")], lambda _: None)
     assert progress.seconds == progress.seconds
     assert progress.rate(10) == 10 / progress.seconds
