@@ -132,6 +132,12 @@ def test_search_shows_citation_and_marks_what_matched(serving):
     assert "in the service" in done.stdout
 
 
+def test_a_document_is_cited_by_its_own_title_or_else_by_its_file(serving, files):
+    done = serving.hrag("search", "notes", "--limit", "9")
+    assert f"  The guide · Keys · {files}/guide.md · guide.md#2." in done.stdout
+    assert f"  {files}/sub/notes.txt · sub:notes.txt#2.0" in done.stdout
+
+
 def test_search_as_json_is_one_document_and_nothing_else(serving):
     done = serving.hrag("search", "keys", "--json", "--mode", "standard", "--limit", "3")
     result = json.loads(done.stdout)
