@@ -123,7 +123,7 @@ def _joined_size(pages: Sequence[Page]) -> int:
             f"pages has {len(pages)} pages; at most {MAX_PAGES} are allowed", field="pages"
         )
     sizes = (
-        _utf8_size(page.text, f"pages[{place}].text", "pages") for place, page in enumerate(pages)
+        _utf8_size(page.text, f"pages[{index}].text", "pages") for index, page in enumerate(pages)
     )
     return sum(sizes) + len(_PAGE_BREAK) * max(0, len(pages) - 1)
 
@@ -144,7 +144,7 @@ def _text_of(body: Body) -> tuple[str, tuple[PageSpan, ...]]:
         return body, ()
     if isinstance(body, bytes):
         return _decoded(body), ()
-    numbers = (page.number or place for place, page in enumerate(body, start=1))
+    numbers = (page.number or position for position, page in enumerate(body, start=1))
     return _joined([page.text for page in body], numbers)
 
 

@@ -21,10 +21,10 @@ _DOUBLE_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SINGLE_QUOTED = re.compile(r"'((?:[^']|'')*)'")
 _BLOCK_SCALAR = re.compile(r"[|>][-+\d]*(?: |$)")
 _COMMENT = re.compile(r"(?:^|\s)#.*", re.DOTALL)
-# What begins a plain scalar's text can begin no other kind of YAML node.
+# Matches values that are not plain scalars: collections, aliases, anchors, tags, null.
 _NOT_PLAIN = re.compile(r"[\[\]{},&*!|>%@`]|[-?:](?:\s|$)|(?:~|null|Null|NULL)$|$")
 
-# What programs write in place of a title: "Untitled 3", "Document1", "Microsoft Word - a.doc",
+# What programs write instead of a title: "Untitled 3", "Document1", "Microsoft Word - a.doc",
 # "PowerPoint Presentation", the file's name, punctuation.
 _PLACEHOLDER = re.compile(
     r"untitled(?:[\s_-]*(?:document|presentation|\d+))*"
