@@ -6,8 +6,14 @@ Part = Chunk | ChosenSection
 
 
 def name(part: Part) -> str:
-    """The document's title; its id stands for a missing one."""
-    return part.title or part.document_id
+    """The document's title, or else the name of the file it comes from, or else its id."""
+    file_name = _file_name(part.source) if isinstance(part, Chunk) else ""
+    return part.title or file_name or part.document_id
+
+
+def _file_name(source: str) -> str:
+    """The last part of a path; empty for a URL, whose last part may name nothing."""
+    return "" if "://" in source else source.replace("\\", "/").rpartition("/")[2]
 
 
 def sections(part: Part) -> str:
