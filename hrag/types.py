@@ -21,6 +21,7 @@ MAX_OVERLAP_RATIO = 0.5  # Beyond it, chunks of one level overlap more than pair
 
 Item = TypeVar("Item")
 
+MAX_TITLE_BYTES = 1024  # Of a document's title, in UTF-8.
 MAX_METADATA_BYTES = 64 * 1024
 MAX_PAGES = 100_000
 MAX_QUERY_BYTES = 32 * 1024  # The longest input of common embedding models, in bytes.
@@ -200,7 +201,11 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as a client sends it: plain text, a file's bytes, or pages."""
+    """A document as a client sends it: plain text, a file's bytes, or pages.
+
+    Without a title the indexer takes the one that the document itself gives: in front
+    matter, its first heading of level 1 (Markdown), or its metadata (PDF).
+    """
 
     body: str | bytes | tuple[Page, ...]
     document_id: str = ""

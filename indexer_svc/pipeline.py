@@ -30,6 +30,7 @@ from hrag.tree import CHUNK, ParsedText, Tree
 from hrag.types import (
     DEFAULT_COLLECTION,
     MAX_METADATA_BYTES,
+    MAX_TITLE_BYTES,
     Collection,
     CollectionSettings,
     Document,
@@ -41,11 +42,11 @@ from hrag.types import (
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract, resolve_mime_type
 
-MAX_TITLE_BYTES = 1024
 MAX_SOURCE_BYTES = 2048
 
-# Part of every content hash: a change in how documents are cut must not read as UNCHANGED.
-_CUTTING_VERSION = b"1"
+# Part of every content hash: a change in how documents are read or cut must not read as
+# UNCHANGED. 2: titles are taken from documents.
+_CUTTING_VERSION = b"2"
 _NUMBER_BYTES = 4  # Of a float32.
 
 
@@ -98,6 +99,7 @@ class Draft:
     """A document that has its tree and lacks its vectors."""
 
     pending: Pending
+    title: str
     parsed: ParsedText
     tree: Tree
 
@@ -124,7 +126,7 @@ class Draft:
         document = self.pending.document
         prepared = PreparedDocument(
             document_id=document.document_id,
-            title=document.title,
+            title=self.title,
             source=document.source,
             mime_type=resolve_mime_type(document),
             metadata=document.metadata,
@@ -212,12 +214,13 @@ class Pipeline:
     def cut(self, pending: Pending, deadline: Deadline) -> Draft:
         """Extracts the text and cuts it into its tree."""
         with metrics.ingest_stage("extract"):
-            parsed = extract(pending.document, self._defaults.max_document_bytes)
+            extracted = extract(pending.document, self._defaults.max_document_bytes)
         deadline.check("extracting")
         with metrics.ingest_stage("cut"):
-            tree = build_tree(parsed, pending.collection.settings.tree)
+            tree = build_tree(extracted.parsed, pending.collection.settings.tree)
         deadline.check("chunking")
-        return Draft(pending, parsed, tree)
+        title = pending.document.title or extracted.title
+        return Draft(pending, title, extracted.parsed, tree)
 
     def require_room(self, draft: Draft) -> None:
         """Raises StorageQuotaExceeded if the tenant has no room: embedding may cost money."""

@@ -6,8 +6,14 @@ Citable = Chunk | ChosenSection
 
 
 def name(cited: Citable) -> str:
-    """Returns the document's title, or its id if it has none."""
-    return cited.title or cited.document_id
+    """Returns the document's title, else the name of its source file, else its id."""
+    file_name = _file_name(cited.source) if isinstance(cited, Chunk) else ""
+    return cited.title or file_name or cited.document_id
+
+
+def _file_name(source: str) -> str:
+    """Returns the last part of a path; empty for a URL, whose last part may not be a name."""
+    return "" if "://" in source else source.replace("\\", "/").rpartition("/")[2]
 
 
 def sections(cited: Citable) -> str:

@@ -20,7 +20,7 @@ def by_page(passage: Passage) -> str:
 def by_section(passage: Passage) -> str:
     """Returns `[title - section > subsection]`, without the parts that the passage lacks.
 
-    The document's id replaces a missing title.
+    A document without a title is named by its file, or else by its id.
     """
     return f"[{citations.heading(passage.chunk)}]"
 

@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 
 from hrag.auth.keys import ApiKeys
 from hrag.auth.web_tokens import TokenPolicy, WebTokens
-from hrag.cli.filters import filter_of
+from hrag.cli.filters import parse_filters
 from hrag.errors import InvalidArgument, Unauthenticated
 from hrag.sentences import sentence_ends
-from hrag.types import MARKDOWN, PDF, PLAIN_TEXT, Document, TreeSettings
+from hrag.types import MARKDOWN, MAX_TITLE_BYTES, PDF, PLAIN_TEXT, Document, TreeSettings
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract
 from tests.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
@@ -39,6 +39,7 @@ _PDFS = (
 )
 _MARKDOWNS = (
     b"---\na: b\n---\n# One *x* `y`\n\n- a\n  - b\n    1. c\n\n> d\n\n```\n# no\n```\n\nTwo\n===\n",
+    b"---\ntitle: \"T \\u00e9\" # c\nb: 'it''s'\n---\nTwo lines\nof title\n===\n",
     "[x]: y 't'\n# [x] ![i](u) &amp; \\# 猫\n<div>\n# no\n</div>\n\n    # no\n| a |\n".encode(),
     b"#" * 50 + b"[" * 50 + b"> " * 50 + b"- " * 50 + b"*_`<!--?>\r\n" * 20,
 )
@@ -74,11 +75,13 @@ def test_a_damaged_file_is_parsed_or_refused(
     for content in _damaged(whole, count):
         began = time.perf_counter()
         try:
-            parsed = extract(Document(content, mime_type=mime_type), 1 << 20)
+            extracted = extract(Document(content, mime_type=mime_type), 1 << 20)
         except InvalidArgument:
             read[False] += 1
         else:
             read[True] += 1
+            parsed = extracted.parsed
+            assert len(extracted.title.encode()) <= MAX_TITLE_BYTES
             assert sentence_ends(parsed.text)[-1] == len(parsed.text)
             for settings in _SMALL:
                 build_tree(parsed, settings)
@@ -123,7 +126,7 @@ def test_a_damaged_condition_is_parsed_or_refused(count: int) -> None:
     read = Counter[bool]()
     for raw in _damaged(whole, count):
         try:
-            filter_of([raw.decode("utf-8", "surrogateescape")])
+            parse_filters([raw.decode("utf-8", "surrogateescape")])
             read[True] += 1
         except typer.BadParameter:
             read[False] += 1

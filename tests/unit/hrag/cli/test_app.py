@@ -1,4 +1,4 @@
-"""What every command promises: help, versions, one-line errors, a quick start."""
+"""Properties of every command: help, version, one-line errors, fast start."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def test_version_is_the_packages():
     assert (result.exit_code, result.output) == (0, f"hrag {version('hrag')}\n")
 
 
-def test_help_explains_the_words():
+def test_help_explains_the_terms_and_lists_the_commands():
     output = _run("--help").output
     assert all(word in output for word in ("chunks", "leaves", "passages", *COMMANDS))
 
@@ -54,7 +54,7 @@ def test_unreachable_service_says_how_to_start_it(arguments, monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "127.0.0.1:99999", "no.such.host:1"])
-def test_what_cannot_be_reached_is_not_healthy(address):
+def test_unreachable_service_is_not_healthy(address):
     result = _run("health", "retriever", "--retriever", address)
     assert result.exit_code == 1
     assert result.output == f"retriever does not serve at {address}\n"
@@ -73,7 +73,7 @@ def test_folder_without_documents_is_an_error(tmp_path):
     assert ".md" in result.stderr
 
 
-def test_summaries_are_of_a_new_collection_alone():
+def test_summaries_option_requires_create():
     result = _run("ingest", __file__, "--summaries", "chunk")
     assert result.exit_code == 2
     assert "--create" in result.stderr
@@ -85,7 +85,7 @@ def test_check_without_a_store_exits_with_2(tmp_path):
     assert result.stderr.startswith("error: ")
 
 
-def test_check_finds_a_store_sound(tmp_path):
+def test_check_of_a_sound_store_exits_with_0(tmp_path):
     from hrag.engine.embedded.store.environment import open_for_writing
 
     open_for_writing(tmp_path).close()
@@ -95,7 +95,7 @@ def test_check_finds_a_store_sound(tmp_path):
     assert "sound" in result.output
 
 
-def test_check_tells_each_problem_and_exits_with_1(tmp_path):
+def test_check_lists_each_problem_and_exits_with_1(tmp_path):
     from hrag.engine.embedded.store import schema
     from hrag.engine.embedded.store.environment import open_for_writing
 
