@@ -132,7 +132,7 @@ READINGS = {
     "hrag_store_unsummarised_documents": "Documents that wait for their summaries.",
     "hrag_store_tail_leaves": "Leaves and summaries that no segment holds yet.",
     "hrag_store_largest_tail_leaves": "The same of the collection that has most.",
-    "hrag_store_seal_leaves": "Leaves at which a tail is sealed, HRAG_SEAL_LEAVES.",
+    "hrag_store_segment_min_leaves": "Leaves at which a tail is sealed, HRAG_SEAL_LEAVES.",
     "hrag_store_segments": "Segments of all collections.",
     "hrag_store_segment_bytes": "Size of all segments' files.",
     "hrag_store_text_bytes": "Size of all documents' texts.",

@@ -9,6 +9,7 @@ document of a stream too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,17 @@ RULES = {
 OPEN = frozenset(f"/grpc.health.v1.Health/{name}" for name in ("Check", "List", "Watch"))
 
 
+_ROLE: ContextVar[Role] = ContextVar("role", default=Role.READ)
+
+
+def caller_is_admin() -> bool:
+    """True if the call that this thread handles has the role admin.
+
+    Without authentication, every caller has it.
+    """
+    return _ROLE.get().includes(Role.ADMIN)
+
+
 class Call:
     """One call as the guard sees it; `credential` and `tenants` are for its log line."""
 
@@ -103,6 +115,7 @@ class Call:
         """
         rule = self._needed()
         if self._authenticate is None:
+            _ROLE.set(Role.ADMIN)
             return None
         identity = self._authenticate(_bearer(self._context.invocation_metadata()))
         self.credential = identity.credential
@@ -110,6 +123,7 @@ class Call:
             raise PermissionDenied(
                 f"{self.method} needs the role {rule.role}; this credential has {identity.role}"
             )
+        _ROLE.set(identity.role)
         return identity
 
     def welcome(self) -> None:

@@ -173,7 +173,7 @@ def test_documents_the_store_and_its_index_are_measured(watched: Watched, tenant
     assert grown("hrag_documents_total", outcome="updated") == 1
     assert grown("hrag_store_documents") == 2
     assert grown("hrag_store_leaves") > 64
-    assert found.value("hrag_store_seal_leaves") == 64
+    assert found.value("hrag_store_segment_min_leaves") == 64
     stages = {s.labels["stage"] for s in found["hrag_ingest_stage_seconds"].samples}
     assert stages == {"extract", "cut", "embed", "commit"}
     _until(lambda: watched.indexed.value("hrag_store_segments") >= 1)

@@ -102,7 +102,7 @@ def test_searches_spread_over_workers_that_share_a_port_and_the_memory(services:
         shares = {pid: _connections(pid, int(retriever.port)) for pid in workers}
         assert all(shares.values()), shares
         assert sum(shares.values()) >= _CHANNELS
-    assert services.client.server_info().reader.budget_bytes == _MEMORY_BYTES // _COUNT
+    assert services.client.server_info().reader.embedded.budget_bytes == _MEMORY_BYTES // _COUNT
 
 
 def test_a_killed_worker_costs_no_search_and_is_replaced(services: Running) -> None:
