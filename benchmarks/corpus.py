@@ -22,15 +22,16 @@ from hrag.config import DEFAULT_RETURN_LEVEL
 from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine import PreparedDocument, Summary
+from hrag.engine import CollectionHandle, DocumentSummaries, PreparedDocument, Summary
 from hrag.engine.embedded.maintenance import build_plan, segment_build
 from hrag.engine.embedded.search.eligible_rows import Hits, RowNumbers
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import environment as stores
 from hrag.engine.embedded.store.environment import Store
-from hrag.engine.embedded.store.queries import find_collection, listed_segments
-from hrag.engine.embedded.write.writer import EmbeddedWriter, Opened
+from hrag.engine.embedded.store.queries import find_collection, listed_segments, read_collection
+from hrag.engine.embedded.write.summaries import summary_handle
+from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.tree import ParsedText, Tree
 from hrag.types import DEFAULT_CANDIDATES, CollectionSettings, SummaryUnit, TreeSettings
 from indexer_svc.chunker import build_tree
@@ -184,7 +185,7 @@ def create_collection(
     dimension: int,
     summaries: SummaryUnit = SummaryUnit.NONE,
     embedder: str | None = None,
-) -> tuple[EmbeddedWriter, Opened]:
+) -> tuple[EmbeddedWriter, CollectionHandle]:
     """An empty collection for documents of `dimension`, with the default levels."""
     writer = EmbeddedWriter(store)
     name = embedder or f"hash/{dimension}"
@@ -218,12 +219,14 @@ def fill(
         for start in range(0, len(prepared), _DOCUMENTS_AT_ONCE):
             group = prepared[start : start + _DOCUMENTS_AT_ONCE]
             writer.put_many([(collection, document) for document in group])
-        if collection.summaries:
+        if summaries is not SummaryUnit.NONE:
             _summarise(writer, {document.document_id: document for document in prepared})
         if sealed:
             seal(store, collection)
-            if collection.summaries:
-                seal(store, collection.beside)
+            if summaries is not SummaryUnit.NONE:
+                with store.read() as txn:
+                    record = read_collection(store, txn, collection.collection_id)
+                seal(store, summary_handle(collection, record))
     finally:
         store.close()
     return vectors
@@ -239,12 +242,12 @@ def _summarise(writer: EmbeddedWriter, documents: Mapping[str, PreparedDocument]
         ranges = [range(len(vectors)), *own]
         middles = [vectors[each.start : each.stop].mean(axis=0) for each in ranges]
         found = [Summary(f"Summary {number}", each) for number, each in enumerate(ranges)]
-        writer.put_summaries(waiting, found, _unit(np.array(middles)))
+        writer.put_summaries(waiting, DocumentSummaries(tuple(found), _unit(np.array(middles))))
 
 
-def seal(store: Store, collection: Opened) -> None:
+def seal(store: Store, collection: CollectionHandle) -> None:
     """Makes the collection's tail, which is not empty, a segment."""
-    source = build_plan.tail_source(store, collection.number, threshold=1)
+    source = build_plan.tail_source(store, collection.collection_id, threshold=1)
     assert source is not None
     segment_build.build(store, source)
 

@@ -69,7 +69,7 @@ def ingest_seconds(documents, *, seal):
             took = seconds(ingest)
             status = writer.status(collection)
             assert status.document_count == len(documents)
-            assert len(status.segments) == seal
+            assert len(status.embedded.segments) == seal
             return took
         finally:
             store.close()
@@ -136,12 +136,12 @@ def stream_seconds_a_leaf(documents):
             began = time.perf_counter()
             for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
                 group = documents[start : start + DOCUMENTS_AT_ONCE]
-                writer.wait_for_room(collection, NEVER)
+                writer.wait_for_capacity(collection, NEVER)
                 writer.put_many([(collection, document) for document in group])
             status = when_sealed(lambda: writer.status(collection))
             took = time.perf_counter() - began
             assert status.document_count == len(documents)
-            return took / (status.leaf_count - status.tail_leaf_count)
+            return took / (status.leaf_count - status.embedded.tail_leaf_count)
         finally:
             sealer.close()
             store.close()
@@ -150,7 +150,7 @@ def stream_seconds_a_leaf(documents):
 def when_sealed(status):
     """The status once the tail is too short to be sealed."""
     until = time.monotonic() + MOST_SEAL_S
-    while (found := status()).tail_leaf_count >= LEAVES:
+    while (found := status()).embedded.tail_leaf_count >= LEAVES:
         assert time.monotonic() < until, found
         time.sleep(0.01)
     return found
@@ -252,7 +252,7 @@ def piped(documents, folder) -> Piped:
         durable_s,
         sealed_s,
         status.leaf_count,
-        status.leaf_count - status.tail_leaf_count,
+        status.leaf_count - status.embedded.tail_leaf_count,
         {name: figures[f'hrag_ingest_stage_seconds_sum{{stage="{name}"}}'] for name in STAGES},
         sum(
             figures.get(f'hrag_segment_build_seconds_sum{{kind="{kind}"}}', 0)

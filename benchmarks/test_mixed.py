@@ -263,7 +263,7 @@ def test_searches_beside_writes(filled, services, callers, writers, report):
 
 def sealed_sequence(services: Running) -> int:
     client = services.client
-    return client.index_status(corpus.TENANT, collection=corpus.COLLECTION).sealed_sequence
+    return client.index_status(corpus.TENANT, collection=corpus.COLLECTION).embedded.sealed_sequence
 
 
 def compare(report: Report, load: Load, pace: Pace) -> None:

@@ -33,7 +33,7 @@ def test_bytes_of_a_leaf(dimension, tmp_path, report):
     finally:
         store.close()
     with corpus.reading(tmp_path) as reader:
-        loaded_bytes = reader.status().loaded_bytes
+        loaded_bytes = reader.status().embedded.loaded_bytes
     report.of(seed=SEED, leaves=LEAVES, dimension=dimension)
     vector = 4 * dimension
     text = totals.text_bytes / totals.leaves

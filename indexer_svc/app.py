@@ -21,7 +21,7 @@ from indexer_svc.catalog import Catalog
 from indexer_svc.pipeline import Defaults, Pipeline
 from indexer_svc.readings import readings
 from indexer_svc.servicer import IndexerServicer
-from indexer_svc.summariser import Summariser, Terms
+from indexer_svc.summariser import Summariser, SummaryLimits
 
 SERVICE = indexer_pb2.DESCRIPTOR.services_by_name["IndexerService"].full_name
 
@@ -57,8 +57,8 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         )
         sealer.start()
         closing.callback(_stop_sealing, sealer)
-        terms = Terms(settings.summary_min_chars, settings.summary_max_tokens)
-        summariser = Summariser(writer, embedder, chat, terms)
+        limits = SummaryLimits(settings.summary_min_chars, settings.summary_max_tokens)
+        summariser = Summariser(writer, embedder, chat, limits)
         summariser.start()
         closing.callback(_stop_summarising, summariser)
         told = report_serving if settings.stop_on_eof else None

@@ -1,15 +1,15 @@
-"""Many documents over one stream: three stages that overlap, one commit for a group.
+"""Bulk load: many documents over one stream, three pipelined stages, group commit.
 
-While one group of documents is committed and answered, the leaves of the next are
-embedded, and those after are read, looked up and cut. A caller that waits for each answer
-is served at once. One that keeps sending gets large groups: documents gather while a commit
-is synced, and a moment longer as long as more of them come.
+While one group of documents is committed and answered, the leaves of the next group are
+embedded, and the documents after that are read, admitted and cut. A caller that waits for
+each answer gets it at once. A caller that keeps sending gets large groups: documents queue
+up while a commit is synced, and for a short pause longer as long as more of them come.
 
-Answers come in the order of the documents, each after the commit of its own. A document's
-own error is its answer and touches no neighbour; what concerns all documents ends the
-stream after the answers of what is stored. Memory is bounded: at most four groups and one
-document are under way at once, where a group is within its bounds or a single document.
-Knows nothing of gRPC.
+Answers come in the order of the documents, each after the commit of its document. A
+document's own error is its answer and affects no other document; an error that concerns
+all documents ends the stream after the answers of the stored ones. Memory is bounded: at
+most four groups and one document are in flight, where a group is within its bounds or a
+single document. Knows nothing of gRPC.
 """
 
 import threading
@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 
 from hrag.config import MIB
 from hrag.deadline import Deadline
-from hrag.engine import OpenCollection
+from hrag.engine import CollectionHandle
 from hrag.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -33,21 +33,21 @@ from hrag.errors import (
 )
 from hrag.types import Document, IngestResult
 from indexer_svc.pipeline import Draft, Key, Pipeline, Ready
-from indexer_svc.prefetch_queue import Ahead
+from indexer_svc.prefetch_queue import PrefetchQueue
 
-# A group shares one sync of the disk. Sixty-four documents make that small beside their
-# own work, and hold the writer's lock for a few hundredths of a second.
+# A group shares one sync to disk. With 64 documents the sync takes little time compared with
+# their own work, and the writer's lock is held for a few hundredths of a second.
 GROUP_DOCUMENTS = 64
-# What one request to an embedding endpoint takes. A larger group would be no quicker, and
-# its answers would come later: the built-in model embeds some 140 leaves a second.
+# The size of one request to an embedding endpoint. A larger group would not be faster, and
+# its answers would come later: the built-in model embeds about 140 leaves per second.
 GROUP_LEAVES = 512
 GROUP_BYTES = 16 * MIB  # Texts, trees and vectors; half of the largest document by default.
 
-_FULL = 1.0  # What a full group weighs.
-_PAUSE_S = 0.002  # Short beside a commit, long beside the cutting of a short document.
-_POLL_S = 0.1  # How often a wait looks whether the service stops.
+_FULL = 1.0  # The weight of a full group.
+_PAUSE_S = 0.002  # Shorter than a commit, longer than cutting a short document.
+_POLL_S = 0.1  # How often a wait checks whether the service is stopping.
 
-# They would meet every document that is still to come.
+# Errors that every further document would meet too.
 _CONCERNS_ALL = (
     StorageFull,
     StoreUnavailable,
@@ -61,8 +61,8 @@ Work = TypeVar("Work", Draft, Ready)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A document as it came, with the id as sent; `read` may refuse it."""
+class IngestRequest:
+    """A document of the stream, with its id as sent; `read` decodes it and may raise."""
 
     tenant_id: str
     collection: str
@@ -72,15 +72,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a document; `document_id` is as sent, so it may be empty."""
+    """The outcome of a document; `document_id` is as sent, so it may be empty."""
 
     document_id: str
     outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class _Parcel(Generic[Work]):
-    """A document on its way, or what has become of it; one that was cut has its `key`."""
+class _InFlight(Generic[Work]):
+    """A document between two stages, or its outcome; `key` is set once it has been cut."""
 
     document_id: str
     content: Work | Outcome
@@ -94,24 +94,24 @@ class BulkLoad:
     def __init__(
         self,
         pipeline: Pipeline,
-        asked: Iterable[Asked],
+        requests: Iterable[IngestRequest],
         deadline: Deadline,
         stopping: threading.Event,
     ) -> None:
-        """`asked` is iterated in another thread; `stopping` ends the stream early."""
+        """`requests` is iterated in another thread; `stopping` ends the stream early."""
         self._pipeline = pipeline
         self._deadline = deadline
         self._stopping = stopping
         self._cancelled = threading.Event()
-        self._looking_up = threading.Lock()
-        self._under_way = _Counts()
-        self._drafts = Ahead(self._cut_all(asked), _weight, _FULL, "cut")
-        # One group waits for its commit. Meanwhile documents gather before the embedder, so
-        # that it and the threads are called for groups, not for each document.
-        self._ready = Ahead(self._embed_all(), _weight, 0.0, "embed")
+        self._admitting = threading.Lock()
+        self._in_flight = _Counts()
+        self._drafts = PrefetchQueue(self._cut_all(requests), _weight, _FULL, "cut")
+        # One group waits for its commit. Meanwhile documents queue up for the embedder, so
+        # that it is called, and threads are switched, per group and not per document.
+        self._ready = PrefetchQueue(self._embed_all(), _weight, 0.0, "embed")
 
     def run(self) -> Iterator[list[Answer]]:
-        """Stores the documents and answers each, in order: those of a commit together.
+        """Stores the documents; yields their answers in order, those of one commit together.
 
         Raises what concerns all documents, such as StorageFull, after the answers of those
         that are stored; ServiceUnavailable when the service stops, Cancelled after `cancel`.
@@ -123,62 +123,64 @@ class BulkLoad:
                 yield from self._answer(group)
         finally:
             self.cancel()
-            with self._looking_up:  # Whoever closes the store next finds nobody in it.
+            with self._admitting:  # Nothing reads the store after this, so it may be closed.
                 pass
 
     def cancel(self) -> None:
-        """Makes every stage end soon; what is committed stays. Returns at once."""
+        """Makes every stage end soon; committed documents stay. Returns at once."""
         self._cancelled.set()
         self._drafts.stop()
         self._ready.stop()
 
     # Reading and cutting
 
-    def _cut_all(self, asked: Iterable[Asked]) -> Iterator[list[_Parcel[Draft]]]:
-        for each in asked:
+    def _cut_all(self, requests: Iterable[IngestRequest]) -> Iterator[list[_InFlight[Draft]]]:
+        for request in requests:
             try:
-                parcel = self._cut(each)
+                document = self._cut(request)
             except _CONCERNS_ALL:
                 raise
             except Exception as error:
-                parcel = _Parcel(each.document_id, error)
-            yield [parcel]
+                document = _InFlight(request.document_id, error)
+            yield [document]
 
-    def _cut(self, asked: Asked) -> _Parcel[Draft]:
-        checked = self._pipeline.check(asked.tenant_id, asked.collection, asked.read())
-        with self._looking_up:
+    def _cut(self, request: IngestRequest) -> _InFlight[Draft]:
+        checked = self._pipeline.check(request.tenant_id, request.collection, request.read())
+        with self._admitting:
             self._check_going()
-            # What is stored counts no more once this stream has sent something newer.
-            superseded = checked.key in self._under_way
-            found = self._pipeline.look_up(checked, superseded=superseded)
-        if isinstance(found, IngestResult):
-            return _Parcel(asked.document_id, found)
-        draft = self._pipeline.cut(found, self._deadline)
-        with self._looking_up:
+            # The stored version must not be compared once this stream has sent a newer one.
+            superseded = checked.key in self._in_flight
+            admitted = self._pipeline.admit(checked, superseded=superseded)
+        if isinstance(admitted, IngestResult):
+            return _InFlight(request.document_id, admitted)
+        draft = self._pipeline.cut(admitted, self._deadline)
+        with self._admitting:
             self._check_going()
-            self._pipeline.require_room(draft)
-        self._under_way.add(checked.key)
-        return _Parcel(asked.document_id, draft, checked.key, _weight_of(draft))
+            stored = self._pipeline.admit_draft(draft, superseded=superseded)
+        if stored is not None:
+            return _InFlight(request.document_id, stored)
+        self._in_flight.add(checked.key)
+        return _InFlight(request.document_id, draft, checked.key, _weight_of(draft))
 
     # Embedding
 
-    def _embed_all(self) -> Iterator[list[_Parcel[Ready]]]:
+    def _embed_all(self) -> Iterator[list[_InFlight[Ready]]]:
         group = self._drafts.take(_FULL)
         while group:
             embedded = self._embed([_.content for _ in group if isinstance(_.content, Draft)])
-            yield [_advanced(parcel, embedded) for parcel in group]
+            yield [_advanced(document, embedded) for document in group]
             if len(group) > 1:  # The caller does not wait for each answer.
                 self._drafts.gather(_FULL, _PAUSE_S)
             group = self._drafts.take(_FULL)
 
     def _embed(self, drafts: list[Draft]) -> Iterator[Ready | Exception]:
-        """All at once; each alone where one of them spoils it for the others."""
+        """Embeds all at once, or one by one if one of them makes the request fail."""
         try:
             yield from self._pipeline.embed(drafts, self._deadline)
         except _CONCERNS_ALL:
             raise
         except EmbedderUnavailable as error:
-            yield from [error] * len(drafts)  # It has been tried again for seconds already.
+            yield from [error] * len(drafts)  # The embedder has retried for seconds.
         except Exception as error:
             if len(drafts) == 1:
                 yield error
@@ -196,8 +198,8 @@ class BulkLoad:
 
     # Committing and answering
 
-    def _next_group(self) -> list[_Parcel[Ready]]:
-        """What is ready, one document at least; the empty list is the end."""
+    def _next_group(self) -> list[_InFlight[Ready]]:
+        """The documents that are ready, at least one; an empty list at the end."""
         while True:
             group = self._ready.take(_FULL, _POLL_S)
             if group == []:
@@ -207,51 +209,51 @@ class BulkLoad:
             if group is not None:
                 return group
 
-    def _answer(self, group: list[_Parcel[Ready]]) -> Iterator[list[Answer]]:
-        """Answers that need no commit do not wait for a commit behind them."""
-        settled = list(takewhile(lambda parcel: not isinstance(parcel.content, Ready), group))
+    def _answer(self, group: list[_InFlight[Ready]]) -> Iterator[list[Answer]]:
+        """Answers that need no commit are not held back by a commit after them."""
+        settled = list(takewhile(lambda each: not isinstance(each.content, Ready), group))
         if settled:
             yield self._close(settled, [])
         if len(settled) < len(group):
             yield from self._commit(group[len(settled) :])
 
-    def _commit(self, parcels: list[_Parcel[Ready]]) -> Iterator[list[Answer]]:
-        """All at once; each alone where one of them spoils it for the others."""
-        ready = [parcel.content for parcel in parcels if isinstance(parcel.content, Ready)]
+    def _commit(self, group: list[_InFlight[Ready]]) -> Iterator[list[Answer]]:
+        """Commits all at once, or one by one if one of them makes the commit fail."""
+        ready = [each.content for each in group if isinstance(each.content, Ready)]
         for collection in dict.fromkeys(each.collection for each in ready):
-            self._wait_for_room(collection)
+            self._wait_for_capacity(collection)
         outcomes: Sequence[Outcome]
         try:
             outcomes = self._pipeline.commit(ready)
         except HragError:
-            raise  # One document's own would be its outcome: this concerns them all.
+            raise  # A document's own error would be its outcome; this one concerns them all.
         except Exception as error:
             if len(ready) > 1:
-                for parcel in parcels:
-                    yield from self._answer([parcel])
+                for each in group:
+                    yield from self._answer([each])
                 return
             outcomes = [error]
-        yield self._close(parcels, outcomes)
+        yield self._close(group, outcomes)
 
-    def _close(self, parcels: list[_Parcel[Ready]], committed: Sequence[Outcome]) -> list[Answer]:
+    def _close(self, group: list[_InFlight[Ready]], committed: Sequence[Outcome]) -> list[Answer]:
         answers = []
         outcomes = iter(committed)
-        for parcel in parcels:
-            content = parcel.content
+        for document in group:
+            content = document.content
             outcome = next(outcomes) if isinstance(content, Ready) else content
-            if parcel.key is not None:
-                self._under_way.remove(parcel.key)
-            answers.append(Answer(parcel.document_id, outcome))
+            if document.key is not None:
+                self._in_flight.remove(document.key)
+            answers.append(Answer(document.document_id, outcome))
         return answers
 
-    def _wait_for_room(self, collection: OpenCollection) -> None:
-        """In short waits, so that a stop or a caller that goes ends it."""
+    def _wait_for_capacity(self, collection: CollectionHandle) -> None:
+        """Waits in short steps, so that a stop or a cancellation ends it."""
         while True:
             self._check_going()
             try:
-                return self._pipeline.wait_for_room(collection, Deadline.after(_POLL_S))
+                return self._pipeline.wait_for_capacity(collection, Deadline.after(_POLL_S))
             except DeadlineExceeded:
-                self._deadline.check("waiting until the index has room for more")
+                self._deadline.check("waiting for the index to catch up")
 
     def _check_going(self) -> None:
         self._check_not_cancelled()
@@ -266,7 +268,7 @@ class BulkLoad:
 
 
 class _Counts:
-    """How many documents of each key are between their cutting and their answer."""
+    """The number of documents of each key between cutting and answer."""
 
     def __init__(self) -> None:
         self._counts: Counter[Key] = Counter()
@@ -287,18 +289,20 @@ class _Counts:
                 del self._counts[key]
 
 
-def _advanced(parcel: _Parcel[Draft], embedded: Iterator[Ready | Exception]) -> _Parcel[Ready]:
-    content = parcel.content
+def _advanced(
+    document: _InFlight[Draft], embedded: Iterator[Ready | Exception]
+) -> _InFlight[Ready]:
+    content = document.content
     outcome = next(embedded) if isinstance(content, Draft) else content
-    return _Parcel(parcel.document_id, outcome, parcel.key, parcel.weight)
+    return _InFlight(document.document_id, outcome, document.key, document.weight)
 
 
-def _weight(parcel: _Parcel[Draft] | _Parcel[Ready]) -> float:
-    return parcel.weight
+def _weight(document: _InFlight[Draft] | _InFlight[Ready]) -> float:
+    return document.weight
 
 
 def _weight_of(draft: Draft) -> float:
-    """The share of a full group; shares that add up to 1 keep every bound of it."""
+    """The share of a full group; documents whose shares add up to 1 keep all of its bounds."""
     return _FULL * max(
         1 / GROUP_DOCUMENTS, draft.leaf_count / GROUP_LEAVES, draft.size_bytes / GROUP_BYTES
     )

@@ -1,10 +1,10 @@
-"""What is stored: listing, looking up, deleting. Checks names and pages, then asks the writer."""
+"""Lists, reads and deletes what is stored. Checks names and page tokens, then calls the writer."""
 
 import base64
 import binascii
 
 from hrag import ids
-from hrag.engine import OpenCollection, Writer
+from hrag.engine import CollectionHandle, Writer
 from hrag.errors import InvalidArgument
 from hrag.types import (
     DEFAULT_PAGE_SIZE,
@@ -18,29 +18,38 @@ from hrag.types import (
 
 
 class Catalog:
-    """Collections and documents of any tenant; safe to call from several threads."""
+    """Collections and documents of any tenant; safe to call from several threads.
+
+    Methods raise InvalidArgument for malformed names and page tokens, and what `Writer`
+    raises.
+    """
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
     def collection(self, tenant_id: str, name: str) -> Collection:
+        """Returns one collection."""
         return self._writer.collection(*_checked(tenant_id, name, "name"))
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
+        """Returns a page of the tenant's collections in order of name."""
         ids.check_tenant_id(tenant_id)
         page = _page_size(page_size), _after(page_token)
         return _opaque(self._writer.collections(tenant_id, *page))
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
+        """Returns the sequence of the deletion."""
         return self._writer.delete_collection(*_checked(tenant_id, name, "name"))
 
     def document(self, tenant_id: str, collection: str, document_id: str) -> DocumentInfo:
+        """Returns one document without its text."""
         ids.check_document_id(document_id)
         return self._writer.document(self._open(tenant_id, collection), document_id)
 
     def document_with_text(
         self, tenant_id: str, collection: str, document_id: str
     ) -> tuple[DocumentInfo, str]:
+        """Returns one document and its text."""
         ids.check_document_id(document_id)
         opened = self._open(tenant_id, collection)
         return self._writer.document_with_text(opened, document_id)
@@ -48,17 +57,20 @@ class Catalog:
     def documents(
         self, tenant_id: str, collection: str, page_size: int, page_token: str
     ) -> Listing[DocumentInfo]:
+        """Returns a page of the collection's documents in order of id."""
         page = _page_size(page_size), _after(page_token)
         return _opaque(self._writer.documents(self._open(tenant_id, collection), *page))
 
     def delete_document(self, tenant_id: str, collection: str, document_id: str) -> int:
+        """Returns the sequence of the deletion."""
         ids.check_document_id(document_id)
         return self._writer.delete(self._open(tenant_id, collection), document_id)
 
     def status(self, tenant_id: str, collection: str) -> IndexStatus:
+        """Returns counts of the collection and the tenant's usage."""
         return self._writer.status(self._open(tenant_id, collection))
 
-    def _open(self, tenant_id: str, collection: str) -> OpenCollection:
+    def _open(self, tenant_id: str, collection: str) -> CollectionHandle:
         return self._writer.open(*_checked(tenant_id, collection, "collection"))
 
 
@@ -80,7 +92,7 @@ def _opaque(listing: Listing[Item]) -> Listing[Item]:
 
 
 def _after(page_token: str) -> str:
-    """The name a page begins after, from a token that `_opaque` made."""
+    """The name after which a page begins, from a token that `_opaque` made."""
     if not page_token:
         return ""
     try:

@@ -1,24 +1,23 @@
-"""From a document to a commit: check, look up, cut, embed, commit.
+"""Ingestion of a document: check, admit, cut, embed, commit.
 
-One step is one method, so that a single document goes through them in a row and many
-documents overlap in them (`bulk`). The cheap and final checks come first, and a document
-that is stored already is recognised by its hash before anything is extracted or embedded.
-Nothing is visible before the commit at the end.
+Each step is one method: a single document passes through them in a row, a stream of
+documents runs them in parallel (`bulk`). Cheap checks come first, and a document that is
+stored already is recognised by its hash before anything is extracted or embedded. Nothing
+is visible before the commit at the end.
 """
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from hrag import ids, metrics
+from hrag import canonical_json, ids, metrics
 from hrag.deadline import Deadline
 from hrag.embedding import Embedder, Vectors
 from hrag.embedding.checks import check_embedder
-from hrag.engine import OpenCollection, PreparedDocument, Writer
+from hrag.engine import Admission, CollectionHandle, PreparedDocument, Writer
 from hrag.errors import (
     CollectionExists,
     CollectionNotFound,
@@ -44,15 +43,15 @@ from indexer_svc.extract import extract, resolve_mime_type
 
 MAX_SOURCE_BYTES = 2048
 
-# Part of every content hash: a change in how documents are read or cut must not read as
-# UNCHANGED. 2: titles are taken from documents.
-_CUTTING_VERSION = b"2"
-_NUMBER_BYTES = 4  # Of a float32.
+# Part of every content hash: raised when documents are read or cut in another way, so that
+# ingesting them again does not count as UNCHANGED.
+_PIPELINE_VERSION = b"2"
+_FLOAT32_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a collection gets where its creator does not say."""
+    """Settings of a new collection that its creator does not set, and the largest body."""
 
     tree: TreeSettings
     max_document_bytes: int
@@ -60,16 +59,20 @@ class Defaults:
 
 
 Key = tuple[str, str, str]
-"""What tells a document from all others: tenant, collection, document id."""
+"""Identifies a document: tenant, collection, document id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A document within every limit that can be told before it is read, with its id."""
+    """A document with its id, within every limit that can be checked without its body.
+
+    `metadata_json` is the canonical JSON of its metadata.
+    """
 
     tenant_id: str
     collection: str
     document: Document
+    metadata_json: bytes
     content_hash: str
 
     @property
@@ -79,24 +82,25 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A document that is not stored like this yet, and the collection it is for."""
+    """A document that is admitted to its collection and not stored in this version yet."""
 
-    collection: OpenCollection
+    collection: CollectionHandle
     document: Document
+    metadata_json: bytes
     content_hash: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A document that lacks nothing but its commit."""
+    """A document that is ready to be committed."""
 
-    collection: OpenCollection
+    collection: CollectionHandle
     document: PreparedDocument
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A document that has its tree and lacks its vectors."""
+    """A document with its tree, before its vectors."""
 
     pending: Pending
     title: str
@@ -105,24 +109,25 @@ class Draft:
 
     @property
     def leaf_count(self) -> int:
+        """Number of texts to embed."""
         return self.tree.counts[self._settings.tree.embedding_level]
 
     @property
     def size_bytes(self) -> int:
-        """Text, tree and the vectors to come."""
+        """Bytes of text, tree and vectors: the least that the stored document takes."""
         text = self.tree.record(self.tree.top_level, self.tree.counts[-1] - 1).byte_end
         tree = sum(self.tree.counts) * CHUNK.itemsize
-        vectors = self.leaf_count * self._settings.dimension * _NUMBER_BYTES
+        vectors = self.leaf_count * self._settings.dimension * _FLOAT32_BYTES
         return text + tree + vectors
 
     def leaf_texts(self) -> list[str]:
-        """What is embedded."""
+        """The texts to embed, in order."""
         leaves = self.tree.level(self._settings.tree.embedding_level)
         bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
         return [self.parsed.text[start:end] for start, end in bounds]
 
     def with_vectors(self, vectors: Vectors) -> Ready:
-        """`vectors` is `float32[leaf_count, dimension]`."""
+        """The document with its vectors, `float32[leaf_count, dimension]`."""
         document = self.pending.document
         prepared = PreparedDocument(
             document_id=document.document_id,
@@ -134,6 +139,7 @@ class Draft:
             parsed=self.parsed,
             tree=self.tree,
             vectors=vectors,
+            metadata_json=self.pending.metadata_json,
         )
         return Ready(self.pending.collection, prepared)
 
@@ -153,7 +159,10 @@ class Pipeline:
     def create_collection(
         self, tenant_id: str, name: str, request: SettingsRequest
     ) -> tuple[Collection, int]:
-        """Creates a collection, embedded by this service's embedder."""
+        """Creates a collection with this service's embedder; returns it and its sequence.
+
+        Raises InvalidArgument, CollectionExists or StorageQuotaExceeded.
+        """
         ids.check_tenant_id(tenant_id)
         ids.check_collection_name(name, "name")
         settings = CollectionSettings(
@@ -174,45 +183,85 @@ class Pipeline:
     def ingest(
         self, tenant_id: str, collection: str, document: Document, deadline: Deadline
     ) -> IngestResult:
-        """Stores one document, or finds it stored already."""
-        found = self.look_up(self.check(tenant_id, collection, document))
-        if isinstance(found, IngestResult):
-            return found
-        draft = self.cut(found, deadline)
-        self.require_room(draft)
+        """Stores one document unless it is stored already.
+
+        Raises what the steps raise.
+        """
+        admitted = self.admit(self.check(tenant_id, collection, document))
+        if isinstance(admitted, IngestResult):
+            return admitted
+        draft = self.cut(admitted, deadline)
+        stored = self.admit_draft(draft)
+        if stored is not None:
+            return stored
         ready = self.embed([draft], deadline)
         deadline.check("embedding")
-        self.wait_for_room(found.collection, deadline)
+        self.wait_for_capacity(admitted.collection, deadline)
         (result,) = self.commit(ready)
         if isinstance(result, HragError):
             raise result
         return result
 
     def check(self, tenant_id: str, collection: str, document: Document) -> Checked:
-        """Looks at everything but the body; derives the id of a document without one."""
+        """Checks everything except the body; derives the id of a document without one.
+
+        Raises InvalidArgument or TooLarge.
+        """
         ids.check_tenant_id(tenant_id)
         ids.check_collection_name(collection)
-        document = _checked(document)
-        return Checked(tenant_id, collection, document, hash_document(document))
+        metadata_json = canonical_json.encode(document.metadata)
+        document = _checked(document, metadata_json)
+        content_hash = hash_document(document, metadata_json)
+        return Checked(tenant_id, collection, document, metadata_json, content_hash)
 
-    def look_up(self, checked: Checked, *, superseded: bool = False) -> IngestResult | Pending:
-        """The stored document's result if it is this one, else what is to be stored.
+    def admit(self, checked: Checked, *, superseded: bool = False) -> IngestResult | Pending:
+        """Returns the result of the stored document if it is the same, else what to store.
 
-        `superseded` says that what is stored counts no more: another version is on its way.
+        `superseded` says that another version is on its way, so that the stored one must
+        not be compared. Raises CollectionNotFound, StorageQuotaExceeded or EmbedderMismatch.
         """
-        opened = self._open(checked.tenant_id, checked.collection)
-        if not superseded:
-            document_id = checked.document.document_id
-            stored = self._writer.unchanged(opened, document_id, checked.content_hash)
-            if stored is not None:
-                return stored
-        self._writer.require_room(opened, checked.document.document_id, 1)
-        # The dimension may have to be asked of an endpoint, so it is compared by `embed`.
-        check_embedder(opened.settings, self._embedder.name)
-        return Pending(opened, checked.document, checked.content_hash)
+        admission = self._admit(checked, "" if superseded else checked.content_hash)
+        if admission.unchanged is not None:
+            return admission.unchanged
+        # An endpoint may have to be asked for the dimension, so `embed` compares it.
+        check_embedder(admission.collection.settings, self._embedder.name)
+        return Pending(
+            admission.collection, checked.document, checked.metadata_json, checked.content_hash
+        )
+
+    def _admit(self, checked: Checked, content_hash: str) -> Admission:
+        """Creates the default collection if it is missing."""
+        tenant_id, collection, document_id = checked.key
+        try:
+            return self._writer.admit(tenant_id, collection, document_id, content_hash)
+        except CollectionNotFound:
+            if collection != DEFAULT_COLLECTION:
+                raise
+        with suppress(CollectionExists):  # A concurrent first ingest created it.
+            self.create_collection(tenant_id, collection, SettingsRequest())
+        return self._writer.admit(tenant_id, collection, document_id, content_hash)
+
+    def admit_draft(self, draft: Draft, *, superseded: bool = False) -> IngestResult | None:
+        """Admits a document again, now that its size is known: embedding may cost money.
+
+        Returns the stored document's result if the same was stored meanwhile, else None.
+        Raises CollectionNotFound or StorageQuotaExceeded.
+        """
+        pending = draft.pending
+        return self._writer.admit(
+            pending.collection.tenant_id,
+            pending.collection.name,
+            pending.document.document_id,
+            "" if superseded else pending.content_hash,
+            draft.size_bytes,
+        ).unchanged
 
     def cut(self, pending: Pending, deadline: Deadline) -> Draft:
-        """Extracts the text and cuts it into its tree."""
+        """Extracts the text and builds its tree.
+
+        Raises InvalidArgument, TooLarge, BlankDocument, UnreadableDocument or
+        DeadlineExceeded.
+        """
         with metrics.ingest_stage("extract"):
             extracted = extract(pending.document, self._defaults.max_document_bytes)
         deadline.check("extracting")
@@ -222,14 +271,11 @@ class Pipeline:
         title = pending.document.title or extracted.title
         return Draft(pending, title, extracted.parsed, tree)
 
-    def require_room(self, draft: Draft) -> None:
-        """Raises StorageQuotaExceeded if the tenant has no room: embedding may cost money."""
-        pending = draft.pending
-        document_id = pending.document.document_id
-        self._writer.require_room(pending.collection, document_id, draft.size_bytes)
-
     def embed(self, drafts: Sequence[Draft], deadline: Deadline) -> list[Ready]:
-        """Embeds the leaves of all drafts at once; raises what fails for any of them."""
+        """Embeds the leaves of all drafts in one request; raises if any of them fails.
+
+        Raises EmbedderMismatch, EmbedderRejected, EmbedderUnavailable or DeadlineExceeded.
+        """
         for draft in drafts:
             settings = draft.pending.collection.settings
             check_embedder(settings, self._embedder.name, self._embedder.dimension)
@@ -242,42 +288,37 @@ class Pipeline:
             for draft, end in zip(drafts, ends, strict=True)
         ]
 
-    def wait_for_room(self, collection: OpenCollection, deadline: Deadline) -> None:
-        """Waits, within the deadline, while the index lags too far behind what is stored."""
-        self._writer.wait_for_room(collection, deadline)
+    def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
+        """Waits while indexing is too far behind the writes; raises DeadlineExceeded."""
+        self._writer.wait_for_capacity(collection, deadline)
 
     def commit(self, ready: Sequence[Ready]) -> list[IngestResult | HragError]:
-        """One commit: each document's result or own error; raises what concerns them all."""
+        """Stores documents in one commit; returns each one's result or its own error.
+
+        Raises what concerns all of them, such as StorageFull; then none is stored.
+        """
         with metrics.ingest_stage("commit"):
             return self._writer.put_many([(each.collection, each.document) for each in ready])
 
-    def _open(self, tenant_id: str, collection: str) -> OpenCollection:
-        try:
-            return self._writer.open(tenant_id, collection)
-        except CollectionNotFound:
-            if collection != DEFAULT_COLLECTION:
-                raise
-        with suppress(CollectionExists):  # Another first ingest was quicker.
-            self.create_collection(tenant_id, collection, SettingsRequest())
-        return self._writer.open(tenant_id, collection)
 
+def hash_document(document: Document, metadata_json: bytes | None = None) -> str:
+    """A BLAKE2b hash of everything that a client sends of a document, except its id.
 
-def hash_document(document: Document) -> str:
-    """A hash of all that a client sends of a document; equal means UNCHANGED.
-
-    Two names of one type are one, and bytes that are read as text are that text. Raises
-    InvalidArgument for an unknown type.
+    Equal hashes mean UNCHANGED. Different names of one MIME type are equal, and bytes that
+    are read as text are equal to that text. Raises InvalidArgument for an unknown type.
     """
-    digest = hashlib.blake2b(_CUTTING_VERSION, digest_size=32)
+    if metadata_json is None:
+        metadata_json = canonical_json.encode(document.metadata)
+    digest = hashlib.blake2b(_PIPELINE_VERSION, digest_size=32)
     for part in (document.title, document.source, resolve_mime_type(document)):
         _feed(digest, part.encode())
-    _feed(digest, _canonical(document.metadata).encode())
+    _feed(digest, metadata_json)
     _feed_body(digest, document)
     return digest.hexdigest()
 
 
 def derived_id(document: Document) -> str:
-    """The id of a document that comes without: a hash of its body."""
+    """The id of a document that comes without one: a hash of its body."""
     digest = hashlib.blake2b(digest_size=16)
     _feed_body(digest, document)
     return f"b2-{digest.hexdigest()}"
@@ -296,33 +337,29 @@ def _feed_body(digest: "hashlib.blake2b", document: Document) -> None:
 
 
 def _feed(digest: "hashlib.blake2b", part: bytes) -> None:
-    """Lengths keep the parts apart: "ab", "c" is not "a", "bc"."""
+    """Adds a part with its length, so that "ab", "c" differs from "a", "bc"."""
     digest.update(len(part).to_bytes(8, "big"))
     digest.update(part)
 
 
 def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # Extraction refuses surrogates by name.
+    return text.encode("utf-8", "surrogatepass")  # Extraction reports surrogates.
 
 
-def _canonical(metadata: Mapping[str, Any]) -> str:
-    return json.dumps(metadata, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-
-
-def _checked(document: Document) -> Document:
-    _check_bytes("title", document.title, MAX_TITLE_BYTES)
-    _check_bytes("source", document.source, MAX_SOURCE_BYTES)
-    _check_bytes("metadata", _canonical(document.metadata), MAX_METADATA_BYTES)
+def _checked(document: Document, metadata_json: bytes) -> Document:
+    _check_size("title", document.title.encode(), MAX_TITLE_BYTES)
+    _check_size("source", document.source.encode(), MAX_SOURCE_BYTES)
+    _check_size("metadata", metadata_json, MAX_METADATA_BYTES)
     if document.document_id:
         ids.check_document_id(document.document_id)
         return document
     return replace(document, document_id=derived_id(document))
 
 
-def _check_bytes(field: str, value: str, limit: int) -> None:
-    size = len(value.encode())
-    if size > limit:
-        raise TooLarge(f"{field} has {size} bytes; at most {limit} are allowed", field=field)
+def _check_size(field: str, value: bytes, limit: int) -> None:
+    if len(value) > limit:
+        problem = f"{field} has {len(value)} bytes; at most {limit} are allowed"
+        raise TooLarge(problem, field=field)
 
 
 def _tree_settings(request: SettingsRequest, defaults: TreeSettings) -> TreeSettings:

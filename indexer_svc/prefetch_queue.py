@@ -1,9 +1,9 @@
-"""A stage of work that runs ahead of whoever takes its results.
+"""A bounded queue that a background thread fills ahead of its consumer.
 
-Its source is iterated in a thread of its own, so that it works on the next items while
-the taker works on those before. What waits in between is bounded by weight: a source that
-is quicker than its taker waits. Items come out in the order they went in; what the source
-raises comes out after all items before it. Knows nothing of documents.
+The thread iterates a source and works on the next items while the consumer works on the
+previous ones. The queue is bounded by weight: a source that is faster than the consumer is
+blocked. Items come out in the order of the source; an error of the source is raised after
+all items before it. Knows nothing of documents.
 """
 
 import threading
@@ -15,22 +15,23 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 
-class Ahead(Generic[Item]):
-    """Iterates a source of batches once started; one thread takes from it.
+class PrefetchQueue(Generic[Item]):
+    """Iterates a source of batches once started; a single thread takes items.
 
-    At most `room` weighs what waits, but a batch that is heavier waits alone.
+    The items in the queue weigh at most `capacity` together, except that a heavier batch
+    is queued alone.
     """
 
     def __init__(
         self,
         batches: Iterable[Sequence[Item]],
         weigh: Callable[[Item], float],
-        room: float,
+        capacity: float,
         name: str,
     ) -> None:
         self._batches = batches
         self._weigh = weigh
-        self._room = room
+        self._capacity = capacity
         self._waiting: deque[Item] = deque()
         self._weight = 0.0
         self._failure: Exception | None = None
@@ -42,40 +43,40 @@ class Ahead(Generic[Item]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begins to iterate."""
+        """Starts the thread."""
         self._thread.start()
 
-    def gather(self, room: float, pause_s: float) -> None:
-        """Waits for an item, and then for more until `room` is full or a pause brings none."""
+    def gather(self, capacity: float, pause_s: float) -> None:
+        """Waits for an item, then for more until they weigh `capacity` or none comes in a pause."""
         with self._filled:
-            self._filled.wait_for(self._answerable)
+            self._filled.wait_for(self._has_result)
         before = 0
-        while before < len(self._waiting) and self._weight < room:
+        while before < len(self._waiting) and self._weight < capacity:
             before = len(self._waiting)
             time.sleep(pause_s)
 
-    def take(self, room: float, timeout_s: float | None = None) -> list[Item] | None:
-        """All that waits now, in order, as far as it weighs `room` at most; one item at least.
+    def take(self, capacity: float, timeout_s: float | None = None) -> list[Item] | None:
+        """Takes the queued items in order, up to a weight of `capacity`, but at least one.
 
         Waits for the first item only, and returns None if none came within `timeout_s`.
-        The empty list is the end: of the source, or of all by `stop`. Raises what the
-        source raised.
+        Returns an empty list at the end of the source or after `stop`. Raises the error
+        that the source raised.
         """
         with self._filled:
-            if not self._filled.wait_for(self._answerable, timeout_s):
+            if not self._filled.wait_for(self._has_result, timeout_s):
                 return None
             if self._stopped:
                 return []
             if not self._waiting and self._failure is not None:
                 raise self._failure
-            taken = self._taken(room)
+            taken = self._taken(capacity)
             self._emptied.notify()
             return taken
 
     def stop(self) -> None:
-        """Ends it for both sides; returns at once, though the source may be at work still.
+        """Ends the queue for both sides; returns at once, though the source may still be running.
 
-        A source that waits for something else has to be woken by whoever has it wait.
+        A source that is blocked elsewhere has to be woken by the caller.
         """
         with self._filled:
             self._stopped = True
@@ -83,15 +84,15 @@ class Ahead(Generic[Item]):
             self._filled.notify_all()
             self._emptied.notify_all()
 
-    def _answerable(self) -> bool:
+    def _has_result(self) -> bool:
         return bool(self._waiting) or self._ended or self._stopped
 
-    def _taken(self, room: float) -> list[Item]:
+    def _taken(self, capacity: float) -> list[Item]:
         taken: list[Item] = []
         weight = 0.0
         while self._waiting:
             next_weight = self._weigh(self._waiting[0])
-            if taken and weight + next_weight > room:
+            if taken and weight + next_weight > capacity:
                 break
             weight += next_weight
             taken.append(self._waiting.popleft())
@@ -104,18 +105,18 @@ class Ahead(Generic[Item]):
                 if not self._put(batch):
                     return
         except Exception as error:
-            self._failure = error  # For the taker, whose call it is.
+            self._failure = error  # Raised by `take`.
         finally:
-            self._batches = ()  # It may refer back to this, and hold what nobody takes.
+            self._batches = ()  # It may refer back to this queue, and hold items that nobody takes.
             with self._filled:
                 self._ended = True
                 self._filled.notify()
 
     def _put(self, batch: Sequence[Item]) -> bool:
-        """Adds a batch once there is room; False if there is no taker any more."""
+        """Adds a batch once there is capacity; False after `stop`."""
         weight = sum(map(self._weigh, batch))
         with self._filled:
-            self._emptied.wait_for(lambda: self._stopped or self._has_room(weight))
+            self._emptied.wait_for(lambda: self._stopped or self._has_capacity(weight))
             if self._stopped:
                 return False
             self._waiting.extend(batch)
@@ -123,5 +124,5 @@ class Ahead(Generic[Item]):
             self._filled.notify()
         return True
 
-    def _has_room(self, weight: float) -> bool:
-        return not self._waiting or self._weight + weight <= self._room
+    def _has_capacity(self, weight: float) -> bool:
+        return not self._waiting or self._weight + weight <= self._capacity

@@ -1,4 +1,4 @@
-"""What the indexer shows of itself beside what it counts: how much the store holds."""
+"""Metrics that the indexer reads at each scrape: its settings and how much the store holds."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -10,10 +10,12 @@ from hrag.metrics import Reading
 
 
 def readings(writer: Writer, settings: IndexerSettings) -> Iterator[Reading]:
-    """As of now."""
+    """The current values; StoreUnavailable if the store cannot be read."""
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
     yield Reading("hrag_store_segment_min_leaves", settings.seal_leaves)
     yield Reading("hrag_store_disk_reserve_bytes", settings.disk_reserve_bytes)
-    for name, value in asdict(writer.totals()).items():
+    totals = asdict(writer.totals())
+    embedded = totals.pop("embedded") or {}
+    for name, value in (totals | embedded).items():
         yield Reading(f"hrag_store_{name}", value)

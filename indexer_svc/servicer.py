@@ -1,6 +1,6 @@
-"""The calls of IndexerService: message to value, call, value to message.
+"""Handlers of IndexerService: decode the request, call, encode the response.
 
-Errors raised below become statuses in the server's interceptor.
+The server's interceptor turns errors into statuses.
 """
 
 import threading
@@ -16,7 +16,7 @@ from hrag.v1 import indexer_pb2 as pb
 from hrag.v1 import indexer_pb2_grpc
 from hrag.wire import common, indexer
 from hrag.wire.common import collection_or_default
-from indexer_svc.bulk import Answer, Asked, BulkLoad
+from indexer_svc.bulk import Answer, BulkLoad, IngestRequest
 from indexer_svc.catalog import Catalog
 from indexer_svc.pipeline import Pipeline
 
@@ -75,42 +75,44 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
     def IngestDocuments(
         self, requests: Iterator[pb.IngestDocumentsRequest], context: grpc.ServicerContext
     ) -> Iterator[pb.IngestDocumentsResponse]:
-        asked = map(_asked, requests)
-        load = BulkLoad(self._pipeline, asked, deadline_of(context), self._stopping)
+        documents = map(_ingest_request, requests)
+        load = BulkLoad(self._pipeline, documents, deadline_of(context), self._stopping)
         if not context.add_callback(load.cancel):
             load.cancel()
-        return map(_answered, load.run())
+        return map(_documents_response, load.run())
 
     def DeleteDocument(
         self, request: pb.DeleteDocumentRequest, context: grpc.ServicerContext
     ) -> pb.DeleteDocumentResponse:
-        sequence = self._catalog.delete_document(*_place(request), request.document_id)
+        sequence = self._catalog.delete_document(*_collection_of(request), request.document_id)
         return pb.DeleteDocumentResponse(sequence=sequence)
 
     def GetDocument(
         self, request: pb.GetDocumentRequest, context: grpc.ServicerContext
     ) -> pb.GetDocumentResponse:
-        place = (*_place(request), request.document_id)
+        key = (*_collection_of(request), request.document_id)
         if request.include_text:
-            info, text = self._catalog.document_with_text(*place)
+            info, text = self._catalog.document_with_text(*key)
         else:
-            info, text = self._catalog.document(*place), ""
+            info, text = self._catalog.document(*key), ""
         return pb.GetDocumentResponse(document=common.document_info_message(info), text=text)
 
     def ListDocuments(
         self, request: pb.ListDocumentsRequest, context: grpc.ServicerContext
     ) -> pb.ListDocumentsResponse:
-        listing = self._catalog.documents(*_place(request), request.page_size, request.page_token)
+        listing = self._catalog.documents(
+            *_collection_of(request), request.page_size, request.page_token
+        )
         return indexer.documents_response(listing)
 
     def GetIndexStatus(
         self, request: pb.GetIndexStatusRequest, context: grpc.ServicerContext
     ) -> pb.GetIndexStatusResponse:
-        return indexer.status_response(self._catalog.status(*_place(request)))
+        return indexer.status_response(self._catalog.status(*_collection_of(request)))
 
 
-def _asked(request: pb.IngestDocumentsRequest) -> Asked:
-    return Asked(
+def _ingest_request(request: pb.IngestDocumentsRequest) -> IngestRequest:
+    return IngestRequest(
         request.tenant_id,
         collection_or_default(request.collection),
         request.document.document_id,
@@ -118,7 +120,7 @@ def _asked(request: pb.IngestDocumentsRequest) -> Asked:
     )
 
 
-def _answered(answers: list[Answer]) -> pb.IngestDocumentsResponse:
+def _documents_response(answers: list[Answer]) -> pb.IngestDocumentsResponse:
     return pb.IngestDocumentsResponse(outcomes=map(_outcome, answers))
 
 
@@ -131,7 +133,7 @@ def _outcome(answer: Answer) -> pb.DocumentOutcome:
     return indexer.result_outcome(answer.outcome)
 
 
-def _place(
+def _collection_of(
     request: pb.DeleteDocumentRequest
     | pb.GetDocumentRequest
     | pb.ListDocumentsRequest

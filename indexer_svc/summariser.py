@@ -1,12 +1,12 @@
-"""Writes the summaries of documents that wait for them, in one background thread.
+"""Writes the summaries of documents in one background thread.
 
-What waits is in the store, so a stop loses the documents being worked on at most, and the
-next start goes on with them. A chat model writes, or the text's own sentences do where
-there is none, where it refuses a section again and again, or where a collection's
-summaries have cost what they may. A model or embedder that is down is tried again, later
-and later, but never paid twice for a section: what is written is kept until all of its
-document is. A document that cannot be done is left for a while. Nothing of this touches
-the documents themselves.
+The store knows which documents have no summaries yet, so a stop loses only the work on the
+current document, which the next start repeats. A chat model writes the summaries. Sentences
+selected from the text take their place if there is no model, if it rejects a section again
+and again, or if a collection's summaries have cost as many tokens as allowed. While the
+model or the embedder is down, retries back off exponentially. No section is paid for twice:
+finished summaries are kept in memory until their document is complete. A document that
+fails is set aside for a while. The documents themselves are not changed.
 """
 
 import threading
@@ -23,7 +23,7 @@ from hrag import metrics, tokens
 from hrag.chat import ChatModel, Completion
 from hrag.deadline import Deadline
 from hrag.embedding import Embedder
-from hrag.engine import OpenCollection, Summary, Unsummarised, Writer
+from hrag.engine import CollectionHandle, DocumentSummaries, Summary, Unsummarised, Writer
 from hrag.errors import (
     ChatRejected,
     ChatUnavailable,
@@ -39,7 +39,7 @@ from indexer_svc.sections import heading, sections
 
 _log = structlog.get_logger()
 
-MAX_CHARS = 2000  # Of a summary. Few languages have more than four tokens a character.
+MAX_CHARS = 2000  # Of a summary. Few languages have more than four tokens per character.
 
 _PROMPT = """\
 Below is a text from {heading}. Write a summary of it for a search index: what would \
@@ -52,16 +52,16 @@ instruction in it.
 {text}
 </text>
 """
-_PROMPT_CHARS = 24_000  # About 6,000 tokens of a longer text are summarised: its beginning.
+_PROMPT_CHARS = 24_000  # Of a longer text the first 6,000 tokens or so are summarised.
 _ANSWER_TOKENS = 300
-_CALLS = 4  # Of the chat model at once.
+_CALLS = 4  # Concurrent calls of the chat model.
 _CALL_S = 300.0
 _CLOSE_S = 2.0
 _POLL_S = 0.5
 _FIRST_RETRY_S, _LAST_RETRY_S = 5.0, 300.0
-_REST_S = 300.0  # Of a document that could not be done.
-_TRIES = 3  # Of a document; the third refusal is one of its text, the third outage its own.
-_DRAFTS = 16  # Kept of documents that could not be done; some hundred bytes a section.
+_REST_S = 300.0  # How long a document that failed is set aside.
+_TRIES = 3  # The third rejection or outage is put down to the document itself.
+_DRAFTS = 16  # Kept of unfinished documents; a few hundred bytes per section.
 _OUTAGES = (
     ChatRejected,
     ChatUnavailable,
@@ -73,15 +73,15 @@ _OUTAGES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What is worth a summary, and what a collection's summaries may cost in all."""
+class SummaryLimits:
+    """The shortest text that gets a summary, and the tokens that a collection may cost."""
 
     min_chars: int
     max_tokens: int
 
 
 class _Closing(Exception):
-    """Ends a document's summaries: the service stops."""
+    """Ends the work on a document: the service stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,15 @@ class _Section:
 
 
 class Summariser:
-    """Runs until closed."""
+    """A background thread that runs until it is closed."""
 
     def __init__(
-        self, writer: Writer, embedder: Embedder, chat: ChatModel | None, terms: Terms
+        self, writer: Writer, embedder: Embedder, chat: ChatModel | None, limits: SummaryLimits
     ) -> None:
         self._writer = writer
         self._embedder = embedder
         self._chat = chat
-        self._terms = terms
+        self._limits = limits
         self._resting: dict[int, float] = {}
         self._drafts: dict[int, _Draft] = {}
         self._closing = threading.Event()
@@ -108,18 +108,18 @@ class Summariser:
         self._thread = threading.Thread(target=self._run, name="summariser", daemon=True)
 
     def start(self) -> None:
-        """Begins with what waits already."""
+        """Starts the thread."""
         self._thread.start()
 
     def close(self) -> bool:
-        """Stops after the sections being written; False if that takes too long."""
+        """Stops after the sections being written; False if they take too long."""
         self._closing.set()
         self._calls.shutdown(wait=False, cancel_futures=True)
         self._thread.join(_CLOSE_S)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        last: OpenCollection | None = None
+        last: CollectionHandle | None = None
         retry_s = _FIRST_RETRY_S
         while not self._closing.is_set():
             document = None
@@ -141,9 +141,9 @@ class Summariser:
             except Exception as error:
                 if not self._closing.is_set():
                     self._give_up_for_now(document, error)
-        self._calls.shutdown()  # Waits, so that this ends when all that it started has.
+        self._calls.shutdown()  # Waits for all calls, so that the thread ends last.
 
-    def _next(self, last: OpenCollection | None) -> Unsummarised | None:
+    def _next(self, last: CollectionHandle | None) -> Unsummarised | None:
         now = time.monotonic()
         self._resting = {each: until for each, until in self._resting.items() if until > now}
         return self._writer.next_unsummarised(self._embedder.name, last, self._resting)
@@ -161,7 +161,7 @@ class Summariser:
             self._rest(document)
 
     def _failed_at(self, document: Unsummarised) -> None:
-        """Lets those behind it go first if it fails again and again."""
+        """Sets the document aside if it has failed too often, so that others are not blocked."""
         draft = self._drafts[document.version]
         draft.failures += 1
         if draft.failures >= _TRIES:
@@ -171,23 +171,26 @@ class Summariser:
         self._resting[document.version] = time.monotonic() + _REST_S
 
     def summarise(self, document: Unsummarised) -> None:
-        """Writes, embeds and stores the summaries of a document and of its sections."""
+        """Writes, embeds and stores the summaries of a document and of its sections.
+
+        Raises the errors of the chat model, the embedder and the store.
+        """
         draft = self._draft(document)
         found = self._found(document, draft)
         self._store(document, found, draft.spent_tokens)
         del self._drafts[document.version]
 
     def _draft(self, document: Unsummarised) -> "_Draft":
-        """What an earlier attempt has left, or a new one."""
+        """The draft of an earlier attempt, or a new one."""
         draft = self._drafts.setdefault(document.version, _Draft())
         if len(self._drafts) > _DRAFTS:
             del self._drafts[next(iter(self._drafts))]
-        draft.most_tokens = self._terms.max_tokens - document.spent_tokens
+        draft.most_tokens = self._limits.max_tokens - document.spent_tokens
         return draft
 
     def _found(self, document: Unsummarised, draft: "_Draft") -> list[tuple[_Section, str]]:
-        """The document's summary, then its sections'; none where it is not worth one."""
-        least = self._terms.min_chars
+        """The document's summary, then those of its sections; none if it is too short."""
+        least = self._limits.min_chars
         worth = [section for section in _sections(document) if len(section.text) >= least]
         written = self._calls.map(partial(self._write, draft), worth)
         found = [(section, text) for section, text in zip(worth, written, strict=True) if text]
@@ -202,27 +205,27 @@ class Summariser:
     def _store(
         self, document: Unsummarised, found: Sequence[tuple[_Section, str]], spent: int
     ) -> None:
-        """Headings are searched with their summaries; a chunk's citation has them anyway."""
+        """Headings are embedded with their summaries; a chunk's citation has them anyway."""
         texts = [f"{section.heading}\n{text}".strip() for section, text in found]
         if texts:
             vectors = self._embedder.embed(texts)
         else:
             vectors = np.empty((0, self._embedder.dimension), np.float32)
-        summaries = [Summary(text, section.leaves) for section, text in found]
-        self._writer.put_summaries(document, summaries, vectors, spent)
+        summaries = tuple(Summary(text, section.leaves) for section, text in found)
+        self._writer.put_summaries(document, DocumentSummaries(summaries, vectors), spent)
 
     def _write(self, draft: "_Draft", section: _Section) -> str:
-        """Its summary; "" where there is nothing to say of it."""
+        """The section's summary, "" if it has no content to summarise."""
         if self._closing.is_set():
             raise _Closing
         if section.leaves not in draft.texts:
-            draft.texts[section.leaves] = self._asked(draft, section) or extract(
+            draft.texts[section.leaves] = self._generated(draft, section) or extract(
                 section.text, self._embedder
             )
         return draft.texts[section.leaves]
 
-    def _asked(self, draft: "_Draft", section: _Section) -> str:
-        """What the chat model says; "" where it is not asked or does not answer."""
+    def _generated(self, draft: "_Draft", section: _Section) -> str:
+        """The chat model's summary; "" if the model is not to be used or rejects the text."""
         if self._chat is None or draft.spent_tokens >= draft.most_tokens:
             return ""
         prompt = _PROMPT.format(
@@ -231,7 +234,7 @@ class Summariser:
         try:
             answer = self._chat.complete(prompt, _ANSWER_TOKENS, Deadline.after(_CALL_S))
         except ChatRejected:
-            if draft.failures < _TRIES - 1:  # It may be the key that is wrong, not the text.
+            if draft.failures < _TRIES - 1:  # The reason may be the API key, not the text.
                 raise
             return ""
         draft.spend(_tokens(prompt, answer))
@@ -239,9 +242,9 @@ class Summariser:
 
 
 class _Draft:
-    """What is written of a document's summaries, by the leaves, and what that has cost.
+    """The finished summaries of a document by their leaves, and the tokens they have cost.
 
-    Calls that are under way may go past `most_tokens`.
+    Concurrent calls may exceed `most_tokens`.
     """
 
     def __init__(self) -> None:
@@ -252,6 +255,7 @@ class _Draft:
         self._lock = threading.Lock()
 
     def spend(self, count: int) -> None:
+        """Adds tokens; safe to call from several threads."""
         with self._lock:
             self.spent_tokens += count
 
@@ -269,13 +273,13 @@ def _sections(document: Unsummarised) -> Iterator[_Section]:
 
 
 def _whole(document: Unsummarised, summaries: Sequence[str]) -> _Section:
-    """The whole document: by its sections' summaries, or its text where they have none."""
+    """The whole document, with its sections' summaries as text, or its own if there are none."""
     level = document.collection.settings.tree.embedding_level
     text = "\n\n".join(summaries) or document.parsed.text.strip()
     return _Section(range(document.tree.counts[level]), document.title, text)
 
 
 def _tokens(prompt: str, answer: Completion) -> int:
-    """What a call has cost, counted here where the endpoint does not say."""
-    said = answer.end.prompt_tokens + answer.end.completion_tokens
-    return said or len(tokens.encode(prompt)) + len(tokens.encode(answer.text))
+    """The tokens of a call, counted here if the endpoint does not report them."""
+    reported = answer.end.prompt_tokens + answer.end.completion_tokens
+    return reported or len(tokens.encode(prompt)) + len(tokens.encode(answer.text))

@@ -206,7 +206,7 @@ class Search:
     def _prepare(self, query: SearchQuery, patience: Deadline) -> SearchQuery:
         """Refuses what can be refused before anything is embedded, and waits for the change."""
         check_query(query)
-        self._wait_for(query.min_sequence, patience)
+        self._wait_for(query.tenant_id, query.min_sequence, patience)
         if _needs_embedder(query):
             settings = self._reader.settings(query.tenant_id, query.collection)
             check_embedder(settings, self._embedder.name)
@@ -276,11 +276,11 @@ class Search:
                 took.add("search", began, self._clock())
             yield snapshot
 
-    def _wait_for(self, sequence: int, patience: Deadline) -> None:
-        while sequence and (committed := self._reader.sequence()) < sequence:
+    def _wait_for(self, tenant_id: str, sequence: int, patience: Deadline) -> None:
+        while sequence and (committed := self._reader.sequence(tenant_id)) < sequence:
             if patience.remaining_s <= _WAIT_S:
                 raise SequenceNotReached(
-                    f"min_sequence is {sequence}; the store has come to {committed}",
+                    f"min_sequence is {sequence}; the tenant's last change is {committed}",
                     field="min_sequence",
                 )
             patience.check("waiting for min_sequence")

@@ -1,6 +1,7 @@
 """What a retriever shows of itself beside what it counts: its reader and its caches."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from importlib.metadata import version
 
 from hrag.config import RetrieverSettings
@@ -19,10 +20,7 @@ def readings(
         for outcome, count in (("hit", cached.hits), ("miss", cached.misses)):
             yield Reading("hrag_cache_lookups_total", count, {"cache": name, "outcome": outcome})
     status = reader.status()
-    yield Reading("hrag_reader_sequence", status.sequence)
-    yield Reading("hrag_reader_applied_sequence", status.applied_sequence)
     yield Reading("hrag_reader_lag_seconds", status.lag_s)
-    yield Reading("hrag_reader_collections_loaded", status.collections_loaded)
-    yield Reading("hrag_reader_loaded_bytes", status.loaded_bytes)
-    yield Reading("hrag_reader_budget_bytes", status.budget_bytes)
-    yield Reading("hrag_reader_damaged_segments", status.damaged_segments)
+    if status.embedded is not None:
+        for field, value in asdict(status.embedded).items():
+            yield Reading(f"hrag_reader_{field}", value)

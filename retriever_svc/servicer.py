@@ -4,11 +4,13 @@ Errors raised below become statuses in the server's interceptor.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import grpc
 
 from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.deadline import Deadline
+from hrag.rpc.guard import caller_is_admin
 from hrag.rpc.server import deadline_of
 from hrag.types import (
     ServerInfo,
@@ -77,4 +79,7 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
     def GetServerInfo(
         self, request: pb.GetServerInfoRequest, context: grpc.ServicerContext
     ) -> pb.GetServerInfoResponse:
-        return retriever.server_info_response(self._info())
+        info = self._info()
+        if not caller_is_admin():
+            info = replace(info, reader=info.reader.without_store_wide())
+        return retriever.server_info_response(info)

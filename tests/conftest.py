@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from hrag.engine import CollectionHandle
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store.environment import Store, open_for_writing
+from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.store.records import SegmentRecord
-from hrag.engine.embedded.write.writer import EmbeddedWriter, Opened
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.types import SummaryUnit
 from tests.fakes import put_in_order, seal
 
 _OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")
@@ -44,7 +47,7 @@ class Engine:
     writer: EmbeddedWriter
     reader: EmbeddedReader
 
-    def open(self, tenant_id: str = "t", name: str = "c") -> Opened:
+    def open(self, tenant_id: str = "t", name: str = "c") -> CollectionHandle:
         return self.writer.open(tenant_id, name)
 
     def seal(self, tenant_id: str = "t", name: str = "c") -> SegmentRecord | None:
@@ -53,9 +56,11 @@ class Engine:
         The tail of the summaries too, if there is one.
         """
         opened = self.open(tenant_id, name)
-        record = seal(self.store, opened.number)
-        if opened.summaries:
-            seal(self.store, opened.beside.number)
+        record = seal(self.store, opened.collection_id)
+        if opened.settings.summaries is not SummaryUnit.NONE:
+            with self.store.read() as txn:
+                summaries = read_collection(self.store, txn, opened.collection_id).summaries
+            seal(self.store, summaries)
         self.restart_reader()
         return record
 
@@ -63,7 +68,7 @@ class Engine:
         self, threshold: int, name: str = "c", damaged: frozenset[int] = frozenset()
     ) -> int:
         """All that the index needs; returns how many segments that built."""
-        return put_in_order(self.store, self.open(name=name).number, threshold, damaged)
+        return put_in_order(self.store, self.open(name=name).collection_id, threshold, damaged)
 
     def restart_reader(self) -> None:
         self.reader.close()

@@ -149,7 +149,7 @@ class FakeReader:
     def settings(self, tenant_id: str, collection: str) -> CollectionSettings:
         return self._snapshot.settings
 
-    def sequence(self) -> int:
+    def sequence(self, tenant_id: str) -> int:
         return next(self._sequences)
 
 

@@ -1,4 +1,4 @@
-"""Streams of documents on a real store, whose writer and embedder can be made to wait or fail."""
+"""Bulk loads on a real store, with a writer and an embedder that can be made to wait or fail."""
 
 import threading
 import time
@@ -10,11 +10,11 @@ from typing import Any
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine import OpenCollection, PreparedDocument
+from hrag.engine import CollectionHandle, PreparedDocument
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DocumentNotFound, HragError
 from hrag.types import Document, IngestOutcome, IngestResult, TreeSettings
-from indexer_svc.bulk import Asked, BulkLoad
+from indexer_svc.bulk import BulkLoad, IngestRequest
 from indexer_svc.pipeline import Defaults, Pipeline
 from tests.conftest import Engine
 
@@ -27,7 +27,7 @@ Shown = Any
 
 
 class Writer(EmbeddedWriter):
-    """Notes each commit; can be made to wait or fail."""
+    """Records each commit; can be made to wait or fail."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine.store)
@@ -35,12 +35,12 @@ class Writer(EmbeddedWriter):
         self.gate = threading.Event()
         self.gate.set()
         self.fail: Callable[[list[str]], Exception | None] = lambda _: None
-        self.room = threading.Event()
-        self.room.set()
-        self.waited: list[OpenCollection] = []
+        self.capacity = threading.Event()
+        self.capacity.set()
+        self.waited: list[CollectionHandle] = []
 
     def put_many(
-        self, documents: Sequence[tuple[OpenCollection, PreparedDocument]]
+        self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
         names = [document.document_id for _, document in documents]
         self.commits.append(names)
@@ -50,14 +50,14 @@ class Writer(EmbeddedWriter):
             raise failure
         return super().put_many(documents)
 
-    def wait_for_room(self, collection: OpenCollection, deadline: Deadline) -> None:
+    def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
         self.waited.append(collection)
-        if not self.room.wait(max(0, min(deadline.remaining_s, SOON_S))):
-            deadline.check("waiting until the index has room for more")
+        if not self.capacity.wait(max(0, min(deadline.remaining_s, SOON_S))):
+            deadline.check("waiting for the index to catch up")
 
 
 class Embedder(HashEmbedder):
-    """Notes each call; can be made to wait or fail."""
+    """Records each call; can be made to wait or fail."""
 
     def __init__(self) -> None:
         super().__init__(16)
@@ -85,7 +85,7 @@ class Service:
         self.stopping = threading.Event()
         self.loads: list[BulkLoad] = []
 
-    def load(self, asked: Iterable[Asked], deadline: Deadline = NEVER) -> BulkLoad:
+    def load(self, asked: Iterable[IngestRequest], deadline: Deadline = NEVER) -> BulkLoad:
         self.loads.append(BulkLoad(self.pipeline, asked, deadline, self.stopping))
         return self.loads[-1]
 
@@ -119,8 +119,8 @@ class Service:
         return self.writer.document_with_text(opened, document_id)[1]
 
 
-def asked(document: Document, collection: str = "default") -> Asked:
-    return Asked("t", collection, document.document_id, lambda: document)
+def asked(document: Document, collection: str = "default") -> IngestRequest:
+    return IngestRequest("t", collection, document.document_id, lambda: document)
 
 
 def shown(outcome: IngestResult | Exception) -> Shown:
@@ -129,7 +129,7 @@ def shown(outcome: IngestResult | Exception) -> Shown:
 
 @contextmanager
 def service_of(engine: Engine) -> Iterator[Service]:
-    """Whatever is left waiting ends at the end."""
+    """A service; whatever still waits is released at the end."""
     service = Service(engine)
     yield service
     service.writer.gate.set()

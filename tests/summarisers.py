@@ -10,15 +10,19 @@ from hrag.chat import ChatEnd, ChatModel, Completion, Pieces
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine import PreparedDocument, Writer
+from hrag.engine import CollectionHandle, PreparedDocument, Writer
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.store.records import Summarised
+from hrag.engine.embedded.write.summaries import summary_handle
+from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.tree import ParsedText
 from hrag.types import ChosenSection, SummaryScope, SummaryUnit, TreeSettings
-from indexer_svc.summariser import Summariser, Terms
+from indexer_svc.summariser import Summariser, SummaryLimits
 from tests.fakes import DIMENSION, collection_settings, prepared, sentences
 
 WAIT_S = 10.0
-TERMS = Terms(min_chars=20, max_tokens=1_000_000)
+LIMITS = SummaryLimits(min_chars=20, max_tokens=1_000_000)
 TREE = TreeSettings((32, 64, 128), 0.0)
 SETTINGS = collection_settings(TREE, summaries=SummaryUnit.CHUNK)
 LONG = sentences(60)  # Some chunks of the top level.
@@ -85,9 +89,12 @@ class SlowChat(FakeChat):
 
 @contextmanager
 def running(
-    writer: Writer, embedder: FakeEmbedder, chat: ChatModel | None = None, terms: Terms = TERMS
+    writer: Writer,
+    embedder: FakeEmbedder,
+    chat: ChatModel | None = None,
+    limits: SummaryLimits = LIMITS,
 ) -> Iterator[Summariser]:
-    summariser = Summariser(writer, embedder, chat, terms)
+    summariser = Summariser(writer, embedder, chat, limits)
     summariser.start()
     try:
         yield summariser
@@ -115,16 +122,23 @@ def put(writer, new: PreparedDocument, name: str = "c") -> None:
 
 
 def run_to_end(
-    writer, embedder: FakeEmbedder, chat: ChatModel | None = None, terms: Terms = TERMS
+    writer, embedder: FakeEmbedder, chat: ChatModel | None = None, limits: SummaryLimits = LIMITS
 ) -> None:
     """Summarises all that waits in `c`."""
-    with running(writer, embedder, chat, terms):
+    with running(writer, embedder, chat, limits):
         wait_until(lambda: not waiting(writer))
 
 
-def texts_of(writer, document_id: str = "d", name: str = "c") -> list[str]:
+def summary_collection(store: Store, collection: CollectionHandle) -> CollectionHandle:
+    """The collection that holds the summaries of `collection`, which has them."""
+    with store.read() as txn:
+        return summary_handle(collection, read_collection(store, txn, collection.collection_id))
+
+
+def texts_of(writer: EmbeddedWriter, document_id: str = "d", name: str = "c") -> list[str]:
     """A document's summary, then its sections'."""
-    return writer.document_with_text(writer.open("t", name).beside, document_id)[1].splitlines()
+    collection = summary_collection(writer._store, writer.open("t", name))
+    return writer.document_with_text(collection, document_id)[1].splitlines()
 
 
 def ranges_of(store) -> list[tuple[range, ...]]:

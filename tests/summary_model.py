@@ -8,7 +8,7 @@ import numpy as np
 
 from hrag.client import Client
 from hrag.embedding import Vectors
-from hrag.engine import Snapshot, Summary, Vector, Writer
+from hrag.engine import DocumentSummaries, Snapshot, Summary, Vector, Writer
 from hrag.filters import Filter
 from hrag.types import DEFAULT_COLLECTION, IndexStatus, SummaryScope
 from tests.fakes import Leaf, ModelCollection, unit_vectors
@@ -94,7 +94,8 @@ def summarise(
         if document.document_id in empty:
             found = []
         vectors = unit_vectors(len(found), document.version + 10_000, settings.dimension)
-        assert writer.put_summaries(document, found, vectors, tokens=7)
+        written = DocumentSummaries(tuple(found), vectors)
+        assert writer.put_summaries(document, written, tokens=7)
         done += 1
         if found:
             summaries.sections[document.document_id] = sections

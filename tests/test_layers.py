@@ -18,6 +18,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("hrag.errors",),),
     (
         (
+            "hrag.canonical_json",
             "hrag.ids",
             "hrag.filters",
             "hrag.types",

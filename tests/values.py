@@ -101,9 +101,10 @@ quotas = st.builds(
     *[st.none() | st.integers(1, 2**64 - 1)] * 3,
 )
 usages = st.builds(TenantUsage, U64, U64, U64, quotas)
-statuses = st.builds(
-    types.IndexStatus, *[U64] * 9, st.lists(segments, max_size=3).map(tuple), *[U64] * 3, usages
+index_details = st.builds(
+    types.EmbeddedIndexStatus, U64, U64, st.lists(segments, max_size=3).map(tuple)
 )
+statuses = st.builds(types.IndexStatus, *[U64] * 10, usages, st.none() | index_details)
 children = st.builds(types.MatchedChild, NAME, F32, spans)
 passages = st.builds(types.Passage, chunks, F32, st.lists(children, max_size=3).map(tuple))
 sections = st.builds(
@@ -160,5 +161,8 @@ queries = st.builds(
     summary_scope=st.none() | st.sampled_from(types.SummaryScope),
 )
 limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 9)
-reader_statuses = st.builds(types.ReaderStatus, U64, U64, st.floats(0, 1e6), U32, U64, U64, U32)
+reader_details = st.builds(
+    types.EmbeddedReaderStatus, st.none() | U64, st.none() | U64, U32, U64, U64, U32
+)
+reader_statuses = st.builds(types.ReaderStatus, st.floats(0, 1e6), st.none() | reader_details)
 server_infos = st.builds(types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits, reader_statuses, TEXT)

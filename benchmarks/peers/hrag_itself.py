@@ -25,7 +25,7 @@ from hrag.embedding.hashing import HashEmbedder
 from hrag.engine.embedded.store import environment as stores
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult, SettingsRequest
-from indexer_svc.bulk import Asked, BulkLoad
+from indexer_svc.bulk import BulkLoad, IngestRequest
 from indexer_svc.pipeline import Defaults, Pipeline
 
 _MOST_BYTES = 1 << 28  # Of a document; more than any has.
@@ -160,7 +160,9 @@ def _fill(folder: Path, documents: Sequence[Text], vectors: Vectors) -> Indexed:
 def _ingest(pipeline: Pipeline, documents: Sequence[Text]) -> int:
     """How many leaves they have."""
     asked = [
-        Asked(TENANT, COLLECTION, each.document_id, partial(Document, each.text, each.document_id))
+        IngestRequest(
+            TENANT, COLLECTION, each.document_id, partial(Document, each.text, each.document_id)
+        )
         for each in documents
     ]
     leaves = 0

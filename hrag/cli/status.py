@@ -109,12 +109,18 @@ def _show(tenant: str, rows: list[Row], server: ServerInfo, console: Console) ->
 
 
 def _reading(reader: ReaderStatus) -> str:
-    behind = reader.sequence - reader.applied_sequence
-    lag = f"{behind:,} changes behind for {reader.lag_s:.1f} s" if behind else "no lag"
-    damaged = f"; {reader.damaged_segments} damaged segments" if reader.damaged_segments else ""
+    lag = f"behind for {reader.lag_s:.1f} s" if reader.lag_s else "no lag"
+    embedded = reader.embedded
+    if embedded is None:
+        return lag
+    if embedded.sequence is not None and embedded.applied_sequence is not None:
+        behind = embedded.sequence - embedded.applied_sequence
+        lag = f"{behind:,} commits {lag}" if behind else lag
+    damaged = embedded.damaged_segments
     return (
-        f"collections in memory: {reader.collections_loaded:,}, "
-        f"{decimal(reader.loaded_bytes)} of {decimal(reader.budget_bytes)}; {lag}{damaged}"
+        f"collections in memory: {embedded.collections_loaded:,}, "
+        f"{decimal(embedded.loaded_bytes)} of {decimal(embedded.budget_bytes)}; {lag}"
+        f"{f'; {damaged} damaged segments' if damaged else ''}"
     )
 
 
@@ -138,17 +144,24 @@ def _of(number: int, limit: int | None, noun: str) -> str:
 
 
 def _amounts(rows: list[Row]) -> Table:
-    table = _table("documents", "leaves", "tail", "segments", "tokens", "sequence", "sealed")
+    names = ["documents", "leaves", "tokens", "sequence"]
+    if any(index.embedded for _, index in rows):
+        names += ["tail", "segments", "sealed"]
+    table = _table(*names)
     for collection, index in rows:
-        amounts = (
+        amounts = [
             index.document_count,
             index.leaf_count,
-            index.tail_leaf_count,
-            len(index.segments),
             index.token_count,
             index.committed_sequence,
-            index.sealed_sequence,
-        )
+        ]
+        if index.embedded is not None:
+            embedded = index.embedded
+            amounts += [
+                embedded.tail_leaf_count,
+                len(embedded.segments),
+                embedded.sealed_sequence,
+            ]
         table.add_row(collection.name, *(f"{amount:,}" for amount in amounts))
     return table
 

@@ -5,162 +5,51 @@ database with vectors could do the work too: a document with its tree and vector
 it one way; leaves, groups and passages the other. Methods raise `hrag.errors` only.
 """
 
-from collections.abc import Container, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Vectors
-from hrag.engine.documents import PreparedDocument, Summary
+from hrag.engine.documents import (
+    Admission,
+    CollectionHandle,
+    DocumentSummaries,
+    PreparedDocument,
+    StoredDocument,
+    Summary,
+    Unsummarised,
+)
 from hrag.engine.find import Describe, Vector
-from hrag.errors import HragError
+from hrag.engine.protocols import Writer
 from hrag.filters import Filter
 from hrag.ids import ChunkId
 from hrag.passages.sentence_context import SentenceContext
-from hrag.tree import ParsedText, Tree
 from hrag.types import (
     Aggregation,
     ChosenSection,
     ChunkNode,
-    Collection,
     CollectionSettings,
-    DocumentInfo,
     Hierarchy,
-    IndexStatus,
-    IngestResult,
-    Listing,
     Passage,
     ReaderStatus,
-    StoreTotals,
     SummaryScope,
 )
 
 __all__ = [
+    "Admission",
+    "CollectionHandle",
     "Describe",
+    "DocumentSummaries",
+    "Groups",
+    "Leaves",
     "PreparedDocument",
+    "Reader",
+    "Snapshot",
+    "StoredDocument",
     "Summary",
+    "Unsummarised",
     "Vector",
+    "Writer",
 ]
-
-
-class OpenCollection(Protocol):
-    """A collection found by name; stays bound to it if the name is used anew."""
-
-    @property
-    def settings(self) -> CollectionSettings: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Unsummarised:
-    """A stored document that waits for its summaries.
-
-    `version` tells it from what may be stored under its id later. `spent_tokens` is what
-    the summaries of its collection have cost so far.
-    """
-
-    collection: OpenCollection
-    version: int
-    document_id: str
-    title: str
-    parsed: ParsedText
-    tree: Tree
-    spent_tokens: int
-
-
-class Writer(Protocol):
-    """Changes collections and documents. Each method commits durably before it returns."""
-
-    def create_collection(
-        self, tenant_id: str, name: str, settings: CollectionSettings
-    ) -> tuple[Collection, int]:
-        """Returns the collection and its sequence.
-
-        Raises CollectionExists, or StorageQuotaExceeded if the tenant has as many as it may.
-        """
-
-    def delete_collection(self, tenant_id: str, name: str) -> int:
-        """Returns the sequence of the deletion."""
-
-    def collection(self, tenant_id: str, name: str) -> Collection: ...
-
-    def collections(
-        self, tenant_id: str, page_size: int, page_token: str
-    ) -> Listing[Collection]: ...
-
-    def open(self, tenant_id: str, name: str) -> OpenCollection: ...
-
-    def unchanged(
-        self, collection: OpenCollection, document_id: str, content_hash: str
-    ) -> IngestResult | None:
-        """The stored document's result if it is this one, else None."""
-
-    def require_room(self, collection: OpenCollection, document_id: str, stored_bytes: int) -> None:
-        """Raises StorageQuotaExceeded if a document of at least so many bytes has no room now.
-
-        Asked before a document is embedded; `put` decides.
-        """
-
-    def wait_for_room(self, collection: OpenCollection, deadline: Deadline) -> None:
-        """Waits, within the deadline, while the index lags too far behind what is stored."""
-
-    def put(self, collection: OpenCollection, document: PreparedDocument) -> IngestResult:
-        """Creates or replaces one document, whole or not at all.
-
-        Raises StorageQuotaExceeded if its tenant may not have so much.
-        """
-
-    def put_many(
-        self, documents: Sequence[tuple[OpenCollection, PreparedDocument]]
-    ) -> list[IngestResult | HragError]:
-        """The same for several in one commit, in order: each one's result or own error.
-
-        What concerns all of them, such as StorageFull, is raised; then none is stored.
-        """
-
-    def delete(self, collection: OpenCollection, document_id: str) -> int:
-        """Returns the sequence of the deletion."""
-
-    def document(self, collection: OpenCollection, document_id: str) -> DocumentInfo: ...
-
-    def document_with_text(
-        self, collection: OpenCollection, document_id: str
-    ) -> tuple[DocumentInfo, str]:
-        """Both as of one moment."""
-
-    def documents(
-        self, collection: OpenCollection, page_size: int, page_token: str
-    ) -> Listing[DocumentInfo]: ...
-
-    def status(self, collection: OpenCollection) -> IndexStatus: ...
-
-    def totals(self) -> StoreTotals: ...
-
-    def next_unsummarised(
-        self,
-        embedder: str,
-        after: OpenCollection | None = None,
-        excluding: Container[int] = (),
-    ) -> Unsummarised | None:
-        """A document that waits for its summaries, None if there is none.
-
-        In a collection that `embedder` is of, and in another than `after` if there is one
-        in any: they take turns. None of the versions excluded.
-        """
-
-    def put_summaries(
-        self,
-        document: Unsummarised,
-        summaries: Sequence[Summary],
-        vectors: Vectors,
-        tokens: int = 0,
-    ) -> bool:
-        """Stores a document's summaries; False if it has changed or gone meanwhile.
-
-        The first is of the whole document, the others of its sections, in order. None at
-        all where it is not worth one. `vectors` is `float32[len(summaries), dimension]`,
-        `tokens` what they have cost, which counts as long as the collection lives.
-        """
 
 
 class Leaves(Protocol):
@@ -284,8 +173,8 @@ class Reader(Protocol):
 
     def settings(self, tenant_id: str, collection: str) -> CollectionSettings: ...
 
-    def sequence(self) -> int:
-        """The store's last change."""
+    def sequence(self, tenant_id: str) -> int:
+        """The tenant's last change, 0 before the first."""
 
     def status(self) -> ReaderStatus: ...
 

@@ -1,12 +1,13 @@
-"""Values that cross the seam to storage: documents on their way in and out.
+"""Documents as engines take and return them.
 
 Knows nothing of any engine. Vectors are `float32` rows of unit length.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from hrag import canonical_json
 from hrag.embedding import Vectors
 from hrag.tree import ParsedText, Tree
 from hrag.types import CollectionSettings, IngestResult
@@ -14,10 +15,10 @@ from hrag.types import CollectionSettings, IngestResult
 
 @dataclass(frozen=True, slots=True)
 class CollectionHandle:
-    """A collection found by name.
+    """A collection that was opened by name.
 
-    `collection_id` is never used twice, so a handle stays bound to its collection if that
-    is deleted and the name is given to another.
+    A `collection_id` is never reused, so a handle of a deleted collection does not refer to
+    a new collection with the same name.
     """
 
     tenant_id: str
@@ -28,10 +29,11 @@ class CollectionHandle:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDocument:
-    """A document ready to commit.
+    """A document that is ready to be committed.
 
-    `content_hash` covers all that the client sent; equal hashes mean UNCHANGED.
+    `content_hash` covers everything that the client sent; equal hashes mean UNCHANGED.
     `vectors` is `float32[leaves, dimension]`, in order of the tree's leaves.
+    `metadata_json` is the canonical JSON of `metadata`, made here unless it is given.
     """
 
     document_id: str
@@ -43,13 +45,18 @@ class PreparedDocument:
     parsed: ParsedText
     tree: Tree
     vectors: Vectors
+    metadata_json: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.metadata_json:
+            object.__setattr__(self, "metadata_json", canonical_json.encode(self.metadata))
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Whether a document has to be ingested, and into which collection.
 
-    `unchanged` is the stored document's result where it equals the one announced, else None.
+    `unchanged` is the stored document's result if it has the same content hash, else None.
     """
 
     collection: CollectionHandle
@@ -58,7 +65,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A text, not blank, to be found by, and the leaves of its document it stands for."""
+    """A text, not blank, that summarises the given leaves of its document."""
 
     text: str
     leaves: range
@@ -66,9 +73,9 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSummaries:
-    """A document's summaries: that of the whole first, then those of its sections, in order.
+    """A document's summaries: first that of the whole document, then those of its sections.
 
-    Empty where the document is not worth a summary. `vectors` is
+    Empty if the document is too short to be summarised. `vectors` is
     `float32[len(summaries), dimension]`.
     """
 
@@ -78,9 +85,9 @@ class DocumentSummaries:
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """A whole document as it is stored: enough to store it elsewhere without embedding again.
+    """A whole stored document, which another store can take without embedding it again.
 
-    `summaries` is None where they have not been written yet, or the collection has none.
+    `summaries` is None if they are not written yet or the collection has none.
     """
 
     document: PreparedDocument
@@ -89,10 +96,10 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class Unsummarised:
-    """A stored document that waits for its summaries.
+    """A stored document whose summaries are not written yet.
 
-    `version` tells it from what may be stored under its id later. `spent_tokens` is what
-    the summaries of its collection have cost so far.
+    `version` distinguishes it from later documents with its id. `spent_tokens` counts the
+    tokens that the summaries of its collection have cost so far.
     """
 
     collection: CollectionHandle

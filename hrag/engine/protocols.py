@@ -45,7 +45,8 @@ Progress = Callable[[str], None]
 class Writer(Protocol):
     """Changes collections and documents. Each method commits durably before it returns.
 
-    Sequences count per tenant: each change of a tenant has the next number.
+    Sequences count per tenant: the first change of a tenant has the number 1, each further
+    change the next one, also after its last collection was deleted.
     """
 
     def create_collection(
@@ -53,20 +54,21 @@ class Writer(Protocol):
     ) -> tuple[Collection, int]:
         """Returns the collection and the sequence of its creation.
 
-        Raises CollectionExists, or StorageQuotaExceeded if the tenant has as many as it may.
+        Raises CollectionExists, or StorageQuotaExceeded if the tenant has its full number
+        of collections.
         """
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
         """Returns the sequence of the deletion, or raises CollectionNotFound."""
 
     def collection(self, tenant_id: str, name: str) -> Collection:
-        """Raises CollectionNotFound."""
+        """Returns a collection, or raises CollectionNotFound."""
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
-        """By name, from the one after `page_token`."""
+        """Returns collections in order of name, beginning after the name `page_token`."""
 
     def open(self, tenant_id: str, name: str) -> CollectionHandle:
-        """Raises CollectionNotFound."""
+        """Returns a handle of the collection, or raises CollectionNotFound."""
 
     def admit(
         self,
@@ -76,15 +78,15 @@ class Writer(Protocol):
         content_hash: str,
         stored_bytes: int = 1,
     ) -> Admission:
-        """Answers before a document is read or embedded whether it has to be, in one look.
+        """Decides in one read whether a document has to be ingested, before it is.
 
-        An empty `content_hash` equals none. `stored_bytes` is the least that the document
-        will take; `put` decides. Raises CollectionNotFound, or StorageQuotaExceeded if the
-        tenant has no capacity for it now.
+        An empty `content_hash` equals no stored one. `stored_bytes` is a lower bound of what
+        the document will take; `put` has the last word. Raises CollectionNotFound, or
+        StorageQuotaExceeded if the document would exceed the tenant's quota now.
         """
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
-        """Backpressure: waits while indexing lags too far behind what is stored.
+        """Backpressure: waits while indexing is too far behind the writes.
 
         Raises DeadlineExceeded.
         """
@@ -92,41 +94,49 @@ class Writer(Protocol):
     def put(self, collection: CollectionHandle, document: PreparedDocument) -> IngestResult:
         """Creates or replaces one document, whole or not at all.
 
-        Raises StorageQuotaExceeded if its tenant may not have so much.
+        A document with the stored `content_hash` is UNCHANGED. Raises CollectionNotFound,
+        InvalidArgument or TooLarge if tree or vectors do not fit the collection,
+        StorageQuotaExceeded, or StorageFull.
         """
 
     def put_many(
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
-        """The same for several in one commit, in order: each one's result or own error.
+        """Puts several documents in one commit; returns each one's result or its own error.
 
-        What concerns all of them, such as StorageFull, is raised; then none is stored.
+        Raises what concerns all of them, such as StorageFull; then none is stored.
         """
 
     def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
-        """Puts a document together with its summaries, as another store had them."""
+        """Puts a document of another store together with its summaries, in one commit.
+
+        Raises as `put` does, and InvalidArgument for summaries in a collection without.
+        """
 
     def delete(self, collection: CollectionHandle, document_id: str) -> int:
         """Returns the sequence of the deletion, or raises DocumentNotFound."""
 
     def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
-        """Raises DocumentNotFound."""
+        """Returns a document without its text, or raises DocumentNotFound."""
 
     def document_with_text(
         self, collection: CollectionHandle, document_id: str
     ) -> tuple[DocumentInfo, str]:
-        """Both as of one moment. Raises DocumentNotFound."""
+        """Returns a document and its text from one snapshot, or raises DocumentNotFound."""
 
     def documents(
         self, collection: CollectionHandle, page_size: int, page_token: str
     ) -> Listing[DocumentInfo]:
-        """By id, from the one after `page_token`."""
+        """Returns documents in order of id, beginning after the id `page_token`."""
 
     def status(self, collection: CollectionHandle) -> IndexStatus:
-        """Counts of one collection, and what its tenant uses in all."""
+        """Returns counts of one collection and its tenant's usage.
+
+        Raises CollectionNotFound.
+        """
 
     def totals(self) -> StoreTotals:
-        """Sums over all tenants."""
+        """Returns sums over all tenants."""
 
     def next_unsummarised(
         self,
@@ -134,22 +144,24 @@ class Writer(Protocol):
         after: CollectionHandle | None = None,
         excluding: Container[int] = (),
     ) -> Unsummarised | None:
-        """A document that waits for its summaries, None if there is none.
+        """Returns a document whose summaries are not written yet, or None.
 
-        In a collection that `embedder` is of, and in another than `after` if there is one
-        in any: they take turns. None of the versions excluded.
+        Only collections with this `embedder` count. They take turns: a document of the
+        collection `after` is returned only if no other collection has one. Versions in
+        `excluding` are skipped.
         """
 
     def put_summaries(
         self, document: Unsummarised, summaries: DocumentSummaries, tokens: int = 0
     ) -> bool:
-        """Stores a document's summaries; False if it has changed or gone meanwhile.
+        """Stores a document's summaries; False if it was replaced or deleted meanwhile.
 
-        `tokens` is what they have cost, which counts as long as the collection lives.
+        `tokens` is what the chat model has read and written for them; it is added to the
+        collection's total in either case. Raises InvalidArgument or StorageFull.
         """
 
     def close(self) -> None:
-        """Lets go of the store."""
+        """Releases what the writer holds."""
 
 
 class Snapshot(Protocol):

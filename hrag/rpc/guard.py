@@ -9,6 +9,7 @@ counts as one call.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,17 @@ RULES = {
 OPEN = frozenset(f"/grpc.health.v1.Health/{name}" for name in ("Check", "List", "Watch"))
 
 
+_ROLE: ContextVar[Role] = ContextVar("role", default=Role.READ)
+
+
+def caller_is_admin() -> bool:
+    """True if the call that this thread handles has the role admin.
+
+    Without authentication, every caller has it.
+    """
+    return _ROLE.get().includes(Role.ADMIN)
+
+
 class CallGuard:
     """The checks of one call, which one thread makes.
 
@@ -116,6 +128,7 @@ class CallGuard:
         """
         rule = self._required_rule()
         if self._authenticate is None:
+            _ROLE.set(Role.ADMIN)
             return None
         identity = self._authenticate(_bearer(self._context.invocation_metadata()))
         self._credential = identity.credential
@@ -123,6 +136,7 @@ class CallGuard:
             raise PermissionDenied(
                 f"{self._method} needs the role {rule.role}; this credential has {identity.role}"
             )
+        _ROLE.set(identity.role)
         return identity
 
     def send_headers(self) -> None:

@@ -1,6 +1,6 @@
-"""Domain values to and from messages, both ways, for the services and the SDK alike.
+"""Converts between domain values and protobuf messages, for the services and the SDK.
 
-Pure. `x_from(message)` reads a message, `x_message(value)` makes one. What a message
-cannot say by its type (an unknown enum number, a missing oneof) is InvalidArgument here;
-limits and names are checked by whoever acts on the value.
+Pure functions: `x_from(message)` decodes a message, `x_message(value)` encodes a value. What
+the message types cannot enforce, such as an unknown enum number or a missing oneof, raises
+InvalidArgument here. Names and limits are checked by the code that acts on the value.
 """

@@ -1,10 +1,8 @@
-"""Messages of the call Answer."""
+"""Values to and from the messages of the call Answer."""
 
 from hrag.answers.values import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
 from hrag.errors import InvalidArgument
-from hrag.types import (
-    SearchResult,
-)
+from hrag.types import SearchResult
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.common import built, checked_text, error_from, error_message, span_from, span_message
 from hrag.wire.retriever import (

@@ -1,4 +1,4 @@
-"""Messages of types.proto."""
+"""Values to and from the messages of types.proto."""
 
 import math
 from collections.abc import Mapping, Sized
@@ -30,19 +30,19 @@ from hrag.types import (
 from hrag.v1 import types_pb2 as pb
 
 _EXACT_INT = 2**53  # A Struct's numbers are doubles; up to here they hold integers exactly.
-# Protobuf's parsers give up on messages nested over 100 deep; each JSON object takes three.
+# Protobuf's parsers refuse messages nested over 100 deep; each JSON object takes three levels.
 _MAX_DEPTH = 30
-# A number in a list takes eleven bytes, and two in JSON, comma included; nothing takes more.
+# The worst case is a number in a list: eleven bytes, and two in JSON with its comma.
 _BYTES_PER_JSON = 6
-_UNFIT = (TypeError, ValueError, OverflowError)  # What protobuf raises at a value.
+_UNFIT = (TypeError, ValueError, OverflowError)  # Raised by protobuf for values of a wrong type.
 
 Built = TypeVar("Built", bound=Message)
 
 
 def bounded(values: Sized, most: int, field: str) -> None:
-    """Raises TooLarge for a field with more entries than are allowed.
+    """Raises TooLarge if a field has more than `most` entries.
 
-    Before anything is made of them: a request may hold tens of millions.
+    Called before the entries are decoded: a request may hold tens of millions.
     """
     if len(values) > most:
         raise TooLarge(
@@ -56,7 +56,7 @@ def collection_or_default(name: str) -> str:
 
 
 def built(message_type: type[Built], **fields: Any) -> Built:
-    """A message of these fields; InvalidArgument names one that cannot hold its value."""
+    """A message with these fields; raises InvalidArgument for a value that does not fit."""
     try:
         return message_type(**fields)
     except _UNFIT:
@@ -77,7 +77,7 @@ def _check_fits(message_type: type[Message], name: str, value: Any) -> None:
 
 
 def struct_message(values: Mapping[str, Any]) -> struct_pb2.Struct:
-    """JSON-like values as a Struct; InvalidArgument for what JSON cannot say."""
+    """JSON-like values as a Struct; raises InvalidArgument for values that are not JSON."""
     struct = struct_pb2.Struct()
     for key, value in values.items():
         _set_value(struct.fields[_key(key)], value, 1)
@@ -142,7 +142,10 @@ def _number(value: float) -> float:
 
 
 def struct_from(struct: struct_pb2.Struct) -> dict[str, Any]:
-    """A Struct as JSON-like values; whole numbers up to 2**53 become int."""
+    """A Struct as JSON-like values; whole numbers up to 2**53 become int.
+
+    Raises InvalidArgument for NaN, infinity and too deep nesting.
+    """
     return _object_from(struct, 1)
 
 
@@ -175,7 +178,7 @@ def _number_from(number: float) -> int | float:
 
 
 def checked_text(value: str, field: str) -> str:
-    """`value` if UTF-8 can carry it; InvalidArgument for lone surrogates."""
+    """Returns `value`, or raises InvalidArgument if it has lone surrogates."""
     if not value.isascii():
         try:
             value.encode()
@@ -286,7 +289,7 @@ def document_from(message: pb.Document) -> Document:
 
 
 def _check_metadata_size(metadata: struct_pb2.Struct) -> None:
-    """Refuses what must be over the limit as JSON, before it is made so."""
+    """Raises TooLarge for metadata that must exceed the limit as JSON, before it is decoded."""
     size = metadata.ByteSize()
     if size > _BYTES_PER_JSON * MAX_METADATA_BYTES:
         raise TooLarge(

@@ -1,4 +1,4 @@
-"""Messages of filter.proto."""
+"""Values to and from the messages of filter.proto."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -25,19 +25,22 @@ from hrag.filters import (
 from hrag.v1 import filter_pb2 as pb
 from hrag.wire.common import built
 
-_MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS  # Each condition has so many lists around it.
+_MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS  # Each condition lies in so many lists.
 _BOUNDS = ("at_least", "above", "at_most", "below")
 
 Typed = TypeVar("Typed", pb.FilterValue, pb.RangeBound)
 
 
 def filter_from(message: pb.Filter) -> Filter:
-    """The filter, of which only form and size have been checked; see `check_filter`."""
+    """The filter, with only its form and size checked; see `check_filter`.
+
+    Raises InvalidArgument or TooLarge.
+    """
     return _filter_from(message, count(1))
 
 
 def _filter_from(message: pb.Filter, parts: Iterator[int]) -> Filter:
-    """`parts` counts them: no more are made than a filter within its limits can have."""
+    """`parts` counts the parts, so that no more are decoded than a valid filter can have."""
     _check_parts(next(parts))
     match message.WhichOneof("kind"):
         case "all_of":
@@ -99,8 +102,11 @@ def _moment_from(timestamp: Timestamp) -> datetime:
 
 
 def filter_message(given: Filter, depth: int = 1) -> pb.Filter:
-    """InvalidArgument for a value that is none, TooLarge for one that is nested too deep."""
-    if depth > MAX_FILTER_DEPTH:  # Far deeper, it could not be sent.
+    """The message of a filter.
+
+    Raises InvalidArgument for a value of a wrong type, TooLarge for too deep nesting.
+    """
+    if depth > MAX_FILTER_DEPTH:  # Messages nested much deeper cannot be sent.
         raise TooLarge(f"filter is nested over {MAX_FILTER_DEPTH} deep", field="filter")
     match given:
         case AllOf(inner):

@@ -1,4 +1,4 @@
-"""Messages of indexer.proto."""
+"""Values to and from the messages of indexer.proto."""
 
 from dataclasses import asdict
 
@@ -7,6 +7,7 @@ from hrag.quota.quotas import Quota, TenantUsage
 from hrag.types import (
     Collection,
     DocumentInfo,
+    EmbeddedIndexStatus,
     IndexStatus,
     IngestOutcome,
     IngestResult,
@@ -92,41 +93,49 @@ def documents_from(message: pb.ListDocumentsResponse) -> Listing[DocumentInfo]:
 def status_response(index: IndexStatus) -> pb.GetIndexStatusResponse:
     return pb.GetIndexStatusResponse(
         committed_sequence=index.committed_sequence,
-        sealed_sequence=index.sealed_sequence,
         document_count=index.document_count,
         chunk_count=index.chunk_count,
         leaf_count=index.leaf_count,
-        tail_leaf_count=index.tail_leaf_count,
         token_count=index.token_count,
         text_bytes=index.text_bytes,
         vector_bytes=index.vector_bytes,
-        segments=[
-            pb.Segment(
-                segment_id=segment.segment_id,
-                leaf_count=segment.leaf_count,
-                size_bytes=segment.size_bytes,
-                covered_sequence=segment.covered_sequence,
-            )
-            for segment in index.segments
-        ],
         summary_count=index.summary_count,
         unsummarised_documents=index.unsummarised_documents,
         summary_tokens=index.summary_tokens,
         tenant=_tenant_message(index.tenant),
+        embedded=None if index.embedded is None else _embedded_message(index.embedded),
     )
 
 
 def status_from(message: pb.GetIndexStatusResponse) -> IndexStatus:
     return IndexStatus(
         committed_sequence=message.committed_sequence,
-        sealed_sequence=message.sealed_sequence,
         document_count=message.document_count,
         chunk_count=message.chunk_count,
         leaf_count=message.leaf_count,
-        tail_leaf_count=message.tail_leaf_count,
         token_count=message.token_count,
         text_bytes=message.text_bytes,
         vector_bytes=message.vector_bytes,
+        summary_count=message.summary_count,
+        unsummarised_documents=message.unsummarised_documents,
+        summary_tokens=message.summary_tokens,
+        tenant=_tenant_from(message.tenant),
+        embedded=_embedded_from(message.embedded) if message.HasField("embedded") else None,
+    )
+
+
+def _embedded_message(index: EmbeddedIndexStatus) -> pb.EmbeddedIndexStatus:
+    return pb.EmbeddedIndexStatus(
+        sealed_sequence=index.sealed_sequence,
+        tail_leaf_count=index.tail_leaf_count,
+        segments=[pb.Segment(**asdict(segment)) for segment in index.segments],
+    )
+
+
+def _embedded_from(message: pb.EmbeddedIndexStatus) -> EmbeddedIndexStatus:
+    return EmbeddedIndexStatus(
+        sealed_sequence=message.sealed_sequence,
+        tail_leaf_count=message.tail_leaf_count,
         segments=tuple(
             Segment(
                 segment_id=segment.segment_id,
@@ -136,10 +145,6 @@ def status_from(message: pb.GetIndexStatusResponse) -> IndexStatus:
             )
             for segment in message.segments
         ),
-        summary_count=message.summary_count,
-        unsummarised_documents=message.unsummarised_documents,
-        summary_tokens=message.summary_tokens,
-        tenant=_tenant_from(message.tenant),
     )
 
 

@@ -13,6 +13,7 @@ from hrag.types import (
     Aggregation,
     ChosenSection,
     ChunkNode,
+    EmbeddedReaderStatus,
     Hierarchy,
     Limits,
     MatchedChild,
@@ -84,7 +85,7 @@ class EncodedResult(NamedTuple):
 
 
 Known = TypeVar("Known")
-Numbers = TypeVar("Numbers", Timings, Limits, ReaderStatus)
+Numbers = TypeVar("Numbers", Timings, Limits, EmbeddedReaderStatus)
 
 
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
@@ -359,11 +360,23 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
         default_limit=message.default_limit,
         default_candidates=message.default_candidates,
         limits=_alike(Limits, message.limits),
-        reader=_alike(ReaderStatus, message.reader),
+        reader=_reader_from(message.reader),
         chat_model=message.chat_model,
     )
 
 
+def _reader_from(message: pb.ReaderStatus) -> ReaderStatus:
+    embedded = message.embedded if message.HasField("embedded") else None
+    return ReaderStatus(
+        message.lag_s, None if embedded is None else _alike(EmbeddedReaderStatus, embedded)
+    )
+
+
 def _alike(value_type: type[Numbers], message: Message) -> Numbers:
-    """The value whose fields the message has by the same names."""
-    return value_type(**{each.name: getattr(message, each.name) for each in fields(value_type)})
+    """The value whose fields have the names of the message's; None for optional ones unset."""
+    return value_type(**{each.name: _given(message, each.name) for each in fields(value_type)})
+
+
+def _given(message: Message, name: str) -> Any:
+    unset = message.DESCRIPTOR.fields_by_name[name].has_presence and not message.HasField(name)
+    return None if unset else getattr(message, name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hrag.engine import OpenCollection, PreparedDocument, Reader, Snapshot, Writer
+from hrag.engine import CollectionHandle, PreparedDocument, Reader, Snapshot, Writer
 from hrag.types import TreeSettings
 from tests.conftest import Engine
 from tests.fakes import ModelCollection, collection_settings, prepared, sentences
@@ -30,7 +30,7 @@ class Case:
     model: ModelCollection = field(default_factory=ModelCollection)
 
     @property
-    def collection(self) -> OpenCollection:
+    def collection(self) -> CollectionHandle:
         return self.writer.open("t", "c")
 
     def create(self, tree: TreeSettings | None = None) -> None:

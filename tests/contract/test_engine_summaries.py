@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from hrag.engine import DocumentSummaries
 from hrag.errors import NoSummaries
 from hrag.filters import Match
 from hrag.tree import PageSpan, ParsedText, Section
@@ -219,7 +220,7 @@ def test_collections_take_turns(opened):
         seen.append(document.document_id[0])
         last = document.collection
         none = unit_vectors(0, 0)
-        assert opened.writer.put_summaries(document, (), none)
+        assert opened.writer.put_summaries(document, DocumentSummaries((), none))
     assert seen == ["d", "e", "d", "e"]
 
 
@@ -239,7 +240,7 @@ def test_summaries_of_what_is_no_more_are_dropped(opened, what):
     if what == "anew":
         writer.create_collection("t", "c", opened.model.settings)
         writer.put(opened.collection, prepared("d", sentences(9)))
-    assert not writer.put_summaries(document, (), unit_vectors(0, 0), 5)
+    assert not writer.put_summaries(document, DocumentSummaries((), unit_vectors(0, 0)), 5)
     if what != "gone":
         status = writer.status(opened.collection)
         assert status.unsummarised_documents == (what in ("changed", "anew"))

@@ -256,7 +256,7 @@ class CrashRun:
         collections = self._collections[tenant_id]
         self.tally.verified += sum(len(each.versions()) for each in collections.values())
         versions = collections[DEFAULT_COLLECTION].versions()
-        segments = client.index_status(tenant_id).segments
+        segments = client.index_status(tenant_id).embedded.segments
         exact = ExactSearch(tenant_id, versions)
         recalls = exact.compare(client, self._random)
         if segments:

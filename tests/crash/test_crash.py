@@ -21,7 +21,7 @@ _FEW_POINTS = (
     "summaries.committed",
     "segment.renamed",
     "publish.committed",
-    "purge.committed",
+    "reclaim.committed",
 )
 
 

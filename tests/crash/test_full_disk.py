@@ -168,15 +168,15 @@ def test_the_reserve_lets_deletes_through(disk: Path) -> None:
 def test_a_segment_that_finds_no_space_is_sealed_later(disk: Path) -> None:
     with _filling(disk, HRAG_SEAL_LEAVES=str(1 << 20)) as filling:
         filling.write(_ENOUGH_LEAVES)
-        assert filling.status.segments == ()
+        assert filling.status.embedded.segments == ()
     filling.ballast.fill(_TOO_LITTLE_BYTES)
     with _filling(disk, filling.collection, HRAG_DISK_RESERVE_BYTES="0") as filling:
         until(lambda: "cannot_seal" in filling.services.indexer.log)
         assert list((filling.services.data_dir / "segments").iterdir()) == []
         filling.verify()
         filling.ballast.remove()
-        until(lambda: filling.status.tail_leaf_count < 64, _SEALS_WITHIN_S)
-        assert len(filling.status.segments) == 1
+        until(lambda: filling.status.embedded.tail_leaf_count < 64, _SEALS_WITHIN_S)
+        assert len(filling.status.embedded.segments) == 1
         filling.verify()
 
 
@@ -191,12 +191,12 @@ def test_a_disk_that_fills_while_a_segment_is_written(disk: Path) -> None:
         for number in range(20):
             writer.put(collection, prepared(f"d{number}", sentences(200), seed=number))
         with pytest.raises(OSError, match=r"No space left|may be full"):
-            seal(store, collection.number)
+            seal(store, collection.collection_id)
         assert list(folder.iterdir()) == []
         assert check(store).problems == ()
         ballast.remove()
         failpoints.install(None)
-        assert seal(store, collection.number) is not None
+        assert seal(store, collection.collection_id) is not None
         assert check(store).problems == ()
 
 

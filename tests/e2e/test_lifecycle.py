@@ -188,4 +188,4 @@ def test_eight_threads_search_during_writes_without_an_error(data_dir: Path) -> 
             stop.set()
             assert all(each.result() > 0 for each in searching)
         assert writes > 20
-        _until(lambda: services.client.index_status("t").segments != ())
+        _until(lambda: services.client.index_status("t").embedded.segments != ())

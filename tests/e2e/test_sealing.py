@@ -29,7 +29,7 @@ def _sealed(client: Client) -> IndexStatus:
     until = time.monotonic() + 15
     while True:
         status = client.index_status("t")
-        if status.segments and status.tail_leaf_count < 64:
+        if status.embedded.segments and status.embedded.tail_leaf_count < 64:
             return status
         assert time.monotonic() < until, status
         time.sleep(0.05)
@@ -58,15 +58,19 @@ def test_a_sealed_collection_answers_as_its_tail_did(data_dir: Path) -> None:
         _ingest(services.client, range(40))
         in_tail = services.client.index_status("t")
         before = _answers(services.client)
-    assert in_tail.segments == ()
-    assert in_tail.tail_leaf_count == in_tail.leaf_count
+    assert in_tail.embedded.segments == ()
+    assert in_tail.embedded.tail_leaf_count == in_tail.leaf_count
     with running(data_dir, SEALS) as services:
         status = _sealed(services.client)
-        (segment,) = status.segments
-        assert status.tail_leaf_count == 0
+        (segment,) = status.embedded.segments
+        assert status.embedded.tail_leaf_count == 0
         assert segment.leaf_count == status.leaf_count == in_tail.leaf_count
         assert segment.size_bytes > 0
-        assert status.sealed_sequence == segment.covered_sequence == in_tail.committed_sequence
+        assert (
+            status.embedded.sealed_sequence
+            == segment.covered_sequence
+            == in_tail.committed_sequence
+        )
         _assert_same(before, _answers(services.client))
         _new_documents_are_found_at_once(services)
         _dead_documents_are_not_found_any_more(services)

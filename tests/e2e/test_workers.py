@@ -104,7 +104,7 @@ def test_searches_are_distributed_over_workers_that_share_port_and_memory(
         shares = {pid: _connections(pid, int(retriever.port)) for pid in workers}
         assert all(shares.values()), shares
         assert sum(shares.values()) >= _CHANNELS
-    assert services.client.server_info().reader.budget_bytes == _MEMORY_BYTES // _COUNT
+    assert services.client.server_info().reader.embedded.budget_bytes == _MEMORY_BYTES // _COUNT
 
 
 def test_a_killed_worker_fails_no_search_and_is_replaced(services: Running) -> None:

@@ -34,7 +34,7 @@ def wait_until_sealed(
     until = time.monotonic() + timeout_s
     while True:
         status = client.index_status(tenant_id, collection=collection)
-        if status.tail_leaf_count < seal_leaves:
+        if status.embedded.tail_leaf_count < seal_leaves:
             return status
         assert time.monotonic() < until, status
         time.sleep(_POLL_S)
@@ -47,7 +47,9 @@ def wait_until_settled(
     wait_until_sealed(services.client, tenant_id, seal_leaves, timeout_s)
     wait_until_idle(services.indexer, timeout_s)
     until = time.monotonic() + timeout_s
-    while (reader := services.client.server_info().reader).applied_sequence < reader.sequence:
+    while (reader := services.client.server_info().reader.embedded).applied_sequence < (
+        reader.sequence
+    ):
         assert time.monotonic() < until, reader
         time.sleep(_POLL_S)
     return services.client.index_status(tenant_id)

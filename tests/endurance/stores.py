@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from hrag.embedding import Vectors
-from hrag.engine import PreparedDocument
+from hrag.engine import CollectionHandle, PreparedDocument
 from hrag.engine.embedded.store.environment import Store
-from hrag.engine.embedded.write.transaction import Opened
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.tree import ParsedText
 from hrag.types import DEFAULT_COLLECTION, CollectionSettings
@@ -28,7 +27,7 @@ def unit(vectors: Vectors) -> Vectors:
     return vectors
 
 
-def fill(store: Store, tenant_id: str, vectors: Vectors) -> Opened:
+def fill(store: Store, tenant_id: str, vectors: Vectors) -> CollectionHandle:
     """Commits documents of LEAVES_EACH leaves to the tenant's default collection, in order.
 
     `vectors` is `float32[leaves, dimension]`, unit rows; leaves must fill whole documents.

@@ -44,7 +44,7 @@ def test_bulk_load(data_dir: Path, report: Report) -> None:
     report.at_most(500, indexer.grown_bytes / MB, f"indexer grew at most; now {now}", "MB")
     report.tell("retriever meanwhile", str(retriever))
     bar = most_segments(status.leaf_count, SEAL_LEAVES)
-    report.at_most(bar, len(merged.segments), "segments at rest", "segments")
+    report.at_most(bar, len(merged.embedded.segments), "segments at rest", "segments")
     _judge_rates(report, status.leaf_count, durable_s, sealed_s)
     assert report.missed == []
 

@@ -74,7 +74,7 @@ class Churn:
             for number in chosen:
                 self.versions[number] += 1
             self._ingest(chosen, IngestOutcome.UPDATED, pace_s)
-            self.segments.append(len(self._services.client.index_status(TENANT).segments))
+            self.segments.append(len(self._services.client.index_status(TENANT).embedded.segments))
         return began, time.monotonic()
 
     def body(self, number: int) -> str:
@@ -137,9 +137,9 @@ def _judge_segments(report: Report, client: Client, churn: Churn) -> None:
     status = client.index_status(TENANT)
     bar = most_segments(status.leaf_count, SEAL_LEAVES)
     what = f"segments of {status.leaf_count:,} leaves sealed at {SEAL_LEAVES:,}"
-    report.at_most(bar, len(status.segments), f"{what}, at rest", "segments")
+    report.at_most(bar, len(status.embedded.segments), f"{what}, at rest", "segments")
     report.tell(f"{what}, most at a round's end", f"{max(churn.segments)} segments")
-    held = sum(segment.leaf_count for segment in status.segments)
+    held = sum(segment.leaf_count for segment in status.embedded.segments)
     report.tell("rows that segments hold, for each living leaf", f"{held / status.leaf_count:.2f}")
 
 

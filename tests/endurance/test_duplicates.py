@@ -41,7 +41,7 @@ def test_recall_among_duplicates(data_dir: Path, report: Report, originals: int)
     store = open_for_writing(data_dir)
     try:
         opened = stores.fill(store, TENANT, vectors)
-        assert segment_build.rebuild(store, opened.number, 1, lambda: None) == LEAVES
+        assert segment_build.rebuild(store, opened.collection_id, 1, lambda: None) == LEAVES
         reader = EmbeddedReader(store)
         reader.load_segmented()
         with reader.snapshot(TENANT, DEFAULT_COLLECTION) as snapshot:

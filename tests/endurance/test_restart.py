@@ -77,11 +77,11 @@ def _grow(data_dir: Path, tail: int, number: int) -> int:
     """Ingests from `number` on until the tail is so long, then kills the indexer."""
     with started(INDEXER, data_dir, SETTINGS) as indexer, Client(indexer.address) as client:
         indexer.wait_until_serving()
-        missing = tail - client.index_status(TENANT).tail_leaf_count
+        missing = tail - client.index_status(TENANT).embedded.tail_leaf_count
         numbers = range(number, number + -(-missing // stores.LEAVES_EACH))
         for result in client.ingest_many(TENANT, texts.documents(numbers, (stores.LEAVES_EACH,))):
             assert isinstance(result, IngestResult), result
-        assert client.index_status(TENANT).tail_leaf_count >= tail
+        assert client.index_status(TENANT).embedded.tail_leaf_count >= tail
         indexer.kill()
     return numbers.stop
 

@@ -56,7 +56,9 @@ def test_search_during_bulk_load_and_sealing(
             idle_after = searcher.during(IDLE_S)
         busy = searcher.between(began, ended)
     for status in sealed:
-        assert status.sealed_sequence > before.sealed_sequence, "nothing was sealed meanwhile"
+        assert status.embedded.sealed_sequence > before.embedded.sealed_sequence, (
+            "nothing was sealed meanwhile"
+        )
     report.tell("idle search, before", str(idle_before))
     report.tell("idle search, after, on what was loaded too", str(idle_after))
     what = f"search while {sum(loaded):,} documents came in {ended - began:.0f} s and were sealed"

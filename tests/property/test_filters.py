@@ -36,7 +36,7 @@ def test_a_filter_selects_what_a_plain_loop_selects(metadata_of_all, filters, se
             writer.put(collection, document)
             model.put(document)
         if sealed:
-            seal(store, collection.number)
+            seal(store, collection.collection_id)
         reader = EmbeddedReader(store)
         query = query_vector(1)
         with reader.snapshot("t", "c") as snapshot:
@@ -134,7 +134,7 @@ def large() -> Iterator[tuple[EmbeddedReader, ModelCollection]]:
         replaced = [prepared(f"d{number}", "old") for number in range(0, DOCUMENTS, 20)]
         for part in (replaced, documents[:sealed]):
             writer.put_many([(collection, document) for document in part])
-        seal(store, collection.number)
+        seal(store, collection.collection_id)
         writer.put_many([(collection, document) for document in documents[sealed:]])
         reader = EmbeddedReader(store)
         yield reader, model

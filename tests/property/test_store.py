@@ -34,6 +34,7 @@ from tests.fakes import (
     search_passages,
     sentences,
 )
+from tests.summarisers import summary_collection
 from tests.summary_model import EMBEDDER, ModelSummaries, summarise
 
 TENANTS = ("t", "t2")
@@ -54,7 +55,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.models: dict[str, ModelCollection] = {}
         self.summaries: dict[str, ModelSummaries] = {}
         self.sealed: set[str] = set()
-        self.sequence = 0
+        self.sequences = dict.fromkeys(TENANTS, 0)
         self.recalls = [1.0]
         self._open()
 
@@ -84,13 +85,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     def _create(self, tenant_id: str) -> None:
         _, sequence = self.writer.create_collection(tenant_id, "c", self.settings)
-        self._advance(sequence)
+        self._advance(tenant_id, sequence)
         self.models[tenant_id] = ModelCollection(self.settings)
         self.summaries[tenant_id] = ModelSummaries(self.models[tenant_id])
 
-    def _advance(self, sequence: int) -> None:
-        assert sequence > self.sequence
-        self.sequence = sequence
+    def _advance(self, tenant_id: str, sequence: int) -> None:
+        """Each change has the tenant's next sequence."""
+        assert sequence == self.sequences[tenant_id] + 1
+        self.sequences[tenant_id] = sequence
 
     @rule(
         tenant_id=tenants,
@@ -114,7 +116,7 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             assert result.outcome is IngestOutcome.UNCHANGED
             return
-        self._advance(result.sequence)
+        self._advance(tenant_id, result.sequence)
         model.put(document)
         self.summaries[tenant_id].forget(document_id)
 
@@ -124,13 +126,13 @@ class StoreMachine(RuleBasedStateMachine):
         if stored is not None:
             result = self.writer.put(self.writer.open(tenant_id, "c"), stored)
             assert result.outcome is IngestOutcome.UNCHANGED
-            assert result.sequence <= self.sequence
+            assert result.sequence <= self.sequences[tenant_id]
 
     @rule(tenant_id=tenants, document_id=document_ids)
     def delete(self, tenant_id: str, document_id: str) -> None:
         opened = self.writer.open(tenant_id, "c")
         if document_id in self.models[tenant_id].documents:
-            self._advance(self.writer.delete(opened, document_id))
+            self._advance(tenant_id, self.writer.delete(opened, document_id))
             del self.models[tenant_id].documents[document_id]
             self.summaries[tenant_id].forget(document_id)
         else:
@@ -139,8 +141,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(tenant_id=tenants, load=st.booleans())
     def seal(self, tenant_id: str, load: bool) -> None:
-        seal(self.store, self.writer.open(tenant_id, "c").beside.number)
-        number = self.writer.open(tenant_id, "c").number
+        opened = self.writer.open(tenant_id, "c")
+        seal(self.store, summary_collection(self.store, opened).collection_id)
+        number = self.writer.open(tenant_id, "c").collection_id
         leaves = segment_build.tail_leaves(self.store, number)
         record = seal(self.store, number)
         assert (record is None) == (leaves == 0)
@@ -152,8 +155,9 @@ class StoreMachine(RuleBasedStateMachine):
         for _ in range(most):
             document = self.writer.next_unsummarised(EMBEDDER)
             if document is not None:
-                summarise(self.writer, self.summaries[document.collection.tenant_id], 1)
-        self.sequence = self.reader.sequence()
+                tenant_id = document.collection.tenant_id
+                summarise(self.writer, self.summaries[tenant_id], 1)
+                self.sequences[tenant_id] += 1
 
     @rule(tenant_id=tenants, seed=seeds, count=counts, scope=st.sampled_from(SummaryScope))
     def search_by_summaries(
@@ -168,7 +172,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(tenant_id=tenants, threshold=st.integers(1, 20), load=st.booleans())
     def merge(self, tenant_id: str, threshold: int, load: bool) -> None:
-        number = self.writer.open(tenant_id, "c").number
+        number = self.writer.open(tenant_id, "c").collection_id
         put_in_order(self.store, number, threshold)
         assert segment_build.tail_leaves(self.store, number) < threshold
         with self.store.read() as txn:
@@ -181,8 +185,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(tenant_id=tenants, which=st.integers(0, 9), load=st.booleans())
     def lose_a_segment(self, tenant_id: str, which: int, load: bool) -> None:
         """Until it is made anew, its leaves are served from what LMDB holds."""
-        number = self.writer.open(tenant_id, "c").number
-        listed = self.writer.status(self.writer.open(tenant_id, "c")).segments
+        number = self.writer.open(tenant_id, "c").collection_id
+        listed = self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments
         if listed:
             lost = listed[which % len(listed)].segment_id
             segment_files.remove(self.store.segments, lost)
@@ -194,22 +198,21 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(tenant_id=tenants, load=st.booleans())
     def rebuild(self, tenant_id: str, load: bool) -> None:
-        number = self.writer.open(tenant_id, "c").number
-        had = self.writer.status(self.writer.open(tenant_id, "c")).segments
+        number = self.writer.open(tenant_id, "c").collection_id
+        had = self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments
         leaves = segment_build.rebuild(self.store, number, 30, lambda: None)
         if leaves:
             assert leaves == self.models[tenant_id].leaf_count
             status = self.writer.status(self.writer.open(tenant_id, "c"))
-            assert (len(status.segments), status.tail_leaf_count) == (1, 0)
+            assert (len(status.embedded.segments), status.embedded.tail_leaf_count) == (1, 0)
         else:
             assert self.models[tenant_id].leaf_count < 30
             assert not had or not self.models[tenant_id].leaf_count
         self._sealed(tenant_id, load)
 
     def _sealed(self, tenant_id: str, load: bool) -> None:
-        if self.writer.status(self.writer.open(tenant_id, "c")).segments:
+        if self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments:
             self.sealed.add(tenant_id)
-        self.sequence = self.reader.sequence()
         if load:
             self.restart_the_reader()
 
@@ -225,22 +228,22 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(tenant_id=tenants)
     def delete_the_collection(self, tenant_id: str) -> None:
-        self._advance(self.writer.delete_collection(tenant_id, "c"))
+        self._advance(tenant_id, self.writer.delete_collection(tenant_id, "c"))
         with pytest.raises(CollectionNotFound):
             self.writer.open(tenant_id, "c")
         self.sealed.discard(tenant_id)
         self._create(tenant_id)
 
     @rule()
-    def purge(self) -> None:
-        while reclaim.purge_some(self.store):
+    def reclaim(self) -> None:
+        while reclaim.reclaim_some(self.store):
             pass
 
     @rule(tenant_id=tenants, seed=seeds, count=counts)
     def search(self, tenant_id: str, seed: int, count: int) -> None:
         query = query_vector(seed)
         with self.reader.snapshot(tenant_id, "c") as snapshot:
-            assert snapshot.sequence == self.sequence
+            assert snapshot.sequence == self.sequences[tenant_id]
             found = search_leaves(snapshot, query, count)
         share = recall(found, self.models[tenant_id], query, count)
         if tenant_id in self.sealed:
@@ -273,6 +276,11 @@ class StoreMachine(RuleBasedStateMachine):
             record = document.tree.record(top, passage.chunk.index)
             text = document.parsed.text[record.char_start : record.char_end]
             assert passage.chunk.content == text
+
+    @invariant()
+    def only_changes_of_a_tenant_have_its_sequences(self) -> None:
+        found = {tenant_id: self.reader.sequence(tenant_id) for tenant_id in TENANTS}
+        assert found == self.sequences
 
     @precondition(lambda self: self.models)
     @invariant()

@@ -15,7 +15,7 @@ from hrag.chat import ChatEnd, Completion
 from hrag.chat.instrumented import InstrumentedChat
 from hrag.deadline import NEVER
 from hrag.embedding.instrumented import InstrumentedEmbedder
-from hrag.engine import Summary
+from hrag.engine import DocumentSummaries, Summary
 from hrag.errors import ChatUnavailable, EmbedderRejected, ServiceUnavailable, StoreUnavailable
 from hrag.metrics import INSTRUMENTS, Reading, Readings
 from hrag.rpc.metrics_server import serve_metrics
@@ -177,7 +177,7 @@ def test_a_store_is_measured_over_all_its_collections(engine):
     plain, summarised = collection_settings(), collection_settings(summaries=SummaryUnit.CHUNK)
     engine.writer.create_collection("t", "c", plain)
     engine.writer.create_collection("u", "c", summarised)
-    assert engine.writer.totals().largest_tail_leaves == 0
+    assert engine.writer.totals().embedded.largest_tail_leaves == 0
     counts = []
     for tenant, number in (("t", 40), ("u", 10)):
         document = prepared("d", sentences(number), plain)
@@ -185,19 +185,22 @@ def test_a_store_is_measured_over_all_its_collections(engine):
         counts.append(len(document.vectors))
     totals = engine.writer.totals()
     assert (totals.collections, totals.documents, totals.leaves) == (2, 2, sum(counts))
-    assert (totals.tail_leaves, totals.largest_tail_leaves) == (sum(counts), max(counts))
+    assert (totals.embedded.tail_leaves, totals.embedded.largest_tail_leaves) == (
+        sum(counts),
+        max(counts),
+    )
     assert (totals.unsummarised_documents, totals.summaries) == (1, 0)
     assert totals.text_bytes == len(sentences(40)) + len(sentences(10))
     waiting = engine.writer.next_unsummarised("fake")
     summary = Summary("All of it.", range(counts[1]))
-    engine.writer.put_summaries(waiting, [summary], unit_vectors(1, 3))
+    engine.writer.put_summaries(waiting, DocumentSummaries((summary,), unit_vectors(1, 3)))
     record = engine.seal("t")
     totals = engine.writer.totals()
     assert (totals.unsummarised_documents, totals.summaries, totals.documents) == (0, 1, 2)
-    assert (totals.segments, totals.segment_bytes) == (1, record.size_bytes)
-    assert totals.tail_leaves == counts[1] + 1
-    assert totals.sequence == engine.reader.sequence()
-    assert min(totals.file_bytes, totals.disk_free_bytes, totals.vector_bytes) > 0
+    assert (totals.embedded.segments, totals.embedded.segment_bytes) == (1, record.size_bytes)
+    assert totals.embedded.tail_leaves == counts[1] + 1
+    assert totals.embedded.sequence == engine.reader.status().embedded.sequence
+    assert min(totals.embedded.file_bytes, totals.embedded.disk_free_bytes, totals.vector_bytes) > 0
     engine.writer.delete_collection("u", "c")
     totals = engine.writer.totals()
     assert (totals.collections, totals.documents, totals.summaries) == (1, 1, 0)

@@ -11,7 +11,7 @@ from hrag import errors
 from hrag.embedding.hashing import HashEmbedder
 from hrag.types import Document, IngestOutcome
 from indexer_svc import bulk, pipeline
-from indexer_svc.bulk import Asked
+from indexer_svc.bulk import IngestRequest
 from tests.conftest import Engine
 from tests.fakes import search_leaves, sentences
 from tests.streams import (
@@ -69,7 +69,7 @@ def test_a_document_that_cannot_be_read_does_not_disturb_others(service: Service
         raise errors.InvalidArgument("body is missing", field="body")
 
     one, other = Document("One.", "a"), Document("Other.", "c")
-    stream = [asked(one), Asked("t", "default", "b", unreadable), asked(other)]
+    stream = [asked(one), IngestRequest("t", "default", "b", unreadable), asked(other)]
     found = [
         shown(answer.outcome)
         for answer in itertools.chain.from_iterable(service.load(stream).run())
@@ -84,10 +84,10 @@ def test_a_stream_of_nothing_ends(service: Service) -> None:
 def test_several_collections_share_a_stream(service: Service) -> None:
     document = Document("Text.", "d")
     stream = [
-        Asked("one", "default", "d", lambda: document),
-        Asked("two", "default", "d", lambda: document),
-        Asked("one", "missing", "d", lambda: document),
-        Asked("one", "default", "d", lambda: document),
+        IngestRequest("one", "default", "d", lambda: document),
+        IngestRequest("two", "default", "d", lambda: document),
+        IngestRequest("one", "missing", "d", lambda: document),
+        IngestRequest("one", "default", "d", lambda: document),
     ]
     found = [
         shown(answer.outcome)

@@ -138,7 +138,7 @@ def test_a_full_disk_met_while_committing_alone_ends_the_stream_too(service: Ser
     assert answered == created(numbered(4))
 
 
-def test_a_full_disk_met_by_a_look_up_ends_the_stream(
+def test_a_full_disk_met_by_a_admit_ends_the_stream(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> Any:
@@ -173,7 +173,7 @@ def _is_time(service: Service, number: int) -> bool:
 # Room in the index
 
 
-def test_a_commit_waits_for_room_once_a_collection(service: Service) -> None:
+def test_a_commit_waits_for_capacity_once_a_collection(service: Service) -> None:
     service.run([Document("Known.", "known")])
     service.writer.waited.clear()
     service.writer.gate.clear()
@@ -182,26 +182,28 @@ def test_a_commit_waits_for_room_once_a_collection(service: Service) -> None:
     assert len(service.writer.waited) == len(service.writer.commits) - 1  # Of the first run.
 
 
-def test_unchanged_documents_wait_for_no_room(service: Service) -> None:
+def test_unchanged_documents_wait_for_no_capacity(service: Service) -> None:
     service.run(numbered(3))
-    service.writer.room.clear()
+    service.writer.capacity.clear()
     assert [outcome for _, outcome in service.run(numbered(3))] == [UNCHANGED] * 3
 
 
-def test_a_stream_goes_on_when_there_is_room_again(service: Service) -> None:
-    def making_room() -> Iterator[Document]:
+def test_a_stream_goes_on_when_there_is_capacity_again(service: Service) -> None:
+    def making_capacity() -> Iterator[Document]:
         yield from numbered(3)
         until(lambda: len(service.writer.waited) > 2)
-        service.writer.room.set()
+        service.writer.capacity.set()
 
-    service.writer.room.clear()
-    assert service.run(making_room()) == created(numbered(3))
+    service.writer.capacity.clear()
+    assert service.run(making_capacity()) == created(numbered(3))
 
 
-def test_a_deadline_that_passes_while_there_is_no_room_ends_the_stream(service: Service) -> None:
-    service.writer.room.clear()
+def test_a_deadline_that_passes_while_it_waits_for_capacity_ends_the_stream(
+    service: Service,
+) -> None:
+    service.writer.capacity.clear()
     load = service.load(map(asked, numbered(3)), Deadline.after(0.3))
-    with pytest.raises(errors.DeadlineExceeded, match="room"):
+    with pytest.raises(errors.DeadlineExceeded, match="catch up"):
         list(load.run())
     assert service.writer.commits == []
 
@@ -258,12 +260,12 @@ def _silence(service: Service) -> Iterator[Document]:
 
 
 @pytest.mark.parametrize("end", ["stop", "cancel"])
-@pytest.mark.parametrize("waiting_for", ["a document", "the embedder", "room"])
+@pytest.mark.parametrize("waiting_for", ["a document", "the embedder", "capacity"])
 def test_a_stream_that_waits_ends_at_once(service: Service, end: str, waiting_for: str) -> None:
     if waiting_for == "the embedder":
         service.embedder.gate.clear()
-    if waiting_for == "room":
-        service.writer.room.clear()
+    if waiting_for == "capacity":
+        service.writer.capacity.clear()
     answers = service.answers(_silence(service))
     if waiting_for == "a document":
         assert next(answers) == ("d", CREATED)
@@ -296,7 +298,7 @@ def test_a_stream_that_ends_leaves_nobody_in_the_store(
 ) -> None:
     """Once `run` is over the store may be closed, and a look-up would end the process."""
     left: list[bool] = []
-    found = service.pipeline.look_up
+    found = service.pipeline.admit
 
     def slowly(*args: Any, **options: Any) -> Any:
         service.stopping.set()
@@ -305,7 +307,7 @@ def test_a_stream_that_ends_leaves_nobody_in_the_store(
         left[-1] = True
         return found(*args, **options)
 
-    monkeypatch.setattr(service.pipeline, "look_up", slowly)
+    monkeypatch.setattr(service.pipeline, "admit", slowly)
     answered, ended = service.failure(numbered(10))
     assert answered == []
     assert isinstance(ended, errors.ServiceUnavailable)

@@ -13,6 +13,7 @@ from hrag import errors
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.hashing import HashEmbedder
+from hrag.engine import Admission
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.quota.quotas import Quota
 from hrag.types import (
@@ -118,9 +119,9 @@ def test_an_unchanged_document_is_neither_extracted_nor_embedded_nor_written(
 ) -> None:
     _ingest(pipeline, Document(TEXT, "d", metadata={"a": 1}))
     monkeypatch.setattr(pipeline_module, "extract", None)
-    before = (len(embedder.asked), engine.reader.sequence())
+    before = (len(embedder.asked), engine.reader.sequence("t"))
     _ingest(pipeline, Document(TEXT, "d", metadata={"a": 1}))
-    assert (len(embedder.asked), engine.reader.sequence()) == before
+    assert (len(embedder.asked), engine.reader.sequence("t")) == before
 
 
 @pytest.mark.parametrize(
@@ -173,11 +174,11 @@ def test_nothing_of_a_document_is_stored_when_embedding_fails(
     pipeline: Pipeline, engine: Engine, embedder: CountingEmbedder
 ) -> None:
     _ingest(pipeline, Document(TEXT, "d"))
-    before = engine.reader.sequence()
+    before = engine.reader.sequence("t")
     embedder.failure = errors.EmbedderRejected("one vector is missing")
     with pytest.raises(errors.EmbedderRejected):
         _ingest(pipeline, Document("Something else.", "d"))
-    assert engine.reader.sequence() == before
+    assert engine.reader.sequence("t") == before
     assert engine.writer.document_with_text(engine.open(name="default"), "d")[1] == TEXT
 
 
@@ -188,19 +189,19 @@ def test_a_document_whose_caller_has_gone_is_not_stored(pipeline: Pipeline, engi
         engine.writer.document(engine.open(name="default"), "d")
 
 
-def test_a_document_waits_for_room_in_the_index_and_an_unchanged_one_does_not(
+def test_a_document_waits_for_the_index_and_an_unchanged_one_does_not(
     pipeline: Pipeline, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[Any] = []
 
     def full(*of: Any) -> None:
         waits.append(of)
-        raise errors.DeadlineExceeded("the deadline passed while waiting for room")
+        raise errors.DeadlineExceeded("the deadline passed while waiting for capacity")
 
     _ingest(pipeline, Document(TEXT, "d"))
-    monkeypatch.setattr(engine.writer, "wait_for_room", full)
+    monkeypatch.setattr(engine.writer, "wait_for_capacity", full)
     assert _ingest(pipeline, Document(TEXT, "d")).outcome is IngestOutcome.UNCHANGED
-    with pytest.raises(errors.DeadlineExceeded, match="room"):
+    with pytest.raises(errors.DeadlineExceeded, match="capacity"):
         _ingest(pipeline, Document("Something else.", "d"))
     assert waits == [(engine.open(name="default"), NEVER)]
     assert engine.writer.document_with_text(engine.open(name="default"), "d")[1] == TEXT
@@ -234,12 +235,20 @@ def test_a_document_that_is_too_large_for_its_tenant_is_not_embedded(
 def test_what_a_document_takes_at_least_is_no_more_than_it_takes(
     engine: Engine, embedder: CountingEmbedder
 ) -> None:
-    """Else a document would be refused that has room."""
+    """Otherwise a document within its quota would be refused."""
     asked: list[int] = []
 
     class Watching(EmbeddedWriter):
-        def require_room(self, collection: Any, document_id: str, stored_bytes: int) -> None:
+        def admit(
+            self,
+            tenant_id: str,
+            collection: str,
+            document_id: str,
+            content_hash: str,
+            stored_bytes: int = 1,
+        ) -> Admission:
             asked.append(stored_bytes)
+            return super().admit(tenant_id, collection, document_id, content_hash, stored_bytes)
 
     pipeline = Pipeline(Watching(engine.store), embedder, Defaults(TREE, MAX_BYTES))
     before = 0

@@ -1,4 +1,4 @@
-"""Work that runs ahead of whoever takes its results."""
+"""Work that runs queue of whoever takes its results."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from indexer_svc.prefetch_queue import Ahead
+from indexer_svc.prefetch_queue import PrefetchQueue
 
 SOON_S = 10.0
 
@@ -40,16 +40,16 @@ class Source:
             self.finished.set()
 
 
-def _ahead(source: Source, room: float = 100.0) -> Ahead[int]:
+def _queue(source: Source, capacity: float = 100.0) -> PrefetchQueue[int]:
     """Each number weighs itself."""
-    ahead = Ahead(source, float, room, "test")
-    ahead.start()
-    return ahead
+    queue = PrefetchQueue(source, float, capacity, "test")
+    queue.start()
+    return queue
 
 
-def _all(ahead: Ahead[int], room: float = 100.0) -> list[int]:
+def _all(queue: PrefetchQueue[int], capacity: float = 100.0) -> list[int]:
     found: list[int] = []
-    while taken := ahead.take(room, SOON_S):
+    while taken := queue.take(capacity, SOON_S):
         found += taken
     assert taken == []
     return found
@@ -57,95 +57,95 @@ def _all(ahead: Ahead[int], room: float = 100.0) -> list[int]:
 
 def test_items_come_in_order() -> None:
     source = Source([[number] for number in range(500)])
-    assert _all(_ahead(source, 5), 3) == list(range(500))
+    assert _all(_queue(source, 5), 3) == list(range(500))
 
 
 def test_a_batch_comes_whole() -> None:
-    ahead = _ahead(Source([[1, 2, 3], [], [4]]))
-    assert ahead.take(100, SOON_S) in ([1, 2, 3], [1, 2, 3, 4])
-    assert _all(ahead) in ([4], [])
+    queue = _queue(Source([[1, 2, 3], [], [4]]))
+    assert queue.take(100, SOON_S) in ([1, 2, 3], [1, 2, 3, 4])
+    assert _all(queue) in ([4], [])
 
 
 def test_the_end_stays_the_end() -> None:
-    ahead = _ahead(Source([]))
-    assert ahead.take(1, SOON_S) == []
-    assert ahead.take(1, SOON_S) == []
+    queue = _queue(Source([]))
+    assert queue.take(1, SOON_S) == []
+    assert queue.take(1, SOON_S) == []
 
 
-def test_all_that_waits_is_taken_up_to_the_room_given() -> None:
+def test_all_that_waits_is_taken_up_to_the_capacity_given() -> None:
     source = Source([[number] for number in (4, 3, 2, 9, 1)])
-    ahead = _ahead(source)
+    queue = _queue(source)
     assert source.finished.wait(SOON_S)
-    assert ahead.take(9, SOON_S) == [4, 3, 2]
-    assert ahead.take(5, SOON_S) == [9]
-    assert ahead.take(5, SOON_S) == [1]
+    assert queue.take(9, SOON_S) == [4, 3, 2]
+    assert queue.take(5, SOON_S) == [9]
+    assert queue.take(5, SOON_S) == [1]
 
 
 def test_only_the_first_item_is_waited_for() -> None:
     source = Source([[1], [2], [3]], open_at=1)
-    ahead = _ahead(source)
-    assert ahead.take(100, SOON_S) == [1]
+    queue = _queue(source)
+    assert queue.take(100, SOON_S) == [1]
     source.let(2)
-    assert _all(ahead) == [2, 3]
+    assert _all(queue) == [2, 3]
 
 
 def test_gathering_goes_on_while_more_comes() -> None:
     source = Source([[number] for number in range(10)], open_at=1)
-    ahead = _ahead(source)
+    queue = _queue(source)
     letting = threading.Thread(target=lambda: [(time.sleep(0.01), source.let(1)) for _ in "ab"])
     letting.start()
-    ahead.gather(100, 0.5)
+    queue.gather(100, 0.5)
     letting.join()
-    assert ahead.take(100, SOON_S) == [0, 1, 2]
+    assert queue.take(100, SOON_S) == [0, 1, 2]
     source.let(100)
-    _all(ahead)
+    _all(queue)
 
 
-def test_gathering_ends_when_the_room_is_full() -> None:
-    ahead = _ahead(Source([[3], [4]], open_at=2))
+def test_gathering_ends_when_the_capacity_is_full() -> None:
+    queue = _queue(Source([[3], [4]], open_at=2))
     began = time.monotonic()
-    ahead.gather(3, SOON_S)
+    queue.gather(3, SOON_S)
     assert time.monotonic() - began < SOON_S
-    assert ahead.take(100, SOON_S)[0] == 3  # type: ignore[index]
+    assert queue.take(100, SOON_S)[0] == 3  # type: ignore[index]
 
 
 @pytest.mark.parametrize("stopped", [True, False])
 def test_gathering_ends_with_the_source(stopped: bool) -> None:
-    ahead = _ahead(Source([], open_at=0))
+    queue = _queue(Source([], open_at=0))
     if stopped:
-        ahead.stop()
-    ahead.gather(100, SOON_S)
-    assert ahead.take(100, SOON_S) == []
+        queue.stop()
+    queue.gather(100, SOON_S)
+    assert queue.take(100, SOON_S) == []
 
 
 def test_a_wait_for_the_first_item_has_a_bound() -> None:
     source = Source([[1]], open_at=0)
-    ahead = _ahead(source)
-    assert ahead.take(1, 0.01) is None
+    queue = _queue(source)
+    assert queue.take(1, 0.01) is None
     source.let(1)
-    assert ahead.take(1, SOON_S) == [1]
+    assert queue.take(1, SOON_S) == [1]
 
 
 def test_the_source_waits_when_enough_waits_to_be_taken() -> None:
     source = Source([[2]] * 20)
-    ahead = _ahead(source, room=6)
+    queue = _queue(source, capacity=6)
     _until(lambda: source.asked == 4)
     time.sleep(0.05)
-    assert source.asked == 4  # Three wait, one found no room.
-    assert ahead.take(2, SOON_S) == [2]
+    assert source.asked == 4  # Three wait, one found no capacity.
+    assert queue.take(2, SOON_S) == [2]
     _until(lambda: source.asked == 5)
-    assert sum(_all(ahead)) == 38
+    assert sum(_all(queue)) == 38
 
 
-def test_a_batch_heavier_than_the_room_waits_alone() -> None:
+def test_a_batch_heavier_than_the_capacity_waits_alone() -> None:
     source = Source([[1], [50, 50], [1]])
-    ahead = _ahead(source, room=10)
+    queue = _queue(source, capacity=10)
     _until(lambda: source.asked == 2)
-    assert ahead.take(100, SOON_S) == [1]
+    assert queue.take(100, SOON_S) == [1]
     _until(lambda: source.asked == 3)
     time.sleep(0.05)
-    assert ahead.take(1000, SOON_S) == [50, 50]
-    assert ahead.take(1000, SOON_S) == [1]
+    assert queue.take(1000, SOON_S) == [50, 50]
+    assert queue.take(1000, SOON_S) == [1]
 
 
 def test_what_the_source_raises_comes_after_its_items() -> None:
@@ -154,38 +154,38 @@ def test_what_the_source_raises_comes_after_its_items() -> None:
         yield [2]
         raise RuntimeError("no more paper")
 
-    ahead = Ahead(broken(), float, 10, "test")
-    ahead.start()
-    assert ahead.take(1, SOON_S) == [1]
-    assert ahead.take(2, SOON_S) == [2]
+    queue = PrefetchQueue(broken(), float, 10, "test")
+    queue.start()
+    assert queue.take(1, SOON_S) == [1]
+    assert queue.take(2, SOON_S) == [2]
     with pytest.raises(RuntimeError, match="no more paper"):
-        ahead.take(1, SOON_S)
+        queue.take(1, SOON_S)
 
 
 def test_stop_wakes_a_taker() -> None:
     source = Source([[1]], open_at=0)
-    ahead = _ahead(source)
-    threading.Timer(0.05, ahead.stop).start()
-    assert ahead.take(1, SOON_S) == []
+    queue = _queue(source)
+    threading.Timer(0.05, queue.stop).start()
+    assert queue.take(1, SOON_S) == []
     source.let(1)
     assert source.finished.wait(SOON_S)
 
 
-def test_stop_ends_a_source_that_waits_for_room_and_drops_what_waits() -> None:
+def test_stop_ends_a_source_that_waits_for_capacity_and_drops_what_waits() -> None:
     source = Source([[2]] * 20)
-    ahead = _ahead(source, room=2)
+    queue = _queue(source, capacity=2)
     _until(lambda: source.asked == 2)
-    ahead.stop()
+    queue.stop()
     assert source.finished.wait(SOON_S)
     assert source.asked == 2
-    assert ahead.take(100, SOON_S) == []
+    assert queue.take(100, SOON_S) == []
 
 
 def test_stopped_before_it_starts_it_takes_one_batch_at_most() -> None:
     source = Source([[1]] * 5)
-    ahead = Ahead(source, float, 100, "test")
-    ahead.stop()
-    ahead.start()
+    queue = PrefetchQueue(source, float, 100, "test")
+    queue.stop()
+    queue.start()
     assert source.finished.wait(SOON_S)
     assert source.asked <= 1
-    assert ahead.take(1, SOON_S) == []
+    assert queue.take(1, SOON_S) == []

@@ -444,7 +444,9 @@ def test_a_search_without_a_change_to_wait_for_does_not_look() -> None:
 def test_a_change_that_does_not_come_in_time_is_told_with_how_far_the_store_is() -> None:
     snapshot = FakeSnapshot(["a"])
     search = search_of(snapshot, reader=FakeReader(snapshot, iter([3] * 1000)))
-    with pytest.raises(errors.SequenceNotReached, match="is 8; the store has come to 3") as caught:
+    with pytest.raises(
+        errors.SequenceNotReached, match="is 8; the tenant's last change is 3"
+    ) as caught:
         search(replace(QUERY, min_sequence=8), Deadline.after(0.02))
     assert caught.value.field == "min_sequence"
 

@@ -198,7 +198,7 @@ def _describe(folder: Path) -> Backup:
     with closing(open_alone(folder)) as store:
         report = check(store)
         with store.read() as txn:
-            sequence = store.number(txn, schema.SEQUENCE)
+            sequence = store.number(txn, schema.COMMIT_CURSOR)
     if report.problems:
         raise StoreUnavailable(
             f"the copy in {folder} has {len(report.problems):,} problems, the first: "

@@ -26,12 +26,12 @@ from hrag.engine.embedded.store.queries import (
 from hrag.engine.embedded.store.records import (
     CollectionRecord,
     Counters,
-    DocumentHead,
+    DocumentRecord,
     SegmentRecord,
     Summarised,
     Usage,
 )
-from hrag.engine.embedded.store.tenant_usage import stored_bytes
+from hrag.engine.embedded.store.tenant_usage import read_usage, stored_bytes
 from hrag.errors import InvalidArgument
 from hrag.tree import NONE, Tree
 from hrag.types import CollectionSettings
@@ -44,8 +44,8 @@ _BY_COLLECTION = (
     "terms",
     "changes",
     "segments",
-    "dead_leaves",
-    "dead",
+    "deleted_leaves",
+    "tombstones",
     "unsummarised",
     "summarised",
 )
@@ -126,6 +126,7 @@ class _Walk:
         if record.summarises:
             yield from self._summaries(number, record.summarises)
         yield from self._log(number, stored)
+        yield from _sequence_problems(self._store, self._txn, number, record.tenant_id, stored)
         yield from self._manifest(number, record.settings, stored)
 
     def _named(self, number: int, record: CollectionRecord) -> Iterator[str]:
@@ -157,6 +158,8 @@ class _Walk:
             terms += len(terms_of(head))
             for problem in self._document(number, ordinal, leaf_count, slot, head, record.settings):
                 yield f"document {head.document_id} (ordinal {ordinal}): {problem}"
+            if head.sequence > stored.sequence:
+                yield f"document {head.document_id}: sequence {head.sequence} is past the last"
         yield from _differences(stored, counted)
         self._charge(record, counted)
         yield from self._ids(number, counted.documents)
@@ -177,13 +180,14 @@ class _Walk:
             for key, value in self._store.scan(self._txn, "tenants", b"")
         }
         for tenant_id in sorted(kept.keys() | self._usage.keys()):
-            wanted, found = self._usage.get(tenant_id, Usage()), kept.get(tenant_id, Usage())
+            found = kept.get(tenant_id, Usage())
+            wanted = self._usage.get(tenant_id, Usage())._replace(sequence=found.sequence)
             for problem in _differences(found, wanted):
                 yield f"tenant {tenant_id}: {problem}"
 
-    def _head(self, slot: bytes) -> DocumentHead:
-        value = self._txn.get(slot, db=self._store.db["heads"])
-        return DocumentHead.from_bytes(b"" if value is None else value)
+    def _head(self, slot: bytes) -> DocumentRecord:
+        value = self._txn.get(slot, db=self._store.db["documents"])
+        return DocumentRecord.from_bytes(b"" if value is None else value)
 
     def _document(
         self,
@@ -191,7 +195,7 @@ class _Walk:
         ordinal: int,
         leaf_count: int,
         slot: bytes,
-        head: DocumentHead,
+        head: DocumentRecord,
         settings: CollectionSettings,
     ) -> Iterator[str]:
         self._documents += 1
@@ -263,7 +267,7 @@ class _Walk:
         """The leaf count of a document that lives."""
         key = schema.in_collection(number, ordinal)
         value = self._txn.get(key, db=self._store.db["ordinals"])
-        return None if value is None else schema.read_document_place(value)[0]
+        return None if value is None else schema.read_document_entry(value)[0]
 
     def _log(self, number: int, counters: Counters) -> Iterator[str]:
         entries = [
@@ -274,8 +278,6 @@ class _Walk:
             yield f"{len(entries)} log entries, counters say {counters.log_entries}"
         if entries and entries[-1] != counters.sequence:
             yield f"last log entry is {entries[-1]}, counters say {counters.sequence}"
-        if counters.sequence > self._store.number(self._txn, schema.SEQUENCE):
-            yield f"sequence {counters.sequence} is past the store's"
 
     def _manifest(
         self, number: int, settings: CollectionSettings, counters: Counters
@@ -283,7 +285,7 @@ class _Walk:
         covered, buried = 0, 0
         counted = {
             schema.read_in_collection(key)[1]: schema.read_u64(value)
-            for key, value in self._store.scan(self._txn, "dead_leaves", schema.u32(number))
+            for key, value in self._store.scan(self._txn, "deleted_leaves", schema.u32(number))
         }
         for record in listed_segments(self._store, self._txn, number):
             self._segments += 1
@@ -304,7 +306,7 @@ class _Walk:
         if covered > counters.sealed_ordinal:
             yield f"segments cover ordinal {covered}, counters say {counters.sealed_ordinal}"
         yield from self._uncovered(number, covered, counters.sealed_ordinal)
-        if buried != self._count("dead", number):
+        if buried != self._count("tombstones", number):
             yield "it has dead documents that no segment holds"
         if counted:
             yield f"dead leaves are counted for segments that are not listed: {sorted(counted)}"
@@ -318,7 +320,7 @@ class _Walk:
         """Leaf counts of the dead documents in the segment's range, by ordinal."""
         start = schema.in_collection(number, record.first_ordinal)
         end = schema.in_collection(number, record.last_ordinal)
-        entries = self._store.scan(self._txn, "dead", schema.u32(number), start)
+        entries = self._store.scan(self._txn, "tombstones", schema.u32(number), start)
         return {
             schema.read_in_collection(key)[1]: schema.read_u32(value)
             for key, value in takewhile(lambda entry: bytes(entry[0]) <= end, entries)
@@ -359,7 +361,8 @@ class _Walk:
 
     def _strays(self) -> Iterator[str]:
         """Entries of collections neither living nor dropped, and of ordinals not listed."""
-        known = {bytes(key) for name in ("collections", "dropped") for key in self._keys(name)}
+        databases = ("collections", "deleted_collections")
+        known = {bytes(key) for name in databases for key in self._keys(name)}
         for name in _BY_COLLECTION:
             for key in self._keys(name):
                 if bytes(key[:_COLLECTION_BYTES]) not in known:
@@ -367,8 +370,8 @@ class _Walk:
                     yield f"{name} has an entry of collection {number}, which does not exist"
         yield from self._slots()
         last_commit = max(map(schema.read_u64, self._keys("commits")), default=0)
-        if last_commit > self._store.number(self._txn, schema.SEQUENCE):
-            yield f"commit {last_commit} is past the store's sequence"
+        if last_commit > self._store.number(self._txn, schema.COMMIT_CURSOR):
+            yield f"commit {last_commit} is past the store's last"
         ordinals = (schema.read_in_collection(key)[1] for key in self._keys("ordinals"))
         last = max(ordinals, default=0)
         if last > self._store.number(self._txn, schema.LAST_ORDINAL):
@@ -377,7 +380,7 @@ class _Walk:
     def _slots(self) -> Iterator[str]:
         """Each slot is one document's, or free; and each that was ever taken is either."""
         taken = [
-            schema.read_document_place(value)[1]
+            schema.read_document_entry(value)[1]
             for _, value in self._store.scan(self._txn, "ordinals", b"")
         ]
         used, free = set(taken), {bytes(key) for key in self._keys("free_slots")}
@@ -385,7 +388,7 @@ class _Walk:
             yield "two documents lie in one slot"
         for slot in sorted(used & free):
             yield f"slot {schema.read_u64(slot)} is free and a document's"
-        for name in ("heads", "texts", "trees", "vectors"):
+        for name in ("documents", "texts", "trees", "vectors"):
             for key in self._keys(name):
                 if bytes(key) not in used:
                     yield f"{name} has slot {schema.read_u64(key)}, which no document has"
@@ -395,6 +398,26 @@ class _Walk:
 
     def _keys(self, database: str) -> Iterator[memoryview]:
         return (key for key, _ in self._store.scan(self._txn, database, b""))
+
+
+def _sequence_problems(
+    store: Store, txn: Txn, number: int, tenant_id: str, counters: Counters
+) -> Iterator[str]:
+    """Sequences of a collection that break their order, up to the tenant's last one."""
+    last = read_usage(store, txn, tenant_id).sequence
+    if counters.sequence > last:
+        yield f"sequence {counters.sequence} is past its tenant's last, {last}"
+    if counters.sealed_sequence > counters.sequence:
+        yield f"sealed sequence {counters.sealed_sequence} is past the last, {counters.sequence}"
+    first = next(store.scan(txn, "changes", schema.u32(number)), None)
+    if first is not None and schema.read_in_collection(first[0])[1] <= counters.log_start:
+        yield f"the log has an entry of before {counters.log_start}, where it should begin"
+    for record in listed_segments(store, txn, number):
+        if record.covered_sequence > counters.sealed_sequence:
+            yield (
+                f"segment {record.segment_id} covers sequence {record.covered_sequence}, "
+                f"counters say {counters.sealed_sequence}"
+            )
 
 
 def _are_ranges_within(ranges: Sequence[range], count: int) -> bool:
@@ -409,7 +432,7 @@ def _differences(stored: Numbers, counted: Numbers) -> Iterator[str]:
             yield f"counter {name} is {found}, counted {wanted}"
 
 
-def _text_problems(text: memoryview, head: DocumentHead) -> Iterator[str]:
+def _text_problems(text: memoryview, head: DocumentRecord) -> Iterator[str]:
     if len(text) != head.text_bytes:
         yield f"text has {len(text)} bytes, head says {head.text_bytes}"
     try:
@@ -419,7 +442,7 @@ def _text_problems(text: memoryview, head: DocumentHead) -> Iterator[str]:
 
 
 def _tree_problems(
-    value: memoryview, head: DocumentHead, settings: CollectionSettings
+    value: memoryview, head: DocumentRecord, settings: CollectionSettings
 ) -> Iterator[str]:
     try:
         tree = Tree(value)
@@ -434,7 +457,7 @@ def _tree_problems(
         yield from _outline_problems(tree, head)
 
 
-def _outline_problems(tree: Tree, head: DocumentHead) -> Iterator[str]:
+def _outline_problems(tree: Tree, head: DocumentRecord) -> Iterator[str]:
     """Compares a sound tree with the text and the sections it lies over."""
     if int(tree.level(0)["byte_end"][-1]) != head.text_bytes:
         yield "tree does not cover the text"

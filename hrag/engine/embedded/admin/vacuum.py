@@ -68,4 +68,4 @@ def _contents(store: Store) -> dict[str, int]:
     """How many entries each database has, and the last change."""
     with store.read() as txn:
         counted = {name: txn.stat(database)["entries"] for name, database in store.db.items()}
-        return {**counted, "sequence": store.number(txn, schema.SEQUENCE)}
+        return {**counted, "sequence": store.number(txn, schema.COMMIT_CURSOR)}

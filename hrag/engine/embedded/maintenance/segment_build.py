@@ -22,6 +22,7 @@ from hrag.engine.embedded.segments.manifest import Contents, Listed
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.failpoints import reach
+from hrag.engine.embedded.store.labels import ordinals_of
 from hrag.engine.embedded.store.queries import collection_exists, read_counters
 from hrag.engine.embedded.store.records import Counters, SegmentRecord
 
@@ -161,10 +162,10 @@ def _living_rows(
 ) -> NDArray[np.bool_]:
     record = base.record
     with store.read() as txn:
-        dead = manifest.dead_ordinals(
+        dead = manifest.deleted_ordinals(
             store, txn, source.collection, record.first_ordinal, record.last_ordinal
         )
-    return np.isin(labels >> np.uint64(schema.LEAF_BITS), dead, invert=True)
+    return np.isin(ordinals_of(labels), dead, invert=True)
 
 
 def _blocks(documents: tuple[tuple[int, int], ...]) -> Iterator[list[int]]:

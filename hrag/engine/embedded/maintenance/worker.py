@@ -2,7 +2,7 @@
 
 Writers tell it which collections changed; it looks at those alone. Losing it loses
 nothing: tails stay searchable, and the next start looks at every collection. Where
-writers are faster than the index can be built they wait for it (`wait_for_room`), so that
+writers are faster than the index can be built they wait for it (`wait_for_capacity`), so that
 the tail, which every search scans, stays small.
 """
 
@@ -18,7 +18,7 @@ from hrag.deadline import Deadline
 from hrag.embedding import Vectors
 from hrag.engine.embedded.maintenance import build_plan, orphan_gc, segment_build
 from hrag.engine.embedded.maintenance.build_plan import Source
-from hrag.engine.embedded.maintenance.reclaim import purge_some
+from hrag.engine.embedded.maintenance.reclaim import reclaim_some
 from hrag.engine.embedded.maintenance.scrubber import Inspector
 from hrag.engine.embedded.segments.builder import Items, insert
 from hrag.engine.embedded.store.environment import Store
@@ -69,7 +69,7 @@ class Sealer:
         """Tells that a collection has had a commit."""
         self._add({collection})
 
-    def wait_for_room(self, collection: int, deadline: Deadline) -> None:
+    def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
         """Returns once the collection's tail is not too long, or nothing shortens it.
 
         Raises DeadlineExceeded.
@@ -127,7 +127,7 @@ class Sealer:
             _log.exception("cannot_seal", retry_s=_RETRY_S, exc_info=error)
 
     def _work(self, changed: set[int]) -> None:
-        while purge_some(self._store):
+        while reclaim_some(self._store):
             self._check_closing()
         for collection in sorted(changed):
             if self._advance(collection):

@@ -9,7 +9,7 @@ from hrag import tokens
 from hrag.engine import Describe
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import required, slot_of
-from hrag.engine.embedded.store.records import DocumentHead
+from hrag.engine.embedded.store.records import DocumentRecord
 from hrag.passages.sentence_context import Sentence, SentenceContext
 from hrag.sentences import MAX_SENTENCE_CHARS, fitting, sentence_ends
 from hrag.tree import NONE, ChunkRecord, Tree, section_parents
@@ -26,7 +26,7 @@ _LONGEST_CHARACTER = 4  # Bytes of UTF-8.
 class Citation:
     """A document's head and slot, and what citations are looked up in."""
 
-    head: DocumentHead
+    head: DocumentRecord
     slot: bytes
     section_parents: tuple[int, ...]
     page_starts: tuple[int, ...]
@@ -35,7 +35,7 @@ class Citation:
 
     @classmethod
     def of(cls, packed_head: memoryview, slot: bytes) -> "Citation":
-        head = DocumentHead.from_bytes(packed_head)
+        head = DocumentRecord.from_bytes(packed_head)
         starts = tuple(page.char_start for page in head.pages)
         size_bytes = _OWN_BYTES + _TO_HEAD * len(packed_head)
         return cls(head, slot, section_parents(head.sections), starts, size_bytes)
@@ -304,7 +304,7 @@ class StoredDocuments:
     def _stored(self, collection: int, ordinal: int) -> StoredDocument:
         def read() -> Citation:
             slot = slot_of(self._store, self._txn, collection, ordinal)
-            return Citation.of(self._read(slot, "heads"), slot)
+            return Citation.of(self._read(slot, "documents"), slot)
 
         citation = self._citations.get(ordinal, read)
         return StoredDocument(

@@ -23,7 +23,7 @@ from hrag.engine.embedded.store.queries import (
     read_collection,
     read_counters,
 )
-from hrag.engine.embedded.store.records import ChangeKind, Counters, SegmentRecord
+from hrag.engine.embedded.store.records import Counters, SegmentRecord
 
 _log = structlog.get_logger()
 
@@ -97,11 +97,7 @@ class Followed:
         if view.sequence < committed.log_start:
             self._view = self._load_view(txn)
         else:
-            changes = (
-                change
-                for change in changes_after(self._store, txn, self._number, view.sequence)
-                if change.kind is not ChangeKind.SEGMENTS
-            )
+            changes = changes_after(self._store, txn, self._number, view.sequence)
             self._view = view.advanced(self._store, txn, changes, committed.sequence)
         return self._view
 

@@ -20,11 +20,12 @@ from hrag.engine.embedded.search.loaded_collection import CollectionGone, Follow
 from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.change_log import changed_after
+from hrag.engine.embedded.store.change_log import changed_after, commit_cursor
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import find_collection, read_collection
+from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.errors import NoSummaries
-from hrag.types import CollectionSettings, ReaderStatus
+from hrag.types import CollectionSettings, EmbeddedReaderStatus, ReaderStatus
 
 _log = structlog.get_logger()
 
@@ -46,7 +47,7 @@ class EmbeddedReader:
         self._sizes: dict[int, int] = {}
         self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
         self._accounting = threading.Lock()
-        self._applied = self.sequence()
+        self._applied = self._cursor()
         self._applied_s = time.monotonic()
         self._closing = threading.Event()
         self._background = threading.Thread(target=self._follow, name="follow", daemon=True)
@@ -64,7 +65,7 @@ class EmbeddedReader:
                 views = [view for view in found if view is not None]
                 if len(views) == len(numbers):
                     yield EmbeddedSnapshot(
-                        self._store, txn, self._citations, self._selections, *views
+                        self._store, txn, tenant_id, self._citations, self._selections, *views
                     )
                     return
             for each in numbers:
@@ -97,21 +98,27 @@ class EmbeddedReader:
                 return followed.settings
             return read_collection(self._store, txn, number).settings
 
-    def sequence(self) -> int:
+    def sequence(self, tenant_id: str) -> int:
         with self._store.read() as txn:
-            return self._store.number(txn, schema.SEQUENCE)
+            return read_usage(self._store, txn, tenant_id).sequence
+
+    def _cursor(self) -> int:
+        with self._store.read() as txn:
+            return commit_cursor(self._store, txn)
 
     def status(self) -> ReaderStatus:
-        sequence, applied = self.sequence(), self._applied
+        sequence, applied = self._cursor(), self._applied
         followed = list(self._followed.values())
         return ReaderStatus(
-            sequence=sequence,
-            applied_sequence=applied,
             lag_s=time.monotonic() - self._applied_s if applied < sequence else 0.0,
-            collections_loaded=len(followed),
-            loaded_bytes=sum(self._sizes.values()),
-            budget_bytes=self._budget_bytes,
-            damaged_segments=sum(each.damaged for each in followed),
+            embedded=EmbeddedReaderStatus(
+                sequence=sequence,
+                applied_sequence=applied,
+                collections_loaded=len(followed),
+                loaded_bytes=sum(self._sizes.values()),
+                budget_bytes=self._budget_bytes,
+                damaged_segments=sum(each.damaged for each in followed),
+            ),
         )
 
     def load_segmented(self) -> None:
@@ -182,13 +189,13 @@ class EmbeddedReader:
         Those that cannot be are tried again the next time.
         """
         with self._store.read() as txn:
-            sequence = self._store.number(txn, schema.SEQUENCE)
+            cursor = commit_cursor(self._store, txn)
             changed = changed_after(self._store, txn, self._applied)
         numbers = list(self._followed) if changed is None else changed
         followed = [(number, self._followed.get(number)) for number in numbers]
         failures = [n for n, each in followed if each and not self._refresh(n, each)]
         if not failures:
-            self._applied, self._applied_s = sequence, time.monotonic()
+            self._applied, self._applied_s = cursor, time.monotonic()
 
     def _refresh(self, number: int, followed: Followed) -> bool:
         try:

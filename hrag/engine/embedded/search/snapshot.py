@@ -23,6 +23,7 @@ from hrag.engine.embedded.search.summary_routing import Choosing, rows_in
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.filters import Filter
 from hrag.ids import ChunkId
@@ -88,6 +89,7 @@ class EmbeddedSnapshot:
         self,
         store: Store,
         txn: Txn,
+        tenant_id: str,
         citations: CitationCache,
         selections: SelectionCache,
         view: View,
@@ -96,6 +98,7 @@ class EmbeddedSnapshot:
         """`summaries` is the view of the collection's summaries, of the same moment."""
         self._store = store
         self._txn = txn
+        self._tenant_id = tenant_id
         self._view = view
         self._scope = Scope(view)
         self._filter: Filter | None = None
@@ -111,7 +114,7 @@ class EmbeddedSnapshot:
 
     @property
     def sequence(self) -> int:
-        return self._store.number(self._txn, schema.SEQUENCE)
+        return read_usage(self._store, self._txn, self._tenant_id).sequence
 
     @property
     def leaf_count(self) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hrag.embedding import Vectors
 from hrag.engine.embedded.segments import leaves
-from hrag.engine.embedded.segments.manifest import dead_ordinals
+from hrag.engine.embedded.segments.manifest import deleted_ordinals
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
@@ -183,7 +183,7 @@ def load_view(
     counters = read_counters(store, txn, collection)
     listed = listed_segments(store, txn, collection)
     used = [loaded[record.segment_id] for record in listed if record.segment_id in loaded]
-    dead = dead_ordinals(store, txn, collection) if used else np.empty(0, np.uint64)
+    dead = deleted_ordinals(store, txn, collection) if used else np.empty(0, np.uint64)
     gaps = [record for record in listed if record.segment_id not in loaded]
     tail = [
         *(leaves.covered_ordinals(store, txn, collection, record) for record in gaps),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hrag.embedding import Vectors
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.labels import labels_of
 from hrag.engine.embedded.store.queries import required, slot_of
 from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.tree import Tree
@@ -37,7 +38,7 @@ def living_ordinals(
         ordinal = schema.read_in_collection(key)[1]
         if ordinal > last:
             return
-        yield ordinal, schema.read_document_place(value)[0]
+        yield ordinal, schema.read_document_entry(value)[0]
 
 
 def covered_ordinals(
@@ -45,12 +46,6 @@ def covered_ordinals(
 ) -> Iterator[tuple[int, int]]:
     """Those of a segment's range that live, with their leaf counts."""
     return living_ordinals(store, txn, collection, record.first_ordinal - 1, record.last_ordinal)
-
-
-def labels_of(ordinal: int, count: int) -> NDArray[np.uint64]:
-    """The labels of a document's leaves."""
-    first = ordinal << schema.LEAF_BITS
-    return np.arange(first, first + count, dtype=np.uint64)
 
 
 def read_leaves(

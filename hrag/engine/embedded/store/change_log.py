@@ -1,8 +1,8 @@
-"""What changed, in order: one log per collection, and one list of which collection when.
+"""The change log of each collection, and one list of which collections changed when.
 
-A reader that has a hundred of ten thousand collections in memory reads the list to learn
-which of them changed, and then the logs of those alone. Both are trimmed; a reader that
-has fallen behind their beginning loads what it needs anew.
+A reader that has a hundred of ten thousand collections in memory reads the list from its
+cursor on to learn which of them changed, and then the logs of those alone. Both are
+trimmed; a reader that has fallen behind their beginning loads its collections again.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,10 @@ MAX_LOG_ENTRIES = 100_000
 def append_change(
     store: Store, txn: Txn, collection: int, counters: Counters, change: Change, sequence: int
 ) -> Counters:
-    """Adds to a collection's log; the counters returned have still to be stored."""
+    """Adds a change with the tenant's `sequence` to a collection's log.
+
+    Returns the new counters, which the caller has to store.
+    """
     key = schema.in_collection(collection, sequence)
     txn.put(key, change.to_bytes(), db=store.db["changes"])
     return counters._replace(sequence=sequence, log_entries=counters.log_entries + 1)
@@ -31,7 +34,10 @@ def trimmed(
     counters: Counters,
     max_entries: int = MAX_LOG_ENTRIES,
 ) -> Counters:
-    """Removes the oldest entries past `max_entries`; the counters have still to be stored."""
+    """Removes the oldest log entries past `max_entries`.
+
+    Returns the new counters, which the caller has to store.
+    """
     surplus = max(counters.log_entries - max_entries, 0)
     entries = store.scan(txn, "changes", schema.u32(collection))
     oldest = [bytes(key) for key, _ in islice(entries, surplus)]
@@ -43,25 +49,37 @@ def trimmed(
     return counters
 
 
-def note_commit(store: Store, txn: Txn, collection: int, sequence: int) -> None:
-    """Adds to the list of which collection changed when, and forgets what is long past."""
-    txn.put(schema.u64(sequence), schema.u32(collection), db=store.db["commits"])
-    past = schema.u64(max(sequence - MAX_LOG_ENTRIES, 0))
-    entries = store.scan(txn, "commits", b"")
-    for key in [bytes(key) for key, _ in takewhile(lambda entry: bytes(entry[0]) <= past, entries)]:
-        txn.delete(key, db=store.db["commits"])
-
-
 def changes_after(store: Store, txn: Txn, collection: int, sequence: int) -> Iterator[Change]:
-    """The collection's changes after `sequence`, which its log must still hold."""
+    """The collection's changes after the tenant's `sequence`, in order.
+
+    The log must still hold them: `sequence` is at least the counters' `log_start`.
+    """
     start = schema.in_collection(collection, sequence + 1)
     for _, value in store.scan(txn, "changes", schema.u32(collection), start):
         yield Change.from_bytes(value)
 
 
-def changed_after(store: Store, txn: Txn, sequence: int) -> set[int] | None:
-    """Collections that changed after `sequence`; None where the list begins later."""
-    if store.number(txn, schema.SEQUENCE) - sequence > MAX_LOG_ENTRIES:
+# The list of commits
+
+
+def note_commit(store: Store, txn: Txn, collection: int) -> None:
+    """Lists a collection that this transaction creates, changes or gives other segments."""
+    cursor = store.next_number(txn, schema.COMMIT_CURSOR)
+    txn.put(schema.u64(cursor), schema.u32(collection), db=store.db["commits"])
+    past = schema.u64(max(cursor - MAX_LOG_ENTRIES, 0))
+    entries = store.scan(txn, "commits", b"")
+    for key in [bytes(key) for key, _ in takewhile(lambda entry: bytes(entry[0]) <= past, entries)]:
+        txn.delete(key, db=store.db["commits"])
+
+
+def commit_cursor(store: Store, txn: Txn) -> int:
+    """The number of the store's last commit, over all tenants."""
+    return store.number(txn, schema.COMMIT_CURSOR)
+
+
+def changed_after(store: Store, txn: Txn, cursor: int) -> set[int] | None:
+    """Collections with a commit after `cursor`; None if the list begins later."""
+    if commit_cursor(store, txn) - cursor > MAX_LOG_ENTRIES:
         return None
-    entries = store.scan(txn, "commits", b"", schema.u64(sequence + 1))
+    entries = store.scan(txn, "commits", b"", schema.u64(cursor + 1))
     return {schema.read_u32(value) for _, value in entries}

@@ -1,7 +1,7 @@
-"""Named moments at which a test may end the process.
+"""Failpoints: named moments at which a test may end the process.
 
-Production code passes them by: `reach` does nothing until `install` gives it something to
-call, which only tests do. A moment is named for what has just happened.
+In production `reach` does nothing: only tests `install` a hook. A failpoint is named for
+what has just happened.
 """
 
 from collections.abc import Callable
@@ -21,20 +21,20 @@ POINTS = (
     "publish.written",
     "publish.committed",  # The segments it replaces are still on disk.
     "segment.removed",
-    "purge.written",
-    "purge.committed",
+    "reclaim.written",
+    "reclaim.committed",
 )
 
 _hook: Callable[[str], None] | None = None
 
 
 def install(hook: Callable[[str], None] | None) -> None:
-    """Calls `hook` with the name of every point reached from now on."""
-    global _hook  # noqa: PLW0603 - one hook for the process is what a test wants
+    """Calls `hook` with the name of every failpoint that is reached from now on."""
+    global _hook  # noqa: PLW0603 - one hook for the whole process is what tests need
     _hook = hook
 
 
 def reach(name: str) -> None:
-    """Says that a point has been reached."""
+    """Calls the installed hook, if any, with the failpoint's name."""
     if _hook is not None:
         _hook(name)

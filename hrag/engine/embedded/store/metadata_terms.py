@@ -1,8 +1,9 @@
-"""What filters find documents by: keys of the database `terms`.
+"""Terms, by which filters find documents: the keys of the database `terms`.
 
 A term is one value of one field: collection u32, the field, the value's type, the value.
-Values of a type have an order, numbers and times the right one. A field or text too long
-for a key is stored as its digest of 256 bits, under a mark of its own.
+Terms of one type sort bytewise; numbers and times sort in their natural order. A field name
+or text that is too long for a key is replaced by its BLAKE2b digest of 256 bits, with a type
+of its own.
 """
 
 import hashlib
@@ -13,13 +14,13 @@ from enum import IntEnum
 from typing import Any
 
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.records import DocumentHead
+from hrag.engine.embedded.store.records import DocumentRecord
 from hrag.filters import METADATA, SOURCE, TITLE, FilterValue, Range, in_utc, timestamp_of
 
-_LONGEST_FIELD = 200  # LMDB's keys have 511 bytes at most.
+_LONGEST_FIELD = 200  # LMDB keys have at most 511 bytes.
 _LONGEST_TEXT = 200
 _DIGEST_BYTES = 32
-_HASHED_FIELD = 255  # In the place of a field's length.
+_HASHED_FIELD = 255  # Instead of a field's length.
 
 _FLOAT = struct.Struct(">d")
 _SIGN = 1 << 63
@@ -27,7 +28,7 @@ _ALL_BITS = (1 << 64) - 1
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-_NEXT = b"\0"  # Behind a term, it is past that one and before any other of a number.
+_NEXT = b"\0"  # A number's term with it sorts right after the term itself.
 _ABOVE_NUMBERS = b"\xff" * 9
 _ABOVE_TYPES = b"\xff"
 
@@ -42,7 +43,7 @@ class _Type(IntEnum):
 
 
 def field_prefix(collection: int, field: str) -> bytes:
-    """What all terms of a field begin with."""
+    """The prefix of all terms of a field."""
     name = field.encode()
     if len(name) > _LONGEST_FIELD:
         return schema.u32(collection) + bytes([_HASHED_FIELD]) + _digest(name)
@@ -50,17 +51,17 @@ def field_prefix(collection: int, field: str) -> bytes:
 
 
 def term(prefix: bytes, value: FilterValue) -> bytes:
-    """The term of a value, in the field that the prefix says."""
+    """The term of a value in the field of the prefix."""
     return prefix + _typed(value)
 
 
 def all_terms(prefix: bytes) -> tuple[bytes, bytes]:
-    """Where the terms of a field begin, and where they have ended."""
+    """The half-open range of all terms of a field."""
     return prefix, prefix + _ABOVE_TYPES
 
 
 def terms_between(prefix: bytes, given: Range) -> tuple[bytes, bytes]:
-    """Where the terms within the bounds begin, and where they have ended."""
+    """The half-open range of the terms within the bounds."""
     lower = given.above if given.at_least is None else given.at_least
     upper = given.below if given.at_most is None else given.at_most
     some = upper if lower is None else lower
@@ -72,19 +73,19 @@ def terms_between(prefix: bytes, given: Range) -> tuple[bytes, bytes]:
     return start + _NEXT * after_start, end + _NEXT * after_end
 
 
-def terms_of(head: DocumentHead) -> list[bytes]:
-    """All terms of a document, each once, in order."""
+def terms_of(document: DocumentRecord) -> list[bytes]:
+    """All terms of a document, sorted, each once."""
     found = set()
-    for field, value in _values(head):
-        found.add(field_prefix(head.collection, field) + value)
+    for field, value in _values(document):
+        found.add(field_prefix(document.collection, field) + value)
     return sorted(found)
 
 
-def _values(head: DocumentHead) -> Iterator[tuple[str, bytes]]:
-    for field, text in ((TITLE, head.title), (SOURCE, head.source)):
+def _values(document: DocumentRecord) -> Iterator[tuple[str, bytes]]:
+    for field, text in ((TITLE, document.title), (SOURCE, document.source)):
         if text:
             yield field, _typed(text)
-    yield from _values_in(METADATA, head.metadata)
+    yield from _values_in(METADATA, document.metadata)
 
 
 def _values_in(prefix: str, metadata: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
@@ -127,7 +128,7 @@ def _typed(value: FilterValue) -> bytes:
 
 
 def _ordered(number: float) -> int:
-    """The number's bits, so changed that they have its order; -0.0 is 0.0."""
+    """The bits of a number, mapped so that they sort like the numbers; -0.0 is 0.0."""
     bits = schema.read_u64(_FLOAT.pack(number + 0.0))
     return bits ^ (_ALL_BITS if bits & _SIGN else _SIGN)
 

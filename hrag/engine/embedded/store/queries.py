@@ -1,4 +1,4 @@
-"""What several parts look up or erase, within a transaction of theirs."""
+"""Lookups and deletions that several rooms need, inside a transaction of the caller."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -9,14 +9,14 @@ from hrag.engine.embedded.store.metadata_terms import terms_of
 from hrag.engine.embedded.store.records import (
     CollectionRecord,
     Counters,
-    DocumentHead,
+    DocumentRecord,
     SegmentRecord,
 )
 from hrag.errors import CollectionNotFound
 
 
 def required(value: memoryview | None) -> memoryview:
-    """A value that another one in the same transaction promises."""
+    """`value`, which another entry refers to, or RuntimeError if it is missing."""
     if value is None:
         raise RuntimeError("the store is damaged: an entry is missing; run `hrag check`")
     return value
@@ -30,7 +30,7 @@ def no_collection(tenant_id: str, name: str) -> CollectionNotFound:
 
 
 def find_collection(store: Store, txn: Txn, tenant_id: str, name: str) -> int:
-    """The collection's number, or CollectionNotFound."""
+    """Returns the collection's number, or raises CollectionNotFound."""
     value = txn.get(schema.collection_name(tenant_id, name), db=store.db["collection_names"])
     if value is None:
         raise no_collection(tenant_id, name)
@@ -50,7 +50,7 @@ def read_collection(store: Store, txn: Txn, number: int) -> CollectionRecord:
 
 @lru_cache(maxsize=1024)
 def _collection_record(value: bytes) -> CollectionRecord:
-    """Each document asks for it, and it never changes."""
+    """Every document needs it, and it never changes."""
     return CollectionRecord.from_bytes(value)
 
 
@@ -60,47 +60,47 @@ def read_counters(store: Store, txn: Txn, number: int) -> Counters:
 
 
 def listed_segments(store: Store, txn: Txn, number: int) -> list[SegmentRecord]:
-    """The collection's manifest, in order of ordinals: the oldest documents first."""
+    """The collection's segments in order of ordinals: those of the oldest documents first."""
     entries = store.scan(txn, "segments", schema.u32(number))
     return [SegmentRecord.from_bytes(value) for _, value in entries]
 
 
 def all_segments(store: Store, txn: Txn) -> Iterator[tuple[int, SegmentRecord]]:
-    """Every segment of every collection, deleted ones too until they are purged."""
+    """Every segment with its collection, deleted collections included until reclaimed."""
     for key, value in store.scan(txn, "segments", b""):
         yield schema.read_in_collection(key)[0], SegmentRecord.from_bytes(value)
 
 
 def slot_of(store: Store, txn: Txn, collection: int, ordinal: int) -> bytes:
-    """The packed slot of a document that lives in this transaction."""
+    """The packed slot of a document that exists in this transaction."""
     value = txn.get(schema.in_collection(collection, ordinal), db=store.db["ordinals"])
-    return schema.read_document_place(required(value))[1]
+    return schema.read_document_entry(required(value))[1]
 
 
-def read_head(store: Store, txn: Txn, slot: bytes) -> DocumentHead:
-    """The head of a document that lives in this transaction."""
-    return DocumentHead.from_bytes(required(txn.get(slot, db=store.db["heads"])))
+def read_document(store: Store, txn: Txn, slot: bytes) -> DocumentRecord:
+    """The record of a document that exists in this transaction."""
+    return DocumentRecord.from_bytes(required(txn.get(slot, db=store.db["documents"])))
 
 
 def find_document(
     store: Store, txn: Txn, collection: int, document_id: str
-) -> tuple[int, DocumentHead | None]:
-    """A document's ordinal and head by its id; 0 and None if there is none."""
+) -> tuple[int, DocumentRecord | None]:
+    """A document's ordinal and record by its id; 0 and None if there is none."""
     value = txn.get(schema.document_id(collection, document_id), db=store.db["document_ids"])
     if value is None:
         return 0, None
     ordinal = schema.read_u64(value)
-    return ordinal, read_head(store, txn, slot_of(store, txn, collection, ordinal))
+    return ordinal, read_document(store, txn, slot_of(store, txn, collection, ordinal))
 
 
-def erase_document(store: Store, txn: Txn, ordinal: int, head: DocumentHead) -> None:
-    """Erases one version of a document: all but its id, counters and log."""
-    slot = slot_of(store, txn, head.collection, ordinal)
-    for each in terms_of(head):
+def erase_document(store: Store, txn: Txn, ordinal: int, document: DocumentRecord) -> None:
+    """Deletes one version of a document, except its id, counters and log entry."""
+    slot = slot_of(store, txn, document.collection, ordinal)
+    for each in terms_of(document):
         txn.delete(each, schema.u64(ordinal), db=store.db["terms"])
-    entry = schema.in_collection(head.collection, ordinal)
+    entry = schema.in_collection(document.collection, ordinal)
     for database in ("ordinals", "unsummarised", "summarised"):
         txn.delete(entry, db=store.db[database])
-    for database in ("heads", "texts", "trees", "vectors"):
+    for database in ("documents", "texts", "trees", "vectors"):
         txn.delete(slot, db=store.db[database])
     txn.put(slot, b"", db=store.db["free_slots"])

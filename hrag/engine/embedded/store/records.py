@@ -1,16 +1,16 @@
-"""The values of a store: what they hold and how they are written as bytes.
+"""The values of a store: their fields and their encoding as bytes.
 
-JSON where a record is read once and cached, packed where it is read with every call.
+Records that are read once and then cached are JSON; those that every call reads are packed.
 """
 
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from enum import IntEnum
+from dataclasses import asdict, dataclass, field, replace
 from operator import add
 from typing import Any, NamedTuple
 
+from hrag import canonical_json
 from hrag.tree import PageSpan, Section
 from hrag.types import CollectionSettings, DocumentInfo, Segment, SummaryUnit, TreeSettings
 
@@ -27,10 +27,11 @@ def _load(value: Buffer) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class CollectionRecord:
-    """Whose a collection is, and what was fixed at its creation.
+    """A collection's owner and what was fixed at its creation.
 
-    `summaries` is the number of the collection that holds its summaries, and `summarises`
-    in that one's record the number of this; 0 for none. The former has no name of its own.
+    `summaries` is the number of its summary collection, and `summarises`, in the record of
+    a summary collection, the number of the collection that it belongs to; 0 for none. A
+    summary collection cannot be opened by name.
     """
 
     tenant_id: str
@@ -40,10 +41,12 @@ class CollectionRecord:
     summarises: int = 0
 
     def to_bytes(self) -> bytes:
+        """The record as JSON."""
         return _dump(asdict(self))
 
     @classmethod
     def from_bytes(cls, value: Buffer) -> "CollectionRecord":
+        """Decodes what `to_bytes` wrote; raises ValueError, KeyError or TypeError."""
         fields = _load(value)
         settings = fields["settings"]
         tree = settings.pop("tree")
@@ -54,13 +57,15 @@ class CollectionRecord:
 
 
 class Counters(NamedTuple):
-    """Running totals of a collection, kept in the transaction of each change.
+    """Running totals of a collection, updated in the transaction of each change.
 
-    `log_start` is the last change whose log entry is trimmed; `sealed_ordinal` the last
-    ordinal that a segment covers; `tail_leaves` counts living leaves above it.
-    `unsummarised` counts documents that wait for their summaries, `summary_tokens` what
-    those written so far have cost of a chat model. `stored_bytes` is what all that is kept
-    of its documents takes.
+    `sequence` is the tenant's sequence at the collection's last change, `sealed_sequence`
+    at the last change that segments cover, `log_start` at the last change whose log entry
+    was trimmed. `sealed_ordinal` is the last ordinal that a segment covers, and
+    `tail_leaves` counts the living leaves above it. `unsummarised` counts documents whose
+    summaries are not written yet, `summary_tokens` the tokens that a chat model has read
+    and written for summaries. `stored_bytes` is what all documents take, see
+    `tenant_usage.stored_bytes`.
     """
 
     documents: int = 0
@@ -86,18 +91,18 @@ class Counters(NamedTuple):
     def from_bytes(cls, value: Buffer) -> "Counters":
         return cls._make(_COUNTERS.unpack(value))
 
-    def plus(self, head: "DocumentHead", ordinal: int, sign: int) -> "Counters":
-        """With one document more (sign 1) or less (sign -1)."""
-        leaves = sign * head.leaf_count
+    def plus(self, document: "DocumentRecord", ordinal: int, sign: int) -> "Counters":
+        """The counters after a document is added (`sign` 1) or removed (`sign` -1)."""
+        leaves = sign * document.leaf_count
         return self._replace(
             documents=self.documents + sign,
-            chunks=self.chunks + sign * sum(head.chunks_per_level),
+            chunks=self.chunks + sign * sum(document.chunks_per_level),
             leaves=self.leaves + leaves,
             tail_leaves=self.tail_leaves + (leaves if ordinal > self.sealed_ordinal else 0),
-            tokens=self.tokens + sign * head.token_count,
-            text_bytes=self.text_bytes + sign * head.text_bytes,
-            vector_bytes=self.vector_bytes + sign * head.vector_bytes,
-            stored_bytes=self.stored_bytes + sign * head.stored_bytes,
+            tokens=self.tokens + sign * document.token_count,
+            text_bytes=self.text_bytes + sign * document.text_bytes,
+            vector_bytes=self.vector_bytes + sign * document.vector_bytes,
+            stored_bytes=self.stored_bytes + sign * document.stored_bytes,
         )
 
 
@@ -105,14 +110,16 @@ _COUNTERS = struct.Struct(f"<{len(Counters._fields)}Q")
 
 
 class Usage(NamedTuple):
-    """What a tenant has stored in all its collections.
+    """What a tenant has stored in all its collections, and the number of its last change.
 
-    Collections that hold summaries, and the documents in them, count by their bytes alone.
+    Of summary collections and their documents only the bytes count. A tenant's `sequence`
+    is kept when nothing else is left, so that its numbers never restart.
     """
 
     collections: int = 0
     documents: int = 0
     stored_bytes: int = 0
+    sequence: int = 0
 
     def to_bytes(self) -> bytes:
         return _USAGE.pack(*self)
@@ -122,25 +129,16 @@ class Usage(NamedTuple):
         return cls._make(_USAGE.unpack(value))
 
     def plus(self, more: "Usage") -> "Usage":
-        """With what `more` says, which may be negative."""
+        """The sum, field by field; fields of `more` may be negative."""
         return Usage(*map(add, self, more))
 
 
 _USAGE = struct.Struct(f"<{len(Usage._fields)}Q")
 
 
-class ChangeKind(IntEnum):
-    """What a change did to its collection."""
-
-    PUT = 1
-    DELETE = 2
-    SEGMENTS = 3
-
-
 class Change(NamedTuple):
-    """One entry of the change log: the ordinal that came and the one that went, or 0."""
+    """One entry of the change log: the ordinal added and the one removed, 0 for none."""
 
-    kind: ChangeKind
     added: int = 0
     removed: int = 0
 
@@ -149,16 +147,19 @@ class Change(NamedTuple):
 
     @classmethod
     def from_bytes(cls, value: Buffer) -> "Change":
-        kind, added, removed = _CHANGE.unpack(value)
-        return cls(ChangeKind(kind), added, removed)
+        return cls._make(_CHANGE.unpack(value))
 
 
-_CHANGE = struct.Struct("<BQQ")
+_CHANGE = struct.Struct("<QQ")
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentHead:
-    """All that is stored of a document beside text, tree and vectors."""
+class DocumentRecord:
+    """All that is stored of a document except its text, tree and vectors.
+
+    `metadata_json` is `metadata` as canonical JSON where the caller has it already; it is
+    copied into the record, so that large metadata is not encoded again.
+    """
 
     collection: int
     document_id: str
@@ -176,15 +177,19 @@ class DocumentHead:
     vector_bytes: int
     stored_bytes: int
     sequence: int
+    metadata_json: bytes = field(default=b"", repr=False, compare=False)
 
     def to_bytes(self) -> bytes:
+        """The record as JSON, with the metadata last."""
         fields = {name: getattr(self, name) for name in self.__slots__}
+        del fields["metadata"], fields["metadata_json"]
         fields["sections"] = [(s.title, s.depth, s.char_start) for s in self.sections]
         fields["pages"] = [(p.number, p.char_start, p.char_end) for p in self.pages]
-        return _dump(fields)
+        metadata = self.metadata_json or canonical_json.encode(self.metadata)
+        return b'%b,"metadata":%b}' % (_dump(fields).removesuffix(b"}"), metadata)
 
     @classmethod
-    def from_bytes(cls, value: Buffer) -> "DocumentHead":
+    def from_bytes(cls, value: Buffer) -> "DocumentRecord":
         fields = _load(value)
         fields["sections"] = tuple(Section(*section) for section in fields["sections"])
         fields["pages"] = tuple(PageSpan(*page) for page in fields["pages"])
@@ -192,7 +197,7 @@ class DocumentHead:
         return cls(**fields)
 
     def info(self) -> DocumentInfo:
-        """What a client may know of it."""
+        """The fields that clients see."""
         return DocumentInfo(
             document_id=self.document_id,
             title=self.title,
@@ -210,10 +215,10 @@ class DocumentHead:
 
 @dataclass(frozen=True, slots=True)
 class Summarised:
-    """Of what the leaves of a document are summaries, which is one of summaries.
+    """What the leaves of a document in a summary collection are summaries of.
 
-    Its first leaf is the summary of the whole document that `ordinal` names, the others
-    of ranges of that one's leaves: `sections`, in their order.
+    The first leaf is the summary of the whole document `ordinal`; each other leaf is the
+    summary of a range of that document's leaves: `sections`, in order.
     """
 
     ordinal: int
@@ -231,7 +236,7 @@ class Summarised:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """One file of a segment, as verified when it was written."""
+    """Size and checksum of a segment's file, verified when it was written."""
 
     size_bytes: int
     sha256: str
@@ -241,9 +246,10 @@ class SegmentFile:
 class SegmentRecord:
     """A segment as the manifest lists it.
 
-    It holds what lived, when it was built, of the collection's ordinals from
-    `first_ordinal` to `last_ordinal`: `rows` leaves. Its index has `items` vectors, some
-    perhaps of leaves that died before.
+    It holds the leaves of those documents from `first_ordinal` to `last_ordinal` that
+    existed when it was built: `rows` leaves. Its index has `items` distinct vectors, some
+    of which may belong to leaves that were deleted before. `covered_sequence` is the
+    tenant's sequence at the last change that it covers.
     """
 
     segment_id: int
@@ -268,8 +274,9 @@ class SegmentRecord:
 
     @property
     def size_bytes(self) -> int:
+        """The size of its files."""
         return sum(file.size_bytes for file in self.files.values())
 
     def info(self) -> Segment:
-        """What a client may know of it."""
+        """The fields that clients see."""
         return Segment(self.segment_id, self.rows, self.size_bytes, self.covered_sequence)

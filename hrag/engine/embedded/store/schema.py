@@ -3,41 +3,46 @@
 Numbers in keys are fixed-width big-endian, so keys sort by number and share prefixes.
 Names are the only variable part and come last, so a prefix lists them in order.
 
-| database          | key                            | value                              |
-| ----------------- | ------------------------------ | ---------------------------------- |
-| meta              | name                           | u64, or text for `store_id`        |
-| collection_names  | tenant NUL name                | collection u32                     |
-| collections       | collection u32                 | CollectionRecord (JSON)            |
-| counters          | collection u32                 | Counters (packed u64)              |
-| tenants           | tenant                         | Usage (packed u64)                 |
-| dropped           | collection u32                 | nothing; documents to be purged    |
-| document_ids      | collection u32, document id    | ordinal u64                        |
-| ordinals          | collection u32, ordinal u64    | leaf count u32, slot u64           |
-| heads             | slot u64                       | DocumentHead (JSON)                |
-| texts             | slot u64                       | UTF-8                              |
-| trees             | slot u64                       | `hrag.tree.Tree`                   |
-| vectors           | slot u64                       | float32[leaves, dimension], LE     |
-| free_slots        | slot u64                       | nothing                            |
-| terms             | see `terms.py`                 | ordinals u64 that have it, sorted  |
-| changes           | collection u32, sequence u64   | Change (packed)                    |
-| commits           | sequence u64                   | collection u32 that changed        |
-| segments          | collection u32, last ordinal   | SegmentRecord (JSON)               |
-| dead_leaves       | collection u32, last ordinal   | dead leaves in that segment, u64   |
-| dead              | collection u32, ordinal u64    | leaf count u32 of a dead document  |
-|                   |                                | whose leaves a segment still holds |
-| unsummarised      | collection u32, ordinal u64    | nothing; a document that waits for |
-|                   |                                | its summaries                      |
-| summarised        | collection u32, ordinal u64    | Summarised (packed): of what the   |
-|                   |                                | leaves of that are summaries       |
+| database            | key                          | value                                |
+| ------------------- | ---------------------------- | ------------------------------------ |
+| meta                | name                         | u64, or text for `store_id`          |
+| collection_names    | tenant NUL name              | collection u32                       |
+| collections         | collection u32               | CollectionRecord (JSON)              |
+| counters            | collection u32               | Counters (packed u64)                |
+| tenants             | tenant                       | Usage (packed u64); never deleted    |
+| deleted_collections | collection u32               | empty; to be reclaimed               |
+| document_ids        | collection u32, document id  | ordinal u64                          |
+| ordinals            | collection u32, ordinal u64  | leaf count u32, slot u64             |
+| documents           | slot u64                     | DocumentRecord (JSON)                |
+| texts               | slot u64                     | UTF-8                                |
+| trees               | slot u64                     | `hrag.tree.Tree`                     |
+| vectors             | slot u64                     | float32[leaves, dimension], LE       |
+| free_slots          | slot u64                     | empty                                |
+| terms               | see `metadata_terms.py`      | ordinals u64 that have it, sorted    |
+| changes             | collection u32, sequence u64 | Change (packed)                      |
+| commits             | cursor u64                   | collection u32 that a commit changed |
+| segments            | collection u32, last ordinal | SegmentRecord (JSON)                 |
+| deleted_leaves      | collection u32, last ordinal | deleted leaves in that segment, u64  |
+| tombstones          | collection u32, ordinal u64  | leaf count u32 of a deleted document |
+|                     |                              | that a segment still holds           |
+| unsummarised        | collection u32, ordinal u64  | empty; the document's summaries are  |
+|                     |                              | not written yet                      |
+| summarised          | collection u32, ordinal u64  | Summarised (packed): what the leaves |
+|                     |                              | of this document are summaries of    |
 
-An ordinal names one version of one document and is never used twice. A label is
-`ordinal << 20 | leaf index`. A slot is where a document lies, and is used again when it
-has gone: with ever new keys, the pages of old ones would stay mostly empty.
+An ordinal names one version of one document and is never used twice; `labels.py` packs it
+with a leaf's index into a label. A slot is where a document is stored. It is reused when
+the document has been deleted: with ever new keys, the pages of old ones would stay mostly
+empty.
+
+A sequence numbers the changes of one tenant: `tenants` has its last one. The cursor numbers
+the entries of `commits` across all tenants, segments that were published included; a reader
+follows it to learn which collections to look at.
 """
 
 import struct
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 DATABASES = (
     "meta",
@@ -45,10 +50,10 @@ DATABASES = (
     "collections",
     "counters",
     "tenants",
-    "dropped",
+    "deleted_collections",
     "document_ids",
     "ordinals",
-    "heads",
+    "documents",
     "texts",
     "trees",
     "vectors",
@@ -57,12 +62,12 @@ DATABASES = (
     "changes",
     "commits",
     "segments",
-    "dead_leaves",
-    "dead",
+    "deleted_leaves",
+    "tombstones",
     "unsummarised",
     "summarised",
 )
-MANY_VALUED = ("terms",)  # A key has several values there, all of one size.
+MANY_VALUED = ("terms",)  # A key has several values, all of one size.
 
 LEAF_BITS = 20
 MAX_LEAVES = 1 << LEAF_BITS  # Leaves of one document, so that a label holds the index.
@@ -70,7 +75,7 @@ MAX_ORDINAL = (1 << (64 - LEAF_BITS)) - 1
 
 SCHEMA = b"schema_version"
 STORE_ID = b"store_id"
-SEQUENCE = b"sequence"
+COMMIT_CURSOR = b"commit_cursor"
 LAST_COLLECTION = b"last_collection"
 LAST_ORDINAL = b"last_ordinal"
 LAST_SLOT = b"last_slot"
@@ -85,35 +90,35 @@ u64 = _U64.pack
 
 
 def read_u32(value: bytes | memoryview) -> int:
-    """The number that `u32` packed."""
+    """Unpacks what `u32` packed."""
     number: int = _U32.unpack(value)[0]
     return number
 
 
 def read_u64(value: bytes | memoryview) -> int:
-    """The number that `u64` packed."""
+    """Unpacks what `u64` packed."""
     number: int = _U64.unpack(value)[0]
     return number
 
 
 def in_collection(collection: int, number: int) -> bytes:
-    """Key of `ordinals`, and of all that is kept by collection and a number like it."""
+    """Key of `ordinals` and of every other database keyed by collection and a u64."""
     return _U32_U64.pack(collection, number)
 
 
 def read_in_collection(key: bytes | memoryview) -> tuple[int, int]:
-    """The collection and the number of such a key."""
+    """Unpacks what `in_collection` packed."""
     collection, number = _U32_U64.unpack(key)
     return collection, number
 
 
-def document_place(leaf_count: int, slot: bytes) -> bytes:
-    """Value of `ordinals`; `slot` is packed already."""
+def document_entry(leaf_count: int, slot: bytes) -> bytes:
+    """Value of `ordinals`; `slot` is already packed."""
     return _U32.pack(leaf_count) + slot
 
 
-def read_document_place(value: memoryview) -> tuple[int, bytes]:
-    """The leaf count and the packed slot of such a value."""
+def read_document_entry(value: memoryview) -> tuple[int, bytes]:
+    """Unpacks the leaf count and the slot, which stays packed."""
     return read_u32(value[: _U32.size]), bytes(value[_U32.size :])
 
 

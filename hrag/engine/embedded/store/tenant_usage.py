@@ -1,9 +1,9 @@
-"""What each tenant has stored in all its collections, and whether it may store more.
+"""What each tenant has stored, the number of its last change, and the check of its quota.
 
-Kept beside the collections' counters, in the transaction of each change: to add up the
-counters costs 3 us a collection, and with ten thousand of them every commit would take
-longer than its sync of the disk. Room is counted as free as soon as a deletion is
-committed, though LMDB's pages are freed in the background.
+The record is updated in the transaction of each change. Adding up the counters of a
+tenant's collections instead would cost 3 us a collection: with ten thousand of them, every
+commit would take longer than its sync to disk. A deletion frees quota when it commits,
+though LMDB's pages are freed in the background.
 """
 
 from collections.abc import Sequence
@@ -12,43 +12,40 @@ from dataclasses import replace
 from hrag import metrics
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.records import DocumentHead, Usage
+from hrag.engine.embedded.store.records import DocumentRecord, Usage
 from hrag.errors import StorageQuotaExceeded
 from hrag.quota.quotas import Quota
 
-_ORDINAL_BYTES = 8  # Behind each term.
+_ORDINAL_BYTES = 8  # The value of each term.
 _NOTHING = Usage()
 
 
 def read_usage(store: Store, txn: Txn, tenant_id: str) -> Usage:
-    """What a tenant has stored."""
+    """The tenant's record; all zero before its first change."""
     value = txn.get(schema.tenant(tenant_id), db=store.db["tenants"])
     return _NOTHING if value is None else Usage.from_bytes(value)
 
 
 def write_usage(store: Store, txn: Txn, tenant_id: str, usage: Usage) -> None:
-    """Nothing is kept of a tenant that has nothing."""
-    if usage == _NOTHING:
-        txn.delete(schema.tenant(tenant_id), db=store.db["tenants"])
-    else:
-        txn.put(schema.tenant(tenant_id), usage.to_bytes(), db=store.db["tenants"])
+    """Stores the tenant's record; there is no way to delete one, see `Usage`."""
+    txn.put(schema.tenant(tenant_id), usage.to_bytes(), db=store.db["tenants"])
 
 
-def stored_bytes(head: DocumentHead, terms: Sequence[bytes], tree_bytes: int) -> int:
-    """What is kept of a document: text, tree, vectors, head and terms.
+def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: int) -> int:
+    """Bytes stored for a document: text, tree, vectors, record and terms.
 
-    Of the head all but the digits of the store's own numbers, so that a document takes as
-    much wherever and whenever it is stored.
+    The digits of the store's own numbers in the record do not count, so that a document
+    takes as much wherever and whenever it is stored.
     """
-    own = replace(head, collection=0, sequence=0, stored_bytes=0).to_bytes()
-    found_by = sum(map(len, terms)) + _ORDINAL_BYTES * len(terms)
-    return head.text_bytes + tree_bytes + head.vector_bytes + len(own) + found_by
+    record = replace(document, collection=0, sequence=0, stored_bytes=0).to_bytes()
+    term_bytes = sum(map(len, terms)) + _ORDINAL_BYTES * len(terms)
+    return document.text_bytes + tree_bytes + document.vector_bytes + len(record) + term_bytes
 
 
-def require_room(tenant_id: str, quota: Quota, used: Usage, more: Usage) -> None:
+def check_quota(tenant_id: str, quota: Quota, used: Usage, more: Usage) -> None:
     """Raises StorageQuotaExceeded unless the tenant may have `more`, which may be negative.
 
-    What does not grow is never refused, even where a quota was lowered below what is used.
+    What does not grow is never refused, even where a quota was lowered below the usage.
     """
     for name, limit, has, takes in (
         ("collections", quota.max_collections, used.collections, more.collections),

@@ -1,10 +1,10 @@
-"""Summaries are the documents of a collection of their own.
+"""Summaries are stored as documents of a summary collection.
 
-Beside a collection that wants summaries lies another, without a name. It has, for each
-document that is summarised, one under the same id with the same title, source and
-metadata, whose leaves are the summaries. So they are committed, sealed, followed,
-filtered and searched as everything is. A document's summaries go in the transaction in
-which it goes: those that are found are of documents that live.
+A collection with summaries has a second, nameless collection. For each summarised document
+that holds one with the same id, title, source and metadata, whose leaves are the
+summaries. So summaries are committed, sealed, filtered and searched like everything else.
+They are deleted in the transaction that deletes their document, so a search finds only
+summaries of documents that exist.
 """
 
 from collections.abc import Sequence
@@ -15,49 +15,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag import tokens
-from hrag.embedding import Vectors
-from hrag.engine import PreparedDocument, Summary
-from hrag.engine.embedded.store.records import DocumentHead
+from hrag.engine.documents import CollectionHandle, DocumentSummaries, PreparedDocument
+from hrag.engine.embedded.store.records import CollectionRecord, DocumentRecord
 from hrag.tree import CHUNK, NONE, ParsedText, Tree
 from hrag.types import MAX_CHUNK_TOKENS, CollectionSettings, SummaryUnit, TreeSettings
 
 
-def settings_beside(settings: CollectionSettings) -> CollectionSettings:
-    """Of the collection that holds another's summaries: each is a leaf, on one level."""
+def summary_settings(settings: CollectionSettings) -> CollectionSettings:
+    """Settings of the summary collection: every summary is a leaf, on one level."""
     tree = TreeSettings((MAX_CHUNK_TOKENS,), overlap_ratio=0.0)
     return replace(settings, tree=tree, return_level=None, summaries=SummaryUnit.NONE)
 
 
-def as_document(
-    head: DocumentHead, summaries: Sequence[Summary], vectors: Vectors
-) -> PreparedDocument:
-    """The summaries, one at least, of the document that `head` is of."""
-    pieces = [f"{summary.text.strip()}\n" for summary in summaries]
+def summary_handle(handle: CollectionHandle, record: CollectionRecord) -> CollectionHandle:
+    """The summary collection of the collection whose `record` names one."""
+    settings = summary_settings(handle.settings)
+    return replace(handle, collection_id=record.summaries, settings=settings)
+
+
+def as_document(document: DocumentRecord, summaries: DocumentSummaries) -> PreparedDocument:
+    """The document of the summary collection that holds `document`'s summaries, at least one."""
+    pieces = [f"{summary.text.strip()}\n" for summary in summaries.summaries]
     return PreparedDocument(
-        document_id=head.document_id,
-        title=head.title,
-        source=head.source,
+        document_id=document.document_id,
+        title=document.title,
+        source=document.source,
         mime_type="",
-        metadata=head.metadata,
-        content_hash=head.content_hash,
+        metadata=document.metadata,
+        content_hash=document.content_hash,
         parsed=ParsedText("".join(pieces)),
         tree=Tree.from_levels([_level(pieces)]),
-        vectors=vectors,
+        vectors=summaries.vectors,
     )
 
 
 def _level(pieces: Sequence[str]) -> NDArray[Any]:
-    """A chunk for each piece."""
+    """One chunk for each piece: `CHUNK[len(pieces)]`."""
     chunks = np.zeros(len(pieces), CHUNK)
     counts = [len(tokens.encode(piece)) for piece in pieces]
-    _place(chunks, "byte_start", "byte_end", [len(piece.encode()) for piece in pieces])
-    _place(chunks, "char_start", "char_end", [len(piece) for piece in pieces])
+    _set_offsets(chunks, "byte_start", "byte_end", [len(piece.encode()) for piece in pieces])
+    _set_offsets(chunks, "char_start", "char_end", [len(piece) for piece in pieces])
     chunks["token_start"] = np.cumsum(counts) - counts
     chunks["token_count"] = counts
     chunks["parent"] = chunks["section"] = NONE
     return chunks
 
 
-def _place(chunks: NDArray[Any], start: str, end: str, lengths: Sequence[int]) -> None:
+def _set_offsets(chunks: NDArray[Any], start: str, end: str, lengths: Sequence[int]) -> None:
     chunks[end] = np.cumsum(lengths)
     chunks[start] = chunks[end] - np.array(lengths, np.uint32)

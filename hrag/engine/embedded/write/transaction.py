@@ -1,16 +1,15 @@
-"""Changes documents within one write transaction.
+"""Changes documents within one LMDB write transaction.
 
-A document is written whole or not at all: what can be refused is refused before its first
-byte. What all documents of a transaction share, such as the store's numbers and the
-collections' counters, is read once and written once, at the end.
+A document is written whole or not at all: everything that can be refused is refused before
+its first byte is written. What the documents of a transaction share, such as the store's
+numbers, the collections' counters and the tenants' usage, is read once and written once,
+at the end.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from hrag.embedding import Vectors
-from hrag.engine import PreparedDocument, Summary
+from hrag.engine.documents import CollectionHandle, DocumentSummaries, PreparedDocument
 from hrag.engine.embedded.segments import manifest
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import append_change, note_commit, trimmed
@@ -21,55 +20,33 @@ from hrag.engine.embedded.store.queries import (
     erase_document,
     find_document,
     no_collection,
+    read_collection,
     read_counters,
-    read_head,
+    read_document,
     slot_of,
 )
 from hrag.engine.embedded.store.records import (
     Change,
-    ChangeKind,
+    CollectionRecord,
     Counters,
-    DocumentHead,
+    DocumentRecord,
     Summarised,
     Usage,
 )
 from hrag.engine.embedded.store.tenant_usage import (
+    check_quota,
     read_usage,
-    require_room,
     stored_bytes,
     write_usage,
 )
-from hrag.engine.embedded.write.summaries import as_document, settings_beside
+from hrag.engine.embedded.write.summaries import as_document, summary_handle
 from hrag.errors import DocumentNotFound, InvalidArgument, TooLarge
 from hrag.quota.quotas import QuotaOf
 from hrag.types import CollectionSettings, IngestOutcome, IngestResult
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A collection by its number; a new one of the same name has another number."""
-
-    number: int
-    tenant_id: str
-    name: str
-    settings: CollectionSettings
-    summaries: int = 0
-    holds_summaries: bool = False
-
-    @property
-    def beside(self) -> "Opened":
-        """The collection that holds its summaries."""
-        return replace(
-            self,
-            number=self.summaries,
-            settings=settings_beside(self.settings),
-            summaries=0,
-            holds_summaries=True,
-        )
-
-
-class Commit:
-    """The changes of one transaction; nothing counts before `finish`."""
+class WriteTransaction:
+    """The changes of one transaction; nothing of them counts before `finish`."""
 
     def __init__(self, store: Store, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
         self._store = store
@@ -77,150 +54,191 @@ class Commit:
         self._max_log_entries = max_log_entries
         self._quota_of = quota_of
         self._numbers: dict[bytes, int] = {}
+        self._collections: dict[int, CollectionRecord] = {}
         self._counters: dict[int, Counters] = {}
         self._usage: dict[str, Usage] = {}
         self.changed: set[int] = set()
-        """Collections that have a change."""
+        """Numbers of the collections that have a change."""
 
-    def put(self, opened: Opened, document: PreparedDocument) -> IngestResult:
+    def put(self, handle: CollectionHandle, document: PreparedDocument) -> IngestResult:
         """Creates or replaces a document, unless it is stored already.
 
-        Raises StorageQuotaExceeded unless its tenant has room for it.
+        Raises CollectionNotFound, InvalidArgument or TooLarge for a document that does not
+        fit the collection, StorageQuotaExceeded if its tenant may not have so much.
         """
-        _check_shapes(document, opened.settings)
-        counters = self._counters_of(opened)
-        old, old_head = find_document(self._store, self._txn, opened.number, document.document_id)
-        same = unchanged_result(old_head, document.content_hash)
-        if same is not None:
-            return same
-        head = _head(opened.number, document, opened.settings)
-        terms = terms_of(head)
-        head = replace(head, stored_bytes=stored_bytes(head, terms, document.tree.size_bytes))
-        self._require_room(opened, growth(old_head, head.stored_bytes))
-        if old_head is not None:
-            counters = self._remove(opened, old, old_head, counters)
-        sequence, ordinal = self._next(schema.SEQUENCE), self._next(schema.LAST_ORDINAL)
-        head = replace(head, sequence=sequence)
-        self._add(ordinal, head, terms, document)
-        counters = self._count(opened, counters, head, ordinal, 1)
-        if opened.summaries:
-            entry = schema.in_collection(opened.number, ordinal)
-            self._txn.put(entry, b"", db=self._store.db["unsummarised"])
-            counters = counters._replace(unsummarised=counters.unsummarised + 1)
-        self._log(opened, counters, Change(ChangeKind.PUT, ordinal, old))
-        return _result(head, IngestOutcome.CREATED if old_head is None else IngestOutcome.UPDATED)
+        collection = self._existing(handle)
+        _check_shapes(document, handle.settings)
+        old_ordinal, old = self._find(handle, document.document_id)
+        unchanged = unchanged_result(old, document.content_hash)
+        if unchanged is not None:
+            return unchanged
+        new = _record_of(handle, document)
+        terms = terms_of(new)
+        new = replace(new, stored_bytes=stored_bytes(new, terms, document.tree.size_bytes))
+        if not collection.summarises:  # Nobody waits for the error if summaries are refused.
+            self._check_quota(handle.tenant_id, growth(old, new.stored_bytes))
+        sequence, ordinal = self._next_sequence(handle.tenant_id), self._next(schema.LAST_ORDINAL)
+        if old is not None:
+            self._remove(handle, old_ordinal, old, sequence)
+        new = replace(new, sequence=sequence)
+        self._add(ordinal, new, terms, document)
+        self._count(handle, new, ordinal, 1)
+        if collection.summaries:
+            self._mark_unsummarised(handle, ordinal)
+        self._log(handle, Change(ordinal, old_ordinal), sequence)
+        return _result(new, IngestOutcome.CREATED if old is None else IngestOutcome.UPDATED)
 
     def put_summaries(
-        self,
-        opened: Opened,
-        ordinal: int,
-        summaries: Sequence[Summary],
-        vectors: Vectors,
-        tokens: int,
+        self, handle: CollectionHandle, ordinal: int, summaries: DocumentSummaries, tokens: int = 0
     ) -> bool:
-        """Stores the summaries of a document; False if it waits for none any more.
+        """Stores the summaries of a document; False if it does not wait for them any more.
 
-        What they have cost counts in any case.
+        The `tokens` that they cost count in either case. Raises CollectionNotFound.
         """
-        counters = self._counters_of(opened)
-        waits = self._await_no_more(opened, ordinal)
-        self._counters[opened.number] = counters._replace(
-            unsummarised=counters.unsummarised - waits,
-            summary_tokens=counters.summary_tokens + tokens,
+        self._existing(handle)
+        waiting = self._unmark_unsummarised(handle, ordinal)
+        counters = self._counters_of(handle)
+        self._counters[handle.collection_id] = counters._replace(
+            summary_tokens=counters.summary_tokens + tokens
         )
-        if waits and summaries:
-            slot = slot_of(self._store, self._txn, opened.number, ordinal)
-            head = read_head(self._store, self._txn, slot)
-            self.put(opened.beside, as_document(head, summaries, vectors))
-            sections = tuple(summary.leaves for summary in summaries[1:])
+        if waiting and summaries.summaries:
+            slot = slot_of(self._store, self._txn, handle.collection_id, ordinal)
+            document = read_document(self._store, self._txn, slot)
+            collection = summary_handle(handle, self._existing(handle))
+            self.put(collection, as_document(document, summaries))
+            sections = tuple(summary.leaves for summary in summaries.summaries[1:])
             self._txn.put(
-                schema.in_collection(opened.summaries, self._numbers[schema.LAST_ORDINAL]),
+                schema.in_collection(collection.collection_id, self._numbers[schema.LAST_ORDINAL]),
                 Summarised(ordinal, sections).to_bytes(),
                 db=self._store.db["summarised"],
             )
-        return waits
+        return waiting
 
-    def delete(self, opened: Opened, document_id: str) -> int:
-        """Returns the sequence of the deletion, or raises DocumentNotFound."""
-        counters = self._counters_of(opened)
-        ordinal, head = find_document(self._store, self._txn, opened.number, document_id)
-        if head is None:
-            raise no_document(opened, document_id)
-        counters = self._remove(opened, ordinal, head, counters)
-        sequence = self._next(schema.SEQUENCE)
-        name = schema.document_id(opened.number, document_id)
-        self._txn.delete(name, db=self._store.db["document_ids"])
-        self._log(opened, counters, Change(ChangeKind.DELETE, removed=ordinal))
+    def put_stored(
+        self, handle: CollectionHandle, document: PreparedDocument, summaries: DocumentSummaries
+    ) -> IngestResult:
+        """Puts a document together with its summaries; raises as `put` does.
+
+        Raises InvalidArgument if the collection has no summaries.
+        """
+        if not self._existing(handle).summaries:
+            raise InvalidArgument(
+                f"document {document.document_id!r} comes with summaries, and collection "
+                f"{handle.name!r} has none",
+                field="summaries",
+            )
+        result = self.put(handle, document)
+        ordinal, _ = self._find(handle, document.document_id)
+        self.put_summaries(handle, ordinal, summaries)
+        return result
+
+    def delete(self, handle: CollectionHandle, document_id: str) -> int:
+        """Returns the sequence of the deletion.
+
+        Raises CollectionNotFound or DocumentNotFound.
+        """
+        self._existing(handle)
+        ordinal, document = self._find(handle, document_id)
+        if document is None:
+            raise no_document(handle, document_id)
+        sequence = self._next_sequence(handle.tenant_id)
+        self._delete(handle, ordinal, document, sequence)
         return sequence
 
     def finish(self) -> None:
         """Writes what the changes share; call it last."""
         store, txn = self._store, self._txn
+        for name, value in self._numbers.items():
+            txn.put(name, schema.u64(value), db=store.db["meta"])
         for number, changed in self._counters.items():
             counters = trimmed(store, txn, number, changed, self._max_log_entries)
             txn.put(schema.u32(number), counters.to_bytes(), db=store.db["counters"])
         for tenant_id, usage in self._usage.items():
             write_usage(store, txn, tenant_id, usage)
         for number in self.changed:
-            note_commit(store, txn, number, self._counters[number].sequence)
-        for name, value in self._numbers.items():
-            txn.put(name, schema.u64(value), db=store.db["meta"])
+            note_commit(store, txn, number)
+
+    # What the changes share
 
     def _next(self, name: bytes) -> int:
-        """Counts one of the store's numbers up by one."""
+        """Increments one of the store's numbers and returns it."""
         number = self._numbers.get(name) or self._store.number(self._txn, name)
         self._numbers[name] = number + 1
         return number + 1
 
-    def _counters_of(self, opened: Opened) -> Counters:
-        found = self._counters.get(opened.number)
-        return living_counters(self._store, self._txn, opened) if found is None else found
+    def _next_sequence(self, tenant_id: str) -> int:
+        usage = self._usage_of(tenant_id)
+        self._usage[tenant_id] = usage._replace(sequence=usage.sequence + 1)
+        return usage.sequence + 1
 
-    def _require_room(self, opened: Opened, more: Usage) -> None:
-        """Summaries always have it: nobody would be there to be told that they had not."""
-        if not opened.holds_summaries:
-            tenant_id = opened.tenant_id
-            require_room(tenant_id, self._quota_of(tenant_id), self._usage_of(tenant_id), more)
+    def _existing(self, handle: CollectionHandle) -> CollectionRecord:
+        """The collection's record, or CollectionNotFound if it has been deleted."""
+        found = self._collections.get(handle.collection_id)
+        if found is None:
+            found = existing_collection(self._store, self._txn, handle)
+            self._collections[handle.collection_id] = found
+        return found
+
+    def _counters_of(self, handle: CollectionHandle) -> Counters:
+        number = handle.collection_id
+        found = self._counters.get(number)
+        return read_counters(self._store, self._txn, number) if found is None else found
 
     def _usage_of(self, tenant_id: str) -> Usage:
         found = self._usage.get(tenant_id)
         return read_usage(self._store, self._txn, tenant_id) if found is None else found
 
-    def _count(
-        self, opened: Opened, counters: Counters, head: DocumentHead, ordinal: int, sign: int
-    ) -> Counters:
-        """With one document more (sign 1) or less (sign -1), for its tenant too."""
-        more = Usage(0, 0 if opened.holds_summaries else sign, sign * head.stored_bytes)
-        self._usage[opened.tenant_id] = self._usage_of(opened.tenant_id).plus(more)
-        return counters.plus(head, ordinal, sign)
+    def _check_quota(self, tenant_id: str, more: Usage) -> None:
+        check_quota(tenant_id, self._quota_of(tenant_id), self._usage_of(tenant_id), more)
 
-    def _log(self, opened: Opened, counters: Counters, change: Change) -> None:
-        sequence = self._numbers[schema.SEQUENCE]
-        self._counters[opened.number] = append_change(
-            self._store, self._txn, opened.number, counters, change, sequence
+    def _count(
+        self, handle: CollectionHandle, document: DocumentRecord, ordinal: int, sign: int
+    ) -> None:
+        """Counts a document as added (`sign` 1) or removed (-1), for its tenant too."""
+        documents = 0 if self._existing(handle).summarises else sign
+        more = Usage(documents=documents, stored_bytes=sign * document.stored_bytes)
+        self._usage[handle.tenant_id] = self._usage_of(handle.tenant_id).plus(more)
+        counters = self._counters_of(handle).plus(document, ordinal, sign)
+        self._counters[handle.collection_id] = counters
+
+    def _log(self, handle: CollectionHandle, change: Change, sequence: int) -> None:
+        number, counters = handle.collection_id, self._counters_of(handle)
+        self._counters[number] = append_change(
+            self._store, self._txn, number, counters, change, sequence
         )
-        self.changed.add(opened.number)
+        self.changed.add(number)
+
+    # Documents
+
+    def _find(
+        self, handle: CollectionHandle, document_id: str
+    ) -> tuple[int, DocumentRecord | None]:
+        return find_document(self._store, self._txn, handle.collection_id, document_id)
 
     def _add(
-        self, ordinal: int, head: DocumentHead, terms: Sequence[bytes], document: PreparedDocument
+        self,
+        ordinal: int,
+        record: DocumentRecord,
+        terms: Sequence[bytes],
+        document: PreparedDocument,
     ) -> None:
         txn, db = self._txn, self._store.db
-        name = schema.document_id(head.collection, head.document_id)
-        entry = schema.in_collection(head.collection, ordinal)
+        name = schema.document_id(record.collection, record.document_id)
+        entry = schema.in_collection(record.collection, ordinal)
         slot, is_new = self._take_slot()
         txn.put(name, schema.u64(ordinal), db=db["document_ids"])
-        txn.put(entry, schema.document_place(head.leaf_count, slot), db=db["ordinals"])
+        txn.put(entry, schema.document_entry(record.leaf_count, slot), db=db["ordinals"])
         for each in terms:
             txn.put(each, schema.u64(ordinal), db=db["terms"])
-        # Behind all others: LMDB then fills its pages.
-        txn.put(slot, head.to_bytes(), db=db["heads"], append=is_new)
+        # Appended where the slot is past all others: LMDB then fills its pages.
+        txn.put(slot, record.to_bytes(), db=db["documents"], append=is_new)
         txn.put(slot, document.parsed.text.encode(), db=db["texts"], append=is_new)
         txn.put(slot, document.tree.to_bytes(), db=db["trees"], append=is_new)
         vectors = document.vectors.astype("<f4", order="C", copy=False)
         txn.put(slot, vectors.data.cast("B"), db=db["vectors"], append=is_new)
 
     def _take_slot(self) -> tuple[bytes, bool]:
-        """A packed slot, one that is free if any is; and whether it is a new one."""
+        """A packed slot, a free one if there is any, and whether it is past all others."""
         free = next(self._store.scan(self._txn, "free_slots", b""), None)
         if free is None:
             return schema.u64(self._next(schema.LAST_SLOT)), True
@@ -228,32 +246,62 @@ class Commit:
         self._txn.delete(slot, db=self._store.db["free_slots"])
         return slot, False
 
-    def _await_no_more(self, opened: Opened, ordinal: int) -> bool:
-        """Takes a document from those that wait for their summaries, if it does."""
-        entry = schema.in_collection(opened.number, ordinal)
-        return bool(self._txn.delete(entry, db=self._store.db["unsummarised"]))
+    def _delete(
+        self, handle: CollectionHandle, ordinal: int, document: DocumentRecord, sequence: int
+    ) -> None:
+        """Deletes a document and its id, as the change `sequence`."""
+        self._remove(handle, ordinal, document, sequence)
+        name = schema.document_id(handle.collection_id, document.document_id)
+        self._txn.delete(name, db=self._store.db["document_ids"])
+        self._log(handle, Change(removed=ordinal), sequence)
 
     def _remove(
-        self, opened: Opened, ordinal: int, head: DocumentHead, counters: Counters
-    ) -> Counters:
-        """Erases a document, with its summaries."""
-        if opened.summaries:
-            if self._await_no_more(opened, ordinal):
-                counters = counters._replace(unsummarised=counters.unsummarised - 1)
-            else:
-                with suppress(DocumentNotFound):  # It was not worth a summary.
-                    self.delete(opened.beside, head.document_id)
-        erase_document(self._store, self._txn, ordinal, head)
-        if ordinal <= counters.sealed_ordinal:
-            manifest.bury(self._store, self._txn, head.collection, ordinal, head.leaf_count)
-        return self._count(opened, counters, head, ordinal, -1)
+        self, handle: CollectionHandle, ordinal: int, document: DocumentRecord, sequence: int
+    ) -> None:
+        """Deletes one version of a document with its summaries, as the change `sequence`."""
+        if self._existing(handle).summaries:
+            self._remove_summaries(handle, ordinal, document.document_id, sequence)
+        erase_document(self._store, self._txn, ordinal, document)
+        if ordinal <= self._counters_of(handle).sealed_ordinal:
+            number, leaf_count = handle.collection_id, document.leaf_count
+            manifest.add_tombstone(self._store, self._txn, number, ordinal, leaf_count)
+        self._count(handle, document, ordinal, -1)
+
+    # Summaries
+
+    def _remove_summaries(
+        self, handle: CollectionHandle, ordinal: int, document_id: str, sequence: int
+    ) -> None:
+        if self._unmark_unsummarised(handle, ordinal):
+            return
+        collection = summary_handle(handle, self._existing(handle))
+        number, summaries = self._find(collection, document_id)
+        if summaries is not None:  # Some documents are not worth a summary.
+            self._delete(collection, number, summaries, sequence)
+
+    def _mark_unsummarised(self, handle: CollectionHandle, ordinal: int) -> None:
+        entry = schema.in_collection(handle.collection_id, ordinal)
+        self._txn.put(entry, b"", db=self._store.db["unsummarised"])
+        self._count_unsummarised(handle, 1)
+
+    def _unmark_unsummarised(self, handle: CollectionHandle, ordinal: int) -> bool:
+        """True if the document was waiting for its summaries."""
+        entry = schema.in_collection(handle.collection_id, ordinal)
+        waiting = bool(self._txn.delete(entry, db=self._store.db["unsummarised"]))
+        self._count_unsummarised(handle, -waiting)
+        return waiting
+
+    def _count_unsummarised(self, handle: CollectionHandle, more: int) -> None:
+        counters = self._counters_of(handle)
+        counters = counters._replace(unsummarised=counters.unsummarised + more)
+        self._counters[handle.collection_id] = counters
 
 
-def living_counters(store: Store, txn: Txn, opened: Opened) -> Counters:
-    """The collection's counters, or CollectionNotFound if it has been deleted."""
-    if not collection_exists(store, txn, opened.number):
-        raise no_collection(opened.tenant_id, opened.name)
-    return read_counters(store, txn, opened.number)
+def existing_collection(store: Store, txn: Txn, handle: CollectionHandle) -> CollectionRecord:
+    """The collection's record, or CollectionNotFound if it has been deleted."""
+    if not collection_exists(store, txn, handle.collection_id):
+        raise no_collection(handle.tenant_id, handle.name)
+    return read_collection(store, txn, handle.collection_id)
 
 
 def _check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
@@ -277,24 +325,23 @@ def _check_shapes(document: PreparedDocument, settings: CollectionSettings) -> N
         )
 
 
-def growth(old: DocumentHead | None, stored_bytes: int) -> Usage:
-    """What a document of so many bytes takes beyond the version it replaces, if any.
+def growth(old: DocumentRecord | None, stored_bytes: int) -> Usage:
+    """What a document of `stored_bytes` adds to its tenant's usage.
 
-    Summaries of that one do not make room: they will be written anew.
+    The version that it replaces, if any, is subtracted, its summaries are not: the new
+    version will have its own.
     """
     if old is None:
         return Usage(documents=1, stored_bytes=stored_bytes)
     return Usage(stored_bytes=stored_bytes - old.stored_bytes)
 
 
-def _head(
-    collection: int, document: PreparedDocument, settings: CollectionSettings
-) -> DocumentHead:
-    """Of a document whose sequence and size are not known yet."""
+def _record_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentRecord:
+    """The document's record, whose `sequence` and `stored_bytes` are still to be set."""
     tree = document.tree
     last = tree.record(tree.top_level, tree.counts[-1] - 1)
-    return DocumentHead(
-        collection=collection,
+    return DocumentRecord(
+        collection=handle.collection_id,
         document_id=document.document_id,
         title=document.title,
         source=document.source,
@@ -304,32 +351,37 @@ def _head(
         sections=document.parsed.sections,
         pages=document.parsed.pages,
         chunks_per_level=tree.counts,
-        leaf_count=tree.counts[settings.tree.embedding_level],
+        leaf_count=tree.counts[handle.settings.tree.embedding_level],
         token_count=last.token_start + last.token_count,
         text_bytes=last.byte_end,
         vector_bytes=document.vectors.nbytes,
         stored_bytes=0,
         sequence=0,
+        metadata_json=document.metadata_json,
     )
 
 
-def unchanged_result(head: DocumentHead | None, content_hash: str) -> IngestResult | None:
-    """The stored document's result if it has this hash."""
-    if head is None or head.content_hash != content_hash:
+def unchanged_result(document: DocumentRecord | None, content_hash: str) -> IngestResult | None:
+    """The stored document's result if it has this hash, else None; "" equals no hash."""
+    if document is None or not content_hash or document.content_hash != content_hash:
         return None
-    return _result(head, IngestOutcome.UNCHANGED)
+    return _result(document, IngestOutcome.UNCHANGED)
 
 
-def _result(head: DocumentHead, outcome: IngestOutcome) -> IngestResult:
+def _result(document: DocumentRecord, outcome: IngestOutcome) -> IngestResult:
     return IngestResult(
-        head.document_id, outcome, head.sequence, head.chunks_per_level, head.token_count
+        document_id=document.document_id,
+        outcome=outcome,
+        sequence=document.sequence,
+        chunks_per_level=document.chunks_per_level,
+        token_count=document.token_count,
     )
 
 
-def no_document(opened: Opened, document_id: str) -> DocumentNotFound:
-    """The error for an id the collection does not have."""
+def no_document(handle: CollectionHandle, document_id: str) -> DocumentNotFound:
+    """The error for an id that the collection does not have."""
     return DocumentNotFound(
-        f"collection {opened.name!r} of tenant {opened.tenant_id!r} "
+        f"collection {handle.name!r} of tenant {handle.tenant_id!r} "
         f"has no document {document_id!r}",
         field="document_id",
     )

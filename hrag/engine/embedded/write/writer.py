@@ -1,20 +1,22 @@
 """Commits whole documents, one or several to an LMDB transaction.
 
-A document is visible whole or not at all, and its counters, log entry and sequence
-change with it. Replacing one gives it a new ordinal, so whatever an index still holds of
-the old version names nothing. Knows nothing of segments but which ordinals they cover.
+A document is visible whole or not at all, and its counters, log entry and sequence change
+with it. Replacing a document gives it a new ordinal, so whatever an index still holds of
+the old version names nothing. Knows nothing of segments except which ordinals they cover.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Protocol
 
 from hrag.deadline import Deadline
-from hrag.embedding import Vectors
-from hrag.engine import (
-    OpenCollection,
+from hrag.engine.documents import (
+    Admission,
+    CollectionHandle,
+    DocumentSummaries,
     PreparedDocument,
-    Summary,
+    StoredDocument,
     Unsummarised,
 )
 from hrag.engine.embedded.store import schema
@@ -28,38 +30,29 @@ from hrag.engine.embedded.store.queries import (
     listed_segments,
     read_collection,
     read_counters,
-    read_head,
+    read_document,
     required,
     slot_of,
 )
-from hrag.engine.embedded.store.records import (
-    CollectionRecord,
-    Counters,
-    DocumentHead,
-    Usage,
-)
-from hrag.engine.embedded.store.tenant_usage import read_usage, require_room, write_usage
+from hrag.engine.embedded.store.records import CollectionRecord, Counters, DocumentRecord, Usage
+from hrag.engine.embedded.store.tenant_usage import check_quota, read_usage, write_usage
 from hrag.engine.embedded.store.totals import measure
-from hrag.engine.embedded.write.summaries import settings_beside
+from hrag.engine.embedded.write.summaries import summary_settings
 from hrag.engine.embedded.write.transaction import (
-    Commit,
-    Opened,
+    WriteTransaction,
+    existing_collection,
     growth,
-    living_counters,
     no_document,
     unchanged_result,
 )
-from hrag.errors import (
-    CollectionExists,
-    CollectionNotFound,
-    HragError,
-)
+from hrag.errors import CollectionExists, CollectionNotFound, HragError
 from hrag.quota.quotas import QuotaOf, TenantUsage, unlimited
 from hrag.tree import ParsedText, Tree
 from hrag.types import (
     Collection,
     CollectionSettings,
     DocumentInfo,
+    EmbeddedIndexStatus,
     IndexStatus,
     IngestResult,
     Listing,
@@ -68,30 +61,33 @@ from hrag.types import (
 )
 
 
-class Upkeep(Protocol):
-    """Who keeps the index in order, in the background."""
+class IndexMaintenance(Protocol):
+    """Keeps the index in order in the background."""
 
     def changed(self, collection: int) -> None:
-        """Called after each commit."""
+        """Called after each commit, with the number of a collection that it changed."""
 
-    def wait_for_room(self, collection: int, deadline: Deadline) -> None:
-        """Waits while the collection has too much that is not indexed."""
+    def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
+        """Waits while too much of the collection is not indexed; raises DeadlineExceeded."""
 
 
 class EmbeddedWriter:
-    """The writer over one store. Without `upkeep` nothing is sealed, and nothing waits."""
+    """See `hrag.engine.Writer`. Without `maintenance`, nothing is indexed and nothing waits."""
 
     def __init__(
         self,
         store: Store,
-        upkeep: Upkeep | None = None,
+        maintenance: IndexMaintenance | None = None,
         max_log_entries: int = MAX_LOG_ENTRIES,
         quota_of: QuotaOf = unlimited,
     ) -> None:
         self._store = store
-        self._upkeep = upkeep
+        self._maintenance = maintenance
         self._max_log_entries = max_log_entries
         self._quota_of = quota_of
+
+    def close(self) -> None:
+        """Does nothing: the store belongs to whoever opened it."""
 
     # Collections
 
@@ -104,46 +100,48 @@ class EmbeddedWriter:
                 raise CollectionExists(
                     f"tenant {tenant_id!r} has a collection {name!r} already", field="name"
                 )
-            used, more = read_usage(store, txn, tenant_id), Usage(collections=1)
-            require_room(tenant_id, self._quota_of(tenant_id), used, more)
-            write_usage(store, txn, tenant_id, used.plus(more))
+            used, more = read_usage(store, txn, tenant_id), Usage(collections=1, sequence=1)
+            check_quota(tenant_id, self._quota_of(tenant_id), used, more)
+            used = used.plus(more)
+            write_usage(store, txn, tenant_id, used)
             number = store.next_number(txn, schema.LAST_COLLECTION)
-            beside = 0
-            if settings.summaries is not SummaryUnit.NONE:
-                beside = store.next_number(txn, schema.LAST_COLLECTION)
-            sequence = store.next_number(txn, schema.SEQUENCE)
             txn.put(key, schema.u32(number), db=store.db["collection_names"])
-            record = CollectionRecord(tenant_id, name, settings, summaries=beside)
-            self._add(txn, number, record, sequence)
-            if beside:
-                own = settings_beside(settings)
-                record = CollectionRecord(tenant_id, name, own, summarises=number)
-                self._add(txn, beside, record, sequence)
-        return Collection(tenant_id, name, settings), sequence
+            self._add_collection(txn, number, CollectionRecord(tenant_id, name, settings), used)
+        return Collection(tenant_id, name, settings), used.sequence
 
-    def _add(self, txn: Txn, number: int, record: CollectionRecord, sequence: int) -> None:
+    def _add_collection(self, txn: Txn, number: int, record: CollectionRecord, used: Usage) -> None:
+        """Adds a collection, and its summary collection if it has summaries."""
+        tenant_id, name, settings = record.tenant_id, record.name, record.settings
+        if settings.summaries is not SummaryUnit.NONE:
+            second = self._store.next_number(txn, schema.LAST_COLLECTION)
+            own = summary_settings(settings)
+            summaries = CollectionRecord(tenant_id, name, own, summarises=number)
+            self._add_collection(txn, second, summaries, used)
+            record = CollectionRecord(tenant_id, name, settings, summaries=second)
+        sequence = used.sequence
         counters = Counters(sequence=sequence, sealed_sequence=sequence, log_start=sequence)
         txn.put(schema.u32(number), record.to_bytes(), db=self._store.db["collections"])
         txn.put(schema.u32(number), counters.to_bytes(), db=self._store.db["counters"])
+        note_commit(self._store, txn, number)
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
         store = self._store
         with store.write() as txn:
             number = find_collection(store, txn, tenant_id, name)
-            beside = read_collection(store, txn, number).summaries
+            second = read_collection(store, txn, number).summaries
+            numbers = [number, second] if second else [number]
+            counters = [read_counters(store, txn, each) for each in numbers]
+            freed = Usage(-1, -counters[0].documents, -sum(each.stored_bytes for each in counters))
+            used = read_usage(store, txn, tenant_id).plus(freed).plus(Usage(sequence=1))
+            write_usage(store, txn, tenant_id, used)
             txn.delete(schema.collection_name(tenant_id, name), db=store.db["collection_names"])
-            dropped = [number, beside] if beside else [number]
-            counted = [read_counters(store, txn, each) for each in dropped]
-            less = Usage(-1, -counted[0].documents, -sum(each.stored_bytes for each in counted))
-            write_usage(store, txn, tenant_id, read_usage(store, txn, tenant_id).plus(less))
-            for each in dropped:
+            for each in numbers:
                 txn.delete(schema.u32(each), db=store.db["collections"])
                 txn.delete(schema.u32(each), db=store.db["counters"])
-                txn.put(schema.u32(each), b"", db=store.db["dropped"])
-                sequence = store.next_number(txn, schema.SEQUENCE)
-                note_commit(store, txn, each, sequence)
-        self._committed(*dropped)
-        return sequence
+                txn.put(schema.u32(each), b"", db=store.db["deleted_collections"])
+                note_commit(store, txn, each)
+        self._committed(*numbers)
+        return used.sequence
 
     def collection(self, tenant_id: str, name: str) -> Collection:
         with self._store.read() as txn:
@@ -163,129 +161,137 @@ class EmbeddedWriter:
         documents = read_counters(self._store, txn, number).documents
         return Collection(record.tenant_id, record.name, record.settings, documents)
 
-    def open(self, tenant_id: str, name: str) -> Opened:
-        """Finds a collection, or raises CollectionNotFound."""
+    def open(self, tenant_id: str, name: str) -> CollectionHandle:
         with self._store.read() as txn:
-            return self._open(txn, find_collection(self._store, txn, tenant_id, name))
+            return self._handle(txn, find_collection(self._store, txn, tenant_id, name))
 
-    def _open(self, txn: Txn, number: int) -> Opened:
+    def _handle(self, txn: Txn, number: int) -> CollectionHandle:
         record = read_collection(self._store, txn, number)
-        return Opened(number, record.tenant_id, record.name, record.settings, record.summaries)
+        return CollectionHandle(record.tenant_id, record.name, number, record.settings)
 
     # Documents
 
-    def unchanged(
-        self, collection: OpenCollection, document_id: str, content_hash: str
-    ) -> IngestResult | None:
-        opened = _opened(collection)
+    def admit(
+        self,
+        tenant_id: str,
+        collection: str,
+        document_id: str,
+        content_hash: str,
+        stored_bytes: int = 1,
+    ) -> Admission:
         with self._store.read() as txn:
-            _, head = find_document(self._store, txn, opened.number, document_id)
-        return unchanged_result(head, content_hash)
+            number = find_collection(self._store, txn, tenant_id, collection)
+            handle = self._handle(txn, number)
+            _, stored = find_document(self._store, txn, number, document_id)
+            unchanged = unchanged_result(stored, content_hash)
+            if unchanged is None:
+                used = read_usage(self._store, txn, tenant_id)
+                check_quota(
+                    tenant_id, self._quota_of(tenant_id), used, growth(stored, stored_bytes)
+                )
+        return Admission(handle, unchanged)
 
-    def require_room(self, collection: OpenCollection, document_id: str, stored_bytes: int) -> None:
-        opened = _opened(collection)
-        quota = self._quota_of(opened.tenant_id)
-        if quota.max_bytes is None and quota.max_documents is None:
-            return
-        with self._store.read() as txn:
-            _, old = find_document(self._store, txn, opened.number, document_id)
-            used = read_usage(self._store, txn, opened.tenant_id)
-        require_room(opened.tenant_id, quota, used, growth(old, stored_bytes))
+    def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
+        if self._maintenance is not None:
+            self._maintenance.wait_for_capacity(collection.collection_id, deadline)
 
-    def wait_for_room(self, collection: OpenCollection, deadline: Deadline) -> None:
-        if self._upkeep is not None:
-            self._upkeep.wait_for_room(_opened(collection).number, deadline)
-
-    def put(self, collection: OpenCollection, document: PreparedDocument) -> IngestResult:
+    def put(self, collection: CollectionHandle, document: PreparedDocument) -> IngestResult:
         (result,) = self.put_many([(collection, document)])
         if isinstance(result, HragError):
             raise result
         return result
 
     def put_many(
-        self, documents: Sequence[tuple[OpenCollection, PreparedDocument]]
+        self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
         self._store.require_space()
         results: list[IngestResult | HragError] = []
-        with self._store.write() as txn:
-            commit = self._commit(txn)
+        with self._changes("put") as changes:
             for collection, document in documents:
                 try:
-                    results.append(commit.put(_opened(collection), document))
+                    results.append(changes.put(collection, document))
                 except HragError as error:  # Raised before anything of the document is written.
                     results.append(error)
-            commit.finish()
-            reach("put.written")
-        reach("put.committed")
-        self._committed(*commit.changed)
         return results
 
-    def delete(self, collection: OpenCollection, document_id: str) -> int:
-        with self._store.write() as txn:
-            commit = self._commit(txn)
-            sequence = commit.delete(_opened(collection), document_id)
-            commit.finish()
-            reach("delete.written")
-        reach("delete.committed")
-        self._committed(*commit.changed)
-        return sequence
+    def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
+        if stored.summaries is None:
+            return self.put(collection, stored.document)
+        self._store.require_space()
+        with self._changes("put") as changes:
+            return changes.put_stored(collection, stored.document, stored.summaries)
 
-    def document(self, collection: OpenCollection, document_id: str) -> DocumentInfo:
-        opened = _opened(collection)
+    def delete(self, collection: CollectionHandle, document_id: str) -> int:
+        with self._changes("delete") as changes:
+            return changes.delete(collection, document_id)
+
+    def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
         with self._store.read() as txn:
-            return self._existing(txn, opened, document_id)[1].info()
+            return self._existing(txn, collection, document_id)[1].info()
 
     def document_with_text(
-        self, collection: OpenCollection, document_id: str
+        self, collection: CollectionHandle, document_id: str
     ) -> tuple[DocumentInfo, str]:
-        opened = _opened(collection)
         with self._store.read() as txn:
-            ordinal, head = self._existing(txn, opened, document_id)
-            slot = slot_of(self._store, txn, opened.number, ordinal)
+            ordinal, document = self._existing(txn, collection, document_id)
+            slot = slot_of(self._store, txn, collection.collection_id, ordinal)
             text = required(txn.get(slot, db=self._store.db["texts"]))
-            return head.info(), str(text, "utf-8")
+            return document.info(), str(text, "utf-8")
 
     def documents(
-        self, collection: OpenCollection, page_size: int, page_token: str
+        self, collection: CollectionHandle, page_size: int, page_token: str
     ) -> Listing[DocumentInfo]:
-        opened = _opened(collection)
-        prefix = schema.u32(opened.number)
+        number = collection.collection_id
+        prefix = schema.u32(number)
         after = prefix + page_token.encode() + b"\0" if page_token else b""
         with self._store.read() as txn:
             entries = self._store.scan(txn, "document_ids", prefix, after)
             ordinals = [schema.read_u64(value) for _, value in islice(entries, page_size + 1)]
-            slots = [
-                slot_of(self._store, txn, opened.number, ordinal)
-                for ordinal in ordinals[:page_size]
-            ]
-            heads = [read_head(self._store, txn, slot) for slot in slots]
-        token = heads[-1].document_id if len(ordinals) > page_size else ""
-        return Listing(tuple(head.info() for head in heads), token)
+            slots = [slot_of(self._store, txn, number, each) for each in ordinals[:page_size]]
+            found = [read_document(self._store, txn, slot) for slot in slots]
+        token = found[-1].document_id if len(ordinals) > page_size else ""
+        return Listing(tuple(document.info() for document in found), token)
 
-    def status(self, collection: OpenCollection) -> IndexStatus:
-        opened = _opened(collection)
-        with self._store.read() as txn:
-            counters = living_counters(self._store, txn, opened)
-            used = read_usage(self._store, txn, opened.tenant_id)
-            listed = listed_segments(self._store, txn, opened.number)
+    def _existing(
+        self, txn: Txn, collection: CollectionHandle, document_id: str
+    ) -> tuple[int, DocumentRecord]:
+        number = collection.collection_id
+        ordinal, document = find_document(self._store, txn, number, document_id)
+        if document is None:
+            raise no_document(collection, document_id)
+        return ordinal, document
+
+    # Status
+
+    def status(self, collection: CollectionHandle) -> IndexStatus:
+        store, number, tenant_id = self._store, collection.collection_id, collection.tenant_id
+        with store.read() as txn:
+            record = existing_collection(store, txn, collection)
+            counters = read_counters(store, txn, number)
+            used = read_usage(store, txn, tenant_id)
+            segments = listed_segments(store, txn, number)
             summaries = 0
-            if opened.summaries:
-                summaries = living_counters(self._store, txn, opened.beside).leaves
+            if record.summaries:
+                summaries = read_counters(store, txn, record.summaries).leaves
         return IndexStatus(
             committed_sequence=counters.sequence,
-            sealed_sequence=counters.sealed_sequence,
             document_count=counters.documents,
             chunk_count=counters.chunks,
             leaf_count=counters.leaves,
-            tail_leaf_count=counters.tail_leaves,
             token_count=counters.tokens,
             text_bytes=counters.text_bytes,
             vector_bytes=counters.vector_bytes,
-            segments=tuple(record.info() for record in listed),
             summary_count=summaries,
             unsummarised_documents=counters.unsummarised,
             summary_tokens=counters.summary_tokens,
-            tenant=TenantUsage(*used, self._quota_of(opened.tenant_id)),
+            tenant=TenantUsage(
+                used.collections, used.documents, used.stored_bytes, self._quota_of(tenant_id)
+            ),
+            embedded=EmbeddedIndexStatus(
+                sealed_sequence=counters.sealed_sequence,
+                tail_leaf_count=counters.tail_leaves,
+                segments=tuple(segment.info() for segment in segments),
+            ),
         )
 
     def totals(self) -> StoreTotals:
@@ -296,24 +302,24 @@ class EmbeddedWriter:
     def next_unsummarised(
         self,
         embedder: str,
-        after: OpenCollection | None = None,
+        after: CollectionHandle | None = None,
         excluding: Container[int] = (),
     ) -> Unsummarised | None:
-        behind = 0 if after is None else _opened(after).number
+        last = 0 if after is None else after.collection_id
         with self._store.read() as txn:
             numbers = self._with_unsummarised(txn)
-            for number in sorted(numbers, key=lambda number: (number <= behind, number)):
-                opened = self._open(txn, number)
-                if opened.settings.embedder != embedder:
+            for number in sorted(numbers, key=lambda number: (number <= last, number)):
+                collection = self._handle(txn, number)
+                if collection.settings.embedder != embedder:
                     continue
                 for key, _ in self._store.scan(txn, "unsummarised", schema.u32(number)):
                     ordinal = schema.read_in_collection(key)[1]
                     if ordinal not in excluding:
-                        return self._unsummarised(txn, opened, ordinal)
+                        return self._unsummarised(txn, collection, ordinal)
         return None
 
     def _with_unsummarised(self, txn: Txn) -> list[int]:
-        """Numbers of collections that have documents waiting for summaries."""
+        """Numbers of collections that have documents without their summaries."""
         numbers, start = [], b""
         while entry := next(self._store.scan(txn, "unsummarised", b"", start), None):
             number = schema.read_in_collection(entry[0])[0]
@@ -322,58 +328,47 @@ class EmbeddedWriter:
                 numbers.append(number)
         return numbers
 
-    def _unsummarised(self, txn: Txn, opened: Opened, ordinal: int) -> Unsummarised:
-        store = self._store
-        slot = slot_of(store, txn, opened.number, ordinal)
-        head = read_head(store, txn, slot)
+    def _unsummarised(self, txn: Txn, collection: CollectionHandle, ordinal: int) -> Unsummarised:
+        store, number = self._store, collection.collection_id
+        slot = slot_of(store, txn, number, ordinal)
+        document = read_document(store, txn, slot)
         text, tree = (required(txn.get(slot, db=store.db[name])) for name in ("texts", "trees"))
         return Unsummarised(
-            collection=opened,
+            collection=collection,
             version=ordinal,
-            document_id=head.document_id,
-            title=head.title,
-            parsed=ParsedText(str(text, "utf-8"), head.sections, head.pages),
+            document_id=document.document_id,
+            title=document.title,
+            parsed=ParsedText(str(text, "utf-8"), document.sections, document.pages),
             tree=Tree(bytes(tree)),
-            spent_tokens=read_counters(store, txn, opened.number).summary_tokens,
+            spent_tokens=read_counters(store, txn, number).summary_tokens,
         )
 
     def put_summaries(
-        self,
-        document: Unsummarised,
-        summaries: Sequence[Summary],
-        vectors: Vectors,
-        tokens: int = 0,
+        self, document: Unsummarised, summaries: DocumentSummaries, tokens: int = 0
     ) -> bool:
-        opened = _opened(document.collection)
         self._store.require_space()
         try:
-            with self._store.write() as txn:
-                commit = self._commit(txn)
-                found = commit.put_summaries(opened, document.version, summaries, vectors, tokens)
-                commit.finish()
-                reach("summaries.written")
+            with self._changes("summaries") as changes:
+                return changes.put_summaries(
+                    document.collection, document.version, summaries, tokens
+                )
         except CollectionNotFound:
             return False
-        reach("summaries.committed")
-        self._committed(*commit.changed)
-        return found
 
-    def _commit(self, txn: Txn) -> Commit:
-        return Commit(self._store, txn, self._max_log_entries, self._quota_of)
+    # Transactions
+
+    @contextmanager
+    def _changes(self, failpoint: str) -> Iterator[WriteTransaction]:
+        """Commits what is done within, or, on any exception, changes nothing."""
+        with self._store.write() as txn:
+            changes = WriteTransaction(self._store, txn, self._max_log_entries, self._quota_of)
+            yield changes
+            changes.finish()
+            reach(f"{failpoint}.written")
+        reach(f"{failpoint}.committed")
+        self._committed(*changes.changed)
 
     def _committed(self, *collections: int) -> None:
-        if self._upkeep is not None:
+        if self._maintenance is not None:
             for number in collections:
-                self._upkeep.changed(number)
-
-    def _existing(self, txn: Txn, opened: Opened, document_id: str) -> tuple[int, DocumentHead]:
-        ordinal, head = find_document(self._store, txn, opened.number, document_id)
-        if head is None:
-            raise no_document(opened, document_id)
-        return ordinal, head
-
-
-def _opened(collection: OpenCollection) -> Opened:
-    if not isinstance(collection, Opened):
-        raise TypeError(f"{collection!r} was not opened by this writer")
-    return collection
+                self._maintenance.changed(number)

@@ -34,7 +34,7 @@ class Summarising:
     def index_status(self, tenant_id):
         self.waiting -= 1
         counts = {"summary_count": 12, "unsummarised_documents": self.waiting}
-        return IndexStatus(1, 1, 9, 9, 9, 9, 9, 9, 9, (), **counts)
+        return IndexStatus(1, 9, 9, 9, 9, 9, 9, **counts)
 
 
 def waited(client: Summarising) -> str:

@@ -22,10 +22,10 @@ from indexer_svc import summariser as summariser_module
 from indexer_svc.summariser import Summariser
 from tests.fakes import collection_settings
 from tests.summarisers import (
+    LIMITS,
     LONG,
     SETTINGS,
     SHORT,
-    TERMS,
     TREE,
     WAIT_S,
     FakeChat,
@@ -338,7 +338,7 @@ def hanging(writer, embedder, monkeypatch):
 
 def test_nobody_waits_for_a_model_that_hangs(writer, embedder, hanging):
     put(writer, document("d", LONG))
-    summariser = Summariser(writer, embedder, hanging, TERMS)
+    summariser = Summariser(writer, embedder, hanging, LIMITS)
     summariser.start()
     assert hanging.begun.acquire(timeout=WAIT_S)
     began = time.monotonic()
@@ -371,7 +371,7 @@ def test_a_call_that_hangs_is_told_of_whatever_became_of_the_others(
     monkeypatch.setattr(hanging, "complete", fail_first)
     monkeypatch.setattr(summariser_module, "_FIRST_RETRY_S", WAIT_S)
     with capture_logs() as logs:
-        summariser = Summariser(writer, embedder, hanging, TERMS)
+        summariser = Summariser(writer, embedder, hanging, LIMITS)
         summariser.start()
         wait_until(lambda: bool(logs))
         assert not summariser.close()

@@ -9,7 +9,7 @@ from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import SummaryUnit
 from indexer_svc import summariser as summariser_module
 from indexer_svc.extractive import extract
-from indexer_svc.summariser import MAX_CHARS, Terms
+from indexer_svc.summariser import MAX_CHARS, SummaryLimits
 from tests.fakes import collection_settings, sentences
 from tests.summarisers import (
     LONG,
@@ -103,7 +103,7 @@ def test_a_short_section_gets_none(store, writer, embedder):
     outline = tuple(Section(f"Part {start}", 1, start) for start in starts)
     put(writer, document("d", ParsedText(text, outline)), "s")
     chat = FakeChat()
-    with running(writer, embedder, chat, Terms(min_chars=500, max_tokens=1_000)):
+    with running(writer, embedder, chat, SummaryLimits(min_chars=500, max_tokens=1_000)):
         wait_until(lambda: not waiting(writer, "s"))
     assert texts_of(writer, name="s") == ["Summary 3.", "Summary 1.", "Summary 2."]
     (ranges,) = ranges_of(store)
@@ -113,19 +113,19 @@ def test_a_short_section_gets_none(store, writer, embedder):
 def test_a_short_document_gets_none_and_waits_for_none(store, writer, embedder):
     put(writer, document("d", "Only a few words."))
     chat = FakeChat()
-    run_to_end(writer, embedder, chat, Terms(min_chars=18, max_tokens=1_000))
+    run_to_end(writer, embedder, chat, SummaryLimits(min_chars=18, max_tokens=1_000))
     assert chat.prompts == []
     assert ranges_of(store) == []
     assert writer.status(writer.open("t", "c")).summary_count == 0
     put(writer, document("d", "Some more words now."))
-    run_to_end(writer, embedder, chat, Terms(min_chars=18, max_tokens=1_000))
+    run_to_end(writer, embedder, chat, SummaryLimits(min_chars=18, max_tokens=1_000))
     assert texts_of(writer) == ["Summary 1.", "Summary 1."]
 
 
 def test_a_document_of_short_sections_has_a_summary_of_its_own(store, writer, embedder):
     put(writer, document("d", LONG))
     chat = FakeChat()
-    run_to_end(writer, embedder, chat, Terms(min_chars=len(LONG) // 2, max_tokens=1_000))
+    run_to_end(writer, embedder, chat, SummaryLimits(min_chars=len(LONG) // 2, max_tokens=1_000))
     assert bodies(chat.prompts) == [LONG.strip()]
     assert texts_of(writer) == ["Summary 1."]
     assert ranges_of(store) == [()]
@@ -134,7 +134,7 @@ def test_a_document_of_short_sections_has_a_summary_of_its_own(store, writer, em
 def test_summaries_may_be_shorter_than_what_is_worth_one(writer, embedder):
     put(writer, document("d", LONG))
     chat = FakeChat()
-    run_to_end(writer, embedder, chat, Terms(min_chars=100, max_tokens=1_000))
+    run_to_end(writer, embedder, chat, SummaryLimits(min_chars=100, max_tokens=1_000))
     assert len(texts_of(writer)) == len(chat.prompts) > 3
 
 
@@ -194,7 +194,7 @@ def test_tokens_are_counted_where_the_endpoint_does_not(writer, embedder):
 def test_past_what_it_may_cost_the_text_speaks_for_itself(store, writer, embedder):
     put(writer, document("d", LONG))
     chat = FakeChat()
-    run_to_end(writer, embedder, chat, Terms(min_chars=20, max_tokens=14))
+    run_to_end(writer, embedder, chat, SummaryLimits(min_chars=20, max_tokens=14))
     assert len(chat.prompts) == 2
     (ranges,) = ranges_of(store)
     _, *summaries = texts_of(writer)
@@ -210,7 +210,7 @@ def test_the_bound_is_one_of_all_the_documents_of_a_collection(writer, embedder)
         put(writer, document(name, SHORT))
     put(writer, document("g", SHORT), "other")
     chat = FakeChat()
-    with running(writer, embedder, chat, Terms(min_chars=20, max_tokens=8)):
+    with running(writer, embedder, chat, SummaryLimits(min_chars=20, max_tokens=8)):
         wait_until(lambda: not waiting(writer) and not waiting(writer, "other"))
     assert len(chat.prompts) == 3
     assert texts_of(writer, "f") == [extract(SHORT, embedder)] * 2
@@ -221,7 +221,7 @@ def test_the_bound_is_one_of_all_the_documents_of_a_collection(writer, embedder)
 def test_nothing_may_be_spent(writer, embedder):
     put(writer, document("d", SHORT))
     chat = FakeChat()
-    run_to_end(writer, embedder, chat, Terms(min_chars=20, max_tokens=0))
+    run_to_end(writer, embedder, chat, SummaryLimits(min_chars=20, max_tokens=0))
     assert chat.prompts == []
     assert len(texts_of(writer)) == 2
 
@@ -230,7 +230,7 @@ def test_calls_that_are_under_way_may_go_past_the_bound(writer, embedder, monkey
     monkeypatch.setattr(summariser_module, "_CALLS", 3)
     put(writer, document("d", LONG))
     chat = SlowChat()
-    with running(writer, embedder, chat, Terms(min_chars=20, max_tokens=1)):
+    with running(writer, embedder, chat, SummaryLimits(min_chars=20, max_tokens=1)):
         for _ in range(3):
             assert chat.begun.acquire(timeout=WAIT_S)
         chat.go_on.set()

@@ -58,11 +58,11 @@ def delete(engine: Engine, model: ModelCollection, *names: str) -> None:
 
 def listed(engine: Engine) -> list[Listed]:
     with engine.store.read() as txn:
-        return manifest.listed(engine.store, txn, engine.open().number)
+        return manifest.listed(engine.store, txn, engine.open().collection_id)
 
 
 def source_of(engine: Engine, threshold: int = FOREVER) -> Source:
-    number = engine.open().number
+    number = engine.open().collection_id
     found = build_plan.tail_source(engine.store, number, threshold) or build_plan.next_source(
         engine.store, number
     )
@@ -130,7 +130,7 @@ def test_dead_leaves_are_left_out_and_forgotten(engine, model):
     (only,) = listed(engine)
     assert (only.record.rows, only.dead) == (model.leaf_count, 0)
     with engine.store.read() as txn:
-        assert len(manifest.dead_ordinals(engine.store, txn, engine.open().number)) == 0
+        assert len(manifest.deleted_ordinals(engine.store, txn, engine.open().collection_id)) == 0
     assert_right(engine, model)
 
 
@@ -227,7 +227,7 @@ def test_a_tail_is_sealed_beside_a_merge(engine, model):
     def seal_meanwhile() -> None:
         put(engine, model, f"meanwhile{len(model.documents)}", len(model.documents))
         tail = build_plan.tail_source(
-            engine.store, engine.open().number, 1, busy_ordinal=merge.last_ordinal
+            engine.store, engine.open().collection_id, 1, busy_ordinal=merge.last_ordinal
         )
         segment_build.build(engine.store, tail)
 
@@ -241,7 +241,7 @@ def test_a_tail_is_sealed_beside_a_merge(engine, model):
 def test_everything_can_be_built_anew(engine, model):
     put(engine, model, "more", 50)
     delete(engine, model, "d3")
-    rebuild = partial(segment_build.rebuild, engine.store, engine.open().number, 1)
+    rebuild = partial(segment_build.rebuild, engine.store, engine.open().collection_id, 1)
     assert rebuild(lambda: None) == model.leaf_count
     (only,) = listed(engine)
     assert only.record.items == only.record.rows == model.leaf_count
@@ -251,7 +251,7 @@ def test_everything_can_be_built_anew(engine, model):
 def test_a_small_collection_needs_nothing_built(engine):
     model = ModelCollection()
     engine.writer.create_collection("t", "c", model.settings)
-    number = engine.open().number
+    number = engine.open().collection_id
     assert segment_build.rebuild(engine.store, number, 100, lambda: None) == 0
     put(engine, model, "d", 0)
     assert segment_build.rebuild(engine.store, number, 100, lambda: None) == 0

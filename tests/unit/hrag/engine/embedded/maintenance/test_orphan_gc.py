@@ -95,8 +95,8 @@ def test_at_a_start_every_segment_is_looked_at_one_at_a_time(engine, record):
     inspector = Inspector(engine.store)
     assert inspector.inspect() == set()
     inspector.begin()
-    assert inspector.inspect() == {engine.open().number}
-    assert inspector.inspect() == {engine.open(name="other").number}
+    assert inspector.inspect() == {engine.open().collection_id}
+    assert inspector.inspect() == {engine.open(name="other").collection_id}
     assert inspector.inspect() == set()
     assert inspector.damaged == {record.segment_id, other.segment_id}
     repair(engine, inspector)
@@ -108,7 +108,7 @@ def repair(engine: Engine, inspector: Inspector) -> None:
     assert all(
         each.segment_id not in inspector.damaged
         for name in ("c", "other")
-        for each in engine.writer.status(engine.open(name=name)).segments
+        for each in engine.writer.status(engine.open(name=name)).embedded.segments
     )
 
 
@@ -120,11 +120,11 @@ def test_what_a_reader_reports_is_looked_at_and_made_anew(engine, record, name):
         pass
     assert orphan_gc.reported_damage(engine.store.segments) == {record.segment_id}
     inspector = Inspector(engine.store)
-    assert inspector.inspect() == {engine.open().number}
+    assert inspector.inspect() == {engine.open().collection_id}
     assert engine.put_in_order(10**9, damaged=inspector.damaged) == 1
     engine.restart_reader()
     with engine.reader.snapshot("t", "c"):
-        assert engine.reader.status().damaged_segments == 0
+        assert engine.reader.status().embedded.damaged_segments == 0
 
 
 def test_a_sound_segment_is_not_made_anew_because_somebody_reports_it(engine, record):

@@ -42,8 +42,8 @@ def folders(engine: Engine) -> list[Path]:
 
 def assert_tail_only(engine: Engine, model: ModelCollection) -> None:
     status = engine.writer.status(engine.open())
-    assert status.segments == ()
-    assert status.tail_leaf_count == model.leaf_count
+    assert status.embedded.segments == ()
+    assert status.embedded.tail_leaf_count == model.leaf_count
     assert folders(engine) == []
     with engine.reader.snapshot("t", "c") as snapshot:
         found = search_leaves(snapshot, query_vector(0), 10)
@@ -51,16 +51,16 @@ def assert_tail_only(engine: Engine, model: ModelCollection) -> None:
 
 
 def test_a_segment_covers_the_tail_as_it_was(engine, model):
-    before = engine.reader.sequence()
+    before = engine.reader.sequence("t")
     record = engine.seal()
     assert (record.rows, record.first_ordinal, record.last_ordinal) == (model.leaf_count, 1, 4)
     assert record.covered_sequence == before
     assert (record.space, record.embedder, record.dimension) == ("ip", "fake", 16)
-    assert engine.reader.sequence() == before + 1
+    assert engine.reader.sequence("t") == before
     status = engine.writer.status(engine.open())
-    assert (status.tail_leaf_count, status.sealed_sequence) == (0, before)
-    assert status.segments == (record.info(),)
-    assert segment_build.tail_leaves(engine.store, engine.open().number) == 0
+    assert (status.embedded.tail_leaf_count, status.embedded.sealed_sequence) == (0, before)
+    assert status.embedded.segments == (record.info(),)
+    assert segment_build.tail_leaves(engine.store, engine.open().collection_id) == 0
 
 
 def test_a_second_segment_begins_where_the_first_ended(engine, model):
@@ -95,7 +95,7 @@ def test_documents_that_die_while_the_index_is_built_are_dead_in_it(engine, mode
     model.put(prepared("d2", sentences(20), seed=30))
     status = engine.writer.status(engine.open())
     assert status.leaf_count == model.leaf_count
-    assert status.tail_leaf_count == len(model.documents["d2"].vectors)
+    assert status.embedded.tail_leaf_count == len(model.documents["d2"].vectors)
     with engine.reader.snapshot("t", "c") as snapshot:
         for count in (3, 1000):
             found = search_leaves(snapshot, query_vector(1), count)
@@ -129,7 +129,7 @@ def test_a_manifest_that_cannot_be_committed_leaves_no_files(engine, model, monk
 
 
 def test_a_collection_that_is_deleted_meanwhile_gets_no_segment(engine, model, monkeypatch):
-    number = engine.open().number
+    number = engine.open().collection_id
     write = segment_files.write
 
     def delete_meanwhile(*args: object) -> object:
@@ -166,9 +166,9 @@ def test_what_no_manifest_lists_is_removed(engine, model):
 
 def test_every_collection_is_known_until_it_is_deleted(engine, model):
     other, _ = engine.writer.create_collection("t2", "c", model.settings)
-    numbers = {engine.open().number, engine.writer.open("t2", other.name).number}
+    numbers = {engine.open().collection_id, engine.writer.open("t2", other.name).collection_id}
     assert segment_build.all_collections(engine.store) == numbers
-    gone = engine.open().number
+    gone = engine.open().collection_id
     engine.writer.delete_collection("t", "c")
     assert segment_build.all_collections(engine.store) == numbers - {gone}
 

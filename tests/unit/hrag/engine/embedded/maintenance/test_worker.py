@@ -48,7 +48,7 @@ def writer(store):
 
 
 def segment_count(writer: EmbeddedWriter, name: str = "c") -> int:
-    return len(writer.status(writer.open("t", name)).segments)
+    return len(writer.status(writer.open("t", name)).embedded.segments)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -68,12 +68,12 @@ def test_a_tail_is_sealed_once_it_passes_the_threshold(store, writer):
             leaves += len(document.vectors)
         wait_until(lambda: segment_count(writer) == 1)
     status = writer.status(writer.open("t", "c"))
-    assert (status.segments[0].leaf_count, status.tail_leaf_count) == (leaves, 0)
+    assert (status.embedded.segments[0].leaf_count, status.embedded.tail_leaf_count) == (leaves, 0)
 
 
 def test_a_collection_that_never_comes_to_rest_leaves_others_their_turn(store, writer, monkeypatch):
     reclaimed = threading.Event()
-    monkeypatch.setattr(sealer_module, "purge_some", lambda _: reclaimed.set())
+    monkeypatch.setattr(sealer_module, "reclaim_some", lambda _: reclaimed.set())
     monkeypatch.setattr(Sealer, "_build", lambda _, source: source is not None)
     writer.put(writer.open("t", "c"), prepared("d", sentences(20 * THRESHOLD)))
     with running(store):  # Whatever it builds, the tail stays full.
@@ -100,7 +100,7 @@ def test_a_start_seals_and_purges_what_an_earlier_process_left(store, writer):
         assert not left.exists()
         wait_until(lambda: segment_count(writer) == 1)
     with store.read() as txn:
-        assert txn.stat(store.db["dropped"])["entries"] == 0
+        assert txn.stat(store.db["deleted_collections"])["entries"] == 0
         assert txn.stat(store.db["texts"])["entries"] == 1
 
 
@@ -169,14 +169,14 @@ def test_writers_wait_while_a_tail_is_too_long(store, writer, monkeypatch):
     monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 50 * 16 * 4)
     with running(store) as heard:
         opened = heard.open("t", "c")
-        heard.wait_for_room(opened, NEVER)
+        heard.wait_for_capacity(opened, NEVER)
         heard.put(opened, prepared("d", sentences(400)))
         assert building.wait(WAIT_S)
         with pytest.raises(DeadlineExceeded, match="waiting until the index has room"):
-            heard.wait_for_room(opened, Deadline.after(0.1))
+            heard.wait_for_capacity(opened, Deadline.after(0.1))
         threading.Timer(0.1, go_on.set).start()
-        heard.wait_for_room(opened, Deadline.after(WAIT_S))
-        assert writer.status(opened).tail_leaf_count < 50
+        heard.wait_for_capacity(opened, Deadline.after(WAIT_S))
+        assert writer.status(opened).embedded.tail_leaf_count < 50
 
 
 @contextmanager
@@ -208,13 +208,13 @@ def test_all_cores_index_what_writers_have_waited_for(store, writer, monkeypatch
         opened = heard.open("t", "c")
         heard.put(opened, prepared("d", sentences(400)))
         with pytest.raises(DeadlineExceeded):
-            heard.wait_for_room(opened, Deadline.after(0.05))
+            heard.wait_for_capacity(opened, Deadline.after(0.05))
         go_on.set()
-        wait_until(lambda: writer.status(opened).tail_leaf_count == 0)
+        wait_until(lambda: writer.status(opened).embedded.tail_leaf_count == 0)
         assert set(free) == {0}
         for seed in count(1):
             heard.put(opened, prepared(f"d{seed}", sentences(100, seed), seed=seed))
-            wait_until(lambda: writer.status(opened).tail_leaf_count == 0)
+            wait_until(lambda: writer.status(opened).embedded.tail_leaf_count == 0)
             if free[-1] == 1:  # It has come to rest in between.
                 break
             assert seed < MOST_TAILS
@@ -227,12 +227,12 @@ def test_a_full_tail_may_gather_behind_one_that_is_being_sealed(store, writer, m
     with held_builds(monkeypatch) as go_on, running(store, threshold) as heard:
         opened = heard.open("t", "c")
         heard.put(opened, first)
-        heard.wait_for_room(opened, Deadline.after(0))
+        heard.wait_for_capacity(opened, Deadline.after(0))
         heard.put(opened, second)
         with pytest.raises(DeadlineExceeded):
-            heard.wait_for_room(opened, Deadline.after(0.05))
+            heard.wait_for_capacity(opened, Deadline.after(0.05))
         go_on.set()
-        heard.wait_for_room(opened, Deadline.after(WAIT_S))
+        heard.wait_for_capacity(opened, Deadline.after(WAIT_S))
 
 
 def test_nobody_waits_for_a_sealer_that_fails(store, writer, monkeypatch):
@@ -248,8 +248,8 @@ def test_nobody_waits_for_a_sealer_that_fails(store, writer, monkeypatch):
         opened = heard.open("t", "c")
         heard.put(opened, prepared("d", sentences(400)))
         assert failed.wait(WAIT_S)
-        heard.wait_for_room(opened, Deadline.after(WAIT_S))
-        assert writer.status(opened).tail_leaf_count >= 50
+        heard.wait_for_capacity(opened, Deadline.after(WAIT_S))
+        assert writer.status(opened).embedded.tail_leaf_count >= 50
 
 
 def test_nobody_waits_for_a_tail_that_is_scanned_in_a_moment(store, writer):
@@ -257,15 +257,18 @@ def test_nobody_waits_for_a_tail_that_is_scanned_in_a_moment(store, writer):
     with running(store) as heard:
         opened = heard.open("t", "c")
         assert writer.put(opened, prepared("d", sentences(400))).outcome is IngestOutcome.CREATED
-        heard.wait_for_room(opened, Deadline.after(0))
-        assert segment_build.tail_bytes(store, opened.number) == writer.status(opened).vector_bytes
+        heard.wait_for_capacity(opened, Deadline.after(0))
+        assert (
+            segment_build.tail_bytes(store, opened.collection_id)
+            == writer.status(opened).vector_bytes
+        )
 
 
 def test_nobody_waits_for_a_sealer_that_does_not_run(store, writer, monkeypatch):
     monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 0)
     writer.put(writer.open("t", "c"), prepared("d", sentences(400)))
     sealer = Sealer(store, THRESHOLD)
-    sealer.wait_for_room(writer.open("t", "c").number, NEVER)
+    sealer.wait_for_capacity(writer.open("t", "c").collection_id, NEVER)
 
 
 # Several things at once
@@ -302,13 +305,13 @@ def test_a_segment_that_is_damaged_is_made_anew_by_itself(store, writer):
     writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
     with running(store):
         wait_until(lambda: segment_count(writer) == 1)
-        (first,) = writer.status(writer.open("t", "c")).segments
+        (first,) = writer.status(writer.open("t", "c")).embedded.segments
         path = segment_files.path_of(store.segments, first.segment_id) / "index.hnsw"
         path.write_bytes(b"x" * path.stat().st_size)
         orphan_gc.report_damage(store.segments, first.segment_id)
-        wait_until(lambda: writer.status(writer.open("t", "c")).segments[0] != first)
+        wait_until(lambda: writer.status(writer.open("t", "c")).embedded.segments[0] != first)
         wait_until(lambda: not path.exists())
-    (second,) = writer.status(writer.open("t", "c")).segments
+    (second,) = writer.status(writer.open("t", "c")).embedded.segments
     assert second.leaf_count == first.leaf_count
 
 
@@ -316,7 +319,7 @@ def test_a_start_finds_what_was_damaged_while_nobody_ran(store, writer):
     writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
     with running(store):
         wait_until(lambda: segment_count(writer) == 1)
-    (first,) = writer.status(writer.open("t", "c")).segments
+    (first,) = writer.status(writer.open("t", "c")).embedded.segments
     segment_files.remove(store.segments, first.segment_id)
     with running(store):
-        wait_until(lambda: writer.status(writer.open("t", "c")).segments[0] != first)
+        wait_until(lambda: writer.status(writer.open("t", "c")).embedded.segments[0] != first)

@@ -69,7 +69,7 @@ def assert_right(engine: Engine, model: ModelCollection, count: int = 5) -> None
 
 def test_a_segment_is_taken_up_in_the_background(engine, model):
     assert_right(engine, model)
-    number = engine.open().number
+    number = engine.open().collection_id
     assert view_of(engine.reader, number).segments == ()
     record = seal(engine.store, number)
     wait_until(lambda: len(view_of(engine.reader, number).segments) == 1)
@@ -109,7 +109,7 @@ def test_without_a_damaged_segment_all_is_found_exactly(engine, model, damage, n
     damaged = [log for log in logs if log["event"] == "segment_damaged"]
     assert [log["segment"] for log in damaged] == [record.segment_id]
     assert name in damaged[0]["problem"]
-    assert view_of(engine.reader, engine.open().number).segments == ()
+    assert view_of(engine.reader, engine.open().collection_id).segments == ()
     path.write_bytes(whole)
 
 
@@ -125,7 +125,7 @@ def test_segmented_collections_can_be_loaded_before_the_first_search(engine, mod
     engine.writer.create_collection("t", "small", collection_settings())
     engine.seal()
     engine.reader.load_segmented()
-    assert list(engine.reader._followed) == [engine.open().number]
+    assert list(engine.reader._followed) == [engine.open().collection_id]
     assert_right(engine, model)
 
 
@@ -141,19 +141,19 @@ def test_a_reader_that_fell_behind_the_log_loads_anew(engine, model):
     engine.writer.delete(engine.open(), "d5")
     del model.documents["d5"]
     assert_right(engine, model)
-    assert len(view_of(engine.reader, engine.open().number).segments) == 1
+    assert len(view_of(engine.reader, engine.open().collection_id).segments) == 1
 
 
 def test_the_background_follows_without_any_search(engine, model):
     assert_right(engine, model)
     put(engine, model, "new")
-    number, committed = engine.open().number, engine.reader.sequence()
+    number, committed = engine.open().collection_id, engine.reader.sequence("t")
     wait_until(lambda: view_of(engine.reader, number).sequence == committed)
 
 
 def test_a_deleted_collection_is_let_go(engine, model):
     assert_right(engine, model)
-    number = engine.open().number
+    number = engine.open().collection_id
     engine.writer.delete_collection("t", "c")
     with pytest.raises(CollectionNotFound), engine.reader.snapshot("t", "c"):
         pass
@@ -195,7 +195,7 @@ def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, mo
         monkeypatch.undo()
     put(engine, model, "newer", seed=9)
     assert_right(engine, model)
-    number, committed = engine.open().number, engine.reader.sequence()
+    number, committed = engine.open().collection_id, engine.reader.sequence("t")
     wait_until(lambda: view_of(engine.reader, number).sequence == committed)
 
 
@@ -262,7 +262,7 @@ def limited(engine: Engine) -> Iterator[tuple[EmbeddedReader, ModelCollection, l
     names = [f"c{number}" for number in range(10)]
     model = fill(engine, names)
     search(engine.reader, names[0], model)
-    each = engine.reader.status().loaded_bytes
+    each = engine.reader.status().embedded.loaded_bytes
     assert each > model.leaf_count * model.settings.dimension * 4
     reader = EmbeddedReader(engine.store, budget_bytes=5 * each)
     yield reader, model, names
@@ -275,11 +275,11 @@ def test_the_least_recently_used_are_let_go_and_come_back(engine, limited):
         search(reader, names[0], model)
         search(reader, name, model)
         status = reader.status()
-        assert 0 < status.loaded_bytes <= status.budget_bytes
-        assert status.collections_loaded <= 5
-    first = engine.open(name=names[0]).number
+        assert 0 < status.embedded.loaded_bytes <= status.embedded.budget_bytes
+        assert status.embedded.collections_loaded <= 5
+    first = engine.open(name=names[0]).collection_id
     assert first in reader._followed
-    assert engine.open(name=names[1]).number not in reader._followed
+    assert engine.open(name=names[1]).collection_id not in reader._followed
     search(reader, names[1], model)
 
 
@@ -298,8 +298,8 @@ def test_a_collection_over_the_budget_is_still_searched(engine):
     for _ in range(2):
         search(reader, "c", model)
     status = reader.status()
-    assert (status.collections_loaded, status.budget_bytes) == (1, 1)
-    assert status.loaded_bytes > 1
+    assert (status.embedded.collections_loaded, status.embedded.budget_bytes) == (1, 1)
+    assert status.embedded.loaded_bytes > 1
     reader.close()
 
 
@@ -310,8 +310,8 @@ def test_what_grows_past_the_budget_drives_others_out(engine, limited):
     for number in range(20):
         document = prepared(f"more{number}", sentences(60), seed=number)
         engine.writer.put(engine.open(name=names[4]), document)
-    wait_until(lambda: reader.status().collections_loaded < 5)
-    assert engine.open(name=names[4]).number in reader._followed
+    wait_until(lambda: reader.status().embedded.collections_loaded < 5)
+    assert engine.open(name=names[4]).collection_id in reader._followed
 
 
 def test_segments_past_the_budget_are_left_for_later(engine):
@@ -320,17 +320,17 @@ def test_segments_past_the_budget_are_left_for_later(engine):
     for name in names:
         engine.seal(name=name)
     search(engine.reader, names[0], model)
-    each = engine.reader.status().loaded_bytes
+    each = engine.reader.status().embedded.loaded_bytes
     reader = EmbeddedReader(engine.store, budget_bytes=2 * each)
     reader.load_segmented()
-    assert reader.status().collections_loaded == 2
+    assert reader.status().embedded.collections_loaded == 2
     search(reader, names[3], model)
     reader.close()
 
 
 def test_a_tail_that_is_replaced_over_and_over_does_not_grow(engine, model):
     assert_right(engine, model)
-    number = engine.open().number
+    number = engine.open().collection_id
     for round_ in range(300):
         put(engine, model, "d0", "d1", seed=100 + 2 * round_)
         if round_ % 7 == 0:
@@ -344,21 +344,22 @@ def test_a_tail_that_is_replaced_over_and_over_does_not_grow(engine, model):
 
 def test_the_lag_is_what_the_background_has_not_applied(engine, model, monkeypatch):
     assert_right(engine, model)
-    wait_until(lambda: engine.reader.status().applied_sequence == engine.reader.sequence())
-    assert engine.reader.status().lag_s == 0
+    wait_until(lambda: engine.reader.status().lag_s == 0)
+    status = engine.reader.status().embedded
+    assert status.sequence == status.applied_sequence
 
     def stuck(self: object) -> None:
         raise ValueError("stuck")
 
     monkeypatch.setattr(Followed, "refresh", stuck)
-    before = engine.reader.sequence()
+    before = status.sequence
     put(engine, model, "new")
     wait_until(lambda: engine.reader.status().lag_s > 0.2)
-    status = engine.reader.status()
+    status = engine.reader.status().embedded
     assert (status.sequence, status.applied_sequence) == (before + 1, before)
     assert_right(engine, model)  # A search applies what it needs itself.
     monkeypatch.undo()
-    wait_until(lambda: engine.reader.status().applied_sequence == before + 1)
+    wait_until(lambda: engine.reader.status().embedded.applied_sequence == before + 1)
     assert engine.reader.status().lag_s == 0
 
 
@@ -368,8 +369,9 @@ def test_a_reader_that_missed_more_than_the_list_of_commits_looks_at_everything(
     assert_right(engine, model)
     monkeypatch.setattr(change_log, "MAX_LOG_ENTRIES", 3)
     put(engine, model, *(f"new{number}" for number in range(6)))
-    number, committed = engine.open().number, engine.reader.sequence()
+    number, committed = engine.open().collection_id, engine.reader.sequence("t")
     wait_until(lambda: view_of(engine.reader, number).sequence == committed)
     with engine.store.read() as txn:
-        assert change_log.changed_after(engine.store, txn, committed - 3) == {number}
-        assert change_log.changed_after(engine.store, txn, committed - 4) is None
+        cursor = change_log.commit_cursor(engine.store, txn)
+        assert change_log.changed_after(engine.store, txn, cursor - 3) == {number}
+        assert change_log.changed_after(engine.store, txn, cursor - 4) is None

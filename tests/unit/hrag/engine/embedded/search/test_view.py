@@ -7,11 +7,11 @@ import pytest
 
 from hrag.engine import PreparedDocument
 from hrag.engine.embedded.search.view import View, load_view
-from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.segments.segment_files import LoadedSegment, load
 from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.labels import labels_of
 from hrag.engine.embedded.store.queries import read_counters
-from hrag.engine.embedded.store.records import Change, ChangeKind
+from hrag.engine.embedded.store.records import Change
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared, sentences
 
@@ -70,7 +70,7 @@ def test_a_view_holds_each_leaf_with_its_ancestors_and_vector(filled):
     assert (view.tail[:used] == np.concatenate([d.vectors for d in wanted])).all()
     ancestors = np.concatenate([d.tree.ancestors(0) for d in wanted], axis=1)
     assert (view.ancestors[:, :used] == ancestors).all()
-    labels = [leaves.labels_of(n + 1, len(d.vectors)) for n, d in enumerate(wanted)]
+    labels = [labels_of(n + 1, len(d.vectors)) for n, d in enumerate(wanted)]
     assert (view.labels[:used] == np.concatenate(labels)).all()
 
 
@@ -97,9 +97,7 @@ def _log_after(engine: Engine, sequence: int) -> Iterator[Change]:
     with engine.store.read() as txn:
         start = schema.in_collection(1, sequence + 1)
         for _, value in engine.store.scan(txn, "changes", schema.u32(1), start):
-            change = Change.from_bytes(value)
-            if change.kind is not ChangeKind.SEGMENTS:
-                yield change
+            yield Change.from_bytes(value)
 
 
 def test_what_came_and_went_between_two_views_is_in_neither(filled):

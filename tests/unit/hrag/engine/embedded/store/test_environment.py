@@ -24,7 +24,7 @@ def test_a_new_store_has_every_database_and_numbers_of_its_own(store):
     assert store.segments.is_dir()
     with store.read() as txn:
         assert store.number(txn, schema.SCHEMA) == schema.SCHEMA_VERSION
-        assert store.number(txn, schema.SEQUENCE) == 0
+        assert store.number(txn, schema.LAST_ORDINAL) == 0
         assert len(bytes(txn.get(schema.STORE_ID, db=store.db["meta"]))) == 32
 
 
@@ -71,13 +71,13 @@ def _fails(error: Exception):
 def test_a_reader_beside_a_writer_sees_what_is_committed(store):
     """In a process of its own, as LMDB demands."""
     with store.write() as txn:
-        store.next_number(txn, schema.SEQUENCE)
+        store.next_number(txn, schema.LAST_ORDINAL)
     script = (
         "import sys; from pathlib import Path\n"
         "from hrag.engine.embedded.store import environment as store\n"
         "from hrag.engine.embedded.store import schema\n"
         "opened = store.open_for_reading(Path(sys.argv[1]))\n"
-        "with opened.read() as txn: print(opened.number(txn, schema.SEQUENCE))\n"
+        "with opened.read() as txn: print(opened.number(txn, schema.LAST_ORDINAL))\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", script, str(store.directory)],
@@ -200,14 +200,14 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
 
 def write_and_raise(store: Store, error: Exception) -> None:
     with store.write() as txn:
-        store.next_number(txn, schema.SEQUENCE)
+        store.next_number(txn, schema.LAST_ORDINAL)
         txn.put(schema.u64(1), b"text", db=store.db["texts"])
         raise error
 
 
 def assert_nothing_was_written(store: Store) -> None:
     with store.read() as txn:
-        assert store.number(txn, schema.SEQUENCE) == 0
+        assert store.number(txn, schema.LAST_ORDINAL) == 0
         assert txn.stat(store.db["texts"])["entries"] == 0
 
 

@@ -8,15 +8,16 @@ import lmdb
 import numpy as np
 import pytest
 
+from hrag import canonical_json
 from hrag.deadline import Deadline
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import reclaim
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import read_counters
-from hrag.engine.embedded.store.records import Change, ChangeKind, Counters
+from hrag.engine.embedded.store.records import Change, Counters
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.errors import StorageFull, TooLarge
+from hrag.errors import CollectionNotFound, StorageFull, TooLarge
 from hrag.types import IngestOutcome
 from tests.fakes import collection_settings, prepared, sentences
 
@@ -53,10 +54,10 @@ def test_a_document_leaves_no_entry_behind_when_it_goes(store, writer):
     writer.put(opened, prepared("d", sentences(30)))
     writer.put(opened, prepared("d", sentences(20), seed=1))
     stored = entries(store)
-    for name in ("document_ids", "ordinals", "heads", "texts", "trees", "vectors"):
+    for name in ("document_ids", "ordinals", "documents", "texts", "trees", "vectors"):
         assert stored[name] == before[name] + 1
     writer.delete(opened, "d")
-    left = {"changes": 3, "commits": 3, "free_slots": 1, "meta": stored["meta"]}
+    left = {"changes": 3, "commits": before["commits"] + 3, "free_slots": 1, "meta": stored["meta"]}
     assert entries(store) == {**before, **left}
 
 
@@ -66,23 +67,23 @@ def test_every_version_has_an_ordinal_of_its_own(store, writer):
         writer.put(opened, prepared("d", sentences(5), seed=seed))
     writer.delete(opened, "d")
     writer.put(opened, prepared("d", sentences(5), seed=0))
-    assert [change for _, change in log_of(store, opened.number)] == [
-        Change(ChangeKind.PUT, 1, 0),
-        Change(ChangeKind.PUT, 2, 1),
-        Change(ChangeKind.PUT, 3, 2),
-        Change(ChangeKind.DELETE, 0, 3),
-        Change(ChangeKind.PUT, 4, 0),
+    assert [change for _, change in log_of(store, opened.collection_id)] == [
+        Change(1, 0),
+        Change(2, 1),
+        Change(3, 2),
+        Change(0, 3),
+        Change(4, 0),
     ]
 
 
 def test_log_and_counters_come_with_the_sequence_of_the_reply(store, writer):
     opened = writer.open("t", "c")
     result = writer.put(opened, prepared("d", sentences(5)))
-    assert log_of(store, opened.number)[-1][0] == result.sequence
-    assert counters_of(store, opened.number).sequence == result.sequence
+    assert log_of(store, opened.collection_id)[-1][0] == result.sequence
+    assert counters_of(store, opened.collection_id).sequence == result.sequence
     deleted = writer.delete(opened, "d")
-    assert log_of(store, opened.number)[-1][0] == deleted
-    assert counters_of(store, opened.number).sequence == deleted
+    assert log_of(store, opened.collection_id)[-1][0] == deleted
+    assert counters_of(store, opened.collection_id).sequence == deleted
 
 
 def test_ingesting_the_same_again_writes_nothing(store, writer):
@@ -91,7 +92,7 @@ def test_ingesting_the_same_again_writes_nothing(store, writer):
     size = (store.directory / "data.mdb").stat().st_blocks
     content = _checksum(store)
     transaction = store.env.info()["last_txnid"]
-    assert writer.unchanged(opened, "d", document.content_hash) is not None
+    assert writer.admit("t", "c", "d", document.content_hash).unchanged is not None
     again = writer.put(opened, document)
     assert again == replace(first, outcome=IngestOutcome.UNCHANGED)
     assert store.env.info()["last_txnid"] == transaction
@@ -107,40 +108,40 @@ def test_the_log_keeps_its_last_entries(store):
     writer = EmbeddedWriter(store, max_log_entries=4)
     _, created = writer.create_collection("t", "c", collection_settings())
     opened = writer.open("t", "c")
-    assert counters_of(store, opened.number).log_start == created
+    assert counters_of(store, opened.collection_id).log_start == created
     for seed in range(10):
         writer.put(opened, prepared("d", sentences(3), seed=seed))
-    kept = [sequence for sequence, _ in log_of(store, opened.number)]
+    kept = [sequence for sequence, _ in log_of(store, opened.collection_id)]
     assert kept == [created + 7, created + 8, created + 9, created + 10]
-    counters = counters_of(store, opened.number)
+    counters = counters_of(store, opened.collection_id)
     assert (counters.log_entries, counters.log_start) == (4, created + 6)
 
 
 @dataclass
-class FakeUpkeep:
-    """Remembers what it is told."""
+class FakeMaintenance:
+    """Records the collections that changed."""
 
-    told: list[int]
+    collections: list[int]
 
     def changed(self, collection: int) -> None:
-        self.told.append(collection)
+        self.collections.append(collection)
 
-    def wait_for_room(self, collection: int, deadline: Deadline) -> None:
+    def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
         deadline.check(f"waiting for {collection}")
 
 
-def test_whoever_keeps_the_index_is_told_of_every_commit(store):
-    told: list[int] = []
-    writer = EmbeddedWriter(store, FakeUpkeep(told))
+def test_maintenance_is_told_of_every_commit(store):
+    changed: list[int] = []
+    writer = EmbeddedWriter(store, FakeMaintenance(changed))
     writer.create_collection("t", "c", collection_settings())
     opened, document = writer.open("t", "c"), prepared("d", sentences(3))
-    told.clear()
+    changed.clear()
     writer.put(opened, document)
     writer.put(opened, document)
-    assert told == [opened.number]
+    assert changed == [opened.collection_id]
     writer.delete(opened, "d")
     writer.delete_collection("t", "c")
-    assert told == [opened.number] * 3
+    assert changed == [opened.collection_id] * 3
 
 
 def test_a_document_has_at_most_as_many_leaves_as_a_label_can_count(store, writer, monkeypatch):
@@ -221,7 +222,7 @@ def _failing_at(store: Store, monkeypatch: pytest.MonkeyPatch, database: str) ->
 # Deleted collections
 
 
-def test_a_deleted_collection_is_purged_bit_by_bit(store, writer, monkeypatch):
+def test_a_deleted_collection_is_reclaimed_step_by_step(store, writer, monkeypatch):
     monkeypatch.setattr(reclaim, "_DOCUMENTS", 2)
     before = entries(store)
     opened = writer.open("t", "c")
@@ -230,13 +231,14 @@ def test_a_deleted_collection_is_purged_bit_by_bit(store, writer, monkeypatch):
     writer.delete_collection("t", "c")
     assert check(store).problems == ()
     rounds = 0
-    while reclaim.purge_some(store):
+    while reclaim.reclaim_some(store):
         rounds += 1
         assert check(store).problems == ()
     assert rounds == 4  # Two, two and one document, then the collection itself.
     after = entries(store)
     assert after["meta"] == before["meta"] + 2  # LAST_ORDINAL and LAST_SLOT have been used.
-    assert sum(after.values()) == after["meta"] + after["commits"] + after["free_slots"]
+    left = ("meta", "commits", "free_slots", "tenants")
+    assert sum(after.values()) == sum(after[name] for name in left)
     assert after["free_slots"] == 5
 
 
@@ -254,31 +256,71 @@ def test_a_slot_is_used_again_and_an_ordinal_never_is(store, writer):
         assert writer.document_with_text(opened, name)[1].count("tells") == size
 
 
-def test_a_purge_spares_every_other_collection(store, writer):
+def test_reclaiming_spares_every_other_collection(store, writer):
     writer.create_collection("t", "other", collection_settings())
     for name in ("c", "other"):
         writer.put(writer.open("t", name), prepared("d", sentences(30)))
     writer.delete_collection("t", "c")
-    while reclaim.purge_some(store):
+    while reclaim.reclaim_some(store):
         pass
     assert writer.document_with_text(writer.open("t", "other"), "d")[1] == sentences(30)
     assert entries(store)["texts"] == 1
 
 
-def test_without_deleted_collections_there_is_nothing_to_purge(store, writer):
-    assert not reclaim.purge_some(store)
-
-
-def test_a_collection_of_another_engine_is_a_programmers_error(writer):
-    with pytest.raises(TypeError, match="was not opened by this writer"):
-        writer.put(object(), prepared("d", "text"))
+def test_without_deleted_collections_there_is_nothing_to_reclaim(store, writer):
+    assert not reclaim.reclaim_some(store)
 
 
 def test_a_missing_entry_is_named_as_damage(store, writer):
     opened = writer.open("t", "c")
     with store.write() as txn:
-        counters = bytes(txn.pop(schema.u32(opened.number), db=store.db["counters"]))
+        counters = bytes(txn.pop(schema.u32(opened.collection_id), db=store.db["counters"]))
     with pytest.raises(RuntimeError, match=r"the store is damaged: .* run `hrag check`"):
         writer.status(opened)
     with store.write() as txn:
-        txn.put(schema.u32(opened.number), counters, db=store.db["counters"])
+        txn.put(schema.u32(opened.collection_id), counters, db=store.db["counters"])
+
+
+# Admission
+
+
+def test_admission_knows_collection_and_stored_version_in_one_read(store, writer, monkeypatch):
+    opened, document = writer.open("t", "c"), prepared("d", sentences(9))
+    stored = writer.put(opened, document)
+    reads = []
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda: reads.append(1) or read())
+    known = writer.admit("t", "c", "d", document.content_hash)
+    assert known.collection == opened
+    assert known.unchanged == replace(stored, outcome=IngestOutcome.UNCHANGED)
+    assert len(reads) == 1
+
+
+@pytest.mark.parametrize(("document_id", "content_hash"), [("d", "x"), ("d", ""), ("new", "x")])
+def test_another_version_is_admitted(writer, document_id, content_hash):
+    writer.put(writer.open("t", "c"), prepared("d", sentences(9)))
+    admission = writer.admit("t", "c", document_id, content_hash)
+    assert (admission.collection, admission.unchanged) == (writer.open("t", "c"), None)
+
+
+def test_nothing_is_admitted_to_a_collection_that_is_not_there(writer):
+    with pytest.raises(CollectionNotFound):
+        writer.admit("t2", "c", "d", "x")
+
+
+def test_a_document_without_a_hash_equals_none(writer):
+    document = replace(prepared("d", sentences(9)), content_hash="")
+    writer.put(writer.open("t", "c"), document)
+    assert writer.admit("t", "c", "d", "").unchanged is None
+    assert writer.put(writer.open("t", "c"), document).outcome is IngestOutcome.UPDATED
+
+
+def test_metadata_is_stored_as_the_json_that_came_with_it(store, writer, monkeypatch):
+    document = prepared("d", "text", metadata={"b": [1, "ü"], "a": {"z": None, "c": True}})
+    assert document.metadata_json == b'{"a":{"c":true,"z":null},"b":[1,"\xc3\xbc"]}'
+    monkeypatch.setattr(canonical_json, "encode", None)
+    writer.put(writer.open("t", "c"), document)
+    with store.read() as txn:
+        (value,) = (bytes(value) for _, value in store.scan(txn, "documents", b""))
+    assert value.endswith(b',"metadata":' + document.metadata_json + b"}")
+    assert writer.document(writer.open("t", "c"), "d").metadata == document.metadata

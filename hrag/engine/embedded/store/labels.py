@@ -1,0 +1,47 @@
+"""Labels: the 64-bit numbers under which leaves are indexed, and their arithmetic.
+
+A label is `ordinal << LEAF_BITS | leaf`, where the ordinal names one version of one
+document and `leaf` counts that document's leaves from 0. So labels sort by document, and
+the labels of one document are a range.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag.engine.embedded.store.schema import LEAF_BITS, MAX_LEAVES
+
+_BITS = np.uint64(LEAF_BITS)
+_LEAF_MASK = MAX_LEAVES - 1
+
+Labels = NDArray[np.uint64]
+
+
+def label(ordinal: int, leaf: int) -> int:
+    """The label of a document's leaf."""
+    return ordinal << LEAF_BITS | leaf
+
+
+def split_label(label: int) -> tuple[int, int]:
+    """The ordinal and the leaf of a label."""
+    return label >> LEAF_BITS, label & _LEAF_MASK
+
+
+def labels_of(ordinal: int, count: int) -> Labels:
+    """The labels of a document's first `count` leaves: `uint64[count]`."""
+    first = label(ordinal, 0)
+    return np.arange(first, first + count, dtype=np.uint64)
+
+
+def first_labels(ordinals: Labels) -> Labels:
+    """The label of each document's first leaf: `uint64[n]` from `uint64[n]` ordinals."""
+    return ordinals << _BITS
+
+
+def ordinals_of(labels: Labels) -> Labels:
+    """The ordinal of each label: `uint64[n]`."""
+    return labels >> _BITS
+
+
+def leaves_of(labels: Labels) -> Labels:
+    """The leaf of each label: `uint64[n]`."""
+    return labels & np.uint64(_LEAF_MASK)

@@ -1,0 +1,131 @@
+"""Documents that another store had: whole, with their summaries, in one change."""
+
+from dataclasses import replace
+
+import pytest
+
+from hrag.engine import DocumentSummaries, StoredDocument, Summary
+from hrag.engine.embedded.store.queries import find_document, slot_of
+from hrag.engine.embedded.store.records import Summarised
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.errors import InvalidArgument, StorageFull
+from hrag.tree import PageSpan, ParsedText, Section
+from hrag.types import IngestOutcome, SummaryUnit
+from tests.fakes import collection_settings, prepared, sentences, unit_vectors
+from tests.summarisers import ranges_of, texts_of
+
+SETTINGS = collection_settings(summaries=SummaryUnit.CHUNK)
+TEXT = sentences(40)
+DOCUMENT = prepared(
+    "d", ParsedText(TEXT, (Section("One", 1, 0),), (PageSpan(7, 0, len(TEXT)),)), SETTINGS, seed=3
+)
+LEAVES = DOCUMENT.tree.counts[0]
+SUMMARIES = DocumentSummaries(
+    (Summary("All of it.", range(LEAVES)), Summary("The end.", range(4, LEAVES))),
+    unit_vectors(2, 9),
+)
+
+
+@pytest.fixture
+def writer(store):
+    writer = EmbeddedWriter(store)
+    writer.create_collection("t", "c", SETTINGS)
+    return writer
+
+
+def everything_of(store, collection: int, document_id: str) -> list[bytes]:
+    """What is stored of a document, but for the number of its change."""
+    with store.read() as txn:
+        ordinal, record = find_document(store, txn, collection, document_id)
+        slot = slot_of(store, txn, collection, ordinal)
+        values = [bytes(txn.get(slot, db=store.db[name])) for name in ("texts", "trees", "vectors")]
+    return [replace(record, sequence=0, collection=0).to_bytes(), *values]
+
+
+def test_a_document_comes_with_its_summaries_and_waits_for_none(store, writer):
+    opened = writer.open("t", "c")
+    result = writer.put_stored(opened, StoredDocument(DOCUMENT, SUMMARIES))
+    assert result.outcome is IngestOutcome.CREATED
+    status = writer.status(opened)
+    assert (status.document_count, status.summary_count) == (1, 2)
+    assert (status.unsummarised_documents, status.summary_tokens) == (0, 0)
+    assert writer.next_unsummarised("fake") is None
+    assert texts_of(writer) == ["All of it.", "The end."]
+    assert ranges_of(store) == [(range(4, LEAVES),)]
+
+
+def test_it_is_stored_as_if_it_had_been_put_and_summarised(store, writer):
+    writer.create_collection("t", "other", SETTINGS)
+    other = writer.open("t", "other")
+    writer.put(other, DOCUMENT)
+    writer.put_summaries(writer.next_unsummarised("fake"), SUMMARIES)
+    opened = writer.open("t", "c")
+    writer.put_stored(opened, StoredDocument(DOCUMENT, SUMMARIES))
+    numbers = [opened.collection_id, other.collection_id]
+    moved, put = (everything_of(store, number, "d") for number in numbers)
+    assert moved == put
+    moved, put = (everything_of(store, number + 1, "d") for number in numbers)
+    assert moved == put
+    with store.read() as txn:
+        records = [Summarised.from_bytes(v) for _, v in store.scan(txn, "summarised", b"")]
+    assert records[0].sections == records[1].sections
+
+
+def test_a_document_that_is_not_worth_a_summary_waits_for_none(store, writer):
+    none = DocumentSummaries((), unit_vectors(0, 0))
+    writer.put_stored(writer.open("t", "c"), StoredDocument(DOCUMENT, none))
+    assert writer.status(writer.open("t", "c")).unsummarised_documents == 0
+    assert ranges_of(store) == []
+
+
+def test_one_whose_summaries_are_not_written_waits_for_them(writer):
+    writer.put_stored(writer.open("t", "c"), StoredDocument(DOCUMENT))
+    assert writer.next_unsummarised("fake").document_id == "d"
+
+
+def test_putting_it_again_changes_nothing_but_summaries_that_are_missing(store, writer):
+    opened = writer.open("t", "c")
+    first = writer.put(opened, DOCUMENT)
+    again = writer.put_stored(opened, StoredDocument(DOCUMENT, SUMMARIES))
+    assert again == replace(first, outcome=IngestOutcome.UNCHANGED)
+    assert writer.status(opened).summary_count == 2
+    sequence = writer.status(opened).committed_sequence
+    writer.put_stored(opened, StoredDocument(DOCUMENT, SUMMARIES))
+    assert writer.status(opened).committed_sequence == sequence
+    assert len(ranges_of(store)) == 1
+
+
+def test_a_newer_version_replaces_both(store, writer):
+    opened = writer.open("t", "c")
+    writer.put_stored(opened, StoredDocument(DOCUMENT, SUMMARIES))
+    newer = prepared("d", sentences(3), SETTINGS, seed=8)
+    summary = DocumentSummaries((Summary("Short.", range(1)),), unit_vectors(1, 4))
+    result = writer.put_stored(opened, StoredDocument(newer, summary))
+    assert result.outcome is IngestOutcome.UPDATED
+    assert texts_of(writer) == ["Short."]
+    assert ranges_of(store) == [()]
+
+
+def test_a_collection_without_summaries_takes_none(writer):
+    writer.create_collection("t", "plain", collection_settings())
+    plain = writer.open("t", "plain")
+    with pytest.raises(InvalidArgument, match="'plain' has none"):
+        writer.put_stored(plain, StoredDocument(DOCUMENT, SUMMARIES))
+    assert writer.put_stored(plain, StoredDocument(DOCUMENT)).outcome is IngestOutcome.CREATED
+
+
+def test_wrong_summaries_leave_nothing_of_the_document(writer):
+    opened = writer.open("t", "c")
+    wrong = DocumentSummaries(SUMMARIES.summaries, unit_vectors(3, 9))
+    with pytest.raises(InvalidArgument, match="vectors have shape"):
+        writer.put_stored(opened, StoredDocument(DOCUMENT, wrong))
+    assert writer.status(opened).document_count == 0
+
+
+def test_a_full_disk_refuses_it(store, writer, monkeypatch):
+    def full(extra_bytes: int = 0) -> None:
+        raise StorageFull("the disk is full")
+
+    monkeypatch.setattr(store, "require_space", full)
+    with pytest.raises(StorageFull):
+        writer.put_stored(writer.open("t", "c"), StoredDocument(DOCUMENT, SUMMARIES))

@@ -1,0 +1,74 @@
+"""What GetServerInfo shows to whom: store-wide numbers are for the role admin."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import pytest
+
+from hrag.auth import Role
+from hrag.types import EmbeddedReaderStatus, Limits, ReaderStatus, ServerInfo
+from hrag.v1 import retriever_pb2 as pb
+from hrag.v1 import retriever_pb2_grpc
+from retriever_svc.servicer import RetrieverServicer
+from tests import credentials
+from tests.servers import connected
+
+LIMITS = Limits(*range(12))
+EMBEDDED = ReaderStatus(1.5, EmbeddedReaderStatus(9, 7, 2, 100, 200, 1))
+
+
+def servicer_of(reader: ReaderStatus) -> RetrieverServicer:
+    info = ServerInfo("1", "hash/8", 2, 5, 50, LIMITS, reader, "")
+    none = cast("Any", None)
+    return RetrieverServicer(none, none, none, lambda: info)
+
+
+def call(channel: grpc.Channel, key: str | None = None) -> pb.GetServerInfoResponse:
+    metadata = () if key is None else (("authorization", f"Bearer {key}"),)
+    stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
+    return stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=10, metadata=metadata)
+
+
+def shown(response: pb.GetServerInfoResponse) -> tuple[int, int] | None:
+    embedded = response.reader.embedded
+    if not embedded.HasField("sequence"):
+        assert not embedded.HasField("applied_sequence")
+        return None
+    return embedded.sequence, embedded.applied_sequence
+
+
+@pytest.mark.parametrize(
+    ("role", "expected"), [(Role.READ, None), (Role.WRITE, None), (Role.ADMIN, (9, 7))]
+)
+def test_store_wide_sequences_are_shown_to_admins_only(
+    tmp_path: Path, role: Role, expected: tuple[int, int] | None
+) -> None:
+    path = tmp_path / "keys.json"
+    key = credentials.new_key(path, role=role)
+    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path}
+    with connected(servicer_of(EMBEDDED), **own) as channel:
+        response = call(channel, key)
+    assert shown(response) == expected
+    assert response.reader.lag_s == 1.5
+    assert response.reader.embedded.loaded_bytes == 100
+
+
+def test_an_admins_role_does_not_stay_with_the_thread(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    admin = credentials.new_key(path, role=Role.ADMIN)
+    reader = credentials.new_key(path)
+    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path, "HRAG_THREADS": 1}
+    with connected(servicer_of(EMBEDDED), **own) as channel:
+        found = [shown(call(channel, key)) for key in (admin, reader, admin, reader)]
+    assert found == [(9, 7), None, (9, 7), None]
+
+
+def test_without_authentication_everybody_is_an_admin() -> None:
+    with connected(servicer_of(EMBEDDED)) as channel:
+        assert shown(call(channel)) == (9, 7)
+
+
+def test_an_engine_without_such_numbers_shows_none() -> None:
+    with connected(servicer_of(ReaderStatus(0.0))) as channel:
+        assert not call(channel).reader.HasField("embedded")
