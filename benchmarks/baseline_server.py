@@ -1,11 +1,11 @@
-"""The floor: a bare grpcio server that does `knn_query` and sends a canned reply.
+"""The baseline: a bare grpcio server that calls `knn_query` and sends a canned reply.
 
     python -m benchmarks.baseline_server FOLDER ADDRESS K REPLY_BYTES THREADS PROCESSES
 
-Takes hrag's own requests, so that both sides read the same vector out of the same message,
-and searches the index of the store's one segment by hnswlib. No transaction, no climb, no
-texts, no checks, no log: what a search through Python's gRPC costs at the very least. Prints
-a line once it serves, and stops when standard input ends.
+Takes hrag's own requests, so that both servers decode the same message, and searches the
+index of the store's one segment by hnswlib. No transaction, climb, texts, checks or logs: the
+least that a search through Python's gRPC can cost. Prints a line once it serves, and stops
+when standard input ends.
 """
 
 import subprocess
@@ -22,15 +22,16 @@ import numpy as np
 from benchmarks import corpus
 from hrag.v1 import retriever_pb2 as pb
 
-METHOD = "/floor/Search"
+METHOD = "/baseline/Search"
 
 
 def main(arguments: Sequence[str]) -> None:
+    """Serves until standard input ends."""
     folder, address, *numbers = arguments
     k, reply_bytes, threads, processes = map(int, numbers)
     with ExitStack() as stopping:
         for _ in range(processes - 1):
-            stopping.enter_context(_another(*arguments[:-1]))
+            stopping.enter_context(_spawned(*arguments[:-1]))
         server = _server(Path(folder), k, b"\0" * reply_bytes, threads)
         server.add_insecure_port(address)
         server.start()
@@ -39,8 +40,8 @@ def main(arguments: Sequence[str]) -> None:
         server.stop(0)
 
 
-def _another(*arguments: str) -> "subprocess.Popen[bytes]":
-    """One more process at the same address, which serves by now."""
+def _spawned(*arguments: str) -> "subprocess.Popen[bytes]":
+    """Starts one more process at the same address; returns when it serves."""
     command = [sys.executable, "-m", "benchmarks.baseline_server", *arguments, "1"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout
@@ -49,7 +50,7 @@ def _another(*arguments: str) -> "subprocess.Popen[bytes]":
 
 
 def _server(folder: Path, k: int, reply: bytes, threads: int) -> grpc.Server:
-    index = corpus.bare_index(folder)
+    index = corpus.raw_index(folder)
 
     def search(request: pb.SearchRequest, _context: Any) -> bytes:
         index.knn_query(np.array(request.vector.values, np.float32), k=k, num_threads=1)

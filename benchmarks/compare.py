@@ -1,12 +1,13 @@
-"""`python -m benchmarks.compare [STORED] [LATEST]`: is a run worse than the one that is stored?
+"""`python -m benchmarks.compare [STORED] [LATEST]`: is a run worse than the stored one?
 
-Ratios, shares and sizes are compared, which carry over to other machines; times are not.
-A figure is worse where it has moved to the worse side by more than three standard
-deviations of both runs' noise together, so that one in a thousand is by chance alone, and
-by the spread that two runs of the same code have even where each knows its own figure
-well (`SPREAD`). Where that is more than half of the figure, the comparison says little and
-says so. Ends with 1 where one is worse or was not taken, with 2 where a file cannot be read.
-`--partial` forgives what was not taken.
+Compares ratios, shares and sizes, which carry over to other machines, and no times. A figure
+is worse if it has moved to the worse side by more than three standard deviations of the
+combined noise of both runs (by chance about one in a thousand does) plus the tolerance of its
+unit (`TOLERANCE`), by which two runs of equal code differ. If that allowance is over half of
+the figure, the comparison is inconclusive and is marked as such.
+
+Exits with 1 if a figure is worse or missing, with 2 if a file cannot be read. `--partial`
+accepts missing figures.
 """
 
 import argparse
@@ -17,31 +18,33 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from benchmarks.figures import LATEST, SPREAD, STORED, BadResults, Figure, Results, number
+from benchmarks.figures import LATEST, STORED, TOLERANCE, BadResults, Figure, Results, number
 from benchmarks.table import head, row
 
 _DEVIATIONS = 3
-_SAYS_LITTLE = 0.5
+_INCONCLUSIVE = 0.5  # An allowance over this share of the figure.
 
 
 class Verdict(StrEnum):
+    """How a figure of the latest run compares with the stored one; capitals fail."""
+
     SAME = "same"
     BETTER = "better"
     WORSE = "WORSE"
-    MISSING = "NOT TAKEN"
-    CHANGED = "OF ANOTHER KIND"  # Other sizes, another seed or unit: nothing to compare with.
-    NOISY = "too noisy to say"
-    FULL = "of the full run"
+    MISSING = "MISSING"
+    CHANGED = "NOT COMPARABLE"  # Other sizes, another seed or unit.
+    NOISY = "inconclusive: too noisy"
+    FULL = "full run only"
     NEW = "new"
 
 
 _FAILS = (Verdict.WORSE, Verdict.MISSING, Verdict.CHANGED)
-_FORGIVEN = (Verdict.MISSING,)  # Where the run is a part of all.
+_FAILS_OF_PARTIAL_RUN = (Verdict.WORSE, Verdict.CHANGED)
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A figure of two runs. `allowed` is how far they may lie apart."""
+    """One figure in both runs. `allowed` is the difference that is not judged, in its unit."""
 
     key: str
     stored: Figure | None
@@ -51,7 +54,7 @@ class Compared:
 
 
 def compare(stored: Results, latest: Results) -> list[Compared]:
-    """What carries over and is in either of them."""
+    """Returns the comparison of every comparable figure that is in either run."""
     keys = dict.fromkeys([*stored.figures, *latest.figures])
     pairs = [(key, stored.figures.get(key), latest.figures.get(key)) for key in keys]
     is_full = latest.about.get("mode") == "full"
@@ -71,13 +74,13 @@ def _compared(key: str, was: Figure | None, now: Figure | None, *, is_full: bool
     if _kind(was) != _kind(now):
         return Compared(key, was, now, 0, Verdict.CHANGED)
     noise = math.hypot(was.noise or 0, now.noise or 0)
-    allowed = _DEVIATIONS * noise + SPREAD[was.unit] * abs(was.value)
+    allowed = _DEVIATIONS * noise + TOLERANCE[was.unit] * abs(was.value)
     worse_by = (now.value - was.value) * (1 if was.better == "lower" else -1)
     if worse_by > allowed:
         verdict = Verdict.WORSE
     elif worse_by < -allowed:
         verdict = Verdict.BETTER
-    elif allowed > _SAYS_LITTLE * abs(was.value):
+    elif allowed > _INCONCLUSIVE * abs(was.value):
         verdict = Verdict.NOISY
     else:
         verdict = Verdict.SAME
@@ -89,13 +92,14 @@ def _kind(figure: Figure) -> tuple[object, ...]:
 
 
 def failures(compared: Sequence[Compared], *, partial: bool) -> list[Compared]:
-    forgiven = _FORGIVEN if partial else ()
-    return [each for each in compared if each.verdict in _FAILS and each.verdict not in forgiven]
+    """Returns the comparisons that fail; with `partial`, missing figures do not."""
+    fails = _FAILS_OF_PARTIAL_RUN if partial else _FAILS
+    return [each for each in compared if each.verdict in fails]
 
 
 def comparison_table(compared: Sequence[Compared]) -> Iterator[str]:
-    """The comparison in Markdown. Failures come last, where they are seen."""
-    yield from head("figure", "what", "stored", "now", "may differ by", "verdict")
+    """Returns the lines of a Markdown table, failures last."""
+    yield from head("figure", "what", "stored", "latest", "allowed difference", "verdict")
     for each in sorted(compared, key=lambda each: each.verdict in _FAILS):
         figure = each.latest or each.stored
         assert figure
@@ -108,10 +112,11 @@ def _value(figure: Figure | None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the comparison and returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     parser.add_argument("stored", type=Path, nargs="?", default=STORED)
     parser.add_argument("latest", type=Path, nargs="?", default=LATEST)
-    parser.add_argument("--partial", action="store_true", help="forgive what was not taken")
+    parser.add_argument("--partial", action="store_true", help="accept missing figures")
     options = parser.parse_args(arguments)
     try:
         compared = compare(Results.read(options.stored), Results.read(options.latest))
@@ -120,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print("\n".join(comparison_table(compared)))
     failed = failures(compared, partial=options.partial)
-    print(f"\n{len(compared)} figures compared, {len(failed)} worse or not to be compared")
+    print(f"\n{len(compared)} figures compared, {len(failed)} worse, missing or not comparable")
     return 1 if failed else 0
 
 

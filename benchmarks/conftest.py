@@ -1,4 +1,4 @@
-"""Gives benchmarks their report, and writes what a session has kept into one file."""
+"""The benchmarks' fixture `report`; a session's results are written to one file at its end."""
 
 import shlex
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _RUN = pytest.StashKey[Run]()
 
 
 class _Writer:
-    """Begins with the session, so that the load average is that before it."""
+    """Writes the results. Made at the start, so that the load average is that before the run."""
 
     def __init__(self, run: Run, path: Path) -> None:
         self._run = run
@@ -37,7 +37,7 @@ class _Writer:
         took_s[report.nodeid] = round(took_s.get(report.nodeid, 0) + report.duration, 2)
 
     def pytest_sessionfinish(self) -> None:
-        """Nothing kept, as where tests are only listed, leaves the file as it is."""
+        """Leaves the file alone if nothing was measured, as with `--collect-only`."""
         run = self._run
         if run.figures or run.micro:
             results = Results(
@@ -52,7 +52,7 @@ class _Writer:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--figures", type=Path, default=LATEST, help="the file that figures are written to"
+        "--figures", type=Path, default=LATEST, help="the file that results are written to"
     )
 
 
@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def report(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Report:
-    """Prints the test's figures as they come, and keeps them for the run's file."""
+    """Prints the test's figures as they are measured, and collects them for the results file."""
     full = request.node.get_closest_marker("full") is not None
     command = f"pytest {shlex.quote(request.node.nodeid)}{' -m full' if full else ''}"
 
@@ -75,8 +75,8 @@ def report(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.fixture(autouse=True)
-def _micro_is_kept(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What pytest-benchmark measures is kept too."""
+def _record_micro(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Collects pytest-benchmark's statistics too."""
     if "benchmark" not in request.fixturenames:
         yield
         return

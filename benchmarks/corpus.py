@@ -1,14 +1,14 @@
-"""Seeded texts, vectors and stores: the same numbers give the same corpus on every machine.
+"""Seeded texts, vectors and stores: the same seed gives the same corpus on every machine.
 
-Vectors gather round topics, and consecutive leaves of a document share one, as sections
-do: a search finds much of a few documents. A store is written through the real writer
-and sealed by the real sealing; only the embedder is left out, for its time is its own.
+Vectors are clustered by topic, and consecutive leaves of a document share a topic, as sections
+do, so a search finds much of a few documents. Stores are written by the real writer and sealed
+by the real segment builder; only the embedder is left out.
 """
 
 import pydoc_data.topics
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import cycle
 from pathlib import Path
@@ -18,22 +18,35 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from hrag.config import DEFAULT_RETURN_LEVEL
+from hrag.config import DEFAULT_RETURN_LEVEL, EngineSettings
+from hrag.deadline import NEVER
 from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine import CollectionHandle, DocumentSummaries, PreparedDocument, Summary
-from hrag.engine.embedded.maintenance import build_plan, segment_build
-from hrag.engine.embedded.search.eligible_rows import Hits, RowNumbers
-from hrag.engine.embedded.search.reader import EmbeddedReader
-from hrag.engine.embedded.segments import segment_files
-from hrag.engine.embedded.store import environment as stores
-from hrag.engine.embedded.store.environment import Store
-from hrag.engine.embedded.store.queries import find_collection, listed_segments, read_collection
-from hrag.engine.embedded.write.summaries import summary_handle
-from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.engine import (
+    CollectionHandle,
+    DocumentSummaries,
+    Engine,
+    PreparedDocument,
+    Reader,
+    Summary,
+    Writer,
+    open_engine,
+)
+from hrag.engine.embedded.search.loaded_collection import LoadedCollection
+from hrag.engine.embedded.search.view import View
+from hrag.engine.embedded.segments import segment_files, vector_part
+from hrag.engine.embedded.store import environment
+from hrag.engine.embedded.store.queries import find_collection, listed_segments
 from hrag.tree import ParsedText, Tree
-from hrag.types import DEFAULT_CANDIDATES, CollectionSettings, SummaryUnit, TreeSettings
+from hrag.types import (
+    CollectionSettings,
+    SearchMode,
+    SearchQuery,
+    SearchResult,
+    SummaryUnit,
+    TreeSettings,
+)
 from indexer_svc.chunker import build_tree
 from indexer_svc.sections import sections
 from retriever_svc.pipeline import Search
@@ -41,15 +54,18 @@ from retriever_svc.pipeline import Search
 TENANT = "bench"
 COLLECTION = "leaves"
 
+Rows = NDArray[np.int64]
+
 _TREE = TreeSettings()
 _LEAVES_PER_TOPIC = 100
 _LEAVES_PER_SECTION = 20  # Consecutive leaves on one topic.
-_SPREAD = 1.0  # Length of a leaf's own part beside its topic's: cosines of about 0.5 within.
-_BODIES = 8  # Texts that documents take in turn: a tree costs more than a benchmark needs.
+_SPREAD = 1.0  # Noise to topic, in length: cosines of about 0.5 within a topic.
+_BODIES = 8  # Texts that documents use in turn, since building a tree for each is slow.
 _DOCUMENTS_AT_ONCE = 100
+_UNLIMITED_BYTES = 1 << 50
 _VECTORS_AT_ONCE = 10_000
-_QUERIES_AT_ONCE = 50  # Compared with a million vectors they take 200 MB.
-_BYTES_PER_LEAF = 920  # 230 new tokens of English prose a leaf, 4 bytes a token.
+_QUERIES_AT_ONCE = 50  # Their scores against a million vectors take 200 MB.
+_BYTES_PER_LEAF = 920  # 230 new tokens a leaf, 4 bytes a token of English.
 
 _TIMES = ("昨天", "去年春天", "在会议之后", "一九九八年", "到了傍晚", "经过三个月", "从那时起")
 _SUBJECTS = ("研究人员", "这座城市", "年轻的工程师", "老师和学生", "图书馆", "每一家工厂", "邻居")
@@ -68,11 +84,12 @@ class Body:
 
     @property
     def leaf_count(self) -> int:
+        """Returns the number of leaves."""
         return self.tree.counts[_TREE.embedding_level]
 
 
 def english_text(size_bytes: int, start: int = 0) -> str:
-    """ASCII prose from Python's own manual, from byte `start` on, over again where short."""
+    """Returns ASCII text of Python's manual from byte `start` on, repeated if too short."""
     repeated = _manual() * (1 + (start + size_bytes) // len(_manual()))
     return repeated[start : start + size_bytes]
 
@@ -83,7 +100,7 @@ def _manual() -> str:
 
 
 def chinese_text(size_bytes: int, seed: int) -> str:
-    """Chinese sentences put together at random, in paragraphs; at least `size_bytes` of UTF-8."""
+    """Returns random Chinese sentences in paragraphs, at least `size_bytes` in UTF-8."""
     random = np.random.default_rng(seed)
     pieces: list[str] = []
     size = 0
@@ -103,18 +120,18 @@ def _chinese_sentence(random: np.random.Generator) -> Iterator[str]:
 
 
 def clustered_vectors(
-    count: int, dimension: int, seed: int, round_these: Vectors | None = None
+    count: int, dimension: int, seed: int, centres: Vectors | None = None
 ) -> Vectors:
-    """Unit vectors round random topics, or round these, `float32[count, dimension]`."""
+    """Returns unit vectors around random topics, or `centres`: `float32[count, dimension]`."""
     random = np.random.default_rng(seed)
-    if round_these is None:
+    if centres is None:
         topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), dimension), np.float32)
     else:
-        topics = _unit(round_these) * np.float32(np.sqrt(dimension))
+        topics = _unit(centres) * np.float32(np.sqrt(dimension))
     sections = -(-count // _LEAVES_PER_SECTION)
     topic_of = np.repeat(random.integers(len(topics), size=sections), _LEAVES_PER_SECTION)[:count]
     vectors = random.standard_normal((count, dimension), np.float32)
-    for start in range(0, count, _VECTORS_AT_ONCE):  # In place: a million take gigabytes.
+    for start in range(0, count, _VECTORS_AT_ONCE):  # In place, since a million take gigabytes.
         some = vectors[start : start + _VECTORS_AT_ONCE]
         some *= np.float32(_SPREAD)
         some += topics[topic_of[start : start + _VECTORS_AT_ONCE]]
@@ -123,7 +140,7 @@ def clustered_vectors(
 
 
 def queries_near(vectors: Vectors, count: int, seed: int) -> Vectors:
-    """Unit vectors as far from random leaves as leaves are from their topic's middle."""
+    """Returns unit vectors as far from random leaves as leaves are from their topic's centre."""
     random = np.random.default_rng(seed)
     chosen = vectors[random.integers(len(vectors), size=count)]
     noise = random.standard_normal(chosen.shape, np.float32)
@@ -136,7 +153,7 @@ def _unit(vectors: Vectors) -> Vectors:
 
 
 def bodies(leaves_each: int) -> list[Body]:
-    """Different texts of about so many leaves each."""
+    """Returns different texts of about that many leaves each."""
     size = leaves_each * _BYTES_PER_LEAF
     texts = [ParsedText(english_text(size, start=place * size)) for place in range(_BODIES)]
     return [Body(parsed, build_tree(parsed, _TREE)) for parsed in texts]
@@ -147,9 +164,17 @@ def documents(
     leaves_each: int,
     dimension: int,
     seed: int,
-    round_these: Vectors | None = None,
+    centres: Vectors | None = None,
 ) -> tuple[list[PreparedDocument], Vectors]:
-    """Documents of `leaf_count` leaves or a few more, and their vectors in that order."""
+    """Returns documents with at least `leaf_count` leaves, and their vectors in that order."""
+    chosen = _chosen_bodies(leaf_count, leaves_each)
+    count = sum(body.leaf_count for body in chosen)
+    vectors = clustered_vectors(count, dimension, seed, centres)
+    return list(_prepared(chosen, vectors)), vectors
+
+
+def _chosen_bodies(leaf_count: int, leaves_each: int) -> list[Body]:
+    """Returns the text of each document."""
     chosen: list[Body] = []
     total = 0
     for body in cycle(bodies(leaves_each)):
@@ -157,8 +182,7 @@ def documents(
             break
         chosen.append(body)
         total += body.leaf_count
-    vectors = clustered_vectors(total, dimension, seed, round_these)
-    return list(_prepared(chosen, vectors)), vectors
+    return chosen
 
 
 def _prepared(chosen: Sequence[Body], vectors: Vectors) -> Iterator[PreparedDocument]:
@@ -180,18 +204,28 @@ def _prepared(chosen: Sequence[Body], vectors: Vectors) -> Iterator[PreparedDocu
         start = end
 
 
+@contextmanager
+def engine(folder: Path, **settings: int) -> Iterator[Engine]:
+    """Opens an engine on a folder, whose memory is not bounded unless `settings` say so."""
+    own = {"data_dir": folder, "memory_bytes": _UNLIMITED_BYTES, **settings}
+    opened = open_engine(EngineSettings().model_copy(update=own))
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
 def create_collection(
-    store: Store,
+    writer: Writer,
     dimension: int,
     summaries: SummaryUnit = SummaryUnit.NONE,
     embedder: str | None = None,
-) -> tuple[EmbeddedWriter, CollectionHandle]:
-    """An empty collection for documents of `dimension`, with the default levels."""
-    writer = EmbeddedWriter(store)
+) -> CollectionHandle:
+    """Creates a collection with the default levels; returns its handle."""
     name = embedder or f"hash/{dimension}"
     settings = CollectionSettings(_TREE, name, dimension, summaries=summaries)
     writer.create_collection(TENANT, COLLECTION, settings)
-    return writer, writer.open(TENANT, COLLECTION)
+    return writer.open(TENANT, COLLECTION)
 
 
 def fill(
@@ -204,82 +238,103 @@ def fill(
     sealed: bool,
     summaries: SummaryUnit = SummaryUnit.NONE,
     embedder: str | None = None,
-    round_these: Vectors | None = None,
+    centres: Vectors | None = None,
 ) -> Vectors:
-    """Makes a store and returns its leaves' vectors, in order of label.
+    """Creates a store and returns its vectors by label: `float32[leaves, dimension]`.
 
-    At least `leaf_count` leaves, `float32[leaves, dimension]`; all in one segment where
-    `sealed`, else all in the tail, and so their summaries. Raises StoreUnavailable where
-    `folder` cannot be a store.
+    At least `leaf_count` leaves, all in one segment if `sealed`, otherwise in the tail; the
+    same for summaries. Raises StoreUnavailable if `folder` cannot hold a store.
     """
-    prepared, vectors = documents(leaf_count, leaves_each, dimension, seed, round_these)
-    store = stores.open_for_writing(folder)
-    try:
-        writer, collection = create_collection(store, dimension, summaries, embedder)
+    prepared, vectors = documents(leaf_count, leaves_each, dimension, seed, centres)
+    with engine(folder) as opened:
+        writer = opened.writer()
+        collection = create_collection(writer, dimension, summaries, embedder)
         for start in range(0, len(prepared), _DOCUMENTS_AT_ONCE):
             group = prepared[start : start + _DOCUMENTS_AT_ONCE]
             writer.put_many([(collection, document) for document in group])
         if summaries is not SummaryUnit.NONE:
             _summarise(writer, {document.document_id: document for document in prepared})
-        if sealed:
-            seal(store, collection)
-            if summaries is not SummaryUnit.NONE:
-                with store.read() as txn:
-                    record = read_collection(store, txn, collection.collection_id)
-                seal(store, summary_handle(collection, record))
-    finally:
-        store.close()
+    if sealed:
+        with engine(folder, segment_min_leaves=1) as opened:
+            assert all(each.leaves for each in opened.administration().reindex())
     return vectors
 
 
-def _summarise(writer: EmbeddedWriter, documents: Mapping[str, PreparedDocument]) -> None:
-    """Summarises all, each summary's vector in the middle of its leaves'."""
+def _summarise(writer: Writer, documents: Mapping[str, PreparedDocument]) -> None:
+    """Summarises all documents; a summary's vector is the mean of its leaves', normalised."""
     embedder = writer.open(TENANT, COLLECTION).settings.embedder
     while waiting := writer.next_unsummarised(embedder):
         vectors = documents[waiting.document_id].vectors
         unit = waiting.collection.settings.summaries
         own = sections(waiting.parsed, waiting.tree, _TREE.embedding_level, unit)
         ranges = [range(len(vectors)), *own]
-        middles = [vectors[each.start : each.stop].mean(axis=0) for each in ranges]
-        found = [Summary(f"Summary {number}", each) for number, each in enumerate(ranges)]
-        writer.put_summaries(waiting, DocumentSummaries(tuple(found), _unit(np.array(middles))))
+        means = [vectors[each.start : each.stop].mean(axis=0) for each in ranges]
+        found = tuple(Summary(f"Summary {number}", each) for number, each in enumerate(ranges))
+        writer.put_summaries(waiting, DocumentSummaries(found, _unit(np.array(means))))
 
 
-def seal(store: Store, collection: CollectionHandle) -> None:
-    """Makes the collection's tail, which is not empty, a segment."""
-    source = build_plan.tail_source(store, collection.collection_id, threshold=1)
-    assert source is not None
-    segment_build.build(store, source)
-
-
-def bare_index(folder: Path) -> hnswlib.Index:
-    """The only segment's index, loaded by hnswlib, to search as the service does."""
-    store = stores.open_for_reading(folder)
-    try:
+def raw_index(folder: Path) -> hnswlib.Index:
+    """Returns the only segment's index, loaded by hnswlib, with the service's ef."""
+    with closing(environment.open_for_reading(folder)) as store:
         with store.read() as txn:
             number = find_collection(store, txn, TENANT, COLLECTION)
             (record,) = listed_segments(store, txn, number)
-        index = segment_files.load_index(store.segments, record, record.items)
+        index = vector_part.load_index(store.segments, record, record.items)
         index.set_ef(segment_files.search_ef(record.dimension, record.items))
         return index
-    finally:
-        store.close()
 
 
-def recalls_at_10(folder: Path, vectors: Vectors, queries: Vectors) -> NDArray[np.float64]:
-    """Of each query the share of the ten nearest leaves that default settings find.
+@contextmanager
+def view(folder: Path) -> Iterator[View]:
+    """Loads the collection as candidate sources see it; BLAS has one thread."""
+    with closing(environment.open_for_reading(folder)) as store:
+        with store.read() as txn:
+            number = find_collection(store, txn, TENANT, COLLECTION)
+        loaded = LoadedCollection(store, number)
+        with store.read() as txn, threadpool_limits(1, "blas"):
+            current = loaded.view_at(txn)
+            assert current is not None
+            yield current
 
-    `vectors` are all leaves' in order of label.
+
+def first_rows(leaf_count: int, leaves_each: int) -> list[int]:
+    """Returns the row of each document's first leaf, in a single segment or tail."""
+    counts = [body.leaf_count for body in _chosen_bodies(leaf_count, leaves_each)]
+    return [0, *np.cumsum(counts)[:-1].tolist()]
+
+
+def found_rows(result: SearchResult, first_rows: Sequence[int]) -> Rows:
+    """Returns the rows of the leaves that a STANDARD search has found, best first."""
+    chunks = [passage.chunk for passage in result.passages]
+    return np.array(
+        [first_rows[int(each.document_id.rpartition("-")[2])] + each.index for each in chunks]
+    )
+
+
+def leaves_query(vector: Vectors, candidates: int | None = None) -> SearchQuery:
+    """Returns the query for the ten nearest leaves."""
+    query = SearchQuery(TENANT, vector, COLLECTION, SearchMode.STANDARD, limit=10)
+    return query if candidates is None else replace(query, candidates=candidates)
+
+
+def recalls_at_10(
+    folder: Path, vectors: Vectors, queries: Vectors, leaves_each: int
+) -> NDArray[np.float64]:
+    """Returns recall@10 with default settings of each query: `float64[queries]`.
+
+    `vectors` are those of all leaves in order of label.
     """
-    with reading(folder) as reader, reader.snapshot(TENANT, COLLECTION) as snapshot:
-        found = [best(snapshot.search(query, DEFAULT_CANDIDATES), 10) for query in queries]
+    starts = first_rows(len(vectors), leaves_each)
+    with reading(folder) as reader:
+        search = search_over(reader, vectors.shape[1])
+        found = [found_rows(search(leaves_query(query), NEVER), starts) for query in queries]
     return recalls(found, nearest_10(vectors, queries))
 
 
-def nearest_10(vectors: Vectors, queries: Vectors) -> list[RowNumbers]:
-    """Of each query, by comparing it with all: places among `vectors`.
+def nearest_10(vectors: Vectors, queries: Vectors) -> list[Rows]:
+    """Returns the ten nearest of `vectors` to each query, by an exact scan.
 
-    Rows of a single segment, and its index's labels, are in that order too.
+    As indices into `vectors`, which equal the rows and index labels of a single segment.
     """
     return [
         row
@@ -288,34 +343,23 @@ def nearest_10(vectors: Vectors, queries: Vectors) -> list[RowNumbers]:
     ]
 
 
-def recalls(found: Sequence[RowNumbers], exact: Sequence[RowNumbers]) -> NDArray[np.float64]:
-    """Of each query the share of its ten nearest leaves that are found."""
+def recalls(found: Sequence[Rows], exact: Sequence[Rows]) -> NDArray[np.float64]:
+    """Returns the share of the ten nearest leaves found by each query: `float64[queries]`."""
     return np.array([len(np.intersect1d(*pair)) / 10 for pair in zip(found, exact, strict=True)])
 
 
-def best(hits: Hits, count: int) -> RowNumbers:
-    """Rows of the best of them."""
-    return hits.rows[np.argsort(-hits.scores)[:count]]
-
-
 @contextmanager
-def reading(folder: Path) -> Iterator[EmbeddedReader]:
-    """A reader over a store, its segments loaded; BLAS on one thread, as the services run."""
-    store = stores.open_for_reading(folder)
-    try:
-        reader = EmbeddedReader(store)
-        try:
-            reader.load_segmented()
-            with threadpool_limits(1, "blas"):
-                yield reader
-        finally:
-            reader.close()
-    finally:
-        store.close()
+def reading(folder: Path) -> Iterator[Reader]:
+    """Opens a reader and loads its segments; BLAS has one thread, as in the services."""
+    with engine(folder) as opened:
+        reader = opened.reader()
+        reader.preload()
+        with threadpool_limits(1, "blas"):
+            yield reader
 
 
-def search_over(reader: EmbeddedReader, dimension: int) -> Search:
-    """The retriever's search, as its service wires it, with the default return level."""
+def search_over(reader: Reader, dimension: int) -> Search:
+    """Returns the retriever's search, configured as in its service, with default settings."""
     embedder = HashEmbedder(dimension)
     none = CachedQueries(embedder, 0)
     return Search(reader, embedder, none, none, DEFAULT_RETURN_LEVEL)

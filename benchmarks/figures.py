@@ -1,8 +1,8 @@
-"""What a run of the benchmarks leaves behind: figures, lines of plots, and where it ran.
+"""The results of a benchmark run: figures, plots, and the machine that it ran on.
 
-Kept as JSON in a folder, plots beside it: one folder for the latest run, one for the run
-that is stored with the code. A figure has a key that stays the same from run to run, so
-that two runs can be compared; only what carries over to another machine is compared.
+A run is one JSON file with its plots beside it, in a folder: one folder for the latest run,
+one for the run that is stored with the code. Each figure has a stable key, by which two runs
+are compared. Only units that carry over to another machine are compared.
 """
 
 import json
@@ -11,45 +11,45 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-VERSION = 1  # Of the file.
+VERSION = 1  # Of the file format.
 RESULTS = Path(__file__).with_name("results")
 LATEST = RESULTS / "latest" / "figures.json"
 STORED = RESULTS / "stored" / "figures.json"
 
 Better = Literal["lower", "higher"]
 
-# Units of what carries over to another machine, and how far figures of two runs of the same
-# code may lie apart beyond their noise, as a share of the figure.
-SPREAD = {
-    "x": 0.1,  # A ratio of two figures of one run: where memory lies and threads run differs.
-    "share": 0.005,  # Of 1, such as recall: threads build another graph each time.
+# The units that carry over to another machine. Each has a tolerance, as a share of the figure:
+# how much two runs of equal code may differ beyond their noise.
+TOLERANCE = {
+    "x": 0.1,  # A ratio of two figures of one run: memory layout and scheduling differ.
+    "share": 0.005,  # Between 0 and 1, such as recall: a parallel build gives another graph.
     "bytes": 0.05,
 }
-UNITS = (*SPREAD, "us", "ms", "s", "MB", "leaves/s", "calls/s")
+UNITS = (*TOLERANCE, "us", "ms", "s", "MB", "leaves/s", "calls/s")
 
 
 class BadResults(Exception):
-    """A file is not the figures of a run; says which and why."""
+    """A results file cannot be read; the message names the file and the reason."""
 
 
-class _Kept(BaseModel):
+class _Stored(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
-class Figure(_Kept):
-    """One figure, and what it takes to judge and to repeat it."""
+class Figure(_Stored):
+    """One figure, with what is needed to judge and to repeat it."""
 
     what: str
     value: float
     unit: str
-    better: Better | None  # None: told beside others, neither good nor bad.
-    bar: float | None
-    noise: float | None = Field(ge=0)  # As a standard deviation, in its unit.
+    better: Better | None  # None: reported only, never compared.
+    target: float | None
+    noise: float | None = Field(ge=0)  # One standard deviation, in the figure's unit.
     seed: int | None
     sizes: dict[str, int]
     command: str
-    full: bool  # Whether only the full run takes it.
-    met: bool | None  # Whether the bar is kept; None without one.
+    full: bool  # True if only the full run measures it.
+    met: bool | None  # True if the target is met; None without a target.
 
     def __str__(self) -> str:
         noise = "" if self.noise is None else f" ± {number(self.noise)}"
@@ -57,10 +57,10 @@ class Figure(_Kept):
 
     @property
     def limit(self) -> str:
-        """The bar in words."""
-        if self.bar is None:
+        """The target as text, such as `<= 1.25 x`; `none` without one."""
+        if self.target is None:
             return "none"
-        return f"{'<=' if self.better == 'lower' else '>='} {number(self.bar)}{self._unit}"
+        return f"{'<=' if self.better == 'lower' else '>='} {number(self.target)}{self._unit}"
 
     @property
     def _unit(self) -> str:
@@ -68,11 +68,12 @@ class Figure(_Kept):
 
     @property
     def is_compared(self) -> bool:
-        return self.better is not None and self.unit in SPREAD
+        """True if the figure can be compared with another machine's."""
+        return self.better is not None and self.unit in TOLERANCE
 
 
-class Plot(_Kept):
-    """Lines through points. `x` and `y` name the axes; a point's x is a number or a name."""
+class Plot(_Stored):
+    """Lines by their names. `x` and `y` are the axes' labels; a point's x is a number or a name."""
 
     title: str
     x: str
@@ -80,27 +81,27 @@ class Plot(_Kept):
     lines: dict[str, list[tuple[float | str, float]]]
 
 
-class Micro(_Kept):
-    """What pytest-benchmark made of a function."""
+class Micro(_Stored):
+    """pytest-benchmark's statistics of one test."""
 
     median_us: float
     iqr_us: float
     rounds: int
 
 
-class Results(_Kept):
-    """Everything of one run."""
+class Results(_Stored):
+    """All results of one run."""
 
     version: Literal[1] = 1
     about: dict[str, Any]  # Date, mode, commit, machine, versions.
     figures: dict[str, Figure] = {}
     plots: dict[str, Plot] = {}
     micro: dict[str, Micro] = {}
-    took_s: dict[str, float] = {}  # Each test, what it shares included.
+    took_s: dict[str, float] = {}  # By test, fixtures included.
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Raises BadResults where there is no such file or it is another thing."""
+        """Returns the results in a file. Raises BadResults if it is missing or not valid."""
         try:
             content = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
@@ -114,10 +115,11 @@ class Results(_Kept):
             raise BadResults(f"{path}: {error}") from error
 
     def write(self, path: Path) -> None:
+        """Writes the file, and creates its folder if there is none."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.model_dump_json(indent=1) + "\n", "utf-8")
 
 
 def number(value: float) -> str:
-    """Three digits, as figures are told."""
+    """Returns the value with three significant digits, as figures are printed."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

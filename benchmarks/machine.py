@@ -1,4 +1,4 @@
-"""Where and with what a benchmark ran."""
+"""The machine, library versions and commit of a benchmark run."""
 
 import os
 import platform
@@ -12,12 +12,13 @@ _NAME = re.compile(r"[\w.-]+")
 
 
 def cpu() -> str:
+    """Returns the processor's model name, empty if the kernel gives none."""
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "")
 
 
 def machine() -> dict[str, str | float]:
-    """The load average is that of the last minute."""
+    """Returns the machine's description; the load average is that of the last minute."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": cpu(),
@@ -29,7 +30,7 @@ def machine() -> dict[str, str | float]:
 
 
 def versions() -> dict[str, str]:
-    """Of Python, hrag and all that hrag requires."""
+    """Returns the versions of Python, hrag, its requirements and pytest-benchmark."""
     names = [each for each in requires("hrag") or () if "extra ==" not in each]
     required = [found.group() for each in names if (found := _NAME.match(each))]
     return {
@@ -39,10 +40,10 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """Of the working copy, "-dirty" after it where files differ; None where there is none."""
-    asked = ("git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=40")
+    """Returns the working copy's commit, ending in "-dirty" if files differ; None without git."""
+    command = ("git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=40")
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()

@@ -1,10 +1,10 @@
-"""A model server that does nothing but take its time, as servers of embedding models do.
+"""A simulated server of an embedding model, which sleeps instead of computing.
 
-    python -m benchmarks.model_server AT_ONCE REQUEST_MS TEXT_MS DIMENSION
+    python -m benchmarks.model_server CONCURRENCY REQUEST_MS TEXT_MS DIMENSION
 
-Speaks OpenAI's `POST /v1/embeddings` on a free port of loopback, which it prints, and answers
-the same vector to every text. A request takes REQUEST_MS, and TEXT_MS more for each text; AT_ONCE
-of them run at once, and others wait for their turn. Stops when standard input ends.
+Implements OpenAI's `POST /v1/embeddings` on a free loopback port, which it prints. Every text
+gets the same vector. A request takes REQUEST_MS plus TEXT_MS for each text; CONCURRENCY
+requests run at once, and others are queued. Stops when standard input ends.
 """
 
 import asyncio
@@ -22,21 +22,22 @@ _LENGTH = b"content-length:"
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """How long it takes, and its one vector, as it is sent."""
+    """The times of a request, and the one vector, in base64."""
 
-    turns: asyncio.Semaphore
+    slots: asyncio.Semaphore
     request_s: float
     text_s: float
     vector: str
 
     async def answer(self, texts: int) -> bytes:
-        async with self.turns:
+        """Returns the body of a response, after the time that the request takes."""
+        async with self.slots:
             await asyncio.sleep(self.request_s + texts * self.text_s)
         rows = [{"index": number, "embedding": self.vector} for number in range(texts)]
         return json.dumps({"data": rows}).encode()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, to its end."""
+        """Serves one connection until the client closes it."""
         while head := await _head(reader):
             request = json.loads(await reader.readexactly(_length(head)))
             body = await self.answer(len(request["input"]))
@@ -46,7 +47,7 @@ class Model:
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:
-    """A request's head; nothing where the client has gone."""
+    """Returns a request's head, empty if the client has closed the connection."""
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -59,10 +60,11 @@ def _length(head: bytes) -> int:
 
 
 async def main(arguments: Sequence[str]) -> None:
-    at_once, request_ms, text_ms, dimension = map(float, arguments)
+    """Serves until standard input ends."""
+    concurrency, request_ms, text_ms, dimension = map(float, arguments)
     one = np.eye(1, int(dimension), dtype="<f4").tobytes()
     model = Model(
-        asyncio.Semaphore(int(at_once)),
+        asyncio.Semaphore(int(concurrency)),
         request_ms / 1e3,
         text_ms / 1e3,
         base64.b64encode(one).decode(),
@@ -70,7 +72,7 @@ async def main(arguments: Sequence[str]) -> None:
     server = await asyncio.start_server(model.serve, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
-    os._exit(0)  # There is nothing to finish.
+    os._exit(0)  # Nothing needs a clean shutdown.
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.plots [FIGURES]`: the plots of a run as SVG, in the folder of its figures.
+"""`python -m benchmarks.plots [FIGURES]`: draws a run's plots as SVG beside its figures.
 
-What a plot looks like follows from its axes: names make stacked bars, percentiles lie the
-further apart the rarer they are, numbers of leaves on a logarithmic scale. The same figures
-give the same bytes. Needs matplotlib (`pip install 'hrag[bench]'`).
+A plot's axes determine its kind: names on the x axis give stacked bars, percentiles a scale by
+rarity, numbers of leaves a logarithmic scale. Equal results give equal bytes. Needs matplotlib
+(`pip install 'hrag[bench]'`).
 """
 
 import argparse
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from benchmarks.figures import LATEST, BadResults, Plot, Results
 
 _STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # Text stays text: a tenth of the size.
+    "svg.fonttype": "none",  # Text instead of outlines: a tenth of the size.
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -37,7 +37,7 @@ _PERCENTILES = (50, 90, 99, 99.9)
 
 
 def write_all(results: Results, folder: Path) -> Iterator[Path]:
-    """Draws each plot into a file of its name. Those of an earlier run go."""
+    """Draws each plot into `NAME.svg` in the folder and yields its path; deletes earlier ones."""
     for earlier in folder.glob("*.svg"):
         earlier.unlink()
     for name, plot in results.plots.items():
@@ -64,7 +64,7 @@ def _has_names(plot: Plot) -> bool:
 
 
 def _draw_bars(axes: Axes, plot: Plot) -> None:
-    """A bar for each line, its points one after the other."""
+    """Draws a stacked bar for each line."""
     stages = dict.fromkeys(str(x) for points in plot.lines.values() for x, _ in points)
     names = list(plot.lines)
     ends = np.zeros(len(names))
@@ -96,11 +96,13 @@ def _draw_lines(axes: Axes, plot: Plot) -> None:
 
 
 def _rarity(percentiles: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the positions on a scale with equal steps from p90 to p99 to p99.9."""
     rarity: NDArray[np.float64] = -np.log10(1 - percentiles / 100)
     return rarity
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 2 if the results cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plots", description=__doc__)
     parser.add_argument("figures", type=Path, nargs="?", default=LATEST)
     path = parser.parse_args(arguments).figures

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.store`: makes the latest run the one that is stored with the code.
+"""`python -m benchmarks.store`: makes the latest run the stored one.
 
-Its figures and plots are copied; TABLES.md beside them and the headline figures in README.md
-are written from them.
+Copies its figures and plots, then writes TABLES.md beside them and the headline figures in
+README.md.
 """
 
 import shutil
@@ -12,6 +12,7 @@ from benchmarks.figures import LATEST, STORED, BadResults, Results
 
 
 def main() -> int:
+    """Returns the exit code: 2 if the latest results cannot be read."""
     try:
         Results.read(LATEST)
     except BadResults as error:

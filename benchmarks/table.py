@@ -1,8 +1,8 @@
-"""`python -m benchmarks.table [FIGURES] [--write]`: the figures of a run as tables in Markdown.
+"""`python -m benchmarks.table [FIGURES] [--write]`: prints a run's figures as Markdown tables.
 
-First what the design asks for, the plots, then the other figures with a target and without.
-`--write` puts all of it into TABLES.md beside the figures, which is generated as a whole,
-and the headline figures between the two marks in README.md here.
+The design's requirements first, then the plots, then the other figures with and without a
+target. `--write` writes all of it to TABLES.md beside the figures, a generated file, and the
+headline figures between the two marks in README.md.
 """
 
 import argparse
@@ -30,7 +30,7 @@ _MILLION_P50 = "growth_full.384.1000000.grpc.limit_5_k_50.small_to_big.p50"
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A requirement, and the keys of the figures that answer it, as patterns."""
+    """A requirement, and the patterns (`fnmatch`) of the keys of its figures."""
 
     what: str
     keys: Sequence[str]
@@ -48,10 +48,15 @@ REQUIREMENTS = (
     Requirement("Cython kernels over their Python twins", ("kernels.climb.*",)),
     Requirement(
         "Search over a bare grpcio handler that does only `knn_query`, ratio to baseline",
-        ("floor.*.to_bare",),
+        ("baseline.*.ratio",),
     ),
-    Requirement("chunking a document, all four levels, to tiktoken alone", ("chunking.*.to_list",)),
-    Requirement("ingest with embeddings given to raw `add_items`", ("ingest.*.to_add_items",)),
+    Requirement(
+        "chunking a document, all four levels, to tiktoken alone", ("chunking.*.ratio_to_list",)
+    ),
+    Requirement(
+        "ingest with embeddings given to raw `add_items`",
+        tuple(f"ingest.{name}.ratio_to_add_items" for name in ("committed", "sealed", "stream")),
+    ),
     Requirement("disk to text and float32 vectors, segments aside", ("sizing.disk.*",)),
     Requirement("recall@10 against exact search, default settings", ("recall.*.default",)),
     Requirement(
@@ -61,45 +66,50 @@ REQUIREMENTS = (
 )
 HEADLINES = (
     Requirement(
-        "small-to-big beside standard search, 100,000 leaves, k = 100: difference of p99s",
+        "small-to-big minus standard search, 100,000 leaves, k = 100: difference of p99s",
         ("climb.in_process.p99_difference",),
     ),
     Requirement("the same through gRPC", ("climb.grpc.p99_difference",)),
-    Requirement("the climb kernel over its Python twin, k = 100", ("kernels.climb.100.to_twin",)),
     Requirement(
-        "Search to a bare grpcio handler that only calls `knn_query`, one caller, p50",
-        ("floor.one_caller.to_bare",),
+        "the climb kernel, speedup over its Python twin, k = 100",
+        ("kernels.climb.100.ratio_to_twin",),
     ),
     Requirement(
-        "the same, calls a second of 16 callers, one process", ("floor.saturated.1.to_bare",)
+        "Search, ratio to baseline (a bare handler that only calls `knn_query`), one caller, p50",
+        ("baseline.one_caller.ratio",),
+    ),
+    Requirement(
+        "the same, calls a second of 16 callers, one process", ("baseline.saturated.1.ratio",)
     ),
     Requirement("Search through gRPC, 1,000,000 leaves, p50", (_MILLION_P50,)),
     Requirement(
-        "latency of 1,000,000 to 10,000 leaves, through gRPC, p50",
+        "the same, ratio to 10,000 leaves",
         ("growth_full.384.grpc.small_to_big",),
     ),
     Requirement("recall@10 against exact search, 50,000 x 384", ("recall.384.default",)),
     Requirement(
-        "ingest of a stream, vectors given, sealed, to raw hnswlib `add_items`",
-        ("ingest.stream.to_add_items",),
+        "ingest of a stream, vectors given, sealed, ratio to hnswlib's `add_items`",
+        ("ingest.stream.ratio_to_add_items",),
     ),
     Requirement(
-        "chunking 10 MB of English at four levels, to tiktoken alone",
-        ("chunking.english.10000000.to_list",),
+        "chunking 10 MB of English at four levels, ratio to tiktoken alone",
+        ("chunking.english.10000000.ratio_to_list",),
     ),
     Requirement(
-        "LMDB's file to text and vectors, 30 leaves a document, 384 dimensions",
+        "LMDB's file, ratio to text and vectors, 30 leaves a document, 384 dimensions",
         ("sizing.disk.384.leaves_30",),
     ),
     Requirement(
-        "a new filter that passes 1 % by one value, to no filter, p50",
-        ("filters.value_1.to_none",),
+        "a filter of 1 % by one value, first use, ratio to no filter, p50",
+        ("filters.value_1.ratio_to_unfiltered",),
     ),
-    Requirement("SUMMARY_FIRST to SMALL_TO_BIG, p50", ("summaries.sections.to_small_to_big",)),
+    Requirement(
+        "SUMMARY_FIRST, ratio to SMALL_TO_BIG, p50", ("summaries.sections.ratio_to_small_to_big",)
+    ),
 )
 _KILLS = (
     "acknowledged documents lost over 200 kill -9 at random points",
-    "all that is acknowledged, after each of 210 kills",
+    "all acknowledged documents, after each of 210 kills",
     "<= 0",
     "0, else the suite fails",
     "met",
@@ -108,23 +118,25 @@ _KILLS = (
 
 
 def head(*cells: str) -> Iterator[str]:
+    """Returns the two lines that begin a table."""
     yield row(*cells)
     yield row(*["---"] * len(cells))
 
 
 def row(*cells: str) -> str:
+    """Returns a line of a table."""
     return f"| {' | '.join(cells)} |"
 
 
 def tables(results: Results) -> Iterator[str]:
-    """All figures of a run: the lines of TABLES.md, whose plots lie beside it."""
+    """Returns the lines of TABLES.md: all figures of a run. The plots are in the same folder."""
     yield "# Figures of the stored run\n"
     yield _WRITTEN_BY
     yield _where(results)
     yield "\n## What the design asks for\n"
-    yield from _design(results)
-    answered = {key for requirement in REQUIREMENTS for key in _keys_of(results, requirement)}
-    rest = {key: each for key, each in results.figures.items() if key not in answered}
+    yield from _required(results)
+    required = {key for requirement in REQUIREMENTS for key in _keys_of(results, requirement)}
+    rest = {key: each for key, each in results.figures.items() if key not in required}
     yield "\n## Plots\n"
     yield from (f"![{plot.title}]({name}.svg)" for name, plot in results.plots.items())
     yield "\n## Other figures with a target\n"
@@ -148,12 +160,12 @@ def _where(results: Results) -> str:
     )
 
 
-def _design(results: Results) -> Iterator[str]:
-    yield from head("asked for", "measured", "target", "figure", "verdict", "command")
+def _required(results: Results) -> Iterator[str]:
+    yield from head("requirement", "measured", "target", "figure", "verdict", "command")
     for requirement in REQUIREMENTS:
         found = _keys_of(results, requirement)
         if not found:
-            yield row(requirement.what, "not taken in this run", "", "", "", "`make bench-full`")
+            yield row(requirement.what, "not measured in this run", "", "", "", "`make bench-full`")
         for place, key in enumerate(found):
             figure = results.figures[key]
             judged = (figure.limit, str(figure), _verdict(figure), f"`{figure.command}`")
@@ -170,12 +182,12 @@ def _keys_of(results: Results, requirement: Requirement) -> list[str]:
 def _with_a_target(figures: dict[str, Figure]) -> Iterator[str]:
     yield from head("what", "seed", "target", "figure", "verdict")
     for each in figures.values():
-        if each.bar is not None:
+        if each.target is not None:
             yield row(each.what, _seed(each), each.limit, str(each), _verdict(each))
 
 
 def _without_a_target(figures: dict[str, Figure]) -> Iterator[str]:
-    """A p50 and its p99 share a line."""
+    """A p50 and its p99 share a row."""
     yield from head("what", "seed", "figure")
     for key, each in figures.items():
         p50 = figures.get(key.removesuffix(_P99) + _P50) if key.endswith(_P99) else None
@@ -183,7 +195,7 @@ def _without_a_target(figures: dict[str, Figure]) -> Iterator[str]:
         if p99:
             both = f"{number(each.value)}, {number(p99.value)} {each.unit}"
             yield row(f"{each.what}, p99", _seed(each), both)
-        elif each.bar is None and not p50:
+        elif each.target is None and not p50:
             yield row(each.what, _seed(each), str(each))
 
 
@@ -206,7 +218,7 @@ def _verdict(figure: Figure) -> str:
 
 
 def headlines(results: Results) -> Iterator[str]:
-    """The figures that say most about a run: the lines between the marks of README.md."""
+    """Returns the lines between the marks in README.md: the most important figures of a run."""
     yield _where(results)
     yield ""
     yield from head("what", "target", "figure", "verdict")
@@ -217,9 +229,9 @@ def headlines(results: Results) -> Iterator[str]:
 
 
 def written(text: str, results: Results) -> str:
-    """The text with the headlines between its marks. Raises ValueError where it has no marks."""
+    """Returns the text with the headlines between its marks. Raises ValueError without marks."""
     if text.count(_BEGIN) != 1 or text.count(_END) != 1:
-        raise ValueError(f"{_BEGIN!r} and {_END!r} must be there, once each")
+        raise ValueError(f"{_BEGIN!r} and {_END!r} must each occur once")
     before, _, rest = text.partition(_BEGIN)
     after = rest.partition(_END)[2]
     return "".join([before, _BEGIN, "\n", "\n".join(headlines(results)), "\n\n", _END, after])
@@ -233,6 +245,7 @@ def write(results: Results, tables_path: Path, readme: Path = README) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 2 if the results cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.table", description=__doc__)
     parser.add_argument("figures", type=Path, nargs="?", default=STORED)
     parser.add_argument("--write", action="store_true", help="into TABLES.md and README.md")

@@ -1,10 +1,10 @@
-"""Search through gRPC beside the floor: `knn_query` behind a bare grpcio server.
+"""Search through gRPC, compared with the baseline: `knn_query` behind a bare grpcio handler.
 
-Both are processes of their own on the same machine, search the same index with the same k
-for the same requests, and send replies of the same size; the caller is one raw channel that
-reads no message, or at saturation h2load, which costs next to nothing. The floor does nothing
-else; hrag checks, climbs, reads and encodes. A bar that is missed is told, and is no failure:
-what is missing is in the profile.
+Both run in processes of their own on one machine, search the same index with the same k for
+the same requests, and send replies of the same size. One caller is a raw channel that decodes
+no message; saturation comes from h2load, which takes next to no processor time. The baseline
+does nothing else, while hrag checks, climbs, reads and encodes. Missed targets are reported;
+they do not fail the run.
 """
 
 import os
@@ -24,7 +24,7 @@ import pytest
 from benchmarks import baseline_server, corpus
 from benchmarks.load import h2load
 from benchmarks.load.body import framed
-from benchmarks.report import Figures, Report, interleaved, measured, ratio, seconds
+from benchmarks.report import Report, Samples, interleaved, measured, ratio, seconds
 from hrag.cli.processes import Services, free_addresses
 from hrag.types import DEFAULT_CANDIDATES, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
@@ -41,14 +41,16 @@ THREADS = 16  # HRAG_THREADS' default.
 SENDERS = 8  # Each of two callers.
 SATURATED_S = 2
 SATURATIONS = 4
-MOST_LATENCY = 1.25
-LEAST_THROUGHPUT = 0.8
+MAX_LATENCY_RATIO = 1.25
+MIN_THROUGHPUT_RATIO = 0.8
 STAGES = ("search", "climb", "fetch")
 SEARCH = "/hrag.v1.RetrieverService/Search"
+SERVERS = (("handler", "baseline handler"), ("search", "Search"))
+"""Key and title of each server, in the order of `servers`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Server:
     """A server and a connection to it."""
 
     address: str
@@ -56,142 +58,157 @@ class Target:
     channel: grpc.Channel
 
     def call(self, request: bytes) -> bytes:
+        """Returns the encoded reply."""
         reply: bytes = self.channel.unary_unary(self.method)(request, timeout=30)
         return reply
 
 
 @pytest.fixture(scope="module")
 def filled() -> Iterator[tuple[Path, list[bytes]]]:
-    """The folder of a store with one segment, and requests, encoded."""
+    """The folder of a store with one segment, and encoded requests."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         vectors = corpus.fill(folder, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
         queries = corpus.queries_near(vectors, QUERIES, SEED + 1)
-        asked = [SearchQuery(corpus.TENANT, each.tolist(), corpus.COLLECTION) for each in queries]
-        yield folder, [search_request(query).SerializeToString() for query in asked]
+        searches = [
+            SearchQuery(corpus.TENANT, each.tolist(), corpus.COLLECTION) for each in queries
+        ]
+        yield folder, [search_request(query).SerializeToString() for query in searches]
 
 
 @contextmanager
-def targets(
+def servers(
     folder: Path, logs: Path, requests: list[bytes], processes: int
-) -> Iterator[tuple[Target, Target]]:
-    """The floor, and hrag's retriever, each of so many processes."""
-    indexer, retriever, floor = free_addresses(3)
+) -> Iterator[tuple[Server, Server]]:
+    """Runs the baseline and hrag's retriever, each with that many processes."""
+    indexer, retriever, baseline = free_addresses(3)
     settings = {"HRAG_EMBEDDER": f"hash:{DIMENSION}", "HRAG_WORKERS": str(processes)}
     with ExitStack() as ending:
         services = Services(folder, indexer, retriever, logs=logs, settings=settings)
         ending.enter_context(services).wait_until_serving(timeout_s=60)
         own = ending.enter_context(connected(retriever, SEARCH))
         reply_bytes = round(statistics.mean(len(own.call(each)) for each in requests[:100]))
-        ending.enter_context(bare(folder, floor, reply_bytes, processes))
-        yield ending.enter_context(connected(floor, baseline_server.METHOD)), own
+        ending.enter_context(baseline_processes(folder, baseline, reply_bytes, processes))
+        yield ending.enter_context(connected(baseline, baseline_server.METHOD)), own
 
 
 @contextmanager
-def bare(folder: Path, address: str, reply_bytes: int, processes: int) -> Iterator[None]:
+def baseline_processes(
+    folder: Path, address: str, reply_bytes: int, processes: int
+) -> Iterator[None]:
+    """Runs `benchmarks.baseline_server`."""
     numbers = map(str, (DEFAULT_CANDIDATES, reply_bytes, THREADS, processes))
     command = [sys.executable, "-m", "benchmarks.baseline_server", str(folder), address, *numbers]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
-        assert process.stdout.readline(), "the floor did not start"
+        assert process.stdout.readline(), "the baseline server did not start"
         yield
         assert process.stdin
         process.stdin.close()
 
 
 @contextmanager
-def connected(address: str, method: str) -> Iterator[Target]:
+def connected(address: str, method: str) -> Iterator[Server]:
+    """Connects to a server; waits until it accepts connections."""
     with grpc.insecure_channel(address) as channel:
         grpc.channel_ready_future(channel).result(30)
-        yield Target(address, method, channel)
+        yield Server(address, method, channel)
 
 
 def test_latency_of_one_caller(filled, tmp_path, report):
     folder, requests = filled
-    with targets(folder, tmp_path, requests, 1) as both:
-        measures = [one_caller(target, requests) for target in both]
+    with servers(folder, tmp_path, requests, 1) as both:
+        measures = [one_caller(server, requests) for server in both]
         interleaved(measures, WARM_UP)
         took = interleaved(measures, ROUNDS) * 1e3
         stages_ms = np.array([stages_of(both[1].call(each)) for each in requests])
-    to_floor = ratio(took, 1, 0)
-    assert to_floor.value > 1  # What does more cannot be faster: else it did not search.
-    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
-    title = f"Search beside the floor, {LEAVES:,} x {DIMENSION}, one caller"
-    for place, (name, what) in enumerate((("bare", "the floor"), ("search", "Search"))):
-        report.percentiles(f"floor.one_caller.{name}", took[:, place], f"{what}, one caller")
-        report.draw_percentiles("floor", what, took[:, place], title)
-    what = "Search to the floor, one caller, p50"
-    report.at_most("floor.one_caller.to_bare", to_floor, what, "x", MOST_LATENCY)
-    explain(report, *np.median(took, axis=0), np.median(stages_ms, axis=0))
+    to_baseline = ratio(took, 1, 0)
+    assert to_baseline.value > 1, "Search cannot be faster than its baseline: it found nothing"
+    report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
+    title = f"Search and the baseline, {LEAVES:,} x {DIMENSION}, one caller"
+    for place, (key, what) in enumerate(SERVERS):
+        report.percentiles(f"baseline.one_caller.{key}", took[:, place], f"{what}, one caller")
+        line = what.removesuffix(" handler")
+        report.draw_percentiles("baseline", line, took[:, place], title)
+    what = "Search, ratio to baseline, one caller, p50"
+    report.at_most("baseline.one_caller.ratio", to_baseline, what, "x", MAX_LATENCY_RATIO)
+    record_stages(report, *np.median(took, axis=0), np.median(stages_ms, axis=0))
 
 
 def stages_of(reply: bytes) -> list[float]:
-    """Milliseconds that the retriever says it took."""
+    """Returns the milliseconds of each stage, as the retriever reports them."""
     timings = pb.SearchResponse.FromString(reply).timings
     return [getattr(timings, f"{stage}_us") / 1e3 for stage in STAGES]
 
 
-def explain(report: Report, floor_ms: float, own_ms: float, stages_ms: Figures) -> None:
-    """Tells where the time goes; the floor finds the same leaves, and does the rest in less."""
+def record_stages(report: Report, baseline_ms: float, own_ms: float, stages_ms: Samples) -> None:
+    """Records where the time goes; the baseline is taken to find leaves as fast as Search."""
     stages = dict(zip(STAGES, stages_ms.tolist(), strict=True))
-    rest = {"rest": own_ms - sum(stages.values())}
-    for stage, ms in {**stages, **rest}.items():
-        report.tell(f"floor.one_caller.search.{stage}", ms, f"Search, one caller: {stage}", "ms")
+    rest = own_ms - sum(stages.values())
+    for key, stage, ms in (
+        *((stage, stage, ms) for stage, ms in stages.items()),
+        ("rest", "everything else", rest),
+    ):
+        what = f"Search, one caller: {stage}"
+        report.record(f"baseline.one_caller.search.{key}", ms, what, "ms")
     search = stages["search"]
-    parts = {
-        "the floor": {"search": search, "rest": floor_ms - search},
-        "Search": {**stages, **rest},
+    lines = {
+        "baseline": {"search": search, "everything else": baseline_ms - search},
+        "Search": {**stages, "everything else": rest},
     }
-    for line, points in parts.items():
-        title = f"Where Search's time goes beside the floor's, {LEAVES:,} x {DIMENSION}, p50"
-        report.draw("floor_stages", line, points.items(), title=title, x="stage", y="ms")
+    title = f"Where the time of Search and of the baseline goes, {LEAVES:,} x {DIMENSION}, p50"
+    for line, points in lines.items():
+        report.draw("baseline_stages", line, points.items(), title=title, x="stage", y="ms")
 
 
-def one_caller(target: Target, requests: list[bytes]) -> Callable[[int], float]:
-    return lambda number: seconds(lambda: target.call(requests[number % QUERIES]))
+def one_caller(server: Server, requests: list[bytes]) -> Callable[[int], float]:
+    """Returns a measure: the seconds of one call."""
+    return lambda number: seconds(lambda: server.call(requests[number % QUERIES]))
 
 
-@pytest.mark.skipif(not h2load.is_there(), reason=h2load.MISSING)
+@pytest.mark.skipif(not h2load.is_installed(), reason=h2load.MISSING)
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_throughput_at_saturation(filled, tmp_path, report, processes):
     folder, requests = filled
-    with targets(folder, tmp_path, requests, processes) as both:
+    with servers(folder, tmp_path, requests, processes) as both:
         reply_bytes = len(both[1].call(requests[0]))
         bodies = [tmp_path / f"{number}.body" for number in range(SENDERS)]
         for body, request in zip(bodies, requests, strict=False):
             body.write_bytes(framed(request))
-        measures = [saturated(target, bodies, reply_bytes) for target in both]
+        measures = [saturated(server, bodies, reply_bytes) for server in both]
         interleaved(measures, 1)
         rates = interleaved(measures, SATURATIONS)
-    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION, callers=2 * SENDERS)
-    key = f"floor.saturated.{processes}"
-    what = f"{2 * SENDERS} callers of {processes} processes, all on {os.cpu_count()} cores"
-    for place, (name, title) in enumerate((("bare", "the floor"), ("search", "Search"))):
+    report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION, callers=2 * SENDERS)
+    key = f"baseline.saturated.{processes}"
+    plural = "" if processes == 1 else "es"
+    where = f"{2 * SENDERS} callers, {processes} server process{plural}, {os.cpu_count()} cores"
+    for place, (name, title) in enumerate(SERVERS):
         rate = measured(rates[:, place], lambda rounds: float(np.median(rounds)))
-        report.tell(f"{key}.{name}", rate, f"{title}, {what}", "calls/s", "higher")
-    what = f"Search to the floor, {what}"
-    report.at_least(f"{key}.to_bare", ratio(rates, 1, 0), what, "x", LEAST_THROUGHPUT)
+        report.record(f"{key}.{name}", rate, f"{title}, {where}", "calls/s", "higher")
+    what = f"Search, ratio to baseline, {where}"
+    report.at_least(f"{key}.ratio", ratio(rates, 1, 0), what, "x", MIN_THROUGHPUT_RATIO)
 
 
-def saturated(target: Target, bodies: list[Path], reply_bytes: int) -> Callable[[int], float]:
-    """Calls a second of two callers for each body, which they send again and again."""
+def saturated(server: Server, bodies: list[Path], reply_bytes: int) -> Callable[[int], float]:
+    """Returns a measure: calls a second of two callers for each body, sent again and again."""
 
-    def sent(_round: int) -> float:
+    def rate(_round: int) -> float:
         with ExitStack() as ending:
-            running = [ending.enter_context(sender(target, body)) for body in bodies]
+            running = [ending.enter_context(sender(server, body)) for body in bodies]
             outputs = [process.communicate()[0] for process in running]
-        told = list(map(h2load.told, outputs))
-        for each in told:
-            assert each.data_bytes > reply_bytes / 2 * each.calls, "calls were refused"
-        return sum(each.calls for each in told) / SATURATED_S
+        runs = list(map(h2load.parse, outputs))
+        for run in runs:
+            assert run.data_bytes > reply_bytes / 2 * run.calls, "calls were refused"
+        return sum(run.calls for run in runs) / SATURATED_S
 
-    return sent
+    return rate
 
 
-def sender(target: Target, body: Path) -> "subprocess.Popen[str]":
+def sender(server: Server, body: Path) -> "subprocess.Popen[str]":
+    """Starts one h2load of two callers."""
     command = [
         "h2load", "--clients=2", "--max-concurrent-streams=1", "--warm-up-time=0",
         f"--duration={SATURATED_S}", f"--data={body}", "--header=content-type: application/grpc",
-        "--header=te: trailers", f"http://{target.address}{target.method}",
+        "--header=te: trailers", f"http://{server.address}{server.method}",
     ]  # fmt: skip
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -1,13 +1,13 @@
-"""What the climb to larger passages costs: small-to-big beside standard search.
+"""The cost of the climb to larger passages: small-to-big, compared with standard search.
 
-The same 100,000 leaves and the same vectors as queries, in process and through the real
-services; search, climb and fetch as the service itself times them. The bar is on the
-difference of the two p99s, for 100 candidates and the default limit of 5 passages.
+The same 100,000 leaves and the same query vectors, in process and through both services;
+search, climb and fetch as the service times them. The target is on the difference of the two
+p99s, for 100 candidates and the default limit of 5 passages.
 
-The p99 of each query's own difference is told too. Every hiccup of the machine in either
-search is part of that one, so the same figure for two equal standard searches stands
-beside it. Larger limits are told without a bar: they fetch four times the text a passage,
-and, where 100 leaves lie in fewer ancestors than asked for, search again for more.
+The p99 of each query's own difference is reported too. It includes every delay of the machine
+in either search, so the control is the same figure for two equal standard searches. Larger
+limits are reported without a target: a passage has four times the text, and where 100 leaves
+have fewer ancestors than the limit, the search is repeated for more.
 """
 
 import time
@@ -26,13 +26,13 @@ from hrag.types import DEFAULT_LIMIT, SearchMode, SearchQuery
 
 LEAVES = 100_000
 LEAVES_EACH = 100
-DIMENSION = 64  # The climb never sees a vector; few dimensions build the index soonest.
+DIMENSION = 64  # The climb reads no vector; few dimensions build the index fastest.
 SEED = 21
 CANDIDATES = 100
 QUERIES = 2000
 WARM_UP = 200
 REPETITIONS = 3
-MOST_MS = 0.1
+MAX_DIFFERENCE_MS = 0.1
 LARGER_LIMITS = (20, 100)
 COMPARED = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG)
 EQUAL = (SearchMode.STANDARD, SearchMode.STANDARD)
@@ -66,49 +66,49 @@ def client(filled, tmp_path):
 
 
 def service_ms(result):
-    """Search, climb and fetch of one search."""
+    """Returns the milliseconds of search, climb and fetch together."""
     took = result.timings
     return (took.search_us + took.climb_us + took.fetch_us) / 1e3
 
 
 def repeated(measure, modes, repetitions=REPETITIONS):
-    """`float64[repetitions, QUERIES, 2]`, after a warm-up; `measure` makes one per mode."""
+    """Returns `float64[repetitions, QUERIES, 2]`, after a warm-up; `measure` takes a mode."""
     measures = [measure(mode) for mode in modes]
     interleaved(measures, WARM_UP)
     return np.stack([interleaved(measures, QUERIES) for _ in range(repetitions)])
 
 
-def difference_of_p99s(figures):
-    """Small-to-big's p99 over standard's, the median over repetitions."""
+def difference_of_p99s(samples):
+    """Returns small-to-big's p99 minus standard's, the median over repetitions."""
 
     def statistic(queries):
         return np.median(np.diff(np.percentile(queries, 99, axis=0)))
 
-    return measured(figures.swapaxes(0, 1), statistic)
+    return measured(samples.swapaxes(0, 1), statistic)
 
 
-def judge(report, key, measure, what):
-    """Tells every figure of both modes, and judges the difference of their p99s."""
+def record_modes(report, key, measure, what):
+    """Records every figure of both modes; the difference of their p99s has the target."""
     compared, equal = repeated(measure, COMPARED), repeated(measure, EQUAL)
     what = f"{what}, {LEAVES:,} leaves, k = {CANDIDATES}"
     title = f"Search, climb and fetch {what}, as the service times them"
     for place, mode in enumerate(COMPARED):
         report.draw_percentiles(key.replace(".", "_"), mode, compared[:, :, place], title)
-    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
+    report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION)
     for name, title, took in (
         ("standard", "standard", compared[:, :, 0]),
         ("small_to_big", "small-to-big", compared[:, :, 1]),
-        ("own", "each query's own small-to-big - standard", np.diff(compared)),
-        ("equal", "the same of two equal standard searches", np.diff(equal)),
+        ("paired_difference", "small-to-big - standard of each query", np.diff(compared)),
+        ("control_difference", "standard - standard of each query (control)", np.diff(equal)),
     ):
         report.percentiles(f"{key}.{name}", took.ravel(), f"{what}, {title}")
     difference = difference_of_p99s(compared)
     what = f"{what}, small-to-big's p99 - standard's p99"
-    report.at_most(f"{key}.p99_difference", difference, what, "ms", MOST_MS)
+    report.at_most(f"{key}.p99_difference", difference, what, "ms", MAX_DIFFERENCE_MS)
 
 
 def in_process(search, queries, limit):
-    """Makes the measure of a mode."""
+    """Returns a function from a mode to its measure."""
 
     def measure(mode):
         def one(number):
@@ -131,22 +131,24 @@ def in_process(search, queries, limit):
 
 def test_small_to_big_costs_little_more_than_standard_search(filled, search, report):
     _, queries = filled
-    judge(report, "climb.in_process", in_process(search, queries, DEFAULT_LIMIT), "in process")
+    record_modes(
+        report, "climb.in_process", in_process(search, queries, DEFAULT_LIMIT), "in process"
+    )
     assert report.missed == []
 
 
 @pytest.mark.parametrize("limit", LARGER_LIMITS)
 def test_cost_of_larger_limits(filled, search, limit, report):
     _, queries = filled
-    figures = repeated(in_process(search, queries, limit), COMPARED, repetitions=1)
-    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION, limit=limit)
+    samples = repeated(in_process(search, queries, limit), COMPARED, repetitions=1)
+    report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION, limit=limit)
     what = f"in process, limit {limit}, small-to-big's p99 - standard's p99"
     key = f"climb.limit_{limit}.p99_difference"
-    report.tell(key, difference_of_p99s(figures), what, "ms", "lower")
+    report.record(key, difference_of_p99s(samples), what, "ms", "lower")
 
 
 def test_small_to_big_costs_little_more_than_standard_search_through_grpc(filled, client, report):
-    """The bar is on the service's own timings; the client's round trips are told beside."""
+    """The target is on the service's timings; the client's round trips are reported."""
     vectors = filled[1].tolist()
     round_trips = {mode: [] for mode in COMPARED}
 
@@ -166,7 +168,7 @@ def test_small_to_big_costs_little_more_than_standard_search_through_grpc(filled
 
         return one
 
-    judge(report, "climb.grpc", measure, "through gRPC")
+    record_modes(report, "climb.grpc", measure, "through gRPC")
     title = f"Round trips of one client through gRPC, {LEAVES:,} leaves, k = {CANDIDATES}"
     for mode, took in round_trips.items():
         report.draw_percentiles("climb_client", mode, np.array(took), title)

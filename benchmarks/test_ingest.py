@@ -1,15 +1,16 @@
-"""Ingest beside hnswlib's own `add_items` of the same vectors.
+"""Ingest, compared with hnswlib's `add_items` of the same vectors.
 
-Committed means durable and searchable. Sealed means in a segment as well, its files summed
-and synced. First with embeddings given, through the writer: each document a synced
-transaction and then one sealing; and a stream as the service has it, several documents to a
-transaction and the sealer at work beside. Then the whole pipeline through gRPC, texts and
-all, with the stages it measures itself. Each round has a fresh store.
+Committed means durable and searchable. Sealed means also in a segment, whose files have
+checksums and are synced. First with vectors given, through the writer: one synced transaction
+a document and one seal at the end; and a stream as the service commits it, several documents
+in a transaction while the maintenance worker runs. Then the whole pipeline through gRPC, from
+texts to segments, with the indexer's own stage times. Each round has a new store.
 """
 
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,135 +24,134 @@ from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine.embedded.maintenance.worker import Sealer
-from hrag.engine.embedded.segments import segment_files
-from hrag.engine.embedded.store import environment as stores
+from hrag.engine.embedded.maintenance import segment_build
+from hrag.engine.embedded.segments import vector_part
+from hrag.engine.embedded.store import environment
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.tree import ParsedText
 from hrag.types import Document, IngestResult, TreeSettings
 from indexer_svc.chunker import build_tree
 
-LEAVES = 8192  # What the indexer seals at once by default.
+LEAVES = 8192  # HRAG_SEGMENT_MIN_LEAVES' default.
 LEAVES_EACH = 100
 DIMENSION = 384
 SEED = 41
 ROUNDS = 3
 
-STREAMED = 3 * LEAVES + 600  # Three tails, and little that is too short to be sealed.
-DOCUMENTS_AT_ONCE = 5  # Some 512 leaves, as the service commits them.
+STREAMED = 3 * LEAVES + 600  # Three full tails, and a rest that stays unsealed.
+DOCUMENTS_AT_ONCE = 5  # About 512 leaves, as the service commits them.
 STREAM_ROUNDS = 2
-LEAST_OF_ADD_ITEMS = 0.9
-MOST_SEAL_S = 300
+MIN_RATIO = 0.9
+MAX_SEAL_S = 300
 
 PIPED = 430  # Documents of 10 to 100 leaves.
-LONGEST_SENTENCE = 300  # A leaf has several then.
+MAX_SENTENCE = 300  # So that a leaf has several sentences.
 SETTINGS = TreeSettings()
 STAGES = ("extract", "cut", "embed", "commit")
 
 
-def bare_add_items(vectors):
-    index = segment_files.new_index(DIMENSION, len(vectors))
+def add_items(vectors):
+    """Builds hnswlib's index alone, on all cores."""
+    index = vector_part.new_index(DIMENSION, len(vectors))
     index.add_items(vectors, num_threads=os.cpu_count())
 
 
 def ingest_seconds(documents, *, seal):
-    with TemporaryDirectory() as folder:
-        store = stores.open_for_writing(Path(folder))
-        try:
-            writer, collection = corpus.create_collection(store, DIMENSION)
+    """Returns the seconds to commit all documents and, with `seal`, to seal their tail."""
+    with (
+        TemporaryDirectory() as folder,
+        closing(environment.open_for_writing(Path(folder))) as store,
+    ):
+        writer = EmbeddedWriter(store)
+        collection = corpus.create_collection(writer, DIMENSION)
 
-            def ingest():
-                for document in documents:
-                    writer.put(collection, document)
-                if seal:
-                    corpus.seal(store, collection)
+        def ingest():
+            for document in documents:
+                writer.put(collection, document)
+            if seal:
+                segment_build.reindex(store, collection.collection_id, threshold=1)
 
-            took = seconds(ingest)
-            status = writer.status(collection)
-            assert status.document_count == len(documents)
-            assert len(status.embedded.segments) == seal
-            return took
-        finally:
-            store.close()
+        took = seconds(ingest)
+        status = writer.status(collection)
+        assert status.document_count == len(documents)
+        assert len(status.embedded.segments) == seal
+        return took
 
 
 def test_ingest_beside_add_items(report):
     documents, vectors = corpus.documents(LEAVES, LEAVES_EACH, DIMENSION, SEED)
     took = interleaved(
         [
-            lambda _: seconds(lambda: bare_add_items(vectors)),
+            lambda _: seconds(lambda: add_items(vectors)),
             lambda _: ingest_seconds(documents, seal=False),
             lambda _: ingest_seconds(documents, seal=True),
         ],
         ROUNDS,
     )
-    report.of(seed=SEED, leaves=len(vectors), dimension=DIMENSION)
-    of = f"{len(vectors):,} x {DIMENSION} in {len(documents)} documents"
+    report.parameters(seed=SEED, leaves=len(vectors), dimension=DIMENSION)
+    size = f"{len(vectors):,} x {DIMENSION} in {len(documents)} documents"
     kinds = {
-        "add_items": "bare add_items",
+        "add_items": "add_items alone",
         "committed": "ingest, committed",
         "sealed": "ingest, committed and sealed",
     }
     for place, (key, what) in enumerate(kinds.items()):
         rate = measured(took[:, place], lambda rounds: len(vectors) / np.median(rounds))
-        report.tell(f"ingest.{key}.rate", rate, f"{what}, {of}", "leaves/s", "higher")
-    what = f"ingest, committed, to add_items, {of}"
-    report.tell("ingest.committed.to_add_items", ratio(took, 0, 1), what, "x", "higher")
-    what = f"ingest, committed and sealed, to add_items, {of}"
-    report.at_least("ingest.sealed.to_add_items", ratio(took, 0, 2), what, "x", LEAST_OF_ADD_ITEMS)
+        report.record(f"ingest.{key}.rate", rate, f"{what}, {size}", "leaves/s", "higher")
+    what = f"ingest, committed, ratio to add_items, {size}"
+    report.record("ingest.committed.ratio_to_add_items", ratio(took, 0, 1), what, "x", "higher")
+    what = f"ingest, committed and sealed, ratio to add_items, {size}"
+    report.at_least("ingest.sealed.ratio_to_add_items", ratio(took, 0, 2), what, "x", MIN_RATIO)
 
 
 def test_stream_beside_add_items(report):
-    """A bar that is missed is told, and is no failure."""
+    """A missed target is reported; it does not fail the run."""
     documents, vectors = corpus.documents(STREAMED, LEAVES_EACH, DIMENSION, SEED + 1)
     took = interleaved(
         [
-            lambda _: seconds(lambda: bare_add_items(vectors)) / len(vectors),
+            lambda _: seconds(lambda: add_items(vectors)) / len(vectors),
             lambda _: stream_seconds_a_leaf(documents),
         ],
         STREAM_ROUNDS,
     )
-    report.of(seed=SEED + 1, leaves=len(vectors), dimension=DIMENSION)
-    what = f"a stream of {len(vectors):,} x {DIMENSION}, vectors given, sealed as it comes"
-    tell_rate(report, "ingest.stream.add_items.rate", took[:, 0], f"{what}: add_items of the same")
-    tell_rate(report, "ingest.stream.sealed.rate", took[:, 1], what)
-    key, what = "ingest.stream.to_add_items", f"{what}, to add_items"
-    report.at_least(key, ratio(took, 0, 1), what, "x", LEAST_OF_ADD_ITEMS)
+    report.parameters(seed=SEED + 1, leaves=len(vectors), dimension=DIMENSION)
+    what = f"stream of {len(vectors):,} x {DIMENSION}, vectors given, sealed meanwhile"
+    record_rate(report, "ingest.stream.add_items.rate", took[:, 0], f"{what}: add_items alone")
+    record_rate(report, "ingest.stream.sealed.rate", took[:, 1], what)
+    key, what = "ingest.stream.ratio_to_add_items", f"{what}, ratio to add_items"
+    report.at_least(key, ratio(took, 0, 1), what, "x", MIN_RATIO)
 
 
-def tell_rate(report, key, seconds_a_leaf, what):
+def record_rate(report, key, seconds_a_leaf, what):
     rate = measured(seconds_a_leaf, lambda rounds: 1 / np.median(rounds))
-    report.tell(key, rate, what, "leaves/s", "higher")
+    report.record(key, rate, what, "leaves/s", "higher")
 
 
 def stream_seconds_a_leaf(documents):
-    """Until the sealer has nothing to do; what is too short a tail to be sealed is not counted."""
-    with TemporaryDirectory() as folder:
-        store = stores.open_for_writing(Path(folder))
-        sealer = Sealer(store, LEAVES)
-        writer = EmbeddedWriter(store, sealer)
-        _, collection = corpus.create_collection(store, DIMENSION)
-        sealer.start()
-        try:
-            began = time.perf_counter()
-            for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
-                group = documents[start : start + DOCUMENTS_AT_ONCE]
-                writer.wait_for_capacity(collection, NEVER)
-                writer.put_many([(collection, document) for document in group])
-            status = when_sealed(lambda: writer.status(collection))
-            took = time.perf_counter() - began
-            assert status.document_count == len(documents)
-            return took / (status.leaf_count - status.embedded.tail_leaf_count)
-        finally:
-            sealer.close()
-            store.close()
+    """Returns the seconds per sealed leaf, until only a tail too short to be sealed is left."""
+    with (
+        TemporaryDirectory() as folder,
+        corpus.engine(Path(folder), segment_min_leaves=LEAVES) as engine,
+    ):
+        writer = engine.writer()
+        collection = corpus.create_collection(writer, DIMENSION)
+        engine.maintenance().start()
+        began = time.perf_counter()
+        for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
+            group = documents[start : start + DOCUMENTS_AT_ONCE]
+            writer.wait_for_capacity(collection, NEVER)
+            writer.put_many([(collection, document) for document in group])
+        status = when_sealed(lambda: writer.status(collection))
+        took = time.perf_counter() - began
+        assert status.document_count == len(documents)
+        return took / (status.leaf_count - status.embedded.tail_leaf_count)
 
 
 def when_sealed(status):
-    """The status once the tail is too short to be sealed."""
-    until = time.monotonic() + MOST_SEAL_S
+    """Returns the status once the tail is too short to be sealed."""
+    deadline = time.monotonic() + MAX_SEAL_S
     while (found := status()).embedded.tail_leaf_count >= LEAVES:
-        assert time.monotonic() < until, found
+        assert time.monotonic() < deadline, found
         time.sleep(0.01)
     return found
 
@@ -161,19 +161,19 @@ def when_sealed(status):
 
 @dataclass(frozen=True, slots=True)
 class Piped:
-    """What became of a stream through gRPC; stages in seconds, which overlap."""
+    """The figures of one stream through gRPC. `stages` are in seconds and overlap."""
 
     durable_s: float
     sealed_s: float
     leaves: int
     sealed_leaves: int
     stages: dict[str, float]
-    sealing_s: float
+    seal_s: float
     cpu_s: float
 
 
 def test_pipeline_beside_add_items(tmp_path, report):
-    """Texts in, segments out. Told, for it has cutting and embedding in it as well."""
+    """From texts to segments. Reported: it includes chunking and embedding."""
     documents = list(piped_documents())
     vectors = leaf_vectors(documents)
     runs = []
@@ -183,41 +183,41 @@ def test_pipeline_beside_add_items(tmp_path, report):
         assert runs[-1].leaves == len(vectors)
         return runs[-1].sealed_s / runs[-1].sealed_leaves
 
-    def bare(_):
-        return seconds(lambda: bare_add_items(vectors)) / len(vectors)
+    def alone(_):
+        return seconds(lambda: add_items(vectors)) / len(vectors)
 
-    took = interleaved([bare, pipe], STREAM_ROUNDS)
+    took = interleaved([alone, pipe], STREAM_ROUNDS)
     durable = np.array([run.durable_s / run.leaves for run in runs])
     took = np.column_stack([took[:, 0], durable, took[:, 1]])
-    report.of(seed=SEED, leaves=len(vectors), dimension=DIMENSION)
+    report.parameters(seed=SEED, leaves=len(vectors), dimension=DIMENSION)
     what = f"{PIPED} documents through gRPC, {len(vectors):,} x {DIMENSION}"
-    tell_rate(report, "ingest.pipeline.add_items.rate", took[:, 0], f"{what}: add_items")
+    record_rate(report, "ingest.pipeline.add_items.rate", took[:, 0], f"{what}: add_items alone")
     for place, word in enumerate(("durable", "sealed"), 1):
         key = f"ingest.pipeline.{word}"
-        tell_rate(report, f"{key}.rate", took[:, place], f"{what}: {word}")
-        told = f"{what}: {word}, to add_items"
-        report.tell(f"{key}.beside_add_items", ratio(took, 0, place), told, "x", "higher")
+        record_rate(report, f"{key}.rate", took[:, place], f"{what}: {word}")
+        title = f"{what}: {word}, ratio to add_items"
+        report.record(f"{key}.ratio_to_add_items", ratio(took, 0, place), title, "x", "higher")
     last = runs[-1]
-    for stage, took_s in {**last.stages, "sealing": last.sealing_s}.items():
+    for stage, took_s in {**last.stages, "seal": last.seal_s}.items():
         share = took_s / last.sealed_s
-        told = f"{what}: {stage}, of the time until sealed; stages are beside each other"
-        report.tell(f"ingest.pipeline.stage.{stage}", share, told, "share")
+        title = f"{what}: {stage}, share of the time until sealed; stages overlap"
+        report.record(f"ingest.pipeline.stage.{stage}", share, title, "share")
     cores = last.cpu_s / last.sealed_s
-    report.tell("ingest.pipeline.cores", cores, f"{what}: cores that the indexer computed on", "x")
+    report.record("ingest.pipeline.cores", cores, f"{what}: cores used by the indexer", "x")
 
 
 def piped_documents() -> Iterator[Document]:
-    """Sentences of the manual in ever another order, so that no two leaves are alike."""
+    """Yields documents of random sentences of the manual, so that no two leaves are equal."""
     random = np.random.default_rng(SEED)
     pieces = corpus.english_text(500_000).split(". ")
-    sentences = [piece for piece in pieces if len(piece) < LONGEST_SENTENCE]
+    sentences = [piece for piece in pieces if len(piece) < MAX_SENTENCE]
     for number in range(PIPED):
         chosen = random.integers(len(sentences), size=random.integers(70, 750)).tolist()
         yield Document(". ".join(sentences[place] for place in chosen), f"document-{number:06d}")
 
 
 def leaf_vectors(documents):
-    """What the indexer's embedder makes of them."""
+    """Returns the vectors that the indexer computes: `float32[leaves, dimension]`."""
     texts: list[str] = []
     for document in documents:
         leaves = build_tree(ParsedText(document.body), SETTINGS).level(SETTINGS.embedding_level)
@@ -228,6 +228,7 @@ def leaf_vectors(documents):
 
 
 def piped(documents, folder) -> Piped:
+    """Ingests the documents through gRPC into a new store, with services of its own."""
     folder.mkdir()
     indexer, retriever, metrics = free_addresses(3)
     settings = {
@@ -240,14 +241,14 @@ def piped(documents, folder) -> Piped:
         Client(indexer, retriever) as client,
     ):
         services.wait_until_serving(timeout_s=60)
-        cpu_s = shown(metrics)["process_cpu_seconds_total"]
+        cpu_s = metrics_of(metrics)["process_cpu_seconds_total"]
         began = time.perf_counter()
         results = list(client.ingest_many(corpus.TENANT, documents))
         durable_s = time.perf_counter() - began
         assert all(isinstance(result, IngestResult) for result in results)
         status = when_sealed(lambda: client.index_status(corpus.TENANT))
         sealed_s = time.perf_counter() - began
-        figures = shown(metrics)
+        figures = metrics_of(metrics)
     return Piped(
         durable_s,
         sealed_s,
@@ -262,8 +263,8 @@ def piped(documents, folder) -> Piped:
     )
 
 
-def shown(address) -> dict[str, float]:
-    """What a service shows to Prometheus, by series."""
+def metrics_of(address) -> dict[str, float]:
+    """Returns a service's Prometheus metrics, by series."""
     with urlopen(f"http://{address}/metrics", timeout=10) as page:
         lines = page.read().decode().splitlines()
     series = (line.rpartition(" ") for line in lines if not line.startswith("#"))

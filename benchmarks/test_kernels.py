@@ -1,7 +1,7 @@
-"""How fast the kernels are, and how many times faster than their twins.
+"""The compiled kernels, compared with their Python twins.
 
-A million leaves; hits in random order, about one in three in a group of its own, one leaf
-in fifty dead: a search that found much of a few documents. Seeded.
+A million leaves, one in fifty deleted. Hits in random order, of few groups: about one group
+for three hits, as of a search that found much of a few documents. Seeded.
 """
 
 import time
@@ -17,13 +17,13 @@ LEAVES = 1_000_000
 LEAVES_PER_DOCUMENT = 100
 LEAVES_PER_ANCESTOR = 4
 HITS_PER_GROUP = 3.3
-LEAST_RATIO = {100: 30, 1000: 50}
+MIN_SPEEDUP = {100: 30, 1000: 50}
 ROUNDS = 60
 
 
 @pytest.fixture(scope="module")
 def index():
-    """Labels, ancestors, alive."""
+    """Labels, ancestors and live flags, by row."""
     documents, leaves = np.divmod(np.arange(LEAVES, dtype=np.uint64), LEAVES_PER_DOCUMENT)
     return (
         documents << 20 | leaves,
@@ -33,7 +33,7 @@ def index():
 
 
 def hits(count):
-    """Rows and scores: leaves of few ancestors, in random order."""
+    """Returns rows and scores of leaves of few ancestors, in random order."""
     random = np.random.default_rng(count)
     group_count = round(count / HITS_PER_GROUP)
     ancestors = random.choice(LEAVES // LEAVES_PER_ANCESTOR, group_count, replace=False)
@@ -43,6 +43,7 @@ def hits(count):
 
 
 def seconds(function, arguments, calls):
+    """Returns the mean seconds of a call."""
     started = time.perf_counter()
     for _ in range(calls):
         function(*arguments)
@@ -58,7 +59,7 @@ def test_climb(benchmark, index, kernels, hit_count):
 
 @pytest.mark.parametrize("hit_count", [100, 1000])
 def test_ratio_of_climb_to_its_twin(index, hit_count, report):
-    """Interleaved rounds in one process, so that a slow spell of the machine hits both."""
+    """Interleaved in one process, so that a slow spell of the machine affects both."""
     arguments = (*hits(hit_count), *index, MAX)
     took = interleaved(
         [
@@ -67,10 +68,10 @@ def test_ratio_of_climb_to_its_twin(index, hit_count, report):
         ],
         ROUNDS,
     )
-    report.of(seed=hit_count, hits=hit_count, leaves=LEAVES)
-    key = f"kernels.climb.{hit_count}.to_twin"
-    what = f"climb over its Python twin, k = {hit_count:,}"
-    report.at_least(key, ratio(took, 1, 0), what, "x", LEAST_RATIO[hit_count])
+    report.parameters(seed=hit_count, hits=hit_count, leaves=LEAVES)
+    key = f"kernels.climb.{hit_count}.ratio_to_twin"
+    what = f"climb, speedup over its Python twin, k = {hit_count:,}"
+    report.at_least(key, ratio(took, 1, 0), what, "x", MIN_SPEEDUP[hit_count])
     assert report.missed == []
 
 
@@ -81,7 +82,7 @@ def test_ratio_of_climb_to_its_twin(index, hit_count, report):
     ids=["English", "Chinese"],
 )
 def test_boundary_ranks(benchmark, kernels, sentence):
-    """1,000 cuts, one every 4 bytes, as tokens lie."""
+    """1,000 cuts, one every 4 bytes, the mean length of a token."""
     text = (sentence * 1000).encode()
     ends = np.arange(4, 4004, 4, dtype=np.uint32)
     ranks = benchmark(kernels.boundary_ranks, text, ends)

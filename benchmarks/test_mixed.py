@@ -1,13 +1,13 @@
-"""Searches with writes beside them, one call in ten, and the same searches alone.
+"""Search latency with concurrent writes, one call in ten, compared with searches alone.
 
-Both services run on one store. For every nine searches of some callers, others write one
-document. Once searches come at a rate that leaves the cores room, so that what they wait
-longer is for the writes; and once as fast as they are answered, where a caller waits too
-when writes fall behind, so that they stay one in ten. Slices of all kinds take turns.
+Both services run on one store. For every nine searches of four callers, four writers write one
+document. Searches come once at a rate that leaves processor time to spare, so that the added
+latency is the cost of the writes; and once at full speed, where a caller waits if writes fall
+behind, so that they stay one in ten. Slices with and without writes alternate.
 
-What is written replaces documents, adds some and deletes these; it is sealed and merged
-meanwhile. Whoever has written searches for just that next, with the sequence it was told,
-and must find it, or find it gone. A call that fails ends the benchmark.
+Writes replace documents, add some and delete these again; they are sealed and merged
+meanwhile. After each write its writer searches for it with the returned sequence, and must
+find the new document, or a deleted one no more. A failed call ends the benchmark.
 """
 
 import time
@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from benchmarks import corpus
-from benchmarks.report import Figures, Report, interleaved, measured, ratio
+from benchmarks.report import Report, Samples, interleaved, measured, ratio
 from hrag.client import Client
 from hrag.client.calls import channel_options
 from hrag.tree import ParsedText
@@ -46,15 +46,15 @@ CALLERS = 4
 WRITERS = 4
 ROUNDS = 2
 PER_WRITE = 9
-PACED = 160.0  # Searches a second, a quarter of what one process answers here.
-SEAL_LEAVES = 1024
-PATIENCE_S = 60.0
+PACED = 160.0  # Searches a second, a quarter of one process' capacity on two cores.
+SEGMENT_MIN_LEAVES = 1024
+TIMEOUT_S = 60.0
 SETTINGS = {
     "HRAG_EMBEDDER": f"hash:{DIMENSION}",
-    "HRAG_SEAL_LEAVES": str(SEAL_LEAVES),
+    "HRAG_SEGMENT_MIN_LEAVES": str(SEGMENT_MIN_LEAVES),
     "HRAG_LOG_LEVEL": "info",
 }
-QUIET, MIXED = range(2)
+WITHOUT, WITH = range(2)
 METHOD = "/hrag.v1.RetrieverService/Search"
 
 pytestmark = pytest.mark.timeout(600)
@@ -64,7 +64,7 @@ Send = Callable[[bytes], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast searches come, and how many of a caller make a slice."""
+    """The rate of searches (None: at full speed), and how many of each caller are a slice."""
 
     key: str
     title: str
@@ -79,19 +79,19 @@ PACES = (
     Pace("paced", f"{PACED:.0f} searches/s", 200, PACED),
     Pace("full", f"{CALLERS} callers at full speed", 600),
 )
-MOST_WRITES = sum(CALLERS * pace.searches for pace in PACES) * ROUNDS // PER_WRITE
+MAX_WRITES = sum(CALLERS * pace.searches for pace in PACES) * ROUNDS // PER_WRITE
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A document with its first leaf, stored or, without a text, deleted."""
+    """One write: stores a document whose first leaf is `leaf`; without a text, deletes it."""
 
     document_id: str
     leaf: str
     text: str
 
     def run(self, client: Client) -> int:
-        """Returns its sequence."""
+        """Does it and returns its sequence."""
         if not self.text:
             return client.delete_document(
                 corpus.TENANT, self.document_id, collection=corpus.COLLECTION
@@ -99,8 +99,8 @@ class Write:
         document = Document(self.text, self.document_id)
         return client.ingest(corpus.TENANT, document, collection=corpus.COLLECTION).sequence
 
-    def is_seen(self, client: Client, sequence: int) -> bool:
-        """Whether a search at `sequence` finds what was stored, and nothing that was deleted."""
+    def is_visible(self, client: Client, sequence: int) -> bool:
+        """True if a search at `sequence` finds the stored document, or no deleted one."""
         (best,) = client.search(
             corpus.TENANT,
             self.leaf,
@@ -114,7 +114,7 @@ class Write:
 
 
 def writes_of(writer: int) -> Iterator[Write]:
-    """Of four, two replace documents of the store, one adds another and one deletes that."""
+    """Yields writes for ever: of four, two replace documents, one adds one and one deletes it."""
     random = np.random.default_rng((SEED, writer))
     for number in count():
         for _ in range(2):
@@ -126,36 +126,37 @@ def writes_of(writer: int) -> Iterator[Write]:
 
 
 def stored(document_id: str, version: int) -> Write:
+    """Returns the write of a document whose text depends on id and version."""
     text = f"{document_id} {version}. {corpus.english_text(TEXT_BYTES, start=version)}"
     leaf = build_tree(ParsedText(text), TreeSettings()).record(0, 0)
     return Write(document_id, text[leaf.char_start : leaf.char_end], text)
 
 
 class Writer:
-    """Writes documents that no other one writes. Keeps milliseconds, and what was seen."""
+    """Writes documents that no other writer writes; collects latencies and visibility."""
 
     def __init__(self, number: int, client: Client) -> None:
         self._client = client
-        # Made beforehand, for to cut a text costs as much as to store it.
-        self._plan = iter(list(islice(writes_of(number), MOST_WRITES)))
+        # Prepared in advance, since chunking a text costs as much as storing it.
+        self._plan = iter(list(islice(writes_of(number), MAX_WRITES)))
         self.write_ms: list[float] = []
-        self.find_ms: list[float] = []
-        self.seen: list[bool] = []
+        self.read_own_write_ms: list[float] = []
+        self.visible: list[bool] = []
 
     def work(self, due: "Queue[bool]") -> None:
-        """Writes for each True, until there comes a False."""
+        """Writes once for each True in the queue; stops at the first False."""
         while due.get():
             write = next(self._plan)
             began = time.perf_counter()
             sequence = write.run(self._client)
             written = time.perf_counter()
-            self.seen.append(write.is_seen(self._client, sequence))
-            self.find_ms.append(1e3 * (time.perf_counter() - written))
+            self.visible.append(write.is_visible(self._client, sequence))
+            self.read_own_write_ms.append(1e3 * (time.perf_counter() - written))
             self.write_ms.append(1e3 * (written - began))
 
 
 class Load:
-    """Callers of a retriever, with or without writers beside them."""
+    """Callers of a retriever, with or without concurrent writers."""
 
     def __init__(
         self,
@@ -170,12 +171,12 @@ class Load:
         self._writers = writers
 
     def slice(self, pace: Pace, *, writes: bool) -> tuple[float, list[float]]:
-        """Seconds it takes, and milliseconds of each search from when it was due."""
+        """Returns its seconds, and the milliseconds of each search since it was due."""
         if not writes:
-            wait_until_idle(self._indexer, PATIENCE_S)
+            wait_until_idle(self._indexer, TIMEOUT_S)
         writers = self._writers if writes else ()
-        most = 0 if pace.rate else len(writers)
-        with _asked_for(writers, most) as due, ThreadPoolExecutor(CALLERS) as threads:
+        limit = 0 if pace.rate else len(writers)
+        with _writing(writers, limit) as due, ThreadPoolExecutor(CALLERS) as threads:
             began = time.perf_counter()
             work = partial(self._search, pace, began, due)
             took_ms = list(chain.from_iterable(threads.map(work, range(CALLERS))))
@@ -183,8 +184,8 @@ class Load:
 
     def _search(self, pace: Pace, began: float, due: "Queue[bool]", caller: int) -> list[float]:
         took_ms = []
-        asked = islice(cycle(self._requests), caller * QUERIES // CALLERS, None)
-        for number, request in enumerate(islice(asked, pace.searches)):
+        requests = islice(cycle(self._requests), caller * QUERIES // CALLERS, None)
+        for number, request in enumerate(islice(requests, pace.searches)):
             start = time.perf_counter()
             if pace.rate:
                 start = began + (number * CALLERS + caller) / pace.rate
@@ -192,34 +193,36 @@ class Load:
             self._callers[caller](request)
             took_ms.append(1e3 * (time.perf_counter() - start))
             if number % PER_WRITE == 0:
-                due.put(True, timeout=PATIENCE_S)
+                due.put(True, timeout=TIMEOUT_S)
         return took_ms
 
 
 @contextmanager
-def _asked_for(writers: Sequence[Writer], most: int) -> Iterator["Queue[bool]"]:
-    """Has them write for each True, of which `most` may wait, 0: any; and finish at the end."""
-    due: Queue[bool] = Queue(most)
+def _writing(writers: Sequence[Writer], limit: int) -> Iterator["Queue[bool]"]:
+    """Runs the writers on a queue of at most `limit` writes (0: no limit); waits for all."""
+    due: Queue[bool] = Queue(limit)
     with ThreadPoolExecutor(WRITERS) as threads:
         working = [threads.submit(writer.work, due) for writer in writers]
         try:
             yield due
         finally:
             for _ in writers:
-                due.put(False, timeout=PATIENCE_S)
+                due.put(False, timeout=TIMEOUT_S)
     for each in working:
         each.result()
 
 
 @pytest.fixture
 def filled() -> Iterator[tuple[Path, list[bytes]]]:
-    """The folder of a store with one segment, and requests, encoded."""
+    """The folder of a store with one segment, and encoded requests."""
     with TemporaryDirectory() as name:
         folder = Path(name) / "store"
         vectors = corpus.fill(folder, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
         queries = corpus.queries_near(vectors, QUERIES, SEED + 1)
-        asked = [SearchQuery(corpus.TENANT, each.tolist(), corpus.COLLECTION) for each in queries]
-        yield folder, [search_request(query).SerializeToString() for query in asked]
+        searches = [
+            SearchQuery(corpus.TENANT, each.tolist(), corpus.COLLECTION) for each in queries
+        ]
+        yield folder, [search_request(query).SerializeToString() for query in searches]
 
 
 @pytest.fixture
@@ -243,7 +246,7 @@ def callers(services: Running) -> Iterator[list[Send]]:
             closing.enter_context(grpc.insecure_channel(address, channel_options(address)))
             for _ in range(CALLERS)
         ]
-        yield [partial(each.unary_unary(METHOD), timeout=PATIENCE_S) for each in channels]
+        yield [partial(each.unary_unary(METHOD), timeout=TIMEOUT_S) for each in channels]
 
 
 def test_searches_beside_writes(filled, services, callers, writers, report):
@@ -252,49 +255,56 @@ def test_searches_beside_writes(filled, services, callers, writers, report):
     for pace in PACES:
         compare(report, load, pace)
     assert sealed_sequence(services) > sealed, "nothing was sealed meanwhile"
-    for key, title in ("write", "write"), ("find", "search for what was just written"):
+    for key, title in (
+        ("write", "write"),
+        ("read_own_write", "search that reads its own write"),
+    ):
         own_ms = np.concatenate([getattr(each, f"{key}_ms") for each in writers])
         report.percentiles(f"mixed.{key}", own_ms, f"{title}, {LEAVES_EACH} leaves a document")
-    seen = np.concatenate([each.seen for each in writers])
-    what = f"of {len(seen):,} writes seen by the next search"
-    report.at_least("mixed.seen", float(np.mean(seen)), what, "share", 1)
+    visible = np.concatenate([each.visible for each in writers])
+    what = f"writes visible to the next search, of {len(visible):,}"
+    report.at_least("mixed.writes_visible", float(np.mean(visible)), what, "share", 1)
     assert report.missed == []
 
 
 def sealed_sequence(services: Running) -> int:
+    """Returns the sequence up to which the collection is in segments."""
     client = services.client
     return client.index_status(corpus.TENANT, collection=corpus.COLLECTION).embedded.sealed_sequence
 
 
 def compare(report: Report, load: Load, pace: Pace) -> None:
-    """Tells of slices without writes and with, in turn."""
+    """Records slices without and with writes, interleaved."""
     took_ms: tuple[list[float], list[float]] = ([], [])
 
     def slice_s(kind: int, _: int) -> float:
-        took_s, own_ms = load.slice(pace, writes=kind == MIXED)
+        took_s, own_ms = load.slice(pace, writes=kind == WITH)
         took_ms[kind].extend(own_ms)
         return took_s
 
-    slice_s(QUIET, 0)  # The warm-up.
-    took_ms[QUIET].clear()
-    slices_s = interleaved([partial(slice_s, QUIET), partial(slice_s, MIXED)], ROUNDS)
+    slice_s(WITHOUT, 0)  # The warm-up.
+    took_ms[WITHOUT].clear()
+    slices_s = interleaved([partial(slice_s, WITHOUT), partial(slice_s, WITH)], ROUNDS)
     searches_ms = np.array(took_ms).T
-    report.of(seed=SEED, leaves=LEAVES, dimension=DIMENSION, callers=CALLERS)
+    report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION, callers=CALLERS)
     key = f"mixed.{pace.key}"
-    for kind, (name, title) in enumerate((("alone", "alone"), ("beside", "beside writes"))):
+    for kind, (name, title) in enumerate(
+        (("without_writes", "without writes"), ("with_writes", "with writes"))
+    ):
         what = f"searches {title}, {pace}"
         report.percentiles(f"{key}.{name}", searches_ms[:, kind], what)
         if pace.rate is None:
             rate = measured(slices_s[:, kind], partial(rate_of, pace))
-            report.tell(f"{key}.{name}.rate", rate, what, "calls/s")
-    what = f"searches beside writes to searches alone, {pace}"
+            report.record(f"{key}.{name}.rate", rate, what, "calls/s")
+    what = f"searches with writes, ratio to without, {pace}"
     for percent in (50, 99):
-        figure = ratio(searches_ms, MIXED, QUIET, percent)
-        report.tell(f"{key}.p{percent}", figure, f"{what}, p{percent}", "x", "lower")
+        figure = ratio(searches_ms, WITH, WITHOUT, percent)
+        report.record(f"{key}.p{percent}_ratio", figure, f"{what}, p{percent}", "x", "lower")
     if pace.rate is None:
-        figure = ratio(slices_s, QUIET, MIXED)
-        report.tell(f"{key}.rate", figure, f"{what}, searches a second", "x", "higher")
+        figure = ratio(slices_s, WITHOUT, WITH)
+        report.record(f"{key}.rate_ratio", figure, f"{what}, searches a second", "x", "higher")
 
 
-def rate_of(pace: Pace, slices_s: Figures) -> float:
+def rate_of(pace: Pace, slices_s: Samples) -> float:
+    """Returns searches a second."""
     return float(CALLERS * pace.searches / np.median(slices_s))

@@ -1,8 +1,8 @@
-"""What a search finds of the ten nearest leaves, beside what it takes, as more is asked for.
+"""Recall and latency, by the number of candidates.
 
-Whole searches in process with several numbers of candidates, beside hnswlib's `knn_query`
-of the same segment's index with several sizes of its list (ef). hrag's ef is the number of
-candidates, and at least what `segments.search_ef` says for so many vectors of this length.
+Searches in process with several numbers of candidates, compared with hnswlib's `knn_query` on
+the same segment's index with several values of ef. hrag's ef is the number of candidates, and
+at least `segment_files.search_ef` for the index's dimension and size.
 """
 
 from functools import partial
@@ -13,7 +13,7 @@ import pytest
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, measured
 from hrag.deadline import NEVER
-from hrag.types import DEFAULT_CANDIDATES, SearchMode, SearchQuery
+from hrag.types import DEFAULT_CANDIDATES
 
 LEAVES = 50_000
 LEAVES_EACH = 100
@@ -22,41 +22,39 @@ QUERIES = 500
 WARM_UP = 50
 CANDIDATES = (DEFAULT_CANDIDATES, 100, 200, 400)
 EFS = (10, 16, 32, 64, 100, 200, 400)
-LEAST_RECALL = 0.99
+MIN_RECALL = 0.99
 
 
 @pytest.mark.parametrize("dimension", [64, 384])
 def test_recall_beside_latency(dimension, tmp_path, report):
     vectors = corpus.fill(tmp_path, LEAVES, LEAVES_EACH, dimension, SEED, sealed=True)
     queries = corpus.queries_near(vectors, QUERIES, SEED + 1)
-    index = corpus.bare_index(tmp_path)
+    index = corpus.raw_index(tmp_path)
 
-    def bare(ef, number):
+    def raw(ef, number):
         index.set_ef(ef)
         return index.knn_query(queries[number], k=10, num_threads=1)[0][0]
 
-    with (
-        corpus.reading(tmp_path) as reader,
-        reader.snapshot(corpus.TENANT, corpus.COLLECTION) as snapshot,
-    ):
+    starts = corpus.first_rows(LEAVES, LEAVES_EACH)
+    with corpus.reading(tmp_path) as reader:
         search = corpus.search_over(reader, dimension)
 
         def whole(candidates, number):
-            return search(query(queries[number], candidates), NEVER)
+            return search(corpus.leaves_query(queries[number], candidates), NEVER)
 
         def found(candidates, number):
-            return corpus.best(snapshot.search(queries[number], candidates), 10)
+            return corpus.found_rows(whole(candidates, number), starts)
 
-        barely = [partial(bare, ef) for ef in EFS]
-        timed = [*barely, *(partial(whole, most) for most in CANDIDATES)]
+        raws = [partial(raw, ef) for ef in EFS]
+        timed = [*raws, *(partial(whole, count) for count in CANDIDATES)]
         p50s = np.median(interleaved_ms(timed, WARM_UP, QUERIES), axis=0).tolist()
-        finding = [*barely, *(partial(found, most) for most in CANDIDATES)]
+        finding = [*raws, *(partial(found, count) for count in CANDIDATES)]
         rows = [[find(number) for number in range(QUERIES)] for find in finding]
 
     exact = corpus.nearest_10(vectors, queries)
     recalls = [measured(corpus.recalls(each, exact), np.mean) for each in rows]
-    report.of(seed=SEED, leaves=len(vectors), dimension=dimension)
-    what = f"recall@10 to exact search, {len(vectors):,} x {dimension}"
+    report.parameters(seed=SEED, leaves=len(vectors), dimension=dimension)
+    what = f"recall@10 against exact search, {len(vectors):,} x {dimension}"
     searched = f"search in process, {len(vectors):,} x {dimension}"
     for key, name, settings, part in (
         ("ef", "hnswlib, ef", EFS, slice(len(EFS))),
@@ -65,29 +63,17 @@ def test_recall_beside_latency(dimension, tmp_path, report):
         points = list(zip(settings, recalls[part], p50s[part], strict=True))
         for setting, recall, p50 in points:
             of = f"recall.{dimension}.{key}_{setting}"
-            report.tell(of, recall, f"{what}, {name} {setting}", "share", "higher")
-            report.tell(f"{of}.took", p50, f"{searched}, {name} {setting}: p50", "ms")
+            report.record(of, recall, f"{what}, {name} {setting}", "share", "higher")
+            report.record(f"{of}.p50", p50, f"{searched}, {name} {setting}: p50", "ms")
         report.draw(
             f"recall_{dimension}",
             f"{name} {settings[0]} to {settings[-1]}",
             [(recall.value, p50) for _, recall, p50 in points],
-            title=f"Recall beside latency, {LEAVES:,} x {dimension}, in process",
+            title=f"Recall and latency, {LEAVES:,} x {dimension}, in process",
             x="recall@10",
             y="p50, ms",
         )
     default = recalls[len(EFS)]
     what = f"{what}, default settings"
-    report.at_least(f"recall.{dimension}.default", default, what, "share", LEAST_RECALL)
+    report.at_least(f"recall.{dimension}.default", default, what, "share", MIN_RECALL)
     assert report.missed == []
-
-
-def query(vector, candidates):
-    """Asks for the leaves themselves, as the index does."""
-    return SearchQuery(
-        corpus.TENANT,
-        vector,
-        corpus.COLLECTION,
-        SearchMode.STANDARD,
-        limit=10,
-        candidates=candidates,
-    )

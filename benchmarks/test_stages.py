@@ -1,8 +1,8 @@
-"""Where the time of a search goes: questions as texts and as vectors, through gRPC.
+"""Where the time of a search through gRPC goes, for queries by text and by vector.
 
-Each stage as the service times it; the rest of what the client waits for, both sides' gRPC
-and messages, is the response. The embedder is the builtin one, which embeds each question
-each time; leaves gather round the vectors of the questions.
+The service times each stage; the rest of the client's round trip, gRPC and messages on both
+sides, is the response. The built-in embedder embeds each question every time, since its cache
+is off. Leaves are clustered around the questions' vectors.
 """
 
 import re
@@ -33,7 +33,7 @@ SENTENCE = re.compile(r"[A-Z][^.?!]{40,160}[.?!]")
 
 @pytest.fixture
 def filled(tmp_path) -> tuple[Path, list[str], list[list[float]]]:
-    """The folder of a store with one segment; questions and their vectors."""
+    """The folder of a store with one segment, questions, and their vectors."""
     sentences = SENTENCE.findall(corpus.english_text(1_000_000))
     questions = list(islice(dict.fromkeys(" ".join(each.split()) for each in sentences), QUERIES))
     assert len(questions) == QUERIES
@@ -47,7 +47,7 @@ def filled(tmp_path) -> tuple[Path, list[str], list[list[float]]]:
         SEED,
         sealed=True,
         embedder=embedder.name,
-        round_these=vectors,
+        centres=vectors,
     )
     return tmp_path, questions, vectors.tolist()
 
@@ -57,19 +57,19 @@ def test_stages(filled, tmp_path_factory, report):
     addresses = free_addresses(2)
     settings = {"HRAG_EMBEDDER": "builtin", "HRAG_QUERY_CACHE_ENTRIES": "0"}
     logs = tmp_path_factory.mktemp("logs")
-    asked = {
+    variants = {
         **{f"{mode}, text": (mode, questions) for mode in MODES},
         "small_to_big, vector": (SearchMode.SMALL_TO_BIG, vectors),
     }
-    took = {name: [] for name in asked}
+    took = {name: [] for name in variants}
     with (
         Services(folder, *addresses, logs=logs, settings=settings) as services,
         Client(*addresses) as client,
     ):
         services.wait_until_serving(timeout_s=60)
 
-        def ask(name, number):
-            mode, queries = asked[name]
+        def run(name, number):
+            mode, queries = variants[name]
             began = time.perf_counter()
             found = client.search(
                 corpus.TENANT, queries[number], collection=corpus.COLLECTION, mode=mode
@@ -79,23 +79,23 @@ def test_stages(filled, tmp_path_factory, report):
             took[name].append([*own_ms, whole_ms - sum(own_ms)])
             return whole_ms
 
-        measures = [partial(ask, name) for name in asked]
+        measures = [partial(run, name) for name in variants]
         interleaved(measures, WARM_UP)
         interleaved(measures, QUERIES)
-    report.of(seed=SEED, leaves=LEAVES, dimension=BuiltinEmbedder.dimension)
+    report.parameters(seed=SEED, leaves=LEAVES, dimension=BuiltinEmbedder.dimension)
     for name, rounds in took.items():
         stages = np.array(rounds[WARM_UP:])
         points = []
         for place, stage in enumerate((*STAGES, "response")):
             p50 = measured(stages[:, place], np.median)
             key = f"stages.{name.replace(', ', '.')}.{stage}"
-            report.tell(key, p50, f"through gRPC, {LEAVES:,} x 512, {name}: {stage}, p50", "ms")
+            report.record(key, p50, f"through gRPC, {LEAVES:,} x 512, {name}: {stage}, p50", "ms")
             points.append((stage, p50.value))
         report.draw(
             "stages",
             name,
             points,
-            title=f"Stages of a search through gRPC, {LEAVES:,} x 512, builtin embedder, p50",
+            title=f"Stages of a search through gRPC, {LEAVES:,} x 512, built-in embedder, p50",
             x="stage",
             y="ms",
         )

@@ -1,4 +1,4 @@
-"""Environment variables to typed settings, read and checked once at start.
+"""Typed settings from environment variables, read and validated once at start.
 
 Each service has one frozen settings class; nothing reads the environment later. A wrong
 value raises SettingsError, whose message names the variable, the value and the rule.
@@ -29,16 +29,16 @@ KIB = 1024
 MIB = 1024 * KIB
 
 _THREADS = 16
-# On two cores, 16 callers had 850 searches a second with four threads, and 700 with sixteen.
+# Measured on two cores with 16 callers: 850 searches/s with four threads, 700 with sixteen.
 _THREADS_BEYOND_CORES = 2
 
 DEFAULT_RETURN_LEVEL = 2  # 1,024 tokens with the default levels.
 DEFAULT_ANSWERS_AT_ONCE = 8
-# What an operator says to have a service that is open to the network.
+# The exact words with which an operator accepts a service that is open to the network.
 NO_AUTH_WORDS = "everybody may read and change all data"
 PLAINTEXT_WORDS = "everybody on the way may read all data and tokens"
 _REQUEST_PER_DOCUMENT = 4
-_MAX_SEARCH_BYTES = 16 * MIB  # A full batch, each with a filter of 10,000 ids, has 15.
+_MAX_SEARCH_BYTES = 16 * MIB  # A full batch whose filters name 10,000 ids each has 15 MiB.
 _EMBEDDER = re.compile(r"builtin|openai|hash:[1-9][0-9]{0,4}")
 _VARIABLE_OF_TREE_FIELD = {
     "level_sizes": "HIERARCHICAL_CHUNK_LEVELS",
@@ -46,13 +46,11 @@ _VARIABLE_OF_TREE_FIELD = {
     "embedding_level": "HIERARCHICAL_EMBEDDING_LEVEL",
     "return_level": "SMALL_TO_BIG_RETURN_LEVEL",
 }
-
-
 _HOST_AND_PORT = re.compile(r"([^:\s]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})")
 
 
 def _listening(value: str) -> str:
-    """Where to listen over HTTP; a port alone is one of loopback, nothing is nowhere."""
+    """Returns `host:port`; a port alone means loopback, "" means not listening."""
     address = f"127.0.0.1:{value}" if value.isdecimal() else value
     parts = _HOST_AND_PORT.fullmatch(address)
     if address and (parts is None or int(parts[2]) > MAX_PORT):
@@ -64,7 +62,7 @@ ListeningAddress = Annotated[str, AfterValidator(_listening)]
 
 
 def _bound(value: Any) -> Any:
-    """A quota, or none for the word that says so: an exception needs one where all have."""
+    """Maps "unlimited" to None, so that one tenant can be exempt from a general quota."""
     return None if value == "unlimited" else value
 
 
@@ -83,12 +81,24 @@ def _variable(name: str, default: Any, **rules: Any) -> Any:
     return Field(default, validation_alias=name, **rules)
 
 
-class CommonSettings(BaseSettings):
-    """What both services read."""
+class EngineSettings(BaseSettings):
+    """Which engine stores the documents, where, and within which bounds.
+
+    All that `hrag.engine.open_engine` needs; services and commands read the same variables.
+    """
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
 
+    engine: Literal["embedded"] = _variable("HRAG_ENGINE", "embedded")
     data_dir: Path = _variable("HRAG_DATA_DIR", Path("./data"))
+    disk_reserve_bytes: int = _variable("HRAG_DISK_RESERVE_BYTES", 64 * MIB, ge=0, le=1 << 50)
+    segment_min_leaves: int = _variable("HRAG_SEGMENT_MIN_LEAVES", 8192, ge=64, le=1 << 24)
+    memory_bytes: int = _variable("HRAG_MEMORY_BYTES", 4096 * MIB, ge=MIB, le=1 << 50)
+
+
+class CommonSettings(EngineSettings):
+    """The settings of both services."""
+
     embedder: str = _variable("HRAG_EMBEDDER", "builtin")
     openai_api_key: str = _variable("OPENAI_API_KEY", "", repr=False)
     openai_base_url: str = _variable("OPENAI_BASE_URL", "")
@@ -155,17 +165,17 @@ class CommonSettings(BaseSettings):
 
     @property
     def is_tracing(self) -> bool:
-        """Whether calls are traced: as HRAG_TRACING says, else if there is where to send it."""
+        """Whether calls are traced: HRAG_TRACING, or True if an OTLP endpoint is set."""
         return bool(self.otlp_endpoint) if self.tracing is None else self.tracing
 
     @property
     def threads(self) -> int:
-        """How many calls run at once; others wait."""
+        """Number of calls that run at once; others wait."""
         return self.asked_threads or _THREADS
 
     @property
     def tenant_quota(self) -> Quota:
-        """What bounds each tenant that HRAG_TENANT_QUOTAS_FILE has nothing else for."""
+        """The quota of each tenant that HRAG_TENANT_QUOTAS_FILE does not name."""
         return Quota(
             self.tenant_calls_per_s,
             self.tenant_burst,
@@ -176,8 +186,10 @@ class CommonSettings(BaseSettings):
 
     @property
     def max_request_bytes(self) -> int:
-        """A document somewhat over its limit arrives and gets our own message; far over it,
-        gRPC refuses the request by its length before it takes memory.
+        """The largest request message in bytes; gRPC refuses larger ones unread.
+
+        It leaves space over the document limit, so that a document slightly too large
+        gets hrag's own error message.
         """
         return _REQUEST_PER_DOCUMENT * self.max_document_bytes
 
@@ -185,7 +197,7 @@ class CommonSettings(BaseSettings):
     def tree(self) -> TreeSettings:
         """How new collections cut documents.
 
-        Without hierarchy there is one level: the one that would have been embedded.
+        Without hierarchy there is one level: the embedded one. Raises InvalidArgument.
         """
         full = TreeSettings(self.level_sizes, self.overlap_ratio, self.embedding_level)
         if self.hierarchical:
@@ -194,7 +206,10 @@ class CommonSettings(BaseSettings):
 
     @property
     def return_level(self) -> int:
-        """The level SMALL_TO_BIG returns when neither search nor collection says."""
+        """The level that SMALL_TO_BIG returns if neither search nor collection names one.
+
+        Raises InvalidArgument.
+        """
         tree = self.tree
         if self.small_to_big_return_level is None or not self.hierarchical:
             return max(tree.embedding_level, min(DEFAULT_RETURN_LEVEL, tree.top_level))
@@ -203,20 +218,18 @@ class CommonSettings(BaseSettings):
 
 
 class IndexerSettings(CommonSettings):
-    """What `indexer_svc` reads."""
+    """The settings of `indexer_svc`."""
 
     address: str = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
     metrics_address: ListeningAddress = _variable("HRAG_INDEXER_METRICS_ADDRESS", "")
     summaries: SummaryUnit = _variable("HRAG_SUMMARIES", SummaryUnit.NONE)
     summary_min_chars: int = _variable("HRAG_SUMMARY_MIN_CHARS", 50, ge=1, le=1_000_000)
     summary_max_tokens: int = _variable("HRAG_SUMMARY_MAX_TOKENS", 10_000_000, ge=0, le=1 << 50)
-    seal_leaves: int = _variable("HRAG_SEAL_LEAVES", 8192, ge=64, le=1 << 24)
     niceness: int = _variable("HRAG_INDEXER_NICENESS", 10, ge=0, le=19)
-    disk_reserve_bytes: int = _variable("HRAG_DISK_RESERVE_BYTES", 64 * MIB, ge=0, le=1 << 50)
 
 
 class RetrieverSettings(CommonSettings):
-    """What `retriever_svc` reads."""
+    """The settings of `retriever_svc`."""
 
     address: str = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
     metrics_address: ListeningAddress = _variable("HRAG_RETRIEVER_METRICS_ADDRESS", "")
@@ -233,23 +246,28 @@ class RetrieverSettings(CommonSettings):
         "HRAG_MAX_CONCURRENT_ANSWERS", None, ge=1, le=1024
     )
     workers: int = _variable("HRAG_WORKERS", 1, ge=1, le=256)
-    memory_bytes: int = _variable("HRAG_MEMORY_BYTES", 4096 * MIB, ge=MIB, le=1 << 50)
 
     @property
     def threads(self) -> int:
-        """Few where calls compute and wait for no model: more only take Python's turns."""
+        """Number of calls that run at once: few if no call waits for a remote model.
+
+        Threads beyond the cores only compete for the interpreter lock then.
+        """
         if self.asked_threads is None and self.embedder != "openai" and not self.chat_model:
             return min(_THREADS, (os.cpu_count() or 1) + _THREADS_BEYOND_CORES)
         return super().threads
 
     @property
     def max_request_bytes(self) -> int:
-        """As messages, requests may be seventy times as large as on the wire."""
+        """The largest request in bytes; parsed, it may take seventy times its wire size."""
         return _MAX_SEARCH_BYTES
 
     @property
     def answers_at_once(self) -> int:
-        """How many threads answers may hold; searches keep one at least."""
+        """Number of threads that answers may hold; at least one is left to searches.
+
+        Raises SettingsError.
+        """
         most = self.threads - 1
         if most == 0:
             raise SettingsError(
@@ -265,11 +283,11 @@ class RetrieverSettings(CommonSettings):
         return asked or min(DEFAULT_ANSWERS_AT_ONCE, most)
 
 
-Settings = TypeVar("Settings", bound=CommonSettings)
+Settings = TypeVar("Settings", bound=EngineSettings)
 
 
 def load(cls: type[Settings]) -> Settings:
-    """Reads `cls` from the environment, or raises SettingsError."""
+    """Returns the settings `cls` from the environment, or raises SettingsError."""
     try:
         return cls()
     except InvalidArgument as error:

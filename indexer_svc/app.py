@@ -1,4 +1,4 @@
-"""Wires the indexer. Only this module names its concrete parts."""
+"""The composition root of the indexer: opens its parts, connects them, and closes them."""
 
 import os
 import threading
@@ -8,10 +8,9 @@ from functools import partial
 from hrag import metrics
 from hrag.chat.factory import open_chat
 from hrag.config import IndexerSettings
+from hrag.embedding import Embedder
 from hrag.embedding.factory import open_embedder
-from hrag.engine.embedded.maintenance.worker import Sealer
-from hrag.engine.embedded.store import environment as stores
-from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.engine import Maintenance, Writer, open_engine
 from hrag.rpc import server
 from hrag.rpc.metrics_server import serve_metrics
 from hrag.rpc.process import abandon, report_serving, serve_until_stopped
@@ -27,27 +26,23 @@ SERVICE = indexer_pb2.DESCRIPTOR.services_by_name["IndexerService"].full_name
 
 
 def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
-    """Serves until `stopping` is set."""
+    """Serves until `stopping` is set.
+
+    What is opened later is closed earlier. Raises HragError or SettingsError if a part
+    cannot be opened.
+    """
     os.nice(settings.niceness)  # Of this thread, and so of all that it starts.
     protection = open_protection(settings, settings.address)
     with ExitStack() as closing:
         embedder = open_embedder(settings)
         chat = open_chat(settings)
-        store = stores.open_for_writing(settings.data_dir, settings.disk_reserve_bytes)
-        closing.callback(store.close)
-        sealer = Sealer(store, settings.seal_leaves)
-        writer = EmbeddedWriter(store, sealer, quota_of=protection.quota_of)
+        engine = open_engine(settings)
+        closing.callback(engine.close)
+        writer = engine.writer(protection.quota_of)
+        maintenance = engine.maintenance()
         shown = metrics.Readings(partial(readings, writer, settings))
         closing.enter_context(serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, shown))
-        servicer = IndexerServicer(
-            Pipeline(
-                writer,
-                embedder,
-                Defaults(settings.tree, settings.max_document_bytes, settings.summaries),
-            ),
-            Catalog(writer),
-            stopping,
-        )
+        servicer = _servicer(settings, writer, embedder, stopping)
         listening = server.build(
             settings,
             protection,
@@ -55,23 +50,30 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
             SERVICE,
             partial(indexer_pb2_grpc.add_IndexerServiceServicer_to_server, servicer),
         )
-        sealer.start()
-        closing.callback(_stop_sealing, sealer)
+        maintenance.start()
+        closing.callback(_stop_maintenance, maintenance)
         limits = SummaryLimits(settings.summary_min_chars, settings.summary_max_tokens)
         summariser = Summariser(writer, embedder, chat, limits)
         summariser.start()
         closing.callback(_stop_summarising, summariser)
-        told = report_serving if settings.stop_on_eof else None
-        serve_until_stopped(listening, settings.address, settings.drain_s, stopping, told)
+        on_serving = report_serving if settings.stop_on_eof else None
+        serve_until_stopped(listening, settings.address, settings.drain_s, stopping, on_serving)
 
 
-def _stop_sealing(sealer: Sealer) -> None:
-    """What is being built is worth nothing unfinished, so nobody waits for it."""
-    if not sealer.close():
-        abandon("a segment was still being written; the next start makes it anew")
+def _servicer(
+    settings: IndexerSettings, writer: Writer, embedder: Embedder, stopping: threading.Event
+) -> IndexerServicer:
+    defaults = Defaults(settings.tree, settings.max_document_bytes, settings.summaries)
+    return IndexerServicer(Pipeline(writer, embedder, defaults), Catalog(writer), stopping)
+
+
+def _stop_maintenance(maintenance: Maintenance) -> None:
+    """Does not wait for a build: an unfinished segment is worthless."""
+    if not maintenance.close():
+        abandon("a segment was still being built; the next start builds it anew")
 
 
 def _stop_summarising(summariser: Summariser) -> None:
-    """A model may take minutes to answer, and the next start asks it again."""
+    """Does not wait for a model: it may take minutes, and the next start asks it again."""
     if not summariser.close():
         abandon("summaries were still being written; the next start writes them")

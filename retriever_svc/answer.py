@@ -1,7 +1,7 @@
-"""An answer: search, passages out, prompt, the model's text out as it comes, citations out.
+"""An answer: search, send the passages, prompt the model, stream its text, send citations.
 
-Everything that is wrong with the question or the settings is raised before the first event.
-From then on the passages are out, and what goes wrong with the model is told in the end.
+Errors of the question or the settings are raised before the first event. Once the passages
+have been sent, an error of the model is reported in the last event.
 """
 
 import time
@@ -30,9 +30,10 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetup:
-    """What answers are written with, and their bounds.
+    """The model, the prompt and the limits of answers.
 
-    `passage_tokens` bounds the passages of a search that has no bound of its own.
+    `at_once` is how many answers may be written at the same time. `passage_tokens` is the
+    token budget of a search that has none of its own.
     """
 
     chat: ChatModel
@@ -59,9 +60,10 @@ class Answer:
         self._slots = BoundedSemaphore(setup.at_once)
 
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
-        """Passages once, text in pieces, its end once. Raises as `Search` does, and TooBusy.
+        """Yields the search's result once, the text in pieces, and the end once.
 
-        Closing the iterator gives up the model's text.
+        Closing the iterator cancels the model's stream. Raises as `Search` does, and
+        TooBusy.
         """
         began = self._clock()
         check_query(query.search)
@@ -72,13 +74,13 @@ class Answer:
             yield result
             if result.passages:
                 prompt = self._setup.prompt(question, result.passages)
-                yield from self._told(prompt, max_tokens, result.passages, began, deadline)
+                yield from self._stream(prompt, max_tokens, result.passages, began, deadline)
             else:
                 yield self._end(ChatEnd(FinishReason.NO_PASSAGES), began)
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """A thread in which an answer is written is lost to searches, so there are few."""
+        """One of the few places for answers: each takes a thread from searches."""
         if not self._slots.acquire(blocking=False):
             raise TooBusy(
                 f"{self._setup.at_once} answers are being written, which is as many as "
@@ -105,7 +107,7 @@ class Answer:
             return search
         return replace(search, token_budget=self._setup.passage_tokens, cut_last=True)
 
-    def _told(
+    def _stream(
         self,
         prompt: str,
         max_tokens: int,
@@ -125,7 +127,7 @@ class Answer:
                         first_text_us = first_text_us or self._us_since(began)
                         yield shown
             except Cancelled:
-                raise  # Nobody is left to tell.
+                raise  # No caller is left to report to.
             except HragError as failure:
                 _log.warning("chat_failed", model=self._setup.chat.name, problem=failure.message)
                 error = failure
@@ -161,7 +163,7 @@ class Answer:
 
 
 def unconfigured(*_: object) -> NoReturn:
-    """What a service without a chat model answers."""
+    """Raises ChatNotConfigured: stands in for `Answer` in a service without a chat model."""
     raise ChatNotConfigured(
         "this retriever has no chat model; set HRAG_CHAT_MODEL, and HRAG_CHAT_BASE_URL unless "
         "it is OpenAI's"
@@ -169,7 +171,7 @@ def unconfigured(*_: object) -> NoReturn:
 
 
 def _question(query: AnswerQuery) -> str:
-    """What the model is asked, once it has been checked."""
+    """The question for the model; raises InvalidArgument or TooLarge."""
     if not query.question:
         if isinstance(query.search.query, str):
             return query.search.query

@@ -1,4 +1,4 @@
-"""Wires the retriever. Only this module names its concrete parts."""
+"""The composition root of the retriever: opens its parts, connects them, and closes them."""
 
 import sys
 import threading
@@ -11,9 +11,7 @@ from hrag.chat.factory import open_chat
 from hrag.config import RetrieverSettings
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.factory import open_query_embedder
-from hrag.engine import Reader
-from hrag.engine.embedded.search.reader import EmbeddedReader
-from hrag.engine.embedded.store import environment as stores
+from hrag.engine import Reader, open_engine
 from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
 from hrag.rpc import server, workers
 from hrag.rpc.metrics_server import serve_metrics
@@ -40,16 +38,19 @@ from retriever_svc.prompt import load_prompt
 from retriever_svc.readings import readings
 from retriever_svc.servicer import RetrieverServicer
 
-# A search that finds the interpreter busy, as with following a bulk load, waits for so long
-# before it gets its turn. Python's own 5 ms would be several searches.
+# How long a search waits for the interpreter while another thread, such as that which follows
+# the change log, computes. Python's own 5 ms would be several searches.
 _SWITCH_S = 0.0005
-_OWN_METRICS = "127.0.0.1:0"  # Of a worker; its supervisor shows them.
+_WORKER_METRICS = "127.0.0.1:0"  # A worker's own; its supervisor collects and serves them.
 
 SERVICE = retriever_pb2.DESCRIPTOR.services_by_name["RetrieverService"].full_name
 
 
 def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
-    """Serves until `stopping` is set, by as many processes as the settings say."""
+    """Serves until `stopping` is set, with as many processes as the settings say.
+
+    Raises HragError or SettingsError if a part cannot be opened.
+    """
     if settings.workers == 1:
         _serve(settings, stopping, as_worker=False)
         return
@@ -66,30 +67,32 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
 
 
 def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threading.Event) -> None:
-    """Serves at `address` beside the other workers, with its part of the memory."""
-    if not settings.stop_on_eof:  # Else it watches standard input already.
+    """Serves at `address` beside the other workers, with its share of the memory budget.
+
+    Raises as `serve` does.
+    """
+    if not settings.stop_on_eof:  # Otherwise the process watches standard input already.
         stop_on_eof(stopping)
     memory_bytes = settings.memory_bytes // settings.workers
     own = {"address": address, "memory_bytes": memory_bytes}
     if settings.metrics_address:
-        own["metrics_address"] = _OWN_METRICS
+        own["metrics_address"] = _WORKER_METRICS
     _serve(settings.model_copy(update=own), stopping, as_worker=True)
 
 
 def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker: bool) -> None:
-    """Waits for a store to exist, then serves until `stopping` is set."""
+    """Waits until there is a store, then serves until `stopping` is set."""
     sys.setswitchinterval(_SWITCH_S)
     protection = open_protection(settings, settings.address)
     with ExitStack() as closing:
         embedder = open_query_embedder(settings)
         answering = _answer_setup(settings)
-        store = wait_for_store(lambda: stores.open_for_reading(settings.data_dir), stopping)
-        if store is None:
+        engine = open_engine(settings)
+        closing.callback(engine.close)
+        reader = wait_for_store(engine.reader, stopping)
+        if reader is None:
             return
-        closing.callback(store.close)
-        reader = EmbeddedReader(store, settings.memory_bytes)
-        closing.callback(reader.close)
-        reader.load_segmented()
+        reader.preload()
         queries = CachedQueries(embedder, settings.query_cache_entries)
         sentences = CachedQueries(embedder, settings.sentence_cache_entries)
         caches = {"query": queries, "sentence": sentences}
@@ -112,12 +115,13 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             partial(retriever_pb2_grpc.add_RetrieverServiceServicer_to_server, servicer),
             share_port=as_worker,
         )
-        told = partial(report_serving, port) if as_worker or settings.stop_on_eof else None
-        serve_until_stopped(listening, settings.address, settings.drain_s, stopping, told)
+        reports = as_worker or settings.stop_on_eof
+        on_serving = partial(report_serving, port) if reports else None
+        serve_until_stopped(listening, settings.address, settings.drain_s, stopping, on_serving)
 
 
 def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:
-    """None without a chat model; SettingsError for settings that are wrong with one."""
+    """Returns None without a chat model; raises SettingsError for wrong settings of answers."""
     chat = open_chat(settings)
     if chat is None:
         return None

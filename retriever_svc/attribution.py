@@ -1,7 +1,7 @@
 """Citations: for each number in a text, the sentence of its passage that supports it best.
 
-Sentence and statement are compared as vectors. Whatever keeps them from being compared costs
-the citation its precision, never its existence.
+Sentences and statements are compared as vectors. If they cannot be compared, for example
+because the embedder fails, the citation names the whole passage.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def citations(
     sentences: CachedQueries,
     deadline: Deadline,
 ) -> tuple[Citation, ...]:
-    """One for each of `found`, which are numbers in `text`."""
+    """Returns one citation for each of `found`, which are numbers in `text`, in order."""
     statements = [text[each.start : each.end] for each in found]
     of_passage = {each.number: _sentences(passages[each.number - 1].chunk) for each in found}
     texts = {statement for statement in statements if statement}
@@ -54,7 +54,7 @@ def citations(
 
 
 def _sentences(chunk: Chunk) -> list[_Sentence]:
-    """Those of a chunk's content that say something, without the blanks around them."""
+    """The sentences of a chunk's content that hold a word, without the white space around."""
     found = []
     start, start_byte = 0, chunk.span.byte_start
     for end in sentence_ends(chunk.content):
@@ -71,7 +71,7 @@ def _sentences(chunk: Chunk) -> list[_Sentence]:
 
 
 def _vectors(texts: list[str], sentences: CachedQueries, deadline: Deadline) -> dict[str, Vector]:
-    """Of those that can be embedded in time."""
+    """Vectors by text, of those that could be embedded in time."""
     if not texts:
         return {}
     vectors = sentences.embed_each(texts, deadline)
@@ -85,7 +85,7 @@ def _vectors(texts: list[str], sentences: CachedQueries, deadline: Deadline) -> 
 def _best(
     vector_of: dict[str, Vector], statement: str, parts: Sequence[_Sentence]
 ) -> tuple[Span | None, float | None]:
-    """The part nearest to the statement, and how near; None where nothing can be compared."""
+    """The sentence nearest to the statement and its cosine; None if they cannot be compared."""
     known = [part for part in parts if part.text in vector_of]
     if statement not in vector_of or not known:
         return None, None

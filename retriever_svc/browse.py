@@ -1,4 +1,4 @@
-"""Walks stored trees: one chunk, or one with its relatives."""
+"""Reads stored trees: one chunk, or a chunk with its relatives."""
 
 from hrag import ids
 from hrag.engine import Reader
@@ -13,7 +13,10 @@ class Browse:
         self._reader = reader
 
     def chunk(self, tenant_id: str, collection: str, chunk_id: str) -> ChunkNode:
-        """Raises InvalidArgument, CollectionNotFound, DocumentNotFound, ChunkNotFound."""
+        """Returns the chunk with the ids of its parent and children.
+
+        Raises InvalidArgument, CollectionNotFound, DocumentNotFound or ChunkNotFound.
+        """
         parsed = _checked(tenant_id, collection, chunk_id)
         with self._reader.snapshot(tenant_id, collection) as snapshot:
             return snapshot.chunk(parsed)
@@ -21,7 +24,10 @@ class Browse:
     def hierarchy(
         self, tenant_id: str, collection: str, chunk_id: str, depth: int, *, content: bool
     ) -> Hierarchy:
-        """A depth of 0 means 1; `content` fills in the relatives' too. Raises as `chunk`."""
+        """Returns the chunk with its relatives, `depth` levels down; 0 means 1.
+
+        `content` fills in the text of the relatives too. Raises as `chunk` does.
+        """
         parsed = _checked(tenant_id, collection, chunk_id)
         if depth > MAX_LEVELS:
             raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""Which queries make sense; each refusal names the field, its value and what is allowed."""
+"""Checks of a query; each error names the field, its value and what is allowed."""
 
 import math
 
@@ -23,7 +23,7 @@ _OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW)
 
 
 def check_query(query: SearchQuery) -> None:
-    """All that can be said without the collection: InvalidArgument or TooLarge."""
+    """Checks all that needs no collection; raises InvalidArgument or TooLarge."""
     ids.check_tenant_id(query.tenant_id)
     ids.check_collection_name(query.collection)
     _check_range("limit", query.limit, MAX_LIMIT)
@@ -109,10 +109,13 @@ def _check_text(text: str) -> None:
 
 
 def unit(vector: Vector) -> Vector:
-    """The vector at unit length, or InvalidArgument."""
+    """Returns the vector scaled to length 1, `float32[n]`.
+
+    Raises InvalidArgument if it has no direction: NaN, infinity or only zeros.
+    """
     wide = vector.astype(np.float64)
     norm = math.sqrt(np.dot(wide, wide))
-    if not math.isfinite(norm):  # No finite numbers of 32 bits add up to infinity here.
+    if not math.isfinite(norm):  # Squares of finite float32 numbers cannot overflow a float64.
         raise InvalidArgument(
             "vector holds NaN or infinity; numbers must be finite", field="vector"
         )
@@ -124,7 +127,7 @@ def unit(vector: Vector) -> Vector:
 
 
 def check_dimension(vector: Vector, settings: CollectionSettings) -> None:
-    """Raises InvalidArgument for a vector that is not as long as the collection's."""
+    """Raises InvalidArgument unless the vector has the collection's dimension."""
     if len(vector) != settings.dimension:
         raise InvalidArgument(
             f"vector has {len(vector)} numbers; the collection's have {settings.dimension}",

@@ -1,13 +1,13 @@
 """Numbered markers in a model's text: [1], [1, 3], [1-3], [1][2], and the same in 【】.
 
-Pure: pieces of text in, text out that marks only passages that were given. Text is held
-back only while it may be a marker, and the outcome does not depend on where it is cut into
-pieces. A number that no passage has is dropped; a marker that has no other vanishes, with
-the blanks before it.
+Pieces of text in, text out in which every marker names passages that were given. Text is
+held back only while it may become a marker, and the result does not depend on how the text
+is cut into pieces. A number without a passage is dropped; a marker without any other number
+is removed together with the blanks before it.
 
-A marker holds numbers from 1 to 999 and nothing else, so that [note], [0] and [1990s] stay
-as they are. So does all between backticks, which is code: inline code ends with its line at
-the latest, a block that began with three or more with as many.
+A marker holds numbers from 1 to 999 and nothing else, so [note], [0] and [1990s] stay as
+they are. Code between backticks also stays as it is: inline code ends at the end of its
+line at the latest, a block at as many backticks as it began with, three or more.
 """
 
 import re
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from hrag.sentences import says_something, sentence_ends
 
-MAX_MARKER_CHARS = 64  # Past it a bracket is only a bracket: nobody cites so much at once.
+MAX_MARKER_CHARS = 64  # Longer brackets are not markers: nobody cites so much at once.
 
 _CLOSER = {"[": "]", "【": "】"}
 _BLANK = " \t"
@@ -33,7 +33,7 @@ _LIST_SIGNS = re.compile(r"[ \t*+•>#-]*")
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A marker in the text that came out: where, in characters, and which passages."""
+    """A marker in the output: its range in characters, and the passages that it names."""
 
     start: int
     end: int
@@ -42,7 +42,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """A statement, as a range of characters, and the number of a passage said to support it."""
+    """A statement, as a range of characters, and the number of a passage that it cites."""
 
     start: int
     end: int
@@ -55,8 +55,8 @@ class MarkerFilter:
     def __init__(self, passages: int) -> None:
         """`passages` is how many there are; they are numbered from 1."""
         self._passages = passages
-        self._blanks = ""  # Held back: they go with a marker that vanishes,
-        self._marker = ""  # and what may become one.
+        self._blanks = ""  # Held back: removed together with a marker that is removed.
+        self._marker = ""  # Held back: may become a marker.
         self._ticks = 0  # Backticks read in a row.
         self._code = 0  # Backticks that began the code this is in; 0 outside.
         self._shown: list[str] = []
@@ -66,23 +66,23 @@ class MarkerFilter:
 
     @property
     def text(self) -> str:
-        """All that has come out."""
+        """All output so far."""
         return "".join(self._shown)
 
     @property
     def markers(self) -> tuple[Marker, ...]:
-        """Those in `text`, in order."""
+        """The markers in `text`, in order."""
         return tuple(self._markers)
 
     def feed(self, piece: str) -> str:
-        """What can be shown now, with `piece`; may be empty."""
+        """Returns the output that `piece` completes; may be empty."""
         before = len(self._shown)
         for char in piece:
             self._read(char)
         return "".join(self._shown[before:])
 
     def finish(self) -> str:
-        """What was held back to the end."""
+        """Returns what was still held back at the end of the text."""
         rest = self._blanks + self._marker
         self._release()
         return rest
@@ -107,12 +107,14 @@ class MarkerFilter:
     def _tick(self) -> None:
         self._release()
         if not self._ticks and self._tail.endswith("`"):
-            self._show(_ELLIPSIS)  # For a marker that vanished: two runs must not become one.
+            self._show(
+                _ELLIPSIS
+            )  # In place of a removed marker: two runs of backticks must not join.
         self._ticks += 1
         self._show("`")
 
     def _turn_code(self) -> None:
-        """A run of backticks has ended: code begins, or ends with as many as it began with."""
+        """After a run of backticks: code begins, or ends if the run is as long as the first."""
         if not self._code:
             self._code = self._ticks
         elif self._ticks == self._code or self._ticks > self._code >= _FENCE:
@@ -120,7 +122,7 @@ class MarkerFilter:
         self._ticks = 0
 
     def _begin(self, char: str) -> None:
-        """What was held back is no marker; perhaps another begins."""
+        """What was held back is no marker; another may begin."""
         if self._marker:
             self._release()
         if char in _CLOSER:
@@ -142,7 +144,7 @@ class MarkerFilter:
         known = [number for number in asked if number <= self._passages]
         if not known:
             if _OPEN.search(self._tail):
-                self._show(_ELLIPSIS)  # Else what is around it could become a marker.
+                self._show(_ELLIPSIS)  # Else the text around it could become a marker.
             return
         self._show(blanks)
         start = self._length
@@ -164,22 +166,22 @@ class MarkerFilter:
 
 
 def _numbers(inside: str) -> Iterator[int]:
-    """Those a marker names; a range that runs backwards names none."""
+    """The numbers in a marker; a range that runs backwards holds none."""
     for first, last in _ITEM.findall(inside):
         yield from range(int(first), int(last or first) + 1)
 
 
 def cited(text: str, markers: Sequence[Marker]) -> list[Cited]:
-    """What each marker of a text stands behind, in order; an empty range where nothing is said.
+    """Returns the statement that each marker of a text belongs to, in order.
 
-    A marker that begins a line belongs to the rest of its sentence. Any other belongs to what
-    the last sentence before it says, from the marker before on; where nothing is said between
-    two markers, to the same as the one before.
+    A marker that begins a line belongs to the rest of its sentence. Any other marker belongs
+    to the last sentence before it, from the previous marker on. If no word stands between
+    two markers, both belong to the same statement. The range is empty if there is none.
     """
     starts = [0, *sentence_ends(text)]
     found: list[Cited] = []
     statement = range(0)
-    before = 0  # Where the marker before ends.
+    before = 0  # Where the previous marker ends.
     for marker in markers:
         at = bisect_right(starts, marker.start)
         behind = range(marker.end, starts[at])
@@ -198,7 +200,7 @@ def _begins_line(text: str, position: int) -> bool:
 
 
 def _last_said(text: str, starts: Sequence[int], begin: int, end: int) -> range:
-    """The last sentence between two places that says something; there is one."""
+    """The last sentence between two positions that holds a word; there is one."""
     sentences = (
         range(max(start, begin), min(stop, end))
         for start, stop in zip(starts[-2::-1], starts[:0:-1], strict=True)

@@ -1,4 +1,4 @@
-"""What the model is told: a template with the question and the numbered passages.
+"""The prompt: a template filled with the question and the numbered passages.
 
 `answer_prompt.txt` is the built-in one; HRAG_ANSWER_PROMPT_FILE names another. Passages are
 put in as they are: what looks like a placeholder in them is text.

@@ -1,4 +1,4 @@
-"""What a retriever shows of itself beside what it counts: its reader and its caches."""
+"""Metrics that are read on each scrape: the state of the reader and of the caches."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from hrag.metrics import Reading
 def readings(
     reader: Reader, caches: Mapping[str, CachedQueries], settings: RetrieverSettings
 ) -> Iterator[Reading]:
-    """As of now."""
+    """Yields the current values."""
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
     for name, cached in caches.items():

@@ -1,6 +1,6 @@
-"""The calls of RetrieverService: message to value, call, value to message.
+"""The methods of RetrieverService: message to value, call, value to message.
 
-Errors raised below become statuses in the server's interceptor.
+The server's interceptor turns errors into statuses.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,9 +12,7 @@ from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.deadline import Deadline
 from hrag.rpc.guard import caller_is_admin
 from hrag.rpc.server import deadline_of
-from hrag.types import (
-    ServerInfo,
-)
+from hrag.types import ServerInfo
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import retriever_pb2_grpc
 from hrag.wire import answers, retriever
@@ -39,7 +37,7 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         self._info = info
 
     def Search(self, request: pb.SearchRequest, context: grpc.ServicerContext) -> bytes:
-        """The response is encoded."""
+        """Returns the response's message, encoded already."""
         query = retriever.search_query_from(request)
         return retriever.encoded_response(self._search.encoded(query, deadline_of(context)))
 

@@ -2,18 +2,22 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from hrag.engine import CollectionHandle
+from hrag.config import EngineSettings
+from hrag.engine import CollectionHandle, open_engine
 from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.engine import EmbeddedEngine
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store.environment import Store, open_for_writing
 from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.types import SummaryUnit
 from tests.fakes import put_in_order, seal
 
@@ -31,7 +35,7 @@ def _no_settings_from_outside() -> Iterator[None]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """A new store; its test fails if it leaves an inconsistency behind."""
+    """A new store of the embedded engine, checked when its test ends."""
     store = open_for_writing(tmp_path / "store")
     yield store
     problems = check(store).problems
@@ -41,11 +45,19 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @dataclass
 class Engine:
-    """Both sides of one store: LMDB allows one environment per process and path."""
+    """The embedded engine, opened through the door, with one writer and one reader.
 
-    store: Store
+    Tests of its own parts reach behind the door for `store`.
+    """
+
+    opened: EmbeddedEngine
     writer: EmbeddedWriter
     reader: EmbeddedReader
+
+    @property
+    def store(self) -> Store:
+        assert self.opened._store is not None
+        return self.opened._store
 
     def open(self, tenant_id: str = "t", name: str = "c") -> CollectionHandle:
         return self.writer.open(tenant_id, name)
@@ -72,12 +84,22 @@ class Engine:
 
     def restart_reader(self) -> None:
         self.reader.close()
-        self.reader = EmbeddedReader(self.store)
+        self.reader = self.opened.reader()
+
+
+@contextmanager
+def engine_at(path: Path, quota_of: QuotaOf = unlimited) -> Iterator[Engine]:
+    """A new store with its writer and reader; whoever uses it fails if it ends inconsistent."""
+    engine = open_engine(EngineSettings().model_copy(update={"data_dir": path}))
+    assert isinstance(engine, EmbeddedEngine)
+    yield Engine(engine, engine.writer(quota_of), engine.reader())
+    problems = engine.administration().check().problems
+    engine.close()
+    assert problems == ()
 
 
 @pytest.fixture
-def engine(store: Store) -> Iterator[Engine]:
-    """A writer and a reader over one store."""
-    engine = Engine(store, EmbeddedWriter(store), EmbeddedReader(store))
-    yield engine
-    engine.reader.close()
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """An engine over a new store, checked when its test ends."""
+    with engine_at(tmp_path / "store") as engine:
+        yield engine

@@ -7,22 +7,31 @@ query: it defines what an engine must find.
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hrag.embedding import Vectors
-from hrag.engine import Groups, PreparedDocument, Snapshot, Vector
+from hrag.engine import PreparedDocument, Vector
 from hrag.engine.embedded.maintenance import build_plan, segment_build
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.find import FindRequest, Found
+from hrag.engine.protocols import EncodingSnapshot, Snapshot
 from hrag.filters import Filter
 from hrag.ids import parse_chunk_id
 from hrag.tree import ParsedText
-from hrag.types import Aggregation, CollectionSettings, Passage, SummaryUnit, TreeSettings
+from hrag.types import (
+    Aggregation,
+    CollectionSettings,
+    Passage,
+    SearchMode,
+    SummaryUnit,
+    TreeSettings,
+)
 from hrag.v1 import retriever_pb2
 from hrag.wire.retriever import described_document, encoded_passage
 from indexer_svc.chunker import build_tree
@@ -88,8 +97,8 @@ def prepared(
 
 def seal(store: Store, collection: int) -> SegmentRecord | None:
     """Seals a tail of any length into a segment of its own."""
-    source = build_plan.tail_source(store, collection, 1, busy_ordinal=schema.MAX_ORDINAL)
-    return segment_build.build(store, source) if source else None
+    plan = build_plan.seal_plan(store, collection, 1, busy_ordinal=schema.MAX_ORDINAL)
+    return segment_build.build(store, plan) if plan else None
 
 
 def put_in_order(
@@ -97,10 +106,10 @@ def put_in_order(
 ) -> int:
     """Does all that a collection's index needs; returns how many segments that built."""
     steps = 0
-    while source := build_plan.tail_source(
+    while plan := build_plan.seal_plan(
         store, collection, threshold, damaged
-    ) or build_plan.next_source(store, collection, damaged):
-        segment_build.build(store, source)
+    ) or build_plan.merge_plan(store, collection, damaged):
+        segment_build.build(store, plan)
         steps += 1
     return steps
 
@@ -157,12 +166,13 @@ class ModelCollection:
             ancestor = int(rows[level - self.settings.tree.embedding_level, leaf])
             families[f"{document_id}#{level}.{ancestor}"][document_id, leaf] = score
         return {
-            chunk_id: ModelGroup(_aggregated(list(family.values()), aggregation), family)
+            chunk_id: ModelGroup(aggregated(list(family.values()), aggregation), family)
             for chunk_id, family in families.items()
         }
 
 
-def _aggregated(scores: Sequence[float], aggregation: Aggregation) -> float:
+def aggregated(scores: Sequence[float], aggregation: Aggregation) -> float:
+    """A passage's score by those of its leaves."""
     match aggregation:
         case Aggregation.MAX:
             return max(scores)
@@ -186,34 +196,55 @@ def matched_leaves(passages: Iterable[Passage]) -> dict[Leaf, float]:
     return found
 
 
+def find(
+    snapshot: Snapshot,
+    query: Vector,
+    count: int,
+    level: int | None = None,
+    mode: SearchMode = SearchMode.SMALL_TO_BIG,
+    **options: Any,
+) -> Found[Passage]:
+    """The best `count` passages of `count` candidates or more, at the leaves' level by default.
+
+    `options` are further fields of FindRequest.
+    """
+    level = snapshot.settings.tree.embedding_level if level is None else level
+    wanted: dict[str, Any] = {"limit": count, "candidates": count, **options}
+    return read_passages(snapshot, FindRequest(query, mode, level, **wanted))
+
+
+def read_passages(snapshot: Snapshot, request: FindRequest) -> Found[Passage]:
+    """What a search finds; the passages are the same as messages, if the snapshot encodes them."""
+    found = snapshot.find(request)
+    if isinstance(snapshot, EncodingSnapshot):
+        encoded = snapshot.find_encoded(request, described_document)
+        sent = [retriever_pb2.SearchResponse.FromString(each) for each in encoded.passages]
+        made = [
+            retriever_pb2.SearchResponse.FromString(encoded_passage(each))
+            for each in found.passages
+        ]
+        assert sent == made
+        assert replace(encoded, passages=(), stages=()) == replace(found, passages=(), stages=())
+    return found
+
+
 def search_passages(
     snapshot: Snapshot,
     query: Vector,
     count: int,
     level: int,
     aggregation: Aggregation = Aggregation.MAX,
+    **options: Any,
 ) -> tuple[Passage, ...]:
-    """All passages at `level` of the `count` nearest leaves."""
-    groups = snapshot.climb(snapshot.search(query, count), level, aggregation)
-    return read_passages(snapshot, groups, len(groups))
+    """The best `count` passages at `level`."""
+    return find(snapshot, query, count, level, aggregation=aggregation, **options).passages
 
 
-def read_passages(
-    snapshot: Snapshot, groups: Groups, limit: int, token_budget: int = 0, **options: bool
-) -> tuple[Passage, ...]:
-    """The snapshot's passages, which are the same as values and as messages."""
-    passages = snapshot.passages(groups, limit, token_budget, **options)
-    encoded = snapshot.encoded_passages(groups, limit, token_budget, described_document, **options)
-    sent = [retriever_pb2.SearchResponse.FromString(each) for each in encoded]
-    made = [retriever_pb2.SearchResponse.FromString(encoded_passage(each)) for each in passages]
-    assert sent == made
-    return passages
-
-
-def search_leaves(snapshot: Snapshot, query: Vector, count: int) -> dict[Leaf, float]:
-    """The `count` nearest leaves with their scores."""
-    level = snapshot.settings.tree.embedding_level
-    return matched_leaves(search_passages(snapshot, query, count, level))
+def search_leaves(
+    snapshot: Snapshot, query: Vector, count: int, **options: Any
+) -> dict[Leaf, float]:
+    """The `count` nearest leaves with their scores; `options` are fields of FindRequest."""
+    return matched_leaves(find(snapshot, query, count, **options).passages)
 
 
 def recall(found: dict[Leaf, float], model: ModelCollection, query: Vector, count: int) -> float:

@@ -21,8 +21,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hrag.cli.processes import INDEXER, RETRIEVER, Service, free_addresses
 from hrag.client import Client
 from hrag.client.calls import channel_options
-from hrag.engine.embedded.admin.check import check
-from hrag.engine.embedded.store.environment import open_for_writing
+from hrag.config import EngineSettings
+from hrag.engine import open_engine
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 
 # Beside other tests, an indexer of low priority would not seal in time.
@@ -183,9 +183,10 @@ def is_alive(pid: int) -> bool:
 
 
 def check_store(data_dir: Path) -> None:
-    """Asserts that the store is sound and that no process has it open."""
-    store = open_for_writing(data_dir)
+    """The store is sound, and no process has it."""
+    engine = open_engine(EngineSettings().model_copy(update={"data_dir": data_dir}))
+    engine.writer()
     try:
-        assert check(store).problems == ()
+        assert engine.administration().check().problems == ()
     finally:
-        store.close()
+        engine.close()

@@ -17,9 +17,9 @@ from hrag.engine.embedded.store.records import Summarised
 from hrag.engine.embedded.write.summaries import summary_handle
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.tree import ParsedText
-from hrag.types import ChosenSection, SummaryScope, SummaryUnit, TreeSettings
+from hrag.types import ChosenSection, SearchMode, SummaryUnit, TreeSettings
 from indexer_svc.summariser import Summariser, SummaryLimits
-from tests.fakes import DIMENSION, collection_settings, prepared, sentences
+from tests.fakes import DIMENSION, collection_settings, find, prepared, sentences
 
 WAIT_S = 10.0
 LIMITS = SummaryLimits(min_chars=20, max_tokens=1_000_000)
@@ -151,7 +151,7 @@ def chosen(engine, query: str, count: int = 1) -> tuple[ChosenSection, ...]:
     """The sections that a search for a text chooses."""
     (vector,) = HashEmbedder(DIMENSION).embed([query])
     with engine.reader.snapshot("t", "c", summaries=True) as snapshot:
-        return snapshot.summary_first(vector, count, SummaryScope.SECTIONS).sections
+        return find(snapshot, vector, 1, mode=SearchMode.SUMMARY_FIRST, top_sections=count).sections
 
 
 def bodies(prompts: Sequence[str]) -> list[str]:

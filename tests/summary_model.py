@@ -1,16 +1,18 @@
 """Summaries without a summariser, and the search by them as plain Python would have it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from hrag.client import Client
 from hrag.embedding import Vectors
-from hrag.engine import DocumentSummaries, Snapshot, Summary, Vector, Writer
+from hrag.engine.documents import DocumentSummaries, Summary
+from hrag.engine.find import Vector
+from hrag.engine.protocols import Writer
 from hrag.filters import Filter
-from hrag.types import DEFAULT_COLLECTION, IndexStatus, SummaryScope
+from hrag.types import DEFAULT_COLLECTION, ChosenSection, IndexStatus, SummaryScope
 from tests.fakes import Leaf, ModelCollection, unit_vectors
 
 EMBEDDER = "fake"  # Of `collection_settings`.
@@ -76,7 +78,11 @@ class ModelSummaries:
 
 
 def summarise(
-    writer: Writer, summaries: ModelSummaries, most: int = 1000, empty: frozenset[str] = frozenset()
+    writer: Writer,
+    summaries: ModelSummaries,
+    most: int = 1000,
+    empty: frozenset[str] = frozenset(),
+    embedder: str = EMBEDDER,
 ) -> int:
     """Summarises what waits, `most` documents of it; those of `empty` get none.
 
@@ -84,7 +90,7 @@ def summarise(
     is left without.
     """
     done = 0
-    while done < most and (document := writer.next_unsummarised(EMBEDDER)):
+    while done < most and (document := writer.next_unsummarised(embedder)):
         settings = document.collection.settings
         count = document.tree.counts[settings.tree.embedding_level]
         sections = [] if document.document_id in empty else list(_sections(count, document.version))
@@ -112,9 +118,9 @@ def _sections(count: int, seed: int) -> Iterator[range]:
         start = end
 
 
-def places_in(snapshot: Snapshot) -> list[tuple[str, int, int]]:
-    """Where the sections lie that a snapshot's searches are within."""
-    return [(s.document_id, s.span.char_start, s.span.char_end) for s in snapshot.sections]
+def places_in(sections: Iterable[ChosenSection]) -> list[tuple[str, int, int]]:
+    """Where sections lie: their documents, and first and last character."""
+    return [(each.document_id, each.span.char_start, each.span.char_end) for each in sections]
 
 
 def wait_until_summarised(

@@ -1,9 +1,10 @@
-"""Imports run down only, as ARCHITECTURE.md says, and the SDK stays light."""
+"""Imports run one way, as ARCHITECTURE.md says, and what is imported stays light."""
 
 import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.types",
             "hrag.deadline",
             "hrag.answers",
+            "hrag.canonical_json",
             "hrag.net",
             "hrag.quota.quotas",
         ),
@@ -72,11 +74,21 @@ FORBIDDEN = {
     "opentelemetry": ("hrag.tracing",),
     "prometheus_client": ("hrag.metrics", "hrag.rpc.metrics_server", "hrag.rpc.worker_metrics"),
 }
-COMPOSITION_ROOTS = (
-    "indexer_svc.app",
-    "retriever_svc.app",
-    "hrag.engine.embedded.maintenance.worker",
-    "hrag.cli",
+EMBEDDED = "hrag.engine.embedded"
+DOOR = "hrag.engine.factory"
+# The rooms of the embedded engine, lowest first; those in one line do not import each other.
+ROOMS = (("store",), ("segments",), ("write", "search"), ("maintenance",), ("admin",), ("engine",))
+# Tests of the engine itself, and what they and others stand on.
+OWN_TESTS = (
+    "tests/conftest.py",
+    "tests/crash/",
+    "tests/endurance/",
+    "tests/fakes.py",
+    "tests/property/",
+    "tests/streams.py",
+    "tests/summarisers.py",
+    "tests/unit/hrag/engine/",
+    "tests/unit/indexer_svc/test_pipeline.py",
 )
 
 
@@ -97,7 +109,12 @@ MODULES = _modules()
 
 def _imports(name: str) -> Iterator[str]:
     """The modules a module imports, wherever in it; those of ours to the file."""
-    for node in ast.walk(ast.parse(MODULES[name].read_text("utf-8"))):
+    yield from _imports_of(MODULES[name])
+
+
+def _imports_of(path: Path) -> Iterator[str]:
+    name = path.name
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -145,14 +162,79 @@ def test_each_library_is_used_where_it_belongs(library: str, homes: tuple[str, .
     assert strangers == []
 
 
-def test_only_composition_roots_know_the_embedded_engine() -> None:
-    users = [
-        name
-        for name in MODULES
-        if any(_is_in(imported, "hrag.engine.embedded") for imported in _imports(name))
+def test_nothing_but_the_door_imports_the_embedded_engine() -> None:
+    users = [name for name in MODULES if any(_is_in(i, EMBEDDED) for i in _imports(name))]
+    assert [name for name in users if not _is_in(name, EMBEDDED)] == [DOOR]
+
+
+def test_only_its_own_tests_and_benchmarks_import_the_embedded_engine() -> None:
+    strangers = [
+        relative
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if not (relative := path.relative_to(ROOT).as_posix()).startswith(OWN_TESTS)
+        and any(_is_in(imported, EMBEDDED) for imported in _imports_of(path))
     ]
-    homes = (*COMPOSITION_ROOTS, "hrag.engine.embedded")
-    assert [name for name in users if not any(_is_in(name, home) for home in homes)] == []
+    assert strangers == []
+
+
+def _room(name: str) -> tuple[int, str]:
+    """The place of a module of the embedded engine among its rooms, and its room."""
+    room = name.removeprefix(f"{EMBEDDED}.").split(".")[0]
+    return next((place, room) for place, rooms in enumerate(ROOMS) if room in rooms)
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if _is_in(name, f"{EMBEDDED}")])
+def test_rooms_of_the_embedded_engine_are_entered_one_way(name: str) -> None:
+    if name == EMBEDDED:
+        assert list(_imports(name)) == []
+        return
+    place, room = _room(name)
+    for imported in _imports(name):
+        if _is_in(imported, EMBEDDED):
+            other_place, other = _room(imported)
+            assert other_place < place or other == room, f"{name} imports {imported}"
+
+
+def test_engines_do_not_import_their_door() -> None:
+    """They import the modules of `hrag.engine`, so that the door can import them."""
+    users = [name for name in MODULES if _is_in(name, EMBEDDED)]
+    assert [name for name in users if {"hrag.engine", DOOR} & set(_imports(name))] == []
+
+
+@pytest.mark.parametrize("service", ["indexer_svc", "retriever_svc"])
+def test_services_never_import_the_command_line(service: str) -> None:
+    users = [name for name in MODULES if _is_in(name, service)]
+    assert [n for n in users if any(_is_in(i, "hrag.cli") for i in _imports(n))] == []
+
+
+def test_the_kernels_import_nothing_of_ours() -> None:
+    for name in MODULES:
+        if _is_in(name, "hrag_fast"):
+            ours = {each for each in _imports(name) if any(_is_in(each, one) for one in OURS)}
+            assert all(_is_in(each, "hrag_fast") for each in ours), name
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    """Not even those inside functions."""
+    graph = {
+        name: {imported for imported in _imports(name) if imported in MODULES and imported != name}
+        for name in MODULES
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"imports run in a circle: {' <- '.join(error.args[1])}")
+
+
+def test_passages_are_made_of_values_alone() -> None:
+    """Every engine shares this logic, so it knows of none, and of no arrays of an engine."""
+    allowed = ("hrag.passages", "hrag.tree", "hrag.types", "hrag.sentences", "hrag.tokens")
+    for name in (name for name in MODULES if _is_in(name, "hrag.passages")):
+        for imported in _imports(name):
+            assert imported != "numpy", f"{name} computes with arrays"
+            if any(_is_in(imported, package) for package in OURS):
+                above = not any(_is_in(imported, each) for each in (*allowed, "hrag.ids"))
+                assert not above, f"{name} imports {imported}"
 
 
 def test_no_module_reads_the_environment_after_start() -> None:
@@ -200,3 +282,13 @@ def test_the_services_do_not_load_each_other(service: str, other: str) -> None:
     loaded = _loaded_by(f"import {service}.app")
     assert f"{service}.servicer" in loaded
     assert not any(_is_in(name, other) for name in loaded)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["from hrag.engine import open_engine", "import indexer_svc.app", "import retriever_svc.app"],
+)
+def test_the_door_loads_no_engine(statement: str) -> None:
+    loaded = _loaded_by(statement)
+    assert "hrag.engine.factory" in loaded
+    assert loaded & {EMBEDDED, "lmdb", "hnswlib"} == set()

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.load COMMAND`: see README.md beside this file."""
+"""`python -m benchmarks.load COMMAND`: load tests; see README.md beside this file."""
 
 import argparse
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from hrag.types import IngestResult, SearchMode
 
 
 def main() -> None:
-    """Reads the command line and does what it says."""
-    asked = parser().parse_args()
-    asked.command(asked)
+    """Runs the command that the command line names."""
+    options = parser().parse_args()
+    options.command(options)
 
 
-def fill(asked: argparse.Namespace) -> None:
-    """Stores every tenant's documents."""
-    work = _work(asked)
-    with Client(asked.indexer, asked.retriever) as client:
+def fill(options: argparse.Namespace) -> None:
+    """Stores the documents of all tenants."""
+    work = _work(options)
+    with Client(options.indexer, options.retriever) as client:
         for number in range(work.tenants):
             documents = (work.document(each) for each in range(work.documents))
             for result in client.ingest_many(tenant_id(number), documents):
@@ -31,20 +31,20 @@ def fill(asked: argparse.Namespace) -> None:
     print(f"{work.tenants:,} tenants with {work.documents:,} documents each are stored")
 
 
-def load(asked: argparse.Namespace) -> None:
-    """Runs the load and tells what became of it."""
-    work = _work(asked)
-    target = Target(asked.indexer, asked.retriever, asked.timeout_s, asked.connections)
-    figures = run(work, target, asked.processes)
-    print(f"asked for {work.rate:g} calls/s during {work.duration_s:g} s")
+def load(options: argparse.Namespace) -> None:
+    """Runs the load and prints its figures."""
+    work = _work(options)
+    target = Target(options.indexer, options.retriever, options.timeout_s, options.connections)
+    figures = run(work, target, options.processes)
+    print(f"load of {work.rate:g} calls/s for {work.duration_s:g} s")
     for line in _report(figures, work):
         print(line)
 
 
-def write_body(asked: argparse.Namespace) -> None:
-    """Writes what h2load sends."""
-    asked.file.write_bytes(body.framed(body.search(_work(asked))))
-    print(f"{asked.file}: {asked.file.stat().st_size:,} bytes")
+def write_body(options: argparse.Namespace) -> None:
+    """Writes the body that h2load sends."""
+    options.file.write_bytes(body.framed(body.search(_work(options))))
+    print(f"{options.file}: {options.file.stat().st_size:,} bytes")
 
 
 def _report(figures: Figures, work: Work) -> Iterator[str]:
@@ -56,13 +56,13 @@ def _report(figures: Figures, work: Work) -> Iterator[str]:
         yield from figures.lines(work.duration_s)
 
 
-def _work(asked: argparse.Namespace) -> Work:
+def _work(options: argparse.Namespace) -> Work:
     names = set(Work.__dataclass_fields__)
-    return Work(**{name: value for name, value in vars(asked).items() if name in names})
+    return Work(**{name: value for name, value in vars(options).items() if name in names})
 
 
 def parser() -> argparse.ArgumentParser:
-    """The commands with their options."""
+    """Returns the parser of all commands."""
     whole = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
     commands = whole.add_subparsers(required=True)
     filling = commands.add_parser("fill", help=fill.__doc__)
@@ -84,9 +84,9 @@ def parser() -> argparse.ArgumentParser:
     loading.add_argument("--rate", type=_positive, required=True, help="calls a second")
     loading.add_argument("--duration-s", type=_positive, default=30.0)
     loading.add_argument("--write-share", type=_share, default=0.0, help="of the calls, 0 to 1")
-    loading.add_argument("--timeout-s", type=_positive, default=5.0, help="each call's deadline")
+    loading.add_argument("--timeout-s", type=_positive, default=5.0, help="of each call")
     loading.add_argument("--connections", type=_count, default=4, help="of each process")
-    loading.add_argument("--processes", type=_count, default=1, help="that send")
+    loading.add_argument("--processes", type=_count, default=1, help="of the generator")
     writing.add_argument("file", type=Path)
     return whole
 

@@ -1,7 +1,7 @@
-"""Sends calls when they are due, however long those before them take.
+"""An open-loop load generator: sends each call when it is due, whatever earlier calls take.
 
-An open loop: the load does not slow down when the server does, as users do not. Only the
-number of calls under way is bounded, and those past it count as UNSENT, never as absent.
+The load does not slow down with the server, just as users do not. Only the number of calls in
+flight is bounded; calls beyond it are counted as UNSENT.
 """
 
 import asyncio
@@ -22,25 +22,25 @@ from hrag.client.calls import channel_options
 
 Send = Callable[[int], Awaitable[str]]
 
-SPAWN_S = 3.0  # For all processes to be ready before the first call is due.
-_YIELD_EVERY = 16  # Calls in a row that are due already, before answers get their turn.
+SPAWN_S = 3.0  # Until the first call is due, so that all processes are ready.
+_YIELD_EVERY = 16  # Overdue calls sent in a row before the event loop reads replies.
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the services are and how they are asked."""
+    """The services' addresses, and the options of connections and calls."""
 
     indexer: str
     retriever: str
     timeout_s: float = 5.0
     connections: int = 4
-    """Of each process to each service; calls take them in turn."""
-    most_under_way: int = 10_000
-    """Of each process."""
+    """Of each process to each service, used in turn."""
+    max_in_flight: int = 10_000
+    """Calls of each process."""
 
 
 def run(work: Work, target: Target, processes: int = 1) -> Figures:
-    """Runs a load, its calls dealt out to so many processes in turn."""
+    """Runs a load, its calls distributed over the processes in turn; returns all outcomes."""
     begin_s = time.monotonic() + (SPAWN_S if processes > 1 else 0.0)
     if processes == 1:
         return _run_part(work, target, range(work.count), begin_s)
@@ -71,17 +71,17 @@ async def _part(work: Work, target: Target, numbers: Sequence[int], begin_s: flo
     async def send(number: int) -> str:
         call = work.call(number)
         service = f"hrag.v1.{call.service.capitalize()}Service"
-        ask = next(turns)[call.service].unary_unary(
+        method = next(turns)[call.service].unary_unary(
             f"/{service}/{call.method}", request_serializer=_bytes_of
         )
         try:
-            await ask(call.request, timeout=target.timeout_s)
+            await method(call.request, timeout=target.timeout_s)
         except grpc.RpcError as error:
             return str(error.code().name)
         return OK
 
     try:
-        return await drive(work, send, numbers, begin_s, target.most_under_way)
+        return await drive(work, send, numbers, begin_s, target.max_in_flight)
     finally:
         for each in channels:
             for channel in each.values():
@@ -89,11 +89,11 @@ async def _part(work: Work, target: Target, numbers: Sequence[int], begin_s: flo
 
 
 async def drive(
-    work: Work, send: Send, numbers: Sequence[int], begin_s: float, most_under_way: int
+    work: Work, send: Send, numbers: Sequence[int], begin_s: float, max_in_flight: int
 ) -> Figures:
-    """Sends each call when it is due; `begin_s` is the load's first moment, monotonic."""
+    """Sends each call when it is due; `begin_s` is the load's start by `time.monotonic`."""
     outcomes: list[Outcome] = []
-    under_way: set[asyncio.Task[None]] = set()
+    in_flight: set[asyncio.Task[None]] = set()
 
     async def one(number: int, due_s: float) -> None:
         sent_s = time.monotonic() - begin_s
@@ -106,19 +106,19 @@ async def drive(
         wait_s = begin_s + due_s - time.monotonic()
         if wait_s > 0 or place % _YIELD_EVERY == 0:
             await asyncio.sleep(max(0.0, wait_s))
-        if len(under_way) >= most_under_way:
+        if len(in_flight) >= max_in_flight:
             now_s = time.monotonic() - begin_s
             outcomes.append(Outcome(due_s, now_s, now_s, UNSENT, work.writes(number)))
             continue
         task = asyncio.create_task(one(number, due_s))
-        under_way.add(task)
-        task.add_done_callback(under_way.discard)
-    await asyncio.gather(*under_way)
+        in_flight.add(task)
+        task.add_done_callback(in_flight.discard)
+    await asyncio.gather(*in_flight)
     return joined([Figures(outcomes)])
 
 
 def _options(address: str) -> list[tuple[str, Any]]:
-    # What is tried again would hide what went wrong, and be more load than asked for.
+    # Retries would hide failures and add load.
     return [*channel_options(address), ("grpc.enable_retries", 0)]
 
 

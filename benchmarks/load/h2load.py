@@ -1,7 +1,7 @@
-"""What h2load, the load generator of nghttp2 (Debian: nghttp2-client), tells of a run.
+"""Parses the output of h2load, nghttp2's load generator (Debian: nghttp2-client).
 
-It takes next to nothing of the cores that it shares with a service. All statuses of gRPC
-are HTTP 200 to it, so what was refused shows only in the bytes that came.
+h2load takes next to no processor time from a service on the same machine. It counts every
+gRPC status as success (HTTP 200), so refused calls show only in the bytes received.
 """
 
 import re
@@ -9,29 +9,30 @@ import shutil
 from dataclasses import dataclass
 
 MISSING = "h2load is not installed (nghttp2-client)"
-_TOLD = re.compile(
+_OUTPUT = re.compile(
     r"requests: (\d+) total.*\((\d+)\) data.*time for request: +\S+ +([\d.]+)(us|ms|s)", re.DOTALL
 )
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """Of a run without warm-up, whose bytes would count where its calls do not."""
+class H2loadRun:
+    """A run without warm-up: h2load counts the bytes of a warm-up but not its calls."""
 
     calls: int
     data_bytes: int
     longest_s: float
 
 
-def is_there() -> bool:
+def is_installed() -> bool:
+    """True if h2load is on the PATH."""
     return shutil.which("h2load") is not None
 
 
-def told(output: str) -> Sent:
-    """Of its standard output; raises ValueError for any other."""
-    found = _TOLD.search(output)
+def parse(output: str) -> H2loadRun:
+    """Returns the figures in h2load's standard output; raises ValueError if it has none."""
+    found = _OUTPUT.search(output)
     if found is None:
-        raise ValueError(f"h2load told nothing of its requests: {output[-500:]!r}")
+        raise ValueError(f"no figures in h2load's output: {output[-500:]!r}")
     calls, data_bytes, longest, unit = found.groups()
-    return Sent(int(calls), int(data_bytes), float(longest) * _UNITS[unit])
+    return H2loadRun(int(calls), int(data_bytes), float(longest) * _UNITS[unit])

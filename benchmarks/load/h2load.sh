@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Searches as fast as so many callers can, each waiting for its answer: a closed loop, for
-# what a retriever can do at most. Needs nghttp2-client (Debian) and a store made by
-# `python -m benchmarks.load fill`.
+# A closed loop of searches: each caller waits for its reply. Measures a retriever's maximum
+# throughput. Needs nghttp2-client (Debian) and a store made by `python -m benchmarks.load fill`.
 #
 #   benchmarks/load/h2load.sh [ADDRESS] [h2load's own options...]
 set -euo pipefail

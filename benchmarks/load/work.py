@@ -1,8 +1,7 @@
-"""Which call comes when: drawn from a seed, the same on every run and in every process.
+"""The calls of a load: derived from a seed, equal in every run and every process.
 
-Calls are numbered; call n is due n / rate seconds after the beginning, whatever became of
-those before it. Which tenant it is for, whether it writes and what it says follow from
-its number alone, so several processes may share one load without talking.
+Call n is due n / rate seconds after the start, whatever earlier calls do. Its tenant, kind and
+content follow from its number alone, so processes share a load without communicating.
 """
 
 import random
@@ -20,38 +19,38 @@ _WORDS = _VOCABULARY.split()
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A load: how many calls, how fast, of what kind."""
+    """A load: the number, rate and kind of calls."""
 
     rate: float
     """Calls a second."""
     duration_s: float
     tenants: int = 10
     documents: int = 100
-    """Of each tenant, before the load; its writes replace them in turn."""
+    """Of each tenant, stored before the load; writes replace them."""
     words: int = 400
     """Of each document."""
     write_share: float = 0.0
     queries: int = 1000
-    """Different texts that are asked; the retriever remembers their vectors."""
+    """Different query texts; the retriever caches their vectors."""
     mode: SearchMode = SearchMode.SMALL_TO_BIG
     limit: int = 5
     seed: int = 1
 
     @property
     def count(self) -> int:
-        """How many calls it has."""
+        """Returns the number of calls."""
         return round(self.rate * self.duration_s)
 
     def due_s(self, number: int) -> float:
-        """When call `number` is to be sent, in seconds from the beginning."""
+        """Returns when call `number` is due, in seconds since the start."""
         return number / self.rate
 
     def writes(self, number: int) -> bool:
-        """Whether call `number` stores a document; else it searches."""
+        """True if call `number` stores a document; otherwise it searches."""
         return self._draw(number).random() < self.write_share
 
     def call(self, number: int) -> calls.Call:
-        """Call `number` itself."""
+        """Returns call `number`."""
         draw = self._draw(number)
         is_write = draw.random() < self.write_share
         tenant = tenant_id(draw.randrange(self.tenants))
@@ -62,7 +61,7 @@ class Work:
         return calls.search(SearchQuery(tenant, question, mode=self.mode, limit=self.limit))
 
     def document(self, number: int, version: int = 0) -> Document:
-        """A document of any tenant; each version says something else."""
+        """Returns a document, equal for all tenants; versions differ in their text."""
         draw = random.Random(f"{self.seed} document {number} {version}")
         return Document(_text(draw, self.words), f"document-{number:06d}", title=f"No. {number}")
 
@@ -71,11 +70,12 @@ class Work:
 
 
 def tenant_id(number: int) -> str:
+    """Returns the id of the tenant with this number."""
     return f"load-{number:05d}"
 
 
 def _text(draw: random.Random, words: int) -> str:
-    """Sentences of ten words."""
+    """Returns random sentences of ten words."""
     drawn = draw.choices(_WORDS, k=words)
     sentences = (drawn[start : start + 10] for start in range(0, words, 10))
     return " ".join(f"{' '.join(each).capitalize()}." for each in sentences)

@@ -1,4 +1,4 @@
-"""hrag beside other ways to search small chunks and return larger ones; see README.md here.
+"""hrag, compared with other ways to search small chunks and return larger ones.
 
-Every peer runs in a process of its own, with the same documents and the same vectors.
+Every peer runs in a process of its own, with equal documents and equal vectors. See README.md.
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers`: see README.md beside this file."""
+"""`python -m benchmarks.peers`: the comparison with peers; see README.md beside this file."""
 
 import argparse
 import json
@@ -29,17 +29,17 @@ _SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
 
 
 def main() -> None:
-    """Measures what is installed, prints the tables and keeps all figures."""
-    asked = _parser().parse_args()
+    """Measures the installed peers, prints tables and writes all figures to `latest.json`."""
+    options = _parser().parse_args()
     load_before = os.getloadavg()
-    timed = _timed_corpus(asked.documents)
-    folders = sorted(path.parent for path in asked.eval_dir.glob("*/queries.jsonl"))
+    timed = _timed_corpus(options.documents)
+    folders = sorted(path.parent for path in options.eval_dir.glob("*/queries.jsonl"))
     if not folders:
-        print(f"no evaluation data in {asked.eval_dir}: recall is left out")
+        print(f"no evaluation data in {options.eval_dir}: recall is left out")
     _RESULTS.mkdir(exist_ok=True)
-    plan = Plan(asked.peers, asked.index_rounds, asked.search_rounds)
+    plan = Plan(options.peers, options.index_rounds, options.search_rounds)
     results = Run(plan, timed, [evaluation(folder) for folder in folders], _VECTORS)()
-    told = {
+    run = {
         "machine": {
             "cpu": cpu(),
             "cores": os.cpu_count(),
@@ -56,13 +56,13 @@ def main() -> None:
         "versions": {"hrag": version("hrag"), "numpy": version("numpy"), **results.versions},
         "results": asdict(results),
     }
-    (_RESULTS / "latest.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
-    print(json.dumps({name: told[name] for name in ("machine", "corpus", "versions")}, indent=1))
+    (_RESULTS / "latest.json").write_text(json.dumps(run, indent=1) + "\n", "utf-8")
+    print(json.dumps({name: run[name] for name in ("machine", "corpus", "versions")}, indent=1))
     print("\n".join(all_tables(results, timed.text_bytes)))
 
 
 def _timed_corpus(count: int | None) -> Corpus:
-    """Python's own documentation, and sentences of it as questions."""
+    """Returns Python's documentation, and sentences of it as questions."""
     texts = python_documentation()[:count]
     least, most = _QUESTION_CHARS
     sentences = sorted(
@@ -80,14 +80,14 @@ def _timed_corpus(count: int | None) -> Corpus:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--peers", type=_names, default=list(PEERS), help=", ".join(PEERS))
-    parser.add_argument("--documents", type=int, help="fewer of those that are timed")
+    parser.add_argument("--documents", type=int, help="how many of the timed documents")
     parser.add_argument("--index-rounds", type=int, default=3)
     parser.add_argument("--search-rounds", type=int, default=20)
     parser.add_argument(
         "--eval-dir",
         type=Path,
         default=Path(os.environ.get("HRAG_BENCH_EVAL_DIR", _EVAL)),
-        help="of evaluation sets; HRAG_BENCH_EVAL_DIR; ../shared/data/eval",
+        help="folder of evaluation sets (HRAG_BENCH_EVAL_DIR; default ../shared/data/eval)",
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""Documents and questions, and how they reach a worker's process."""
+"""Documents and questions, and the files by which they reach a worker's process."""
 
 import ast
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.peers.peer import Text
 from benchmarks.peers.spans import Span
 
-_LEAST_CHARS = 1000
+_MIN_CHARS = 1000
 _SAMPLE_CHARS = 200
 _NOT_LIBRARY = {"test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages"}
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -20,7 +20,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question and what answers it, by document id; empty where nobody says."""
+    """A question and its gold spans by document id; empty if there is no gold."""
 
     text: str
     gold: dict[str, list[Span]]
@@ -37,7 +37,7 @@ class Corpus:
 
     @property
     def text_bytes(self) -> int:
-        """Of all documents in UTF-8."""
+        """Returns the length of all documents in UTF-8."""
         return sum(len(each.text.encode()) for each in self.documents)
 
     def save(self, path: Path) -> None:
@@ -46,7 +46,7 @@ class Corpus:
 
     @classmethod
     def load(cls, path: Path) -> "Corpus":
-        """What `save` wrote."""
+        """Returns what `save` wrote."""
         stored = json.loads(path.read_text("utf-8"))
         return cls(
             stored["name"],
@@ -57,10 +57,10 @@ class Corpus:
 
 
 def python_documentation() -> list[str]:
-    """Python's manual, a text a topic, and its library's docstrings, a text a module.
+    """Returns Python's manual, a text a topic, and its library's docstrings, a text a module.
 
-    Longest first of those over `_LEAST_CHARS`; topics that are part of longer ones are left
-    out, for text that comes twice would suit whoever stores it once.
+    Only texts over `_MIN_CHARS`, longest first. Topics that are part of longer ones are left
+    out, since repeated text would favour a store that deduplicates.
     """
     texts: list[str] = []
     for topic in sorted(pydoc_data.topics.topics.values(), key=len, reverse=True):
@@ -68,7 +68,7 @@ def python_documentation() -> list[str]:
             texts.append(topic)
     texts += map(_docstrings, sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")))
     return sorted(
-        (each for each in texts if len(each) > _LEAST_CHARS), key=lambda each: (-len(each), each)
+        (each for each in texts if len(each) > _MIN_CHARS), key=lambda each: (-len(each), each)
     )
 
 
@@ -77,20 +77,20 @@ def _docstrings(path: Path) -> str:
         return ""
     try:
         module = ast.parse(path.read_text("utf-8"))
-    except (SyntaxError, UnicodeDecodeError):  # Some modules test just that.
+    except (SyntaxError, UnicodeDecodeError):  # Test data of the library itself.
         return ""
     found = (ast.get_docstring(each) for each in ast.walk(module) if isinstance(each, _DOCUMENTED))
     return "\n\n".join(filter(None, found))
 
 
 def evaluation(folder: Path) -> Corpus:
-    """A folder with `corpus.jsonl` and `queries.jsonl`, whose gold are spans of code points."""
-    lines, asked = _lines(folder / "corpus.jsonl"), _lines(folder / "queries.jsonl")
+    """Reads a folder with `corpus.jsonl` and `queries.jsonl`; gold are spans of code points."""
+    lines, queries = _lines(folder / "corpus.jsonl"), _lines(folder / "queries.jsonl")
     return Corpus(
         folder.name,
         any(line["lang"].startswith("zh") for line in lines),
         [Text(line["doc_id"], line["text"]) for line in lines],
-        [Question(line["query"], _gold(line["gold"])) for line in asked],
+        [Question(line["query"], _gold(line["gold"])) for line in queries],
     )
 
 

@@ -1,7 +1,7 @@
-"""The run: leaves, vectors, recall, indexing, searches; one peer after the other in turn.
+"""Runs the comparison: leaves, vectors, recall, indexing, searches.
 
-Indexing and searches come in rounds, whose order changes, so that a slow spell of the
-machine falls on all. A peer that is not installed or fails is left out, with the reason.
+Peers index and search in rounds whose order alternates, so that a slow spell of the machine
+affects all of them. A peer that is not installed or fails is skipped, with the reason.
 """
 
 import json
@@ -25,7 +25,7 @@ LIMIT = 5  # hrag's default.
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured. A block of searches ends early where it takes `block_s`."""
+    """The extent of a run. A block of searches ends early after `block_s` seconds."""
 
     names: Sequence[str]
     index_rounds: int = 3
@@ -36,7 +36,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Results:
-    """What was measured, by peer; recall by peer and corpus."""
+    """All figures by peer; recall by peer and corpus."""
 
     skipped: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -46,10 +46,10 @@ class Results:
 
 
 class Run:
-    """One run over a corpus to be timed and others to be scored."""
+    """One run: one corpus is timed, others are scored."""
 
     def __init__(self, plan: Plan, timed: Corpus, scored: Sequence[Corpus], vectors: Path) -> None:
-        """`vectors` is the file of vectors, which is added to."""
+        """`vectors` is the file of vectors; missing ones are added."""
         self._plan = plan
         self._timed = timed
         self._scored = scored
@@ -57,6 +57,7 @@ class Run:
         self.results = Results()
 
     def __call__(self) -> Results:
+        """Runs everything and returns the figures."""
         with tempfile.TemporaryDirectory(prefix="peers-") as folder:
             self._folder = Path(folder)
             for corpus in (self._timed, *self._scored):
@@ -69,8 +70,8 @@ class Run:
     def _embed(self) -> None:
         texts = [each.text for corpus in (self._timed, *self._scored) for each in corpus.questions]
         for name in self._plan.names:
-            with self._leaving_out(name), self._session(name) as session:
-                self.results.versions.update(session.ask("versions"))
+            with self._skipping_failures(name), self._session(name) as session:
+                self.results.versions.update(session.call("versions"))
                 texts += chain.from_iterable(self._leaves(session, name))
         count = embed_missing(texts, self._vectors)
         print(f"{len(set(texts)):,} texts, {count:,} of them embedded now", flush=True)
@@ -78,31 +79,31 @@ class Run:
     def _leaves(self, session: Session, name: str) -> Iterator[list[str]]:
         into = self._folder / "leaves.json"
         for corpus in [*([self._timed] if PEERS[name].timed else []), *self._scored_by(name)]:
-            session.ask("leaves", corpus=str(self._path(corpus)), into=str(into))
+            session.call("leaves", corpus=str(self._path(corpus)), into=str(into))
             yield json.loads(into.read_text("utf-8"))
 
     def _score(self) -> None:
-        for name in self._left(lambda name: bool(self._scored_by(name))):
-            with self._leaving_out(name), self._session(name) as session:
+        for name in self._remaining(lambda name: bool(self._scored_by(name))):
+            with self._skipping_failures(name), self._session(name) as session:
                 for corpus in self._scored_by(name):
-                    answer = session.ask(
+                    reply = session.call(
                         "recall",
                         corpus=str(self._path(corpus)),
                         vectors=str(self._vectors),
                         candidates=CANDIDATES,
                         budgets=BUDGETS,
                     )
-                    self.results.recall.setdefault(name, {})[corpus.name] = answer["scores"]
+                    self.results.recall.setdefault(name, {})[corpus.name] = reply["scores"]
             print(f"scored: {name}", flush=True)
 
     def _time(self) -> None:
-        """All index in every round; those of the last round stay, to be searched."""
+        """Every peer indexes in each round; the last round's indexes are searched."""
         with ExitStack() as staying:
             sessions: dict[str, Session] = {}
             for number in range(self._plan.index_rounds):
                 last = number == self._plan.index_rounds - 1
-                for name in _turned(self._left(lambda name: PEERS[name].timed), number):
-                    with self._leaving_out(name), ExitStack() as closing:
+                for name in _alternating(self._remaining(lambda name: PEERS[name].timed), number):
+                    with self._skipping_failures(name), ExitStack() as closing:
                         session = closing.enter_context(self._session(name))
                         self._index(name, session)
                         if last:
@@ -113,24 +114,24 @@ class Run:
 
     def _index(self, name: str, session: Session) -> None:
         corpus, vectors = str(self._path(self._timed)), str(self._vectors)
-        indexed = session.ask("index", corpus=corpus, vectors=vectors)
+        indexed = session.call("index", corpus=corpus, vectors=vectors)
         self.results.indexed.setdefault(name, []).append(indexed)
 
     def _search(self, sessions: dict[str, Session]) -> None:
         for number in range(self._plan.search_rounds):
-            for name in _turned(self._left(sessions.__contains__), number):
-                with self._leaving_out(name):
+            for name in _alternating(self._remaining(sessions.__contains__), number):
+                with self._skipping_failures(name):
                     for candidates in CANDIDATES:
-                        answer = sessions[name].ask(
+                        reply = sessions[name].call(
                             "search",
                             first=number * self._plan.block,
                             count=self._plan.block,
                             candidates=candidates,
                             limit=LIMIT,
-                            most_s=self._plan.block_s,
+                            max_s=self._plan.block_s,
                         )
                         took = self.results.searched.setdefault(name, {})
-                        took.setdefault(candidates, []).extend(answer["seconds"])
+                        took.setdefault(candidates, []).extend(reply["seconds"])
 
     def _session(self, name: str) -> Session:
         return Session(name, Path(tempfile.mkdtemp(dir=self._folder)) / name)
@@ -140,14 +141,14 @@ class Run:
         wanted = [each for each in self._scored if peer.cuts_chinese or not each.chinese]
         return wanted if peer.scored else []
 
-    def _left(self, wanted: Callable[[str], bool]) -> list[str]:
-        """Those that are wanted and have not failed."""
+    def _remaining(self, wanted: Callable[[str], bool]) -> list[str]:
+        """Returns the wanted peers that have not failed."""
         names = [name for name in self._plan.names if name not in self.results.skipped]
         return [name for name in names if wanted(name)]
 
     @contextmanager
-    def _leaving_out(self, name: str) -> Iterator[None]:
-        """Notes why a peer failed, says so, and goes on without it."""
+    def _skipping_failures(self, name: str) -> Iterator[None]:
+        """Records why a peer failed, prints it, and goes on."""
         try:
             yield
         except PeerFailed as error:
@@ -158,6 +159,6 @@ class Run:
         return self._folder / f"{corpus.name}.json"
 
 
-def _turned(names: Sequence[str], number: int) -> list[str]:
-    """Forwards in even rounds, backwards in odd ones."""
+def _alternating(names: Sequence[str], number: int) -> list[str]:
+    """Returns the names in order, reversed in odd rounds."""
     return list(reversed(names)) if number % 2 else list(names)

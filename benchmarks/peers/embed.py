@@ -1,4 +1,4 @@
-"""Embeds every text that any peer will ask for, once and outside all measures."""
+"""Embeds every text that any peer needs, once and outside all measurements."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,13 +8,13 @@ import numpy as np
 from benchmarks.peers.vectors import DIMENSION, Vectors, key_of
 from hrag.embedding.builtin import BuiltinEmbedder
 
-_AT_ONCE = 512
+_BATCH = 512
 
 
 def embed_missing(texts: Iterable[str], path: Path) -> int:
-    """Adds to the file of vectors those it lacks; returns how many those were.
+    """Adds the missing vectors to the file; returns how many were missing.
 
-    The file is written as it grows, so that a run that is stopped has not worked in vain.
+    The file is written after each batch, so that an interrupted run keeps its work.
     """
     known = Vectors.load(path) if path.exists() else _none()
     missing = {key: text for text in texts if (key := key_of(text)) not in known}
@@ -22,8 +22,8 @@ def embed_missing(texts: Iterable[str], path: Path) -> int:
         keys, wanted = list(missing), list(missing.values())
         embedder = BuiltinEmbedder()
         assert embedder.dimension == DIMENSION
-        for start in range(0, len(wanted), _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
+        for start in range(0, len(wanted), _BATCH):
+            part = slice(start, start + _BATCH)
             known = known.with_more(keys[part], embedder.embed(wanted[part]))
             known.save(path)
     return len(missing)

@@ -19,10 +19,10 @@ _LEAVES_PER_BLOCK = (4, 2, 1)
 
 
 class Haystack:
-    """Blocks of as many words as come to 1,024, 512 and 256 tokens in these documents."""
+    """Blocks of the number of words that is 1,024, 512 and 256 tokens in these documents."""
 
     def __init__(self, folder: Path) -> None:
-        """What it saves goes into `folder`."""
+        """Saves to `folder`."""
         self._folder = folder
 
     def leaf_texts(self, documents: Sequence[Text]) -> list[str]:
@@ -50,7 +50,7 @@ class Haystack:
         leaves = [block for block in blocks if not block.meta["__children_ids"]]
         rows = vectors.of([leaf.content for leaf in leaves]).tolist()
         embedded = [replace(leaf, embedding=row) for leaf, row in zip(leaves, rows, strict=True)]
-        # The default similarity; for vectors of length one it is the cosine.
+        # The default similarity: the cosine, for unit vectors.
         self._leaves = InMemoryDocumentStore(embedding_similarity_function="dot_product")
         self._leaves.write_documents(embedded)
         self._parents = InMemoryDocumentStore()
@@ -61,7 +61,7 @@ class Haystack:
 
     def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
         nearest = self._nearest.run(query_embedding=query.numbers, top_k=candidates)
-        # A document shorter than a leaf is a root of its own, which merging refuses.
+        # A document shorter than a leaf is a root, which the merging retriever refuses.
         leaves = [each for each in nearest["documents"] if each.meta["__parent_id"]]
         roots = [each for each in nearest["documents"] if not each.meta["__parent_id"]]
         merged = self._merging.run(documents=leaves)["documents"] if leaves else []
@@ -76,7 +76,7 @@ class Haystack:
 
 
 def _by_best_leaf(leaves: Sequence[Document], merged: Sequence[Document]) -> list[Document]:
-    """What merging returns is in no order of rank; this is that of the first leaf in each."""
+    """Orders merged blocks, which have no rank, by the rank of the first leaf in each."""
 
     def place(block: Document) -> int:
         own = (
@@ -91,7 +91,7 @@ def _by_best_leaf(leaves: Sequence[Document], merged: Sequence[Document]) -> lis
 
 
 def _splitter(documents: Sequence[Text]) -> HierarchicalDocumentSplitter:
-    """Haystack counts words, which are what lies between spaces."""
+    """Returns a splitter by words, which Haystack separates at spaces."""
     counted = sum(len(tokens.encode(each.text)) for each in documents)
     words = sum(each.text.count(" ") + 1 for each in documents)
     leaf_words = round(LEAF_TOKENS * words / counted)

@@ -1,7 +1,7 @@
-"""hrag: in process, and by both services over gRPC.
+"""hrag as a peer: in process, and as both services over gRPC.
 
-Documents go through what the indexer does with a stream of them, in durable commits of up to
-64. The services then open that store: they would embed what is sent to them.
+Documents are ingested by the indexer's bulk load, in durable commits of up to 64. The services
+then open that store, because over gRPC they would embed the documents themselves.
 """
 
 import os
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks.corpus import COLLECTION, TENANT, reading, search_over
+from benchmarks.corpus import COLLECTION, TENANT, engine, reading, search_over
 from benchmarks.peers import trees
 from benchmarks.peers.memory import descendants
 from benchmarks.peers.peer import Found, Indexed, Query, Text
@@ -22,22 +22,20 @@ from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine.embedded.store import environment as stores
-from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult, SettingsRequest
 from indexer_svc.bulk import BulkLoad, IngestRequest
 from indexer_svc.pipeline import Defaults, Pipeline
 
-_MOST_BYTES = 1 << 28  # Of a document; more than any has.
+_MAX_DOCUMENT_BYTES = 1 << 28  # More than any document has.
 _SERVING_S = 60.0
 _FILLED = "filled"
-# What the services take as the embedder of the store. It costs no memory, and vectors are given.
+# The store's embedder, for the services: vectors are given, so it only needs the dimension.
 _EMBEDDER = HashEmbedder(DIMENSION)
 _SERVICE_SETTINGS = {"HRAG_EMBEDDER": f"hash:{DIMENSION}"}
 
 
-class _Looking:
-    """An embedder that looks vectors up."""
+class _StoredVectors:
+    """An embedder that looks vectors up by text."""
 
     name = _EMBEDDER.name
     dimension = _EMBEDDER.dimension
@@ -55,7 +53,7 @@ class InProcess:
     """The retriever's search without its service."""
 
     def __init__(self, folder: Path, mode: SearchMode = SearchMode.SMALL_TO_BIG) -> None:
-        """The store is made in `folder`."""
+        """Creates the store in `folder`."""
         self._folder = folder
         self._mode = mode
         self._open = ExitStack()
@@ -70,16 +68,16 @@ class InProcess:
         return indexed
 
     def save(self) -> None:
-        """Every commit is on disk already."""
+        """Does nothing: commits are durable."""
 
     def stored_bytes(self) -> int:
         return folder_bytes(self._folder)
 
     def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
-        asked = SearchQuery(
+        search = SearchQuery(
             TENANT, query.vector, COLLECTION, self._mode, limit=limit, candidates=candidates
         )
-        return _found(self._search(asked, NEVER))
+        return _found(self._search(search, NEVER))
 
     def processes(self) -> list[int]:
         return [os.getpid()]
@@ -89,10 +87,10 @@ class InProcess:
 
 
 class OverGrpc:
-    """Both services as processes of their own, and a client."""
+    """Both services in processes of their own, and a client."""
 
     def __init__(self, folder: Path) -> None:
-        """Starts the services on an empty store, to learn what they take without documents."""
+        """Starts the services on an empty store: their memory without documents is the base."""
         self._folder = folder
         self._open = ExitStack()
         self._serve("empty")
@@ -107,7 +105,7 @@ class OverGrpc:
         return indexed
 
     def save(self) -> None:
-        """Every commit is on disk already."""
+        """Does nothing: commits are durable."""
 
     def stored_bytes(self) -> int:
         return folder_bytes(self._folder / _FILLED)
@@ -134,39 +132,35 @@ class OverGrpc:
 
 
 def auto_merge(folder: Path) -> InProcess:
-    """Climbs only where enough of a parent's children matched."""
+    """Returns the peer of AUTO_MERGE: climbs where enough of a parent's children matched."""
     return InProcess(folder, SearchMode.AUTO_MERGE)
 
 
 def standard(folder: Path) -> InProcess:
-    """Returns the leaves."""
+    """Returns the peer of STANDARD: returns the leaves."""
     return InProcess(folder, SearchMode.STANDARD)
 
 
 def _fill(folder: Path, documents: Sequence[Text], vectors: Vectors) -> Indexed:
-    """Makes the store."""
-    store = stores.open_for_writing(folder)
-    try:
-        defaults = Defaults(trees.TREE, _MOST_BYTES)
-        pipeline = Pipeline(EmbeddedWriter(store), _Looking(vectors), defaults)
+    """Creates the store with all documents."""
+    with engine(folder) as opened:
+        defaults = Defaults(trees.TREE, _MAX_DOCUMENT_BYTES)
+        pipeline = Pipeline(opened.writer(), _StoredVectors(vectors), defaults)
         pipeline.create_collection(TENANT, COLLECTION, SettingsRequest())
-
         seconds, leaves = timed(lambda: _ingest(pipeline, documents))
-    finally:
-        store.close()
     return Indexed(leaves, seconds)
 
 
 def _ingest(pipeline: Pipeline, documents: Sequence[Text]) -> int:
-    """How many leaves they have."""
-    asked = [
+    """Ingests the documents; returns the number of their leaves."""
+    requests = [
         IngestRequest(
             TENANT, COLLECTION, each.document_id, partial(Document, each.text, each.document_id)
         )
         for each in documents
     ]
     leaves = 0
-    for answers in BulkLoad(pipeline, asked, NEVER, threading.Event()).run():
+    for answers in BulkLoad(pipeline, requests, NEVER, threading.Event()).run():
         for answer in answers:
             if isinstance(answer.outcome, Exception):
                 raise answer.outcome

@@ -17,13 +17,13 @@ from benchmarks.peers.peer import LEAF_TOKENS, PARENT_TOKENS, Found, Indexed, Qu
 from benchmarks.peers.timing import folder_bytes, timed
 from benchmarks.peers.vectors import DIMENSION, Vectors
 
-# As the splitter's documentation lists them for languages that put no spaces between words;
-# behind its default ones, so that English is cut as ever.
+# The splitter's default separators, then those that its documentation lists for languages
+# without spaces between words, so that English is cut as by default.
 _SEPARATORS = ["\n\n", "\n", " ", ".", ",", "\u200b", "\uff0c", "\u3001", "\uff0e", "\u3002", ""]
 
 
-class _Looking(Embeddings):
-    """Looks vectors up."""
+class _StoredVectors(Embeddings):
+    """Looks vectors up by text."""
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
@@ -40,7 +40,7 @@ class LangChain:
     """Parents of 1,024 tokens, children of 256, cut within their parents."""
 
     def __init__(self, folder: Path) -> None:
-        """What it saves goes into `folder`."""
+        """Saves to `folder`."""
         self._folder = folder
         self._parents = _splitter(PARENT_TOKENS)
         self._children = _splitter(LEAF_TOKENS)
@@ -50,7 +50,9 @@ class LangChain:
         return [child.page_content for child in self._children.split_documents(parents)]
 
     def index(self, documents: Sequence[Text], vectors: Vectors) -> Indexed:
-        self._store = FAISS(_Looking(vectors), faiss.IndexFlatL2(DIMENSION), InMemoryDocstore(), {})
+        self._store = FAISS(
+            _StoredVectors(vectors), faiss.IndexFlatL2(DIMENSION), InMemoryDocstore(), {}
+        )
         self._docstore = InMemoryStore()
         self._retriever = ParentDocumentRetriever(
             vectorstore=self._store,

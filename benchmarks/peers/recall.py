@@ -1,4 +1,4 @@
-"""How much of a gold span is inside what a peer returned, for an equal number of tokens; pure."""
+"""Recall and precision of gold spans, within an equal number of tokens for every peer; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Spans = Mapping[str, Sequence[Span]]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What fits into a budget. `lost` passages are in no document: they cost and cover nothing."""
+    """What fits a budget. `lost` passages are in no document: they cost tokens, cover nothing."""
 
     spans: Spans
     tokens: int
@@ -26,7 +26,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Shares of characters: of the gold that is covered, of what is covered that is gold."""
+    """Shares of characters: the covered share of the gold, and the gold share of the covered."""
 
     recall: float
     precision: float
@@ -35,13 +35,13 @@ class Score:
 
 
 def within_budget(found: Iterable[Found], documents: Mapping[str, str], budget: int) -> Context:
-    """The passages in order until their tokens fill the budget; the last one is cut there."""
+    """Returns the passages in order until their tokens fill the budget; truncates the last."""
     spans: dict[str, list[Span]] = {}
     used = lost = 0
     for passage in found:
         if used >= budget:
             break
-        text, count = cut_to(passage.text, budget - used)
+        text, count = truncated(passage.text, budget - used)
         used += count
         span = find_span(documents[passage.document_id], text, passage.start)
         if span is None:
@@ -51,23 +51,23 @@ def within_budget(found: Iterable[Found], documents: Mapping[str, str], budget: 
     return Context(spans, used, lost)
 
 
-def cut_to(text: str, most: int) -> tuple[str, int]:
-    """The text's beginning of at most so many tokens, whole code points, and their number."""
+def truncated(text: str, limit: int) -> tuple[str, int]:
+    """Returns at most `limit` tokens from the start, in whole code points, and their number."""
     encoded = _encoded(text)
-    if len(encoded) <= most:
+    if len(encoded) <= limit:
         return text, len(encoded)
-    end = int(tokens.byte_ends(encoded[:most])[-1])
-    return text.encode()[:end].decode("utf-8", "ignore"), most
+    end = int(tokens.byte_ends(encoded[:limit])[-1])
+    return text.encode()[:end].decode("utf-8", "ignore"), limit
 
 
 @lru_cache(maxsize=10_000)
 def _encoded(text: str) -> NDArray[np.uint32]:
-    """The same passages come back for many queries."""
+    """Cached, since many queries return the same passages."""
     return tokens.encode(text)
 
 
 def score(context: Context, gold: Spans) -> Score:
-    """Of one query; characters that come twice count once."""
+    """Scores one query; repeated characters count once."""
     wanted = {name: union(spans) for name, spans in gold.items()}
     covered = {name: union(spans) for name, spans in context.spans.items()}
     both = sum(shared(spans, covered.get(name, [])) for name, spans in wanted.items())
@@ -81,7 +81,7 @@ def score(context: Context, gold: Spans) -> Score:
 
 
 def mean(scores: Sequence[Score]) -> Score:
-    """Of several queries, each counting the same; lost passages are added up."""
+    """Returns the mean over queries, and the sum of lost passages."""
     return Score(
         recall=float(np.mean([each.recall for each in scores])),
         precision=float(np.mean([each.precision for each in scores])),
@@ -91,7 +91,7 @@ def mean(scores: Sequence[Score]) -> Score:
 
 
 def union(spans: Iterable[Span]) -> list[Span]:
-    """The same characters as spans that neither overlap nor touch, in order."""
+    """Returns the same characters as sorted spans that neither overlap nor touch."""
     joined: list[Span] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
@@ -102,12 +102,12 @@ def union(spans: Iterable[Span]) -> list[Span]:
 
 
 def length(spans: Iterable[Span]) -> int:
-    """Characters in spans that do not overlap."""
+    """Returns the characters in spans that do not overlap."""
     return sum(end - start for start, end in spans)
 
 
 def shared(some: Iterable[Span], others: Sequence[Span]) -> int:
-    """Characters that lie in both; neither side overlaps itself."""
+    """Returns the characters in both; neither side has overlapping spans."""
     return sum(
         max(0, min(end, other_end) - max(start, other_start))
         for start, end in some

@@ -1,4 +1,4 @@
-"""Which peers there are, what they need and where they run."""
+"""The peers, their requirements and their interpreters."""
 
 import importlib
 import sys
@@ -14,11 +14,11 @@ _ENVIRONMENT = ROOT / ".venv-peers" / "bin" / "python"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One peer. `make` names what makes it, `module:attribute`, called with a folder.
+    """One peer. `make` is its factory as `module:attribute`, called with a folder.
 
-    `libraries` are the packages whose versions are told; a peer with any runs in the
-    environment of the peers. One that is not `timed` takes part in recall alone, and one
-    that is not `scored` finds what another of them finds.
+    `libraries` are the packages whose versions are reported; a peer with libraries runs in
+    `.venv-peers`. A peer that is not `timed` only takes part in recall; one that is not
+    `scored` returns the same passages as another.
     """
 
     title: str
@@ -30,7 +30,7 @@ class Entry:
 
     @property
     def python(self) -> Path:
-        """The interpreter it runs by."""
+        """Returns its interpreter."""
         return _ENVIRONMENT if self.libraries else Path(sys.executable)
 
 
@@ -49,7 +49,7 @@ PEERS = {
         "llama_index:LlamaIndex",
         ("llama-index-core", "llama-index-vector-stores-faiss", "faiss-cpu"),
     ),
-    # It counts words between spaces, of which Chinese has none.
+    # It counts words between spaces, and Chinese has no spaces.
     "haystack": Entry(
         "Haystack AutoMergingRetriever", "haystack:Haystack", ("haystack-ai",), cuts_chinese=False
     ),
@@ -62,7 +62,7 @@ PEERS = {
 
 
 def load(name: str) -> Callable[[Path], Peer]:
-    """What makes a peer; raises ImportError where it is not installed."""
+    """Returns a peer's factory; raises ImportError if its packages are not installed."""
     module, _, attribute = PEERS[name].make.partition(":")
     make: Callable[[Path], Peer] = getattr(
         importlib.import_module(f"benchmarks.peers.{module}"), attribute

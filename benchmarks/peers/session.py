@@ -1,4 +1,4 @@
-"""A worker's process, from the driver's side."""
+"""A worker's process, as the driver sees it."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import Any, Self
 from benchmarks.peers.registry import PEERS, ROOT
 
 _TAIL_LINES = 3
-# Nobody is told anything, and nothing is fetched: a proxy that does not exist refuses at once.
+# No telemetry and no network: connections to a proxy that does not exist fail at once.
 _QUIET = {
     "HAYSTACK_TELEMETRY_ENABLED": "false",
     "LANGCHAIN_TRACING_V2": "false",
@@ -25,14 +25,14 @@ _QUIET = {
 
 
 class PeerFailed(Exception):
-    """A peer is not installed, cannot start, or gave up."""
+    """A peer is not installed, cannot start, or has failed."""
 
 
 class Session:
     """One peer in its process, running inside its `with` block."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        """Its files go into `folder`. Raises PeerFailed where its interpreter is missing."""
+        """Its files are in `folder`. Raises PeerFailed if its interpreter is missing."""
         python = PEERS[name].python
         if not python.exists():
             raise PeerFailed("not installed: `make bench-peers` installs it")
@@ -50,7 +50,7 @@ class Session:
             )
 
     def __enter__(self) -> Self:
-        """Waits until the peer is loaded. Raises PeerFailed where it is not installed."""
+        """Waits until the peer is loaded. Raises PeerFailed if it is not installed."""
         try:
             self._read()
         except PeerFailed:
@@ -66,14 +66,14 @@ class Session:
     ) -> None:
         self._end()
 
-    def ask(self, order: str, **parameters: Any) -> dict[str, Any]:
-        """What the worker's method of that name answers. Raises PeerFailed."""
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Calls the worker's method of that name and returns its reply. Raises PeerFailed."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps({"do": order, **parameters}) + "\n")
+            self._process.stdin.write(json.dumps({"method": method, **parameters}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError as error:
-            raise PeerFailed(self._last_words()) from error
+            raise PeerFailed(self._log_tail()) from error
         return self._read()
 
     def _read(self) -> dict[str, Any]:
@@ -81,17 +81,17 @@ class Session:
         line = self._process.stdout.readline()
         if not line:
             self._process.wait()
-            raise PeerFailed(self._last_words())
-        answer: dict[str, Any] = json.loads(line)
-        if "failed" in answer:
-            raise PeerFailed(answer["failed"])
-        return answer
+            raise PeerFailed(self._log_tail())
+        reply: dict[str, Any] = json.loads(line)
+        if "failed" in reply:
+            raise PeerFailed(reply["failed"])
+        return reply
 
     def _end(self) -> None:
-        """Closes the worker's input, at whose end it stops, and waits for it."""
+        """Closes the worker's standard input, which stops it, and waits for it."""
         with suppress(BrokenPipeError), self._process:
             pass
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         lines = self._log.read_text("utf-8", "replace").splitlines()
         return "ended: " + " / ".join(lines[-_TAIL_LINES:])

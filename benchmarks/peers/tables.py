@@ -1,4 +1,4 @@
-"""Figures of a run as tables in Markdown; pure."""
+"""The figures of a comparison as Markdown tables; pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _MB = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Of searches, in milliseconds."""
+    """Latencies of searches, in milliseconds."""
 
     p50: float
     p99: float
@@ -25,39 +25,39 @@ class Percentiles:
 
 
 def percentiles(seconds: Sequence[float]) -> Percentiles:
-    """Of at least one search."""
+    """Returns the percentiles of at least one search."""
     p50, p99 = np.percentile(seconds, [50, 99]) * 1e3
     return Percentiles(float(p50), float(p99), len(seconds))
 
 
 def median(indexed: Sequence[dict[str, Any]], name: str) -> float:
-    """One figure of several rounds of indexing."""
+    """Returns the median of one figure over the rounds of indexing."""
     return float(np.median([each[name] for each in indexed]))
 
 
 def times(results: Results, text_bytes: int) -> Iterator[str]:
-    """Indexing, disk, memory and searches, one line a peer."""
-    searched = [f"{most} candidates, p50, p99" for most in CANDIDATES]
+    """Returns the table of indexing, disk, memory and searches, a row for each peer."""
+    searched = [f"{count} candidates, p50, p99" for count in CANDIDATES]
     yield from head(
         "peer", "leaves", "index", "save", "stored", "less vectors", "memory", *searched
     )
     for name, indexed in results.indexed.items():
         if name in results.searched:
-            took = [percentiles(results.searched[name][most]) for most in CANDIDATES]
-            yield row(PEERS[name].title, *_costs(indexed, text_bytes), *map(_told, took))
+            took = [percentiles(results.searched[name][count]) for count in CANDIDATES]
+            yield row(PEERS[name].title, *_costs(indexed, text_bytes), *map(_latencies, took))
 
 
 def recalls(results: Results, candidates: int, budget: int) -> Iterator[str]:
-    """The share of gold characters that came back, one line a peer, one column a corpus."""
+    """Returns the table of recall and precision, a row for each peer, a column for each corpus."""
     corpora = list(dict.fromkeys(each for scored in results.recall.values() for each in scored))
     yield from head("peer", *corpora)
     for name, scored in results.recall.items():
-        cells = [_chosen(scored.get(corpus, []), candidates, budget) for corpus in corpora]
+        cells = [_recall_cell(scored.get(corpus, []), candidates, budget) for corpus in corpora]
         yield row(PEERS[name].title, *cells)
 
 
 def all_tables(results: Results, text_bytes: int) -> Iterator[str]:
-    """Everything a run tells, section by section."""
+    """Returns all tables of a run."""
     if results.searched:
         yield f"Times; the first {LIMIT} passages of each search\n"
         yield from times(results, text_bytes)
@@ -82,11 +82,11 @@ def _costs(indexed: Sequence[dict[str, Any]], text_bytes: int) -> list[str]:
     ]
 
 
-def _told(took: Percentiles) -> str:
+def _latencies(took: Percentiles) -> str:
     return f"{took.p50:.2f}, {took.p99:.2f} ms"
 
 
-def _chosen(scores: Sequence[dict[str, Any]], candidates: int, budget: int) -> str:
+def _recall_cell(scores: Sequence[dict[str, Any]], candidates: int, budget: int) -> str:
     for each in scores:
         if (each["candidates"], each["budget"]) == (candidates, budget):
             short = "" if each["tokens"] > 0.9 * budget else f" ({each['tokens']:,.0f} tokens)"

@@ -1,4 +1,4 @@
-"""Small measures that every peer needs."""
+"""Measurements that every peer needs."""
 
 import time
 from collections.abc import Callable
@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 
 def timed(work: Callable[[], T]) -> tuple[float, T]:
-    """How many seconds a call takes, and what it returns."""
+    """Returns the seconds of a call, and its result."""
     began = time.perf_counter()
     result = work()
     return time.perf_counter() - began, result
 
 
 def folder_bytes(folder: Path) -> int:
-    """The length of all files in a folder, however deep."""
+    """Returns the length of all files in a folder and its subfolders."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

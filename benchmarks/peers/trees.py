@@ -1,4 +1,4 @@
-"""hrag's own chunk tree, for hrag and for the peers that bring no splitter of their own."""
+"""hrag's chunk tree, for hrag and for peers without a splitter."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ class Piece:
 
 
 def cut(text: str) -> Tree:
-    """The tree of a plain text."""
+    """Returns the tree of a plain text."""
     return build_tree(ParsedText(text), TREE)
 
 
 def pieces(tree: Tree, level: int) -> list[Piece]:
-    """The chunks of one level, at or below PARENT_LEVEL, in order."""
+    """Returns the chunks of one level, at most PARENT_LEVEL, in order."""
     chunks = tree.level(level)
     above = tree.ancestors(level)[PARENT_LEVEL - level]
     fields = (chunks["char_start"], chunks["char_end"], above)
@@ -37,7 +37,7 @@ def pieces(tree: Tree, level: int) -> list[Piece]:
 
 
 def leaf_texts(documents: Sequence[Text]) -> list[str]:
-    """What of all documents is embedded."""
+    """Returns the texts of all leaves of the documents."""
     return [
         each.text[leaf.start : leaf.end]
         for each in documents

@@ -1,7 +1,7 @@
-"""Vectors of texts, computed once and looked up by every peer.
+"""Vectors by text, computed once and looked up by every peer.
 
-A text that is not there is an error: a peer that cuts otherwise when it indexes than when
-it was asked for its leaves must not go on with something else.
+An unknown text is an error: it means that a peer chunks differently when it indexes than when
+it listed its leaves.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _DIGEST_BYTES = 32
 
 
 class UnknownText(Exception):
-    """A text that nobody embedded."""
+    """There is no vector for a text."""
 
 
 class Vectors:
@@ -31,7 +31,7 @@ class Vectors:
 
     @classmethod
     def load(cls, path: Path) -> "Vectors":
-        """Those in a file that `save` wrote."""
+        """Returns the vectors in a file that `save` wrote."""
         with np.load(path) as stored:
             keys: NDArray[Any] = stored["keys"]
             return cls([key.tobytes() for key in keys], stored["rows"])
@@ -40,7 +40,7 @@ class Vectors:
         return key in self._places
 
     def with_more(self, keys: Sequence[bytes], rows: NDArray[np.float32]) -> "Vectors":
-        """These and others, whose keys are new."""
+        """Returns these and others, whose keys must be new."""
         return Vectors([*self._places, *keys], np.concatenate([self._rows, rows]))
 
     def save(self, path: Path) -> None:
@@ -49,7 +49,7 @@ class Vectors:
         np.savez(path, keys=keys, rows=self._rows)
 
     def of(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row per text, in order. Raises UnknownText."""
+        """Returns `float32[texts, DIMENSION]`, in order. Raises UnknownText."""
         try:
             return self._rows[[self._places[key_of(text)] for text in texts]]
         except KeyError:
@@ -57,11 +57,11 @@ class Vectors:
             raise UnknownText(f"no vector for {unknown[:80]!r} ({len(unknown)} long)") from None
 
     def list_of(self, text: str) -> list[float]:
-        """One vector as libraries want it."""
+        """Returns one vector as a list, as libraries need it."""
         numbers: list[float] = self.of([text])[0].tolist()
         return numbers
 
 
 def key_of(text: str) -> bytes:
-    """The key of a text."""
+    """Returns the key of a text: its SHA-256 digest."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,7 +1,7 @@
 """One peer in a process of its own: `python -m benchmarks.peers.worker NAME FOLDER`.
 
-Orders come as lines of JSON on standard input, answers go as lines of JSON to what was
-standard output when it began; whatever libraries print goes to standard error.
+Calls arrive as lines of JSON on standard input, replies are written as lines of JSON to the
+original standard output. What libraries print is redirected to standard error.
 """
 
 import gc
@@ -27,14 +27,14 @@ from benchmarks.peers.vectors import Vectors
 WARM_UP = 100
 RECALL_LIMIT = 40  # Passages: enough leaves of 256 tokens to fill 4,000.
 
-Answer = dict[str, Any]
+Reply = dict[str, Any]
 
 
 class Worker:
-    """Does what it is told with one peer after the other, all of one kind."""
+    """Serves the driver's calls, each with a new peer or with the one that stays."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        """Raises ImportError where the peer is not installed."""
+        """Raises ImportError if the peer is not installed."""
         self._make = load(name)
         self._libraries = PEERS[name].libraries
         self._folder = folder
@@ -42,42 +42,41 @@ class Worker:
         self._peer: Peer | None = None
         self._queries: list[Query] = []
 
-    def versions(self) -> Answer:
+    def versions(self) -> Reply:
+        """Returns the versions of the peer's libraries."""
         return {name: version(name) for name in self._libraries}
 
-    def leaves(self, corpus: str, into: str) -> Answer:
-        """Writes the texts that the peer will embed."""
+    def leaves(self, corpus: str, into: str) -> Reply:
+        """Writes the texts that the peer will embed to the file `into`."""
         with self._fresh() as peer:
             texts = peer.leaf_texts(Corpus.load(Path(corpus)).documents)
         Path(into).write_text(json.dumps(texts), "utf-8")
         return {}
 
-    def recall(
-        self, corpus: str, vectors: str, candidates: list[int], budgets: list[int]
-    ) -> Answer:
-        """Indexes, asks every query and scores what comes back, for each pair of numbers."""
-        asked, known = Corpus.load(Path(corpus)), Vectors.load(Path(vectors))
-        texts = {each.document_id: each.text for each in asked.documents}
-        queries = _queries(asked, known)
+    def recall(self, corpus: str, vectors: str, candidates: list[int], budgets: list[int]) -> Reply:
+        """Indexes and scores every query, for each pair of candidates and budget."""
+        loaded, known = Corpus.load(Path(corpus)), Vectors.load(Path(vectors))
+        texts = {each.document_id: each.text for each in loaded.documents}
+        queries = _queries(loaded, known)
         scores = []
         with self._fresh() as peer:
-            peer.index(asked.documents, known)
-            for most in candidates:
-                found = [peer.search(query, most, RECALL_LIMIT) for query in queries]
+            peer.index(loaded.documents, known)
+            for count in candidates:
+                found = [peer.search(query, count, RECALL_LIMIT) for query in queries]
                 for budget in budgets:
-                    score = _score(found, asked, texts, budget)
-                    scores.append({"candidates": most, "budget": budget, **asdict(score)})
+                    score = _score(found, loaded, texts, budget)
+                    scores.append({"candidates": count, "budget": budget, **asdict(score)})
         return {"scores": scores}
 
-    def index(self, corpus: str, vectors: str) -> Answer:
-        """Indexes for good: a search after this asks the peer that stays."""
-        asked, known = Corpus.load(Path(corpus)), Vectors.load(Path(vectors))
-        self._queries = _queries(asked, known)
+    def index(self, corpus: str, vectors: str) -> Reply:
+        """Indexes with the peer that stays, which `search` uses."""
+        loaded, known = Corpus.load(Path(corpus)), Vectors.load(Path(vectors))
+        self._queries = _queries(loaded, known)
         self._peer = peer = self._new()
-        peer.leaf_texts(asked.documents[:1])  # Loads vocabularies and models of sentences.
+        peer.leaf_texts(loaded.documents[:1])  # Loads tokenizers and the like.
         gc.collect()
         before = own_bytes(peer.processes())
-        indexed = peer.index(asked.documents, known)
+        indexed = peer.index(loaded.documents, known)
         for query in self._queries[:WARM_UP]:
             peer.search(query, candidates=50, limit=5)
         gc.collect()
@@ -91,19 +90,20 @@ class Worker:
             "memory_bytes": grown,
         }
 
-    def search(self, first: int, count: int, candidates: int, limit: int, most_s: float) -> Answer:
-        """Times one search after the other, fewer than `count` where that takes too long."""
+    def search(self, first: int, count: int, candidates: int, limit: int, max_s: float) -> Reply:
+        """Times `count` searches one after the other; stops early after `max_s` seconds."""
         assert self._peer is not None
         took: list[float] = []
         for number in range(first, first + count):
             query = self._queries[number % len(self._queries)]
             seconds, _ = timed(partial(self._peer.search, query, candidates, limit))
             took.append(seconds)
-            if sum(took) > most_s:
+            if sum(took) > max_s:
                 break
         return {"seconds": took}
 
     def close(self) -> None:
+        """Closes the peer that stays."""
         if self._peer is not None:
             self._peer.close()
 
@@ -137,25 +137,25 @@ def _score(
 
 
 def main() -> None:
-    """Serves until standard input ends."""
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+    """Serves calls until standard input ends."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as replies:
         os.dup2(2, 1)
         worker: Worker | None = None
         try:
             worker = Worker(sys.argv[1], Path(sys.argv[2]))
-            _serve(worker, lambda answer: print(json.dumps(answer), file=answers, flush=True))
+            _serve(worker, lambda reply: print(json.dumps(reply), file=replies, flush=True))
         except ImportError as error:
-            print(json.dumps({"failed": f"not installed: {error}"}), file=answers, flush=True)
+            print(json.dumps({"failed": f"not installed: {error}"}), file=replies, flush=True)
         finally:
             if worker is not None:
                 worker.close()
 
 
-def _serve(worker: Worker, answer: Callable[[Answer], None]) -> None:
-    answer({})
+def _serve(worker: Worker, reply: Callable[[Reply], None]) -> None:
+    reply({})
     for line in sys.stdin:
-        order = json.loads(line)
-        answer(getattr(worker, order.pop("do"))(**order))
+        call = json.loads(line)
+        reply(getattr(worker, call.pop("method"))(**call))
 
 
 if __name__ == "__main__":

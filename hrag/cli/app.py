@@ -20,12 +20,12 @@ from hrag.cli.health import health
 from hrag.cli.ingest import ingest
 from hrag.cli.keys import create, keys, revoke, show
 from hrag.cli.mcp import mcp
-from hrag.cli.reindex import rebuild
+from hrag.cli.reindex import reindex
 from hrag.cli.search import search
 from hrag.cli.serve import serve
 from hrag.cli.status import status
 from hrag.cli.tree import tree
-from hrag.cli.vacuum import compact
+from hrag.cli.vacuum import vacuum
 from hrag.errors import HragError
 
 
@@ -99,7 +99,7 @@ def _hrag(
 app.callback(help=_help(_hrag))(_hrag)
 _COMMANDS = (
     *(serve, ingest, search, answer, tree, status, health, mcp),
-    *(check, backup, restore, compact, rebuild, demo),
+    *(check, backup, restore, vacuum, reindex, demo),
 )
 for _command in _COMMANDS:
     app.command(help=_help(_command))(_command)

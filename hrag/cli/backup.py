@@ -1,4 +1,4 @@
-"""`hrag backup` and `hrag restore`: a copy of a store, and a store of a copy."""
+"""`hrag backup` and `hrag restore`: a copy of a store, and a store made of a copy."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +10,7 @@ from hrag.cli.console import output, printable
 from hrag.cli.options import DEFAULT_DATA_DIR, DataDir
 
 if TYPE_CHECKING:
-    from hrag.engine.embedded.admin.backup import Backup
+    from hrag.engine import BackupReport
 
 
 def backup(
@@ -20,10 +20,10 @@ def backup(
     ],
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """Back a store up, while the services go on writing.
+    """Back a store up while the services keep writing.
 
-    The backup is the store as it was at one moment, with every document acknowledged
-    before it began. It is checked as a whole before DIR appears; until then the work is in
+    The backup is the store as of one moment, with every document acknowledged before it
+    began. It is checked as a whole before DIR appears; until then the work is in
     DIR.partial, which is removed on failure. DIR may be on a network file system. While
     documents are copied, the store's own file grows by what is written meanwhile.
 
@@ -31,16 +31,10 @@ def backup(
     Example:
       hrag backup /backups/monday --data-dir /var/lib/hrag
     """
-    # Storage is slow to import, and only some commands need it.
-    from hrag.engine.embedded.admin.backup import backup as back_up  # noqa: PLC0415
-    from hrag.engine.embedded.store.environment import open_for_reading  # noqa: PLC0415
+    # Settings and storage are slow to import, and only some commands need them.
+    from hrag.cli.administration import open_administration  # noqa: PLC0415
 
-    store = open_for_reading(data_dir)
-    try:
-        made = back_up(store, target, _tell)
-    finally:
-        store.close()
-    _show("backed up", made, target)
+    _show("backed up", open_administration(data_dir).backup(target, _print), target)
 
 
 def restore(
@@ -52,26 +46,26 @@ def restore(
 ) -> None:
     """Make a store of a backup, in a data folder that holds none.
 
-    The backup's checksums and the whole store are checked before it comes into being.
-    DIR stays as it is.
+    The backup's checksums and the whole store are checked before the store appears. DIR
+    stays as it is.
 
     \b
     Example:
       hrag restore /backups/monday --data-dir /var/lib/hrag
     """
-    from hrag.engine.embedded.admin.backup import restore as restore_from  # noqa: PLC0415
+    from hrag.cli.administration import open_administration  # noqa: PLC0415
 
-    _show("restored", restore_from(source, data_dir, _tell), data_dir)
+    _show("restored", open_administration(data_dir).restore(source, _print), data_dir)
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     output().print(line, markup=False, soft_wrap=True)
 
 
-def _show(done: str, made: "Backup", folder: Path) -> None:
+def _show(done: str, report: "BackupReport", folder: Path) -> None:
     output().print(
-        f"{done} {made.documents:,} documents as of sequence {made.sequence:,} "
-        f"({made.created}), {decimal(made.size_bytes)}, in {printable(str(folder))}",
+        f"{done} {report.documents:,} documents as of sequence {report.sequence:,} "
+        f"({report.created}), {decimal(report.size_bytes)}, in {printable(str(folder))}",
         style="green",
         markup=False,
         soft_wrap=True,

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hrag.cli.console import output, printable, show_error
+from hrag.cli.console import Failure, output, printable, show_error
 from hrag.cli.options import DEFAULT_DATA_DIR, DataDir
 
 if TYPE_CHECKING:
-    from hrag.engine.embedded.admin.check import Report
+    from hrag.engine import CheckReport
 
 CANNOT_CHECK = 2
 
@@ -16,35 +16,30 @@ CANNOT_CHECK = 2
 def check(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """Check a whole store: every document, tree, vector and index file.
 
-    Opens the store read only, so it can run beside the services. It finds and never
-    mends: each problem is one line that names the collection and the document or segment.
-    Segments can be made anew with `hrag rebuild`; for all else there is `hrag restore`.
+    Opens the store read only, so it can run beside the services. It finds problems and
+    never repairs them: each is one line that names the collection and the document or
+    segment. `hrag reindex` makes segments anew; for all else there is `hrag restore`.
     Exit code 0: sound; 1: problems; 2: there is no store, or it cannot be opened.
 
     \b
     Example:
       hrag check --data-dir /var/lib/hrag
     """
-    # Storage is slow to import, and only this command needs it.
-    from hrag.engine.embedded.admin.check import check as check_store  # noqa: PLC0415
-    from hrag.engine.embedded.store.environment import open_for_reading  # noqa: PLC0415
-    from hrag.errors import StoreUnavailable  # noqa: PLC0415
+    # Settings and storage are slow to import, and only some commands need them.
+    from hrag.cli.administration import open_administration  # noqa: PLC0415
+    from hrag.errors import NotSupported, StoreUnavailable  # noqa: PLC0415
 
     try:
-        store = open_for_reading(data_dir)
-    except StoreUnavailable as error:
-        show_error(error.message)
+        report = open_administration(data_dir).check()
+    except (Failure, NotSupported, StoreUnavailable) as error:
+        show_error(str(error))
         raise typer.Exit(CANNOT_CHECK) from None
-    try:
-        report = check_store(store)
-    finally:
-        store.close()
     _show(report)
     if report.problems:
         raise typer.Exit(1)
 
 
-def _show(report: "Report") -> None:
+def _show(report: "CheckReport") -> None:
     console = output()
     console.print(
         f"looked at {report.collections:,} collections, {report.documents:,} documents, "

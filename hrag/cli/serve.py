@@ -25,10 +25,10 @@ def serve(
 
     The indexer stores documents, the retriever answers searches; they meet in the store
     under --data-dir. Other settings come from environment variables such as HRAG_EMBEDDER
-    and HIERARCHICAL_CHUNK_LEVELS (see .env.example). Other machines are served with
-    credentials and TLS alone (HRAG_AUTH, HRAG_TLS_CERT_FILE). Port 0 takes a free one. When
-    one service ends, the other is stopped too and the exit code is 1. Both also stop by
-    themselves should this program be killed.
+    and HIERARCHICAL_CHUNK_LEVELS (see .env.example). Serving other machines needs
+    credentials and TLS (HRAG_AUTH, HRAG_TLS_CERT_FILE). Port 0 means any free port. If one
+    service ends, the other is stopped too and the exit code is 1. Both also stop if this
+    program is killed.
 
     With --workers, several processes answer searches. They share the retriever's port and
     its memory budget; one that dies is replaced.

@@ -1,4 +1,4 @@
-"""`hrag compact`: gives the disk back what deleted documents took."""
+"""`hrag vacuum`: gives the disk back what deleted documents took."""
 
 from rich.filesize import decimal
 
@@ -6,25 +6,25 @@ from hrag.cli.console import output
 from hrag.cli.options import DEFAULT_DATA_DIR, DataDir
 
 
-def compact(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def vacuum(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """Shrink a store's file, with both services stopped.
 
-    The space of deleted and replaced documents is used again by later ones; the file
-    itself never shrinks by itself. This writes a compact copy and puts it in the file's
-    place, so the disk must hold both for a while. Ended at any point, the store is as
-    before or compacted.
+    Later documents reuse the space of deleted and replaced ones, but the file itself never
+    shrinks on its own. This writes a compact copy and replaces the file by it, so the disk
+    must hold both for a while. If it is interrupted, the store is either as before or
+    vacuumed.
 
     \b
     Example:
-      hrag compact --data-dir /var/lib/hrag
+      hrag vacuum --data-dir /var/lib/hrag
     """
-    # Storage is slow to import, and only some commands need it.
-    from hrag.engine.embedded.admin.vacuum import compact as compact_store  # noqa: PLC0415
+    # Settings and storage are slow to import, and only some commands need them.
+    from hrag.cli.administration import open_administration  # noqa: PLC0415
 
-    done = compact_store(data_dir)
+    report = open_administration(data_dir).vacuum()
     output().print(
-        f"compacted from {decimal(done.before_bytes)} to {decimal(done.after_bytes)} "
-        f"({done.before_bytes:,} to {done.after_bytes:,} bytes)",
+        f"vacuumed from {decimal(report.before_bytes)} to {decimal(report.after_bytes)} "
+        f"({report.before_bytes:,} to {report.after_bytes:,} bytes)",
         style="green",
         markup=False,
         soft_wrap=True,

@@ -35,7 +35,8 @@ class FindRequest:
     highest one in AUTO_MERGE. `candidates` is how many leaves are looked at first; more are
     while fewer than `limit` passages come out and more leaves exist. A `token_budget` of 0
     is none. In SENTENCE_WINDOW the result is the best `limit` leaves with
-    `window_sentences` sentences on either side, instead of passages.
+    `window_sentences` sentences on either side, instead of passages; `level` is that of
+    the leaves then, and scores, budget and joining are left to the caller.
     """
 
     vector: Vector

@@ -160,9 +160,6 @@ class Writer(Protocol):
         collection's total in either case. Raises InvalidArgument or StorageFull.
         """
 
-    def close(self) -> None:
-        """Releases what the writer holds."""
-
 
 class Snapshot(Protocol):
     """One collection as it stood at one change, for the length of one call."""
@@ -239,56 +236,79 @@ class Reader(Protocol):
 
 
 class Maintenance(Protocol):
-    """What goes on in the background beside a writer: indexing, merging, repair, reclaiming."""
+    """The background work beside a writer: indexing, merging, repair, reclaiming."""
 
     def start(self) -> None:
-        """Begins, with what an earlier process left unfinished."""
+        """Starts the work, first what an earlier process left unfinished."""
 
     def close(self) -> bool:
-        """Stops soon; False if something is still being done, which the next start repeats."""
+        """Stops soon. Returns False if some work still runs; the next start repeats it."""
 
 
 class Administration(Protocol):
     """Work on a whole store, for operators.
 
-    An engine whose database has its own means for one of these raises NotSupported, which
-    names them.
+    Raises StoreMissing or StoreUnavailable where there is no store, or it cannot be used
+    so. An engine whose database has its own means for one of these raises NotSupported,
+    whose message names them.
     """
 
     def check(self) -> CheckReport:
-        """Reads everything and reports each broken invariant; finds, never repairs."""
+        """Reads everything and reports each broken invariant; never repairs one."""
 
     def backup(self, target: Path, progress: Progress) -> BackupReport:
-        """Copies the store, in use or not, into the new folder `target`."""
+        """Copies the store, in use or not, into the new folder `target`.
+
+        Raises StorageFull; then nothing is left in `target`.
+        """
 
     def restore(self, source: Path, progress: Progress) -> BackupReport:
-        """Makes a store, where there is none, of the backup in `source`."""
+        """Makes a store of the backup in `source`, where there is none.
+
+        Returns the report of that backup. Raises StorageFull; then there is still no store.
+        """
 
     def vacuum(self) -> VacuumReport:
-        """Gives the disk back what deleted documents took; needs the store for itself."""
+        """Gives the disk back what deleted documents took; needs the store exclusively.
+
+        Raises StorageFull; then the store is as before.
+        """
 
     def reindex(self) -> Iterator[ReindexedCollection]:
-        """Builds every collection's index anew from its documents, one by one."""
+        """Builds each collection's index anew from its documents, when asked for the next.
+
+        The old index serves until the new one is complete. Raises StorageFull.
+        """
 
 
 class Engine(Protocol):
-    """A store by its settings. Nothing is opened before it is asked for."""
+    """A store, given by its settings. Opens nothing before it is asked to.
+
+    A process that writes and reads opens the writer first: the reader may share what it
+    has opened.
+    """
 
     @property
     def name(self) -> str:
-        """What HRAG_ENGINE calls it."""
+        """Its value of HRAG_ENGINE."""
 
     def writer(self, quota_of: QuotaOf = unlimited) -> Writer:
-        """Opens the store for writing, and creates it if there is none."""
+        """Opens the store for writing, once, and creates it if there is none.
+
+        Raises StoreUnavailable, or StorageFull if it cannot be created.
+        """
 
     def maintenance(self) -> Maintenance:
-        """That of the store which `writer` has opened; not started yet."""
+        """Returns the maintenance of the opened writer's store; not started yet."""
 
     def reader(self) -> Reader:
-        """Opens the store for searching, beside a writer. Raises StoreMissing."""
+        """Opens the store for searching, beside a writer of this process or another.
+
+        Raises StoreMissing while there is no store, or StoreUnavailable.
+        """
 
     def administration(self) -> Administration:
         """Opens nothing by itself: each of its methods opens what it needs."""
 
     def close(self) -> None:
-        """Closes whatever it has opened."""
+        """Closes everything that it has opened; maintenance has been closed before."""

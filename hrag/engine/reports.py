@@ -1,11 +1,14 @@
-"""What administrative work on a store reports."""
+"""Reports of administrative work on a store."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What a check looked at, and each problem with its place; none in a sound store."""
+    """How much a check has read, and the problems that it found, each with its place.
+
+    A sound store has none.
+    """
 
     collections: int
     documents: int
@@ -16,7 +19,11 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What a backup holds; `created` is its time in UTC, ISO 8601."""
+    """What a backup holds.
+
+    `sequence` is the number of the store's last commit, over all tenants. `created` is the
+    time of the backup in UTC, ISO 8601.
+    """
 
     documents: int
     sequence: int
@@ -26,7 +33,7 @@ class BackupReport:
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """Bytes of the store's file before and after."""
+    """Size of the store's file before and after a vacuum."""
 
     before_bytes: int
     after_bytes: int
@@ -34,7 +41,7 @@ class VacuumReport:
 
 @dataclass(frozen=True, slots=True)
 class ReindexedCollection:
-    """How many leaves of a collection its new index holds."""
+    """A collection whose index is new, and how many leaves the index has."""
 
     tenant_id: str
     name: str

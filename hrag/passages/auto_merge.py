@@ -1,62 +1,61 @@
-"""AUTO_MERGE: which chunk stands for each leaf that matched. Pure: a tree in, chunks out.
+"""AUTO_MERGE: which chunk represents each leaf that matched.
 
-The idea is LlamaIndex's AutoMergingRetriever: a parent of which enough children stand for
-what matched takes their place, level by level. Here a chunk that comes to lie inside a
-larger one gives its leaves to that one, so no text is returned twice.
+After LlamaIndex's AutoMergingRetriever: a parent replaces its children where enough of them
+represent matched leaves, level by level. In addition, a chunk that lies inside a larger
+representative hands its leaves to it, so no text is returned twice.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from hrag.passages.tree_text import TreePosition
 from hrag.tree import Tree
 
-Place = tuple[int, int]
-"""A chunk's level and index."""
 
-
-def standing_for(
+def representatives(
     tree: Tree, leaves: Iterable[int], leaf_level: int, top_level: int, ratio: float
-) -> dict[int, Place]:
-    """The chunk, at `top_level` at most, that stands for each leaf; none lies inside another.
+) -> dict[int, TreePosition]:
+    """Returns for each leaf, by index, the chunk at `top_level` at most that represents it.
 
-    A parent stands for its children when at least `ratio` of them, over 0 and up to 1,
-    stand for leaves of their own; and at least two of them, unless it has but one. Else
-    one half of a parent would always do, where sizes double from level to level.
+    No representative lies inside another. A parent represents its children's leaves if at
+    least `ratio` (over 0, up to 1) of its children represent leaves themselves, and at least
+    two do unless it has only one. Without the second rule, one half of a parent would always
+    be enough, because sizes double from level to level.
     """
-    current = {leaf: leaf for leaf in leaves}  # A leaf's ancestor at the level looked at.
-    standing = {leaf: (leaf_level, leaf) for leaf in current}
-    whole = set(current)
+    ancestors = {leaf: leaf for leaf in leaves}  # At the level in hand.
+    chosen = {leaf: (leaf_level, leaf) for leaf in ancestors}
+    merged = set(ancestors)
     for level in range(leaf_level, top_level):
-        matched = Counter(tree.record(level, index).parent for index in whole)
-        whole = {
+        matched = Counter(tree.record(level, index).parent for index in merged)
+        merged = {
             parent
             for parent, count in matched.items()
             if _enough(count, tree.record(level + 1, parent).child_count, ratio)
         }
-        if not whole:
+        if not merged:
             break
-        current = {leaf: tree.record(level, index).parent for leaf, index in current.items()}
-        standing |= {leaf: (level + 1, index) for leaf, index in current.items() if index in whole}
-    holders = _holders(tree, sorted(set(standing.values())))
-    return {leaf: holders[place] for leaf, place in standing.items()}
+        ancestors = {leaf: tree.record(level, index).parent for leaf, index in ancestors.items()}
+        chosen |= {leaf: (level + 1, index) for leaf, index in ancestors.items() if index in merged}
+    holders = _holders(tree, sorted(set(chosen.values())))
+    return {leaf: holders[position] for leaf, position in chosen.items()}
 
 
 def _enough(matched: int, children: int, ratio: float) -> bool:
     return matched >= max(ratio * children, min(children, 2))
 
 
-def _holders(tree: Tree, places: Sequence[Place]) -> dict[Place, Place]:
-    """For each chunk the one that holds all of it: another's overlap may, or itself."""
+def _holders(tree: Tree, positions: Sequence[TreePosition]) -> dict[TreePosition, TreePosition]:
+    """For each chunk the one that contains all of it: itself, or one whose overlap does."""
 
-    def extent(place: Place) -> tuple[int, int]:
-        record = tree.record(*place)
+    def extent(position: TreePosition) -> tuple[int, int]:
+        record = tree.record(*position)
         return record.byte_start, -record.byte_end
 
-    holders: dict[Place, Place] = {}
+    holders: dict[TreePosition, TreePosition] = {}
     furthest, reach = None, -1
-    for place in sorted(places, key=extent):
-        end = tree.record(*place).byte_end
+    for position in sorted(positions, key=extent):
+        end = tree.record(*position).byte_end
         if furthest is None or end > reach:
-            furthest, reach = place, end
-        holders[place] = furthest
+            furthest, reach = position, end
+        holders[position] = furthest
     return holders

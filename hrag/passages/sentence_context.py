@@ -1,8 +1,14 @@
-"""A leaf with the sentences around it, as SENTENCE_WINDOW reads it from a document."""
+"""A leaf with the sentences around it, as SENTENCE_WINDOW needs it."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
+from hrag.passages.tree_text import TreePosition, TreeText
+from hrag.sentences import MAX_SENTENCE_CHARS, sentence_ends
+from hrag.tree import ChunkRecord
 from hrag.types import Chunk, PageStart, Span
+
+_MAX_CHARACTER_BYTES = 4  # Of UTF-8.
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +27,61 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class SentenceContext:
-    """A chunk's surroundings, sentence by sentence.
+    """A leaf and the sentences around it.
 
-    `own` numbers those that the chunk touches; a sentence may begin before it or end
-    behind it. `chunk` is without content; `score` is the chunk's.
+    `own` numbers the sentences that the leaf touches; the first may begin before the leaf
+    and the last may end behind it. `chunk` is without content; `score` is the leaf's.
     """
 
     chunk: Chunk
     score: float
     sentences: tuple[Sentence, ...]
     own: range
+
+
+def sentence_context(
+    document: TreeText, position: TreePosition, score: float, margin: int
+) -> SentenceContext:
+    """Returns a chunk with the sentences it touches and `margin` more on either side.
+
+    Reads no more of the text than that can need, so a sentence at the far end of very long
+    ones may be cut where reading began.
+    """
+    record = document.tree.record(*position)
+    before, inside, behind = _surroundings(document, record, (margin + 1) * MAX_SENTENCE_CHARS)
+    text = before + inside + behind
+    start, end = len(before), len(before) + len(inside)
+    spans = list(pairwise([0, *sentence_ends(text)]))
+    touched = [n for n, (first, last) in enumerate(spans) if first < end and start < last]
+    chosen = range(max(touched[0] - margin, 0), min(touched[-1] + margin + 1, len(spans)))
+    char = record.char_start - start
+    byte = record.byte_start - len(before.encode()) + len(text[: spans[chosen[0]][0]].encode())
+    sentences = []
+    for first, last in spans[chosen.start : chosen.stop]:
+        sentence = _sentence(document, text[first:last], byte, char + first)
+        sentences.append(sentence)
+        byte = sentence.span.byte_end
+    own = range(touched[0] - chosen.start, touched[-1] - chosen.start + 1)
+    chunk = document.chunk(position, record, content=False)
+    return SentenceContext(chunk, score, tuple(sentences), own)
+
+
+def _sentence(document: TreeText, content: str, byte_start: int, char_start: int) -> Sentence:
+    char_end = char_start + len(content)
+    span = Span(byte_start, byte_start + len(content.encode()), char_start, char_end)
+    first_page, last_page = document.outline.page_range(char_start, char_end)
+    page_starts = document.outline.page_starts_in(char_start, char_end)
+    return Sentence(content, span, first_page, last_page, page_starts)
+
+
+def _surroundings(document: TreeText, record: ChunkRecord, chars: int) -> tuple[str, str, str]:
+    """A chunk's text, and `chars` characters before and behind it, or as many as there are."""
+    reach = chars * _MAX_CHARACTER_BYTES
+    before = document.text[max(record.byte_start - reach, 0) : record.byte_start]
+    behind = document.text[record.byte_end : record.byte_end + reach]
+    # The outer ends may lie inside a character.
+    return (
+        str(before, "utf-8", "ignore")[-chars:],
+        document.content(record),
+        str(behind, "utf-8", "ignore")[:chars],
+    )

@@ -1,7 +1,8 @@
-"""SENTENCE_WINDOW: leaves narrowed to their best sentence, widened to what is around it.
+"""SENTENCE_WINDOW: the best sentence of each leaf, with the sentences around it.
 
-Pure: stretches of documents and the scores of their sentences in, passages out. Windows of
-one document that overlap become one, so no text comes twice.
+After LlamaIndex's SentenceWindowNodeParser. Sentence contexts and the scores of their
+sentences in, passages out. Windows of one document that overlap are joined, so no text is
+returned twice.
 """
 
 import sys
@@ -20,7 +21,7 @@ from hrag.types import Aggregation, Chunk, MatchedChild, PageStart, Passage, Sea
 class Window:
     """Consecutive sentences of a document, and those of them that matched, best first.
 
-    `chunk` is the leaf that the best of them lies in, without content.
+    `chunk` is the leaf that holds the best of them, without content.
     """
 
     chunk: Chunk
@@ -29,15 +30,17 @@ class Window:
 
     @property
     def content(self) -> str:
+        """The text of all its sentences."""
         return "".join(sentence.content for sentence in self.sentences)
 
     @property
     def span(self) -> Span:
+        """Where it lies in its document's text."""
         first, last = self.sentences[0].span, self.sentences[-1].span
         return Span(first.byte_start, last.byte_end, first.char_start, last.char_end)
 
     def meets(self, other: "Window", *, or_touches: bool) -> bool:
-        """Whether they share text or, if wanted, have none between them."""
+        """Returns whether they share text or, with `or_touches`, have none between them."""
         if self.chunk.document_id != other.chunk.document_id:
             return False
         gap = max(self.span.char_start, other.span.char_start) - min(
@@ -46,7 +49,7 @@ class Window:
         return gap < 0 or (or_touches and gap == 0)
 
     def joined(self, other: "Window") -> "Window":
-        """Both as one; they share text or touch."""
+        """Returns both as one; they share text or touch."""
         first, last = sorted((self, other), key=lambda each: each.span.char_start)
         more = (_behind(sentence, first.span) for sentence in last.sentences)
         of_sentence = {each.span: each for each in sorted(other.matched + self.matched, key=_score)}
@@ -57,7 +60,7 @@ class Window:
         )
 
     def score(self, aggregation: Aggregation) -> float:
-        """Of its sentences that matched."""
+        """Returns the aggregated score of the sentences that matched."""
         scores = [each.score for each in self.matched]
         match aggregation:
             case Aggregation.MAX:
@@ -70,6 +73,7 @@ class Window:
                 return float(len(scores))
 
     def passage(self, aggregation: Aggregation) -> Passage:
+        """Returns the passage, its matched children being the sentences that matched."""
         chunk = replace(
             self.chunk,
             content=self.content,
@@ -93,7 +97,10 @@ class Window:
         return tuple(starts)
 
     def cut(self, token_budget: int) -> "Window | None":
-        """As many of its sentences as fit, the best that matched among them."""
+        """Returns as many of its sentences as fit the budget; None if the best one does not.
+
+        The best sentence that matched is among them.
+        """
         sizes = [len(tokens.encode(sentence.content)) for sentence in self.sentences]
         best = self.matched[0].span
         starts = [sentence.span.char_end for sentence in self.sentences]
@@ -112,7 +119,7 @@ def _score(matched: MatchedChild) -> float:
 
 
 def _behind(sentence: Sentence, span: Span) -> Sentence | None:
-    """What of a sentence lies behind the span: mostly all of it, or nothing."""
+    """The part of a sentence behind the span: usually all of it, or None."""
     hidden = max(span.char_end - sentence.span.char_start, 0)
     if hidden == 0:
         return sentence
@@ -122,21 +129,21 @@ def _behind(sentence: Sentence, span: Span) -> Sentence | None:
     return replace(sentence, content=sentence.content[hidden:], span=rest)
 
 
-def candidates(stretch: SentenceContext) -> list[int]:
-    """Which of the leaf's sentences may be its best: those that say something, or the first."""
-    found = [n for n in stretch.own if says_something(stretch.sentences[n].content)]
-    return found or [stretch.own.start]
+def candidate_sentences(context: SentenceContext) -> list[int]:
+    """Returns the numbers of the leaf's sentences that hold a word; if none does, the first."""
+    found = [n for n in context.own if says_something(context.sentences[n].content)]
+    return found or [context.own.start]
 
 
-def window(stretch: SentenceContext, number: int, score: float, margin: int) -> Window:
-    """Sentence `number` of a stretch with `margin` on either side."""
-    around = stretch.sentences[max(number - margin, 0) : number + margin + 1]
-    best = stretch.sentences[number].span
-    return Window(stretch.chunk, around, (MatchedChild(stretch.chunk.chunk_id, score, best),))
+def window(context: SentenceContext, number: int, score: float, margin: int) -> Window:
+    """Returns sentence `number` of a context with `margin` more on either side."""
+    around = context.sentences[max(number - margin, 0) : number + margin + 1]
+    best = context.sentences[number].span
+    return Window(context.chunk, around, (MatchedChild(context.chunk.chunk_id, score, best),))
 
 
-def with_another(windows: Sequence[Window], new: Window, *, or_touches: bool) -> list[Window]:
-    """With one more, joined with those it meets."""
+def add_window(windows: Sequence[Window], new: Window, *, or_touches: bool) -> list[Window]:
+    """Returns the windows and `new`, which is joined with those that it meets."""
     apart = []
     for each in windows:
         if each.meets(new, or_touches=or_touches):
@@ -146,11 +153,11 @@ def with_another(windows: Sequence[Window], new: Window, *, or_touches: bool) ->
     return [*apart, new]
 
 
-def chosen(found: Sequence[Window], query: SearchQuery) -> tuple[Passage, ...]:
-    """Passages of the windows, best first, that reach the score and fit the budget."""
+def passages_of(windows: Sequence[Window], query: SearchQuery) -> tuple[Passage, ...]:
+    """Returns passages of the windows that reach the score and fit the budget, best first."""
     left = query.token_budget or sys.maxsize
-    taken = []
-    for each in sorted(found, key=lambda each: each.score(query.aggregation), reverse=True):
+    taken: list[Passage] = []
+    for each in sorted(windows, key=lambda each: each.score(query.aggregation), reverse=True):
         passage = each.passage(query.aggregation)
         if query.min_score is not None and passage.score < query.min_score:
             break

@@ -78,7 +78,7 @@ _PLAN = {number: plan for plan, number in _PLAN_NUMBER.items()}
 
 
 class EncodedResult(NamedTuple):
-    """A result without its passages, and each of these as a SearchResponse that holds it alone."""
+    """A result without its passages, and each passage encoded as a SearchResponse of its own."""
 
     result: SearchResult
     passages: tuple[bytes, ...]
@@ -89,6 +89,7 @@ Numbers = TypeVar("Numbers", Timings, Limits, EmbeddedReaderStatus)
 
 
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
+    """Returns the query; a vector becomes `float32[n]`. Raises InvalidArgument."""
     return SearchQuery(
         tenant_id=message.tenant_id,
         query=_query_from(message),
@@ -128,6 +129,7 @@ def _known(names: Mapping[Any, Known], number: int, field: str) -> Known:
 
 
 def search_request(query: SearchQuery) -> pb.SearchRequest:
+    """Raises InvalidArgument for what a message cannot hold."""
     message = built(
         pb.SearchRequest,
         tenant_id=query.tenant_id,
@@ -157,7 +159,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
 
 
 def batch_queries_from(message: pb.BatchSearchRequest) -> list[SearchQuery | HragError]:
-    """Each search, or why it cannot be one."""
+    """Returns each query, or the error that its message has, in order."""
     return [outcome_of(search_query_from, search) for search in message.searches]
 
 
@@ -188,7 +190,10 @@ def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
 
 
 def encoded_response(found: EncodedResult) -> bytes:
-    """A SearchResponse: messages one behind the other are one with the fields of all."""
+    """Returns an encoded SearchResponse.
+
+    In protobuf, concatenated messages decode as one message with the fields of all.
+    """
     return b"".join([*found.passages, search_response(found.result).SerializeToString()])
 
 
@@ -243,14 +248,14 @@ def _section_from(message: pb.ChosenSection) -> ChosenSection:
 
 
 def encoded_passage(passage: Passage) -> bytes:
-    """A SearchResponse that holds it alone."""
+    """Returns an encoded SearchResponse that holds this passage and nothing else."""
     return pb.SearchResponse(passages=[_passage_message(passage)]).SerializeToString()
 
 
 def described_document(
     document_id: str, title: str, source: str, metadata: Mapping[str, Any]
 ) -> bytes:
-    """The fields of a chunk's message that are its document's own."""
+    """Returns an encoded hrag.v1.Chunk with the fields that all chunks of a document share."""
     return types_pb2.Chunk(
         document_id=document_id,
         title=title,

@@ -1,33 +1,45 @@
 """The engines under the contract's tests, each in every state its index can be in.
 
-`ENGINES` says how to open an engine and how to bring it into a state; the tests know
-only `hrag.engine`'s protocols.
+`ENGINES` says which states an engine has and how to open it in one; the tests know only
+the protocols of `hrag.engine`.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hrag.engine import CollectionHandle, PreparedDocument, Reader, Snapshot, Writer
+from hrag.engine.documents import CollectionHandle, PreparedDocument
+from hrag.engine.protocols import Reader, Snapshot, Writer
+from hrag.quota.quotas import Quota
 from hrag.types import TreeSettings
-from tests.conftest import Engine
+from tests.conftest import engine_at
 from tests.fakes import ModelCollection, collection_settings, prepared, sentences
-
-STATES = ("tail", "sealed", "mixed")
+from tests.memory_engine import MemoryEngine
 
 
 @dataclass
 class Case:
-    """An engine under test. `index` moves what is committed out of the tail."""
+    """An engine under test, and a model of the collection `c` of tenant `t`.
 
-    writer: Writer
-    readers: Callable[[], Reader]
-    index: Callable[[str, str], object]
-    restart: Callable[[], None]
+    `index` moves what a collection has committed out of the tail, if its engine has one;
+    `restart` opens a new reader, `another` a new store. `quota` is what bounds the tenant `t`.
+    """
+
     state: str
+    quota: Quota = field(default_factory=Quota)
     model: ModelCollection = field(default_factory=ModelCollection)
+    writer: Writer = field(init=False)
+    readers: Callable[[], Reader] = field(init=False)
+    index: Callable[[str, str], object] = field(init=False)
+    restart: Callable[[], None] = field(init=False)
+    another: "Callable[[], Case]" = field(init=False)
+
+    def quota_of(self, tenant_id: str) -> Quota:
+        return self.quota if tenant_id == "t" else Quota()
 
     @property
     def collection(self) -> CollectionHandle:
@@ -48,22 +60,61 @@ class Case:
         if self.state == "sealed":
             self.index("t", "c")
 
-    def snapshot(self, tenant_id: str = "t", name: str = "c") -> AbstractContextManager[Snapshot]:
-        return self.readers().snapshot(tenant_id, name)
+    def delete(self, document_id: str) -> None:
+        """Deletes a document from engine and model."""
+        self.writer.delete(self.collection, document_id)
+        del self.model.documents[document_id]
+
+    def snapshot(
+        self, tenant_id: str = "t", name: str = "c", **options: Any
+    ) -> AbstractContextManager[Snapshot]:
+        return self.readers().snapshot(tenant_id, name, **options)
 
 
 def _embedded(request: pytest.FixtureRequest, state: str) -> Case:
-    engine: Engine = request.getfixturevalue("engine")
-    return Case(engine.writer, lambda: engine.reader, engine.seal, engine.restart_reader, state)
+    folder: Path = request.getfixturevalue("tmp_path")
+    return _embedded_at(folder / "store", request, state)
 
 
-ENGINES = {"embedded": _embedded}
+def _embedded_at(path: Path, request: pytest.FixtureRequest, state: str) -> Case:
+    case, closing = Case(state), ExitStack()
+    request.addfinalizer(closing.close)
+    engine = closing.enter_context(engine_at(path, case.quota_of))
+    case.writer = engine.writer
+    case.readers = lambda: engine.reader
+    case.index = engine.seal
+    case.restart = engine.restart_reader
+    case.another = lambda: _embedded_at(path.with_name("another"), request, state)
+    return case
 
 
-@pytest.fixture(params=[(name, state) for name in ENGINES for state in STATES], ids="-".join)
+def _memory(request: pytest.FixtureRequest, state: str) -> Case:
+    case, engine = Case(state), MemoryEngine()
+    case.writer, reader = engine.writer(case.quota_of), engine.reader()
+    case.readers = lambda: reader
+    case.index = lambda tenant_id, name: None
+    case.restart = lambda: None
+    case.another = lambda: _memory(request, state)
+    return case
+
+
+OpenCase = Callable[[pytest.FixtureRequest, str], Case]
+
+# States of an index: all in the tail, all in segments, half and half; or there is none.
+ENGINES: dict[str, tuple[OpenCase, tuple[str, ...]]] = {
+    "embedded": (_embedded, ("tail", "sealed", "mixed")),
+    "memory": (_memory, ("plain",)),
+}
+
+
+@pytest.fixture(
+    params=[(name, state) for name, (_, states) in ENGINES.items() for state in states],
+    ids="-".join,
+)
 def opened(request: pytest.FixtureRequest) -> Case:
+    """An engine with nothing in it, in each state."""
     name, state = request.param
-    return ENGINES[name](request, state)
+    return ENGINES[name][0](request, state)
 
 
 @pytest.fixture
@@ -77,4 +128,5 @@ def filled(opened: Case) -> Case:
 @pytest.fixture(params=ENGINES)
 def catalog(request: pytest.FixtureRequest) -> Case:
     """An engine whose index does not matter."""
-    return ENGINES[request.param](request, "tail")
+    open_case, states = ENGINES[request.param]
+    return open_case(request, states[0])

@@ -1,4 +1,4 @@
-"""What every storage engine promises of its collections and documents."""
+"""What every storage engine promises about collections, documents and their changes."""
 
 import threading
 from dataclasses import replace
@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hrag.engine import PreparedDocument, Vector
+from hrag.engine.documents import PreparedDocument, StoredDocument
+from hrag.engine.find import Vector
 from hrag.errors import (
     CollectionExists,
     CollectionNotFound,
@@ -36,8 +37,23 @@ def test_a_collection_is_found_by_tenant_and_name(catalog):
     assert catalog.writer.collection("t", "c") == created
     assert (created.tenant_id, created.name, created.settings) == ("t", "c", settings)
     assert created.document_count == 0
-    assert catalog.collection.settings == catalog.readers().settings("t", "c") == settings
-    assert catalog.readers().sequence() == sequence
+    assert catalog.collection.settings == settings
+    with catalog.snapshot() as snapshot:
+        assert snapshot.settings == settings
+        assert snapshot.sequence == sequence
+    assert catalog.readers().sequence("t") == sequence
+    assert list(catalog.readers().collections()) == [created]
+
+
+def test_a_handle_names_its_collection(catalog):
+    """Its id is never used twice, not even for the same name."""
+    catalog.create()
+    first = catalog.collection
+    assert (first.tenant_id, first.name, first.settings) == ("t", "c", catalog.model.settings)
+    assert first == catalog.collection
+    catalog.writer.delete_collection("t", "c")
+    catalog.create()
+    assert catalog.collection.collection_id != first.collection_id
 
 
 def test_a_second_collection_of_the_name_is_refused(catalog):
@@ -65,15 +81,17 @@ def test_collections_are_listed_by_name_in_pages(catalog):
 
 def test_a_deleted_collection_is_gone_and_its_name_free(filled):
     stale = filled.collection
-    before = filled.readers().sequence()
+    before = filled.readers().sequence("t")
     assert filled.writer.delete_collection("t", "c") == before + 1
     for call in (
         lambda: filled.writer.collection("t", "c"),
         lambda: filled.writer.open("t", "c"),
         lambda: filled.writer.delete_collection("t", "c"),
-        lambda: filled.readers().settings("t", "c"),
+        lambda: filled.writer.admit("t", "c", "d1", ""),
         lambda: filled.snapshot().__enter__(),
+        lambda: list(filled.readers().export("t", "c")),
         lambda: filled.writer.put(stale, prepared("d", "text")),
+        lambda: filled.writer.put_stored(stale, StoredDocument(prepared("d", "text"))),
         lambda: filled.writer.delete(stale, "d1"),
         lambda: filled.writer.status(stale),
     ):
@@ -97,14 +115,14 @@ def test_putting_creates_updates_or_finds_the_same(filled):
     document = prepared("new", sentences(20), seed=20)
     created = filled.writer.put(filled.collection, document)
     assert created.outcome is IngestOutcome.CREATED
-    assert created.sequence == filled.readers().sequence()
+    assert created.sequence == filled.readers().sequence("t")
     assert created.chunks_per_level == document.tree.counts
     last = document.tree.record(2, document.tree.counts[2] - 1)
     assert created.token_count == last.token_start + last.token_count
 
     again = filled.writer.put(filled.collection, document)
     assert again == replace(created, outcome=IngestOutcome.UNCHANGED)
-    assert filled.readers().sequence() == created.sequence
+    assert filled.readers().sequence("t") == created.sequence
 
     changed = filled.writer.put(filled.collection, prepared("new", sentences(3), seed=21))
     assert changed.outcome is IngestOutcome.UPDATED
@@ -112,14 +130,38 @@ def test_putting_creates_updates_or_finds_the_same(filled):
     assert filled.writer.collection("t", "c").document_count == 11
 
 
-def test_unchanged_knows_the_stored_hash_only(filled):
+def test_admission_finds_what_is_stored_already(filled):
     stored = filled.model.documents["d3"]
-    found = filled.writer.unchanged(filled.collection, "d3", stored.content_hash)
-    assert found is not None
-    assert found.outcome is IngestOutcome.UNCHANGED
-    assert found.chunks_per_level == stored.tree.counts
-    assert filled.writer.unchanged(filled.collection, "d3", "other") is None
-    assert filled.writer.unchanged(filled.collection, "nobody", stored.content_hash) is None
+    known = filled.writer.admit("t", "c", "d3", stored.content_hash)
+    assert known.collection == filled.collection
+    assert known.unchanged.outcome is IngestOutcome.UNCHANGED
+    assert known.unchanged.chunks_per_level == stored.tree.counts
+    assert known.unchanged == filled.writer.put(filled.collection, stored)
+    for document_id, content_hash in (
+        ("d3", "other"),
+        ("d3", ""),
+        ("nobody", stored.content_hash),
+        ("nobody", ""),
+    ):
+        admission = filled.writer.admit("t", "c", document_id, content_hash)
+        assert admission.unchanged is None
+        assert admission.collection == filled.collection
+
+
+def test_several_documents_in_one_commit_fail_one_by_one(filled):
+    """Each has its own result or error, in order; a later version of one replaces the earlier."""
+    handle, settings = filled.collection, filled.model.settings
+    good, same = prepared("new", sentences(9), settings, seed=1), filled.model.documents["d2"]
+    bad = replace(good, document_id="bad", vectors=good.vectors[:1])
+    newer = prepared("new", sentences(5), settings, seed=2)
+    results = filled.writer.put_many([(handle, each) for each in (good, bad, same, newer)])
+    assert isinstance(results[1], InvalidArgument)
+    outcomes = [results[number].outcome for number in (0, 2, 3)]
+    assert outcomes == [IngestOutcome.CREATED, IngestOutcome.UNCHANGED, IngestOutcome.UPDATED]
+    assert results[3].sequence == results[0].sequence + 1
+    text = filled.writer.document_with_text(handle, "new")[1]
+    assert text == newer.parsed.text
+    assert filled.writer.put_many([]) == []
 
 
 def test_a_document_is_kept_as_it_came(catalog):
@@ -160,9 +202,8 @@ def test_what_is_not_there_is_not_found(filled):
             call(filled.collection, "nobody")
 
 
-def test_status_counts_what_lives(filled):
-    filled.writer.delete(filled.collection, "d0")
-    del filled.model.documents["d0"]
+def test_status_counts_what_is_stored(filled):
+    filled.delete("d0")
     status = filled.writer.status(filled.collection)
     documents = filled.model.documents.values()
     assert status.document_count == len(documents)
@@ -172,15 +213,39 @@ def test_status_counts_what_lives(filled):
     assert status.text_bytes == sum(len(d.parsed.text.encode()) for d in documents)
     infos = filled.writer.documents(filled.collection, 100, "").items
     assert status.token_count == sum(info.token_count for info in infos)
-    assert status.committed_sequence == filled.readers().sequence()
-    assert status.sealed_sequence <= status.committed_sequence
-    in_tail = {
-        "tail": documents,
-        "sealed": (),
-        "mixed": [d for d in documents if d.document_id > "d4"],
-    }
-    assert status.tail_leaf_count == sum(len(d.vectors) for d in in_tail[filled.state])
-    assert len(status.segments) == (filled.state != "tail")
+    assert status.committed_sequence == filled.readers().sequence("t")
+    assert (status.tenant.collections, status.tenant.documents) == (1, len(documents))
+    assert status.tenant.stored_bytes > status.text_bytes + status.vector_bytes
+
+
+def test_totals_are_sums_over_tenants(filled):
+    other = collection_settings(TreeSettings((32,)))
+    filled.writer.create_collection("t2", "c", other)
+    filled.writer.put(filled.writer.open("t2", "c"), prepared("d", sentences(9), other))
+    handles = (filled.collection, filled.writer.open("t2", "c"))
+    statuses = [filled.writer.status(handle) for handle in handles]
+    totals = filled.writer.totals()
+    assert totals.collections == 2
+    assert totals.documents == sum(status.document_count for status in statuses) == 11
+    assert totals.leaves == sum(status.leaf_count for status in statuses)
+    assert totals.text_bytes == sum(status.text_bytes for status in statuses)
+    assert totals.vector_bytes == sum(status.vector_bytes for status in statuses)
+    assert (totals.summaries, totals.unsummarised_documents) == (0, 0)
+
+
+def test_the_status_of_an_index_is_there_if_the_engine_has_one(filled):
+    """Tail and segments are the embedded engine's own; others say nothing about them."""
+    status, embedded = filled.writer.status(filled.collection), filled.state != "plain"
+    assert (status.embedded is not None) == embedded
+    assert (filled.writer.totals().embedded is not None) == embedded
+    assert (filled.readers().status().embedded is not None) == embedded
+    assert filled.readers().status().lag_s >= 0
+    if status.embedded is not None:
+        in_tail = {"tail": range(10), "sealed": range(0), "mixed": range(5, 10)}[filled.state]
+        vectors = [filled.model.documents[f"d{number}"].vectors for number in in_tail]
+        assert status.embedded.tail_leaf_count == sum(map(len, vectors))
+        assert len(status.embedded.segments) == (filled.state != "tail")
+        assert status.embedded.sealed_sequence <= status.committed_sequence
 
 
 @pytest.mark.parametrize("shape", [(4, 16), (5, 15), (0, 16), (5,)])
@@ -201,6 +266,53 @@ def test_a_tree_of_other_levels_than_the_collection_is_refused(catalog):
         catalog.writer.put(catalog.collection, prepared("d", "text", other))
 
 
+# Sequences
+
+
+def test_each_change_of_a_tenant_has_the_next_number(catalog):
+    writer, reader, settings = catalog.writer, catalog.readers(), catalog.model.settings
+    assert reader.sequence("t") == 0
+    _, created = writer.create_collection("t", "c", settings)
+    first = writer.put(catalog.collection, prepared("d", sentences(9), settings)).sequence
+    both = writer.put_many(
+        [(catalog.collection, prepared(name, sentences(3), settings)) for name in ("e", "f")]
+    )
+    gone = writer.delete(catalog.collection, "d")
+    dropped = writer.delete_collection("t", "c")
+    numbers = [created, first, *(each.sequence for each in both), gone, dropped]
+    assert numbers == [1, 2, 3, 4, 5, 6]
+    assert reader.sequence("t") == 6
+    assert writer.create_collection("t", "c", settings)[1] == 7
+
+
+def test_a_tenants_sequence_does_not_move_with_anothers_changes(filled):
+    reader, before = filled.readers(), filled.readers().sequence("t")
+    _, created = filled.writer.create_collection("t2", "c", filled.model.settings)
+    theirs = filled.writer.open("t2", "c")
+    result = filled.writer.put(theirs, prepared("d", sentences(9), seed=1))
+    assert (created, result.sequence, reader.sequence("t2")) == (1, 2, 2)
+    assert reader.sequence("t") == before
+    with filled.snapshot() as snapshot:
+        assert snapshot.sequence == before
+    with filled.snapshot("t2") as snapshot:
+        assert snapshot.sequence == 2
+    assert filled.writer.delete(theirs, "d") == 3
+    assert reader.sequence("t") == before
+    assert reader.sequence("nobody") == 0
+
+
+def test_a_snapshot_has_the_sequence_of_its_moment(filled):
+    """Changes of the tenant's other collections count too."""
+    filled.writer.create_collection("t", "c2", filled.model.settings)
+    with filled.snapshot() as snapshot:
+        before = snapshot.sequence
+        assert before == filled.readers().sequence("t")
+        filled.writer.delete(filled.collection, "d1")
+        assert snapshot.sequence == before
+    with filled.snapshot() as snapshot:
+        assert snapshot.sequence == before + 1
+
+
 # Freshness
 
 
@@ -209,8 +321,7 @@ def test_a_deleted_document_is_gone_from_the_next_snapshot(filled, level):
     query = filled.model.documents["d9"].vectors[3]
     with filled.snapshot() as snapshot:
         assert search_passages(snapshot, query, 5, level)[0].chunk.document_id == "d9"
-    filled.writer.delete(filled.collection, "d9")
-    del filled.model.documents["d9"]
+    filled.delete("d9")
     with filled.snapshot() as snapshot:
         found = search_leaves(snapshot, query, 5)
         passages = search_passages(snapshot, query, 1000, level)
@@ -238,20 +349,19 @@ def test_a_replaced_document_is_new_in_the_next_snapshot(filled, level):
                     assert passage.chunk.content in new.parsed.text
 
 
-def test_far_leaves_never_take_the_places_of_near_ones_behind_dead_ones(opened):
-    """Of many leaves near the query most are deleted; the living ones must still be found."""
+def test_far_leaves_never_replace_near_ones_where_many_are_deleted(opened):
+    """Of many leaves near the query most are deleted; the others must still be found."""
     opened.create()
     axis = np.eye(16, dtype=np.float32)[0]
-    opened.fill(*(_beside(axis if n < 20 else -axis, n) for n in range(40)))
+    opened.fill(*(_near(axis if n < 20 else -axis, n) for n in range(40)))
     for number in range(17):
-        opened.writer.delete(opened.collection, f"d{number:02}")
-        del opened.model.documents[f"d{number:02}"]
+        opened.delete(f"d{number:02}")
     with opened.snapshot() as snapshot:
         found = search_leaves(snapshot, axis, 12)
     assert recall(found, opened.model, axis, 12) == 1.0
 
 
-def _beside(direction: Vector, number: int) -> PreparedDocument:
+def _near(direction: Vector, number: int) -> PreparedDocument:
     document = prepared(f"d{number:02}", sentences(11, number), seed=number)
     vectors = direction + 0.3 * document.vectors
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -297,7 +407,7 @@ def test_a_snapshot_stays_as_it_was_while_writes_go_on(filled):
     assert {f"d{n}" for n in range(10)} <= {document_id for document_id, _ in leaves}
 
 
-def test_a_reader_that_starts_anew_finds_the_same(filled):
+def test_a_new_reader_finds_the_same(filled):
     """What is committed does not depend on what the first reader held in memory."""
     with filled.snapshot() as snapshot:
         before = search_passages(snapshot, query_vector(8), 30, 2)

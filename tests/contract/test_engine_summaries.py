@@ -1,20 +1,21 @@
-"""What every storage engine promises of summaries, and of searches by them."""
+"""What every storage engine promises about summaries, and about searches by them."""
 
 from dataclasses import replace
 
 import pytest
 
-from hrag.engine import DocumentSummaries
+from hrag.engine.documents import DocumentSummaries
 from hrag.errors import NoSummaries
 from hrag.filters import Match
 from hrag.tree import PageSpan, ParsedText, Section
-from hrag.types import SummaryScope, SummaryUnit, TreeSettings
+from hrag.types import SearchMode, SummaryScope, SummaryUnit, TreeSettings
 from tests.fakes import (
     SMALL_TREE,
     collection_settings,
+    find,
+    matched_leaves,
     prepared,
     query_vector,
-    search_leaves,
     sentences,
     unit_vectors,
 )
@@ -49,8 +50,11 @@ def filled(opened):
     return opened
 
 
-def by_summaries(opened):
-    return opened.readers().snapshot("t", "c", summaries=True)
+def by_summaries(opened, query, top, scope=SummaryScope.SECTIONS, wanted=ALL, **options):
+    """A search for leaves within the `top` sections."""
+    options |= {"mode": SearchMode.SUMMARY_FIRST, "top_sections": top, "summary_scope": scope}
+    with opened.snapshot(summaries=True) as snapshot:
+        return find(snapshot, query, wanted, **options)
 
 
 def spans(model, places):
@@ -68,26 +72,30 @@ def spans(model, places):
 @pytest.mark.parametrize("count", [1, 3, 20, ALL])
 def test_a_search_by_summaries_looks_into_the_best_sections_alone(filled, scope, count):
     summaries = filled.summaries
-    with by_summaries(filled) as snapshot:
-        for seed in range(5):
-            query = query_vector(seed)
-            best = summaries.best(query, count, scope)
-            within = snapshot.summary_first(query, count, scope)
-            assert places_in(within) == spans(filled.model, best)[:100]
-            expected = summaries.leaves(query, best)
-            assert within.leaf_count == len(expected)
-            leaves = within.search(query, ALL)
-            assert leaves.exact
-            assert leaves.complete
-            assert search_leaves(within, query, ALL) == pytest.approx(expected, abs=1e-5)
+    for seed in range(5):
+        query = query_vector(seed)
+        best = summaries.best(query, count, scope)
+        found = by_summaries(filled, query, count, scope)
+        assert places_in(found.sections) == spans(filled.model, best)[:100]
+        expected = summaries.leaves(query, best)
+        assert found.eligible_leaves == found.considered == len(expected)
+        assert (found.exact, found.exhausted) == (True, True)
+        assert matched_leaves(found.passages) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_sections_are_climbed_from_like_everything_else(filled, level):
+    query = query_vector(3)
+    found = by_summaries(filled, query, 4, level=level)
+    best = filled.summaries.best(query, 4, SummaryScope.SECTIONS)
+    assert {passage.chunk.level for passage in found.passages} == {level}
+    assert matched_leaves(found.passages).keys() == filled.summaries.leaves(query, best).keys()
 
 
 @pytest.mark.parametrize("wanted", [1, 5])
 def test_the_nearest_leaves_of_the_sections_are_found(filled, wanted):
     query = query_vector(9)
-    with by_summaries(filled) as snapshot:
-        within = snapshot.summary_first(query, 6, SummaryScope.SECTIONS)
-        found = search_leaves(within, query, wanted)
+    found = matched_leaves(by_summaries(filled, query, 6, wanted=wanted).passages)
     best = filled.summaries.best(query, 6, SummaryScope.SECTIONS)
     scores = sorted(filled.summaries.leaves(query, best).values(), reverse=True)
     assert sorted(found.values(), reverse=True) == pytest.approx(scores[:wanted], abs=1e-5)
@@ -95,30 +103,28 @@ def test_the_nearest_leaves_of_the_sections_are_found(filled, wanted):
 
 @pytest.mark.parametrize("scope", list(SummaryScope))
 def test_filters_hold_for_summaries(filled, scope):
-    given = Match("metadata.n", (2, 5, 7))
+    given = Match("metadata.n", (2.0, 5.0, 7.0))
     query = query_vector(4)
     for count in (1, 4, ALL):
-        with by_summaries(filled) as snapshot:
-            within = snapshot.filtered(given).summary_first(query, count, scope)
-            found = search_leaves(within, query, ALL)
+        found = by_summaries(filled, query, count, scope, filter=given)
         best = filled.summaries.best(query, count, scope, given)
-        assert found.keys() == filled.summaries.leaves(query, best).keys()
+        expected = filled.summaries.leaves(query, best)
+        assert matched_leaves(found.passages).keys() == expected.keys()
 
 
-def test_a_snapshot_without_summaries_searches_everything(filled):
+def test_other_modes_search_everything(filled):
     query = query_vector(1)
-    with by_summaries(filled) as snapshot:
-        assert snapshot.sections == ()
-        assert snapshot.leaf_count == filled.model.leaf_count
-        snapshot.summary_first(query, 1, SummaryScope.SECTIONS)
-        assert len(search_leaves(snapshot, query, ALL)) == filled.model.leaf_count
+    with filled.snapshot(summaries=True) as snapshot:
+        by_summaries(filled, query, 1)
+        found = find(snapshot, query, ALL)
+    assert (found.sections, found.eligible_leaves) == ((), filled.model.leaf_count)
+    assert len(matched_leaves(found.passages)) == filled.model.leaf_count
 
 
 def test_summaries_go_with_their_document(filled):
     writer, collection = filled.writer, filled.collection
-    writer.delete(collection, "d9")
+    filled.delete("d9")
     filled.summaries.forget("d9")
-    del filled.model.documents["d9"]
     changed = prepared("d8", sentences(12, 80), seed=80)
     writer.put(collection, changed)
     filled.model.put(changed)
@@ -126,9 +132,7 @@ def test_summaries_go_with_their_document(filled):
     query = query_vector(2)
     for waiting in (1, 0):
         assert writer.status(collection).unsummarised_documents == waiting
-        with by_summaries(filled) as snapshot:
-            within = snapshot.summary_first(query, ALL, SummaryScope.SECTIONS)
-            found = search_leaves(within, query, ALL)
+        found = matched_leaves(by_summaries(filled, query, ALL).passages)
         expected = filled.summaries.leaves(query, filled.summaries.all())
         assert found.keys() == expected.keys()
         summarise(writer, filled.summaries)
@@ -146,8 +150,7 @@ def test_a_chosen_section_says_what_and_where_it_is(opened):
     summaries = ModelSummaries(opened.model)
     summarise(opened.writer, summaries)
     query = query_vector(1)
-    with by_summaries(opened) as snapshot:
-        sections = snapshot.summary_first(query, ALL, SummaryScope.SECTIONS).sections
+    sections = by_summaries(opened, query, ALL).sections
     best = summaries.best(query, ALL, SummaryScope.SECTIONS)
     assert len(best) > 1
     for section, (_, leaves) in zip(sections, best, strict=True):
@@ -161,7 +164,7 @@ def test_a_chosen_section_says_what_and_where_it_is(opened):
         assert section.first_page == (3 if span.char_start < 600 else 4)
         assert section.last_page == (3 if span.char_end <= 600 else 4)
         leaf = opened.model.documents["d"].tree.record(0, leaves[0])
-        assert section.section_path == (("One",), ("Two",))[leaf.section]
+        assert section.section_path == (("One",), ("One", "Two"))[leaf.section]
 
 
 # Writing
@@ -193,10 +196,9 @@ def test_a_document_may_have_no_summary_and_waits_no_more(opened):
     summarise(opened.writer, ModelSummaries(opened.model), empty=frozenset({"d"}))
     status = opened.writer.status(opened.collection)
     assert (status.summary_count, status.unsummarised_documents) == (0, 0)
-    with by_summaries(opened) as snapshot:
-        within = snapshot.summary_first(query_vector(0), 3, SummaryScope.DOCUMENTS)
-        assert (within.leaf_count, within.sections) == (0, ())
-        assert within.search(query_vector(0), 5).complete
+    found = by_summaries(opened, query_vector(0), 3, SummaryScope.DOCUMENTS)
+    assert (found.eligible_leaves, found.sections, found.passages) == (0, (), ())
+    assert (found.exact, found.exhausted) == (True, True)
 
 
 def test_documents_can_be_excluded_and_embedders_told_apart(opened):
@@ -225,7 +227,7 @@ def test_collections_take_turns(opened):
 
 
 @pytest.mark.parametrize("what", ["changed", "deleted", "gone", "anew", "summarised"])
-def test_summaries_of_what_is_no_more_are_dropped(opened, what):
+def test_summaries_of_a_version_that_is_gone_are_dropped(opened, what):
     writer, collection = opened.writer, opened.collection
     opened.fill(prepared("d", sentences(9)))
     document = writer.next_unsummarised(EMBEDDER)
@@ -260,7 +262,7 @@ def test_a_collection_without_summaries_waits_for_none_and_says_so(opened):
     assert opened.writer.next_unsummarised(EMBEDDER) is None
     with (
         pytest.raises(NoSummaries, match="HRAG_SUMMARIES"),
-        opened.readers().snapshot("t", "plain", summaries=True),
+        opened.snapshot("t", "plain", summaries=True),
     ):
         pass
 
@@ -269,5 +271,4 @@ def test_a_deleted_collection_takes_its_summaries_away(filled):
     filled.writer.delete_collection("t", "c")
     filled.writer.create_collection("t", "c", filled.model.settings)
     assert filled.writer.status(filled.collection).summary_count == 0
-    with by_summaries(filled) as snapshot:
-        assert snapshot.summary_first(query_vector(0), 3, SummaryScope.SECTIONS).leaf_count == 0
+    assert by_summaries(filled, query_vector(0), 3).eligible_leaves == 0

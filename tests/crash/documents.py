@@ -30,7 +30,7 @@ SETTINGS = CollectionSettings(TREE, EMBEDDER.name, EMBEDDER.dimension, summaries
 VARIABLES = {
     "HRAG_EMBEDDER": f"hash:{EMBEDDER.dimension}",
     "HIERARCHICAL_CHUNK_LEVELS": "32,64,128",
-    "HRAG_SEAL_LEAVES": "64",
+    "HRAG_SEGMENT_MIN_LEAVES": "64",
     "HRAG_SUMMARIES": SETTINGS.summaries.value,
     "HRAG_SUMMARY_MIN_CHARS": "1",
 }

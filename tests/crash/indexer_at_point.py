@@ -13,9 +13,9 @@ from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
-from hrag.engine.embedded.maintenance.worker import Sealer
+from hrag.engine.embedded import engine
+from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
 from hrag.engine.embedded.store import failpoints
-from indexer_svc import app
 
 _GRACE_S = 1.5
 
@@ -34,7 +34,7 @@ def install(point: str, at: int, armed: Path) -> None:
 def main() -> None:
     environ = os.environ
     install(environ["CRASH_POINT"], int(environ["CRASH_AT"]), Path(environ["CRASH_ARMED"]))
-    with patch.object(app, "Sealer", partial(Sealer, grace_s=_GRACE_S)):
+    with patch.object(engine, "MaintenanceWorker", partial(MaintenanceWorker, grace_s=_GRACE_S)):
         runpy.run_module("indexer_svc", run_name="__main__")
 
 

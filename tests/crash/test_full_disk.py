@@ -166,7 +166,7 @@ def test_the_reserve_lets_deletes_through(disk: Path) -> None:
 
 @pytest.mark.slow  # It waits for the next try.
 def test_a_segment_that_finds_no_space_is_sealed_later(disk: Path) -> None:
-    with _filling(disk, HRAG_SEAL_LEAVES=str(1 << 20)) as filling:
+    with _filling(disk, HRAG_SEGMENT_MIN_LEAVES=str(1 << 20)) as filling:
         filling.write(_ENOUGH_LEAVES)
         assert filling.status.embedded.segments == ()
     filling.ballast.fill(_TOO_LITTLE_BYTES)

@@ -171,7 +171,7 @@ def _searches(services: Running, stop: Event) -> int:
 
 
 def test_eight_threads_search_during_writes_without_an_error(data_dir: Path) -> None:
-    with running(data_dir, {**FAST, "HRAG_SEAL_LEAVES": "64"}) as services:
+    with running(data_dir, {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64"}) as services:
         for number in range(12):
             services.client.ingest("t", Document(_text(number), f"d{number}"))
         stop = Event()

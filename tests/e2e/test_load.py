@@ -1,4 +1,4 @@
-"""The load kit against running services: its own generator, h2load, ghz's settings."""
+"""The load tests against running services: the generator, h2load, ghz's settings."""
 
 import json
 import os
@@ -19,8 +19,8 @@ SMALL = ("--tenants", "3", "--documents", "5", "--words", "60")
 
 
 def _load(services, command, *options):
-    places = ("--indexer", services.indexer.address, "--retriever", services.retriever.address)
-    return _ran([sys.executable, "-m", "benchmarks.load", command, *places, *SMALL, *options])
+    addresses = ("--indexer", services.indexer.address, "--retriever", services.retriever.address)
+    return _ran([sys.executable, "-m", "benchmarks.load", command, *addresses, *SMALL, *options])
 
 
 def _ran(command):
@@ -54,7 +54,7 @@ def test_a_mixed_load_of_many_tenants(filled, processes):
 
 
 @pytest.mark.slow
-def test_calls_that_fail_are_told_by_their_status(filled):
+def test_failed_calls_are_counted_by_status(filled):
     options = ("--rate", "20", "--duration-s", "1", "--limit", "1001")
     done = _load(filled, "run", *options)
     assert done.returncode == 0, done.stderr
@@ -63,8 +63,8 @@ def test_calls_that_fail_are_told_by_their_status(filled):
 
 
 @pytest.mark.slow
-def test_h2load_is_answered(filled):
-    if not h2load.is_there():
+def test_h2load_gets_replies(filled):
+    if not h2load.is_installed():
         pytest.skip(h2load.MISSING)
     env = {**os.environ, "PYTHON": sys.executable}
     command = [KIT / "h2load.sh", filled.retriever.address, "--duration=1", "--warm-up-time=0"]
@@ -72,14 +72,14 @@ def test_h2load_is_answered(filled):
         command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    sent = h2load.told(done.stdout)
-    assert f" {sent.calls} succeeded" in done.stdout
-    assert sent.calls > 20
-    # Errors of gRPC come with HTTP status 200 too, but bring no passages.
-    assert sent.data_bytes > 100 * sent.calls
+    run = h2load.parse(done.stdout)
+    assert f" {run.calls} succeeded" in done.stdout
+    assert run.calls > 20
+    # gRPC errors have HTTP status 200 too, but contain no passages.
+    assert run.data_bytes > 100 * run.calls
 
 
-def test_ghz_is_given_a_call_and_a_request_that_exist():
+def test_the_settings_of_ghz_name_an_existing_method_and_request():
     settings = json.loads((KIT / "ghz.json").read_text("utf-8"))
     assert (ROOT / settings["proto"]).is_file()
     service, _, method = settings["call"].rpartition(".")

@@ -72,7 +72,7 @@ def monitored(
             "OPENAI_BASE_URL": chat_endpoint.base_url,
             "OPENAI_API_KEY": "sk-1",
             "HRAG_CHAT_MODEL": "m",
-            "HRAG_SEAL_LEAVES": "64",
+            "HRAG_SEGMENT_MIN_LEAVES": "64",
         }
     )
     with running(tmp_path_factory.mktemp("monitored") / "store", settings) as services:

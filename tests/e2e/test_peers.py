@@ -1,4 +1,4 @@
-"""hrag's own part of the comparison with peers, by hand and as the driver runs it."""
+"""hrag as a peer: called directly, and run by the driver."""
 
 import numpy as np
 import pytest
@@ -13,11 +13,11 @@ from hrag.embedding.hashing import HashEmbedder
 
 pytestmark = pytest.mark.slow
 
-LINES = [f"Line {number} tells of the number {number}, and of no other." for number in range(200)]
+LINES = [f"Line {number} describes the number {number}, and of no other." for number in range(200)]
 DOCUMENTS = [Text("first", "\n".join(LINES[:100])), Text("second", "\n".join(LINES[100:]))]
 
 
-def looked_up(texts):
+def vectors_of(texts):
     return Vectors(list(map(key_of, texts)), HashEmbedder(DIMENSION).embed(texts))
 
 
@@ -26,7 +26,7 @@ def test_both_ways_to_hrag_find_the_same(tmp_path):
     peers = [InProcess(tmp_path / "store"), OverGrpc(tmp_path / "services")]
     try:
         leaves = peers[0].leaf_texts(DOCUMENTS)
-        vectors = looked_up(leaves)
+        vectors = vectors_of(leaves)
         row = vectors.of([leaves[-1]])[0]
         query = Query("", row, row.tolist())
         found = []
@@ -54,7 +54,7 @@ def test_a_leaf_without_a_vector_stops_the_run(tmp_path):
     peer.close()
 
 
-def test_a_run_measures_what_is_there_and_says_what_is_not(tmp_path, capsys, monkeypatch):
+def test_a_run_measures_installed_peers_and_reports_the_others(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("benchmarks.peers.registry._ENVIRONMENT", tmp_path / "nowhere")
     timed = Corpus("timed", False, DOCUMENTS, [Question(line, {}) for line in LINES[:5]])
     gold = {"second": [(0, len(LINES[100]))]}
@@ -71,15 +71,15 @@ def test_a_run_measures_what_is_there_and_says_what_is_not(tmp_path, capsys, mon
     assert scores[0]["recall"] == 1.0
 
 
-def test_a_worker_that_ends_says_why(tmp_path):
+def test_a_worker_that_ends_reports_why(tmp_path):
     with Session("hrag", tmp_path / "worker") as session:
         with pytest.raises(PeerFailed, match="FileNotFoundError"):
-            session.ask("index", corpus=str(tmp_path / "none.json"), vectors="none.npz")
+            session.call("index", corpus=str(tmp_path / "none.json"), vectors="none.npz")
         with pytest.raises(PeerFailed):
-            session.ask("versions")
+            session.call("versions")
 
 
-def test_evaluation_data_are_read_with_their_gold(tmp_path):
+def test_evaluation_data_is_read_with_its_gold(tmp_path):
     (tmp_path / "corpus.jsonl").write_text('{"doc_id": "d", "lang": "zh", "text": "六七"}\n')
     spans = '[{"doc_id": "d", "start": 0, "end": 1}, {"doc_id": "d", "start": 1, "end": 2}]'
     (tmp_path / "queries.jsonl").write_text(f'{{"query": "几", "gold": {spans}}}\n')

@@ -10,7 +10,7 @@ from hrag.embedding.hashing import HashEmbedder
 from hrag.types import Document, IndexStatus, SearchMode, SearchResult
 from tests.processes import FAST, Running, running
 
-SEALS = {**FAST, "HRAG_SEAL_LEAVES": "64"}
+SEALS = {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64"}
 QUERIES = [f"query {number}" for number in range(20)]
 _TOLERANCE = 1e-5
 

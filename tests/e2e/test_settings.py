@@ -13,7 +13,7 @@ TEXT = "".join(f"This is sentence number {number} of a text. " for number in ran
 
 
 def spans(client, tenant, level):
-    """Token-free look at one level: the character spans of its chunks, in order."""
+    """The character spans and token counts of one level's chunks, in order."""
     count = client.get_document(tenant, "d").chunks_per_level[level]
     nodes = (client.get_chunk(tenant, f"d#{level}.{index}") for index in range(count))
     return [(n.chunk.span.char_start, n.chunk.span.char_end, n.chunk.token_count) for n in nodes]
@@ -63,6 +63,7 @@ def test_a_collection_can_have_settings_of_its_own(services, tenant):
         (INDEXER, "HIERARCHICAL_OVERLAP_RATIO", "0.6", "from 0.0 to 0.5"),
         (RETRIEVER, "SMALL_TO_BIG_RETURN_LEVEL", "4", "from 0"),
         (RETRIEVER, "HRAG_THREADS", "0", "greater than or equal to 1"),
+        (RETRIEVER, "HRAG_ENGINE", "sqlite", "'embedded'"),
     ],
 )
 def test_a_wrong_setting_stops_the_service(data_dir, service, variable, value, rule):

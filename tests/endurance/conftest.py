@@ -1,4 +1,4 @@
-"""What endurance tests share: room for large stores, a report."""
+"""Fixtures of endurance tests: a folder for large stores, and a report."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from tests.endurance.report import Report
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Iterator[Path]:
-    """Where a store may come to be; removed afterwards, for these are large."""
+    """The folder of a store, removed afterwards because these stores are large."""
     yield tmp_path / "store"
     shutil.rmtree(tmp_path / "store", ignore_errors=True)
 
 
 @pytest.fixture
 def report(capsys: pytest.CaptureFixture[str]) -> Report:
-    """Prints the test's figures as they come."""
+    """Prints the test's figures as they are taken."""
     return Report(capsys)

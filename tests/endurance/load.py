@@ -1,4 +1,4 @@
-"""How long a store's segment files take to read, in a process that does nothing else."""
+"""Measures how long a store's segment files take to load, in a process of its own."""
 
 import sys
 import time
@@ -8,12 +8,12 @@ from hrag.engine.embedded.maintenance.segment_build import all_collections
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store.environment import open_for_reading
 from hrag.engine.embedded.store.queries import listed_segments
-from tests.endurance.processes import answer_of
+from tests.endurance.processes import number_from
 
 
 def loading_seconds(data_dir: Path) -> float:
-    """Loads every segment that the store lists, one after the other."""
-    return answer_of(__name__, data_dir)
+    """Returns the seconds that loading every segment of the store takes, one after the other."""
+    return number_from(__name__, data_dir)
 
 
 def _seconds(data_dir: Path) -> float:
@@ -34,4 +34,4 @@ def _seconds(data_dir: Path) -> float:
 
 
 if __name__ == "__main__":
-    print(_seconds(Path(sys.argv[1])))  # noqa: T201 - its answer
+    print(_seconds(Path(sys.argv[1])))  # noqa: T201 - the parent reads it

@@ -1,7 +1,7 @@
 """Processes as the kernel sees them: memory, processor time, when one is idle.
 
 Memory is RssAnon, what a process has allocated itself. Pages of LMDB's map are the
-kernel's cache: they count as RssFile and go when something else needs the room.
+kernel's cache: they count as RssFile and are evicted when memory is needed.
 """
 
 import os
@@ -42,12 +42,12 @@ class Memory:
 
 
 def pid_of(process: Process) -> int:
-    """The number under which the kernel knows a service."""
+    """Returns the process id of a service."""
     return process._process.pid
 
 
 def memory_of(process: Process) -> Memory:
-    """What the process has resident now."""
+    """Returns the memory that the process has resident now."""
     lines = Path(f"/proc/{pid_of(process)}/status").read_text("ascii").splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     anon, file = (int(fields[name].split()[0]) * _KIB for name in ("RssAnon", "RssFile"))
@@ -55,13 +55,13 @@ def memory_of(process: Process) -> Memory:
 
 
 def processor_s(process: Process) -> float:
-    """Processor time that the process has used, of all its threads, in seconds."""
+    """Returns the processor time of all threads of the process so far, in seconds."""
     stat = Path(f"/proc/{pid_of(process)}/stat").read_text("ascii")
     after_name = stat.rpartition(")")[2].split()  # From field 3 on; 14 and 15 are the times.
     return sum(map(int, after_name[11:13])) / _TICKS_PER_S
 
 
-def answer_of(module: str, *arguments: object) -> float:
+def number_from(module: str, *arguments: object) -> float:
     """Runs a module in a process of its own; returns the number that it prints."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     ran = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
@@ -69,7 +69,7 @@ def answer_of(module: str, *arguments: object) -> float:
 
 
 def wait_until_idle(process: Process, timeout_s: float) -> None:
-    """Returns when the process has had nothing to do for a second, or fails."""
+    """Returns once the process has been idle for a second; fails after `timeout_s`."""
     until = time.monotonic() + timeout_s
     while True:
         before = processor_s(process)

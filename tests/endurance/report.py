@@ -1,34 +1,34 @@
-"""Figures with their bars, printed as they are taken and judged together at the end.
+"""Figures beside their targets, printed as they are taken and asserted together at the end.
 
-A missed bar does not end a test: the figures that follow are worth their time.
+A missed target does not end a test, because the figures that follow are worth their time.
 """
 
 import pytest
 
 
 class Report:
-    """Figures of one test. `missed` names those that broke their bar."""
+    """Figures of one test. `missed` names those that miss their target."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
         self.missed: list[str] = []
 
-    def tell(self, what: str, figure: str) -> None:
-        """Prints a figure that has no bar."""
+    def record(self, what: str, figure: str) -> None:
+        """Prints a figure that has no target."""
         self._print(f"\n{what}\n  figure {figure}")
 
-    def at_most(self, bar: float, figure: float, what: str, unit: str) -> None:
-        """Prints a figure that must not pass `bar`."""
-        self._judge("<=", bar, figure, what, unit, met=figure <= bar)
+    def at_most(self, target: float, figure: float, what: str, unit: str) -> None:
+        """Prints a figure that must not be above `target`."""
+        self._compare("<=", target, figure, what, unit, met=figure <= target)
 
-    def at_least(self, bar: float, figure: float, what: str, unit: str) -> None:
-        """Prints a figure that must reach `bar`."""
-        self._judge(">=", bar, figure, what, unit, met=figure >= bar)
+    def at_least(self, target: float, figure: float, what: str, unit: str) -> None:
+        """Prints a figure that must not be below `target`."""
+        self._compare(">=", target, figure, what, unit, met=figure >= target)
 
-    def _judge(
-        self, sign: str, bar: float, figure: float, what: str, unit: str, *, met: bool
+    def _compare(
+        self, sign: str, target: float, figure: float, what: str, unit: str, *, met: bool
     ) -> None:
-        line = f"bar {sign} {bar:.4g} {unit} / figure {figure:.4g} {unit}"
+        line = f"target {sign} {target:.4g} {unit} / figure {figure:.4g} {unit}"
         self._print(f"\n{what}\n  {line} / {'met' if met else 'MISSED'}")
         if not met:
             self.missed.append(f"{what}: {line}")

@@ -1,7 +1,7 @@
-"""Large stores in little time: written by the real writer, the embedder left out.
+"""Large stores in little time: written by the real writer, without an embedder.
 
-Documents share one text, for a tree costs more than these tests need; their vectors are
-the test's own.
+All documents share one text, because building trees would take longer than the tests; the
+vectors are the test's own.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _BATCH = 500  # Documents to a commit.
 
 
 def unit(vectors: Vectors) -> Vectors:
-    """Rows of unit length."""
+    """Scales rows to unit length, in place; returns them."""
     vectors /= (vectors * vectors).sum(axis=1, keepdims=True) ** 0.5
     return vectors
 

@@ -1,4 +1,4 @@
-"""Months of updates in minutes: disk, segments, memory and latency stay where they were.
+"""Months of updates in minutes: disk, segments, memory and latency do not grow.
 
 20,000 documents, a tenth of them replaced in each of 100 rounds, while one client
 searches at a steady rate. Most rounds go as fast as they can, for what must not grow; the
@@ -20,7 +20,7 @@ from tests.endurance import texts
 from tests.endurance.processes import MB, Memory, memory_of
 from tests.endurance.report import Report
 from tests.endurance.searches import Window, searching
-from tests.endurance.settled import lmdb_bytes, most_segments, wait_until_settled
+from tests.endurance.settled import lmdb_bytes, max_segments, wait_until_settled
 from tests.processes import Process, Running, running
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(900)]
@@ -33,7 +33,7 @@ PACED_ROUNDS = 6
 PACE_S = 0.005  # From one document to the next: 200 a second.
 REPLACED = DOCUMENTS // 10
 WARM_ROUNDS = 10  # After so many, memory has the size that it must keep.
-SEAL_LEAVES = 1024  # Small, so that there is much to merge.
+SEGMENT_MIN_LEAVES = 1024  # Small, so that there is much to merge.
 DIMENSION = 64
 SEED = 51
 SETTLE_S = 120.0
@@ -42,7 +42,7 @@ SEARCH_EVERY_S = 0.01
 SETTINGS = {
     **texts.SMALL_LEVELS,
     "HRAG_EMBEDDER": f"hash:{DIMENSION}",
-    "HRAG_SEAL_LEAVES": str(SEAL_LEAVES),
+    "HRAG_SEGMENT_MIN_LEAVES": str(SEGMENT_MIN_LEAVES),
     "HRAG_LOG_LEVEL": "info",
 }
 
@@ -55,7 +55,7 @@ def _paced(numbers: Iterable[int], pace_s: float) -> Iterator[int]:
 
 
 class Churn:
-    """Which version of each document is stored, and how the collection fared."""
+    """The stored version of each document, and the segments after each round."""
 
     def __init__(self, services: Running) -> None:
         self._services = services
@@ -99,7 +99,7 @@ def test_churn(tmp_path: Path, data_dir: Path, report: Report) -> None:
     with running(data_dir, SETTINGS) as services:
         churn = Churn(services)
         churn.load()
-        wait_until_settled(services, TENANT, SEAL_LEAVES, SETTLE_S)
+        wait_until_settled(services, TENANT, SEGMENT_MIN_LEAVES, SETTLE_S)
         first_bytes = lmdb_bytes(data_dir)
         with searching(tmp_path, services.retriever.address, TENANT, SEARCH_EVERY_S) as searcher:
             quiet_before = searcher.during(QUIET_S)
@@ -109,14 +109,14 @@ def test_churn(tmp_path: Path, data_dir: Path, report: Report) -> None:
             paced = churn.rounds(PACED_ROUNDS, PACE_S)
             final = _settled_memory(services)
             quiet_after = searcher.during(QUIET_S)
-        _judge_disk(report, first_bytes, lmdb_bytes(data_dir))
-        _judge_segments(report, services.client, churn)
+        _report_disk(report, first_bytes, lmdb_bytes(data_dir))
+        _report_segments(report, services.client, churn)
         for process in (services.indexer, services.retriever):
-            _judge_memory(report, process, warm[process], final[process])
+            _report_memory(report, process, warm[process], final[process])
         quiet = Window(np.concatenate([quiet_before.took_ms, quiet_after.took_ms]))
-        _judge_latency(report, quiet, searcher.between(*fast), searcher.between(*paced))
+        _report_latency(report, quiet, searcher.between(*fast), searcher.between(*paced))
         documents = (ROUNDS - WARM_ROUNDS - PACED_ROUNDS) * REPLACED
-        report.tell(
+        report.record(
             "replaced, at full speed", f"{documents / (fast[1] - fast[0]):,.0f} documents/s"
         )
         _the_latest_versions_are_found(services.client, churn)
@@ -124,40 +124,42 @@ def test_churn(tmp_path: Path, data_dir: Path, report: Report) -> None:
 
 
 def _settled_memory(services: Running) -> dict[Process, Memory]:
-    wait_until_settled(services, TENANT, SEAL_LEAVES, SETTLE_S)
+    wait_until_settled(services, TENANT, SEGMENT_MIN_LEAVES, SETTLE_S)
     return {process: memory_of(process) for process in (services.indexer, services.retriever)}
 
 
-def _judge_disk(report: Report, first_bytes: int, last_bytes: int) -> None:
+def _report_disk(report: Report, first_bytes: int, last_bytes: int) -> None:
     what = f"LMDB file after {ROUNDS} rounds, {last_bytes / MB:.0f} MB, beside the first load"
     report.at_most(2, last_bytes / first_bytes, what, "x")
 
 
-def _judge_segments(report: Report, client: Client, churn: Churn) -> None:
+def _report_segments(report: Report, client: Client, churn: Churn) -> None:
     status = client.index_status(TENANT)
-    bar = most_segments(status.leaf_count, SEAL_LEAVES)
-    what = f"segments of {status.leaf_count:,} leaves sealed at {SEAL_LEAVES:,}"
-    report.at_most(bar, len(status.embedded.segments), f"{what}, at rest", "segments")
-    report.tell(f"{what}, most at a round's end", f"{max(churn.segments)} segments")
+    target = max_segments(status.leaf_count, SEGMENT_MIN_LEAVES)
+    what = f"segments of {status.leaf_count:,} leaves sealed at {SEGMENT_MIN_LEAVES:,}"
+    report.at_most(target, len(status.embedded.segments), f"{what}, at rest", "segments")
+    report.record(f"{what}, most at a round's end", f"{max(churn.segments)} segments")
     held = sum(segment.leaf_count for segment in status.embedded.segments)
-    report.tell("rows that segments hold, for each living leaf", f"{held / status.leaf_count:.2f}")
+    report.record(
+        "rows of segments for each leaf that is not deleted", f"{held / status.leaf_count:.2f}"
+    )
 
 
-def _judge_memory(report: Report, process: Process, warm: Memory, final: Memory) -> None:
+def _report_memory(report: Report, process: Process, warm: Memory, final: Memory) -> None:
     what = f"{process.service.name} after {ROUNDS} rounds ({final}) beside {WARM_ROUNDS} ({warm})"
     report.at_most(1.2, final.resident_bytes / warm.resident_bytes, what, "x")
 
 
-def _judge_latency(report: Report, quiet: Window, fast: Window, paced: Window) -> None:
-    report.tell("quiet search", str(quiet))
-    report.tell("search beside churn at full speed, all cores busy", str(fast))
-    report.tell(f"search beside churn of {1 / PACE_S:.0f} documents/s", str(paced))
+def _report_latency(report: Report, quiet: Window, fast: Window, paced: Window) -> None:
+    report.record("quiet search", str(quiet))
+    report.record("search beside churn at full speed, all cores busy", str(fast))
+    report.record(f"search beside churn of {1 / PACE_S:.0f} documents/s", str(paced))
     ratio = paced.percentile_ms(99) / quiet.percentile_ms(99)
     report.at_most(2, ratio, "search p99 beside steady churn to quiet", "x")
 
 
 def _the_latest_versions_are_found(client: Client, churn: Churn) -> None:
-    """And no others: the version before is in no answer."""
+    """And no others: the version before is in no result."""
     embedder = HashEmbedder(DIMENSION)
     for number in random.Random(SEED).sample(range(DOCUMENTS), 200):
         body = churn.body(number)

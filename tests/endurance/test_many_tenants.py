@@ -1,7 +1,7 @@
 """Ten thousand small tenants on one retriever: all found, in little memory, at once.
 
-The second server has less memory than their vectors take: it unloads tenants that have
-not been asked of late, and finds them again.
+The second retriever has less memory than the vectors take: it evicts the least recently used
+tenants and loads them again on demand.
 """
 
 import random
@@ -31,7 +31,7 @@ TENANTS = 10_000
 LEAVES = 20
 MEMORY_BYTES = 200 << 20
 SEED = 71
-STRETCHES = 20
+SPLITS = 20
 _TOLERANCE = 1e-5
 
 
@@ -63,10 +63,10 @@ def test_ten_thousand_tenants(
         now = memory_of(services.retriever)
     what = f"{TENANTS:,} tenants of {LEAVES} x {dimension}, {vector_bytes / MB:.0f} MB of vectors"
     report.at_most(500, retriever.peak_bytes / MB, f"retriever with {what}; now {now}", "MB")
-    report.tell("first search of a tenant", str(cold))
-    report.tell("the same once more, at once", str(warm))
-    report.tell("a search of it later, in another order", str(again))
-    what = "p99 of a tenant's first search beyond that of its next, median of twenty stretches"
+    report.record("first search of a tenant", str(cold))
+    report.record("the same once more, at once", str(warm))
+    report.record("a search of it later, in another order", str(again))
+    what = "p99 of a tenant's first search beyond that of its next, median of twenty splits"
     report.at_most(10, _usual_p99_ms(cold) - _usual_p99_ms(warm), what, "ms")
     assert report.missed == []
 
@@ -97,9 +97,9 @@ def _tenant(number: int) -> str:
 
 
 def _usual_p99_ms(window: Window) -> float:
-    """Of stretches one after the other, so that a slow spell of the machine spoils but a few."""
-    stretches = np.split(window.took_ms, STRETCHES)
-    return float(np.median([np.percentile(stretch, 99) for stretch in stretches]))
+    """The median over consecutive splits: a slow spell of the machine affects only a few."""
+    splits = np.split(window.took_ms, SPLITS)
+    return float(np.median([np.percentile(split, 99) for split in splits]))
 
 
 def _ask_each(

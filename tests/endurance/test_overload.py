@@ -1,4 +1,4 @@
-"""Five times what the retriever can take: it goes on serving, and recovers at once.
+"""Five times the capacity of the retriever: it goes on serving, and recovers at once.
 
 h2load sends, because it takes next to nothing of the cores that it shares with the services.
 It cannot tell a refusal from an answer, but a refusal has no data: what was answered follows
@@ -42,14 +42,14 @@ def test_five_times_the_capacity(data_dir: Path, report: Report) -> None:
         at_ease = _sent(services, CAPACITY_S)
         assert at_ease.data_bytes > 1000 * at_ease.calls, "searches were refused"
         capacity = at_ease.calls / CAPACITY_S
-        report.tell("capacity, h2load on the same machine", f"{capacity:,.0f} searches/s")
+        report.record("capacity, h2load on the same machine", f"{capacity:,.0f} searches/s")
         rate = -(-OVERLOAD * int(capacity) // CLIENTS)
         more = (f"--clients={CLIENTS}", f"--max-concurrent-streams={UNDER_WAY}", f"--rps={rate}")
         with MemorySampler(services.retriever) as memory:
             overloaded = _sent(services, OVERLOAD_S, *more)
         recovery_s = _until_quick(services)
     answered = overloaded.data_bytes / at_ease.data_bytes * at_ease.calls
-    report.tell("calls in overload; answered", f"{overloaded.calls:,}; {answered:,.0f}")
+    report.record("calls in overload; answered", f"{overloaded.calls:,}; {answered:,.0f}")
     goodput = answered / OVERLOAD_S
     report.at_least(0.8, goodput / capacity, "goodput in overload, of capacity", "x")
     report.at_most(DEADLINE_S, overloaded.longest_s, "the longest call", "s")

@@ -1,4 +1,4 @@
-"""From SIGKILL to serving: in time that grows with the tail, not with the collection.
+"""From SIGKILL to serving: the time grows with the tail, not with the collection.
 
 A million sealed leaves. Reading their segment files is measured on its own; all else of a
 start must be short, whatever the collection holds.
@@ -31,7 +31,7 @@ TENANT = "restart"
 LEAVES = 1_000_000
 SMALL_TAIL = 1000
 LARGE_TAIL = 30_000
-SEAL_LEAVES = 65_536  # So that the large tail stays one.
+SEGMENT_MIN_LEAVES = 65_536  # So that the large tail stays one.
 DIMENSION = 16
 SEED = 81
 SEAL_S = 400.0
@@ -40,7 +40,7 @@ BEYOND_LOADING_S = 3.0
 SETTINGS = {
     **texts.SMALL_LEVELS,
     "HRAG_EMBEDDER": f"hash:{DIMENSION}",
-    "HRAG_SEAL_LEAVES": str(SEAL_LEAVES),
+    "HRAG_SEGMENT_MIN_LEAVES": str(SEGMENT_MIN_LEAVES),
     "HRAG_LOG_LEVEL": "info",
 }
 
@@ -56,7 +56,7 @@ def test_restart_of_a_million_leaves(data_dir: Path, report: Report) -> None:
     number = LEAVES // stores.LEAVES_EACH
     for tail in (SMALL_TAIL, LARGE_TAIL):
         number = _grow(data_dir, tail, number)
-        _judge(report, data_dir, tail, vectors, number - 1)
+        _measure(report, data_dir, tail, vectors, number - 1)
     check_store(data_dir)
     assert report.missed == []
 
@@ -86,7 +86,7 @@ def _grow(data_dir: Path, tail: int, number: int) -> int:
     return numbers.stop
 
 
-def _judge(report: Report, data_dir: Path, tail: int, vectors: Vectors, last: int) -> None:
+def _measure(report: Report, data_dir: Path, tail: int, vectors: Vectors, last: int) -> None:
     """Times a start of each service after both were killed, and asks what they then know."""
     with ExitStack() as stack:
         _serving(stack, RETRIEVER, data_dir)[0].kill()
@@ -99,8 +99,8 @@ def _judge(report: Report, data_dir: Path, tail: int, vectors: Vectors, last: in
         retriever.kill()
     loading_s = loading_seconds(data_dir)
     what = f"{LEAVES:,} leaves sealed, {tail:,} in the tail"
-    report.tell(f"{what}: loading the segment files alone", f"{loading_s:.2f} s")
-    report.tell(f"{what}: retriever serves after", f"{retriever_s:.2f} s, with {memory}")
+    report.record(f"{what}: loading the segment files alone", f"{loading_s:.2f} s")
+    report.record(f"{what}: retriever serves after", f"{retriever_s:.2f} s, with {memory}")
     report.at_most(BEYOND_LOADING_S, indexer_s, f"{what}: indexer serves after", "s")
     beyond_s = retriever_s - loading_s
     report.at_most(BEYOND_LOADING_S, beyond_s, f"{what}: retriever, beyond loading", "s")

@@ -1,4 +1,4 @@
-"""Searches while everything else is busy: none fails, and few wait.
+"""Searches beside bulk loads and sealing: none fails, and few wait.
 
 One closed loop, first idle, then while one stream loads another collection, another
 stream loads the searched one, and both are sealed.
@@ -28,14 +28,14 @@ SEARCHED = "searched"
 OTHER = "other"
 DOCUMENTS = 10_000
 LEAVES = (1, 2, 3)  # About 20,000 in all.
-SEAL_LEAVES = 8192  # The default.
+SEGMENT_MIN_LEAVES = 8192  # The default.
 SETTLE_S = 120.0
 IDLE_S = 10.0
 BUSY_S = 30.0  # And until the streams have drained.
 SETTINGS = {
     **texts.SMALL_LEVELS,
     "HRAG_EMBEDDER": "hash:64",
-    "HRAG_SEAL_LEAVES": str(SEAL_LEAVES),
+    "HRAG_SEGMENT_MIN_LEAVES": str(SEGMENT_MIN_LEAVES),
     "HRAG_LOG_LEVEL": "info",
 }
 
@@ -45,24 +45,22 @@ def test_search_during_bulk_load_and_sealing(
 ) -> None:
     with running(data_dir, SETTINGS) as services:
         _load(services, SEARCHED, texts.documents(range(DOCUMENTS), LEAVES))
-        before = wait_until_settled(services, SEARCHED, SEAL_LEAVES, SETTLE_S)
+        before = wait_until_settled(services, SEARCHED, SEGMENT_MIN_LEAVES, SETTLE_S)
         with searching(tmp_path, services.retriever.address, SEARCHED, 0) as searcher:
             idle_before = searcher.during(IDLE_S)
             began, loaded = time.monotonic(), _load_both(services, BUSY_S)
             ended = time.monotonic()
-            sealed = [services.client.index_status(tenant) for tenant in (SEARCHED, OTHER)]
+            searched, other = map(services.client.index_status, (SEARCHED, OTHER))
             for tenant in (SEARCHED, OTHER):
-                wait_until_settled(services, tenant, SEAL_LEAVES, SETTLE_S)
+                wait_until_settled(services, tenant, SEGMENT_MIN_LEAVES, SETTLE_S)
             idle_after = searcher.during(IDLE_S)
         busy = searcher.between(began, ended)
-    for status in sealed:
-        assert status.embedded.sealed_sequence > before.embedded.sealed_sequence, (
-            "nothing was sealed meanwhile"
-        )
-    report.tell("idle search, before", str(idle_before))
-    report.tell("idle search, after, on what was loaded too", str(idle_after))
+    assert searched.embedded.sealed_sequence > before.embedded.sealed_sequence, "nothing sealed"
+    assert other.embedded.segments, "nothing sealed"
+    report.record("idle search, before", str(idle_before))
+    report.record("idle search, after, on what was loaded too", str(idle_after))
     what = f"search while {sum(loaded):,} documents came in {ended - began:.0f} s and were sealed"
-    report.tell(what, str(busy))
+    report.record(what, str(busy))
     idle = Window(np.concatenate([idle_before.took_ms, idle_after.took_ms]))
     ratio = busy.percentile_ms(99) / idle.percentile_ms(99)
     report.at_most(3, ratio, "search p99 during bulk load and sealing beside idle", "x")
@@ -82,7 +80,7 @@ def _load_both(services: Running, seconds: float) -> list[int]:
 
 
 def _stand_back() -> None:
-    """Who sends documents is elsewhere as a rule, and takes no core from the services."""
+    """A client usually runs elsewhere and takes no core from the services."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 

@@ -1,4 +1,4 @@
-"""Short documents without end: the same number and version give the same text everywhere.
+"""Any number of short documents: the same number and version give the same text everywhere.
 
 Every text differs from every other, so no two leaves share a vector of the hash embedder.
 """
@@ -18,7 +18,7 @@ SMALL_LEVELS = {
     "HIERARCHICAL_OVERLAP_RATIO": str(TREE.overlap_ratio),
 }
 WORDS_OF_LEAVES = {1: 18, 2: 42, 3: 66, 20: 545}
-"""How many words give so many leaves of TREE; a word is about a token."""
+"""Words by the leaves of TREE that they give; a word is about a token."""
 
 _SENTENCE = (
     "the harbour opens before sunrise and ships from every coast unload grain timber salt "
@@ -28,7 +28,7 @@ _WORDS = _SENTENCE.split()
 
 
 def text(number: int, words: int, version: int = 0) -> str:
-    """So many words, one sentence; numbered at its beginning and at random after it."""
+    """Returns one sentence of `words` words that begins with number and version."""
     drawn = random.Random(number << 20 | version).choices(_WORDS, k=words)
     return f"{number} {version} {' '.join(drawn)}."
 
@@ -36,7 +36,7 @@ def text(number: int, words: int, version: int = 0) -> str:
 def documents(
     numbers: Iterable[int], leaves: tuple[int, ...], version: int = 0
 ) -> Iterator[Document]:
-    """One document per number; its count of leaves goes round `leaves` with the number."""
+    """Yields one document for each number; the counts of leaves cycle through `leaves`."""
     for number in numbers:
         words = WORDS_OF_LEAVES[leaves[number % len(leaves)]]
         yield Document(text(number, words, version), document_id(number))

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.passages.auto_merge import Place, standing_for
+from hrag.passages.auto_merge import representatives
+from hrag.passages.tree_text import TreePosition
 from hrag.tree import Tree
 from indexer_svc.chunker import build_tree
 from tests.property.strategies import documents, tree_settings
@@ -12,7 +13,9 @@ from tests.property.test_tree import many
 ratios = st.sampled_from([0.01, 0.5, 1.0]) | st.floats(0.01, 1.0)
 
 
-def _stands(tree: Tree, place: Place, leaves: set[int], leaf_level: int, ratio: float) -> bool:
+def _stands(
+    tree: Tree, place: TreePosition, leaves: set[int], leaf_level: int, ratio: float
+) -> bool:
     """Whether a chunk is a leaf that matched, or enough of its children stand themselves."""
     level, index = place
     if level == leaf_level:
@@ -31,7 +34,7 @@ def test_the_highest_chunk_stands_of_which_enough_matched(parsed, settings, rati
     tree, leaf_level = build_tree(parsed, settings), settings.embedding_level
     leaves = data.draw(st.sets(st.integers(0, tree.counts[leaf_level] - 1), min_size=1))
     top = data.draw(st.integers(leaf_level, settings.top_level))
-    found = standing_for(tree, leaves, leaf_level, top, ratio)
+    found = representatives(tree, leaves, leaf_level, top, ratio)
     assert set(found) == leaves
 
     ancestors = tree.ancestors(leaf_level)

@@ -16,9 +16,18 @@ from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
-from hrag.filters import AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
+from hrag.filters import AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range, filter_digest
 from tests import filter_model
-from tests.fakes import ModelCollection, prepared, query_vector, recall, seal, search_leaves
+from tests.fakes import (
+    ModelCollection,
+    find,
+    matched_leaves,
+    prepared,
+    query_vector,
+    recall,
+    seal,
+    search_leaves,
+)
 
 metadata_of_all = st.lists(filter_model.METADATA, min_size=1, max_size=12)
 
@@ -41,14 +50,51 @@ def test_a_filter_selects_what_a_plain_loop_selects(metadata_of_all, filters, se
         query = query_vector(1)
         with reader.snapshot("t", "c") as snapshot:
             for each in [*filters, *filters]:  # The second time, what was selected is known.
-                eligible = snapshot.filtered(each)
-                found = search_leaves(eligible, query, 100)
+                found = find(snapshot, query, 100, filter=each)
                 wanted = model.filtered(each)
-                assert {document_id for document_id, _ in found} == set(wanted.documents)
-                assert eligible.leaf_count == wanted.leaf_count
+                leaves = matched_leaves(found.passages)
+                assert {document_id for document_id, _ in leaves} == set(wanted.documents)
+                assert found.eligible_leaves == wanted.leaf_count
         reader.close()
         assert check(store).problems == ()
         store.close()
+
+
+# Digests
+
+ALIKE = [0, 1, 0.0, -0.0, 1.0, True, False, "0", "1", "1.0", "True", "", "a", "b", "ab", "0x1.0p+0"]
+ALIKE += [datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC), "2026-01-01T00:00:00"]
+alike = st.builds(
+    Match,
+    st.sampled_from(["metadata.a", "metadata.ab", "metadata."]),
+    st.lists(st.sampled_from(ALIKE), min_size=1, max_size=4).map(tuple),
+) | st.builds(
+    lambda name, value: Range("metadata.a", **{name: value}),
+    st.sampled_from(["at_least", "above", "at_most", "below"]),
+    st.sampled_from([0, 1, 0.0, -0.0, 1.0, datetime(2026, 1, 1)]),
+)
+nested = st.recursive(
+    alike | st.just(Exists("metadata.a")),
+    lambda inner: st.builds(
+        lambda kind, filters: kind(tuple(filters)),
+        st.sampled_from([AllOf, AnyOf, NoneOf]),
+        st.lists(inner, min_size=1, max_size=3),
+    ),
+    max_leaves=4,
+)
+
+
+@given(*[filter_model.FILTERS | nested] * 2)
+def test_filters_have_one_digest_only_if_they_are_written_alike(one, other):
+    assert (filter_digest(one) == filter_digest(other)) == (repr(one) == repr(other))
+
+
+def test_no_two_filters_that_look_alike_share_a_digest():
+    filters = [Match("metadata.a", (value,)) for value in ALIKE]
+    filters += [Match("metadata.a", ("ab", "")), Match("metadata.a", ("a", "b"))]
+    filters += [AllOf((each,)) for each in filters] + [AnyOf((each,)) for each in filters]
+    filters += [AllOf((filters[0], AllOf((filters[1],)))), AllOf((AllOf(tuple(filters[:2])),))]
+    assert len({filter_digest(each) for each in filters}) == len(filters)
 
 
 # Selectivity
@@ -154,16 +200,15 @@ def test_filters_of_every_selectivity_find_the_nearest_that_pass(large, kind):
         for selected, each in SELECTIONS[kind].items():
             model = whole.filtered(each)
             assert len(model.documents) == selected
-            eligible = snapshot.filtered(each)
-            assert eligible.leaf_count == selected
             for count in (1, 10):
-                leaves = [eligible.search(query, count) for query in queries]
-                assert {each.complete for each in leaves} == {count >= selected}
-                assert {each.exact for each in leaves} == {selected < 1000}
+                found = [find(snapshot, query, count, filter=each) for query in queries]
+                assert {one.eligible_leaves for one in found} == {selected}
+                assert {one.exhausted for one in found} == {count >= selected}
+                assert {one.exact for one in found} == {selected < 1000}
                 shares = [
-                    recall(search_leaves(eligible, query, count), model, query, count)
-                    for query in queries
+                    recall(matched_leaves(one.passages), model, query, count)
+                    for one, query in zip(found, queries, strict=True)
                 ]
                 assert np.mean(shares) >= (1.0 if selected < 1000 else MIN_RECALL)
-            everything = search_leaves(eligible, queries[0], DOCUMENTS + 1)
+            everything = search_leaves(snapshot, queries[0], DOCUMENTS + 1, filter=each)
             assert recall(everything, model, queries[0], selected) == 1.0

@@ -12,18 +12,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import reclaim, segment_build
-from hrag.engine.embedded.maintenance.merge_policy import DEAD_SHARE, FACTOR
+from hrag.engine.embedded.maintenance.build_plan import segment_stats
+from hrag.engine.embedded.maintenance.merge_policy import FACTOR, MAX_DELETED_SHARE
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.segments import manifest, segment_files
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound, DocumentNotFound
 from hrag.filters import Filter
-from hrag.types import IngestOutcome, SummaryScope, SummaryUnit, TreeSettings
+from hrag.types import IngestOutcome, SearchMode, SummaryScope, SummaryUnit, TreeSettings
 from tests import filter_model
 from tests.fakes import (
     ModelCollection,
     collection_settings,
+    find,
     matched_leaves,
     prepared,
     put_in_order,
@@ -165,10 +167,17 @@ class StoreMachine(RuleBasedStateMachine):
     ) -> None:
         query, summaries = query_vector(seed), self.summaries[tenant_id]
         with self.reader.snapshot(tenant_id, "c", summaries=True) as snapshot:
-            within = snapshot.summary_first(query, count, scope)
-            found = search_leaves(within, query, 10_000)
-            assert within.search(query, 10_000).exact
-        assert found.keys() == summaries.leaves(query, summaries.best(query, count, scope)).keys()
+            found = find(
+                snapshot,
+                query,
+                10_000,
+                mode=SearchMode.SUMMARY_FIRST,
+                top_sections=count,
+                summary_scope=scope,
+            )
+        assert found.exact
+        leaves = matched_leaves(found.passages)
+        assert leaves.keys() == summaries.leaves(query, summaries.best(query, count, scope)).keys()
 
     @rule(tenant_id=tenants, threshold=st.integers(1, 20), load=st.booleans())
     def merge(self, tenant_id: str, threshold: int, load: bool) -> None:
@@ -176,10 +185,12 @@ class StoreMachine(RuleBasedStateMachine):
         put_in_order(self.store, number, threshold)
         assert segment_build.tail_leaves(self.store, number) < threshold
         with self.store.read() as txn:
-            parts = [each.part() for each in manifest.listed(self.store, txn, number)]
+            parts = [
+                segment_stats(each) for each in manifest.read_manifest(self.store, txn, number)
+            ]
         for place, part in enumerate(parts):
             assert part.living >= FACTOR * sum(newer.living for newer in parts[place + 1 :])
-            assert part.dead <= DEAD_SHARE * part.rows
+            assert part.deleted <= MAX_DELETED_SHARE * part.rows
         self._sealed(tenant_id, load)
 
     @rule(tenant_id=tenants, which=st.integers(0, 9), load=st.booleans())
@@ -200,7 +211,7 @@ class StoreMachine(RuleBasedStateMachine):
     def rebuild(self, tenant_id: str, load: bool) -> None:
         number = self.writer.open(tenant_id, "c").collection_id
         had = self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments
-        leaves = segment_build.rebuild(self.store, number, 30, lambda: None)
+        leaves = segment_build.reindex(self.store, number, 30, lambda: None)
         if leaves:
             assert leaves == self.models[tenant_id].leaf_count
             status = self.writer.status(self.writer.open(tenant_id, "c"))
@@ -256,12 +267,11 @@ class StoreMachine(RuleBasedStateMachine):
         query = query_vector(seed)
         model = self.models[tenant_id].filtered(given)
         with self.reader.snapshot(tenant_id, "c") as snapshot:
-            eligible = snapshot.filtered(given)
-            assert eligible.leaf_count == model.leaf_count
-            leaves = eligible.search(query, count)
-            assert leaves.complete == (count >= model.leaf_count)
-            share = recall(search_leaves(eligible, query, count), model, query, count)
-        assert share == 1.0 or not leaves.exact
+            found = find(snapshot, query, count, filter=given)
+        assert found.eligible_leaves == model.leaf_count
+        assert found.exhausted == (count >= model.leaf_count)
+        share = recall(matched_leaves(found.passages), model, query, count)
+        assert share == 1.0 or not found.exact
         self.recalls.append(share)
 
     @rule(tenant_id=tenants, seed=seeds)

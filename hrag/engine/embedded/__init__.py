@@ -1,1 +1,5 @@
-"""The embedded engine: LMDB holds the truth, hnswlib and dense arrays are derived from it."""
+"""The embedded engine: LMDB holds the truth, and segments and tails are derived from it.
+
+Its rooms, from the lowest: `store`, `segments`, `write` and `search`, `maintenance`,
+`admin`; `engine` connects them.
+"""

@@ -1,4 +1,4 @@
-"""Two runs of the benchmarks compared: what is worse, what is noise, what cannot be said."""
+"""The comparison of two benchmark runs: worse, within noise, inconclusive, not comparable."""
 
 import json
 from pathlib import Path
@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from benchmarks.compare import Verdict, compare, failures, main
-from benchmarks.figures import SPREAD, BadResults, Figure, Results
+from benchmarks.figures import TOLERANCE, BadResults, Figure, Results
 
 
 def figure(value: float, **changed: Any) -> Figure:
     fields: dict[str, Any] = {
-        "what": "Search to the floor",
+        "what": "Search, ratio to baseline",
         "value": value,
         "unit": "x",
         "better": "lower",
-        "bar": None,
+        "target": None,
         "noise": 0.01,
         "seed": 1,
         "sizes": {"leaves": 1000},
@@ -47,7 +47,7 @@ def verdict(stored: Figure, latest: Figure) -> Verdict:
         ("higher", 0.8, 0.8, Verdict.SAME),
     ],
 )
-def test_worse_is_to_the_worse_side(
+def test_worse_depends_on_the_direction_of_a_figure(
     better: str, stored: float, latest: float, expected: Verdict
 ) -> None:
     assert verdict(figure(stored, better=better), figure(latest, better=better)) is expected
@@ -55,51 +55,51 @@ def test_worse_is_to_the_worse_side(
 
 @pytest.mark.parametrize("noise", [(0.1, 0.0), (0.0, 0.1), (None, 0.1)])
 def test_noise_of_either_run_is_allowed_for(noise: tuple[float | None, float]) -> None:
-    """Three standard deviations, and the spread that equal runs have."""
-    allowed = 3 * 0.1 + SPREAD["x"] * 2
+    """Three standard deviations, and the tolerance of the unit."""
+    allowed = 3 * 0.1 + TOLERANCE["x"] * 2
     was, now = noise
     below, above = 2 + 0.99 * allowed, 2 + 1.01 * allowed
     assert verdict(figure(2, noise=was), figure(below, noise=now)) is Verdict.SAME
     assert verdict(figure(2, noise=was), figure(above, noise=now)) is Verdict.WORSE
 
 
-def test_both_runs_noise_adds_up_as_deviations_do() -> None:
-    allowed = 3 * 0.5 + SPREAD["x"] * 10
+def test_noise_of_both_runs_is_combined_as_standard_deviations() -> None:
+    allowed = 3 * 0.5 + TOLERANCE["x"] * 10
     was, now = figure(10, noise=0.3), figure(10 + 0.99 * allowed, noise=0.4)
     assert verdict(was, now) is Verdict.SAME
     assert verdict(was, now.model_copy(update={"value": 10 + 1.01 * allowed})) is Verdict.WORSE
 
 
-def test_a_run_too_sure_of_its_figure_raises_no_alarm() -> None:
+def test_without_noise_the_tolerance_still_applies() -> None:
     assert verdict(figure(1.5, noise=0), figure(1.6, noise=0)) is Verdict.SAME
     shares = [figure(each, noise=0, unit="share", better="higher") for each in (0.999, 0.996, 0.99)]
     assert verdict(shares[0], shares[1]) is Verdict.SAME
     assert verdict(shares[0], shares[2]) is Verdict.WORSE
 
 
-def test_noise_that_would_hide_anything_is_told() -> None:
+def test_a_comparison_with_too_much_noise_is_inconclusive() -> None:
     assert verdict(figure(1.5, noise=0.4), figure(1.5, noise=0)) is Verdict.NOISY
     assert verdict(figure(1.5, noise=0.4), figure(5, noise=0)) is Verdict.WORSE
 
 
 @pytest.mark.parametrize("changed", [{"unit": "ms"}, {"better": None}])
-def test_times_and_what_is_only_told_are_not_compared(changed: dict[str, Any]) -> None:
+def test_times_and_reported_figures_are_not_compared(changed: dict[str, Any]) -> None:
     assert compare(results(a=figure(1, **changed)), results(a=figure(9, **changed))) == []
 
 
-def test_a_figure_that_was_not_taken_fails_unless_the_run_is_a_part() -> None:
+def test_a_missing_figure_fails_unless_the_run_is_partial() -> None:
     compared = compare(results(a=figure(1), b=figure(1)), results(a=figure(1)))
     assert [each.key for each in failures(compared, partial=False)] == ["b"]
     assert failures(compared, partial=True) == []
 
 
-def test_the_full_runs_figures_are_missed_by_the_full_run_alone() -> None:
+def test_a_figure_of_the_full_run_is_missing_from_full_runs_only() -> None:
     stored = results("full", a=figure(1, full=True))
     assert failures(compare(stored, results("bench")), partial=False) == []
     assert len(failures(compare(stored, results("full")), partial=False)) == 1
 
 
-def test_new_figures_are_told() -> None:
+def test_new_figures_are_listed() -> None:
     compared = compare(results(), results(a=figure(1)))
     assert [each.verdict for each in compared] == [Verdict.NEW]
     assert failures(compared, partial=False) == []
@@ -108,7 +108,7 @@ def test_new_figures_are_told() -> None:
 @pytest.mark.parametrize(
     "changed", [{"sizes": {"leaves": 2000}}, {"seed": 2}, {"unit": "share"}, {"better": "higher"}]
 )
-def test_what_was_measured_otherwise_fails(changed: dict[str, Any]) -> None:
+def test_a_figure_with_other_parameters_fails(changed: dict[str, Any]) -> None:
     compared = compare(results(a=figure(1)), results(a=figure(1, **changed)))
     assert [each.verdict for each in failures(compared, partial=True)] == [Verdict.CHANGED]
 
@@ -121,7 +121,7 @@ def written(path: Path, value: float, **changed: Any) -> str:
 def test_exit_codes_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored, worse = written(tmp_path / "stored.json", 1), written(tmp_path / "worse.json", 2)
     assert main([stored, stored]) == 0
-    assert "| a | Search to the floor | 1 ± 0.01 x | 1 ± 0.01 x | " in capsys.readouterr().out
+    assert "| a | Search, ratio to baseline | 1 ± 0.01 x | 1 ± 0.01 x | " in capsys.readouterr().out
     assert main([stored, worse]) == 1
     assert "WORSE" in capsys.readouterr().out
     empty = tmp_path / "empty.json"
@@ -131,7 +131,7 @@ def test_exit_codes_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda _: None, "No such file"),
         (lambda path: path.write_bytes(b"\xff{"), "utf-8"),
@@ -142,18 +142,18 @@ def test_exit_codes_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFi
     ],
 )
 def test_a_broken_file_is_named(
-    change: Any, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    change: Any, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stored, broken = written(tmp_path / "stored.json", 1), tmp_path / "broken.json"
     change(broken)
     assert main([stored, str(broken)]) == 2
     error = capsys.readouterr().err
     assert str(broken) in error
-    assert told in error
+    assert message in error
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "much", None])
-def test_what_is_no_figure_is_refused(value: Any, tmp_path: Path) -> None:
+def test_a_value_that_is_no_finite_number_is_refused(value: Any, tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
     written(path, 1)
     content = json.loads(path.read_text())
@@ -164,6 +164,6 @@ def test_what_is_no_figure_is_refused(value: Any, tmp_path: Path) -> None:
 
 
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
-    kept = results(a=figure(1.25, noise=None, bar=2.0, met=True))
+    kept = results(a=figure(1.25, noise=None, target=2.0, met=True))
     kept.write(tmp_path / "new" / "figures.json")
     assert Results.read(tmp_path / "new" / "figures.json") == kept

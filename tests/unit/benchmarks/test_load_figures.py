@@ -1,4 +1,4 @@
-"""Percentiles and goodput of a load, and that a stall shows in them."""
+"""Percentiles and goodput of a load; a stall shows in them."""
 
 import asyncio
 import time
@@ -12,13 +12,13 @@ from benchmarks.load.work import Work
 RATE = 200.0
 
 
-def _driven(send, *, duration_s=1.0, most_under_way=1000):
+def _driven(send, *, duration_s=1.0, max_in_flight=1000):
     work = Work(rate=RATE, duration_s=duration_s)
     numbers = range(work.count)
-    return asyncio.run(drive(work, send, numbers, time.monotonic(), most_under_way))
+    return asyncio.run(drive(work, send, numbers, time.monotonic(), max_in_flight))
 
 
-def test_latency_counts_from_when_a_call_was_due_and_of_success_alone():
+def test_latency_counts_from_the_due_time_and_for_successful_calls_only():
     late = Outcome(due_s=1.0, sent_s=1.5, ended_s=1.6, code="OK")
     failed = Outcome(due_s=1.0, sent_s=1.0, ended_s=9.0, code="UNAVAILABLE")
     figures = Figures([late, failed])
@@ -27,7 +27,7 @@ def test_latency_counts_from_when_a_call_was_due_and_of_success_alone():
     assert figures.codes == {"OK": 1, "UNAVAILABLE": 1}
 
 
-def test_goodput_is_of_calls_that_ended_well_within_the_time():
+def test_goodput_counts_calls_that_succeeded_within_the_time():
     outcomes = [Outcome(0.0, 0.0, ended / 10, "OK") for ended in range(30)]
     outcomes += [Outcome(0.0, 0.0, 0.5, "RESOURCE_EXHAUSTED")] * 100
     assert Figures(outcomes).goodput(0, 2) == 10
@@ -54,8 +54,8 @@ def test_a_report_has_percentiles_codes_and_both_kinds():
     assert list(Figures([]).lines(1.0)) == ["no calls"]
 
 
-def test_a_server_that_stands_still_shows_in_the_percentiles():
-    """Half a second of standing still, of one: half of the calls came meanwhile and waited."""
+def test_a_stalled_server_shows_in_the_percentiles():
+    """A stall of half a second in one: half of the calls are due meanwhile and wait."""
     began = time.monotonic()
 
     async def send(number):
@@ -70,7 +70,7 @@ def test_a_server_that_stands_still_shows_in_the_percentiles():
     assert figures.took_ms.max() > 400
 
 
-def test_a_generator_that_stands_still_blames_itself():
+def test_a_stalled_generator_reports_itself():
     async def send(number):
         if number == 50:
             time.sleep(0.4)
@@ -92,10 +92,10 @@ def test_a_slow_server_does_not_slow_the_load_down():
     assert max(sent) < 5  # One after the other they would take 30 s.
 
 
-def test_calls_past_the_most_under_way_are_told():
+def test_calls_beyond_the_limit_in_flight_are_counted_as_unsent():
     async def send(number):
         await asyncio.sleep(1.5)
         return "OK"
 
-    figures = _driven(send, duration_s=0.1, most_under_way=5)
+    figures = _driven(send, duration_s=0.1, max_in_flight=5)
     assert figures.codes == {"OK": 5, UNSENT: 15}

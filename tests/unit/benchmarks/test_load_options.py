@@ -1,4 +1,4 @@
-"""What the load kit's command line takes."""
+"""The command line of the load tests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a load consists of: when each call is due, for whom, and what it says."""
+"""The calls of a load: due times, tenants and contents."""
 
 from collections import Counter
 
@@ -18,12 +18,12 @@ def test_calls_are_due_at_a_fixed_rate():
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_writes_have_their_share_and_tenants_theirs(share):
     work = Work(rate=1000.0, duration_s=2.0, tenants=4, documents=5, write_share=share)
-    asked = [work.call(number) for number in range(work.count)]
-    written = sum(call.service == "indexer" for call in asked)
+    calls = [work.call(number) for number in range(work.count)]
+    written = sum(call.service == "indexer" for call in calls)
     assert written / work.count == pytest.approx(share, abs=0.05)
-    for number, call in enumerate(asked):
+    for number, call in enumerate(calls):
         assert (call.service == "indexer") == work.writes(number)
-    of = Counter(call.request.tenant_id for call in asked)
+    of = Counter(call.request.tenant_id for call in calls)
     assert set(of) == {f"load-{number:05d}" for number in range(4)}
     assert min(of.values()) > 0.2 * work.count
 
@@ -37,12 +37,12 @@ def test_a_call_is_the_same_each_time_and_for_another_seed_another():
     assert requests != [other.call(number).request for number in range(10)]
 
 
-def test_searches_ask_no_more_different_texts_than_told():
+def test_searches_have_no_more_different_texts_than_configured():
     work = Work(rate=1000.0, duration_s=1.0, queries=7)
     assert len({work.call(number).request.text for number in range(work.count)}) == 7
 
 
-def test_a_write_replaces_a_document_that_was_filled_in_by_another_text():
+def test_a_write_replaces_a_stored_document_with_another_text():
     work = Work(rate=10.0, duration_s=1.0, documents=3, words=50, write_share=1.0)
     filled = {work.document(number).document_id: work.document(number) for number in range(3)}
     request = work.call(0).request
@@ -51,7 +51,7 @@ def test_a_write_replaces_a_document_that_was_filled_in_by_another_text():
     assert len(request.document.text.split()) == 50
 
 
-def test_a_body_is_the_message_behind_its_length():
+def test_a_body_is_the_message_with_its_prefix():
     work = Work(rate=1.0, duration_s=1.0)
     data = body.framed(body.search(work))
     assert data[0] == 0

@@ -28,9 +28,9 @@ TEXT = "One two.  Three four.\n\nOne two.\tFünf 六。"
         ("", 3, (3, 3)),
         (" \n\n\n ", None, None),
     ],
-    ids=["first", "told", "told wrongly", "space", "stripped", "absent", "empty", "blank"],
+    ids=["first", "start", "wrong start", "space", "stripped", "absent", "empty", "blank"],
 )
-def test_a_passage_is_found_where_it_lies(passage, start, expected):
+def test_find_span(passage, start, expected):
     assert find_span(TEXT, passage, start) == expected
 
 
@@ -46,7 +46,7 @@ def test_passages_fill_the_budget_in_order_and_the_last_is_cut():
     assert text[:end] == "alpha beta"
 
 
-def test_passages_that_lie_nowhere_cost_tokens_and_cover_nothing():
+def test_passages_in_no_document_cost_tokens_and_cover_nothing():
     context = recall.within_budget([Found("d", "elsewhere")], {"d": "here"}, 100)
     assert (context.spans, context.lost) == ({}, 1)
     assert context.tokens == len(tokens.encode("elsewhere"))
@@ -55,7 +55,7 @@ def test_passages_that_lie_nowhere_cost_tokens_and_cover_nothing():
 def test_a_cut_keeps_code_points_whole():
     text = "𠮷𠮷𠮷"  # Each of several tokens.
     for most in range(1, len(tokens.encode(text)) + 1):
-        kept, count = recall.cut_to(text, most)
+        kept, count = recall.truncated(text, most)
         assert text.startswith(kept)
         assert count == most
 
@@ -95,7 +95,7 @@ def test_percentiles_are_in_milliseconds():
     assert (found.p50, found.p99, found.count) == (pytest.approx(50), pytest.approx(99), 101)
 
 
-def test_the_table_tells_medians_and_ratios_to_the_text():
+def test_the_table_has_medians_and_ratios_to_the_text():
     results = Results()
     results.indexed["langchain"] = [
         {
@@ -114,7 +114,7 @@ def test_the_table_tells_medians_and_ratios_to_the_text():
     assert cells[7:] == ["1.00, 1.00 ms", "2.00, 2.00 ms"]
 
 
-def test_the_table_says_where_less_than_the_budget_came_back():
+def test_the_table_marks_results_shorter_than_the_budget():
     score = {"candidates": 10, "budget": 4000, "recall": 0.5, "precision": 0.1, "lost": 0}
     results = Results(recall={"langchain": {"set": [{**score, "tokens": 2000.0}]}})
     *_, row = tables.recalls(results, 10, 4000)
@@ -123,9 +123,9 @@ def test_the_table_says_where_less_than_the_budget_came_back():
     assert "none" in row
 
 
-def test_who_was_left_out_is_told():
-    told = "\n".join(tables.all_tables(Results(skipped={"pgvector": "no such user"}), 1))
-    assert "Not measured: PostgreSQL + pgvector: no such user" in told
+def test_skipped_peers_are_listed():
+    text = "\n".join(tables.all_tables(Results(skipped={"pgvector": "no such user"}), 1))
+    assert "Not measured: PostgreSQL + pgvector: no such user" in text
 
 
 def test_vectors_come_back_from_their_file(tmp_path):

@@ -1,4 +1,4 @@
-"""Figures of the benchmarks: their noise, what is kept of them, and what is refused."""
+"""Figures: their noise, what is recorded, and what is refused."""
 
 import os
 import subprocess
@@ -46,7 +46,7 @@ def test_measures_take_turns_and_the_order_changes() -> None:
 
 
 def test_noise_is_that_of_the_mean() -> None:
-    """The textbook's deviation of a mean, found by drawing again; a quarter is chance."""
+    """The standard error of the mean, estimated by resampling to within a quarter."""
     rounds = np.random.default_rng(5).normal(10, 2, 2500)
     figure = measured(rounds, np.mean)
     assert figure.value == rounds.mean()
@@ -54,7 +54,7 @@ def test_noise_is_that_of_the_mean() -> None:
 
 
 def test_a_slow_spell_is_noise() -> None:
-    """Rounds that are slow together say less than as many scattered ones."""
+    """Slow rounds in a row give more noise than as many scattered ones."""
     scattered = np.random.default_rng(5).permutation(np.repeat([1.0, 3.0], 500))
     of_scattered, of_spell = (
         measured(each, np.mean).noise for each in (scattered, np.sort(scattered))
@@ -73,28 +73,28 @@ def test_equal_rounds_have_no_noise_and_a_slow_spell_of_both_leaves_the_ratio() 
     assert ratio(both, 1, 0).noise == pytest.approx(0)
 
 
-def test_a_single_round_knows_of_no_noise() -> None:
+def test_a_single_round_has_no_noise() -> None:
     assert measured(np.array([4.0]), np.median) == Measured(4, None)
 
 
-def test_a_figure_is_kept_with_all_it_takes_to_repeat_it(
+def test_a_figure_is_recorded_with_what_repeats_it(
     run: Run, report: Report, shown: list[str]
 ) -> None:
-    report.of(seed=7, leaves=10)
+    report.parameters(seed=7, leaves=10)
     report.at_most("it.ratio", 1.5, "it to the other", "x", 1.25)
     kept = run.figures["it.ratio"]
-    assert (kept.value, kept.bar, kept.met, kept.better) == (1.5, 1.25, False, "lower")
+    assert (kept.value, kept.target, kept.met, kept.better) == (1.5, 1.25, False, "lower")
     assert (kept.seed, kept.sizes, kept.command) == (
         7,
         {"leaves": 10},
         "pytest benchmarks/test_it.py",
     )
-    told = "bar <= 1.25 x / figure 1.5 x / MISSED"
-    assert report.missed == [f"it to the other: {told}"]
-    assert shown == [f"\nit to the other\n  {told}"]
+    line = "target <= 1.25 x / figure 1.5 x / MISSED"
+    assert report.missed == [f"it to the other: {line}"]
+    assert shown == [f"\nit to the other\n  {line}"]
 
 
-def test_a_bar_that_is_missed_by_no_more_than_noise_fails_nothing(
+def test_a_target_missed_by_no_more_than_noise_does_not_fail(
     run: Run, report: Report, shown: list[str]
 ) -> None:
     report.at_most("it.ratio", Measured(2.05, 0.06), "it to the other", "x", 2)
@@ -106,7 +106,7 @@ def test_a_bar_that_is_missed_by_no_more_than_noise_fails_nothing(
 
 
 @pytest.mark.parametrize("value", [0.8, 0.9])
-def test_a_bar_is_kept_by_what_reaches_it(run: Run, report: Report, value: float) -> None:
+def test_a_figure_that_equals_its_target_meets_it(run: Run, report: Report, value: float) -> None:
     report.at_least("it.rate", value, "it", "x", 0.8)
     report.at_most("it.took", value, "it", "x", 0.9)
     assert report.missed == []
@@ -114,30 +114,30 @@ def test_a_bar_is_kept_by_what_reaches_it(run: Run, report: Report, value: float
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "unit", "told"),
+    ("key", "value", "unit", "message"),
     [
         ("It.ratio", 1.0, "x", "key 'It.ratio'"),
         ("ratio", 1.0, "x", "key 'ratio'"),
         ("", 1.0, "x", "key ''"),
-        ("it.taken", 1.0, "x", "that of another figure: the first"),
-        ("it.ratio", 1.0, "times", "'times' is none of x, share"),
+        ("it.taken", 1.0, "x", "belongs to another figure: the first"),
+        ("it.ratio", 1.0, "times", "'times' is not one of x, share"),
         ("it.ratio", float("nan"), "x", "nan"),
         ("it.ratio", float("inf"), "x", "inf"),
     ],
 )
-def test_what_no_run_could_be_compared_with_is_refused(
-    report: Report, key: str, value: float, unit: str, told: str
+def test_a_figure_that_no_run_could_be_compared_with_is_refused(
+    report: Report, key: str, value: float, unit: str, message: str
 ) -> None:
-    report.tell("it.taken", 1, "the first", "x")
-    with pytest.raises(ValueError, match=told):
-        report.tell(key, value, "it", unit)
+    report.record("it.taken", 1, "the first", "x")
+    with pytest.raises(ValueError, match=message):
+        report.record(key, value, "it", unit)
 
 
 def test_lines_of_a_plot_grow_and_keep_to_its_axes(run: Run, report: Report) -> None:
     for size in (10, 20):
         report.draw("growth", "search", [(size, 0.5)], title="Growth", x="leaves", y="ms")
     assert run.plots["growth"].lines == {"search": [(10, 0.5), (20, 0.5)]}
-    with pytest.raises(ValueError, match="growth is another one"):
+    with pytest.raises(ValueError, match="plot growth exists as"):
         report.draw("growth", "search", [], title="Growth", x="leaves", y="us")
 
 
@@ -145,7 +145,7 @@ SESSION = """
 import pytest
 
 def test_kept(report):
-    report.of(seed=3, leaves=5)
+    report.parameters(seed=3, leaves=5)
     report.at_most("it.ratio", 1.5, "it to the other", "x", 2)
     report.draw("growth", "it", [(5, 1.5)], title="Growth", x="leaves", y="ms")
 
@@ -175,8 +175,8 @@ def session(folder: Path, *options: str) -> tuple[int, Path]:
     return ran.returncode, kept
 
 
-def test_a_session_leaves_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of what failed too; they can be compared and told."""
+def test_a_session_writes_its_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also those of failed tests; they can be compared and tabulated."""
     code, kept = session(tmp_path)
     assert code == 1
     results = Results.read(kept)

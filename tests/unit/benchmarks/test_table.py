@@ -1,4 +1,4 @@
-"""Tables of a run's figures, and the files written from them."""
+"""The tables of a run, and the files that contain them."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def figure(what: str, value: float, **changed: Any) -> Figure:
         "value": value,
         "unit": "x",
         "better": "lower",
-        "bar": None,
+        "target": None,
         "noise": None,
         "seed": 1,
         "sizes": {},
@@ -48,7 +48,9 @@ def lines(**figures: Figure) -> list[str]:
 
 
 def test_a_miss_is_shown_as_a_miss_with_its_command() -> None:
-    found = lines(floor__one_caller__to_bare=figure("p50", 1.567, noise=0.02, bar=1.25, met=False))
+    found = lines(
+        baseline__one_caller__ratio=figure("p50", 1.567, noise=0.02, target=1.25, met=False)
+    )
     (line,) = [line for line in found if "p50" in line]
     assert line.endswith(
         "| p50 | <= 1.25 x | 1.57 ± 0.02 x | **missed** | `pytest benchmarks/test_it.py` |"
@@ -56,13 +58,13 @@ def test_a_miss_is_shown_as_a_miss_with_its_command() -> None:
 
 
 def test_a_requirement_without_a_figure_is_reported() -> None:
-    missing = [line for line in lines() if "not taken in this run" in line]
+    missing = [line for line in lines() if "not measured in this run" in line]
     assert len(missing) == len(REQUIREMENTS)
 
 
 def test_other_figures_are_listed_with_their_target_or_without() -> None:
     found = lines(
-        a__ratio=figure("ratio", 0.5, bar=0.4, better="higher", met=True),
+        a__ratio=figure("ratio", 0.5, target=0.4, better="higher", met=True),
         a__p50=figure("took, p50", 1.0, unit="ms"),
         a__p99=figure("took, p99", 1234.5, unit="ms"),
         b__rate=figure("rate", 5, unit="calls/s", seed=None),
@@ -94,7 +96,7 @@ def test_the_machine_is_named() -> None:
 
 
 def test_the_stored_tables_are_those_of_the_stored_run() -> None:
-    """Whoever edits them by hand, or forgets `--write`, learns it here."""
+    """Fails after an edit by hand, or without `--write`."""
     stored = Results.read(STORED)
     assert STORED.with_name(TABLES).read_text("utf-8") == "\n".join(tables(stored)) + "\n"
     text = README.read_text("utf-8")
@@ -110,7 +112,7 @@ def test_the_stored_run_has_every_headline() -> None:
 def test_both_files_are_written_or_neither(tmp_path: Path) -> None:
     readme, tables_path = tmp_path / "README.md", tmp_path / TABLES
     readme.write_text("no marks", "utf-8")
-    with pytest.raises(ValueError, match="must be there"):
+    with pytest.raises(ValueError, match="must each occur"):
         write(Results(about=ABOUT), tables_path, readme)
     assert not tables_path.exists()
     readme.write_text(README.read_text("utf-8"), "utf-8")
@@ -132,5 +134,5 @@ def test_only_what_is_between_the_marks_is_written() -> None:
 
 @pytest.mark.parametrize("text", ["", "<!-- to here -->\n"])
 def test_a_text_without_marks_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must be there, once each"):
+    with pytest.raises(ValueError, match="must each occur once"):
         written(text, Results(about=ABOUT))

@@ -1,4 +1,4 @@
-"""Environment variables: defaults, meaning, and what a wrong value's refusal says."""
+"""Environment variables: defaults, meaning, and the error message of a wrong value."""
 
 import os
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_the_defaults_are_the_documented_ones():
     assert indexer.data_dir == Path("data")
     assert indexer.embedder == "builtin"
     assert (indexer.address, retriever.address) == ("127.0.0.1:50051", "127.0.0.1:50052")
-    assert indexer.seal_leaves == 8192
+    assert indexer.segment_min_leaves == 8192
     assert indexer.summaries is SummaryUnit.NONE
     assert (indexer.summary_min_chars, indexer.summary_max_tokens) == (50, 10_000_000)
 
@@ -85,6 +85,10 @@ def test_the_defaults_are_the_documented_ones():
         ("HRAG_JWT_JWKS_FILE", "/jwks.json", "jwt_jwks_file", Path("/jwks.json")),
         ("HRAG_JWT_LEEWAY_S", "0", "jwt_leeway_s", 0.0),
         ("HRAG_JWT_TENANTS_CLAIM", "t", "jwt_tenants_claim", "t"),
+        ("HRAG_ENGINE", "embedded", "engine", "embedded"),
+        ("HRAG_SEGMENT_MIN_LEAVES", "64", "segment_min_leaves", 64),
+        ("HRAG_DISK_RESERVE_BYTES", "0", "disk_reserve_bytes", 0),
+        ("HRAG_MEMORY_BYTES", "1048576", "memory_bytes", 1 << 20),
         ("HRAG_REFLECTION", "false", "reflection", False),
         ("HRAG_DRAIN_S", "0", "drain_s", 0.0),
         ("HRAG_LOG_FORMAT", "json", "log_format", "json"),
@@ -97,11 +101,11 @@ def test_a_variable_sets_its_field(monkeypatch, variable, value, field, expected
 
 def test_each_service_has_variables_of_its_own(monkeypatch):
     monkeypatch.setenv("HRAG_INDEXER_ADDRESS", "0.0.0.0:1")
-    monkeypatch.setenv("HRAG_SEAL_LEAVES", "64")
+    monkeypatch.setenv("HRAG_INDEXER_NICENESS", "3")
     monkeypatch.setenv("HRAG_RETRIEVER_ADDRESS", "0.0.0.0:2")
     monkeypatch.setenv("HRAG_QUERY_CACHE_ENTRIES", "0")
     assert load(IndexerSettings).address == "0.0.0.0:1"
-    assert load(IndexerSettings).seal_leaves == 64
+    assert load(IndexerSettings).niceness == 3
     assert load(RetrieverSettings).address == "0.0.0.0:2"
     assert load(RetrieverSettings).query_cache_entries == 0
 
@@ -225,6 +229,10 @@ FROM_0_TO_HALF = "it must be from 0.0 to 0.5"
         ("HRAG_MAX_DOCUMENT_BYTES", "1", "'1'", "greater than or equal to 1024"),
         ("HRAG_MAX_CONCURRENT_CALLS", "0", "'0'", "greater than or equal to 1"),
         ("HRAG_THREADS", "2000", "'2000'", "less than or equal to 1024"),
+        ("HRAG_ENGINE", "sqlite", "'sqlite'", "'embedded'"),
+        ("HRAG_SEGMENT_MIN_LEAVES", "63", "'63'", "greater than or equal to 64"),
+        ("HRAG_DISK_RESERVE_BYTES", "-1", "'-1'", "greater than or equal to 0"),
+        ("HRAG_MEMORY_BYTES", "1", "'1'", "greater than or equal to 1048576"),
         ("HRAG_REFLECTION", "2", "'2'", "valid boolean"),
         ("HRAG_DRAIN_S", "-1", "'-1'", "greater than or equal to 0"),
         ("HRAG_LOG_FORMAT", "xml", "'xml'", "'console' or 'json'"),
@@ -284,7 +292,6 @@ def test_answers_have_settings_of_their_own(monkeypatch):
         (RetrieverSettings, "HRAG_ANSWER_MAX_TOKENS", "0"),
         (RetrieverSettings, "HRAG_ANSWER_PASSAGE_TOKENS", "31"),
         (RetrieverSettings, "HRAG_MAX_CONCURRENT_ANSWERS", "0"),
-        (IndexerSettings, "HRAG_SEAL_LEAVES", "63"),
         (RetrieverSettings, "HRAG_QUERY_CACHE_ENTRIES", "-1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The one pipeline of a search, over a snapshot that is a plain ranking."""
+"""The pipeline of a search, over a snapshot that is a plain ranking."""
 
 import math
 from collections.abc import Sequence
@@ -8,17 +8,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hrag import errors
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
 from hrag.filters import Exists, Match
-from hrag.types import Aggregation, SearchMode, SearchPlan, SummaryScope
+from hrag.types import (
+    Aggregation,
+    Chunk,
+    Passage,
+    SearchMode,
+    SearchPlan,
+    Span,
+    SummaryScope,
+)
+from hrag.wire.retriever import encoded_passage
 from retriever_svc import pipeline as module
 from retriever_svc.pipeline import Search
+from retriever_svc.results import stage_seconds
 from tests.rankings import (
     DIMENSION,
     QUERY,
@@ -28,6 +36,7 @@ from tests.rankings import (
     Embedder,
     FakeReader,
     FakeSnapshot,
+    PlainSnapshot,
     search_of,
 )
 
@@ -36,80 +45,41 @@ def _ask(ranking: Sequence[str], deadline: Deadline = NEVER, **asked: Any) -> An
     return search_of(FakeSnapshot(ranking))(replace(QUERY, **asked), deadline)
 
 
-# Enough passages
-
-
-def test_the_first_candidates_do_when_they_lie_in_enough_ancestors() -> None:
+def test_what_the_engine_finds_is_the_result() -> None:
     snapshot = FakeSnapshot([f"p{leaf}" for leaf in range(100)])
-    result = search_of(snapshot)(replace(QUERY, limit=5, candidates=50), NEVER)
+    result = search_of(snapshot)(replace(QUERY, limit=5), NEVER)
     assert result.passages == ("p0", "p1", "p2", "p3", "p4")
-    assert snapshot.counts == [50]
-    assert (result.candidates_considered, result.exhausted) == (50, False)
+    assert (result.candidates_considered, result.exhausted) == (100, False)
+    assert (result.plan, result.sequence) == (SearchPlan.SCAN, SEQUENCE)
 
 
-@pytest.mark.parametrize("candidates", [1, 2, 10, 49, 50, 10_000])
-def test_it_looks_deeper_while_candidates_collapse_into_one_ancestor(candidates: int) -> None:
-    ranking = ["long"] * 500 + [f"p{leaf}" for leaf in range(9)] + ["rest"] * 5000
-    result = _ask(ranking, limit=10, candidates=candidates)
-    assert result.passages == ("long", *(f"p{leaf}" for leaf in range(9)))
-    assert result.candidates_considered >= 509
+def test_a_search_opens_one_snapshot_and_closes_it() -> None:
+    snapshot = FakeSnapshot(["a", "b"])
+    reader = FakeReader(snapshot)
+    search_of(snapshot, reader=reader)(QUERY, NEVER)
+    assert (reader.snapshots, len(snapshot.requests), snapshot.is_open) == (1, 1, False)
 
 
-def test_each_round_looks_at_four_times_as_many_leaves() -> None:
-    snapshot = FakeSnapshot(["long"] * 1000)
-    result = search_of(snapshot)(replace(QUERY, limit=2, candidates=10), NEVER)
-    assert snapshot.counts == [10, 40, 160, 640, 2560]
-    assert result.passages == ("long",)
-    assert result.exhausted
+def test_passages_are_encoded_by_an_engine_that_can() -> None:
+    assert search_of(FakeSnapshot(["a", "b"])).encoded(QUERY, NEVER).passages == (b"a", b"b")
 
 
-def test_it_looks_at_as_many_leaves_as_passages_are_wanted() -> None:
-    snapshot = FakeSnapshot([f"p{leaf}" for leaf in range(1000)])
-    search_of(snapshot)(replace(QUERY, limit=100, candidates=1), NEVER)
-    assert snapshot.counts == [100]
+def test_an_engine_that_cannot_encode_answers_through_values() -> None:
+    snapshot = _Values(["a", "b", "c"])
+    query = replace(QUERY, limit=2, filter=Exists("title"))
+    encoded = search_of(snapshot).encoded(query, NEVER)
+    values = search_of(snapshot)(query, NEVER)
+    assert encoded.passages == tuple(map(encoded_passage, values.passages))
+    assert replace(encoded.result, timings=values.timings) == replace(values, passages=())
 
 
-@given(
-    st.lists(st.sampled_from("abcdefgh"), max_size=300),
-    st.integers(1, 10),
-    st.integers(1, 60),
-)
-def test_as_many_passages_come_out_as_there_are_up_to_the_limit(
-    ranking: list[str], limit: int, candidates: int
-) -> None:
-    result = _ask(ranking, limit=limit, candidates=candidates)
-    distinct = list(dict.fromkeys(ranking))
-    assert list(result.passages) == distinct[:limit]
-    if result.exhausted:
-        assert len(result.passages) == len(distinct)
-    if len(result.passages) < limit:
-        assert result.exhausted
+class _Values(PlainSnapshot):
+    """Finds whole passages and cannot encode them."""
 
-
-def test_more_passages_than_the_limit_are_not_exhausted() -> None:
-    assert not _ask(["a", "b", "c"], limit=2).exhausted
-    assert _ask(["a", "b", "c"], limit=3).exhausted
-
-
-def test_an_empty_collection_answers_nothing_and_is_exhausted() -> None:
-    result = _ask([])
-    assert (result.passages, result.exhausted, result.candidates_considered) == ((), True, 0)
-
-
-def test_it_stops_looking_deeper_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    class EndsWhileSearching:
-        at_s = math.inf
-        remaining_s = 1.0
-
-        def within(self, seconds: float) -> "EndsWhileSearching":
-            return self
-
-        def check(self, stage: str) -> None:
-            if stage == "searching":
-                raise errors.DeadlineExceeded(f"the deadline passed while {stage}")
-
-    with pytest.raises(errors.DeadlineExceeded, match="searching"):
-        _ask(["long"] * 1000, EndsWhileSearching(), limit=2, candidates=1)  # type: ignore[arg-type]
+    def passage(self, name: str) -> Passage:
+        span = Span(0, 4, 0, 4)
+        chunk = Chunk(f"{name}#0.0", name, 0, 0, "text", 1, span, (), 0, 0, "", "", {})
+        return Passage(chunk, 0.5, ())
 
 
 def test_nothing_is_searched_for_a_caller_who_has_gone() -> None:
@@ -136,7 +106,7 @@ def test_the_level_is_the_querys_else_the_collections_else_the_services(
 ) -> None:
     snapshot = FakeSnapshot(["a"], replace(SETTINGS, return_level=collection))
     result = search_of(snapshot, service)(replace(QUERY, return_level=asked), NEVER)
-    assert snapshot.climbs == [(returned, Aggregation.MAX)]
+    assert [request.level for request in snapshot.requests] == [returned]
     assert (result.matched_at_level, result.returned_at_level) == (0, returned)
 
 
@@ -174,8 +144,24 @@ def test_standard_has_no_level_to_choose() -> None:
 def test_aggregation_and_budget_reach_the_engine(aggregation: Aggregation) -> None:
     snapshot = FakeSnapshot(["a"])
     search_of(snapshot)(replace(QUERY, aggregation=aggregation, token_budget=99), NEVER)
-    assert snapshot.climbs == [(2, aggregation)]
-    assert snapshot.budgets == [99]
+    (request,) = snapshot.requests
+    assert (request.level, request.aggregation, request.token_budget) == (2, aggregation, 99)
+
+
+def test_all_that_the_engine_needs_is_passed_on() -> None:
+    snapshot = FakeSnapshot(["a"])
+    asked = {
+        "limit": 7,
+        "candidates": 70,
+        "min_score": 0.25,
+        "token_budget": 99,
+        "cut_last": True,
+        "merge_adjacent": True,
+        "filter": Exists("title"),
+    }
+    search_of(snapshot)(replace(QUERY, **asked), NEVER)
+    (request,) = snapshot.requests
+    assert {name: getattr(request, name) for name in asked} == asked
 
 
 @pytest.mark.parametrize(("asked", "ratio"), [({}, 0.5), ({"merge_ratio": 0.75}, 0.75)])
@@ -183,8 +169,8 @@ def test_auto_merge_goes_up_to_the_return_level(asked: dict[str, Any], ratio: fl
     snapshot = FakeSnapshot(["a"])
     query = replace(QUERY, mode=SearchMode.AUTO_MERGE, return_level=3, **asked)
     result = search_of(snapshot)(query, NEVER)
-    assert snapshot.merges == [(3, ratio, Aggregation.MAX)]
-    assert snapshot.climbs == []
+    (request,) = snapshot.requests
+    assert (request.mode, request.level, request.merge_ratio) == (query.mode, 3, ratio)
     assert (result.mode, result.returned_at_level) == (SearchMode.AUTO_MERGE, 3)
 
 
@@ -201,29 +187,6 @@ def test_other_modes_have_no_ratio(mode: SearchMode) -> None:
         _ask(["a"], mode=mode, merge_ratio=0.5)
 
 
-# What scores too low
-
-
-def test_passages_below_the_score_are_left_out_and_nothing_deeper_is_asked() -> None:
-    snapshot = FakeSnapshot([f"p{leaf}" for leaf in range(1000)])
-    result = search_of(snapshot)(replace(QUERY, limit=5, min_score=-1.0), NEVER)
-    assert result.passages == ("p0", "p1")
-    assert result.exhausted
-    assert snapshot.counts == [50]
-
-
-def test_more_may_reach_a_sum_than_was_looked_at() -> None:
-    ranking = [f"p{leaf}" for leaf in range(1000)]
-    assert not _ask(ranking, min_score=-1.0, aggregation=Aggregation.SUM).exhausted
-    assert _ask(ranking[:9], min_score=-1.0, aggregation=Aggregation.SUM).exhausted
-
-
-def test_a_score_that_more_passages_reach_than_the_limit_changes_nothing() -> None:
-    ranking = [f"p{leaf}" for leaf in range(1000)]
-    result = _ask(ranking, min_score=-49.0)
-    assert (result.passages, result.exhausted) == (("p0", "p1", "p2", "p3", "p4"), False)
-
-
 # Filters
 
 
@@ -231,48 +194,21 @@ def test_a_filter_narrows_the_snapshot_and_says_what_was_eligible() -> None:
     snapshot = FakeSnapshot([f"p{leaf}" for leaf in range(9)])
     given = Match("metadata.lang", ("en",))
     result = search_of(snapshot)(replace(QUERY, filter=given, limit=9), NEVER)
-    assert snapshot.filters == [given]
+    assert [request.filter for request in snapshot.requests] == [given]
     assert result.passages == ("p0", "p2", "p4", "p6", "p8")
     assert (result.eligible_leaves, result.exhausted, result.plan) == (5, True, SearchPlan.SCAN)
     everything = search_of(snapshot)(QUERY, NEVER)
     assert (everything.eligible_leaves, everything.timings.filter_us) == (9, 0)
-    assert snapshot.filters == [given]
 
 
 def test_a_filter_that_makes_no_sense_is_refused_before_anything_is_embedded() -> None:
     embedder = Embedder(snapshot := FakeSnapshot(["a"]))
     with pytest.raises(errors.InvalidArgument, match="metadata"):
         search_of(snapshot, embedder=embedder)(replace(QUERY, filter=Exists("lang")), NEVER)
-    assert (embedder.texts, snapshot.filters) == ([], [])
+    assert (embedder.texts, snapshot.requests) == ([], [])
 
 
-# Joined passages
-
-
-def test_it_looks_deeper_while_passages_are_joined_into_too_few() -> None:
-    snapshot = FakeSnapshot([*(f"a{leaf}" for leaf in range(300)), "b", "c", "d"])
-    query = replace(QUERY, limit=3, merge_adjacent=True)
-    result = search_of(snapshot)(query, NEVER)
-    assert result.passages == ("a", "b", "c")
-    assert (snapshot.counts, result.exhausted) == ([50, 200, 800], False)
-    assert search_of(snapshot)(replace(query, limit=9), NEVER).exhausted
-
-
-def test_a_budget_may_be_why_there_are_few_joined_passages() -> None:
-    snapshot = FakeSnapshot([f"a{leaf}" for leaf in range(300)])
-    query = replace(QUERY, limit=3, merge_adjacent=True, token_budget=9)
-    assert not search_of(snapshot)(query, NEVER).exhausted
-    assert snapshot.counts == [50]
-
-
-def test_all_of_a_search_reads_one_snapshot() -> None:
-    snapshot = FakeSnapshot(["long"] * 1000)
-    reader = FakeReader(snapshot)
-    result = search_of(snapshot, reader=reader)(replace(QUERY, limit=2), NEVER)
-    assert len(snapshot.counts) > 1
-    assert reader.snapshots == 1
-    assert result.sequence == SEQUENCE
-    assert not snapshot.is_open
+# Timings
 
 
 def test_stages_are_timed_in_microseconds() -> None:
@@ -283,10 +219,15 @@ def test_stages_are_timed_in_microseconds() -> None:
     search = Search(FakeReader(snapshot), embedder, cache, cache, 2, lambda: next(ticks))
     timings = search(QUERY, NEVER).timings
     stages = (timings.embed_us, timings.search_us, timings.climb_us, timings.fetch_us)
-    assert stages == (1000, 1000, 1000, 1000)
-    assert (timings.filter_us, timings.total_us) == (0, 7000)
+    assert stages == (1000, 2000, 3000, 4000)
+    assert (timings.filter_us, timings.total_us) == (0, 2000)
     timings = search(replace(QUERY, filter=Exists("title")), NEVER).timings
-    assert timings.filter_us == 1000
+    assert timings.filter_us == 5000
+
+
+def test_a_stage_that_comes_again_is_added_up() -> None:
+    stages = [("search", 0.0, 1.0), ("climb", 1.0, 1.5), ("search", 2.0, 2.25)]
+    assert stage_seconds(stages) == {"search": 1.25, "climb": 0.5}
 
 
 # Queries
@@ -299,14 +240,16 @@ def test_a_text_is_embedded_once() -> None:
     search(QUERY, NEVER)
     search(QUERY, NEVER)
     assert embedder.texts == [QUERY.query]
-    assert np.array_equal(snapshot.vectors[0], HashEmbedder(DIMENSION).embed(embedder.texts)[0])
+    assert np.array_equal(
+        snapshot.requests[0].vector, HashEmbedder(DIMENSION).embed(embedder.texts)[0]
+    )
 
 
 @pytest.mark.parametrize("scale", [1, 1e-30, 1e30, -2])
 def test_a_vector_is_used_at_unit_length(scale: float) -> None:
     snapshot = FakeSnapshot(["a"])
     search_of(snapshot)(replace(QUERY, query=[3 * scale, 0, 4 * scale, 0]), NEVER)
-    (vector,) = snapshot.vectors
+    (vector,) = [request.vector for request in snapshot.requests]
     assert vector.dtype == np.float32
     assert np.allclose(vector * math.copysign(1, scale), [0.6, 0, 0.8, 0])
 
@@ -350,12 +293,12 @@ def test_a_text_needs_the_embedder_the_collection_was_made_with(
         search_of(snapshot, embedder=Embedder(snapshot, dimension, name))(QUERY, NEVER)
 
 
-def test_nothing_is_embedded_for_a_collection_of_another_embedder() -> None:
+def test_nothing_is_searched_by_another_embedders_vectors() -> None:
     snapshot = FakeSnapshot(["a"])
     embedder = Embedder(snapshot, name="other/model")
     with pytest.raises(errors.EmbedderMismatch):
         search_of(snapshot, embedder=embedder)(QUERY, NEVER)
-    assert embedder.texts == []
+    assert snapshot.requests == []
 
 
 # Limits
@@ -410,11 +353,12 @@ def test_only_the_best_sections_are_searched(
     snapshot = FakeSnapshot("abcdefghi" * 5)
     query = replace(QUERY, mode=SearchMode.SUMMARY_FIRST, limit=20, **asked)
     result = search_of(snapshot)(query, NEVER)
-    assert snapshot.summaries == [(asked.get("top_sections", 3), scope)]
+    (request,) = snapshot.requests
+    assert (request.top_sections, request.summary_scope) == (asked.get("top_sections", 3), scope)
     assert result.passages == result.sections == tuple(sections)
     assert result.exhausted
     assert result.eligible_leaves == 5 * count
-    assert snapshot.climbs == [(2, Aggregation.MAX)]
+    assert (request.level, request.aggregation) == (2, Aggregation.MAX)
 
 
 def test_sections_are_chosen_among_what_the_filter_lets_through() -> None:
@@ -429,9 +373,11 @@ def test_sections_are_chosen_among_what_the_filter_lets_through() -> None:
 def test_a_search_waits_until_its_change_is_there() -> None:
     snapshot = FakeSnapshot(["a"])
     looks = iter([1, 2, 9])
-    search = search_of(snapshot, reader=FakeReader(snapshot, looks))
+    reader = FakeReader(snapshot, looks)
+    search = search_of(snapshot, reader=reader)
     assert search(replace(QUERY, min_sequence=8), Deadline.after(5)).passages == ("a",)
     assert list(looks) == []
+    assert set(reader.tenants) == {QUERY.tenant_id}
 
 
 def test_a_search_without_a_change_to_wait_for_does_not_look() -> None:
@@ -441,7 +387,7 @@ def test_a_search_without_a_change_to_wait_for_does_not_look() -> None:
     assert list(looks) == [1]
 
 
-def test_a_change_that_does_not_come_in_time_is_told_with_how_far_the_store_is() -> None:
+def test_a_change_that_does_not_come_in_time_is_refused_with_how_far_the_tenant_is() -> None:
     snapshot = FakeSnapshot(["a"])
     search = search_of(snapshot, reader=FakeReader(snapshot, iter([3] * 1000)))
     with pytest.raises(
@@ -452,7 +398,7 @@ def test_a_change_that_does_not_come_in_time_is_told_with_how_far_the_store_is()
 
 
 def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LONGEST_WAIT_S", 0.02)
+    monkeypatch.setattr(module, "MAX_WAIT_S", 0.02)
     snapshot = FakeSnapshot(["a"])
     search = search_of(snapshot, reader=FakeReader(snapshot, iter([3] * 1000)))
     with pytest.raises(errors.SequenceNotReached):

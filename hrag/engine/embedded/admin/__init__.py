@@ -1,1 +1,1 @@
-"""How is a store checked, copied and shrunk?"""
+"""How do operators check, copy, vacuum and reindex a store?"""

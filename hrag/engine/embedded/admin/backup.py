@@ -1,37 +1,34 @@
 """Copies a store while it is in use, and makes a store of such a copy.
 
-Segments first, LMDB last: LMDB's own copy is of one moment, and whatever segment that
+Segments first, LMDB last: LMDB's own copy is of one moment, and every segment that this
 moment lists must be in the backup. Segments never change and stay for a while after they
-are replaced, so that few rounds suffice. The backup is checked as a whole before it gets
-its name; one under its name is complete. Its label, beside the store's files, holds the
-checksum of LMDB's file; those of segments are in LMDB.
+are replaced, so a few rounds suffice. The backup is checked as a whole before it gets its
+name, so a backup under its name is complete. Its label, beside the store's files, holds
+the checksum of LMDB's file; those of the segments are in LMDB.
 
-A restore is undone or done: what makes a folder a store is `data.mdb`, and that comes
-last.
+A restore happens entirely or not at all: what makes a folder a store is `data.mdb`, and
+that comes last.
 """
 
 import fcntl
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from hrag.engine.embedded.admin.check import check
-from hrag.engine.embedded.maintenance import orphan_gc
-from hrag.engine.embedded.segments import segment_files
-from hrag.engine.embedded.store import location, schema
+from hrag.engine.embedded.segments import damage, segment_files
+from hrag.engine.embedded.store import disk, location, locks, schema
 from hrag.engine.embedded.store.environment import Store, open_alone
 from hrag.engine.embedded.store.queries import listed_segments
 from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.protocols import Progress
+from hrag.engine.reports import BackupReport
 from hrag.errors import StoreUnavailable
-
-Tell = Callable[[str], None]
-"""Takes a line that says what is done now."""
 
 _LABEL = "backup.json"
 _LOCK = "backup.lock"
@@ -41,43 +38,42 @@ _BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Backup:
-    """What a backup holds; `created` is its time in UTC, ISO 8601."""
+class _Label(BackupReport):
+    """A backup's report with the size and the checksum of LMDB's file."""
 
-    documents: int
-    sequence: int
-    size_bytes: int
-    created: str
     data_bytes: int
     data_sha256: str
+
+    def report(self) -> BackupReport:
+        return BackupReport(self.documents, self.sequence, self.size_bytes, self.created)
 
 
 # Backing up
 
 
-def backup(store: Store, target: Path, tell: Tell) -> Backup:
-    """Copies `store` as it is at one moment into the folder `target`, which it creates.
+def backup(store: Store, target: Path, progress: Progress) -> BackupReport:
+    """Copies `store` as of one moment into the folder `target`, which it creates.
 
     Raises StorageFull or StoreUnavailable, and then leaves nothing behind.
     """
     target = target.absolute()
     _refuse_target(store.directory, target)
     partial = target.with_name(f"{target.name}.partial")
-    with _only_one_of(store), _unfinished(partial):
+    with _only_backup_of(store), _unfinished(partial):
         (partial / location.SEGMENTS).mkdir()
-        _copy_store(store, partial, tell)
-        tell("checking the copy")
-        made = _describe(partial)
-        _write_label(partial, made)
+        _copy_store(store, partial, progress)
+        progress("checking the copy")
+        label = _checked(partial)
+        _write_label(partial, label)
         for folder in (partial / location.SEGMENTS, partial):
-            location.sync(folder)
+            disk.sync(folder)
         partial.rename(target)
-    location.sync(target.parent)
-    return made
+    disk.sync(target.parent)
+    return label.report()
 
 
 def _refuse_target(directory: Path, target: Path) -> None:
-    with location.explained(target):
+    with location.explained_errors(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise StoreUnavailable(f"{target} exists already; a backup needs a new folder")
         if target.is_mount():
@@ -87,9 +83,9 @@ def _refuse_target(directory: Path, target: Path) -> None:
 
 
 @contextmanager
-def _only_one_of(store: Store) -> Iterator[None]:
-    """The lock lies with the store: where a backup goes, a file system may know no locks."""
-    with location.explained(store.directory), (store.directory / _LOCK).open("ab") as lock:
+def _only_backup_of(store: Store) -> Iterator[None]:
+    """Locks a file in the store, for the target's file system may have no locks."""
+    with location.explained_errors(store.directory), (store.directory / _LOCK).open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -101,9 +97,9 @@ def _only_one_of(store: Store) -> Iterator[None]:
 
 @contextmanager
 def _unfinished(folder: Path) -> Iterator[None]:
-    """An empty folder; on failure it is removed."""
-    with location.explained(folder):
-        segment_files.remove_path(folder)  # What a killed process has left.
+    """Creates an empty folder, and removes it on failure."""
+    with location.explained_errors(folder):
+        segment_files.remove_path(folder)  # What a killed process left.
         folder.mkdir(parents=True)
         try:
             yield
@@ -112,15 +108,15 @@ def _unfinished(folder: Path) -> Iterator[None]:
             raise
 
 
-def _copy_store(store: Store, folder: Path, tell: Tell) -> None:
+def _copy_store(store: Store, folder: Path, progress: Progress) -> None:
     copied: set[int] = set()
     for _ in range(_ROUNDS):
-        while _copy_segments(store, _listed(store), folder, copied, tell):
+        while _copy_segments(store, _listed(store), folder, copied, progress):
             pass
-        tell("copying the documents")
+        progress("copying the documents")
         store.copy_to(folder)
         listed = _listed_in(folder)
-        _copy_segments(store, listed, folder, copied, tell)
+        _copy_segments(store, listed, folder, copied, progress)
         if listed.keys() <= copied:
             for unlisted in copied - listed.keys():
                 segment_files.remove(folder / location.SEGMENTS, unlisted)
@@ -133,22 +129,26 @@ def _copy_store(store: Store, folder: Path, tell: Tell) -> None:
 
 
 def _copy_segments(
-    store: Store, wanted: dict[int, SegmentRecord], folder: Path, copied: set[int], tell: Tell
+    store: Store,
+    wanted: dict[int, SegmentRecord],
+    folder: Path,
+    copied: set[int],
+    progress: Progress,
 ) -> bool:
-    """Copies what is wanted, not copied yet and still there; returns whether anything was."""
+    """Copies wanted segments that are not copied yet; returns whether it copied any."""
     before = len(copied)
     for segment_id in wanted.keys() - copied:
         record = wanted[segment_id]
-        tell(f"copying segment {segment_id} ({record.rows:,} leaves)")
+        progress(f"copying segment {segment_id} ({record.rows:,} leaves)")
         try:
             _copy_segment(store.segments, folder / location.SEGMENTS, record)
         except (FileNotFoundError, segment_files.DamagedSegment) as error:
             segment_files.remove(folder / location.SEGMENTS, segment_id)
             if segment_id in _listed(store):
-                orphan_gc.report_damage(store.segments, segment_id)
+                damage.report_damage(store.segments, segment_id)
                 raise StoreUnavailable(
-                    f"segment {segment_id} is damaged: {error}; a running indexer makes it anew, "
-                    "so try again soon, or stop it and run `hrag rebuild`"
+                    f"segment {segment_id} is damaged: {error}; a running indexer rebuilds it, "
+                    "so try again soon, or stop it and run `hrag reindex`"
                 ) from error
         else:
             copied.add(segment_id)
@@ -161,24 +161,23 @@ def _copy_segment(source: Path, target: Path, record: SegmentRecord) -> None:
     copy.mkdir()
     for name in record.files:
         _copy_file(segment_files.path_of(source, record.segment_id) / name, copy / name)
-    location.sync(copy)
+    disk.sync(copy)
     segment_files.verify(target, record)
 
 
 def _copy_file(source: Path, target: Path) -> str:
-    """Copies into blocks of its own, durably; returns the SHA-256 of what it read."""
+    """Copies a file durably; returns the SHA-256 of what it read."""
     digest = hashlib.sha256()
     with source.open("rb") as read, target.open("wb") as written:
         while block := read.read(_BLOCK_BYTES):
             digest.update(block)
             written.write(block)
-        written.flush()
-        os.fsync(written.fileno())
+    disk.sync(target)
     return digest.hexdigest()
 
 
 def _listed(store: Store) -> dict[int, SegmentRecord]:
-    """The segments of all collections by id, of one moment."""
+    """The segments of all collections by id, as of one moment."""
     with store.read() as txn:
         collections = [schema.read_u32(key) for key, _ in store.scan(txn, "collections", b"")]
         return {
@@ -193,8 +192,8 @@ def _listed_in(folder: Path) -> dict[int, SegmentRecord]:
         return _listed(store)
 
 
-def _describe(folder: Path) -> Backup:
-    """Checks the whole of a copied store, or raises StoreUnavailable."""
+def _checked(folder: Path) -> _Label:
+    """Checks a copied store as a whole and describes it; raises StoreUnavailable."""
     with closing(open_alone(folder)) as store:
         report = check(store)
         with store.read() as txn:
@@ -202,12 +201,12 @@ def _describe(folder: Path) -> Backup:
     if report.problems:
         raise StoreUnavailable(
             f"the copy in {folder} has {len(report.problems):,} problems, the first: "
-            f"{report.problems[0]}; `hrag check` tells whether the store itself has them"
+            f"{report.problems[0]}; `hrag check` shows whether the store itself has them"
         )
     data = folder / location.DATA
     with data.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Backup(
+    return _Label(
         documents=report.documents,
         sequence=sequence,
         size_bytes=sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
@@ -217,68 +216,67 @@ def _describe(folder: Path) -> Backup:
     )
 
 
-def _write_label(folder: Path, made: Backup) -> None:
-    with (folder / _LABEL).open("w") as file:
-        json.dump(asdict(made), file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
+def _write_label(folder: Path, label: _Label) -> None:
+    path = folder / _LABEL
+    path.write_text(json.dumps(asdict(label), indent=2), "utf-8")
+    disk.sync(path)
 
 
 # Restoring
 
 
-def restore(source: Path, directory: Path, tell: Tell) -> Backup:
-    """Makes a store in `directory`, which holds none, of the backup in `source`.
+def restore(source: Path, directory: Path, progress: Progress) -> BackupReport:
+    """Makes a store of the backup in `source`, in `directory`, which must not hold one.
 
     Raises StorageFull or StoreUnavailable, and then there is still no store.
     """
-    made = _read_label(source)
+    label = _read_label(source)
     location.refuse_network(directory)
-    with location.explained(directory):
+    with location.explained_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    with location.exclusive(directory):
+    with locks.exclusive(directory):
         if (directory / location.DATA).exists():
             raise StoreUnavailable(f"{directory} holds a store; name a folder that holds none")
         partial = directory / _RESTORING
         with _unfinished(partial):
-            _copy_backup(source, partial, made, tell)
-            tell("checking the copy")
-            _describe(partial)
+            _copy_backup(source, partial, label, progress)
+            progress("checking the copy")
+            _checked(partial)
             _move_in(partial, directory)
         shutil.rmtree(partial)
-    return made
+    return label.report()
 
 
-def _read_label(source: Path) -> Backup:
+def _read_label(source: Path) -> _Label:
     try:
-        return Backup(**json.loads((source / _LABEL).read_text("utf-8")))
+        return _Label(**json.loads((source / _LABEL).read_text("utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise StoreUnavailable(
             f"{source} is no backup of `hrag backup`: its {_LABEL} cannot be read ({error})"
         ) from error
 
 
-def _copy_backup(source: Path, folder: Path, made: Backup, tell: Tell) -> None:
-    tell("copying the documents")
-    if _copy_file(source / location.DATA, folder / location.DATA) != made.data_sha256:
+def _copy_backup(source: Path, folder: Path, label: _Label, progress: Progress) -> None:
+    progress("copying the documents")
+    if _copy_file(source / location.DATA, folder / location.DATA) != label.data_sha256:
         raise StoreUnavailable(
-            f"{source / location.DATA} has changed since the backup of {made.created}; "
+            f"{source / location.DATA} has changed since the backup of {label.created}; "
             "take another backup"
         )
     (folder / location.SEGMENTS).mkdir()
     for segment_id, record in _listed_in(folder).items():
-        tell(f"copying segment {segment_id} ({record.rows:,} leaves)")
+        progress(f"copying segment {segment_id} ({record.rows:,} leaves)")
         try:
             _copy_segment(source / location.SEGMENTS, folder / location.SEGMENTS, record)
         except (FileNotFoundError, segment_files.DamagedSegment) as error:
             raise StoreUnavailable(f"the backup in {source} is damaged: {error}") from error
-    location.sync(folder / location.SEGMENTS)
+    disk.sync(folder / location.SEGMENTS)
 
 
 def _move_in(partial: Path, directory: Path) -> None:
-    """In this order, each step on the disk before the next: without data it is no store."""
+    """Makes each step durable before the next: without the data file there is no store."""
     shutil.rmtree(directory / location.SEGMENTS, ignore_errors=True)
     (partial / location.SEGMENTS).rename(directory / location.SEGMENTS)
-    location.sync(directory)
+    disk.sync(directory)
     (partial / location.DATA).rename(directory / location.DATA)
-    location.sync(directory)
+    disk.sync(directory)

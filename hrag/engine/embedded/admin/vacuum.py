@@ -1,31 +1,23 @@
-"""Gives the disk back what deleted documents took.
+"""Vacuum: gives the disk back what deleted documents took.
 
 LMDB's file never shrinks: freed pages wait in it for later writes. A compact copy leaves
-them out. Nobody may have the store open meanwhile, for the copy takes the file's place.
-Ended anywhere, the store is as before or compacted.
+them out. No process may have the store open meanwhile, for the copy replaces the file. If
+it is interrupted, the store is either as before or vacuumed.
 """
 
 import os
 import shutil
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
-from hrag.engine.embedded.store import location, schema
-from hrag.engine.embedded.store.environment import COMPACTING, Store, open_alone
+from hrag.engine.embedded.store import disk, location, locks, schema
+from hrag.engine.embedded.store.environment import Store, open_alone
+from hrag.engine.reports import VacuumReport
 from hrag.errors import StoreMissing, StoreUnavailable
 
 
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """Bytes of LMDB's file."""
-
-    before_bytes: int
-    after_bytes: int
-
-
-def compact(directory: Path) -> Compaction:
-    """Replaces LMDB's file by a compact copy; needs the space of both meanwhile.
+def vacuum(directory: Path) -> VacuumReport:
+    """Replaces LMDB's file by a compact copy; needs disk space for both meanwhile.
 
     Raises StoreMissing, StorageFull, or StoreUnavailable while a service runs; then the
     store is as before.
@@ -33,23 +25,23 @@ def compact(directory: Path) -> Compaction:
     data = directory / location.DATA
     if not data.exists():
         raise StoreMissing(f"{directory} holds no store")
-    folder = directory / COMPACTING
-    with location.exclusive(directory), location.explained(directory):
+    folder = directory / location.VACUUM
+    with locks.exclusive(directory), location.explained_errors(directory):
         shutil.rmtree(folder, ignore_errors=True)
         try:
             folder.mkdir()
             _copy(directory, folder)
-            done = Compaction(data.stat().st_size, (folder / location.DATA).stat().st_size)
-            # lock.mdb may stay: who opens a store that nobody has makes its contents anew.
+            report = VacuumReport(data.stat().st_size, (folder / location.DATA).stat().st_size)
+            # lock.mdb may stay: the first process to open a store writes its contents anew.
             (folder / location.DATA).replace(data)
-            location.sync(directory)
+            disk.sync(directory)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    return done
+    return report
 
 
 def _copy(directory: Path, folder: Path) -> None:
-    """A durable, verified copy that belongs to whom the file belongs."""
+    """Makes a durable, verified copy with the owner and mode of the file."""
     with closing(open_alone(directory)) as store:
         store.copy_to(folder)
         with closing(open_alone(folder)) as copy:
@@ -61,11 +53,11 @@ def _copy(directory: Path, folder: Path) -> None:
     new = folder / location.DATA
     os.chown(new, old.st_uid, old.st_gid)
     new.chmod(old.st_mode & 0o7777)
-    location.sync(new)
+    disk.sync(new)
 
 
 def _contents(store: Store) -> dict[str, int]:
-    """How many entries each database has, and the last change."""
+    """The number of entries of each database, and of the last commit."""
     with store.read() as txn:
         counted = {name: txn.stat(database)["entries"] for name, database in store.db.items()}
         return {**counted, "sequence": store.number(txn, schema.COMMIT_CURSOR)}

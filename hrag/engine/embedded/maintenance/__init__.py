@@ -1,1 +1,1 @@
-"""What happens in the background: sealing, merging, repair, reclaiming?"""
+"""What happens in the background, and when: sealing, merging, repair, reclaiming?"""

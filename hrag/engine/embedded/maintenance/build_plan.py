@@ -1,30 +1,36 @@
-"""What a segment shall be made of, as one transaction sees it."""
+"""What shall the next segment of a collection hold, as one transaction sees it?"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from hrag.engine.embedded.maintenance.merge_policy import Part, Step, next_step, tail_step
+from hrag.engine.embedded.maintenance.merge_policy import (
+    MergePlan,
+    SegmentStats,
+    plan_merge,
+    plan_seal,
+)
 from hrag.engine.embedded.segments import leaves, manifest
-from hrag.engine.embedded.segments.manifest import Listed
+from hrag.engine.embedded.segments.manifest import ManifestEntry
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
     collection_exists,
     read_collection,
     read_counters,
 )
+from hrag.engine.embedded.store.records import Counters
 from hrag.types import CollectionSettings
 
-Choose = Callable[[Sequence[Listed], int], Step | None]
-"""From a collection's segments and the living leaves of its tail to what to build."""
+Choose = Callable[[Sequence[ManifestEntry], int], MergePlan | None]
+"""Chooses what to build from a collection's segments and the living leaves of its tail."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """The range of ordinals a segment shall cover, and where its leaves are.
+class BuildPlan:
+    """The range of ordinals that a new segment shall cover, and where its leaves are.
 
-    `base` is a segment whose index may be gone on with; `documents` are ordinals with
-    their leaf counts, to be read from LMDB.
+    `base` is a segment from whose index the build may resume; `documents` are ordinals with
+    their leaf counts, to be read from LMDB. With `tail`, the range includes the tail.
     """
 
     collection: int
@@ -32,108 +38,139 @@ class Source:
     first_ordinal: int
     last_ordinal: int
     covered_sequence: int
-    base: Listed | None
+    base: ManifestEntry | None
     documents: tuple[tuple[int, int], ...]
     tail: bool
 
     @property
-    def leaves(self) -> int:
-        """No more than so many will be in the segment."""
-        living = self.base.part().living if self.base else 0
+    def max_leaves(self) -> int:
+        """The segment will not have more leaves; deletions may leave it fewer."""
+        living = self.base.living_leaves if self.base else 0
         return living + sum(count for _, count in self.documents)
 
 
-def next_source(
+def merge_plan(
     store: Store, collection: int, damaged: frozenset[int] = frozenset()
-) -> Source | None:
-    """What to build next of segments; None when they are in order, or the collection gone.
+) -> BuildPlan | None:
+    """Plans the next merge, rewrite or repair; None if none is due, or the collection is gone.
 
     `damaged` are ids of segments that cannot be read.
     """
 
-    def choose(listed: Sequence[Listed], _: int) -> Step | None:
-        return next_step(_parts(listed, damaged))
+    def choose(entries: Sequence[ManifestEntry], _: int) -> MergePlan | None:
+        return plan_merge(_stats(entries, damaged))
 
-    return _source(store, collection, choose, lambda segment_id: segment_id not in damaged)
+    return _plan(store, collection, choose, lambda segment_id: segment_id not in damaged)
 
 
-def tail_source(
+def seal_plan(
     store: Store,
     collection: int,
     threshold: int,
     damaged: frozenset[int] = frozenset(),
     busy_ordinal: int = 0,
-) -> Source | None:
-    """The same for a full tail, perhaps beside a build of ordinals up to `busy_ordinal`."""
+) -> BuildPlan | None:
+    """Plans the sealing of a full tail, perhaps beside a build of ordinals to `busy_ordinal`.
 
-    def choose(listed: Sequence[Listed], tail: int) -> Step | None:
-        busy = sum(each.record.first_ordinal <= busy_ordinal for each in listed)
-        return tail_step(_parts(listed, damaged), tail, threshold, busy)
-
-    return _source(store, collection, choose, lambda segment_id: segment_id not in damaged)
-
-
-def whole_source(store: Store, collection: int, threshold: int) -> Source | None:
-    """All of a collection, with no use of the segments it has.
-
-    None where it has none, and fewer leaves than `threshold`.
+    None if the tail has fewer than `threshold` leaves, or the collection is gone.
     """
 
-    def choose(listed: Sequence[Listed], tail: int) -> Step | None:
-        return Step(0, len(listed), tail=True) if listed or tail >= threshold else None
+    def choose(entries: Sequence[ManifestEntry], tail: int) -> MergePlan | None:
+        busy = sum(entry.record.first_ordinal <= busy_ordinal for entry in entries)
+        return plan_seal(_stats(entries, damaged), tail, threshold, busy)
 
-    return _source(store, collection, choose, lambda _: False)
-
-
-def _parts(listed: Sequence[Listed], damaged: frozenset[int]) -> list[Part]:
-    return [each.part(damaged=each.record.segment_id in damaged) for each in listed]
+    return _plan(store, collection, choose, lambda segment_id: segment_id not in damaged)
 
 
-def _source(
-    store: Store, collection: int, choose: Choose, usable: Callable[[int], bool]
-) -> Source | None:
-    """`usable` says, of a segment's id, whether its index may be gone on with."""
+def reindex_plan(store: Store, collection: int, threshold: int) -> BuildPlan | None:
+    """Plans one segment of everything, without resuming from the present segments.
+
+    None if there are none and fewer leaves than `threshold`.
+    """
+
+    def choose(entries: Sequence[ManifestEntry], tail: int) -> MergePlan | None:
+        due = entries or tail >= threshold
+        return MergePlan(0, len(entries), tail=True) if due else None
+
+    return _plan(store, collection, choose, lambda _: False)
+
+
+def segment_stats(entry: ManifestEntry, *, damaged: bool = False) -> SegmentStats:
+    """Returns what the merge policy knows of a listed segment."""
+    return SegmentStats(entry.record.rows, entry.deleted_leaves, damaged)
+
+
+def _stats(entries: Sequence[ManifestEntry], damaged: frozenset[int]) -> list[SegmentStats]:
+    return [segment_stats(entry, damaged=entry.record.segment_id in damaged) for entry in entries]
+
+
+def _plan(
+    store: Store, collection: int, choose: Choose, is_usable: Callable[[int], bool]
+) -> BuildPlan | None:
+    """`is_usable` says whether a build may resume from the segment with this id."""
     with store.read() as txn:
         if not collection_exists(store, txn, collection):
             return None
-        listed = manifest.listed(store, txn, collection)
+        entries = manifest.read_manifest(store, txn, collection)
         counters = read_counters(store, txn, collection)
-        step = choose(listed, counters.tail_leaves)
-        if step is None:
+        chosen = choose(entries, counters.tail_leaves)
+        if chosen is None:
             return None
-        replaced = listed[step.first : step.last]
-        first = replaced[0].record.first_ordinal if replaced else counters.sealed_ordinal + 1
-        if step.tail:
-            tail = list(leaves.living_ordinals(store, txn, collection, counters.sealed_ordinal))
-            last, covered = tail[-1][0] if tail else counters.sealed_ordinal, counters.sequence
-        else:
-            newest = replaced[-1].record
-            tail, last, covered = [], newest.last_ordinal, newest.covered_sequence
-        base = _base([each for each in replaced if usable(each.record.segment_id)])
-        return Source(
+        replaced = entries[chosen.first : chosen.last]
+        base = _base([entry for entry in replaced if is_usable(entry.record.segment_id)])
+        tail = _tail(store, txn, collection, counters) if chosen.tail else ()
+        last, covered = _end(counters, replaced, tail, sealing=chosen.tail)
+        return BuildPlan(
             collection=collection,
             settings=read_collection(store, txn, collection).settings,
-            first_ordinal=first,
+            first_ordinal=(
+                replaced[0].record.first_ordinal if replaced else counters.sealed_ordinal + 1
+            ),
             last_ordinal=last,
             covered_sequence=covered,
             base=base,
             documents=(*_documents(store, txn, collection, replaced, base), *tail),
-            tail=step.tail,
+            tail=chosen.tail,
         )
 
 
-def _base(usable: Sequence[Listed]) -> Listed | None:
-    """The largest segment, unless it is to be written anew."""
-    largest = max(usable, key=lambda each: each.part().living, default=None)
-    return None if largest is None or largest.part().is_spoilt else largest
+def _tail(
+    store: Store, txn: Txn, collection: int, counters: Counters
+) -> tuple[tuple[int, int], ...]:
+    return tuple(leaves.living_ordinals(store, txn, collection, counters.sealed_ordinal))
+
+
+def _end(
+    counters: Counters,
+    replaced: Sequence[ManifestEntry],
+    tail: Sequence[tuple[int, int]],
+    *,
+    sealing: bool,
+) -> tuple[int, int]:
+    """The last ordinal and the sequence that the new segment covers."""
+    if sealing:
+        return tail[-1][0] if tail else counters.sealed_ordinal, counters.sequence
+    newest = replaced[-1].record
+    return newest.last_ordinal, newest.covered_sequence
+
+
+def _base(usable: Sequence[ManifestEntry]) -> ManifestEntry | None:
+    """The largest segment, unless it has to be rewritten."""
+    largest = max(usable, key=lambda entry: entry.living_leaves, default=None)
+    return None if largest is None or segment_stats(largest).needs_rewrite else largest
 
 
 def _documents(
-    store: Store, txn: Txn, collection: int, replaced: Sequence[Listed], base: Listed | None
+    store: Store,
+    txn: Txn,
+    collection: int,
+    replaced: Sequence[ManifestEntry],
+    base: ManifestEntry | None,
 ) -> tuple[tuple[int, int], ...]:
+    """The living documents of the segments that are replaced, except those of the base."""
     ranges = (
-        leaves.covered_ordinals(store, txn, collection, each.record)
-        for each in replaced
-        if each is not base
+        leaves.covered_ordinals(store, txn, collection, entry.record)
+        for entry in replaced
+        if entry is not base
     )
     return tuple(chain.from_iterable(ranges))

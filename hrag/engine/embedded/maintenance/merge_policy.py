@@ -1,82 +1,88 @@
-"""Decides which segment to build next. Pure: numbers in, a step out.
+"""Decides which segments to merge next. Pure: numbers in, a plan out.
 
-Segments stay few because each holds at least `FACTOR` times what all newer ones hold
-together: a collection of n leaves has at most about log8(n / threshold) + 2. A tail that
-is full goes into the newest segment where that is not much larger than the tail, else
-into one of its own; either costs in proportion to the tail. Segments that break the rule
-are merged, and one that has died by more than `DEAD_SHARE` is written anew. With this a
-leaf is indexed once when sealed and once for each factor by which its collection grows.
+A tiered log-structured merge: segments stay few because each holds at least `FACTOR` times
+what all newer ones hold together, so a collection of n leaves has at most about
+log8(n / threshold) + 2 of them. A full tail is merged into the newest segment if that is
+less than `FACTOR` times as large, else it becomes a segment of its own; either costs in
+proportion to the tail. Segments that break the rule are merged, and one with more than
+`MAX_DELETED_SHARE` deleted leaves is rewritten. So a leaf is indexed once when sealed, and
+once for each factor by which its collection grows.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 FACTOR = 8
-DEAD_SHARE = 0.2
+MAX_DELETED_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A segment as the decision sees it."""
+class SegmentStats:
+    """What the policy knows of a segment: its leaves, and how many of them are deleted."""
 
     rows: int
-    dead: int = 0
+    deleted: int = 0
     damaged: bool = False
 
     @property
     def living(self) -> int:
-        return self.rows - self.dead
+        """Leaves that are not deleted."""
+        return self.rows - self.deleted
 
     @property
-    def is_spoilt(self) -> bool:
-        """Whether so much of it is dead that it is better written anew."""
-        return self.dead > DEAD_SHARE * self.rows
+    def needs_rewrite(self) -> bool:
+        """Whether so many leaves are deleted that a new segment is worth its cost."""
+        return self.deleted > MAX_DELETED_SHARE * self.rows
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Build one segment in place of those from `first` to before `last`, and perhaps the tail."""
+class MergePlan:
+    """Build one segment in place of segments[first:last] and, with `tail`, of the tail."""
 
     first: int
     last: int
     tail: bool
 
 
-def next_step(parts: Sequence[Part]) -> Step | None:
-    """What to do with the segments, oldest first, whatever the tail."""
-    return _repair(parts) or _merge(parts) or _rewrite(parts)
+def plan_merge(segments: Sequence[SegmentStats]) -> MergePlan | None:
+    """Returns what to do with the segments, oldest first, whatever the tail; None for nothing."""
+    return _repair(segments) or _merge(segments) or _rewrite(segments)
 
 
-def tail_step(parts: Sequence[Part], tail: int, threshold: int, busy: int = 0) -> Step | None:
-    """Seals a full tail; the first `busy` parts are being built from and stay as they are."""
+def plan_seal(
+    segments: Sequence[SegmentStats], tail: int, threshold: int, busy: int = 0
+) -> MergePlan | None:
+    """Returns how to seal the tail once it has `threshold` leaves, or None.
+
+    The first `busy` segments are in use by another build and stay as they are.
+    """
     if tail < threshold:
         return None
-    end = len(parts)
-    if end > busy and not parts[-1].damaged and parts[-1].living < FACTOR * tail:
-        return Step(end - 1, end, tail=True)
-    return Step(end, end, tail=True)
+    end = len(segments)
+    if end > busy and not segments[-1].damaged and segments[-1].living < FACTOR * tail:
+        return MergePlan(end - 1, end, tail=True)
+    return MergePlan(end, end, tail=True)
 
 
-def _repair(parts: Sequence[Part]) -> Step | None:
-    return _first_alone(parts, [part.damaged for part in parts])
+def _repair(segments: Sequence[SegmentStats]) -> MergePlan | None:
+    return _first_alone([segment.damaged for segment in segments])
 
 
-def _merge(parts: Sequence[Part]) -> Step | None:
+def _merge(segments: Sequence[SegmentStats]) -> MergePlan | None:
     newer = 0
     start = None
-    for place in reversed(range(len(parts))):
-        if newer and parts[place].living < FACTOR * newer:
-            start = place
-        newer += parts[place].living
-    return None if start is None else Step(start, len(parts), tail=False)
+    for index in reversed(range(len(segments))):
+        if newer and segments[index].living < FACTOR * newer:
+            start = index
+        newer += segments[index].living
+    return None if start is None else MergePlan(start, len(segments), tail=False)
 
 
-def _rewrite(parts: Sequence[Part]) -> Step | None:
-    return _first_alone(parts, [part.is_spoilt for part in parts])
+def _rewrite(segments: Sequence[SegmentStats]) -> MergePlan | None:
+    return _first_alone([segment.needs_rewrite for segment in segments])
 
 
-def _first_alone(parts: Sequence[Part], chosen: Sequence[bool]) -> Step | None:
-    for place in range(len(parts)):
-        if chosen[place]:
-            return Step(place, place + 1, tail=False)
-    return None
+def _first_alone(chosen: Sequence[bool]) -> MergePlan | None:
+    """Rebuilds the first chosen segment by itself."""
+    index = next((index for index, is_chosen in enumerate(chosen) if is_chosen), None)
+    return None if index is None else MergePlan(index, index + 1, tail=False)

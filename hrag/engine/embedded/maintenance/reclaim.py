@@ -1,7 +1,7 @@
 """Reclaims the space of deleted collections.
 
-A deletion takes the name away at once; its documents are erased afterwards, a few per
-transaction, so that no write waits long. Whatever is left at a stop goes on at the next
+Deleting a collection removes its name at once; its documents are erased afterwards, a few
+per transaction, so that no write waits long. What a stop leaves is erased after the next
 start.
 """
 
@@ -22,13 +22,14 @@ _DOCUMENTS = 200  # Per transaction.
 
 
 def reclaim_some(store: Store) -> bool:
-    """Erases a part of one deleted collection; False when none is left."""
+    """Erases a part of one deleted collection; returns False if there is none."""
     with store.read() as txn:
-        dropped = next((bytes(key) for key, _ in store.scan(txn, "deleted_collections", b"")), None)
-    if dropped is None:
+        entries = store.scan(txn, "deleted_collections", b"")
+        deleted = next((bytes(key) for key, _ in entries), None)
+    if deleted is None:
         return False
     with store.write() as txn:
-        unlisted = [] if _erase_documents(store, txn, dropped) else _forget(store, txn, dropped)
+        unlisted = [] if _erase_documents(store, txn, deleted) else _forget(store, txn, deleted)
         reach("reclaim.written")
     reach("reclaim.committed")
     for segment_id in unlisted:
@@ -36,24 +37,24 @@ def reclaim_some(store: Store) -> bool:
     return True
 
 
-def _erase_documents(store: Store, txn: Txn, dropped: bytes) -> int:
-    """Returns how many documents there were to erase."""
-    number = schema.read_u32(dropped)
-    entries = store.scan(txn, "ordinals", dropped)
+def _erase_documents(store: Store, txn: Txn, deleted: bytes) -> int:
+    """Returns how many documents it has erased."""
+    number = schema.read_u32(deleted)
+    entries = store.scan(txn, "ordinals", deleted)
     found = [schema.read_in_collection(key)[1] for key, _ in islice(entries, _DOCUMENTS)]
     for ordinal in found:
-        head = read_document(store, txn, slot_of(store, txn, number, ordinal))
-        name = schema.document_id(number, head.document_id)
+        document = read_document(store, txn, slot_of(store, txn, number, ordinal))
+        name = schema.document_id(number, document.document_id)
         txn.delete(name, db=store.db["document_ids"])
-        erase_document(store, txn, ordinal, head)
+        erase_document(store, txn, ordinal, document)
     return len(found)
 
 
-def _forget(store: Store, txn: Txn, dropped: bytes) -> list[int]:
-    """Erases the empty collection itself; returns the segments it had."""
-    records = listed_segments(store, txn, schema.read_u32(dropped))
+def _forget(store: Store, txn: Txn, deleted: bytes) -> list[int]:
+    """Erases the empty collection itself; returns the ids of its segments."""
+    records = listed_segments(store, txn, schema.read_u32(deleted))
     for database in ("changes", "segments", "deleted_leaves", "tombstones"):
-        for key in [bytes(key) for key, _ in store.scan(txn, database, dropped)]:
+        for key in [bytes(key) for key, _ in store.scan(txn, database, deleted)]:
             txn.delete(key, db=store.db[database])
-    txn.delete(dropped, db=store.db["deleted_collections"])
+    txn.delete(deleted, db=store.db["deleted_collections"])
     return [record.segment_id for record in records]

@@ -1,15 +1,14 @@
-"""Finds segments whose files are not what was written, so that they are made anew.
+"""The scrubber: which segments have files that are not what was written?
 
-At a start every segment is looked at, a file at a time, for a disk may have lost or
-changed something while nobody ran; after that, those that a reader reports.
+At the start it verifies every segment, one at a time, for a disk may have lost or changed
+something while no process ran; after that, it verifies those that a reader reports.
 """
 
 from collections import deque
 
 import structlog
 
-from hrag.engine.embedded.maintenance import orphan_gc
-from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import all_segments
 from hrag.engine.embedded.store.records import SegmentRecord
@@ -17,7 +16,7 @@ from hrag.engine.embedded.store.records import SegmentRecord
 _log = structlog.get_logger()
 
 
-class Inspector:
+class Scrubber:
     """`damaged` are ids of segments found damaged so far; ids are never used twice."""
 
     def __init__(self, store: Store) -> None:
@@ -26,12 +25,12 @@ class Inspector:
         self.damaged: frozenset[int] = frozenset()
 
     def begin(self) -> None:
-        """Every listed segment shall be looked at."""
+        """Puts every listed segment into the queue."""
         self._waiting.extend(self._listed())
 
-    def inspect(self) -> set[int]:
-        """Looks at what is reported, and at one segment more; returns damaged collections."""
-        reported = orphan_gc.reported_damage(self._store.segments) - self.damaged
+    def scrub(self) -> set[int]:
+        """Verifies reported segments and one of the queue; returns damaged collections."""
+        reported = damage.reported_damage(self._store.segments) - self.damaged
         due = (
             [each for each in self._listed() if each[1].segment_id in reported] if reported else []
         )
@@ -50,5 +49,5 @@ class Inspector:
             _log.error("segment_damaged", segment=record.segment_id, problem=str(error))
             self.damaged |= {record.segment_id}
             return True
-        orphan_gc.forget_report(self._store.segments, record.segment_id)
+        damage.forget_damage(self._store.segments, record.segment_id)
         return False

@@ -1,7 +1,7 @@
-"""Turns a filter into the documents it selects, by the terms stored for them.
+"""Filter evaluation: from a filter to the rows of the documents that it selects.
 
-Costs grow with what the conditions select, not with the collection, except where nothing
-but NoneOf says what is wanted.
+Reads the terms stored for each field of each document. The cost grows with what the
+conditions select, not with the collection, unless a filter has NoneOf conditions alone.
 """
 
 import threading
@@ -16,8 +16,9 @@ from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from hrag.deadline import Deadline
-from hrag.engine.embedded.search.eligible_rows import RowNumbers, is_in
-from hrag.engine.embedded.search.view import View, each_once
+from hrag.engine.embedded.search.candidates import RowNumbers
+from hrag.engine.embedded.search.eligible_rows import is_in
+from hrag.engine.embedded.search.view import View, distinct
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.metadata_terms import all_terms, field_prefix, term, terms_between
@@ -25,19 +26,19 @@ from hrag.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneO
 from hrag.ids import MAX_DOCUMENT_ID_BYTES
 
 Ordinals = NDArray[np.uint64]
-"""Of documents, ascending, each once."""
+"""Documents by ordinal, ascending, each once."""
 
 _NOTHING: Ordinals = np.empty(0, np.uint64)
 _ORDINAL_BYTES = 8
 _CACHED_BYTES = 32 << 20
-_UNITED_AT = 1 << 20  # Ordinals: 8 MiB of them.
+_MERGE_AT = 1 << 20  # Ordinals: 8 MiB of them.
 
 
-class Selecting:
-    """Selects documents of a collection; `everything` gives those that live.
+class FilterEvaluation:
+    """Evaluates filters on a collection's documents in one transaction.
 
     Holds a few sets at a time, however many conditions there are. Raises DeadlineExceeded
-    between two of them.
+    between two conditions.
     """
 
     def __init__(
@@ -45,17 +46,17 @@ class Selecting:
         store: Store,
         txn: Txn,
         collection: int,
-        everything: Callable[[], Ordinals],
+        all_documents: Callable[[], Ordinals],
         deadline: Deadline,
     ) -> None:
         self._deadline = deadline
         self._store = store
         self._txn = txn
         self._collection = collection
-        self._everything = everything
+        self._all_documents = all_documents
 
     def select(self, given: Filter) -> Ordinals:
-        """The documents that a filter, checked already, selects."""
+        """Returns the documents that a filter, which has been checked, selects."""
         self._deadline.check("filtering")
         match given:
             case AllOf(inner):
@@ -63,7 +64,7 @@ class Selecting:
             case AnyOf(inner):
                 return self._any(inner)
             case NoneOf(inner):
-                return _without(self._everything(), self._any(inner))
+                return _without(self._all_documents(), self._any(inner))
             case Match() | Exists() if given.field == DOCUMENT_ID:
                 return self._by_id(given)
             case Match() | Range() | Exists():
@@ -72,26 +73,26 @@ class Selecting:
     def _all(self, filters: Sequence[Filter]) -> Ordinals:
         wanted = [each for each in filters if not isinstance(each, NoneOf)]
         unwanted = [each for each in filters if isinstance(each, NoneOf)]
-        found = reduce(_both, map(self.select, wanted)) if wanted else self._everything()
+        found = reduce(_both, map(self.select, wanted)) if wanted else self._all_documents()
         for each in unwanted:
             found = _without(found, self._any(each.filters))
         return found
 
     def _any(self, filters: Sequence[Filter]) -> Ordinals:
-        """Sets are united when they have become more than they may come to together."""
+        """Merges the sets whenever they hold more than `_MERGE_AT` beyond the last result."""
         sets: list[Ordinals] = []
-        size, bound = 0, _UNITED_AT
+        size, bound = 0, _MERGE_AT
         for each in filters:
             sets.append(self.select(each))
             size += len(sets[-1])
             if size > bound:
                 sets = [_union(sets)]
-                size, bound = len(sets[0]), _UNITED_AT + 2 * len(sets[0])
+                size, bound = len(sets[0]), _MERGE_AT + 2 * len(sets[0])
         return _union(sets)
 
     def _by_id(self, given: Match | Exists) -> Ordinals:
         if isinstance(given, Exists):
-            return self._everything()
+            return self._all_documents()
         found = []
         for name in set(map(str, given.values)):
             if len(name.encode()) <= MAX_DOCUMENT_ID_BYTES:  # Beyond, LMDB has no such key.
@@ -112,7 +113,7 @@ class Selecting:
                 return self._within(*all_terms(prefix))
 
     def _within(self, start: bytes, end: bytes) -> Ordinals:
-        """The documents that have a term from `start` on, before `end`."""
+        """The documents that have a term in the range from `start` to before `end`."""
         alone, shared = bytearray(), []
         with self._txn.cursor(db=self._store.db["terms"]) as cursor:
             if not cursor.set_range(start):
@@ -140,48 +141,50 @@ class Selecting:
         return _union(found)
 
 
-def rows_that_pass(
+def evaluate(
     store: Store, txn: Txn, view: View, given: Filter, deadline: Deadline
 ) -> NDArray[np.int64]:
-    """Rows of the leaves of documents that a filter, checked already, selects; ascending."""
-    selecting = Selecting(store, txn, view.collection, view.ordinals, deadline)
-    return view.rows_of(selecting.select(given))
+    """Returns the rows, ascending, of the documents that a checked filter selects.
+
+    Raises DeadlineExceeded.
+    """
+    evaluation = FilterEvaluation(store, txn, view.collection, view.ordinals, deadline)
+    return view.rows_of(evaluation.select(given))
 
 
-class SelectionCache:
-    """Rows that filters have selected, for as long as the view they belong to is in use."""
+class SelectedRowsCache:
+    """Rows that were selected in a view, kept as long as the view is in use."""
 
     def __init__(self, max_bytes: int = _CACHED_BYTES) -> None:
-        self._entries: LRUCache[tuple[int, str], _Kept] = LRUCache(
-            max_bytes, getsizeof=lambda kept: kept.size_bytes
+        self._entries: LRUCache[tuple[int, bytes], _Entry] = LRUCache(
+            max_bytes, getsizeof=lambda entry: entry.size_bytes
         )
         self._lock = threading.Lock()
 
-    def get(self, view: View, what: str, select: Callable[[], RowNumbers]) -> RowNumbers:
-        """The rows that `select` finds in the view; `what` tells them from all others."""
-        key = (view.collection, what)
+    def get(self, view: View, key: bytes, select: Callable[[], RowNumbers]) -> RowNumbers:
+        """Returns what `select` finds in the view; `key` identifies the selection."""
+        full_key = (view.collection, key)
         with self._lock:
-            kept = self._entries.get(key)
-        if kept is not None and kept.view() is view:
-            return kept.rows
+            entry = self._entries.get(full_key)
+        if entry is not None and entry.view() is view:
+            return entry.rows
         rows = select()
-        size_bytes = rows.nbytes + len(what)
+        size_bytes = rows.nbytes + len(key)
         if size_bytes <= self._entries.maxsize:
             with self._lock:
-                self._entries[key] = _Kept(weakref.ref(view), rows, size_bytes)
+                self._entries[full_key] = _Entry(weakref.ref(view), rows, size_bytes)
         return rows
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Entry:
     view: "weakref.ref[View]"
     rows: RowNumbers
     size_bytes: int
 
 
 def _union(sets: Sequence[NDArray[np.unsignedinteger]]) -> Ordinals:
-    together = np.sort(np.concatenate([_NOTHING, *sets]))
-    return each_once(together)
+    return distinct(np.sort(np.concatenate([_NOTHING, *sets])))
 
 
 def _both(some: Ordinals, others: Ordinals) -> Ordinals:

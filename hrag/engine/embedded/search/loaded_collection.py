@@ -1,8 +1,8 @@
-"""A collection in memory: the view in use, and how it follows the store.
+"""A collection in memory: its current view, kept up to date from the change log.
 
-Changes are applied by whoever comes first: a search that needs them, or the background.
-New segments are loaded beside the view in use and swapped in; until then the tail holds
-their leaves, so freshness never waits for a file.
+Changes are applied by whoever needs them first: a search, or the background thread. New
+segments are loaded beside the current view and swapped in; until then the tail holds their
+leaves, so freshness never waits for a file.
 """
 
 import threading
@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 import structlog
 
-from hrag.engine.embedded.maintenance import orphan_gc
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments.damage import report_damage
 from hrag.engine.embedded.store.change_log import changes_after
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
@@ -32,15 +32,18 @@ class CollectionGone(Exception):
     """The collection was deleted; raised before anything of it is read."""
 
 
-class Followed:
-    """One collection; safe to use from several threads. `used_s` is when it last was."""
+class LoadedCollection:
+    """One collection; safe to use from several threads.
+
+    `used_s` is when a search last used it, on the monotonic clock.
+    """
 
     def __init__(self, store: Store, number: int) -> None:
         """Loads it, or raises CollectionGone."""
         self._store = store
         self._number = number
         self._advancing = threading.Lock()
-        self._loaded: dict[int, segment_files.LoadedSegment] = {}
+        self._segments: dict[int, segment_files.LoadedSegment] = {}
         self._damaged: set[int] = set()
         self.used_s = time.monotonic()
         with self._read() as txn:
@@ -49,12 +52,12 @@ class Followed:
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the view in use."""
+        """Memory of the current view."""
         return self._view.size_bytes
 
     @property
     def damaged(self) -> int:
-        """Listed segments that cannot be read; what they hold is scanned exactly."""
+        """How many listed segments cannot be read; their leaves are scanned exactly."""
         return len(self._damaged)
 
     @contextmanager
@@ -65,7 +68,7 @@ class Followed:
             yield txn
 
     def view_at(self, txn: Txn) -> View | None:
-        """The view of the transaction's own change, or None if it is past that already."""
+        """Returns the view of the transaction's own change, or None if it is past that."""
         committed = read_counters(self._store, txn, self._number)
         view = self._view
         if view.sequence < committed.sequence:
@@ -74,9 +77,9 @@ class Followed:
         return view if view.sequence == committed.sequence else None
 
     def refresh(self) -> None:
-        """Follows the store, or raises CollectionGone.
+        """Applies what was committed, or raises CollectionGone.
 
-        New segments are loaded while searches go on with the view in use.
+        New segments are loaded while searches go on with the current view.
         """
         with self._read() as txn:
             self.view_at(txn)
@@ -84,11 +87,13 @@ class Followed:
         if {record.segment_id for record in listed} != self._known:
             view = self._load()
             with self._advancing:
-                self._view = view  # Perhaps behind the one it replaces; each call advances it.
+                self._view = (
+                    view  # It may be older than the one it replaces; each call advances it.
+                )
 
     @property
     def _known(self) -> set[int]:
-        return self._loaded.keys() | self._damaged
+        return self._segments.keys() | self._damaged
 
     def _advance(self, txn: Txn, committed: Counters) -> View:
         view = self._view
@@ -102,9 +107,10 @@ class Followed:
         return self._view
 
     def _load(self) -> View:
-        """A view over the segments that are listed; those loaded already are kept.
+        """A view over the listed segments; those that are loaded already are not read again.
 
-        Files of a segment that has been replaced may be gone; then the new list is read.
+        Files of a segment that has just been replaced may be gone; then the new list is
+        read.
         """
         while True:
             with self._read() as txn:
@@ -115,7 +121,9 @@ class Followed:
                 now = listed_segments(self._store, txn, self._number)
                 if {record.segment_id for record in now} != ids:
                     continue
-                self._loaded = {each: self._loaded[each] for each in ids & self._loaded.keys()}
+                self._segments = {
+                    each: self._segments[each] for each in ids & self._segments.keys()
+                }
                 self._damaged = (self._damaged & ids) | failed.keys()
                 view = self._load_view(txn)
             for segment_id, problem in failed.items():
@@ -123,29 +131,29 @@ class Followed:
             return view
 
     def _load_segments(self, listed: list[SegmentRecord]) -> dict[int, str]:
-        """Loads what is not known yet; returns what is wrong with those that cannot be."""
+        """Loads new segments; returns what is wrong with those that cannot be loaded."""
         failed: dict[int, str] = {}
         for record in listed:
             if record.segment_id in self._known:
                 continue
             try:
                 loaded = segment_files.load(self._store.segments, record)
-                self._loaded = {**self._loaded, record.segment_id: loaded}
+                self._segments = {**self._segments, record.segment_id: loaded}
             except segment_files.DamagedSegment as error:
                 failed[record.segment_id] = str(error)
         return failed
 
     def _load_view(self, txn: Txn) -> View:
-        return load_view(self._store, txn, self.settings, self._number, self._loaded)
+        return load_view(self._store, txn, self.settings, self._number, self._segments)
 
     def _report(self, segment_id: int, problem: str) -> None:
         _log.error(
             "segment_damaged",
             segment=segment_id,
             problem=problem,
-            effect="its leaves are scanned exactly until the indexer has made it anew",
+            effect="its leaves are scanned exactly until the indexer has rebuilt it",
         )
         try:
-            orphan_gc.report_damage(self._store.segments, segment_id)
+            report_damage(self._store.segments, segment_id)
         except OSError as error:
             _log.warning("cannot_report_damage", segment=segment_id, problem=str(error))

@@ -1,9 +1,9 @@
-"""Snapshots for searching: a read transaction and a view that agree on one change.
+"""The reader: snapshots of a read transaction and a view that agree on one change.
 
-A call opens a transaction first and takes the view of the same sequence: what was
-committed before the call is in both, and every row of the view is in the transaction.
-Collections are loaded when first asked for and followed from then on; past a budget of
-memory the least recently used are let go, and come back when asked for again.
+A call opens a transaction first and takes the view of the same change: what was committed
+before the call is in both, and every row of the view is in the transaction. Collections
+are loaded when first used and kept up to date from then on. Past a memory budget the least
+recently used are evicted, and loaded again when they are used again.
 """
 
 import threading
@@ -14,10 +14,13 @@ from contextlib import contextmanager, suppress
 import structlog
 
 from hrag import metrics
+from hrag.deadline import NEVER, Deadline
+from hrag.engine.documents import StoredDocument
+from hrag.engine.embedded.search import export
 from hrag.engine.embedded.search.documents import CitationCache
-from hrag.engine.embedded.search.filter_eval import SelectionCache
-from hrag.engine.embedded.search.loaded_collection import CollectionGone, Followed
-from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot
+from hrag.engine.embedded.search.filter_eval import SelectedRowsCache
+from hrag.engine.embedded.search.loaded_collection import CollectionGone, LoadedCollection
+from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import changed_after, commit_cursor
@@ -25,13 +28,13 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import find_collection, read_collection
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.errors import NoSummaries
-from hrag.types import CollectionSettings, EmbeddedReaderStatus, ReaderStatus
+from hrag.types import Collection, EmbeddedReaderStatus, ReaderStatus
 
 _log = structlog.get_logger()
 
-_POLL_S = 0.05  # How long a new segment or a bulk load goes unnoticed by the background.
-_LOADING_LOCKS = 64  # So many collections can be loaded side by side, by their number.
-_UNLOAD_TO = 0.9  # Of the budget, so that not every load unloads something.
+_POLL_S = 0.05  # How long the background may not notice a new segment or a bulk load.
+_LOADING_LOCKS = 64  # Collections that can be loaded side by side, by their number.
+_EVICT_TO = 0.9  # Of the budget, so that not every load evicts something.
 UNLIMITED = 1 << 62
 
 
@@ -41,46 +44,51 @@ class EmbeddedReader:
     def __init__(self, store: Store, budget_bytes: int = UNLIMITED) -> None:
         self._store = store
         self._budget_bytes = budget_bytes
-        self._citations = CitationCache()
-        self._selections = SelectionCache()
-        self._followed: dict[int, Followed] = {}
+        self._caches = SnapshotCaches(CitationCache(), SelectedRowsCache())
+        self._loaded: dict[int, LoadedCollection] = {}
         self._sizes: dict[int, int] = {}
         self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
         self._accounting = threading.Lock()
-        self._applied = self._cursor()
-        self._applied_s = time.monotonic()
+        self._cursor = self._committed()  # What the background has applied of the change log.
+        self._cursor_s = time.monotonic()
         self._closing = threading.Event()
-        self._background = threading.Thread(target=self._follow, name="follow", daemon=True)
+        self._background = threading.Thread(target=self._follow, name="change-log", daemon=True)
         self._background.start()
 
     @contextmanager
     def snapshot(
-        self, tenant_id: str, collection: str, *, summaries: bool = False
+        self,
+        tenant_id: str,
+        collection: str,
+        *,
+        summaries: bool = False,
+        deadline: Deadline = NEVER,
     ) -> Iterator[EmbeddedSnapshot]:
+        """See `hrag.engine.Reader.snapshot`."""
         while True:
             with self._store.read() as txn:
                 number = find_collection(self._store, txn, tenant_id, collection)
-                numbers = [number, self._beside(txn, number)] if summaries else [number]
+                numbers = [number, self._summaries_of(txn, number)] if summaries else [number]
                 found = (self._view_at(txn, each) for each in numbers)
                 views = [view for view in found if view is not None]
                 if len(views) == len(numbers):
                     yield EmbeddedSnapshot(
-                        self._store, txn, tenant_id, self._citations, self._selections, *views
+                        self._store, txn, tenant_id, self._caches, deadline, *views
                     )
                     return
             for each in numbers:
-                self._load(each, beside=numbers)
+                self._load(each, keep=numbers)
 
     def _view_at(self, txn: Txn, number: int) -> View | None:
         """The collection as the transaction sees it, if it is loaded and not past that."""
-        followed = self._followed.get(number)
-        if followed is None:
+        loaded = self._loaded.get(number)
+        if loaded is None:
             return None
-        followed.used_s = time.monotonic()
-        return followed.view_at(txn)
+        loaded.used_s = time.monotonic()
+        return loaded.view_at(txn)
 
-    def _beside(self, txn: Txn, number: int) -> int:
-        """The collection of another one's summaries, or NoSummaries."""
+    def _summaries_of(self, txn: Txn, number: int) -> int:
+        """The collection that holds another one's summaries, or NoSummaries."""
         record = read_collection(self._store, txn, number)
         if not record.summaries:
             raise NoSummaries(
@@ -90,41 +98,43 @@ class EmbeddedReader:
             )
         return record.summaries
 
-    def settings(self, tenant_id: str, collection: str) -> CollectionSettings:
-        with self._store.read() as txn:
-            number = find_collection(self._store, txn, tenant_id, collection)
-            followed = self._followed.get(number)
-            if followed is not None:
-                return followed.settings
-            return read_collection(self._store, txn, number).settings
-
     def sequence(self, tenant_id: str) -> int:
+        """See `hrag.engine.Reader.sequence`."""
         with self._store.read() as txn:
             return read_usage(self._store, txn, tenant_id).sequence
 
-    def _cursor(self) -> int:
+    def _committed(self) -> int:
         with self._store.read() as txn:
             return commit_cursor(self._store, txn)
 
+    def collections(self) -> Iterator[Collection]:
+        """See `hrag.engine.Reader.collections`."""
+        return iter(export.collections(self._store))
+
+    def export(self, tenant_id: str, collection: str) -> Iterator[StoredDocument]:
+        """See `hrag.engine.Reader.export`."""
+        return export.documents(self._store, tenant_id, collection)
+
     def status(self) -> ReaderStatus:
-        sequence, applied = self._cursor(), self._applied
-        followed = list(self._followed.values())
+        """See `hrag.engine.Reader.status`."""
+        committed, cursor = self._committed(), self._cursor
+        loaded = list(self._loaded.values())
         return ReaderStatus(
-            lag_s=time.monotonic() - self._applied_s if applied < sequence else 0.0,
+            lag_s=time.monotonic() - self._cursor_s if cursor < committed else 0.0,
             embedded=EmbeddedReaderStatus(
-                sequence=sequence,
-                applied_sequence=applied,
-                collections_loaded=len(followed),
+                sequence=committed,
+                applied_sequence=cursor,
+                collections_loaded=len(loaded),
                 loaded_bytes=sum(self._sizes.values()),
                 budget_bytes=self._budget_bytes,
-                damaged_segments=sum(each.damaged for each in followed),
+                damaged_segments=sum(each.damaged for each in loaded),
             ),
         )
 
-    def load_segmented(self) -> None:
-        """Loads collections that have segments, so that no search waits for one.
+    def preload(self) -> None:
+        """Loads the collections that have segments, so that no search waits for one.
 
-        Not past the budget: what would be unloaded again is left for later.
+        Stops at the memory budget: what would be evicted again is left for later.
         """
         with self._store.read() as txn:
             found = {
@@ -132,78 +142,75 @@ class EmbeddedReader:
                 for key, _ in self._store.scan(txn, "segments", b"")
             }
         for number in sorted(found):
-            if sum(self._sizes.values()) >= _UNLOAD_TO * self._budget_bytes:
+            if sum(self._sizes.values()) >= _EVICT_TO * self._budget_bytes:
                 _log.info("memory_budget_full", budget_bytes=self._budget_bytes)
                 return
             self._load(number)
 
     def close(self) -> None:
-        """Stops following; the store itself belongs to whoever opened it."""
+        """Stops the background thread; the store itself belongs to whoever opened it."""
         self._closing.set()
         self._background.join()
 
-    def _load(self, number: int, beside: Sequence[int] = ()) -> None:
-        """Follows the collection from now on, unless it is deleted by now.
-
-        Lets none of those go that are wanted `beside` it.
-        """
+    def _load(self, number: int, keep: Sequence[int] = ()) -> None:
+        """Loads the collection unless it has been deleted; evicts none of those in `keep`."""
         with self._loading[number % _LOADING_LOCKS], suppress(CollectionGone):
-            if number not in self._followed:
-                followed = Followed(self._store, number)
-                self._followed[number] = followed
-                self._account(number, followed, beside)
+            if number not in self._loaded:
+                loaded = LoadedCollection(self._store, number)
+                self._loaded[number] = loaded
+                self._account(number, loaded, keep)
 
-    def _account(self, number: int, followed: Followed, beside: Sequence[int] = ()) -> None:
-        """Counts a collection's memory, and lets others go where it is too much."""
+    def _account(self, number: int, loaded: LoadedCollection, keep: Sequence[int] = ()) -> None:
+        """Counts a collection's memory, and evicts others if it is too much."""
         with self._accounting:
-            if self._followed.get(number) is not followed:
-                return  # Let go meanwhile.
-            self._sizes[number] = followed.size_bytes
-            loaded = sum(self._sizes.values())
-            if loaded <= self._budget_bytes:
+            if self._loaded.get(number) is not loaded:
+                return  # Evicted meanwhile.
+            self._sizes[number] = loaded.size_bytes
+            total = sum(self._sizes.values())
+            if total <= self._budget_bytes:
                 return
-            oldest = sorted(self._followed.items(), key=lambda item: item[1].used_s)
+            oldest = sorted(self._loaded.items(), key=lambda item: item[1].used_s)
             for other, _ in oldest:
-                if loaded <= _UNLOAD_TO * self._budget_bytes:
+                if total <= _EVICT_TO * self._budget_bytes:
                     return
-                if other != number and other not in beside:
-                    loaded -= self._sizes.get(other, 0)
-                    self._forget(other)
+                if other != number and other not in keep:
+                    total -= self._sizes.get(other, 0)
+                    self._drop(other)
                     metrics.evictions.inc()
 
-    def _forget(self, number: int) -> None:
-        """Searches under way keep what they began with."""
-        self._followed.pop(number, None)
+    def _drop(self, number: int) -> None:
+        """Lets go of a collection; searches in flight keep the view that they began with."""
+        self._loaded.pop(number, None)
         self._sizes.pop(number, None)
 
     def _follow(self) -> None:
         while not self._closing.wait(_POLL_S):
             try:
-                self._catch_up()
+                self._apply_changes()
             except Exception:
                 _log.exception("cannot_follow")
 
-    def _catch_up(self) -> None:
+    def _apply_changes(self) -> None:
         """Brings every loaded collection to the store's last change.
 
-        Those that cannot be are tried again the next time.
+        Those that fail are tried again the next time.
         """
         with self._store.read() as txn:
-            cursor = commit_cursor(self._store, txn)
-            changed = changed_after(self._store, txn, self._applied)
-        numbers = list(self._followed) if changed is None else changed
-        followed = [(number, self._followed.get(number)) for number in numbers]
-        failures = [n for n, each in followed if each and not self._refresh(n, each)]
+            committed = commit_cursor(self._store, txn)
+            changed = changed_after(self._store, txn, self._cursor)
+        numbers = list(self._loaded) if changed is None else changed
+        loaded = [(number, self._loaded.get(number)) for number in numbers]
+        failures = [n for n, each in loaded if each and not self._refresh(n, each)]
         if not failures:
-            self._applied, self._applied_s = cursor, time.monotonic()
+            self._cursor, self._cursor_s = committed, time.monotonic()
 
-    def _refresh(self, number: int, followed: Followed) -> bool:
+    def _refresh(self, number: int, loaded: LoadedCollection) -> bool:
         try:
-            followed.refresh()
-            self._account(number, followed)
+            loaded.refresh()
+            self._account(number, loaded)
         except CollectionGone:
             with self._accounting:
-                self._forget(number)
+                self._drop(number)
         except Exception:
             _log.exception("cannot_follow", collection=number)
             return False

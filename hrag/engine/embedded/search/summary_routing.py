@@ -1,8 +1,8 @@
-"""Which sections of a collection's documents a search by summaries looks into.
+"""Two-stage routing: which sections a search by summaries looks into.
 
-The summaries lie in a view of their own: of each document first that of the whole, then
-those of its sections. The nearest are found there, and lead to rows of the collection's
-own view: its scope from then on.
+Summaries are leaves of a collection of their own: of each document first the summary of
+the whole, then those of its sections. The nearest summaries are found there; the rows of
+the sections they stand for become the eligible rows of the search.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,107 +13,118 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.deadline import Deadline
-from hrag.engine import Vector
-from hrag.engine.embedded.search.documents import StoredDocuments
-from hrag.engine.embedded.search.eligible_rows import Hits, RowNumbers, Scope
-from hrag.engine.embedded.search.filter_eval import SelectionCache, rows_that_pass
+from hrag.engine.embedded.search.candidates import Candidates, RowNumbers
+from hrag.engine.embedded.search.documents import DocumentReader
+from hrag.engine.embedded.search.eligible_rows import EligibleRows
+from hrag.engine.embedded.search.filter_eval import SelectedRowsCache, evaluate
+from hrag.engine.embedded.search.sources.vector import VectorSource
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.labels import label, leaves_of, ordinals_of, split_label
 from hrag.engine.embedded.store.queries import required
 from hrag.engine.embedded.store.records import Summarised
-from hrag.filters import Filter
+from hrag.engine.find import FindRequest
+from hrag.filters import Filter, filter_digest
 from hrag.types import ChosenSection, SummaryScope
 
-_LEAF_BITS = np.uint64(schema.LEAF_BITS)
-_LEAF_MASK = schema.MAX_LEAVES - 1
+_SOURCE = VectorSource()
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A section: leaves of the document that `ordinal` names, chosen for a summary."""
+class RoutedSection:
+    """Leaves of a document that were chosen for a summary, by its label and score."""
 
     ordinal: int
     leaves: range
-    summary: int  # Its label.
+    summary: int
     score: float
 
 
-class Choosing:
-    """Chooses by the summaries of one view, in one transaction."""
+class SummaryRouter:
+    """Chooses sections by the summaries of one view, in one transaction."""
 
-    def __init__(self, store: Store, txn: Txn, summaries: View, selections: SelectionCache) -> None:
+    def __init__(
+        self,
+        store: Store,
+        txn: Txn,
+        summaries: View,
+        selections: SelectedRowsCache,
+        deadline: Deadline,
+    ) -> None:
         self._store = store
         self._txn = txn
         self._view = summaries
         self._selections = selections
+        self._deadline = deadline
 
-    def choose(
-        self,
-        query: Vector,
-        count: int,
-        scope: SummaryScope,
-        given: Filter | None,
-        deadline: Deadline,
-    ) -> list[Choice]:
-        """The `count` best sections, best first, of documents that pass the filter."""
-        if scope is SummaryScope.DOCUMENTS:
-            best = Scope(self._view, self._rows(given, "wholes", deadline)).nearest(query, count)
-            ordinals = np.sort(self._view.labels[best.rows] >> _LEAF_BITS)
-            rows = self._of_sections(self._view.rows_of(ordinals))
+    def route(self, request: FindRequest) -> list[RoutedSection]:
+        """Returns the best sections of documents that pass the filter, best first.
+
+        `request.top_sections` at most; with SummaryScope.DOCUMENTS they are sections of as
+        many documents, which are chosen first. Raises DeadlineExceeded.
+        """
+        vector, count = request.vector, request.top_sections
+        if request.summary_scope is SummaryScope.DOCUMENTS:
+            documents = self._rows(request.filter, sections=False)
+            best = _SOURCE.candidates(vector, EligibleRows(self._view, documents), count)
+            ordinals = np.sort(ordinals_of(self._view.labels[best.rows]))
+            rows = self._of_kind(self._view.rows_of(ordinals), sections=True)
         else:
-            rows = self._rows(given, "sections", deadline)
-        return list(self._choices(Scope(self._view, rows).nearest(query, count)))
+            rows = self._rows(request.filter, sections=True)
+        nearest = _SOURCE.candidates(vector, EligibleRows(self._view, rows), count)
+        return list(self._routed(nearest))
 
-    def _rows(self, given: Filter | None, which: str, deadline: Deadline) -> RowNumbers:
-        """Of all summaries of whole documents, or of all of sections."""
+    def _rows(self, given: Filter | None, *, sections: bool) -> RowNumbers:
+        """All summaries of sections, or all of whole documents, that pass the filter."""
 
         def select() -> RowNumbers:
             if given is None:
                 rows = np.flatnonzero(self._view.alive[: self._view.count])
             else:
-                rows = rows_that_pass(self._store, self._txn, self._view, given, deadline)
-            is_section = self._are_sections(rows)
-            return rows[is_section if which == "sections" else ~is_section].astype(np.uint32)
+                rows = evaluate(self._store, self._txn, self._view, given, self._deadline)
+            return self._of_kind(rows, sections=sections)
 
-        return self._selections.get(self._view, f"{which} {given!r}", select)
+        digest = b"" if given is None else filter_digest(given)
+        return self._selections.get(
+            self._view, (b"sections " if sections else b"documents ") + digest, select
+        )
 
-    def _of_sections(self, rows: NDArray[np.integer[Any]]) -> RowNumbers:
-        return rows[self._are_sections(rows)].astype(np.uint32)
+    def _of_kind(self, rows: NDArray[np.integer[Any]], *, sections: bool) -> RowNumbers:
+        is_section = leaves_of(self._view.labels[rows]) != 0
+        chosen: RowNumbers = rows[is_section == sections].astype(np.uint32)
+        return chosen
 
-    def _are_sections(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-        sections: NDArray[np.bool_] = self._view.labels[rows] & np.uint64(_LEAF_MASK) != 0
-        return sections
-
-    def _choices(self, hits: Hits) -> Iterator[Choice]:
-        order = np.lexsort((hits.rows, -hits.scores))
-        labels = self._view.labels[hits.rows[order]].tolist()
-        for label, score in zip(labels, hits.scores[order].tolist(), strict=True):
-            entry = schema.in_collection(self._view.collection, label >> schema.LEAF_BITS)
+    def _routed(self, nearest: Candidates) -> Iterator[RoutedSection]:
+        order = np.lexsort((nearest.rows, -nearest.scores))
+        labels = self._view.labels[nearest.rows[order]].tolist()
+        for summary, score in zip(labels, nearest.scores[order].tolist(), strict=True):
+            ordinal, leaf = split_label(summary)
+            entry = schema.in_collection(self._view.collection, ordinal)
             value = required(self._txn.get(entry, db=self._store.db["summarised"]))
             summarised = Summarised.from_bytes(value)
-            section = summarised.sections[(label & _LEAF_MASK) - 1]
-            yield Choice(summarised.ordinal, section, label, score)
-
-    def shown(
-        self, choices: Sequence[Choice], documents: StoredDocuments, of: View
-    ) -> tuple[ChosenSection, ...]:
-        """Choices as a client sees them; `of` is the view of what is summarised."""
-        level = of.settings.tree.embedding_level
-        found = []
-        for choice in choices:
-            ordinal, index = choice.summary >> schema.LEAF_BITS, choice.summary & _LEAF_MASK
-            summary = documents.get(self._view.collection, ordinal).text(0, index)
-            document = documents.get(of.collection, choice.ordinal)
-            found.append(document.section(level, choice.leaves, summary.strip(), choice.score))
-        return tuple(found)
+            yield RoutedSection(summarised.ordinal, summarised.sections[leaf - 1], summary, score)
 
 
-def rows_in(view: View, choices: Sequence[Choice]) -> RowNumbers:
-    """Rows of the leaves of sections, none of which shares a leaf with another."""
-    bounds = sorted(
-        (choice.ordinal << schema.LEAF_BITS | choice.leaves.start, len(choice.leaves))
-        for choice in choices
-    )
+def chosen_sections(
+    routed: Sequence[RoutedSection],
+    summaries: DocumentReader,
+    documents: DocumentReader,
+    leaf_level: int,
+) -> tuple[ChosenSection, ...]:
+    """Returns routed sections as values; `summaries` reads the collection of summaries."""
+    found = []
+    for each in routed:
+        ordinal, leaf = split_label(each.summary)
+        text = summaries.tree_text(ordinal)
+        summary = text.content(text.tree.record(0, leaf)).strip()
+        document = documents.tree_text(each.ordinal)
+        found.append(document.chosen_section(leaf_level, each.leaves, summary, each.score))
+    return tuple(found)
+
+
+def rows_in(view: View, routed: Sequence[RoutedSection]) -> RowNumbers:
+    """Returns the rows of the sections' leaves, ascending; no two sections share a leaf."""
+    bounds = sorted((label(each.ordinal, each.leaves.start), len(each.leaves)) for each in routed)
     starts, counts = np.array(bounds, np.uint64).reshape(-1, 2).T
     return view.rows_between(starts, starts + counts).astype(np.uint32)

@@ -1,1 +1,1 @@
-"""What is a segment, which are there, and how is one built?"""
+"""What is a segment, which ones does a collection have, and how is one built?"""

@@ -1,7 +1,7 @@
 """Reads the leaves of many documents from LMDB into dense arrays.
 
-Sealing, tails and rebuilding all take leaves from here, so that a row means the same in
-each: its label, and its ancestor's index at every level from the embedded one up.
+Tails, builds and reindexing all read leaves here, so that a row means the same in each: a
+label, and the index of the leaf's ancestor at every level from the embedded one up.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ class LeafBlock:
 def living_ordinals(
     store: Store, txn: Txn, collection: int, after: int = 0, last: int = schema.MAX_ORDINAL
 ) -> Iterator[tuple[int, int]]:
-    """The collection's ordinals over `after`, up to `last`, with their leaf counts."""
+    """Yields the living ordinals in `(after, last]`, ascending, with their leaf counts."""
     start = schema.in_collection(collection, after + 1)
     for key, value in store.scan(txn, "ordinals", schema.u32(collection), start):
         ordinal = schema.read_in_collection(key)[1]
@@ -44,7 +44,7 @@ def living_ordinals(
 def covered_ordinals(
     store: Store, txn: Txn, collection: int, record: SegmentRecord
 ) -> Iterator[tuple[int, int]]:
-    """Those of a segment's range that live, with their leaf counts."""
+    """Yields the living ordinals in a segment's range, with their leaf counts."""
     return living_ordinals(store, txn, collection, record.first_ordinal - 1, record.last_ordinal)
 
 
@@ -55,7 +55,7 @@ def read_leaves(
     settings: CollectionSettings,
     ordinals: Iterable[int],
 ) -> LeafBlock:
-    """Copies out the leaves of the collection's documents that live in this transaction."""
+    """Copies the leaves of documents that exist in this transaction."""
     level = settings.tree.embedding_level
     labels, ancestors, vectors = [], [], []
     for ordinal in ordinals:
@@ -77,6 +77,6 @@ def read_leaves(
 
 
 def _vectors_in_place(store: Store, txn: Txn, slot: bytes, dimension: int) -> Vectors:
-    """A document's vectors as they lie in LMDB; they live as long as the transaction."""
+    """A document's vectors in LMDB's memory, valid as long as the transaction."""
     value = required(txn.get(slot, db=store.db["vectors"]))
     return np.frombuffer(value, "<f4").reshape(-1, dimension)

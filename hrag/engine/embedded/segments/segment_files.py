@@ -1,6 +1,6 @@
-"""Segment files: an immutable HNSW index with its dense arrays, in a folder of its own.
+"""The files of a segment: an immutable index with its dense arrays, in a folder of its own.
 
-hnswlib builds an index and goes on with one; `hrag_fast.Graph` searches its file in place.
+hnswlib builds the index of the vectors; `hrag_fast.Graph` searches its file in place.
 
 A segment is derived from LMDB and readable only once the manifest there lists it: files
 are written under a temporary name, read back and summed, synced, and renamed; the commit
@@ -9,50 +9,47 @@ nothing it writes or reads is trusted without size, checksum and count.
 
 Rows are in order of label. Exact duplicates ruin the recall of HNSW, so each distinct
 vector is indexed once: item i of the index stands for rows
-`members[heads[i]:heads[i + 1]]`, none if all of them died before the segment was built.
-Where all vectors differ and live, item i is row i.
+`members[heads[i]:heads[i + 1]]`, none if all of them were deleted before the segment was
+built. Where all vectors differ and none was deleted, item i is row i.
 """
 
 import hashlib
 import math
 import mmap
-import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-import hnswlib
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.engine import Vector
+from hrag.engine.embedded.store import disk
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.records import SegmentFile, SegmentRecord
+from hrag.engine.find import Vector
 from hrag_fast import Graph
 
-SPACE = "ip"  # Inner product of unit vectors: the cosine.
-# M 16, ef_construction 200 and ef 64 gave recall@10 of 1.0 on 100,000 x 384 and 0.995 on
-# 100,000 x 96, but 0.96 on 100,000 x 64; there ef 300 gives 0.993, and costs a sixth more than
-# 100 on 384. A search for more items has at least as large an ef.
-_M = 16
-_EF_CONSTRUCTION = 200
+# ef at search, with the index of `vector_part`: 64 gave recall@10 of 1.0 on 100,000 x 384 and
+# of 0.995 on 100,000 x 96, but 0.96 on 100,000 x 64; there ef 300 gives 0.993, and costs a sixth
+# more than 100 on 384. A search for more items has at least as large an ef.
 _EF = 64
 _EF_OF_SHORT = 300
-_SHORT = 96  # Numbers; vectors with fewer are short.
+_SHORT = 96  # Dimensions; vectors with fewer are short.
 # Of 1,000,000 x 384, ef 64 finds 0.89 of the nearest ten, 128 finds 0.983, 200 0.990, 300 0.996:
 # with the square root of the items it stays above 0.99.
 _EF_ITEMS = 1 << 16
-_SEED = 100
 
 UNFINISHED = ".tmp"  # Suffix of a folder whose files are not durable yet.
-_INDEX = "index.hnsw"
-_ROWS = "rows.npz"
+INDEX = "index.hnsw"
+ROWS = "rows.npz"
 
-# What Graph and numpy raise at files that are not theirs.
+# What Graph and numpy raise for files that are not theirs.
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)
+
+WriteParts = Callable[[Path], Mapping[str, NDArray[Any]]]
 
 
 class DamagedSegment(Exception):
@@ -72,24 +69,8 @@ class Rows:
     heads: NDArray[np.uint32]
     members: NDArray[np.uint32]
 
-    @classmethod
-    def of(
-        cls,
-        labels: NDArray[np.uint64],
-        ancestors: NDArray[np.uint32],
-        items: NDArray[np.int64],
-        item_count: int,
-    ) -> "Rows":
-        """From each row's item; some of the `item_count` items may have no row."""
-        none = np.empty(0, np.uint32)
-        if np.array_equal(items, np.arange(item_count)):
-            return cls(labels, ancestors, none, none)
-        counts = np.bincount(items, minlength=item_count)
-        heads = np.concatenate(([0], np.cumsum(counts))).astype(np.uint32)
-        return cls(labels, ancestors, heads, np.argsort(items, kind="stable").astype(np.uint32))
-
     def items(self) -> NDArray[np.uint32]:
-        """Each row's item, `uint32[rows]`."""
+        """Returns each row's item, `uint32[rows]`."""
         if not len(self.heads):
             return np.arange(len(self.labels), dtype=np.uint32)
         items = np.empty(len(self.labels), np.uint32)
@@ -99,6 +80,7 @@ class Rows:
 
     @property
     def size_bytes(self) -> int:
+        """Memory of the arrays."""
         return sum(getattr(self, name).nbytes for name in self.__slots__)
 
 
@@ -116,14 +98,15 @@ class LoadedSegment:
 
     @property
     def size_bytes(self) -> int:
-        """Memory it takes; the file's part of it is shared by all processes."""
-        return self.rows.size_bytes + self.items.nbytes + self.record.files[_INDEX].size_bytes
+        """Memory it takes; the index's file is mapped and shared by all processes."""
+        return self.rows.size_bytes + self.items.nbytes + self.record.files[INDEX].size_bytes
 
     def search(self, query: Vector, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
-        """Rows nearest to `query` and their cosines, or None where HNSW cannot say.
+        """Returns the rows nearest to `query`, `uint32[n]`, and their cosines, `float32[n]`.
 
-        At least `count` rows where the segment has as many; those that share a vector
-        come together. A graph may lead to fewer than `count` items though there are more.
+        At least `count` rows where the segment has as many; those that share a vector come
+        together. Returns None if HNSW reached fewer items than that, which happens in a
+        graph that is not fully connected.
         """
         ef = search_ef(self.record.dimension, self.record.items)
         items, scores = self.graph.search(query, count, ef)
@@ -132,7 +115,7 @@ class LoadedSegment:
         return self._expand(items, scores)
 
     def scores(self, query: Vector, rows: NDArray[np.uint32]) -> Vector:
-        """The cosine of each of these rows."""
+        """Returns the cosine of each of `rows`, `float32[n]`."""
         return self.graph.scores(query, self.items[rows])
 
     def _expand(
@@ -141,7 +124,7 @@ class LoadedSegment:
         heads = self.rows.heads
         if not len(heads):
             return items, scores
-        # Signed, for a head may be smaller than the count of rows before it in the answer.
+        # Signed, because a head may be smaller than the number of rows before it in the result.
         counts = (heads[items + 1] - heads[items]).astype(np.int64)
         before = np.cumsum(counts) - counts
         places = np.repeat(heads[items] - before, counts) + np.arange(counts.sum())
@@ -149,51 +132,29 @@ class LoadedSegment:
 
 
 def search_ef(dimension: int, items: int) -> int:
-    """How many candidates a search looks at, or as many as it wants if that is more."""
+    """Returns HNSW's `ef`: how many candidates a search for fewer items looks at."""
     base = _EF_OF_SHORT if dimension < _SHORT else _EF
     return round(base * max(1.0, math.sqrt(items / _EF_ITEMS)))
 
 
-def new_index(dimension: int, capacity: int) -> hnswlib.Index:
-    """An empty index for at most `capacity` vectors."""
-    index = hnswlib.Index(space=SPACE, dim=dimension)
-    index.init_index(
-        max_elements=capacity, M=_M, ef_construction=_EF_CONSTRUCTION, random_seed=_SEED
-    )
-    return index
-
-
-def write(
-    folder: Path, segment_id: int, index: hnswlib.Index, rows: Rows, digests: NDArray[np.uint8]
-) -> dict[str, SegmentFile]:
+def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, SegmentFile]:
     """Writes a segment's files durably and returns what the manifest shall say of them.
 
-    `digests` is `uint8[items, n]`, by which a later build recognises the items' vectors.
-
-    Raises OSError, for one when the disk is full; then nothing is left behind.
+    `write_parts` writes its files into the folder it is given and returns the arrays of
+    the rows. Raises OSError, for instance when the disk is full; then nothing is left.
     """
     target = path_of(folder, segment_id)
     temporary = target.with_suffix(UNFINISHED)
     remove_path(temporary)
     temporary.mkdir()
     try:
-        index.save_index(str(temporary / _INDEX))
-        np.savez(
-            temporary / _ROWS,
-            labels=rows.labels,
-            ancestors=rows.ancestors,
-            heads=rows.heads,
-            members=rows.members,
-            digests=digests,
-        )
+        np.savez(temporary / ROWS, **write_parts(temporary))  # type: ignore[arg-type]
         reach("segment.written")
-        if (temporary / _INDEX).stat().st_size != index.index_file_size():
-            raise OSError(f"{temporary / _INDEX} was not written whole; the disk may be full")
-        files = {name: _sync_and_sum(temporary / name) for name in (_INDEX, _ROWS)}
-        _sync_folder(temporary)
+        files = {path.name: _sync_and_sum(path) for path in sorted(temporary.iterdir())}
+        disk.sync(temporary)
         reach("segment.synced")
         temporary.rename(target)
-        _sync_folder(folder)
+        disk.sync(folder)
         reach("segment.renamed")
     except BaseException:
         remove_path(temporary)
@@ -203,21 +164,20 @@ def write(
 
 
 def load(folder: Path, record: SegmentRecord) -> LoadedSegment:
-    """Opens a segment for searching, or raises DamagedSegment saying what is wrong where.
+    """Opens a segment for searching. Raises DamagedSegment, which says what is wrong where.
 
-    The index stays in its file, which is mapped: there is nothing to be read twice, and
-    several processes share the memory.
+    The index stays in its file, which is mapped, so several processes share the memory.
     """
     verify(folder, record)
     path = path_of(folder, record.segment_id)
     try:
-        graph = Graph(_mapped(path / _INDEX))
-        rows = Rows(*_arrays(path / _ROWS, Rows.__slots__))
+        graph = Graph(_mapped(path / INDEX))
+        rows = Rows(*load_arrays(folder, record.segment_id, Rows.__slots__))
     except _UNREADABLE as error:
         raise DamagedSegment(f"{path} cannot be read: {error}") from error
     if graph.dimension != record.dimension:
         raise DamagedSegment(
-            f"{path / _INDEX} holds vectors of {graph.dimension} numbers, not {record.dimension}"
+            f"{path / INDEX} holds vectors of {graph.dimension} numbers, not {record.dimension}"
         )
     if len(graph) != record.items or len(rows.labels) != record.rows:
         raise DamagedSegment(
@@ -232,44 +192,35 @@ def _mapped(path: Path) -> mmap.mmap:
         return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 
 
-def load_index(folder: Path, record: SegmentRecord, capacity: int) -> hnswlib.Index:
-    """The index of a segment that has been loaded, with room for `capacity` vectors."""
-    index = hnswlib.Index(space=record.space, dim=record.dimension)
-    path = path_of(folder, record.segment_id) / _INDEX
-    index.load_index(str(path), max_elements=max(capacity, record.items))
-    return index
+def load_arrays(folder: Path, segment_id: int, names: Sequence[str]) -> list[NDArray[Any]]:
+    """Returns arrays that were stored with a verified segment's rows.
 
-
-def load_digests(folder: Path, record: SegmentRecord) -> NDArray[np.uint8]:
-    """The digests written with a segment that has been loaded, `uint8[items, n]`."""
-    (digests,) = _arrays(path_of(folder, record.segment_id) / _ROWS, ["digests"])
-    return digests
-
-
-def _arrays(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
+    Raises OSError, ValueError, KeyError, EOFError or BadZipFile.
+    """
+    path = path_of(folder, segment_id) / ROWS
     with path.open("rb") as packed, np.load(packed, allow_pickle=False) as arrays:
         return [arrays[name] for name in names]
 
 
 def verify(folder: Path, record: SegmentRecord) -> None:
-    """Reads a segment's files and raises DamagedSegment unless they are what was written."""
+    """Reads a segment's files; raises DamagedSegment unless sizes and checksums are right."""
     for name, file in record.files.items():
         _verify(path_of(folder, record.segment_id) / name, file)
 
 
 def path_of(folder: Path, segment_id: int) -> Path:
-    """The folder of one segment's files."""
+    """Returns the folder of one segment's files."""
     return folder / f"{segment_id:012d}"
 
 
 def remove(folder: Path, segment_id: int) -> None:
-    """Removes a segment's files; those who have it loaded keep their copy."""
+    """Removes a segment's files; processes that have it mapped keep their copy."""
     remove_path(path_of(folder, segment_id))
     reach("segment.removed")
 
 
 def remove_path(path: Path) -> None:
-    """Removes a folder or file that may not exist."""
+    """Removes a folder or a file, if it exists."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -290,19 +241,10 @@ def _verify(path: Path, expected: SegmentFile) -> None:
 
 
 def _sync_and_sum(path: Path) -> SegmentFile:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    disk.sync(path)
     return SegmentFile(path.stat().st_size, _sha256(path))
 
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,12 +9,11 @@ though LMDB's pages are freed in the background.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hrag import metrics
+from hrag.engine import validation
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.records import DocumentRecord, Usage
-from hrag.errors import StorageQuotaExceeded
-from hrag.quota.quotas import Quota
+from hrag.quota.quotas import Quota, TenantUsage
 
 _ORDINAL_BYTES = 8  # The value of each term.
 _NOTHING = Usage()
@@ -43,21 +42,11 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
 
 
 def check_quota(tenant_id: str, quota: Quota, used: Usage, more: Usage) -> None:
-    """Raises StorageQuotaExceeded unless the tenant may have `more`, which may be negative.
+    """Raises StorageQuotaExceeded unless the tenant may have `more`, which may be negative."""
+    more_usage = TenantUsage(more.collections, more.documents, more.stored_bytes)
+    validation.check_quota(tenant_id, tenant_usage(used, quota), more_usage)
 
-    What does not grow is never refused, even where a quota was lowered below the usage.
-    """
-    for name, limit, has, takes in (
-        ("collections", quota.max_collections, used.collections, more.collections),
-        ("documents", quota.max_documents, used.documents, more.documents),
-        ("bytes", quota.max_bytes, used.stored_bytes, more.stored_bytes),
-    ):
-        if limit is not None and takes > 0 and has + takes > limit:
-            metrics.quota_refused(name)
-            raise StorageQuotaExceeded(
-                f"tenant {tenant_id!r} has {has:,} of the {limit:,} {name} it may have "
-                f"(HRAG_TENANT_MAX_{name.upper()}, or its own in HRAG_TENANT_QUOTAS_FILE), and "
-                f"this takes at least {takes:,} more; delete something first",
-                field=name,
-                tenant_id=tenant_id,
-            )
+
+def tenant_usage(used: Usage, quota: Quota) -> TenantUsage:
+    """What a client may know of the record, with the quota that bounds it."""
+    return TenantUsage(used.collections, used.documents, used.stored_bytes, quota)

@@ -4,7 +4,7 @@ Reads the counters of every collection, which takes about 3 us each: 30 ms for t
 collections.
 """
 
-from hrag.engine.embedded.store import location, schema
+from hrag.engine.embedded.store import disk, location, schema
 from hrag.engine.embedded.store.change_log import commit_cursor
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import all_segments
@@ -41,7 +41,7 @@ def measure(store: Store) -> StoreTotals:
             segments=len(segment_bytes),
             segment_bytes=sum(segment_bytes),
             file_bytes=(store.directory / location.DATA).stat().st_size,
-            disk_free_bytes=location.free_bytes(store.directory),
+            disk_free_bytes=disk.free_bytes(store.directory),
         ),
     )
 

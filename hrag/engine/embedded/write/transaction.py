@@ -40,7 +40,8 @@ from hrag.engine.embedded.store.tenant_usage import (
     write_usage,
 )
 from hrag.engine.embedded.write.summaries import as_document, summary_handle
-from hrag.errors import DocumentNotFound, InvalidArgument, TooLarge
+from hrag.engine.validation import check_shapes, check_summaries
+from hrag.errors import DocumentNotFound, TooLarge
 from hrag.quota.quotas import QuotaOf
 from hrag.types import CollectionSettings, IngestOutcome, IngestResult
 
@@ -121,12 +122,8 @@ class WriteTransaction:
 
         Raises InvalidArgument if the collection has no summaries.
         """
-        if not self._existing(handle).summaries:
-            raise InvalidArgument(
-                f"document {document.document_id!r} comes with summaries, and collection "
-                f"{handle.name!r} has none",
-                field="summaries",
-            )
+        self._existing(handle)
+        check_summaries(document, handle)
         result = self.put(handle, document)
         ordinal, _ = self._find(handle, document.document_id)
         self.put_summaries(handle, ordinal, summaries)
@@ -305,23 +302,13 @@ def existing_collection(store: Store, txn: Txn, handle: CollectionHandle) -> Col
 
 
 def _check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
-    levels, wanted = len(document.tree.counts), len(settings.tree.level_sizes)
-    if levels != wanted:
-        raise InvalidArgument(
-            f"tree has {levels} levels; the collection's have {wanted}", field="tree"
-        )
-    leaves = document.tree.counts[settings.tree.embedding_level]
+    check_shapes(document, settings)
+    leaves = len(document.vectors)
     if leaves > schema.MAX_LEAVES:
         raise TooLarge(
             f"document has {leaves} leaves; at most {schema.MAX_LEAVES} are allowed, "
             "split it or use larger chunks",
             field="document",
-        )
-    if document.vectors.shape != (leaves, settings.dimension):
-        raise InvalidArgument(
-            f"vectors have shape {document.vectors.shape}; "
-            f"the tree and the collection need {(leaves, settings.dimension)}",
-            field="vectors",
         )
 
 

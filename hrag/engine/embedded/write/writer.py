@@ -35,7 +35,12 @@ from hrag.engine.embedded.store.queries import (
     slot_of,
 )
 from hrag.engine.embedded.store.records import CollectionRecord, Counters, DocumentRecord, Usage
-from hrag.engine.embedded.store.tenant_usage import check_quota, read_usage, write_usage
+from hrag.engine.embedded.store.tenant_usage import (
+    check_quota,
+    read_usage,
+    tenant_usage,
+    write_usage,
+)
 from hrag.engine.embedded.store.totals import measure
 from hrag.engine.embedded.write.summaries import summary_settings
 from hrag.engine.embedded.write.transaction import (
@@ -46,7 +51,7 @@ from hrag.engine.embedded.write.transaction import (
     unchanged_result,
 )
 from hrag.errors import CollectionExists, CollectionNotFound, HragError
-from hrag.quota.quotas import QuotaOf, TenantUsage, unlimited
+from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.tree import ParsedText, Tree
 from hrag.types import (
     Collection,
@@ -85,9 +90,6 @@ class EmbeddedWriter:
         self._maintenance = maintenance
         self._max_log_entries = max_log_entries
         self._quota_of = quota_of
-
-    def close(self) -> None:
-        """Does nothing: the store belongs to whoever opened it."""
 
     # Collections
 
@@ -284,9 +286,7 @@ class EmbeddedWriter:
             summary_count=summaries,
             unsummarised_documents=counters.unsummarised,
             summary_tokens=counters.summary_tokens,
-            tenant=TenantUsage(
-                used.collections, used.documents, used.stored_bytes, self._quota_of(tenant_id)
-            ),
+            tenant=tenant_usage(used, self._quota_of(tenant_id)),
             embedded=EmbeddedIndexStatus(
                 sealed_sequence=counters.sealed_sequence,
                 tail_leaf_count=counters.tail_leaves,

@@ -7,12 +7,16 @@ from importlib.metadata import version
 import pytest
 from typer.testing import CliRunner
 
+from hrag.cli import administration
 from hrag.cli.app import app
 from hrag.cli.processes import free_addresses
+from hrag.config import EngineSettings
+from hrag.engine import CheckReport, open_engine
+from hrag.errors import NotSupported
 
 COMMANDS = [
     *("serve", "ingest", "search", "answer", "tree", "status", "health", "mcp", "demo"),
-    *("check", "backup", "restore", "compact", "rebuild"),
+    *("check", "backup", "restore", "vacuum", "reindex"),
 ]
 
 
@@ -85,27 +89,48 @@ def test_check_without_a_store_exits_with_2(tmp_path):
     assert result.stderr.startswith("error: ")
 
 
-def test_check_of_a_sound_store_exits_with_0(tmp_path):
-    from hrag.engine.embedded.store.environment import open_for_writing
+def test_check_of_a_store_whose_engine_cannot_check_exits_with_2(tmp_path, monkeypatch):
+    class Foreign:
+        def check(self) -> CheckReport:
+            raise NotSupported("use amcheck, which comes with PostgreSQL")
 
-    open_for_writing(tmp_path).close()
+    monkeypatch.setattr(administration, "open_administration", lambda _: Foreign())
+    result = _run("check", "--data-dir", str(tmp_path))
+    assert result.exit_code == 2
+    assert result.stderr == "error: use amcheck, which comes with PostgreSQL\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("check", 2), ("vacuum", 1), ("reindex", 1), ("backup", 1)]
+)
+def test_a_wrong_setting_of_the_engine_is_named(tmp_path, monkeypatch, command, code):
+    monkeypatch.setenv("HRAG_ENGINE", "sqlite")
+    target = [str(tmp_path / "b")] if command == "backup" else []
+    result = _run(command, *target, "--data-dir", str(tmp_path))
+    assert result.exit_code == code
+    assert "HRAG_ENGINE is 'sqlite'" in result.stderr
+
+
+def test_check_finds_a_store_sound(tmp_path):
+    engine = open_engine(EngineSettings().model_copy(update={"data_dir": tmp_path}))
+    engine.writer()
+    engine.close()
     result = _run("check", "--data-dir", str(tmp_path))
     assert result.exit_code == 0
     assert "0 documents" in result.output
     assert "sound" in result.output
 
 
-def test_check_lists_each_problem_and_exits_with_1(tmp_path):
-    from hrag.engine.embedded.store import schema
-    from hrag.engine.embedded.store.environment import open_for_writing
+def test_check_tells_each_problem_and_exits_with_1(tmp_path, monkeypatch):
+    class Damaged:
+        def check(self) -> CheckReport:
+            return CheckReport(1, 2, 3, 4, ("texts has slot 7, which no document has",))
 
-    store = open_for_writing(tmp_path)
-    with store.write() as txn:
-        txn.put(schema.u64(7), b"nobody's", db=store.db["texts"])
-    store.close()
+    monkeypatch.setattr(administration, "open_administration", lambda _: Damaged())
     result = _run("check", "--data-dir", str(tmp_path))
     assert result.exit_code == 1
     assert "texts has slot 7" in result.output
+    assert "1 problems" in result.output
 
 
 def test_commands_are_shown_without_loading_grpc_or_storage():

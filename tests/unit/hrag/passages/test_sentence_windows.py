@@ -1,5 +1,6 @@
 """Windows of sentences: narrowed, widened, joined, chosen. And the rounds that find them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -11,18 +12,21 @@ from hypothesis import strategies as st
 
 from hrag import errors, tokens
 from hrag.deadline import NEVER
+from hrag.engine import FindRequest
 from hrag.passages import sentence_windows
 from hrag.passages.sentence_context import Sentence, SentenceContext
 from hrag.passages.sentence_windows import Window
 from hrag.types import Aggregation, Chunk, PageStart, SearchMode, SearchQuery, Span
-from tests.rankings import DIMENSION, QUERY, Embedder, FakeGroups, FakeSnapshot, search_of
+from tests.rankings import DIMENSION, QUERY, Embedder, FakeReader, FakeSnapshot, search_of
 
 TEXT = [f"Sentence {number} is about {word}. " for number, word in enumerate("abcdefghijkl")]
 WHOLE = "".join(TEXT)
 STARTS = [0, *accumulate(map(len, TEXT))]
 
 
-def stretch(document_id: str, own: range, margin: int = 2, score: float = 0.5) -> SentenceContext:
+def leaf_context(
+    document_id: str, own: range, margin: int = 2, score: float = 0.5
+) -> SentenceContext:
     """A leaf over sentences `own` of the text, which has a page every four of them."""
     first, end = max(own.start - margin, 0), min(own.stop + margin, len(TEXT))
     sentences = tuple(
@@ -40,12 +44,12 @@ def stretch(document_id: str, own: range, margin: int = 2, score: float = 0.5) -
 
 
 def window(document_id: str, best: int, score: float = 0.5, margin: int = 2) -> Window:
-    leaf = stretch(document_id, range(best, best + 1), margin)
+    leaf = leaf_context(document_id, range(best, best + 1), margin)
     return sentence_windows.window(leaf, leaf.own.start, score, margin)
 
 
 def test_a_page_that_begins_inside_a_sentence_is_known():
-    leaf = stretch("d", range(5, 6))
+    leaf = leaf_context("d", range(5, 6))
     inside = PageStart(3, STARTS[5] + 2)
     broken = replace(leaf.sentences[leaf.own.start], last_page=3, page_starts=(inside,))
     sentences = (*leaf.sentences[: leaf.own.start], broken)
@@ -75,18 +79,18 @@ def test_a_window_is_the_sentence_and_what_is_around_it(best, margin, expected):
 
 
 def test_sentences_that_say_nothing_are_no_candidates():
-    leaf = stretch("d", range(3, 6))
+    leaf = leaf_context("d", range(3, 6))
     silent = replace(leaf.sentences[3], content="* * *\n")
     leaf = replace(leaf, sentences=(*leaf.sentences[:3], silent, *leaf.sentences[4:]))
-    assert sentence_windows.candidates(leaf) == [2, 4]
+    assert sentence_windows.candidate_sentences(leaf) == [2, 4]
     nothing = replace(leaf, sentences=(silent,) * 7)
-    assert sentence_windows.candidates(nothing) == [2]
+    assert sentence_windows.candidate_sentences(nothing) == [2]
 
 
 def _together(bests: list[tuple[str, int, float]], *, or_touches: bool = False) -> list[Window]:
     found: list[Window] = []
     for document_id, best, score in bests:
-        found = sentence_windows.with_another(
+        found = sentence_windows.add_window(
             found, window(document_id, best, score), or_touches=or_touches
         )
     return found
@@ -121,7 +125,7 @@ def test_windows_of_two_documents_stay_apart():
 
 
 def test_a_sentence_in_two_leaves_counts_once():
-    first, second = stretch("d", range(5)), stretch("d", range(4, 8))
+    first, second = leaf_context("d", range(5)), leaf_context("d", range(4, 8))
     found = sentence_windows.window(first, 4, 0.7, 2)
     found = found.joined(sentence_windows.window(second, second.own.start, 0.7, 2))
     assert len(found.matched) == 1
@@ -161,7 +165,8 @@ def test_the_best_that_fit_are_chosen():
 
     def chosen(**asked: Any) -> str:
         return "".join(
-            p.chunk.document_id for p in sentence_windows.chosen(found, replace(query, **asked))
+            p.chunk.document_id
+            for p in sentence_windows.passages_of(found, replace(query, **asked))
         )
 
     assert chosen() == "bcad"
@@ -177,7 +182,7 @@ def test_the_first_window_that_does_not_fit_is_cut_at_a_sentence(sentences, expe
     found = [window("a", 0, 0.9), window("b", 4, 0.5), window("c", 4, 0.1)]
     size = len(tokens.encode(TEXT[0]))
     query = SearchQuery("t", "x", token_budget=(3 + sentences) * size, cut_last=True)
-    first, *rest = sentence_windows.chosen(found, query)
+    first, *rest = sentence_windows.passages_of(found, query)
     assert first.chunk.document_id == "a"
     if expected is None:
         assert [passage.chunk.document_id for passage in rest] == ["b"]
@@ -187,25 +192,27 @@ def test_the_first_window_that_does_not_fit_is_cut_at_a_sentence(sentences, expe
         assert cut.chunk.content == WHOLE[slice(*_chars(cut.chunk.span))]
         assert len(cut.matched_children) == 1
     nothing = replace(query, token_budget=size - 1)
-    assert sentence_windows.chosen(found, nothing) == ()
+    assert sentence_windows.passages_of(found, nothing) == ()
 
 
 # The rounds
 
 
-class Stretches(FakeSnapshot):
+class Contexts(FakeSnapshot):
     """Each leaf of the ranking is named by a document, and says sentences of its own."""
 
-    def stretches(self, groups: FakeGroups, limit: int, margin: int) -> tuple[SentenceContext, ...]:
-        assert self.is_open
+    def contexts(self, names: Sequence[str], request: FindRequest) -> tuple[SentenceContext, ...]:
+        margin = request.window_sentences
         return tuple(
-            stretch(name.rstrip("'"), range(3 * name.count("'"), 3 * name.count("'") + 3), margin)
-            for name in groups[:limit]
+            leaf_context(
+                name.rstrip("'"), range(3 * name.count("'"), 3 * name.count("'") + 3), margin
+            )
+            for name in names
         )
 
 
 def _ask(ranking: list[str], embedder: Any = None, **asked: Any) -> Any:
-    snapshot = Stretches(ranking)
+    snapshot = Contexts(ranking)
     query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, **asked)
     return search_of(snapshot, embedder=embedder and embedder(snapshot))(query, NEVER)
 
@@ -241,6 +248,25 @@ def test_more_leaves_are_looked_into_until_there_are_enough_windows():
     assert _ask(ranking, limit=9, window_sentences=4).exhausted
 
 
+def test_each_round_asks_a_new_snapshot_for_four_times_as_many_leaves():
+    snapshot = Contexts([*("a" + "'" * n for n in range(4)), "b", "c", "d", "e", "f", "g"])
+    reader = FakeReader(snapshot)
+    query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, limit=2, window_sentences=20)
+    search_of(snapshot, reader=reader)(query, NEVER)
+    assert [request.limit for request in snapshot.requests] == [4, 16]
+    assert reader.snapshots == 2
+
+
+def test_what_concerns_sentences_is_not_asked_of_the_engine():
+    snapshot = Contexts(["a"])
+    query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, min_score=0.0, token_budget=9)
+    query = replace(query, cut_last=True, merge_adjacent=True, aggregation=Aggregation.SUM)
+    search_of(snapshot)(query, NEVER)
+    (request,) = snapshot.requests
+    assert (request.min_score, request.token_budget, request.cut_last) == (None, 0, False)
+    assert (request.merge_adjacent, request.aggregation) == (False, Aggregation.MAX)
+
+
 def test_a_text_and_its_sentences_are_embedded_once():
     embedder: list[Embedder] = []
 
@@ -248,7 +274,7 @@ def test_a_text_and_its_sentences_are_embedded_once():
         embedder.append(Embedder(snapshot))
         return embedder[0]
 
-    snapshot = Stretches(["a", "b"])
+    snapshot = Contexts(["a", "b"])
     search = search_of(snapshot, embedder=of(snapshot))
     query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW)
     assert search(query, NEVER).passages == search(query, NEVER).passages

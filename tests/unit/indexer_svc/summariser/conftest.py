@@ -17,6 +17,12 @@ def _soon(monkeypatch):
 
 
 @pytest.fixture
+def store(engine):
+    """The one that the writer has open."""
+    return engine.store
+
+
+@pytest.fixture
 def writer(engine):
     engine.writer.create_collection("t", "c", SETTINGS)
     return engine.writer

@@ -8,9 +8,9 @@ import pytest
 
 from hrag.engine.embedded.admin.backup import backup, restore
 from hrag.engine.embedded.admin.check import check
-from hrag.engine.embedded.maintenance import orphan_gc, segment_build
-from hrag.engine.embedded.segments import segment_files
-from hrag.engine.embedded.store import location, schema
+from hrag.engine.embedded.maintenance import segment_build
+from hrag.engine.embedded.segments import damage, segment_files
+from hrag.engine.embedded.store import locks, schema
 from hrag.engine.embedded.store.environment import Store, open_alone, open_for_writing
 from hrag.engine.embedded.store.queries import listed_segments
 from hrag.engine.embedded.write.writer import EmbeddedWriter
@@ -75,7 +75,7 @@ def in_turn(*acts: Act) -> Act:
 def replace_segment(store: Store) -> None:
     """A new segment takes the place of all, whose files are removed at once."""
     before = segment_ids(store)
-    assert segment_build.rebuild(store, 1, 64, lambda: None) > 0
+    assert segment_build.reindex(store, 1, 64, lambda: None) > 0
     for segment_id in before:
         segment_files.remove(store.segments, segment_id)
 
@@ -204,17 +204,17 @@ def test_segments_that_change_all_the_time_end_in_an_error(store, writer, tmp_pa
     assert_no_trace(tmp_path, "b")
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"short")])
-def test_a_damaged_segment_is_named_and_reported_to_the_indexer(store, writer, tmp_path, damage):
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"short")])
+def test_a_damaged_segment_is_named_and_reported_to_the_indexer(store, writer, tmp_path, spoil):
     file = segment_files.path_of(store.segments, 1) / "rows.npz"
     kept = file.read_bytes()
-    damage(file)
-    with pytest.raises(StoreUnavailable, match=r"segment 1 is damaged: .*run `hrag rebuild`"):
+    spoil(file)
+    with pytest.raises(StoreUnavailable, match=r"segment 1 is damaged: .*run `hrag reindex`"):
         backup(store, tmp_path / "b", quietly)
-    assert orphan_gc.reported_damage(store.segments) == {1}
+    assert damage.reported_damage(store.segments) == {1}
     assert_no_trace(tmp_path, "b")
     file.write_bytes(kept)
-    orphan_gc.forget_report(store.segments, 1)
+    damage.forget_damage(store.segments, 1)
 
 
 def test_a_backup_that_is_not_sound_is_none(store, writer, tmp_path):
@@ -314,16 +314,16 @@ def test_a_folder_that_holds_a_store_is_refused_and_left_alone(made, tmp_path):
 
 
 def test_a_store_in_use_is_refused(store, made, monkeypatch):
-    monkeypatch.setattr(location, "_TRIES", 1)
+    monkeypatch.setattr(locks, "_TRIES", 1)
     with pytest.raises(StoreUnavailable, match="in use by a running service"):
         restore(made, store.directory, quietly)
 
 
 def test_nobody_opens_a_store_that_is_half_restored(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(location, "_TRIES", 1)
+    monkeypatch.setattr(locks, "_TRIES", 1)
 
     def intrude() -> None:
-        with pytest.raises(StoreUnavailable, match="is being compacted or restored"):
+        with pytest.raises(StoreUnavailable, match="is being vacuumed or restored"):
             open_for_writing(tmp_path / "new")
 
     restore(made, tmp_path / "new", acting({"copying": intrude, "checking": intrude}))

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hrag.engine.embedded.admin.check import OF_DOCUMENTS, Report, check
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.admin.checks.documents import OF_DOCUMENTS
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import metadata_terms, schema
 from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
@@ -17,6 +18,7 @@ from hrag.engine.embedded.store.queries import read_counters, read_document
 from hrag.engine.embedded.store.records import Counters, Usage
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.engine.reports import CheckReport
 from hrag.tree import CHUNK, Tree
 from tests.fakes import collection_settings, prepared, seal, sentences
 
@@ -72,18 +74,18 @@ def tree_with(level: int, index: int, **fields: int) -> Callable[[Txn, dict[str,
 def test_a_sound_store_has_no_problems(store):
     report = check(store)
     leaves = 2 * len(prepared("d", sentences(60)).vectors)
-    assert report == Report(1, 2, leaves, 1, ())
+    assert report == CheckReport(1, 2, leaves, 1, ())
 
 
 def test_an_empty_store_is_sound(tmp_path):
     store = open_for_writing(tmp_path)
-    assert check(store) == Report(0, 0, 0, 0, ())
+    assert check(store) == CheckReport(0, 0, 0, 0, ())
     store.close()
 
 
-def test_a_deleted_collection_that_is_not_purged_yet_is_sound(store):
+def test_a_deleted_collection_that_is_not_reclaimed_yet_is_sound(store):
     EmbeddedWriter(store).delete_collection("t", "c")
-    assert check(store) == Report(0, 0, 0, 0, ())
+    assert check(store) == CheckReport(0, 0, 0, 0, ())
 
 
 # What is counted twice
@@ -107,6 +109,13 @@ def test_a_wrong_sum_of_a_tenant_is_found(store, name):
     assert found == (f"tenant t: {expected}",)
 
 
+def test_a_sequence_that_a_tenant_has_not_reached_is_found(store):
+    with store.read() as txn:
+        wrong = read_usage(store, txn, "t")._replace(sequence=2)
+    found = damaged(store, lambda txn, db: txn.put(b"t", wrong.to_bytes(), db=db["tenants"]))
+    assert found == ("collection t/c: sequence 3 is past its tenant's last, 2",)
+
+
 def test_a_tenant_that_is_missing_or_not_there_is_found(store):
     found = damaged(store, lambda txn, db: txn.delete(b"t", db=db["tenants"]))
     assert found[0] == "collection t/c: sequence 3 is past its tenant's last, 0"
@@ -117,16 +126,16 @@ def test_a_tenant_that_is_missing_or_not_there_is_found(store):
     assert "tenant other: counter documents is 1, counted 0" in found
 
 
-def test_a_head_that_says_a_wrong_size_is_found(store):
+def test_a_record_that_says_a_wrong_size_is_found(store):
     with store.read() as txn:
         right = read_document(store, txn, ORDINAL).stored_bytes
     found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, stored_bytes=1))
-    assert f"{PLACE}it takes {right} bytes, head says 1" in found
+    assert f"{PLACE}it takes {right} bytes, its record says 1" in found
 
 
 def test_a_document_of_a_change_that_has_not_come_is_found(store):
     found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, sequence=9))
-    assert found == ("collection t/c: document d: sequence 9 is past the last",)
+    assert found == (f"{PLACE}sequence 9 is past the last",)
 
 
 def test_missing_counters_are_found(store):
@@ -143,7 +152,7 @@ def test_missing_counters_are_found(store):
         ({"sequence": 99}, "sequence 99 is past its tenant's last, 3"),
         ({"sealed_sequence": 5}, "sealed sequence 5 is past the last, 3"),
         ({"sealed_sequence": 1}, "segment 1 covers sequence 2, counters say 1"),
-        ({"log_start": 2}, "the log has an entry of before 2, where it should begin"),
+        ({"log_start": 2}, "the log has an entry before 2, where it should begin"),
         ({"sealed_ordinal": 0}, "segments cover ordinal 1, counters say 0"),
     ],
 )
@@ -249,20 +258,20 @@ def test_a_term_that_no_document_has_is_found(store):
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"{", b"[]", b"{}"])
-def test_a_missing_or_unreadable_head_is_found(store, damage):
-    def damage_head(txn: Txn, db: dict[str, Any]) -> None:
+def test_a_missing_or_unreadable_document_record_is_found(store, damage):
+    def damage_record(txn: Txn, db: dict[str, Any]) -> None:
         txn.delete(ORDINAL, db=db["documents"])
         if damage is not None:
             txn.put(ORDINAL, damage, db=db["documents"])
 
-    found = damaged(store, damage_head)
-    assert found[0].startswith("collection t/c: ordinal 1: its head is missing or damaged: ")
+    found = damaged(store, damage_record)
+    assert found[0].startswith("collection t/c: ordinal 1: its record is missing or damaged: ")
 
 
 @pytest.mark.parametrize("fields", [{"collection": 2}, {"leaf_count": 1}])
-def test_a_head_of_another_place_or_size_is_found(store, fields):
+def test_a_record_of_another_place_or_size_is_found(store, fields):
     found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, **fields))
-    assert f"{PLACE}head and ordinal entry differ" in found
+    assert f"{PLACE}record and ordinal entry differ" in found
 
 
 @pytest.mark.parametrize("name", ["texts", "trees", "vectors"])
@@ -275,7 +284,7 @@ def test_a_text_that_is_shorter_or_no_text_is_found(store):
     length = len(sentences(60))
     text = sentences(60).encode()
     found = damaged(store, lambda txn, db: txn.put(ORDINAL, text[:-1], db=db["texts"]))
-    assert found == (f"{PLACE}text has {length - 1} bytes, head says {length}",)
+    assert found == (f"{PLACE}text has {length - 1} bytes, its record says {length}",)
     text = b"\xff" + text[1:]
     found = damaged(store, lambda txn, db: txn.put(ORDINAL, text, db=db["texts"]))
     assert len(found) == 1
@@ -344,7 +353,7 @@ def test_a_tree_of_another_text_is_found(store):
     fields = {"text_bytes": 10, "chunks_per_level": [1, 1, 1]}
     found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, **fields))
     assert f"{PLACE}tree does not cover the text" in found
-    assert any("chunks, head says (1, 1, 1)" in problem for problem in found)
+    assert any("chunks, its record says (1, 1, 1)" in problem for problem in found)
 
 
 def test_the_struct_of_a_chunk_is_forty_bytes():
@@ -368,7 +377,7 @@ def segment_with(**fields: object) -> Callable[[Txn, dict[str, Any]], None]:
         (segment_with(last_ordinal=2), "segments cover ordinal 2, counters say 1"),
         (
             segment_with(last_ordinal=2),
-            "segment 1: its leaves are not those of the living and dead documents in its range",
+            "segment 1: its leaves are not those of the living and deleted documents in its range",
         ),
         (
             segment_with(embedder="x"),
@@ -386,7 +395,7 @@ def test_a_lost_manifest_is_found(store):
     found = damaged(store, lambda txn, db: txn.delete(key, db=db["segments"]))
     assert found == (
         "collection t/c: no segment covers ordinal 1, which is not in the tail either",
-        "collection t/c: dead leaves are counted for segments that are not listed: [1]",
+        "collection t/c: deleted leaves are counted for segments that are not listed: [1]",
     )
 
 

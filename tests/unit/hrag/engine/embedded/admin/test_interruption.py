@@ -1,4 +1,4 @@
-"""Backup, restore and compaction, killed at each of their steps in turn.
+"""Backup, restore and vacuum, killed at each of their steps in turn.
 
 A step is a call, of whatever function, that the code of these operations makes. One
 process prepares a store and forks for each step, so that hundreds of kills take seconds.
@@ -19,16 +19,14 @@ from pathlib import Path
 import structlog
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
 
-from hrag.engine.embedded.admin import backup
-from hrag.engine.embedded.admin import check
-from hrag.engine.embedded.admin import vacuum
-from hrag.engine.embedded.store import location
-from hrag.engine.embedded.store import environment
+from hrag.engine.embedded.admin import backup, check, vacuum
+from hrag.engine.embedded.store import disk, environment, location, locks
 from tests.unit.hrag.engine.embedded.admin.test_vacuum import contents, make_store
 
 base, operation = Path(sys.argv[1]), sys.argv[2]
 original, at, made = base / "original", base / "at", base / "made"
-WATCHED = {module.__file__ for module in (backup, compacting, placing, store, shutil)}
+MODULES = (backup, vacuum, location, locks, disk, environment, shutil)
+WATCHED = {module.__file__ for module in MODULES}
 
 
 def say_nothing(line):
@@ -62,7 +60,7 @@ def run_until(step):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.setprofile(count)
-    {"compact": lambda: vacuum.compact(at), "backup": back_up, "restore": restore}[operation]()
+    {"vacuum": lambda: vacuum.vacuum(at), "backup": back_up, "restore": restore}[operation]()
     sys.setprofile(None)
 
 
@@ -91,7 +89,7 @@ def verify(expected):
     assert contents(at) == expected
     with closing(environment.open_for_writing(at)) as opened:
         assert check.check(opened).problems == ()
-    assert not (at / "compact.tmp").exists()
+    assert not (at / "vacuum.tmp").exists()
 
 
 make_store(original / "store", documents=6)
@@ -110,7 +108,7 @@ print(kills)
 """
 
 
-OPERATIONS = ("compact", "backup", "restore")
+OPERATIONS = ("vacuum", "backup", "restore")
 
 
 @pytest.mark.slow

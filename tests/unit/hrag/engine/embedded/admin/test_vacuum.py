@@ -1,4 +1,4 @@
-"""Compaction changes LMDB's file and nothing that is in it."""
+"""A vacuum changes LMDB's file and nothing that is in it."""
 
 import os
 import subprocess
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hrag.engine.embedded.admin import vacuum
+from hrag.engine.embedded.admin import vacuum as vacuum_module
 from hrag.engine.embedded.admin.check import check
-from hrag.engine.embedded.admin.vacuum import compact
-from hrag.engine.embedded.store import location
+from hrag.engine.embedded.admin.vacuum import vacuum
+from hrag.engine.embedded.store import locks
 from hrag.engine.embedded.store.environment import open_alone, open_for_reading, open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
@@ -61,17 +61,17 @@ def contents(folder: Path) -> list[tuple[str, bytes, bytes]]:
 
 def test_the_file_shrinks_and_holds_what_it_held(directory):
     before, size = contents(directory), (directory / "data.mdb").stat().st_size
-    done = compact(directory)
+    done = vacuum(directory)
     assert done.before_bytes == size
     assert done.after_bytes == (directory / "data.mdb").stat().st_size
     assert done.after_bytes < size / 4
     assert contents(directory) == before
-    assert not (directory / "compact.tmp").exists()
+    assert not (directory / "vacuum.tmp").exists()
 
 
-def test_a_compacted_store_is_read_and_written_as_before(directory):
+def test_a_vacuumed_store_is_read_and_written_as_before(directory):
     """Also by a second process, which shares LMDB's lock file with the first."""
-    compact(directory)
+    vacuum(directory)
     with closing(open_for_writing(directory)) as store:
         writer = EmbeddedWriter(store)
         for number in range(3, 9):
@@ -94,9 +94,9 @@ def test_a_compacted_store_is_read_and_written_as_before(directory):
         assert check(store).problems == ()
 
 
-def test_compacting_twice_gains_nothing_more(directory):
-    compact(directory)
-    done = compact(directory)
+def test_a_second_vacuum_gains_nothing(directory):
+    vacuum(directory)
+    done = vacuum(directory)
     assert done.after_bytes == done.before_bytes
 
 
@@ -106,7 +106,7 @@ def test_owner_and_mode_stay(directory):
     if os.geteuid() == 0:
         os.chown(data, NOBODY, NOBODY)
     before = data.stat()
-    compact(directory)
+    vacuum(directory)
     after = data.stat()
     assert after.st_ino != before.st_ino
     assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
@@ -115,44 +115,44 @@ def test_owner_and_mode_stay(directory):
 
 @pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
 def test_a_store_in_use_is_refused(directory, opening, monkeypatch):
-    monkeypatch.setattr(location, "_TRIES", 1)
+    monkeypatch.setattr(locks, "_TRIES", 1)
     before = (directory / "data.mdb").read_bytes()
     with (
         closing(opening(directory)),
         pytest.raises(StoreUnavailable, match="in use by a running service; stop both services"),
     ):
-        compact(directory)
+        vacuum(directory)
     assert (directory / "data.mdb").read_bytes() == before
 
 
 def test_a_folder_without_a_store_is_refused_and_left_alone(tmp_path):
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(StoreMissing, match="holds no store"):
-            compact(folder)
+            vacuum(folder)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_damaged_file_is_refused_and_left_alone(directory):
     os.truncate(directory / "data.mdb", 50_000)
     with pytest.raises(StoreUnavailable, match="is damaged"):
-        compact(directory)
+        vacuum(directory)
     assert (directory / "data.mdb").stat().st_size == 50_000
-    assert not (directory / "compact.tmp").exists()
+    assert not (directory / "vacuum.tmp").exists()
 
 
 def test_a_copy_that_lacks_entries_never_takes_the_place(directory, monkeypatch):
-    contents_of = vacuum._contents
+    contents_of = vacuum_module._contents
 
     def lacking(store):
         found = contents_of(store)
         return found if store.directory == directory else {**found, "texts": 3}
 
-    monkeypatch.setattr(vacuum, "_contents", lacking)
+    monkeypatch.setattr(vacuum_module, "_contents", lacking)
     before = (directory / "data.mdb").read_bytes()
     with pytest.raises(StoreUnavailable, match="lacks entries; the store is as before"):
-        compact(directory)
+        vacuum(directory)
     assert (directory / "data.mdb").read_bytes() == before
-    assert not (directory / "compact.tmp").exists()
+    assert not (directory / "vacuum.tmp").exists()
 
 
 @pytest.mark.parametrize("room", [0, 0.5, 0.95])
@@ -163,9 +163,9 @@ def test_a_full_disk_leaves_the_store_as_it_was(disk, room):
     ballast = Ballast(disk)
     ballast.fill(int(needed * room))
     with pytest.raises(StorageFull, match="is full"):
-        compact(directory)
+        vacuum(directory)
     assert contents(directory) == before
-    assert not (directory / "compact.tmp").exists()
+    assert not (directory / "vacuum.tmp").exists()
     ballast.remove()
-    compact(directory)
+    vacuum(directory)
     assert contents(directory) == before

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from hrag.engine.embedded.maintenance import build_plan, segment_build
-from hrag.engine.embedded.maintenance.build_plan import Source
-from hrag.engine.embedded.segments import builder, manifest, segment_files
-from hrag.engine.embedded.segments.manifest import Listed
+from hrag.engine.embedded.maintenance.build_plan import BuildPlan
+from hrag.engine.embedded.segments import manifest, segment_files, vector_part
+from hrag.engine.embedded.segments.manifest import ManifestEntry
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.records import SegmentRecord
 from tests.conftest import Engine
@@ -56,14 +56,14 @@ def delete(engine: Engine, model: ModelCollection, *names: str) -> None:
         del model.documents[name]
 
 
-def listed(engine: Engine) -> list[Listed]:
+def listed(engine: Engine) -> list[ManifestEntry]:
     with engine.store.read() as txn:
-        return manifest.listed(engine.store, txn, engine.open().collection_id)
+        return manifest.read_manifest(engine.store, txn, engine.open().collection_id)
 
 
-def source_of(engine: Engine, threshold: int = FOREVER) -> Source:
+def plan_of(engine: Engine, threshold: int = FOREVER) -> BuildPlan:
     number = engine.open().collection_id
-    found = build_plan.tail_source(engine.store, number, threshold) or build_plan.next_source(
+    found = build_plan.seal_plan(engine.store, number, threshold) or build_plan.merge_plan(
         engine.store, number
     )
     assert found is not None
@@ -81,15 +81,15 @@ def assert_right(engine: Engine, model: ModelCollection) -> None:
     assert np.mean(shares) == 1.0
 
 
-def inserted(engine: Engine, source: Source) -> tuple[SegmentRecord, int]:
+def inserted(engine: Engine, plan: BuildPlan) -> tuple[SegmentRecord, int]:
     """Builds; also returns how many vectors went into the index."""
     counts: list[int] = []
 
     def count(index: object, vectors: np.ndarray, items: np.ndarray) -> None:
         counts.append(len(vectors))
-        builder.insert(index, vectors, items)
+        vector_part.insert(index, vectors, items)
 
-    record = segment_build.build(engine.store, source, insert=count)
+    record = segment_build.build(engine.store, plan, insert=count)
     assert record is not None
     return record, sum(counts)
 
@@ -98,7 +98,7 @@ def test_segments_are_merged_into_one(engine, model):
     assert len(listed(engine)) == 3
     assert engine.put_in_order(FOREVER) == 1
     (only,) = listed(engine)
-    assert (only.record.rows, only.dead) == (model.leaf_count, 0)
+    assert (only.record.rows, only.deleted_leaves) == (model.leaf_count, 0)
     assert (only.record.first_ordinal, only.record.last_ordinal) == (1, 12)
     assert_right(engine, model)
 
@@ -106,7 +106,7 @@ def test_segments_are_merged_into_one(engine, model):
 def test_a_merge_goes_on_from_the_largest_index(engine, model):
     put(engine, model, "more", 50)
     largest = max(each.record.rows for each in listed(engine))
-    record, count = inserted(engine, source_of(engine))
+    record, count = inserted(engine, plan_of(engine))
     assert record.rows == model.leaf_count - len(model.documents["more"].vectors)
     assert count == record.rows - largest
     assert_right(engine, model)
@@ -116,7 +116,7 @@ def test_a_tail_goes_into_the_newest_segment(engine, model):
     put(engine, model, "more", 50)
     leaves = len(model.documents["more"].vectors)
     newest = listed(engine)[-1].record
-    record, count = inserted(engine, source_of(engine, threshold=leaves))
+    record, count = inserted(engine, plan_of(engine, threshold=leaves))
     assert count == leaves
     assert record.rows == newest.rows + leaves
     assert (record.first_ordinal, record.last_ordinal) == (newest.first_ordinal, 13)
@@ -125,10 +125,10 @@ def test_a_tail_goes_into_the_newest_segment(engine, model):
 
 def test_dead_leaves_are_left_out_and_forgotten(engine, model):
     delete(engine, model, "d0", "d5", "d10")
-    assert [each.dead > 0 for each in listed(engine)] == [True] * 3
+    assert [each.deleted_leaves > 0 for each in listed(engine)] == [True] * 3
     engine.put_in_order(FOREVER)
     (only,) = listed(engine)
-    assert (only.record.rows, only.dead) == (model.leaf_count, 0)
+    assert (only.record.rows, only.deleted_leaves) == (model.leaf_count, 0)
     with engine.store.read() as txn:
         assert len(manifest.deleted_ordinals(engine.store, txn, engine.open().collection_id)) == 0
     assert_right(engine, model)
@@ -139,7 +139,7 @@ def test_a_few_dead_items_stay_in_an_index_that_is_gone_on_with(engine, model):
     engine.put_in_order(FOREVER)
     delete(engine, model, "d3")
     leaves = put_some(engine, model)
-    record, count = inserted(engine, source_of(engine, threshold=1))
+    record, count = inserted(engine, plan_of(engine, threshold=1))
     assert record.items == record.rows + len(prepared("d3", sentences(30, 3), seed=3).vectors)
     assert record.rows == model.leaf_count
     assert count == leaves
@@ -150,7 +150,7 @@ def test_an_index_with_many_dead_items_is_built_from_nothing(engine, model):
     engine.put_in_order(FOREVER)
     delete(engine, model, "d3", "d4")
     put_some(engine, model)
-    record, count = inserted(engine, source_of(engine, threshold=1))
+    record, count = inserted(engine, plan_of(engine, threshold=1))
     assert record.items == record.rows == count == model.leaf_count
     assert_right(engine, model)
 
@@ -179,10 +179,10 @@ def test_what_dies_while_segments_are_merged_is_dead_in_the_new_one(engine, mode
         return write(*args)
 
     monkeypatch.setattr(segment_files, "write", die_meanwhile)
-    segment_build.build(engine.store, source_of(engine))
+    segment_build.build(engine.store, plan_of(engine))
     (only,) = listed(engine)
     died = [prepared(f"d{n}", sentences(30, n), seed=n) for n in (2, 9, 6)]
-    assert only.dead == sum(len(document.vectors) for document in died)
+    assert only.deleted_leaves == sum(len(document.vectors) for document in died)
     assert_right(engine, model)
 
 
@@ -193,7 +193,7 @@ def test_a_vector_that_is_known_already_is_not_indexed_again(engine, model):
     same = replace(same, vectors=np.repeat(known, len(same.vectors), axis=0))
     engine.writer.put(engine.open(), same)
     model.put(same)
-    record, count = inserted(engine, source_of(engine, threshold=1))
+    record, count = inserted(engine, plan_of(engine, threshold=1))
     assert count == 0
     assert record.items == record.rows - len(same.vectors)
     assert_right(engine, model)
@@ -214,7 +214,7 @@ def test_a_build_that_is_ended_leaves_everything_as_it_was(engine, model):
 
     before = [each.record for each in listed(engine)]
     with pytest.raises(KeyboardInterrupt):
-        segment_build.build(engine.store, source_of(engine), end)
+        segment_build.build(engine.store, plan_of(engine), end)
     assert [each.record for each in listed(engine)] == before
     assert len(list(engine.store.segments.iterdir())) == 3
     assert_right(engine, model)
@@ -222,11 +222,11 @@ def test_a_build_that_is_ended_leaves_everything_as_it_was(engine, model):
 
 def test_a_tail_is_sealed_beside_a_merge(engine, model):
     """What is built from stays as it was listed; the new segment comes after it."""
-    merge = source_of(engine)
+    merge = plan_of(engine)
 
     def seal_meanwhile() -> None:
         put(engine, model, f"meanwhile{len(model.documents)}", len(model.documents))
-        tail = build_plan.tail_source(
+        tail = build_plan.seal_plan(
             engine.store, engine.open().collection_id, 1, busy_ordinal=merge.last_ordinal
         )
         segment_build.build(engine.store, tail)
@@ -241,7 +241,7 @@ def test_a_tail_is_sealed_beside_a_merge(engine, model):
 def test_everything_can_be_built_anew(engine, model):
     put(engine, model, "more", 50)
     delete(engine, model, "d3")
-    rebuild = partial(segment_build.rebuild, engine.store, engine.open().collection_id, 1)
+    rebuild = partial(segment_build.reindex, engine.store, engine.open().collection_id, 1)
     assert rebuild(lambda: None) == model.leaf_count
     (only,) = listed(engine)
     assert only.record.items == only.record.rows == model.leaf_count
@@ -252,17 +252,17 @@ def test_a_small_collection_needs_nothing_built(engine):
     model = ModelCollection()
     engine.writer.create_collection("t", "c", model.settings)
     number = engine.open().collection_id
-    assert segment_build.rebuild(engine.store, number, 100, lambda: None) == 0
+    assert segment_build.reindex(engine.store, number, 100, lambda: None) == 0
     put(engine, model, "d", 0)
-    assert segment_build.rebuild(engine.store, number, 100, lambda: None) == 0
+    assert segment_build.reindex(engine.store, number, 100, lambda: None) == 0
     assert listed(engine) == []
-    assert segment_build.rebuild(engine.store, number + 1, 1, lambda: None) == 0
+    assert segment_build.reindex(engine.store, number + 1, 1, lambda: None) == 0
 
 
 def test_a_build_that_cannot_fit_on_the_disk_is_not_begun(engine, model, monkeypatch):
     asked: list[int] = []
     monkeypatch.setattr(Store, "require_space", lambda self, extra=0: asked.append(extra))
-    segment_build.build(engine.store, source_of(engine))
+    segment_build.build(engine.store, plan_of(engine))
     assert asked[0] > model.leaf_count * model.settings.dimension * 4
 
 

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hrag.engine.embedded.maintenance import orphan_gc
-from hrag.engine.embedded.maintenance.orphan_gc import Sweeper
-from hrag.engine.embedded.maintenance.scrubber import Inspector
-from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.maintenance.orphan_gc import OrphanCollector
+from hrag.engine.embedded.maintenance.scrubber import Scrubber
+from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.records import SegmentRecord
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared, sentences
@@ -39,28 +38,28 @@ def test_what_is_not_listed_goes_after_a_while(engine, record):
     left.mkdir()
     (left / "index.hnsw").write_bytes(b"of a segment that was replaced")
     clock = Clock()
-    sweeper = Sweeper(engine.store, grace_s=60, clock=clock)
-    sweeper.sweep()
+    orphans = OrphanCollector(engine.store, grace_s=60, clock=clock)
+    orphans.collect()
     clock.now = 59.9
-    sweeper.sweep()
+    orphans.collect()
     assert left.exists()
     clock.now = 60
-    sweeper.sweep()
+    orphans.collect()
     assert not left.exists()
     assert path_of(engine, record).exists()
 
 
 def test_the_while_begins_when_it_is_seen_unlisted(engine, record):
     clock = Clock()
-    sweeper = Sweeper(engine.store, grace_s=60, clock=clock)
-    sweeper.sweep()
+    orphans = OrphanCollector(engine.store, grace_s=60, clock=clock)
+    orphans.collect()
     clock.now = 100
     engine.writer.put(engine.open(), prepared("e", sentences(60, 1), seed=1))
     engine.put_in_order(1)
-    sweeper.sweep()
+    orphans.collect()
     assert path_of(engine, record).exists()
     clock.now = 160
-    sweeper.sweep()
+    orphans.collect()
     assert not path_of(engine, record).exists()
 
 
@@ -68,19 +67,19 @@ def test_what_is_being_written_is_left_alone_but_at_a_start(engine, record):
     unfinished = engine.store.segments / "000000000009.tmp"
     unfinished.mkdir()
     clock = Clock()
-    sweeper = Sweeper(engine.store, grace_s=0, clock=clock)
-    sweeper.sweep()
-    sweeper.sweep()
+    orphans = OrphanCollector(engine.store, grace_s=0, clock=clock)
+    orphans.collect()
+    orphans.collect()
     assert unfinished.exists()
-    sweeper.clear_unfinished()
+    orphans.remove_unfinished()
     assert not unfinished.exists()
 
 
 def test_reports_go_with_their_segment(engine, record):
-    orphan_gc.report_damage(engine.store.segments, record.segment_id)
-    orphan_gc.report_damage(engine.store.segments, 77)
-    Sweeper(engine.store, grace_s=0).sweep()
-    assert orphan_gc.reported_damage(engine.store.segments) == {record.segment_id}
+    damage.report_damage(engine.store.segments, record.segment_id)
+    damage.report_damage(engine.store.segments, 77)
+    OrphanCollector(engine.store, grace_s=0).collect()
+    assert damage.reported_damage(engine.store.segments) == {record.segment_id}
 
 
 # Inspecting
@@ -92,17 +91,17 @@ def test_at_a_start_every_segment_is_looked_at_one_at_a_time(engine, record):
     other = engine.seal(name="other")
     for each in (record, other):
         (path_of(engine, each) / "rows.npz").write_bytes(b"x")
-    inspector = Inspector(engine.store)
-    assert inspector.inspect() == set()
+    inspector = Scrubber(engine.store)
+    assert inspector.scrub() == set()
     inspector.begin()
-    assert inspector.inspect() == {engine.open().collection_id}
-    assert inspector.inspect() == {engine.open(name="other").collection_id}
-    assert inspector.inspect() == set()
+    assert inspector.scrub() == {engine.open().collection_id}
+    assert inspector.scrub() == {engine.open(name="other").collection_id}
+    assert inspector.scrub() == set()
     assert inspector.damaged == {record.segment_id, other.segment_id}
     repair(engine, inspector)
 
 
-def repair(engine: Engine, inspector: Inspector) -> None:
+def repair(engine: Engine, inspector: Scrubber) -> None:
     for name in ("c", "other"):
         engine.put_in_order(10**9, name=name, damaged=inspector.damaged)
     assert all(
@@ -118,9 +117,9 @@ def test_what_a_reader_reports_is_looked_at_and_made_anew(engine, record, name):
     path.write_bytes(path.read_bytes()[:-1])
     with engine.reader.snapshot("t", "c"):
         pass
-    assert orphan_gc.reported_damage(engine.store.segments) == {record.segment_id}
-    inspector = Inspector(engine.store)
-    assert inspector.inspect() == {engine.open().collection_id}
+    assert damage.reported_damage(engine.store.segments) == {record.segment_id}
+    inspector = Scrubber(engine.store)
+    assert inspector.scrub() == {engine.open().collection_id}
     assert engine.put_in_order(10**9, damaged=inspector.damaged) == 1
     engine.restart_reader()
     with engine.reader.snapshot("t", "c"):
@@ -128,8 +127,8 @@ def test_what_a_reader_reports_is_looked_at_and_made_anew(engine, record, name):
 
 
 def test_a_sound_segment_is_not_made_anew_because_somebody_reports_it(engine, record):
-    orphan_gc.report_damage(engine.store.segments, record.segment_id)
-    inspector = Inspector(engine.store)
-    assert inspector.inspect() == set()
+    damage.report_damage(engine.store.segments, record.segment_id)
+    inspector = Scrubber(engine.store)
+    assert inspector.scrub() == set()
     assert inspector.damaged == frozenset()
-    assert orphan_gc.reported_damage(engine.store.segments) == set()
+    assert damage.reported_damage(engine.store.segments) == set()

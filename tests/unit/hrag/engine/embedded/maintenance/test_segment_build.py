@@ -10,7 +10,7 @@ import pytest
 
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import build_plan, segment_build
-from hrag.engine.embedded.maintenance.orphan_gc import Sweeper
+from hrag.engine.embedded.maintenance.orphan_gc import OrphanCollector
 from hrag.engine.embedded.segments import manifest, segment_files
 from hrag.errors import StorageFull
 from tests.conftest import Engine
@@ -120,7 +120,7 @@ def test_a_manifest_that_cannot_be_committed_leaves_no_files(engine, model, monk
     def full(*_: object) -> None:
         raise lmdb.DiskError("mdb_put: No space left on device")
 
-    monkeypatch.setattr(manifest, "replace", full)
+    monkeypatch.setattr(manifest, "publish", full)
     with pytest.raises(StorageFull):
         engine.seal()
     monkeypatch.undo()
@@ -140,8 +140,8 @@ def test_a_collection_that_is_deleted_meanwhile_gets_no_segment(engine, model, m
     assert engine.seal() is None
     assert folders(engine) == []
     assert segment_build.tail_leaves(engine.store, number) == 0
-    assert build_plan.tail_source(engine.store, number, 1) is None
-    assert build_plan.next_source(engine.store, number) is None
+    assert build_plan.seal_plan(engine.store, number, 1) is None
+    assert build_plan.merge_plan(engine.store, number) is None
 
 
 def test_what_no_manifest_lists_is_removed(engine, model):
@@ -151,15 +151,15 @@ def test_what_no_manifest_lists_is_removed(engine, model):
         (engine.store.segments / name).mkdir()
         (engine.store.segments / name / "index.hnsw").write_bytes(b"half")
     (engine.store.segments / "000000000010.damaged").touch()
-    sweeper = Sweeper(engine.store, grace_s=60, clock=lambda: now)
+    orphans = OrphanCollector(engine.store, grace_s=60, clock=lambda: now)
     now = 0.0
-    sweeper.sweep()
+    orphans.collect()
     now = 59.0
-    sweeper.sweep()
+    orphans.collect()
     assert len(folders(engine)) == 4
-    sweeper.clear_unfinished()
+    orphans.remove_unfinished()
     now = 60.0
-    sweeper.sweep()
+    orphans.collect()
     assert folders(engine) == [listed]
     assert segment_files.load(engine.store.segments, record).record == record
 

@@ -1,4 +1,4 @@
-"""The sealer: what it does in the background, and what it goes on after."""
+"""The worker: what it does in the background, and what it goes on after."""
 
 import threading
 import time
@@ -10,11 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag.deadline import NEVER, Deadline
-from hrag.engine.embedded.maintenance import orphan_gc, segment_build
+from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.maintenance import worker as sealer_module
-from hrag.engine.embedded.maintenance.worker import Sealer
-from hrag.engine.embedded.segments import segment_files
-from hrag.engine.embedded.segments.builder import insert
+from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
+from hrag.engine.embedded.segments import damage, segment_files
+from hrag.engine.embedded.segments.vector_part import insert
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DeadlineExceeded, StorageFull
@@ -30,18 +30,18 @@ MOST_TAILS = 100
 def running(
     store: Store, threshold: int = THRESHOLD, grace_s: float = 0
 ) -> Iterator[EmbeddedWriter]:
-    """A writer whose commits a sealer hears of."""
-    sealer = Sealer(store, threshold, grace_s)
-    sealer.start()
+    """A writer whose commits a worker hears of."""
+    worker = MaintenanceWorker(store, threshold, grace_s)
+    worker.start()
     try:
-        yield EmbeddedWriter(store, sealer)
+        yield EmbeddedWriter(store, worker)
     finally:
-        sealer.close()
+        worker.close()
 
 
 @pytest.fixture
 def writer(store):
-    """A writer of which no sealer hears, and a collection."""
+    """A writer of which no worker hears, and a collection."""
     writer = EmbeddedWriter(store)
     writer.create_collection("t", "c", collection_settings())
     return writer
@@ -74,7 +74,7 @@ def test_a_tail_is_sealed_once_it_passes_the_threshold(store, writer):
 def test_a_collection_that_never_comes_to_rest_leaves_others_their_turn(store, writer, monkeypatch):
     reclaimed = threading.Event()
     monkeypatch.setattr(sealer_module, "reclaim_some", lambda _: reclaimed.set())
-    monkeypatch.setattr(Sealer, "_build", lambda _, source: source is not None)
+    monkeypatch.setattr(MaintenanceWorker, "_build", lambda _, source: source is not None)
     writer.put(writer.open("t", "c"), prepared("d", sentences(20 * THRESHOLD)))
     with running(store):  # Whatever it builds, the tail stays full.
         for _ in range(3):
@@ -131,7 +131,7 @@ def test_after_a_failure_it_tries_again(store, writer, monkeypatch, failure):
     with capture_logs() as logs, running(store) as heard:
         heard.put(heard.open("t", "c"), prepared("d", sentences(200)))
         wait_until(lambda: segment_count(writer) == 1)
-    assert [log["log_level"] for log in logs if log["event"] == "cannot_seal"] == ["error"]
+    assert [log["log_level"] for log in logs if log["event"] == "maintenance_failed"] == ["error"]
 
 
 def test_closing_ends_what_is_being_built(store, writer, monkeypatch):
@@ -149,7 +149,7 @@ def test_closing_ends_what_is_being_built(store, writer, monkeypatch):
     with running(store):
         assert building.wait(WAIT_S)
     assert segment_count(writer) + segment_count(writer, "c2") <= 1
-    assert "sealer" not in {thread.name for thread in threading.enumerate()}
+    assert "maintenance" not in {thread.name for thread in threading.enumerate()}
 
 
 # Back-pressure
@@ -172,7 +172,7 @@ def test_writers_wait_while_a_tail_is_too_long(store, writer, monkeypatch):
         heard.wait_for_capacity(opened, NEVER)
         heard.put(opened, prepared("d", sentences(400)))
         assert building.wait(WAIT_S)
-        with pytest.raises(DeadlineExceeded, match="waiting until the index has room"):
+        with pytest.raises(DeadlineExceeded, match="waiting until the index has caught up"):
             heard.wait_for_capacity(opened, Deadline.after(0.1))
         threading.Timer(0.1, go_on.set).start()
         heard.wait_for_capacity(opened, Deadline.after(WAIT_S))
@@ -267,8 +267,8 @@ def test_nobody_waits_for_a_tail_that_is_scanned_in_a_moment(store, writer):
 def test_nobody_waits_for_a_sealer_that_does_not_run(store, writer, monkeypatch):
     monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 0)
     writer.put(writer.open("t", "c"), prepared("d", sentences(400)))
-    sealer = Sealer(store, THRESHOLD)
-    sealer.wait_for_capacity(writer.open("t", "c").collection_id, NEVER)
+    worker = MaintenanceWorker(store, THRESHOLD)
+    worker.wait_for_capacity(writer.open("t", "c").collection_id, NEVER)
 
 
 # Several things at once
@@ -308,7 +308,7 @@ def test_a_segment_that_is_damaged_is_made_anew_by_itself(store, writer):
         (first,) = writer.status(writer.open("t", "c")).embedded.segments
         path = segment_files.path_of(store.segments, first.segment_id) / "index.hnsw"
         path.write_bytes(b"x" * path.stat().st_size)
-        orphan_gc.report_damage(store.segments, first.segment_id)
+        damage.report_damage(store.segments, first.segment_id)
         wait_until(lambda: writer.status(writer.open("t", "c")).embedded.segments[0] != first)
         wait_until(lambda: not path.exists())
     (second,) = writer.status(writer.open("t", "c")).embedded.segments

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hrag.deadline import NEVER, Deadline
-from hrag.engine.embedded.search.filter_eval import Ordinals, Selecting
+from hrag.engine.embedded.search.filter_eval import FilterEvaluation, Ordinals
 from hrag.errors import DeadlineExceeded
 from hrag.filters import AllOf, AnyOf, Exists, Filter
 
@@ -16,15 +16,15 @@ _DOCUMENTS = 200_000
 _EACH = Exists("document_id")
 
 
-def _selecting(deadline: Deadline = NEVER, seconds: float = 0.0) -> Selecting:
-    """Of documents whose every condition takes so long; reads no store."""
+def _evaluation(deadline: Deadline = NEVER, seconds: float = 0.0) -> FilterEvaluation:
+    """Of documents whose every condition takes `seconds`; reads no store."""
 
     def everything() -> Ordinals:
         time.sleep(seconds)
         return np.arange(_DOCUMENTS, dtype=np.uint64)
 
     nothing: Any = None
-    return Selecting(nothing, nothing, 1, everything, deadline)
+    return FilterEvaluation(nothing, nothing, 1, everything, deadline)
 
 
 @pytest.mark.parametrize("kind", [AnyOf, AllOf])
@@ -32,7 +32,7 @@ def test_many_conditions_that_pass_everything_are_not_held_side_by_side(kind: An
     """At 10,000 conditions, the most allowed, a few thousand documents took a gigabyte."""
     tracemalloc.start()
     try:
-        found = _selecting().select(kind((_EACH,) * 100))
+        found = _evaluation().select(kind((_EACH,) * 100))
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -44,5 +44,5 @@ def test_many_conditions_that_pass_everything_are_not_held_side_by_side(kind: An
 def test_a_caller_who_stops_waiting_ends_a_filter_between_two_conditions(given: Filter) -> None:
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="filtering"):
-        _selecting(Deadline.after(0.05), seconds=0.01).select(given)
+        _evaluation(Deadline.after(0.05), seconds=0.01).select(given)
     assert time.monotonic() - began < 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.engine.embedded.search.loaded_collection import Followed
+from hrag.engine.embedded.search.loaded_collection import LoadedCollection
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments import segment_files
@@ -30,7 +30,7 @@ WAIT_S = 10.0  # For the background thread, on a machine that is busy.
 
 
 def view_of(reader: EmbeddedReader, number: int) -> View:
-    return reader._followed[number]._view
+    return reader._loaded[number]._view
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -124,8 +124,8 @@ def test_a_segment_that_cannot_say_is_passed_over_for_an_exact_scan(engine, mode
 def test_segmented_collections_can_be_loaded_before_the_first_search(engine, model):
     engine.writer.create_collection("t", "small", collection_settings())
     engine.seal()
-    engine.reader.load_segmented()
-    assert list(engine.reader._followed) == [engine.open().collection_id]
+    engine.reader.preload()
+    assert list(engine.reader._loaded) == [engine.open().collection_id]
     assert_right(engine, model)
 
 
@@ -157,7 +157,7 @@ def test_a_deleted_collection_is_let_go(engine, model):
     engine.writer.delete_collection("t", "c")
     with pytest.raises(CollectionNotFound), engine.reader.snapshot("t", "c"):
         pass
-    wait_until(lambda: number not in engine.reader._followed)
+    wait_until(lambda: number not in engine.reader._loaded)
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -166,7 +166,7 @@ def test_a_collection_deleted_while_it_is_loaded_is_not_found(engine, model, mon
     load = EmbeddedReader._load
     new = ModelCollection()
 
-    def delete_and_load(self: EmbeddedReader, number: int, beside: object) -> None:
+    def delete_and_load(self: EmbeddedReader, number: int, keep: object) -> None:
         monkeypatch.undo()
         engine.writer.delete_collection("t", "c")
         if again:
@@ -189,7 +189,7 @@ def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, mo
         raise ValueError("broken")
 
     with capture_logs() as logs:
-        monkeypatch.setattr(Followed, "refresh", broken)
+        monkeypatch.setattr(LoadedCollection, "refresh", broken)
         put(engine, model, "new")
         wait_until(lambda: any(log["event"] == "cannot_follow" for log in logs))
         monkeypatch.undo()
@@ -202,10 +202,10 @@ def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, mo
 def test_a_snapshot_older_than_the_view_is_taken_anew(engine, model, monkeypatch):
     """Another call advanced the view between this one's transaction and its look."""
     assert_right(engine, model)
-    view_at = Followed.view_at
+    view_at = LoadedCollection.view_at
     beaten = threading.Event()
 
-    def overtaken(self: Followed, txn: object) -> View | None:
+    def overtaken(self: LoadedCollection, txn: object) -> View | None:
         if threading.current_thread() is caller and not beaten.is_set():
             beaten.set()
             put(engine, model, "new", seed=44)
@@ -216,18 +216,9 @@ def test_a_snapshot_older_than_the_view_is_taken_anew(engine, model, monkeypatch
         return view_at(self, txn)
 
     caller = threading.current_thread()
-    monkeypatch.setattr(Followed, "view_at", overtaken)
+    monkeypatch.setattr(LoadedCollection, "view_at", overtaken)
     assert_right(engine, model)
     assert beaten.is_set()
-
-
-def test_settings_come_with_or_without_a_loaded_collection(engine, model):
-    assert engine.reader.settings("t", "c") == model.settings
-    assert engine.reader._followed == {}
-    assert_right(engine, model)
-    assert engine.reader.settings("t", "c") == model.settings
-    with pytest.raises(CollectionNotFound, match="tenant 't' has no collection 'other'"):
-        engine.reader.settings("t", "other")
 
 
 def test_an_exception_inside_a_snapshot_passes_through(engine, model):
@@ -278,8 +269,8 @@ def test_the_least_recently_used_are_let_go_and_come_back(engine, limited):
         assert 0 < status.embedded.loaded_bytes <= status.embedded.budget_bytes
         assert status.embedded.collections_loaded <= 5
     first = engine.open(name=names[0]).collection_id
-    assert first in reader._followed
-    assert engine.open(name=names[1]).collection_id not in reader._followed
+    assert first in reader._loaded
+    assert engine.open(name=names[1]).collection_id not in reader._loaded
     search(reader, names[1], model)
 
 
@@ -311,7 +302,7 @@ def test_what_grows_past_the_budget_drives_others_out(engine, limited):
         document = prepared(f"more{number}", sentences(60), seed=number)
         engine.writer.put(engine.open(name=names[4]), document)
     wait_until(lambda: reader.status().embedded.collections_loaded < 5)
-    assert engine.open(name=names[4]).collection_id in reader._followed
+    assert engine.open(name=names[4]).collection_id in reader._loaded
 
 
 def test_segments_past_the_budget_are_left_for_later(engine):
@@ -322,7 +313,7 @@ def test_segments_past_the_budget_are_left_for_later(engine):
     search(engine.reader, names[0], model)
     each = engine.reader.status().embedded.loaded_bytes
     reader = EmbeddedReader(engine.store, budget_bytes=2 * each)
-    reader.load_segmented()
+    reader.preload()
     assert reader.status().embedded.collections_loaded == 2
     search(reader, names[3], model)
     reader.close()
@@ -351,7 +342,7 @@ def test_the_lag_is_what_the_background_has_not_applied(engine, model, monkeypat
     def stuck(self: object) -> None:
         raise ValueError("stuck")
 
-    monkeypatch.setattr(Followed, "refresh", stuck)
+    monkeypatch.setattr(LoadedCollection, "refresh", stuck)
     before = status.sequence
     put(engine, model, "new")
     wait_until(lambda: engine.reader.status().lag_s > 0.2)

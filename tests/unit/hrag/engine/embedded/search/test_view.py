@@ -57,7 +57,7 @@ def state(view: View) -> tuple[bytes, ...]:
         view.labels[:used].tobytes(),
         view.ancestors[:, :used].tobytes(),
         view.alive[:used].tobytes(),
-        view.tail[: used - view.tail_base].tobytes(),
+        view.tail.vectors[: used - view.tail_base].tobytes(),
     )
 
 
@@ -67,7 +67,7 @@ def test_a_view_holds_each_leaf_with_its_ancestors_and_vector(filled):
     assert view.living == view.count == sum(len(d.vectors) for d in wanted)
     assert (view.tail_base, view.segments, view.bases) == (0, (), ())
     used = view.count
-    assert (view.tail[:used] == np.concatenate([d.vectors for d in wanted])).all()
+    assert (view.tail.vectors[:used] == np.concatenate([d.vectors for d in wanted])).all()
     ancestors = np.concatenate([d.tree.ancestors(0) for d in wanted], axis=1)
     assert (view.ancestors[:, :used] == ancestors).all()
     labels = [labels_of(n + 1, len(d.vectors)) for n, d in enumerate(wanted)]

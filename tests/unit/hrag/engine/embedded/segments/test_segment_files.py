@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import hnswlib
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.engine.embedded.segments import segment_files
-from hrag.engine.embedded.segments.builder import Builder, insert
+from hrag.engine.embedded.segments import segment_files, vector_part
+from hrag.engine.embedded.segments.builder import SegmentBuilder
 from hrag.engine.embedded.segments.leaves import LeafBlock
+from hrag.engine.embedded.segments.vector_part import VectorPart
+from hrag.engine.embedded.store import disk
 from hrag.engine.embedded.store.records import SegmentRecord
 from tests.fakes import query_vector, unit_vectors
 
@@ -23,21 +26,21 @@ FILES = ("index.hnsw", "rows.npz")
 def sealed(folder: Path, vectors: np.ndarray, segment_id: int = 1) -> SegmentRecord:
     """Writes a segment over vectors, as sealing does."""
     count = len(vectors)
-    builder = Builder(segment_files.new_index(vectors.shape[1], count), 1, insert)
+    part = VectorPart(vector_part.new_index(vectors.shape[1], count))
+    builder = SegmentBuilder(1, [part])
     labels = np.arange(count, dtype=np.uint64)
     builder.add(LeafBlock(labels, np.zeros((1, count), np.uint32), vectors))
-    index, rows, digests = builder.finish()
     return SegmentRecord(
         segment_id=segment_id,
-        space=segment_files.SPACE,
+        space=vector_part.SPACE,
         embedder="fake",
         dimension=vectors.shape[1],
         rows=count,
-        items=len(digests),
+        items=part.item_count,
         first_ordinal=1,
         last_ordinal=1,
         covered_sequence=1,
-        files=segment_files.write(folder, segment_id, index, rows, digests),
+        files=segment_files.write(folder, segment_id, builder.write),
     )
 
 
@@ -142,7 +145,7 @@ def test_a_file_of_nonsense_that_the_manifest_lists_is_refused(tmp_path, record,
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(np, "savez"), (os, "fsync"), (Path, "rename"), (segment_files, "_sync_folder")],
+    [(np, "savez"), (os, "fsync"), (Path, "rename"), (disk, "sync")],
 )
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, owner, name):
     def no_space(*_: object, **__: object) -> None:
@@ -155,14 +158,14 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, owner, 
 
 
 def test_a_write_that_fails_after_the_rename_leaves_nothing_behind(tmp_path, monkeypatch):
-    sync = segment_files._sync_folder
+    sync = disk.sync
 
     def no_space(path: Path) -> None:
         sync(path)
         if path == tmp_path:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(segment_files, "_sync_folder", no_space)
+    monkeypatch.setattr(disk, "sync", no_space)
     with pytest.raises(OSError, match="No space left"):
         sealed(tmp_path, unit_vectors(20, seed=2))
     assert list(tmp_path.iterdir()) == []
@@ -214,10 +217,14 @@ def test_a_graph_that_leads_nowhere_is_answered_with_none(tmp_path, record, monk
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
 def test_each_distinct_vector_is_indexed_once_and_stands_for_all_its_rows(kinds):
     vectors = unit_vectors(6, seed=3)[kinds]
-    builder = Builder(segment_files.new_index(vectors.shape[1], len(kinds)), 1, insert)
+    index = vector_part.new_index(vectors.shape[1], len(kinds))
+    builder = SegmentBuilder(1, [VectorPart(index)])
     labels = np.arange(len(kinds), dtype=np.uint64)
     builder.add(LeafBlock(labels, np.zeros((1, len(kinds)), np.uint32), vectors))
-    index, rows, digests = builder.finish()
+    with TemporaryDirectory() as folder:
+        arrays = builder.write(Path(folder))
+    digests = arrays.pop("digests")
+    rows = segment_files.Rows(**arrays)
     assert index.get_current_count() == len(digests) == len(set(kinds))
     items = rows.items()
     assert (np.asarray(index.get_items(items)) == vectors).all()

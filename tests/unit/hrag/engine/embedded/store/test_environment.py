@@ -9,7 +9,7 @@ from contextlib import closing
 import lmdb
 import pytest
 
-from hrag.engine.embedded.store import location, schema
+from hrag.engine.embedded.store import location, locks, schema
 from hrag.engine.embedded.store.environment import (
     Store,
     open_alone,
@@ -139,15 +139,15 @@ def test_a_reader_of_an_older_version_is_refused_though_databases_are_missing(
 
 
 def test_a_store_that_is_open_has_no_room_for_somebody_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(location, "_TRIES", 1)
+    monkeypatch.setattr(locks, "_TRIES", 1)
     for opening in (open_for_writing, open_for_reading):
         with (
             closing(opening(tmp_path)),
             pytest.raises(StoreUnavailable, match="stop both services first"),
-            location.exclusive(tmp_path),
+            locks.exclusive(tmp_path),
         ):
             pass
-    with location.exclusive(tmp_path):
+    with locks.exclusive(tmp_path):
         pass
 
 
@@ -156,7 +156,7 @@ def test_a_store_that_could_not_be_opened_is_nobodys(tmp_path):
     for opening in (open_for_writing, open_for_reading):
         with pytest.raises(StoreUnavailable):
             opening(tmp_path)
-        with location.exclusive(tmp_path):
+        with locks.exclusive(tmp_path):
             pass
 
 
@@ -219,7 +219,7 @@ def test_a_full_disk_is_named_and_nothing_is_kept(store, error):
 
 
 def test_a_map_that_is_full_reads_as_a_full_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr("hrag.engine.embedded.store.environment._MAP_BYTES", 1 << 18)
+    monkeypatch.setattr("hrag.engine.embedded.store.lmdb_file._MAP_BYTES", 1 << 18)
     store = open_for_writing(tmp_path)
     with pytest.raises(StorageFull), store.write() as txn:
         txn.put(schema.u64(1), bytes(1 << 20), db=store.db["texts"])

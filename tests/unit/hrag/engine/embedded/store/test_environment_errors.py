@@ -10,7 +10,7 @@ import pytest
 
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.segments import segment_files
-from hrag.engine.embedded.store import location, schema
+from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import open_alone, open_for_reading, open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
@@ -80,10 +80,10 @@ def test_a_data_file_that_is_just_being_created_is_no_store_yet(tmp_path):
 
 
 def test_what_a_killed_compaction_left_is_removed(tmp_path):
-    (tmp_path / "compact.tmp").mkdir()
-    (tmp_path / "compact.tmp" / "data.mdb").write_bytes(b"half a copy")
+    (tmp_path / "vacuum.tmp").mkdir()
+    (tmp_path / "vacuum.tmp" / "data.mdb").write_bytes(b"half a copy")
     open_for_writing(tmp_path).close()
-    assert not (tmp_path / "compact.tmp").exists()
+    assert not (tmp_path / "vacuum.tmp").exists()
 
 
 # A full disk
@@ -97,7 +97,7 @@ def disk(tmp_path):
 
 def test_a_write_needs_its_own_bytes_and_the_reserve(tmp_path, monkeypatch):
     with closing(open_for_writing(tmp_path, reserve_bytes=5_000)) as store:
-        monkeypatch.setattr(location, "free_bytes", lambda directory: 6_000)
+        monkeypatch.setattr("hrag.engine.embedded.store.disk.free_bytes", lambda directory: 6_000)
         store.require_space()
         store.require_space(1_000)
         with pytest.raises(StorageFull) as refused:

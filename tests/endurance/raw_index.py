@@ -1,4 +1,4 @@
-"""hnswlib alone, in a process of its own: how fast vectors can be indexed at all here."""
+"""The raw index: hnswlib alone in a process of its own, the baseline of indexing rates."""
 
 import sys
 import time
@@ -6,7 +6,7 @@ import time
 import hnswlib
 import numpy as np
 
-from tests.endurance.processes import answer_of
+from tests.endurance.processes import number_from
 
 _M = 16
 _EF_CONSTRUCTION = 200
@@ -14,9 +14,9 @@ _THREADS = 2
 _SEED = 61
 
 
-def bare_seconds(count: int, dimension: int) -> float:
-    """How long `add_items` takes for so many random unit vectors, on two threads."""
-    return answer_of(__name__, count, dimension)
+def raw_seconds(count: int, dimension: int) -> float:
+    """Returns the seconds that `add_items` takes for random unit vectors, on two threads."""
+    return number_from(__name__, count, dimension)
 
 
 def _seconds(count: int, dimension: int) -> float:
@@ -30,4 +30,4 @@ def _seconds(count: int, dimension: int) -> float:
 
 
 if __name__ == "__main__":
-    print(_seconds(*map(int, sys.argv[1:])))  # noqa: T201 - its answer
+    print(_seconds(*map(int, sys.argv[1:])))  # noqa: T201 - the parent reads it

@@ -1,11 +1,15 @@
-"""Which way a search takes to its leaves, and that both lead to the same ones."""
+"""The dense source: graph search and exact scan find the same leaves, the eligible ones."""
 
 import numpy as np
 import pytest
 
-from hrag.engine.embedded.search.eligible_rows import Scope, is_in
+from hrag.engine.embedded.search.candidates import Candidates
+from hrag.engine.embedded.search.eligible_rows import EligibleRows, is_in
+from hrag.engine.embedded.search.sources.vector import VectorSource
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments.segment_files import load
+from hrag.engine.find import FindRequest
+from hrag.types import SearchMode
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared, query_vector, sentences
 
@@ -14,7 +18,7 @@ SETTINGS = collection_settings()
 
 @pytest.fixture
 def view(engine: Engine) -> View:
-    """Some 150 leaves in a segment, 30 in the tail; some of both are dead."""
+    """Some 150 leaves in a segment, 30 in the tail; some of both are deleted."""
     engine.writer.create_collection("t", "c", SETTINGS)
     for number in range(5):
         document = prepared(f"d{number}", sentences(80 + 5 * number, number), seed=number)
@@ -30,50 +34,57 @@ def view(engine: Engine) -> View:
         return load_view(engine.store, txn, SETTINGS, 1, by_id)
 
 
+def nearest(seed: int, eligible: EligibleRows, count: int) -> Candidates:
+    return VectorSource().candidates(query_vector(seed), eligible, count)
+
+
 def living(view: View) -> np.ndarray:
     return np.flatnonzero(view.alive[: view.count]).astype(np.uint32)
 
 
 @pytest.mark.parametrize("share", [1, 2, 5, 1000])
-def test_walking_and_comparing_find_the_same(view, share):
+def test_graph_search_and_scan_find_the_same(view, share):
     rows = None if share == 1 else living(view)[::share]
-    scope = Scope(view, rows)
+    eligible = EligibleRows(view, rows)
     expected = living(view)[::share]
-    assert scope.leaf_count == len(expected)
+    assert eligible.count == len(expected)
     for seed in range(5):
-        query = query_vector(seed)
-        everything = scope.nearest(query, 10_000)
+        everything = nearest(seed, eligible, 10_000)
         assert (everything.complete, everything.exact) == (True, True)
         assert sorted(everything.rows) == expected.tolist()
         best = everything.rows[np.argsort(-everything.scores)]
         for count in (1, 2, len(expected) // 2 + 1):
-            near = scope.nearest(query, count)
+            near = nearest(seed, eligible, count)
             assert near.complete == (count >= len(expected))
             assert set(near.rows) == set(best[:count])
             assert np.allclose(np.sort(near.scores), np.sort(everything.scores)[-count:], atol=1e-5)
 
 
-def test_few_of_many_are_found_by_the_index(view):
-    query = query_vector(0)
-    assert not Scope(view).nearest(query, 3).exact
-    assert Scope(view).nearest(query, view.living // 20 + 1).exact
+def test_few_of_many_are_found_by_the_graph(view):
+    assert not nearest(0, EligibleRows(view), 3).exact
+    assert nearest(0, EligibleRows(view), view.living // 20 + 1).exact
 
 
-def test_few_leaves_are_compared(view):
-    scope = Scope(view, living(view)[::10])
-    assert scope.nearest(query_vector(0), 1).exact
+def test_few_eligible_rows_are_scanned(view):
+    assert nearest(0, EligibleRows(view, living(view)[::10]), 1).exact
 
 
-def test_a_tail_alone_is_compared(engine):
+def test_rows_that_must_be_exact_are_scanned(view):
+    assert nearest(0, EligibleRows(view, living(view), exact=True), 1).exact
+
+
+def test_a_tail_alone_is_scanned(engine):
     engine.writer.create_collection("t", "c", SETTINGS)
     engine.writer.put(engine.open(), prepared("d", sentences(500)))
+    request = FindRequest(query_vector(0), SearchMode.STANDARD, 0, 1, 1)
     with engine.reader.snapshot("t", "c") as snapshot:
-        assert snapshot.search(query_vector(0), 1).exact
+        found = snapshot.find(request)
+    assert (found.exact, found.considered, found.exhausted) == (True, 1, False)
 
 
-def test_a_scope_of_nothing_has_nothing(view):
-    hits = Scope(view, np.empty(0, np.uint32)).nearest(query_vector(0), 5)
-    assert (len(hits), hits.complete, hits.exact) == (0, True, True)
+def test_without_eligible_rows_there_is_nothing(view):
+    found = nearest(5, EligibleRows(view, np.empty(0, np.uint32)), 5)
+    assert (len(found), found.complete, found.exact) == (0, True, True)
 
 
 def test_being_among_others():

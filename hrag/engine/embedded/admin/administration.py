@@ -1,0 +1,68 @@
+"""The operators' commands on an embedded store. See `hrag.engine.protocols.Administration`."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from hrag.config import EngineSettings
+from hrag.engine.embedded.admin import backup, vacuum
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.maintenance import orphan_gc, segment_build
+from hrag.engine.embedded.store import location
+from hrag.engine.embedded.store.environment import Store, open_for_reading, open_for_writing
+from hrag.engine.embedded.store.queries import read_collection
+from hrag.engine.protocols import Progress
+from hrag.engine.reports import BackupReport, CheckReport, ReindexedCollection, VacuumReport
+from hrag.errors import StoreMissing
+
+
+class EmbeddedAdministration:
+    """Uses the store that its engine has open, if there is one; else opens what it needs."""
+
+    def __init__(self, settings: EngineSettings, opened: Store | None = None) -> None:
+        self._settings = settings
+        self._opened = opened
+
+    def check(self) -> CheckReport:
+        """Opens the store read only, beside the services."""
+        with self._reading() as store:
+            return check(store)
+
+    def backup(self, target: Path, progress: Progress) -> BackupReport:
+        """Opens the store read only, beside the services; see `admin.backup`."""
+        with self._reading() as store:
+            return backup.backup(store, target, progress)
+
+    def restore(self, source: Path, progress: Progress) -> BackupReport:
+        """Restores into the data folder, which must not hold a store; see `admin.backup`."""
+        return backup.restore(source, self._settings.data_dir, progress)
+
+    def vacuum(self) -> VacuumReport:
+        """Needs the store exclusively; see `admin.vacuum`."""
+        return vacuum.vacuum(self._settings.data_dir)
+
+    def reindex(self) -> Iterator[ReindexedCollection]:
+        """Opens the store for writing; a retriever may run and loads the new segments."""
+        directory = self._settings.data_dir
+        with location.explained_errors(directory):
+            if not location.has_data(directory):
+                raise StoreMissing(f"{directory} holds no store")
+        with closing(open_for_writing(directory, self._settings.disk_reserve_bytes)) as store:
+            for collection in sorted(segment_build.all_collections(store)):
+                yield self._reindexed(store, collection)
+            orphan_gc.OrphanCollector(store, grace_s=0).collect()
+
+    def _reindexed(self, store: Store, collection: int) -> ReindexedCollection:
+        with store.read() as txn:
+            record = read_collection(store, txn, collection)
+        with location.explained_errors(store.directory):
+            leaves = segment_build.reindex(store, collection, self._settings.segment_min_leaves)
+        return ReindexedCollection(record.tenant_id, record.name, leaves)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Store]:
+        if self._opened is not None:
+            yield self._opened
+            return
+        with closing(open_for_reading(self._settings.data_dir)) as store:
+            yield store

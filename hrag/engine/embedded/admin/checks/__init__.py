@@ -1,0 +1,1 @@
+"""Which invariants of a store does a check prove, by what they are about?"""

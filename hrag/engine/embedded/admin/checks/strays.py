@@ -1,0 +1,67 @@
+"""Does every entry belong to something that exists, and is every stored number in range?"""
+
+from collections.abc import Iterator
+
+from hrag.engine.embedded.admin.checks.walk import Walk
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.queries import collection_exists
+
+_COLLECTION_BYTES = 4  # Length of the collection's number, with which its keys begin.
+_BY_COLLECTION = (
+    "counters",
+    "document_ids",
+    "ordinals",
+    "terms",
+    "changes",
+    "segments",
+    "deleted_leaves",
+    "tombstones",
+    "unsummarised",
+    "summarised",
+)
+
+
+def name_problems(walk: Walk) -> Iterator[str]:
+    """Yields names of collections that do not exist."""
+    for key, value in walk.entries("collection_names"):
+        if not collection_exists(walk.store, walk.txn, schema.read_u32(value)):
+            yield f"collection name {bytes(key)!r} names no collection"
+
+
+def stray_problems(walk: Walk) -> Iterator[str]:
+    """Yields entries of collections that neither exist nor wait to be reclaimed."""
+    databases = ("collections", "deleted_collections")
+    known = {bytes(key) for name in databases for key in walk.keys(name)}
+    for name in _BY_COLLECTION:
+        for key in walk.keys(name):
+            if bytes(key[:_COLLECTION_BYTES]) not in known:
+                number = schema.read_u32(key[:_COLLECTION_BYTES])
+                yield f"{name} has an entry of collection {number}, which does not exist"
+
+
+def number_problems(walk: Walk) -> Iterator[str]:
+    """Yields numbers past the last one that was given out."""
+    last_commit = max(map(schema.read_u64, walk.keys("commits")), default=0)
+    if last_commit > walk.store.number(walk.txn, schema.COMMIT_CURSOR):
+        yield f"commit {last_commit} is past the store's last"
+    ordinals = (schema.read_in_collection(key)[1] for key in walk.keys("ordinals"))
+    last = max(ordinals, default=0)
+    if last > walk.store.number(walk.txn, schema.LAST_ORDINAL):
+        yield f"ordinal {last} is past the store's last; it would be used twice"
+
+
+def slot_problems(walk: Walk) -> Iterator[str]:
+    """Yields slots that do not belong to exactly one document, or to the free ones."""
+    taken = [schema.read_document_entry(value)[1] for _, value in walk.entries("ordinals")]
+    used, free = set(taken), {bytes(key) for key in walk.keys("free_slots")}
+    if len(used) != len(taken):
+        yield "two documents lie in one slot"
+    for slot in sorted(used & free):
+        yield f"slot {schema.read_u64(slot)} is free and a document's"
+    for name in ("documents", "texts", "trees", "vectors"):
+        for key in walk.keys(name):
+            if bytes(key) not in used:
+                yield f"{name} has slot {schema.read_u64(key)}, which no document has"
+    last = walk.store.number(walk.txn, schema.LAST_SLOT)
+    if used | free != {schema.u64(slot) for slot in range(1, last + 1)}:
+        yield f"{len(used | free)} slots are taken or free; they should be 1 to {last}"

@@ -1,0 +1,63 @@
+"""What all checks share: one read transaction, and the totals found so far."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.records import Counters, Usage
+from hrag.errors import InvalidArgument
+
+# What decoding a damaged record raises.
+UNREADABLE = (ValueError, KeyError, TypeError, InvalidArgument)
+
+Numbers = TypeVar("Numbers", Counters, Usage)
+
+
+@dataclass(slots=True)
+class Walk:
+    """A walk through a store as of one moment. `usage` is what was found of each tenant."""
+
+    store: Store
+    txn: Txn
+    collections: int = 0
+    documents: int = 0
+    leaves: int = 0
+    segments: int = 0
+    usage: dict[str, Usage] = field(default_factory=dict)
+
+    def get(self, database: str, key: bytes) -> memoryview | None:
+        """Returns the value of a key, or None."""
+        return self.txn.get(key, db=self.store.db[database])
+
+    def entries(
+        self, database: str, prefix: bytes = b"", start: bytes = b""
+    ) -> Iterator[tuple[memoryview, memoryview]]:
+        """Yields the entries whose key begins with `prefix`, in order, from `start` on."""
+        return self.store.scan(self.txn, database, prefix, start)
+
+    def keys(self, database: str) -> Iterator[memoryview]:
+        """Yields all keys of a database, in order."""
+        return (key for key, _ in self.entries(database))
+
+    def numbers(self, database: str, collection: int) -> list[int]:
+        """Returns the ordinals or sequences in a collection's keys, ascending."""
+        prefix = schema.u32(collection)
+        return [schema.read_in_collection(key)[1] for key, _ in self.entries(database, prefix)]
+
+    def count(self, database: str, collection: int) -> int:
+        """Returns the number of a collection's entries."""
+        return sum(1 for _ in self.entries(database, schema.u32(collection)))
+
+    def leaf_count(self, collection: int, ordinal: int) -> int | None:
+        """Returns the leaf count of a living document, or None."""
+        value = self.get("ordinals", schema.in_collection(collection, ordinal))
+        return None if value is None else schema.read_document_entry(value)[0]
+
+
+def differences(stored: Numbers, counted: Numbers) -> Iterator[str]:
+    """Yields a problem for each counter that is not what was counted."""
+    for name, wanted, found in zip(stored._fields, counted, stored, strict=True):
+        if wanted != found:
+            yield f"counter {name} is {found}, counted {wanted}"

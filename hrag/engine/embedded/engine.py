@@ -1,0 +1,70 @@
+"""The embedded engine: LMDB, hnswlib and `hrag_fast`, in this process, on a local disk.
+
+One LMDB environment per process: what one engine opens shares one store.
+"""
+
+import structlog
+
+from hrag.config import EngineSettings
+from hrag.engine.embedded.admin.administration import EmbeddedAdministration
+from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
+from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.store.environment import Store, open_for_reading, open_for_writing
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.quota.quotas import QuotaOf, unlimited
+
+_log = structlog.get_logger()
+
+
+class EmbeddedEngine:
+    """See `hrag.engine.protocols.Engine`."""
+
+    name = "embedded"
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._store: Store | None = None
+        self._worker: MaintenanceWorker | None = None
+        self._readers: list[EmbeddedReader] = []
+
+    def writer(self, quota_of: QuotaOf = unlimited) -> EmbeddedWriter:
+        """Opens the store for writing; once per engine, and before its reader."""
+        if self._store is not None:
+            raise RuntimeError("an engine opens its writer once, and before its reader")
+        settings = self._settings
+        self._store = open_for_writing(settings.data_dir, settings.disk_reserve_bytes)
+        self._worker = MaintenanceWorker(self._store, settings.segment_min_leaves)
+        return EmbeddedWriter(self._store, self._worker, quota_of=quota_of)
+
+    def maintenance(self) -> MaintenanceWorker:
+        """Returns the worker to which the writer reports its changes."""
+        if self._worker is None:
+            raise RuntimeError("maintenance needs the engine's writer; open that first")
+        return self._worker
+
+    def reader(self) -> EmbeddedReader:
+        """Opens the store for reading, unless the writer has it open already."""
+        if self._store is None:
+            self._store = open_for_reading(self._settings.data_dir)
+        reader = EmbeddedReader(self._store, self._settings.memory_bytes)
+        self._readers.append(reader)
+        return reader
+
+    def administration(self) -> EmbeddedAdministration:
+        """Works on the open store, if this engine has one open."""
+        return EmbeddedAdministration(self._settings, self._store)
+
+    def close(self) -> None:
+        """Stops readers and maintenance, then closes the store.
+
+        The store stays open if maintenance does not stop in time: closing it would take
+        the memory from under the thread.
+        """
+        while self._readers:
+            self._readers.pop().close()
+        if self._worker is not None and not self._worker.close():
+            _log.warning("store_left_open", problem="a segment is still being built")
+            return
+        if self._store is not None:
+            self._store.close()
+        self._store = self._worker = None

@@ -1,0 +1,124 @@
+"""Streams collections and whole documents as they are stored, to move them elsewhere.
+
+One short read transaction for each document: a long one would keep LMDB from reusing pages,
+and the file would grow. So each document is whole, but the collection may change meanwhile.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hrag.embedding import Vectors
+from hrag.engine.documents import DocumentSummaries, PreparedDocument, StoredDocument, Summary
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.queries import (
+    collection_exists,
+    find_collection,
+    find_document,
+    read_collection,
+    read_counters,
+    required,
+    slot_of,
+)
+from hrag.engine.embedded.store.records import CollectionRecord, DocumentRecord, Summarised
+from hrag.tree import ParsedText, Tree
+from hrag.types import Collection
+
+
+def collections(store: Store) -> list[Collection]:
+    """Returns every tenant's collections, by tenant and name."""
+    with store.read() as txn:
+        numbers = [schema.read_u32(value) for _, value in store.scan(txn, "collection_names", b"")]
+        return [_described(store, txn, number) for number in numbers]
+
+
+def _described(store: Store, txn: Txn, number: int) -> Collection:
+    record = read_collection(store, txn, number)
+    documents = read_counters(store, txn, number).documents
+    return Collection(record.tenant_id, record.name, record.settings, documents)
+
+
+def documents(store: Store, tenant_id: str, name: str) -> Iterator[StoredDocument]:
+    """Yields every document of a collection by id, until the collection is deleted.
+
+    Raises CollectionNotFound at once.
+    """
+    with store.read() as txn:
+        number = find_collection(store, txn, tenant_id, name)
+        record = read_collection(store, txn, number)
+    return _documents(store, number, record)
+
+
+def _documents(store: Store, number: int, collection: CollectionRecord) -> Iterator[StoredDocument]:
+    after = schema.u32(number)
+    while True:
+        with store.read() as txn:
+            if not collection_exists(store, txn, number):
+                return
+            entry = next(store.scan(txn, "document_ids", schema.u32(number), after), None)
+            if entry is None:
+                return
+            key, value = entry
+            after = bytes(key) + b"\0"
+            found = _stored(store, txn, number, collection, schema.read_u64(value))
+        yield found
+
+
+def _stored(
+    store: Store, txn: Txn, number: int, collection: CollectionRecord, ordinal: int
+) -> StoredDocument:
+    slot = slot_of(store, txn, number, ordinal)
+    record = DocumentRecord.from_bytes(_read(store, txn, slot, "documents"))
+    text = str(_read(store, txn, slot, "texts"), "utf-8")
+    document = PreparedDocument(
+        document_id=record.document_id,
+        title=record.title,
+        source=record.source,
+        mime_type=record.mime_type,
+        metadata=record.metadata,
+        content_hash=record.content_hash,
+        parsed=ParsedText(text, record.sections, record.pages),
+        tree=Tree(bytes(_read(store, txn, slot, "trees"))),
+        vectors=_vectors(store, txn, slot, collection.settings.dimension),
+    )
+    return StoredDocument(document, _summaries(store, txn, number, collection, ordinal, record))
+
+
+def _summaries(
+    store: Store,
+    txn: Txn,
+    number: int,
+    collection: CollectionRecord,
+    ordinal: int,
+    record: DocumentRecord,
+) -> DocumentSummaries | None:
+    """None where the collection has none, or they have not been written yet."""
+    waiting = schema.in_collection(number, ordinal)
+    if not collection.summaries or txn.get(waiting, db=store.db["unsummarised"]) is not None:
+        return None
+    own, summary_record = find_document(store, txn, collection.summaries, record.document_id)
+    dimension = collection.settings.dimension
+    if summary_record is None:  # The document was not worth any.
+        return DocumentSummaries((), np.empty((0, dimension), np.float32))
+    slot = slot_of(store, txn, collection.summaries, own)
+    tree, text = Tree(_read(store, txn, slot, "trees")), _read(store, txn, slot, "texts")
+    entry = schema.in_collection(collection.summaries, own)
+    sections = Summarised.from_bytes(_read(store, txn, entry, "summarised")).sections
+    texts = []
+    for index in range(tree.counts[0]):
+        chunk = tree.record(0, index)
+        texts.append(str(text[chunk.byte_start : chunk.byte_end], "utf-8").strip())
+    leaves = (range(record.leaf_count), *sections)
+    summaries = tuple(Summary(*each) for each in zip(texts, leaves, strict=True))
+    return DocumentSummaries(summaries, _vectors(store, txn, slot, dimension))
+
+
+def _vectors(store: Store, txn: Txn, slot: bytes, dimension: int) -> Vectors:
+    """A copy: `float32[n, dimension]`."""
+    packed = _read(store, txn, slot, "vectors")
+    return np.frombuffer(packed, "<f4").reshape(-1, dimension).astype(np.float32)
+
+
+def _read(store: Store, txn: Txn, key: bytes, database: str) -> memoryview:
+    return required(txn.get(key, db=store.db[database]))

@@ -1,0 +1,91 @@
+"""The dense source: the leaves whose vectors are nearest to the query's, by cosine.
+
+Segments are searched by their HNSW graphs (Malkov, Yashunin 2016), or scanned exactly where
+that costs less: a scan costs in proportion to the eligible rows, a graph search in
+proportion to the rows it looks at, and if few rows are eligible it must look at many to
+find some. The tail is always scanned.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hrag.engine.embedded.search.candidates import Candidates, RowNumbers, Scores, best_of
+from hrag.engine.embedded.search.eligible_rows import EligibleRows
+from hrag.engine.embedded.segments.segment_files import LoadedSegment
+from hrag.engine.find import Vector
+from hrag.engine.rounds import FACTOR
+
+# What graph search costs for each row that it is to find, in rows scanned: 1.2 to 1.5 us
+# against 0.04 to 0.08 on 100,000 x 384.
+_SEARCH_COST = 20
+
+
+class VectorSource:
+    """See `CandidateSource`. Queries are `float32[dimension]` of unit length."""
+
+    def candidates(self, query: Vector, eligible: EligibleRows, count: int) -> Candidates:
+        """Returns the `count` nearest eligible rows, or all; scores are cosines.
+
+        They are exact if every row was compared, else approximate.
+        """
+        view = eligible.view
+        tail = [_scan_tail(query, eligible)] if view.count > view.tail_base else []
+        found = tail.copy()
+        for segment, base in zip(view.segments, view.bases, strict=True):
+            nearest = _search_graph(segment, base, query, eligible, count)
+            if nearest is None:
+                return best_of([*tail, *_scan_segments(query, eligible)], count)
+            found.append(nearest)
+        return best_of(found, count)
+
+
+def _search_graph(
+    segment: LoadedSegment, base: int, query: Vector, eligible: EligibleRows, count: int
+) -> Candidates | None:
+    """A segment's `count` nearest eligible rows, or all it has, by its graph.
+
+    None where an exact scan costs less, or the graph does not reach enough rows. Looks past
+    rows that are not eligible: else farther rows of the tail or of other segments would
+    take the places of nearer ones of this segment.
+    """
+    wanted = -(-count * eligible.view.count // max(eligible.count, 1))
+    while not eligible.exact and wanted * _SEARCH_COST < eligible.count:
+        found = segment.search(query, wanted)
+        if found is None:
+            return None
+        whole = len(found[0]) == segment.record.rows
+        nearest = _eligible_of(eligible, found[0] + np.uint32(base), found[1], whole)
+        if whole or len(nearest) >= count:
+            return nearest
+        wanted *= FACTOR
+    return None
+
+
+def _eligible_of(
+    eligible: EligibleRows, rows: RowNumbers, scores: Scores, complete: bool
+) -> Candidates:
+    """Those of a graph search's rows that are eligible."""
+    inside = eligible.contains(rows)
+    if inside is None:
+        return Candidates(rows, scores, exact=False, complete=complete)
+    return Candidates(rows[inside], scores[inside], exact=False, complete=complete)
+
+
+def _scan_tail(query: Vector, eligible: EligibleRows) -> Candidates:
+    view = eligible.view
+    vectors = view.tail.vectors
+    rows = eligible.in_tail()
+    if eligible.rows is None:  # Most rows live: one product over all costs less than a gather.
+        scores = vectors[: view.count - view.tail_base] @ query
+        if len(rows) < len(scores):
+            scores = scores[rows - view.tail_base]
+    else:
+        scores = vectors[rows - view.tail_base] @ query
+    return Candidates(rows, scores, exact=True, complete=True)
+
+
+def _scan_segments(query: Vector, eligible: EligibleRows) -> Iterator[Candidates]:
+    for segment, base, rows in eligible.in_segments():
+        scores = segment.scores(query, rows - np.uint32(base))
+        yield Candidates(rows, scores, exact=True, complete=True)

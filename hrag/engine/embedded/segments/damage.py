@@ -1,0 +1,29 @@
+"""Damage reports: how a reader, which cannot write to LMDB, tells the writer's process.
+
+A reader that finds a listed segment damaged creates the empty file `<segment>.damaged`
+beside it. The scrubber of the writer's process reads these markers and verifies the
+segments; a damaged segment is rebuilt.
+"""
+
+import os
+from pathlib import Path
+
+from hrag.engine.embedded.segments import segment_files
+
+MARKER = ".damaged"
+
+
+def report_damage(folder: Path, segment_id: int) -> None:
+    """Creates the segment's marker. Raises OSError; the caller logs it."""
+    segment_files.path_of(folder, segment_id).with_suffix(MARKER).touch()
+
+
+def reported_damage(folder: Path) -> set[int]:
+    """Returns the ids of the segments that have a marker."""
+    with os.scandir(folder) as entries:
+        return {int(Path(each.name).stem) for each in entries if each.name.endswith(MARKER)}
+
+
+def forget_damage(folder: Path, segment_id: int) -> None:
+    """Deletes the segment's marker, if there is one."""
+    segment_files.path_of(folder, segment_id).with_suffix(MARKER).unlink(missing_ok=True)

@@ -1,0 +1,130 @@
+"""The vector part of a segment: an HNSW index (Malkov and Yashunin, 2016) built by hnswlib.
+
+Exact duplicates ruin the recall of HNSW, so each distinct vector is indexed once; a hash
+of 128 bits recognises them. A build may resume from the index of an existing segment: then
+only new vectors are inserted, and insertion is what takes the time.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hnswlib
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag.embedding import Vectors
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments.leaves import LeafBlock
+from hrag.engine.embedded.segments.segment_files import INDEX, LoadedSegment
+from hrag.engine.embedded.store.records import SegmentRecord
+
+SPACE = "ip"  # Inner product of unit vectors: the cosine.
+# With ef 64 at search, M 16 and ef_construction 200 gave recall@10 of 1.0 on 100,000 x 384
+# and of 0.995 on 100,000 x 96.
+_M = 16
+_EF_CONSTRUCTION = 200
+_SEED = 100
+
+_DIGEST_BYTES = 16
+_CORES = os.cpu_count() or 1
+
+Items = NDArray[np.int64]
+Insert = Callable[[hnswlib.Index, Vectors, Items], None]
+"""Adds `float32[n, dimension]` to an index under the item numbers given."""
+
+
+def insert(index: hnswlib.Index, vectors: Vectors, items: Items, free_cores: int = 0) -> None:
+    """Inserts without the GIL, on all cores except `free_cores`, and on at least one."""
+    index.add_items(vectors, items, num_threads=max(1, _CORES - free_cores))
+
+
+class VectorPart:
+    """Indexes the vectors of a segment's leaves. See `builder.SegmentPart`."""
+
+    def __init__(self, index: hnswlib.Index, insert: Insert = insert) -> None:
+        """Builds into `index`, which has capacity for what is to come."""
+        self._index = index
+        self._insert = insert
+        self._item_of: dict[bytes, int] = {}
+        self._items = [np.empty(0, np.int64)]
+
+    @property
+    def item_count(self) -> int:
+        """Number of distinct vectors in the index."""
+        return len(self._item_of)
+
+    def resume_from(self, folder: Path, base: LoadedSegment, living: NDArray[np.bool_]) -> None:
+        """Takes over the living rows of `base`, whose index this part was given."""
+        digests = load_digests(folder, base.record)
+        self._item_of = {bytes(digest): item for item, digest in enumerate(digests)}
+        self._items.append(base.items[living].astype(np.int64))
+
+    def add(self, block: LeafBlock) -> None:
+        """Inserts the vectors that the index does not hold yet."""
+        known = len(self._item_of)
+        items = np.empty(len(block.labels), np.int64)
+        first: list[int] = []
+        for row, vector in enumerate(block.vectors):
+            digest = hashlib.blake2b(vector.data, digest_size=_DIGEST_BYTES).digest()
+            item = self._item_of.setdefault(digest, len(self._item_of))
+            if item == known + len(first):
+                first.append(row)
+            items[row] = item
+        if first:
+            self._insert(self._index, block.vectors[first], np.arange(known, known + len(first)))
+        self._items.append(items)
+
+    def write(self, folder: Path, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Writes the index. Returns `heads`, `members` and `digests`, `uint8[items, 16]`.
+
+        Raises OSError; hnswlib itself does not report a full disk.
+        """
+        path = folder / INDEX
+        self._index.save_index(str(path))
+        if path.stat().st_size != self._index.index_file_size():
+            raise OSError(f"{path} was not written whole; the disk may be full")
+        items = np.concatenate(self._items)[order]
+        heads, members = rows_of_items(items, self.item_count)
+        digests = np.frombuffer(b"".join(self._item_of), np.uint8).reshape(-1, _DIGEST_BYTES)
+        return {"heads": heads, "members": members, "digests": digests}
+
+
+def rows_of_items(
+    items: NDArray[np.int64], item_count: int
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Inverts the map from rows to items, `int64[rows]`; see `segment_files` for the form.
+
+    Some of the `item_count` items may have no row. Both arrays are empty where item i is
+    row i.
+    """
+    if np.array_equal(items, np.arange(item_count)):
+        return np.empty(0, np.uint32), np.empty(0, np.uint32)
+    counts = np.bincount(items, minlength=item_count)
+    heads = np.concatenate(([0], np.cumsum(counts))).astype(np.uint32)
+    return heads, np.argsort(items, kind="stable").astype(np.uint32)
+
+
+def new_index(dimension: int, capacity: int) -> hnswlib.Index:
+    """Returns an empty index for at most `capacity` vectors."""
+    index = hnswlib.Index(space=SPACE, dim=dimension)
+    index.init_index(
+        max_elements=capacity, M=_M, ef_construction=_EF_CONSTRUCTION, random_seed=_SEED
+    )
+    return index
+
+
+def load_index(folder: Path, record: SegmentRecord, capacity: int) -> hnswlib.Index:
+    """Returns the index of a verified segment, with capacity for `capacity` vectors."""
+    index = hnswlib.Index(space=record.space, dim=record.dimension)
+    path = segment_files.path_of(folder, record.segment_id) / INDEX
+    index.load_index(str(path), max_elements=max(capacity, record.items))
+    return index
+
+
+def load_digests(folder: Path, record: SegmentRecord) -> NDArray[np.uint8]:
+    """Returns the digests of a verified segment's vectors: `uint8[items, 16]`."""
+    (digests,) = segment_files.load_arrays(folder, record.segment_id, ["digests"])
+    return digests

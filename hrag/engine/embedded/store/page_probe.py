@@ -1,0 +1,51 @@
+"""Is every page of a store's file there? Asked in a process that may die of the answer.
+
+Reading past the end of a mapped file ends the process with SIGBUS, which nothing can
+catch. So `every_page_is_readable` starts this module as a program of its own:
+
+    python -m hrag.engine.embedded.store.page_probe DIRECTORY [--lock]
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.lmdb_file import open_database, open_lmdb
+
+_MODULE = "hrag.engine.embedded.store.page_probe"
+_IMPORT_ROOT = Path(__file__).parents[4]  # The folder that holds the package `hrag`.
+
+
+def every_page_is_readable(directory: Path, *, lock: bool) -> bool:
+    """Whether a child process could read all pages; with `lock`, as one of LMDB's readers."""
+    command = [sys.executable, "-m", _MODULE, str(directory.absolute()), *["--lock"] * lock]
+    probe = subprocess.run(
+        command, cwd=_IMPORT_ROOT, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    return probe.returncode == 0
+
+
+def read_every_page(directory: Path, *, lock: bool) -> None:
+    """Reads a byte of every page in use; past the end of the file the process dies."""
+    with open_lmdb(directory, readonly=True, lock=lock) as env:
+        databases = [open_database(env, name) for name in schema.DATABASES]
+        with env.begin(buffers=True) as txn:
+            for database in databases:
+                for _, value in txn.cursor(db=database):
+                    bytes(value[-1:])
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Reads the store in the folder that the arguments name."""
+    parser = argparse.ArgumentParser(prog=f"python -m {_MODULE}")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--lock", action="store_true")
+    parsed = parser.parse_args(arguments)
+    read_every_page(parsed.directory, lock=parsed.lock)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,74 @@
+"""What the chunks of one document cite: its own fields, its sections and its pages."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hrag.tree import NONE, PageSpan, Section, section_parents
+from hrag.types import PageStart
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A document without its text and tree. Made by `of`, which indexes sections and pages.
+
+    `section_parents[i]` is the index of the section that holds section i, or NONE;
+    `page_starts[i]` is the character at which page i begins.
+    """
+
+    document_id: str
+    title: str
+    source: str
+    metadata: Mapping[str, Any]
+    sections: tuple[Section, ...]
+    pages: tuple[PageSpan, ...]
+    section_parents: tuple[int, ...]
+    page_starts: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls,
+        document_id: str,
+        title: str,
+        source: str,
+        metadata: Mapping[str, Any],
+        sections: Sequence[Section],
+        pages: Sequence[PageSpan],
+    ) -> "Outline":
+        """Sections and pages are in order of the text."""
+        starts = tuple(page.char_start for page in pages)
+        return cls(
+            document_id=document_id,
+            title=title,
+            source=source,
+            metadata=metadata,
+            sections=tuple(sections),
+            pages=tuple(pages),
+            section_parents=section_parents(sections),
+            page_starts=starts,
+        )
+
+    def section_path(self, section: int) -> tuple[str, ...]:
+        """Returns the titles from the outermost section down; () for NONE."""
+        titles = []
+        while section != NONE:
+            titles.append(self.sections[section].title)
+            section = self.section_parents[section]
+        return tuple(reversed(titles))
+
+    def page_range(self, char_start: int, char_end: int) -> tuple[int, int]:
+        """Returns the numbers of the first and last page of a span; (0, 0) without pages."""
+        if not self.page_starts:
+            return 0, 0
+        first = bisect_right(self.page_starts, char_start) - 1
+        last = bisect_left(self.page_starts, char_end) - 1
+        return self.pages[max(first, 0)].number, self.pages[max(last, 0)].number
+
+    def page_starts_in(self, char_start: int, char_end: int) -> tuple[PageStart, ...]:
+        """Returns where the pages after the first one of a span begin."""
+        if not self.page_starts:
+            return ()
+        first = bisect_right(self.page_starts, char_start)
+        last = bisect_left(self.page_starts, char_end)
+        return tuple(PageStart(page.number, page.char_start) for page in self.pages[first:last])

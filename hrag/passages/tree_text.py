@@ -1,0 +1,167 @@
+"""A document's tree over its text: chunks, citations and hierarchies as values.
+
+An engine that can show a document's packed tree, its text and its outline gets all values
+that leave it from here, so that every engine describes a chunk alike.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hrag.ids import ChunkId
+from hrag.passages.outline import Outline
+from hrag.tree import NONE, ChunkRecord, Tree
+from hrag.types import ChosenSection, Chunk, ChunkNode, Hierarchy, MatchedChild, Span
+
+TreePosition = tuple[int, int]
+"""A chunk's level and index in its tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeText:
+    """One document. `text` is UTF-8; only the parts that are asked for are decoded.
+
+    Tree and text may be memory that a read transaction owns; then this lives no longer than
+    the transaction. The values that it makes are copies.
+    """
+
+    outline: Outline
+    tree: Tree
+    text: bytes | memoryview
+
+    def chunk_id(self, position: TreePosition) -> str:
+        """Returns `<document_id>#<level>.<index>`."""
+        return str(ChunkId(self.outline.document_id, *position))
+
+    def content(self, record: ChunkRecord) -> str:
+        """Returns the text of a span."""
+        return str(self.text[record.byte_start : record.byte_end], "utf-8")
+
+    def chunk(
+        self, position: TreePosition, record: ChunkRecord | None = None, *, content: bool = True
+    ) -> Chunk:
+        """Returns the chunk, with the span of `record` instead of its own if given.
+
+        Without `content` that field is empty.
+        """
+        record = record or self.tree.record(*position)
+        outline = self.outline
+        level, index = position
+        first_page, last_page = outline.page_range(record.char_start, record.char_end)
+        return Chunk(
+            chunk_id=self.chunk_id(position),
+            document_id=outline.document_id,
+            level=level,
+            index=index,
+            content=self.content(record) if content else "",
+            token_count=record.token_count,
+            span=span_of(record),
+            section_path=outline.section_path(record.section),
+            first_page=first_page,
+            last_page=last_page,
+            title=outline.title,
+            source=outline.source,
+            metadata=outline.metadata,
+            page_starts=outline.page_starts_in(record.char_start, record.char_end),
+        )
+
+    def matched_child(
+        self, position: TreePosition, score: float, passage: ChunkRecord
+    ) -> MatchedChild | None:
+        """Returns the part of a leaf that lies inside a passage's span; None if no part does."""
+        record = self.tree.record(*position)
+        if record.char_end <= passage.char_start or passage.char_end <= record.char_start:
+            return None
+        span = Span(
+            max(record.byte_start, passage.byte_start),
+            min(record.byte_end, passage.byte_end),
+            max(record.char_start, passage.char_start),
+            min(record.char_end, passage.char_end),
+        )
+        return MatchedChild(self.chunk_id(position), score, span)
+
+    def chosen_section(
+        self, leaf_level: int, leaves: range, summary: str, score: float
+    ) -> ChosenSection:
+        """Returns consecutive leaves as the section that a summary stands for."""
+        first = self.tree.record(leaf_level, leaves[0])
+        last = self.tree.record(leaf_level, leaves[-1])
+        span = Span(first.byte_start, last.byte_end, first.char_start, last.char_end)
+        first_page, last_page = self.outline.page_range(span.char_start, span.char_end)
+        return ChosenSection(
+            document_id=self.outline.document_id,
+            title=self.outline.title,
+            summary=summary,
+            score=score,
+            span=span,
+            section_path=self.outline.section_path(first.section),
+            first_page=first_page,
+            last_page=last_page,
+        )
+
+    def has_chunk(self, position: TreePosition) -> bool:
+        """Returns whether the tree has a chunk there."""
+        level, index = position
+        return level < len(self.tree.counts) and index < self.tree.counts[level]
+
+    def node(self, position: TreePosition, *, content: bool = True) -> ChunkNode:
+        """Returns the chunk with the ids of its parent and children."""
+        level, _ = position
+        record = self.tree.record(*position)
+        parent = "" if record.parent == NONE else self.chunk_id((level + 1, record.parent))
+        children = (self.chunk_id((level - 1, child)) for child in _children(record))
+        return ChunkNode(self.chunk(position, record, content=content), parent, tuple(children))
+
+    def hierarchy(self, position: TreePosition, depth: int, *, content: bool) -> Hierarchy:
+        """Returns the chunk with its ancestors, siblings and `depth` levels of descendants.
+
+        `content` says whether the relatives have theirs; the chunk itself always has.
+        """
+
+        def nodes(positions: Iterator[TreePosition]) -> tuple[ChunkNode, ...]:
+            return tuple(self.node(each, content=content) for each in positions)
+
+        return Hierarchy(
+            self.node(position),
+            nodes(_ancestors(self.tree, position)),
+            nodes(_siblings(self.tree, position)),
+            nodes(_descendants(self.tree, position, depth)),
+        )
+
+
+def span_of(record: ChunkRecord) -> Span:
+    """Returns where a chunk lies in its document's text."""
+    return Span(record.byte_start, record.byte_end, record.char_start, record.char_end)
+
+
+def _children(record: ChunkRecord) -> range:
+    return range(record.first_child, record.first_child + record.child_count)
+
+
+def _ancestors(tree: Tree, position: TreePosition) -> Iterator[TreePosition]:
+    """Ancestors of a chunk, parent first."""
+    level, index = position
+    while (index := tree.record(level, index).parent) != NONE:
+        level += 1
+        yield level, index
+
+
+def _siblings(tree: Tree, position: TreePosition) -> Iterator[TreePosition]:
+    """The parent's other children; at the top level, the other chunks of the level."""
+    level, index = position
+    parent = tree.record(level, index).parent
+    if parent == NONE:
+        family = range(tree.counts[level])
+    else:
+        family = _children(tree.record(level + 1, parent))
+    return ((level, other) for other in family if other != index)
+
+
+def _descendants(tree: Tree, position: TreePosition, depth: int) -> Iterator[TreePosition]:
+    """Level by level; the descendants at one level are consecutive."""
+    level, index = position
+    family = range(index, index + 1)
+    for below in range(level - 1, max(level - depth, 0) - 1, -1):
+        first = _children(tree.record(below + 1, family[0]))
+        last = _children(tree.record(below + 1, family[-1]))
+        family = range(first.start, last.stop)
+        yield from ((below, child) for child in family)

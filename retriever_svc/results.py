@@ -1,0 +1,63 @@
+"""From what the engine found to the result that is sent, with its timings."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from hrag.engine import Found
+from hrag.tracing import Stage
+from hrag.types import SearchPlan, SearchQuery, SearchResult, Timings
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOutcome:
+    """A search without its passages: what the engine found last, in which snapshot.
+
+    `exhausted` and `stages` are those of the whole search; `sequence` is the snapshot's.
+    """
+
+    found: Found[Any]
+    exhausted: bool
+    stages: tuple[Stage, ...]
+    matched_at_level: int
+    returned_at_level: int
+    sequence: int
+
+
+def stage_seconds(stages: Iterable[Stage]) -> dict[str, float]:
+    """Returns the time of each stage in seconds; repetitions are added up."""
+    seconds: dict[str, float] = {}
+    for stage, began, ended in stages:
+        seconds[stage] = seconds.get(stage, 0.0) + ended - began
+    return seconds
+
+
+def result_of(
+    query: SearchQuery, outcome: SearchOutcome, seconds: dict[str, float], total_s: float
+) -> SearchResult:
+    """Returns the result without its passages, which may be encoded already."""
+    found = outcome.found
+    return SearchResult(
+        passages=(),
+        mode=query.mode,
+        matched_at_level=outcome.matched_at_level,
+        returned_at_level=outcome.returned_at_level,
+        candidates_considered=found.considered,
+        exhausted=outcome.exhausted,
+        sequence=outcome.sequence,
+        timings=Timings(
+            embed_us=_us(seconds["embed"]),
+            search_us=_us(seconds["search"]),
+            climb_us=_us(seconds["climb"]),
+            fetch_us=_us(seconds["fetch"]),
+            total_us=_us(total_s),
+            filter_us=_us(seconds.get("filter", 0.0)),
+        ),
+        plan=SearchPlan.SCAN if found.exact else SearchPlan.INDEX,
+        eligible_leaves=found.eligible_leaves,
+        sections=found.sections,
+    )
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1e6)

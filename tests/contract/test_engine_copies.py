@@ -1,0 +1,195 @@
+"""What every storage engine promises about moving a store to another one.
+
+`export` and `put_stored` carry whole documents with their vectors and summaries, so nothing
+is embedded or summarised again.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hrag.engine.documents import DocumentSummaries, StoredDocument, Summary
+from hrag.engine.find import Found
+from hrag.engine.protocols import Reader, Writer
+from hrag.errors import CollectionNotFound, InvalidArgument
+from hrag.tree import PageSpan, ParsedText, Section
+from hrag.types import IngestOutcome, Passage, SearchMode, Span, SummaryUnit, TreeSettings
+from tests.fakes import (
+    SCORE_TOLERANCE,
+    collection_settings,
+    find,
+    prepared,
+    query_vector,
+    sentences,
+    unit_vectors,
+)
+from tests.memory_engine import MemoryEngine
+from tests.summary_model import EMBEDDER, ModelSummaries, summarise
+
+SUMMARISED = collection_settings(summaries=SummaryUnit.CHUNK)
+PLAIN = collection_settings(TreeSettings((64, 200), 0.25, 1), dimension=3)
+
+
+@pytest.fixture
+def store(opened):
+    """Two tenants: documents with summaries, without any, waiting for them, and plain ones."""
+    opened.writer.create_collection("t", "c", SUMMARISED)
+    opened.model.settings = SUMMARISED
+    text = sentences(20)
+    sections = (Section("One", 1, 0), Section("Two", 2, 90))
+    outline = ParsedText(text, sections, (PageSpan(3, 0, 90), PageSpan(4, 90, len(text))))
+    documents = [prepared(f"d{n}", sentences(4 * n + 4, n), SUMMARISED, n) for n in range(5)]
+    metadata = {"a": {"b": [1, None]}}
+    opened.fill(*documents, prepared("outline", outline, SUMMARISED, 9, metadata=metadata))
+    summarise(opened.writer, ModelSummaries(opened.model), most=5, empty=frozenset({"d3"}))
+    opened.writer.create_collection("t2", "plain", PLAIN)
+    plain = opened.writer.open("t2", "plain")
+    opened.writer.put_many(
+        [(plain, prepared(f"p{n}", sentences(9, n), PLAIN, n)) for n in range(3)]
+    )
+    return opened
+
+
+def copy(source: Reader, target: Writer) -> None:
+    """Moves a store to another engine."""
+    for collection in source.collections():
+        tenant_id, name = collection.tenant_id, collection.name
+        target.create_collection(tenant_id, name, collection.settings)
+        handle = target.open(tenant_id, name)
+        for stored in source.export(tenant_id, name):
+            assert target.put_stored(handle, stored).outcome is IngestOutcome.CREATED
+
+
+def contents(reader: Reader) -> dict[tuple[str, str], object]:
+    """All that a store holds, comparable."""
+    return {
+        (each.tenant_id, each.name): (
+            each,
+            [_comparable(stored) for stored in reader.export(each.tenant_id, each.name)],
+        )
+        for each in reader.collections()
+    }
+
+
+def _comparable(stored: StoredDocument) -> tuple[object, ...]:
+    document, summaries = stored.document, stored.summaries
+    described = (document.document_id, document.title, document.source, document.mime_type)
+    vectors = None if summaries is None else summaries.vectors.tobytes()
+    return (
+        *described,
+        document.metadata,
+        document.content_hash,
+        document.parsed,
+        document.tree.to_bytes(),
+        document.vectors.tobytes(),
+        None if summaries is None else summaries.summaries,
+        vectors,
+    )
+
+
+def test_an_export_is_what_was_put(store):
+    exported = {each.document.document_id: each for each in store.readers().export("t", "c")}
+    assert list(exported) == sorted(store.model.documents)
+    for name, stored in exported.items():
+        expected = StoredDocument(store.model.documents[name], stored.summaries)
+        assert _comparable(stored) == _comparable(expected)
+        assert stored.document.vectors.dtype == np.float32
+    waiting = [name for name, stored in exported.items() if stored.summaries is None]
+    assert len(waiting) == store.writer.status(store.collection).unsummarised_documents == 1
+    written = {name: each.summaries for name, each in exported.items() if each.summaries}
+    assert [name for name, each in written.items() if not each.summaries] == ["d3"]
+    assert all(each.summaries is None for each in store.readers().export("t2", "plain"))
+    with pytest.raises(CollectionNotFound):
+        list(store.readers().export("t", "plain"))
+
+
+def test_an_export_holds_documents_as_of_when_they_are_read(store):
+    """It holds no transaction, so what changes meanwhile is seen or not, but never torn."""
+    exported = store.readers().export("t", "c")
+    first = next(exported)
+    store.writer.delete(store.collection, "outline")
+    rest = {each.document.document_id: each.document for each in exported}
+    assert first.document.document_id == "d0"
+    assert {"d1", "d2", "d3", "d4"} <= rest.keys() <= {"d1", "d2", "d3", "d4", "outline"}
+    for name, document in rest.items():
+        assert document.tree.to_bytes() == store.model.documents[name].tree.to_bytes()
+
+
+def test_a_store_moved_to_another_engine_and_back_is_the_same(store):
+    """Through the engine in memory and back into a new store of the same engine."""
+    between, back = MemoryEngine(), store.another()
+    copy(store.readers(), between.writer())
+    copy(between.reader(), back.writer)
+    there = contents(store.readers())
+    assert contents(between.reader()) == there
+    assert contents(back.readers()) == there
+    for writer in (between.writer(), back.writer):
+        status = writer.status(writer.open("t", "c"))
+        assert status.unsummarised_documents == 1
+        assert status.document_count == 6
+        assert writer.next_unsummarised(EMBEDDER).document_id == "outline"
+
+
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_a_moved_store_answers_alike(store, mode):
+    between = MemoryEngine()
+    copy(store.readers(), between.writer())
+    for seed in range(3):
+        found = []
+        for reader in (store.readers(), between.reader()):
+            with reader.snapshot("t", "c", summaries=True) as snapshot:
+                found.append(find(snapshot, query_vector(seed), 6, 0, mode, candidates=1000))
+        _assert_alike(*found)
+
+
+def _assert_alike(one: Found[Passage], other: Found[Passage]) -> None:
+    """Both found the same; scores may be float32 sums in another order."""
+    assert _without_scores(one) == _without_scores(other)
+    for field in ("passages", "contexts", "sections"):
+        scores = [[each.score for each in getattr(found, field)] for found in (one, other)]
+        assert scores[0] == pytest.approx(scores[1], abs=SCORE_TOLERANCE)
+
+
+def _without_scores(found: Found[Passage]) -> tuple[object, ...]:
+    return (
+        [(each.chunk, _children(each)) for each in found.passages],
+        [(each.chunk, each.sentences, each.own) for each in found.contexts],
+        [replace(each, score=0.0) for each in found.sections],
+        (found.eligible_leaves, found.considered, found.exhausted),
+    )
+
+
+def _children(passage: Passage) -> list[tuple[str, Span]]:
+    return [(child.chunk_id, child.span) for child in passage.matched_children]
+
+
+def test_a_document_comes_with_its_summaries_or_waits_for_them(opened):
+    writer = opened.writer
+    writer.create_collection("t", "c", SUMMARISED)
+    document = prepared("d", sentences(9), SUMMARISED)
+    count = len(document.vectors)
+    texts = (Summary("The whole.", range(count)), Summary("Its beginning.", range(2)))
+    summaries = DocumentSummaries(texts, unit_vectors(2, 7))
+    created = writer.put_stored(opened.collection, StoredDocument(document, summaries))
+    assert created.outcome is IngestOutcome.CREATED
+    status = writer.status(opened.collection)
+    assert (status.summary_count, status.unsummarised_documents, status.summary_tokens) == (2, 0, 0)
+    (stored,) = opened.readers().export("t", "c")
+    assert stored.summaries.summaries == texts
+    again = writer.put_stored(opened.collection, StoredDocument(document, summaries))
+    assert again.outcome is IngestOutcome.UNCHANGED
+    assert writer.status(opened.collection) == status
+    changed = prepared("d", sentences(8), SUMMARISED)
+    writer.put_stored(opened.collection, StoredDocument(changed))
+    status = writer.status(opened.collection)
+    assert (status.summary_count, status.unsummarised_documents) == (0, 1)
+
+
+def test_summaries_are_refused_where_a_collection_has_none(catalog):
+    catalog.create()
+    document = prepared("d", sentences(9), catalog.model.settings)
+    summaries = DocumentSummaries((), unit_vectors(0, 0))
+    with pytest.raises(InvalidArgument, match="'c' has none"):
+        catalog.writer.put_stored(catalog.collection, StoredDocument(document, summaries))
+    assert catalog.writer.status(catalog.collection).document_count == 0

@@ -1,0 +1,250 @@
+"""What every storage engine promises about the passages and contexts that a search returns."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hrag.ids import ChunkId
+from hrag.sentences import sentence_ends
+from hrag.tree import PageSpan, ParsedText, Section
+from hrag.types import PageStart, Passage, SearchMode, Span
+from indexer_svc.chunker import build_tree
+from tests.fakes import (
+    SCORE_TOLERANCE,
+    ModelCollection,
+    find,
+    matched_leaves,
+    prepared,
+    query_vector,
+    search_passages,
+    sentences,
+)
+
+TOP = 2  # Of the three levels most collections here have.
+EVERYTHING = 1000
+
+
+def test_passages_hold_the_text_and_place_of_their_chunk(filled):
+    with filled.snapshot() as snapshot:
+        passages = search_passages(snapshot, query_vector(1), 30, 1)
+    for passage in passages:
+        chunk = passage.chunk
+        document = filled.model.documents[chunk.document_id]
+        record = document.tree.record(1, chunk.index)
+        assert chunk.content == document.parsed.text[record.char_start : record.char_end]
+        assert (chunk.token_count, chunk.level) == (record.token_count, 1)
+        assert chunk.chunk_id == str(ChunkId(chunk.document_id, 1, chunk.index))
+        assert (chunk.title, chunk.source) == (document.title, document.source)
+        assert chunk.metadata == document.metadata
+        for child in passage.matched_children:
+            assert chunk.span.byte_start <= child.span.byte_start
+            assert child.span.byte_end <= chunk.span.byte_end
+
+
+@pytest.mark.parametrize("budget", [0, 300])
+@pytest.mark.parametrize("limit", [1, 4, EVERYTHING])
+@pytest.mark.parametrize("level", [0, 1])
+def test_joined_passages_hold_no_text_twice(filled, level, limit, budget):
+    query = query_vector(4)
+    options = {
+        "candidates": EVERYTHING,
+        "min_score": sorted(filled.model.scores(query).values())[-40],
+    }
+    joining = {"token_budget": budget, "merge_adjacent": True}
+    with filled.snapshot() as snapshot:
+        single = {
+            passage.chunk.chunk_id: passage
+            for passage in search_passages(snapshot, query, EVERYTHING, level, **options)
+        }
+        joined = search_passages(snapshot, query, limit, level, **options, **joining)
+    assert 0 < len(joined) <= limit
+    if limit == EVERYTHING and not budget:
+        assert matched_leaves(joined) == matched_leaves(single.values())
+    if budget:
+        assert sum(passage.chunk.token_count for passage in joined) <= budget
+    for passage in joined:
+        parts = passage.merged_chunk_ids or (passage.chunk.chunk_id,)
+        assert passage == _joined([single[part] for part in parts], filled.model)
+    for one, other in itertools.combinations(joined, 2):
+        if one.chunk.document_id == other.chunk.document_id:
+            a, b = sorted((one.chunk.span, other.chunk.span), key=lambda span: span.byte_start)
+            assert a.byte_end < b.byte_start
+
+
+def test_a_joined_passage_has_the_right_section_and_pages(catalog):
+    """The section of the best chunk, the pages of all."""
+    catalog.create()
+    text = sentences(30)
+    half = len(text) // 2
+    parsed = ParsedText(
+        text,
+        (Section("One", 1, 0), Section("Two", 1, half)),
+        (PageSpan(1, 0, half), PageSpan(2, half, len(text))),
+    )
+    settings = catalog.model.settings
+    catalog.fill(
+        replace(
+            prepared("d", text, settings), parsed=parsed, tree=build_tree(parsed, settings.tree)
+        )
+    )
+    with catalog.snapshot() as snapshot:
+        best = search_passages(snapshot, query_vector(0), 1, 0)[0].chunk
+        (joined,) = search_passages(snapshot, query_vector(0), 100, 0, merge_adjacent=True)
+    assert joined.chunk.content == text
+    assert joined.chunk.section_path == best.section_path
+    assert (joined.chunk.first_page, joined.chunk.last_page) == (1, 2)
+    assert joined.chunk.page_starts == (PageStart(2, half),)
+
+
+def _joined(parts: list[Passage], model: ModelCollection) -> Passage:
+    """What passages that touch, in order of the text, must become together."""
+    best = max(parts, key=lambda passage: passage.score)
+    first, last = parts[0].chunk.span, parts[-1].chunk.span
+    document = model.documents[best.chunk.document_id]
+    records = [document.tree.record(part.chunk.level, part.chunk.index) for part in parts]
+    chunk = replace(
+        best.chunk,
+        content=document.parsed.text[first.char_start : last.char_end],
+        span=Span(first.byte_start, last.byte_end, first.char_start, last.char_end),
+        token_count=records[-1].token_start + records[-1].token_count - records[0].token_start,
+    )
+    children = sorted(
+        (child for part in parts for child in part.matched_children),
+        key=lambda child: -child.score,
+    )
+    names = tuple(part.chunk.chunk_id for part in parts) if len(parts) > 1 else ()
+    return Passage(chunk, best.score, tuple(children), names)
+
+
+# Budgets
+
+
+def test_a_token_budget_bounds_what_is_returned(filled):
+    with filled.snapshot() as snapshot:
+
+        def within(budget: int) -> tuple[Passage, ...]:
+            return search_passages(snapshot, query_vector(2), EVERYTHING, 1, token_budget=budget)
+
+        everything = within(0)
+        budget = sum(p.chunk.token_count for p in everything) // 2
+        chosen = within(budget)
+        assert chosen[0] == everything[0]
+        assert sum(p.chunk.token_count for p in chosen) <= budget
+        assert {p.chunk.chunk_id for p in chosen} < {p.chunk.chunk_id for p in everything}
+        assert within(1) == ()
+
+
+@pytest.mark.parametrize("level", [0, 1, TOP])
+def test_the_first_passage_that_does_not_fit_is_cut_at_a_sentence(filled, level):
+    with filled.snapshot() as snapshot:
+        for seed in range(5):
+            query, options = query_vector(seed), {"candidates": 60}
+            whole = search_passages(snapshot, query, 4, level, **options)
+            sizes = [passage.chunk.token_count for passage in whole]
+            for budget in range(1, sum(sizes) + 2, 7):
+                options |= {"token_budget": budget, "cut_last": True}
+                found = search_passages(snapshot, query, 4, level, **options)
+                _assert_cut(found, whole, budget, filled.model)
+
+
+def _assert_cut(
+    found: tuple[Passage, ...], whole: tuple[Passage, ...], budget: int, model: ModelCollection
+) -> None:
+    assert sum(passage.chunk.token_count for passage in found) <= budget
+    left = budget
+    for passage, uncut in zip(found, whole, strict=False):
+        if uncut.chunk.token_count <= left:
+            assert passage == uncut
+            left -= uncut.chunk.token_count
+            continue
+        assert passage is found[-1]
+        chunk, best = passage.chunk, passage.matched_children[0]
+        text = model.documents[chunk.document_id].parsed.text
+        assert chunk.content == text[chunk.span.char_start : chunk.span.char_end]
+        assert chunk.content in uncut.chunk.content
+        assert chunk.content.endswith(". ") or uncut.chunk.content.endswith(chunk.content)
+        assert best.chunk_id == uncut.matched_children[0].chunk_id
+        for child in passage.matched_children:
+            assert chunk.span.char_start <= child.span.char_start < child.span.char_end
+            assert child.span.char_end <= chunk.span.char_end
+        return
+    if len(found) < len(whole):  # Not one sentence fitted.
+        assert left < whole[len(found)].chunk.token_count
+
+
+def test_a_passage_is_cut_to_where_its_best_leaf_begins(opened):
+    opened.create()
+    document = prepared("d", sentences(15))
+    opened.fill(document)
+    text = document.parsed.text
+    last = len(document.vectors) - 1
+    with opened.snapshot() as snapshot:
+
+        def best_passage(**options: Any) -> tuple[Passage, ...]:
+            return search_passages(snapshot, document.vectors[last], 1, TOP, **options)
+
+        (whole,) = best_passage()
+        (cut,) = best_passage(token_budget=20, cut_last=True)
+        best = whole.matched_children[0].span
+        assert whole.chunk.span.char_start < cut.chunk.span.char_start <= best.char_start
+        assert text[: cut.chunk.span.char_start].endswith(". ")
+        assert cut.chunk.span.char_end > best.char_start
+        assert best_passage(token_budget=3, cut_last=True) == ()
+        assert best_passage(token_budget=20) == ()
+
+
+# Sentence contexts
+
+
+@pytest.mark.parametrize("margin", [0, 1, 3, 20])
+def test_a_context_is_a_leafs_sentences_and_some_on_either_side(opened, margin):
+    english, chinese = sentences(60), "".join(f"这是第{n}句话，它说了一点。" for n in range(60))
+    mixed = f"{english}\n\n# 标题\n\n{chinese}" + "no end " * 500
+    half = len(mixed) // 2
+    pages = (PageSpan(7, 0, half), PageSpan(8, half, len(mixed)))
+    opened.create()
+    opened.fill(
+        prepared("e", english), prepared("m", ParsedText(mixed, pages=pages)), prepared("s", "One.")
+    )
+    text = {"e": english, "m": mixed, "s": "One."}
+    mode, options = SearchMode.SENTENCE_WINDOW, {"window_sentences": margin, "candidates": 500}
+    with opened.snapshot() as snapshot:
+        found = find(snapshot, query_vector(0), 500, 0, mode, **options)
+        some = find(snapshot, query_vector(0), 2, 0, mode, **options)
+    assert (found.passages, some.passages) == ((), ())
+    assert len(found.contexts) == found.considered == opened.model.leaf_count
+    assert some.contexts == found.contexts[:2]
+    assert (found.exhausted, some.exhausted) == (True, False)
+    scores = opened.model.scores(query_vector(0))
+    for each in found.contexts:
+        leaf = (each.chunk.document_id, each.chunk.index)
+        assert each.score == pytest.approx(scores[leaf], abs=SCORE_TOLERANCE)
+        assert each.chunk.content == ""
+        whole = text[each.chunk.document_id]
+        ends = sentence_ends(whole)
+        touched = [
+            end
+            for start, end in itertools.pairwise([0, *ends])
+            if start < each.chunk.span.char_end and each.chunk.span.char_start < end
+        ]
+        own = [each.sentences[number] for number in each.own]
+        if "no end" not in own[-1].content:  # Where that is cut depends on where one begins.
+            assert [sentence.span.char_end for sentence in own] == touched
+            assert each.own.start == min(margin, ends.index(touched[0]))
+        assert each.own.stop + margin >= len(each.sentences)
+        for sentence in each.sentences:
+            span = sentence.span
+            assert sentence.content == whole[span.char_start : span.char_end]
+            assert sentence.content.encode() == whole.encode()[span.byte_start : span.byte_end]
+            if each.chunk.document_id == "m":
+                assert sentence.first_page == (7 if span.char_start < half else 8)
+                assert sentence.last_page == (7 if span.char_end <= half else 8)
+                inside = span.char_start < half < span.char_end
+                assert sentence.page_starts == ((PageStart(8, half),) if inside else ())
+        for one, other in itertools.pairwise(each.sentences):
+            assert (one.span.char_end, one.span.byte_end) == (
+                other.span.char_start,
+                other.span.byte_start,
+            )

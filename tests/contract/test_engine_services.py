@@ -1,0 +1,111 @@
+"""What every storage engine promises its callers: the services work over it as they are.
+
+An engine that cannot encode passages is enough: the retriever then makes messages of values.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hrag.deadline import NEVER
+from hrag.embedding.cache import CachedQueries
+from hrag.embedding.hashing import HashEmbedder
+from hrag.engine.protocols import Reader
+from hrag.errors import CollectionNotFound, DocumentNotFound, SequenceNotReached
+from hrag.filters import Match
+from hrag.types import (
+    Document,
+    IngestOutcome,
+    SearchMode,
+    SearchQuery,
+    SearchResult,
+    SettingsRequest,
+    SummaryUnit,
+    TreeSettings,
+)
+from hrag.v1 import retriever_pb2
+from hrag.wire.retriever import encoded_passage
+from indexer_svc.pipeline import Defaults, Pipeline
+from retriever_svc.browse import Browse
+from retriever_svc.pipeline import Search
+from tests.fakes import sentences
+from tests.summary_model import ModelSummaries, summarise
+
+EMBEDDER = HashEmbedder(16)
+TREE = TreeSettings((32, 64, 128), 0.1)
+QUERY = SearchQuery("t", "Sentence 3 4 tells a short story.", "c", limit=3)
+LEVELS = {SearchMode.STANDARD: 0, SearchMode.SENTENCE_WINDOW: 0}
+
+
+@pytest.fixture
+def ingested(catalog):
+    """Six documents with summaries, ingested by the indexer's pipeline."""
+    pipeline = Pipeline(catalog.writer, EMBEDDER, Defaults(TREE, 100_000))
+    pipeline.create_collection("t", "c", SettingsRequest(summaries=SummaryUnit.CHUNK))
+    for number in range(6):
+        body = sentences(8 + 4 * number, number)
+        document = Document(body, f"d{number}", metadata={"n": number})
+        for outcome in (IngestOutcome.CREATED, IngestOutcome.UNCHANGED):
+            assert pipeline.ingest("t", "c", document, NEVER).outcome is outcome
+    summarise(catalog.writer, ModelSummaries(catalog.model), embedder=EMBEDDER.name)
+    return catalog
+
+
+def search_over(reader: Reader) -> Search:
+    queries, texts = CachedQueries(EMBEDDER, 10), CachedQueries(EMBEDDER, 100)
+    return Search(reader, EMBEDDER, queries, texts, return_level=1)
+
+
+@pytest.mark.parametrize("mode", list(SearchMode))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"merge_adjacent": True, "token_budget": 60, "cut_last": True},
+        {"filter": Match("metadata.n", (2.0, 3.0))},
+    ],
+    ids=["plain", "budget", "filter"],
+)
+def test_every_mode_answers_with_values_and_with_messages(ingested, mode, options):
+    search = search_over(ingested.readers())
+    result = search(replace(QUERY, mode=mode, **options), NEVER)
+    assert result.passages
+    assert (result.mode, result.sequence) == (mode, ingested.readers().sequence("t"))
+    assert result.returned_at_level == LEVELS.get(mode, 1)
+    encoded = search.encoded(replace(QUERY, mode=mode, **options), NEVER)
+    assert _messages(encoded.passages) == _messages(map(encoded_passage, result.passages))
+    assert replace(encoded.result, timings=result.timings) == replace(result, passages=())
+
+
+def _messages(passages: Any) -> list[Any]:
+    return [retriever_pb2.SearchResponse.FromString(each) for each in passages]
+
+
+def test_searches_in_one_batch_have_their_own_results_and_errors(ingested):
+    search = search_over(ingested.readers())
+    queries = [QUERY, replace(QUERY, collection="other"), replace(QUERY, mode=SearchMode.STANDARD)]
+    first, missing, last = search.batch(queries, NEVER)
+    assert isinstance(missing, CollectionNotFound)
+    for query, found in ((queries[0], first), (queries[2], last)):
+        assert found.passages == search.encoded(query, NEVER).passages
+
+
+def test_a_search_waits_for_the_tenants_sequence(ingested):
+    search, last = search_over(ingested.readers()), ingested.readers().sequence("t")
+    assert search(replace(QUERY, min_sequence=last), NEVER).sequence == last
+    with pytest.raises(SequenceNotReached):
+        search(replace(QUERY, min_sequence=last + 1), NEVER.within(0.05))
+
+
+def test_chunks_are_browsed(ingested):
+    browse, result = Browse(ingested.readers()), _best(ingested)
+    chunk = result.passages[0].chunk
+    found = browse.hierarchy("t", "c", chunk.chunk_id, 1, content=True)
+    assert found.node.chunk == browse.chunk("t", "c", chunk.chunk_id).chunk == chunk
+    with pytest.raises(DocumentNotFound):
+        browse.chunk("t", "c", "nobody#0.0")
+
+
+def _best(case: Any) -> SearchResult:
+    return search_over(case.readers())(QUERY, NEVER)

@@ -1,0 +1,48 @@
+"""The stored run belongs to the benchmarks as they are: a new run can be compared with it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.figures import STORED, Results
+
+ROOT = Path(__file__).resolve().parents[3]
+RESULTS = Results.read(STORED)
+NODE = re.compile(r"(?P<file>benchmarks/test_\w+\.py)::(?P<test>test_\w+)")
+WORD = re.compile(r"[a-z]+(?:_[a-z]+)*")
+PERCENTILE = "p"  # Of p50 and p99, which the report appends.
+
+
+def source_of(command: str) -> tuple[str, str]:
+    """Returns the source of the benchmark's file in lower case, and the name of its test."""
+    found = NODE.search(command)
+    assert found, command
+    return (ROOT / found["file"]).read_text("utf-8").lower(), found["test"]
+
+
+def test_every_stored_key_is_one_that_its_benchmark_records() -> None:
+    """Keys are put together in the benchmarks' files: each of their words occurs there."""
+    unknown = [
+        f"{key}: {word}"
+        for key, figure in RESULTS.figures.items()
+        for word in WORD.findall(key)
+        if word != PERCENTILE and word not in source_of(figure.command)[0]
+    ]
+    assert unknown == []
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [{each.command for each in RESULTS.figures.values()}, RESULTS.micro, RESULTS.took_s],
+    ids=["figures", "micro", "took_s"],
+)
+def test_every_stored_test_exists(commands: set[str]) -> None:
+    for command in commands:
+        source, test = source_of(command)
+        assert f"def {test}(" in source
+
+
+def test_every_plot_has_its_file_and_no_other_is_there() -> None:
+    drawn = {path.stem for path in STORED.parent.glob("*.svg")}
+    assert drawn == set(RESULTS.plots)

@@ -1,0 +1,111 @@
+"""Export: collections and whole documents as they were put, whatever happens meanwhile."""
+
+import numpy as np
+import pytest
+
+from hrag.engine import DocumentSummaries, Summary, Unsummarised
+from hrag.errors import CollectionNotFound
+from hrag.tree import PageSpan, ParsedText, Section
+from hrag.types import Collection, SummaryUnit
+from tests.conftest import Engine
+from tests.fakes import collection_settings, prepared, sentences, unit_vectors
+
+SETTINGS = collection_settings()
+
+
+def names(engine: Engine, name: str = "c") -> list[str]:
+    return [each.document.document_id for each in engine.reader.export("t", name)]
+
+
+def test_collections_are_those_of_all_tenants(engine):
+    for tenant_id, name in (("u", "a"), ("t", "c"), ("t", "b")):
+        engine.writer.create_collection(tenant_id, name, SETTINGS)
+    engine.writer.create_collection("t", "s", collection_settings(summaries=SummaryUnit.SECTION))
+    engine.writer.put(engine.open(), prepared("d", sentences(8)))
+    found = list(engine.reader.collections())
+    assert [(each.tenant_id, each.name) for each in found] == [
+        ("t", "b"),
+        ("t", "c"),
+        ("t", "s"),
+        ("u", "a"),
+    ]
+    assert found[1] == Collection("t", "c", SETTINGS, 1)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_document_comes_out_as_it_was_put(engine, sealed):
+    engine.writer.create_collection("t", "c", SETTINGS)
+    text = f"{sentences(20)}\n\n漢字、かな。" * 2
+    half = len(text) // 2
+    parsed = ParsedText(
+        text, (Section("Ä", 1, 3),), (PageSpan(7, 0, half), PageSpan(8, half, len(text)))
+    )
+    put = [prepared("d2", parsed, metadata={"a": [1, {"b": None}]}), prepared("d1", sentences(9))]
+    for document in put:
+        engine.writer.put(engine.open(), document)
+    if sealed:
+        engine.seal()
+    first, second = engine.reader.export("t", "c")
+    assert first.summaries is None
+    for stored, document in ((first.document, put[1]), (second.document, put[0])):
+        assert stored.tree.to_bytes() == document.tree.to_bytes()
+        assert np.array_equal(stored.vectors, document.vectors)
+        assert stored.vectors.dtype == np.float32
+        for field in ("document_id", "title", "source", "mime_type", "metadata", "content_hash"):
+            assert getattr(stored, field) == getattr(document, field)
+        assert stored.parsed == document.parsed
+
+
+def test_summaries_come_with_the_leaves_that_they_stand_for(engine):
+    settings = collection_settings(summaries=SummaryUnit.SECTION)
+    engine.writer.create_collection("t", "c", settings)
+    documents = {name: prepared(name, sentences(20), settings) for name in ("new", "short", "long")}
+    for document in documents.values():
+        engine.writer.put(engine.open(), document)
+    waiting: dict[str, Unsummarised] = {}
+    while one := engine.writer.next_unsummarised(
+        "fake", excluding={each.version for each in waiting.values()}
+    ):
+        waiting[one.document_id] = one
+    leaves = range(len(documents["long"].vectors))
+    summaries = (Summary("All of it.", leaves), Summary("The end.", leaves[3:]))
+    vectors = unit_vectors(2, 5)
+    assert engine.writer.put_summaries(waiting["long"], DocumentSummaries(summaries, vectors))
+    assert engine.writer.put_summaries(waiting["short"], DocumentSummaries((), vectors[:0]))
+
+    found = {each.document.document_id: each.summaries for each in engine.reader.export("t", "c")}
+    assert found["new"] is None
+    assert found["short"].summaries == ()
+    assert found["short"].vectors.shape == (0, settings.dimension)
+    assert found["long"].summaries == summaries
+    assert np.array_equal(found["long"].vectors, vectors)
+
+
+def test_the_collection_may_change_while_it_is_exported(engine):
+    engine.writer.create_collection("t", "c", SETTINGS)
+    for name in ("a", "c", "e"):
+        engine.writer.put(engine.open(), prepared(name, sentences(8)))
+    exported = engine.reader.export("t", "c")
+    assert next(exported).document.document_id == "a"
+    engine.writer.delete(engine.open(), "c")
+    engine.writer.put(engine.open(), prepared("d", sentences(8)))
+    engine.writer.put(engine.open(), prepared("A", sentences(8)))
+    assert [each.document.document_id for each in exported] == ["d", "e"]
+    assert names(engine) == ["A", "a", "d", "e"]
+
+
+def test_an_export_ends_with_its_collection(engine):
+    engine.writer.create_collection("t", "c", SETTINGS)
+    for name in ("a", "b"):
+        engine.writer.put(engine.open(), prepared(name, sentences(8)))
+    exported = engine.reader.export("t", "c")
+    next(exported)
+    engine.writer.delete_collection("t", "c")
+    engine.writer.create_collection("t", "c", SETTINGS)
+    engine.writer.put(engine.open(), prepared("b", sentences(8)))
+    assert list(exported) == []
+
+
+def test_a_collection_that_there_is_not_is_refused_at_once(engine):
+    with pytest.raises(CollectionNotFound):
+        engine.reader.export("t", "c")

@@ -1,0 +1,70 @@
+"""How often a search reads the store: once, whatever it is asked."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hrag.deadline import Deadline
+from hrag.embedding.cache import CachedQueries
+from hrag.embedding.hashing import HashEmbedder
+from hrag.filters import Exists
+from hrag.types import CollectionSettings, SearchMode, SearchQuery
+from retriever_svc.pipeline import Search
+from tests.conftest import Engine
+from tests.fakes import DIMENSION, SMALL_TREE, prepared, sentences
+
+SETTINGS = CollectionSettings(SMALL_TREE, f"hash/{DIMENSION}", DIMENSION)
+
+
+class CountingEnvironment:
+    """An LMDB environment that counts the transactions which this thread begins."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._thread = threading.current_thread()
+        self.begun = 0
+
+    def begin(self, **options: Any) -> Any:
+        self.begun += threading.current_thread() is self._thread
+        return self._env.begin(**options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+
+@pytest.fixture
+def counting(engine: Engine) -> Iterator[CountingEnvironment]:
+    """Documents, loaded by a first search; what the store does from then on is counted."""
+    engine.writer.create_collection("t", "c", SETTINGS)
+    for number in range(3):
+        engine.writer.put(engine.open(), prepared(f"d{number}", sentences(40, number), SETTINGS))
+    with engine.reader.snapshot("t", "c"):
+        pass
+    env = engine.store.env
+    engine.store.env = CountingEnvironment(env)
+    yield engine.store.env
+    engine.store.env = env
+
+
+@pytest.mark.parametrize(
+    ("asked", "begun"),
+    [
+        ({}, 1),
+        ({"query": [1.0] * DIMENSION}, 1),
+        ({"limit": 100, "candidates": 1}, 1),
+        ({"filter": Exists("title"), "mode": SearchMode.AUTO_MERGE}, 1),
+        ({"mode": SearchMode.SENTENCE_WINDOW}, 1),
+        ({"min_sequence": 1}, 2),
+    ],
+)
+def test_a_search_begins_one_transaction_and_one_more_to_look_at_a_sequence(
+    engine, counting, asked, begun
+):
+    embedder = HashEmbedder(DIMENSION)
+    cached = CachedQueries(embedder, 100)
+    search = Search(engine.reader, embedder, cached, cached, 1)
+    query = {"query": "a question", "limit": 2, **asked}
+    assert search(SearchQuery("t", collection="c", **query), Deadline.after(5)).passages
+    assert counting.begun == begun

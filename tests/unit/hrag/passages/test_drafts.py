@@ -1,0 +1,136 @@
+"""Which groups become passages, with which span: limits, budgets, joining, cutting."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from hrag.passages.drafts import (
+    PassageDraft,
+    PassageLimits,
+    passage_of,
+    select_drafts,
+)
+from hrag.passages.outline import Outline
+from hrag.passages.tree_text import TreeText
+from hrag.types import MatchedChild, Span
+from tests.fakes import prepared, sentences
+
+NO_LIMIT = 1000
+
+
+@dataclass(frozen=True)
+class Matches:
+    """One leaf for each group, of the same number; group g scores 1 - g / 10."""
+
+    leaf_of: Sequence[int]
+    level: int = 0
+
+    def score(self, group: int) -> float:
+        return 1 - group / 10
+
+    def leaves(self, groups: Sequence[int]) -> Sequence[tuple[int, float]]:
+        return [(self.leaf_of[group], self.score(group)) for group in sorted(groups)]
+
+
+def document(name: str = "d", count: int = 40) -> TreeText:
+    """Twelve leaves or so of 32 tokens, four sentences each, that overlap a little."""
+    given = prepared(name, sentences(count))
+    outline = Outline.of(name, given.title, given.source, given.metadata, (), ())
+    return TreeText(outline, given.tree, given.parsed.text.encode())
+
+
+DOCUMENT = document()
+
+
+def select(
+    leaves: Sequence[int], limit: int = NO_LIMIT, document: TreeText = DOCUMENT, **asked: object
+) -> list[PassageDraft]:
+    drafts = (PassageDraft.of(document, (0, leaf), group) for group, leaf in enumerate(leaves))
+    return select_drafts(drafts, PassageLimits(limit, **asked), Matches(leaves))
+
+
+def indexes(drafts: Sequence[PassageDraft]) -> list[list[int]]:
+    return [[index for _, index in each.positions] for each in drafts]
+
+
+def test_no_more_than_the_limit_are_read():
+    read = []
+
+    def drafts():
+        for group in range(5):
+            read.append(group)
+            yield PassageDraft.of(DOCUMENT, (0, 2 * group), group)
+
+    chosen = select_drafts(drafts(), PassageLimits(2), Matches(range(0, 10, 2)))
+    assert indexes(chosen) == [[0], [2]]
+    assert read == [0, 1]
+
+
+def test_what_does_not_fit_the_budget_is_passed_over():
+    sizes = [DOCUMENT.tree.record(0, leaf).token_count for leaf in (0, 2, 4)]
+    last = DOCUMENT.tree.counts[0] - 1
+    small = DOCUMENT.tree.record(0, last).token_count
+    assert small < min(sizes)
+    chosen = select([0, 2, 4, last], token_budget=sizes[0] + sizes[1] + small)
+    assert indexes(chosen) == [[0], [2], [last]]
+
+
+def test_the_first_that_does_not_fit_is_cut_to_sentences_and_is_the_last():
+    size = DOCUMENT.tree.record(0, 0).token_count
+    first, cut = select([0, 2, 4], token_budget=size + 20, cut_last=True)
+    assert first.record == DOCUMENT.tree.record(0, 0)
+    assert cut.position == (0, 2)
+    assert 0 < cut.record.token_count <= 20
+    assert DOCUMENT.content(cut.record) in DOCUMENT.content(DOCUMENT.tree.record(0, 2))
+    assert indexes(select([0, 2, 4], token_budget=size + 1, cut_last=True)) == [[0]]
+
+
+@pytest.mark.parametrize("leaves", [[0, 1, 2], [2, 0, 1], [1, 2, 0]])
+def test_neighbours_are_joined_to_the_best_of_them(leaves):
+    (whole,) = select(leaves, merge_adjacent=True)
+    assert whole.position == (0, leaves[0])
+    assert whole.groups[0] == 0
+    assert sorted(whole.groups) == [0, 1, 2]
+    assert whole.merged_positions() == [(0, 0), (0, 1), (0, 2)]
+    first, last = DOCUMENT.tree.record(0, 0), DOCUMENT.tree.record(0, 2)
+    assert (whole.record.byte_start, whole.record.byte_end) == (first.byte_start, last.byte_end)
+    assert whole.record.token_count == last.token_start + last.token_count
+
+
+def test_a_full_list_still_takes_what_touches_its_passages():
+    chosen = select([0, 4, 8, 1, 6], limit=2, merge_adjacent=True)
+    assert indexes(chosen) == [[0], [4]]
+    chosen = select([0, 4, 1, 5, 8, 3], limit=2, merge_adjacent=True)
+    assert [sorted(each) for each in indexes(chosen)] == [[0, 1], [4, 5]]
+
+
+def test_documents_are_not_joined():
+    other = document("e")
+    drafts = [PassageDraft.of(DOCUMENT, (0, 0), 0), PassageDraft.of(other, (0, 1), 1)]
+    limits = PassageLimits(NO_LIMIT, merge_adjacent=True)
+    assert len(select_drafts(drafts, limits, Matches([0, 1]))) == 2
+
+
+def test_a_joined_passage_costs_only_the_tokens_that_it_adds():
+    sizes = [DOCUMENT.tree.record(0, leaf) for leaf in (0, 1)]
+    whole = sizes[1].token_start + sizes[1].token_count
+    (joined,) = select([0, 1], token_budget=whole, merge_adjacent=True)
+    assert joined.record.token_count == whole
+    assert indexes(select([0, 1], token_budget=whole - 1, merge_adjacent=True)) == [[0]]
+
+
+def test_a_passage_tells_its_leaves_as_far_as_they_lie_inside():
+    matches = Matches([0, 1, 2])
+    (whole,) = select([0, 1, 2], merge_adjacent=True)
+    passage = passage_of(whole, matches)
+    assert passage.chunk.content == DOCUMENT.content(whole.record)
+    assert (passage.score, passage.merged_chunk_ids) == (1.0, ("d#0.0", "d#0.1", "d#0.2"))
+    assert [child.chunk_id for child in passage.matched_children] == ["d#0.0", "d#0.1", "d#0.2"]
+    (alone,) = select([1])
+    record = alone.record
+    expected = MatchedChild(
+        "d#0.1", 1.0, Span(record.byte_start, record.byte_end, record.char_start, record.char_end)
+    )
+    assert passage_of(alone, Matches([1])).matched_children == (expected,)
+    assert passage_of(alone, Matches([1])).merged_chunk_ids == ()
