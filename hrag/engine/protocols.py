@@ -162,38 +162,44 @@ class Writer(Protocol):
 
 
 class Snapshot(Protocol):
-    """One collection as it stood at one change, for the length of one call."""
+    """One collection as of one change, for the length of one call."""
 
     @property
     def settings(self) -> CollectionSettings:
-        """Those of the collection."""
+        """The collection's settings."""
 
     @property
     def sequence(self) -> int:
-        """The tenant's last change that the snapshot holds."""
+        """The sequence of the tenant's last change that the snapshot holds."""
 
     def find(self, request: FindRequest) -> Found[Passage]:
-        """Searches, climbs and reads: all of a search but its embedding.
+        """Returns what a search finds: all of a search except the embedding of its query.
 
-        Raises DeadlineExceeded once the snapshot's deadline has passed.
+        Raises DeadlineExceeded or Cancelled once the snapshot's deadline says so.
         """
 
     def chunk(self, chunk_id: ChunkId) -> ChunkNode:
-        """Raises DocumentNotFound or ChunkNotFound."""
+        """Returns the chunk with the ids of its parent and children.
+
+        Raises DocumentNotFound or ChunkNotFound.
+        """
 
     def hierarchy(self, chunk_id: ChunkId, depth: int, *, content: bool) -> Hierarchy:
-        """The chunk with its relatives, `depth` levels down; raises as `chunk` does."""
+        """Returns the chunk with its relatives, `depth` levels down; raises as `chunk` does.
+
+        `content` fills in the text of the relatives too.
+        """
 
 
 @runtime_checkable
 class EncodingSnapshot(Snapshot, Protocol):
-    """A snapshot that can make the passages' messages itself: an optional, faster way."""
+    """A snapshot that can encode passages itself: an optional, faster way to send them."""
 
     def find_encoded(self, request: FindRequest, describe: Describe) -> Found[bytes]:
-        """As `find`; each passage is a message hrag.v1.SearchResponse that holds it alone.
+        """Returns what `find` does; each passage is an encoded hrag.v1.SearchResponse of its own.
 
-        `describe` gives those fields of hrag.v1.Chunk that are the document's own; what it
-        gives may be kept for the document's other chunks.
+        `describe` encodes the fields of hrag.v1.Chunk that all chunks of a document share;
+        its result may be kept for the document's other chunks.
         """
 
 
@@ -208,28 +214,29 @@ class Reader(Protocol):
         summaries: bool = False,
         deadline: Deadline = NEVER,
     ) -> AbstractContextManager[Snapshot]:
-        """Raises CollectionNotFound and, with `summaries`, NoSummaries.
+        """Opens a snapshot; with `summaries`, one that SUMMARY_FIRST can search.
 
-        What the snapshot does ends with DeadlineExceeded once the deadline has passed.
+        Work on the snapshot ends with DeadlineExceeded once the deadline has passed. Raises
+        CollectionNotFound and, with `summaries`, NoSummaries.
         """
 
     def sequence(self, tenant_id: str) -> int:
-        """The tenant's last change, 0 before the first."""
+        """Returns the sequence of the tenant's last change, 0 before the first."""
 
     def collections(self) -> Iterator[Collection]:
-        """Every tenant's collections: with `export`, all that is needed to move a store."""
+        """Yields every tenant's collections; with `export`, this is enough to move a store."""
 
     def export(self, tenant_id: str, collection: str) -> Iterator[StoredDocument]:
-        """Every document of a collection by id, each as of the moment at which it is read.
+        """Yields every document of a collection by id, each as of when it is read.
 
         Holds no transaction between two documents. Raises CollectionNotFound.
         """
 
     def status(self) -> ReaderStatus:
-        """How far it has followed the store, and what it has in memory."""
+        """Returns how far it has followed the store, and what it has in memory."""
 
     def preload(self) -> None:
-        """Loads ahead what searches would else wait for, as far as memory allows."""
+        """Loads what searches would otherwise have to wait for, as far as memory allows."""
 
     def close(self) -> None:
         """Lets go of the store."""

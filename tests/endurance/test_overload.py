@@ -65,8 +65,8 @@ def _fill(services: Running) -> None:
         assert isinstance(result, IngestResult), result
 
 
-def _sent(services: Running, seconds: int, *options: str) -> h2load.Sent:
-    assert h2load.is_there(), h2load.MISSING
+def _sent(services: Running, seconds: int, *options: str) -> h2load.H2loadRun:
+    assert h2load.is_installed(), h2load.MISSING
     duration = (f"--duration={seconds}", "--warm-up-time=0")
     ran = subprocess.run(
         [SCRIPT, services.retriever.address, *duration, *options],
@@ -75,7 +75,7 @@ def _sent(services: Running, seconds: int, *options: str) -> h2load.Sent:
         text=True,
         check=True,
     )
-    return h2load.told(ran.stdout)
+    return h2load.parse(ran.stdout)
 
 
 def _until_quick(services: Running) -> float:

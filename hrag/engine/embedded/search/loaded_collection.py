@@ -87,9 +87,8 @@ class LoadedCollection:
         if {record.segment_id for record in listed} != self._known:
             view = self._load()
             with self._advancing:
-                self._view = (
-                    view  # It may be older than the one it replaces; each call advances it.
-                )
+                # It may be older than the one it replaces; each call advances it.
+                self._view = view
 
     @property
     def _known(self) -> set[int]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -110,8 +110,8 @@ class EmbeddedSnapshot:
 
     def _find_contexts(self, request: FindRequest) -> Found[Any]:
         """The best leaves in place of passages."""
-        found = self._find(request, partial(fetch.sentence_contexts, self._documents))
-        return replace(cast("Found[Any]", found), passages=(), contexts=found.passages)
+        found: Found[Any] = self._find(request, partial(fetch.sentence_contexts, self._documents))
+        return replace(found, passages=(), contexts=found.passages)
 
     def _find(self, request: FindRequest, read: Read[P]) -> Found[P]:
         """Looks at more and more leaves until enough passages come out or no leaf is left."""
