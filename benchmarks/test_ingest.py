@@ -234,6 +234,7 @@ def piped(documents, folder) -> Piped:
     settings = {
         "HRAG_EMBEDDER": f"hash:{DIMENSION}",
         "HRAG_INDEXER_NICENESS": "0",
+        "HRAG_SEGMENT_MIN_LEAVES": str(LEAVES),
         "HRAG_INDEXER_METRICS_ADDRESS": metrics,
     }
     with (

@@ -1,4 +1,4 @@
-"""Stores in temporary folders, each checked as a whole when its test ends; a clean environment."""
+"""Fixtures: stores in temporary folders, checked when their test ends, and a clean environment."""
 
 import os
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.types import SummaryUnit
-from tests.fakes import put_in_order, seal
+from tests.fakes import run_maintenance, seal
 
 _OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_from_outside() -> Iterator[None]:
-    """What a developer has exported must not reach the services under test."""
+    """Removes a developer's own settings from the environment of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(_OURS)]:
             patch.delenv(name)
@@ -63,10 +63,7 @@ class Engine:
         return self.writer.open(tenant_id, name)
 
     def seal(self, tenant_id: str = "t", name: str = "c") -> SegmentRecord | None:
-        """Seals the tail into a segment of its own; goes on with a reader that has it.
-
-        The tail of the summaries too, if there is one.
-        """
+        """Builds a segment of the tail, and one of the summaries' tail; restarts the reader."""
         opened = self.open(tenant_id, name)
         record = seal(self.store, opened.collection_id)
         if opened.settings.summaries is not SummaryUnit.NONE:
@@ -76,11 +73,11 @@ class Engine:
         self.restart_reader()
         return record
 
-    def put_in_order(
+    def run_maintenance(
         self, threshold: int, name: str = "c", damaged: frozenset[int] = frozenset()
     ) -> int:
-        """All that the index needs; returns how many segments that built."""
-        return put_in_order(self.store, self.open(name=name).collection_id, threshold, damaged)
+        """Builds and merges segments until none is due; returns how many were built."""
+        return run_maintenance(self.store, self.open(name=name).collection_id, threshold, damaged)
 
     def restart_reader(self) -> None:
         self.reader.close()

@@ -1,7 +1,7 @@
-"""Makers of documents, and the engine as plain Python would have it.
+"""Builders of test documents, and a plain model of a collection.
 
-The model keeps whole documents in dictionaries and compares every vector with every
-query: it defines what an engine must find.
+The model keeps whole documents in dictionaries and compares every vector with every query,
+so it defines what an engine must find.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ SMALL_TREE = TreeSettings((32, 64, 128), 0.1)
 SCORE_TOLERANCE = 1e-5  # float32 sums in another order.
 
 Leaf = tuple[str, int]
-"""A document's id and the leaf's index."""
+"""A leaf: its document's id and its index."""
 
 
 def collection_settings(
@@ -50,18 +50,18 @@ def collection_settings(
     dimension: int = DIMENSION,
     summaries: SummaryUnit = SummaryUnit.NONE,
 ) -> CollectionSettings:
-    """Settings of a collection with the embedder `fake`."""
+    """Returns settings of a collection whose embedder is called `fake`."""
     return CollectionSettings(tree, "fake", dimension, summaries=summaries)
 
 
 def unit_vectors(count: int, seed: int, dimension: int = DIMENSION) -> Vectors:
-    """Random directions, `float32[count, dimension]`."""
+    """Returns random unit vectors, `float32[count, dimension]`."""
     drawn = np.random.default_rng(seed).normal(size=(count, dimension))
     return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
 
 
 def sentences(count: int, seed: int = 0) -> str:
-    """A text of about eight tokens a sentence."""
+    """Returns a text of `count` sentences, about eight tokens each."""
     return "".join(f"Sentence {seed} {number} tells a short story. " for number in range(count))
 
 
@@ -73,7 +73,10 @@ def prepared(
     vectors: Vectors | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> PreparedDocument:
-    """A document with random vectors, or those given; text, vectors, metadata make its hash."""
+    """Returns a document with random vectors, or with those given.
+
+    Its hash covers text, vectors and metadata.
+    """
     settings = settings or collection_settings()
     parsed = ParsedText(text) if isinstance(text, str) else text
     tree = build_tree(parsed, settings.tree)
@@ -96,15 +99,15 @@ def prepared(
 
 
 def seal(store: Store, collection: int) -> SegmentRecord | None:
-    """Seals a tail of any length into a segment of its own."""
+    """Builds a segment of a collection's whole tail, however short; None if it is empty."""
     plan = build_plan.seal_plan(store, collection, 1, busy_ordinal=schema.MAX_ORDINAL)
     return segment_build.build(store, plan) if plan else None
 
 
-def put_in_order(
+def run_maintenance(
     store: Store, collection: int, threshold: int, damaged: frozenset[int] = frozenset()
 ) -> int:
-    """Does all that a collection's index needs; returns how many segments that built."""
+    """Builds and merges segments until none is due; returns how many were built."""
     steps = 0
     while plan := build_plan.seal_plan(
         store, collection, threshold, damaged
@@ -116,7 +119,7 @@ def put_in_order(
 
 @dataclass
 class ModelGroup:
-    """An ancestor with the score its matched leaves give it."""
+    """A chunk with its matched leaves and the score that they give it."""
 
     score: float
     leaves: dict[Leaf, float]
@@ -124,7 +127,7 @@ class ModelGroup:
 
 @dataclass
 class ModelCollection:
-    """A collection of documents, searched by brute force."""
+    """The model: a collection that is searched by comparing every vector."""
 
     settings: CollectionSettings = field(default_factory=collection_settings)
     documents: dict[str, PreparedDocument] = field(default_factory=dict)
@@ -137,7 +140,7 @@ class ModelCollection:
         self.documents[document.document_id] = document
 
     def filtered(self, given: Filter) -> "ModelCollection":
-        """With the documents that pass alone."""
+        """Returns the model of the documents that pass the filter."""
         passing = {
             document_id: document
             for document_id, document in self.documents.items()
@@ -146,7 +149,7 @@ class ModelCollection:
         return ModelCollection(self.settings, passing)
 
     def scores(self, query: Vector) -> dict[Leaf, float]:
-        """Every leaf's cosine."""
+        """Returns the cosine of every leaf to a unit vector."""
         leaves = [
             (document_id, leaf)
             for document_id, document in self.documents.items()
@@ -159,7 +162,7 @@ class ModelCollection:
     def groups(
         self, leaves: dict[Leaf, float], level: int, aggregation: Aggregation
     ) -> dict[str, ModelGroup]:
-        """Leaves by the id of their ancestor at `level`."""
+        """Returns the leaves grouped by the chunk id of their ancestor at `level`."""
         families: dict[str, dict[Leaf, float]] = defaultdict(dict)
         for (document_id, leaf), score in leaves.items():
             rows = self.documents[document_id].tree.ancestors(self.settings.tree.embedding_level)
@@ -172,7 +175,7 @@ class ModelCollection:
 
 
 def aggregated(scores: Sequence[float], aggregation: Aggregation) -> float:
-    """A passage's score by those of its leaves."""
+    """Returns a passage's score from the scores of its matched leaves."""
     match aggregation:
         case Aggregation.MAX:
             return max(scores)
@@ -185,7 +188,7 @@ def aggregated(scores: Sequence[float], aggregation: Aggregation) -> float:
 
 
 def matched_leaves(passages: Iterable[Passage]) -> dict[Leaf, float]:
-    """The leaves that matched in passages; none twice."""
+    """Returns the matched leaves of passages with their scores; asserts that none comes twice."""
     found: dict[Leaf, float] = {}
     for passage in passages:
         for child in passage.matched_children:
@@ -204,7 +207,7 @@ def find(
     mode: SearchMode = SearchMode.SMALL_TO_BIG,
     **options: Any,
 ) -> Found[Passage]:
-    """The best `count` passages of `count` candidates or more, at the leaves' level by default.
+    """Searches for `count` passages with `count` candidates, at the leaves' level by default.
 
     `options` are further fields of FindRequest.
     """
@@ -214,7 +217,7 @@ def find(
 
 
 def read_passages(snapshot: Snapshot, request: FindRequest) -> Found[Passage]:
-    """What a search finds; the passages are the same as messages, if the snapshot encodes them."""
+    """Searches; asserts that encoded passages are the same, if the snapshot can encode them."""
     found = snapshot.find(request)
     if isinstance(snapshot, EncodingSnapshot):
         encoded = snapshot.find_encoded(request, described_document)
@@ -236,21 +239,21 @@ def search_passages(
     aggregation: Aggregation = Aggregation.MAX,
     **options: Any,
 ) -> tuple[Passage, ...]:
-    """The best `count` passages at `level`."""
+    """Returns the best `count` passages at `level`."""
     return find(snapshot, query, count, level, aggregation=aggregation, **options).passages
 
 
 def search_leaves(
     snapshot: Snapshot, query: Vector, count: int, **options: Any
 ) -> dict[Leaf, float]:
-    """The `count` nearest leaves with their scores; `options` are fields of FindRequest."""
+    """Returns the `count` nearest leaves with scores; `options` are fields of FindRequest."""
     return matched_leaves(find(snapshot, query, count, **options).passages)
 
 
 def recall(found: dict[Leaf, float], model: ModelCollection, query: Vector, count: int) -> float:
-    """The share of the best `count` scores that are among those found, which must be right.
+    """Returns the recall of found leaves among the best `count`; asserts that scores are right.
 
-    Equal scores are interchangeable, so what counts is scores, not names.
+    It is computed on scores, because leaves of equal scores are interchangeable.
     """
     expected = model.scores(query)
     for leaf, score in found.items():
@@ -264,5 +267,5 @@ def recall(found: dict[Leaf, float], model: ModelCollection, query: Vector, coun
 
 
 def query_vector(seed: int, dimension: int = DIMENSION) -> NDArray[np.float32]:
-    """One random direction, `float32[dimension]`."""
+    """Returns a random unit vector, `float32[dimension]`."""
     return unit_vectors(1, seed + 1_000_000, dimension)[0]

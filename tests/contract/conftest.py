@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hrag.engine.documents import CollectionHandle, PreparedDocument
-from hrag.engine.protocols import Reader, Snapshot, Writer
+from hrag.engine.protocols import Engine, Reader, Snapshot, Writer
 from hrag.quota.quotas import Quota
 from hrag.types import TreeSettings
 from tests.conftest import engine_at
@@ -32,6 +32,7 @@ class Case:
     state: str
     quota: Quota = field(default_factory=Quota)
     model: ModelCollection = field(default_factory=ModelCollection)
+    engine: Engine = field(init=False)
     writer: Writer = field(init=False)
     readers: Callable[[], Reader] = field(init=False)
     index: Callable[[str, str], object] = field(init=False)
@@ -80,6 +81,7 @@ def _embedded_at(path: Path, request: pytest.FixtureRequest, state: str) -> Case
     case, closing = Case(state), ExitStack()
     request.addfinalizer(closing.close)
     engine = closing.enter_context(engine_at(path, case.quota_of))
+    case.engine = engine.opened
     case.writer = engine.writer
     case.readers = lambda: engine.reader
     case.index = engine.seal
@@ -90,7 +92,7 @@ def _embedded_at(path: Path, request: pytest.FixtureRequest, state: str) -> Case
 
 def _memory(request: pytest.FixtureRequest, state: str) -> Case:
     case, engine = Case(state), MemoryEngine()
-    case.writer, reader = engine.writer(case.quota_of), engine.reader()
+    case.engine, case.writer, reader = engine, engine.writer(case.quota_of), engine.reader()
     case.readers = lambda: reader
     case.index = lambda tenant_id, name: None
     case.restart = lambda: None

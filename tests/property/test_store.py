@@ -28,9 +28,9 @@ from tests.fakes import (
     find,
     matched_leaves,
     prepared,
-    put_in_order,
     query_vector,
     recall,
+    run_maintenance,
     seal,
     search_leaves,
     search_passages,
@@ -182,7 +182,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(tenant_id=tenants, threshold=st.integers(1, 20), load=st.booleans())
     def merge(self, tenant_id: str, threshold: int, load: bool) -> None:
         number = self.writer.open(tenant_id, "c").collection_id
-        put_in_order(self.store, number, threshold)
+        run_maintenance(self.store, number, threshold)
         assert segment_build.tail_leaves(self.store, number) < threshold
         with self.store.read() as txn:
             parts = [
@@ -204,7 +204,7 @@ class StoreMachine(RuleBasedStateMachine):
             if load:
                 self.restart_the_reader()
             self.search(tenant_id, seed=which, count=3)
-            put_in_order(self.store, number, 10**9, frozenset([lost]))
+            run_maintenance(self.store, number, 10**9, frozenset([lost]))
             self._sealed(tenant_id, load)
 
     @rule(tenant_id=tenants, load=st.booleans())

@@ -96,7 +96,7 @@ def inserted(engine: Engine, plan: BuildPlan) -> tuple[SegmentRecord, int]:
 
 def test_segments_are_merged_into_one(engine, model):
     assert len(listed(engine)) == 3
-    assert engine.put_in_order(FOREVER) == 1
+    assert engine.run_maintenance(FOREVER) == 1
     (only,) = listed(engine)
     assert (only.record.rows, only.deleted_leaves) == (model.leaf_count, 0)
     assert (only.record.first_ordinal, only.record.last_ordinal) == (1, 12)
@@ -126,7 +126,7 @@ def test_a_tail_goes_into_the_newest_segment(engine, model):
 def test_dead_leaves_are_left_out_and_forgotten(engine, model):
     delete(engine, model, "d0", "d5", "d10")
     assert [each.deleted_leaves > 0 for each in listed(engine)] == [True] * 3
-    engine.put_in_order(FOREVER)
+    engine.run_maintenance(FOREVER)
     (only,) = listed(engine)
     assert (only.record.rows, only.deleted_leaves) == (model.leaf_count, 0)
     with engine.store.read() as txn:
@@ -136,7 +136,7 @@ def test_dead_leaves_are_left_out_and_forgotten(engine, model):
 
 def test_a_few_dead_items_stay_in_an_index_that_is_gone_on_with(engine, model):
     """Their vectors lead the way to others, and stand for no row."""
-    engine.put_in_order(FOREVER)
+    engine.run_maintenance(FOREVER)
     delete(engine, model, "d3")
     leaves = put_some(engine, model)
     record, count = inserted(engine, plan_of(engine, threshold=1))
@@ -147,7 +147,7 @@ def test_a_few_dead_items_stay_in_an_index_that_is_gone_on_with(engine, model):
 
 
 def test_an_index_with_many_dead_items_is_built_from_nothing(engine, model):
-    engine.put_in_order(FOREVER)
+    engine.run_maintenance(FOREVER)
     delete(engine, model, "d3", "d4")
     put_some(engine, model)
     record, count = inserted(engine, plan_of(engine, threshold=1))
@@ -157,14 +157,14 @@ def test_an_index_with_many_dead_items_is_built_from_nothing(engine, model):
 
 def test_a_segment_of_which_nothing_lives_is_dropped(engine, model):
     delete(engine, model, *(f"d{number}" for number in range(4, 8)))
-    engine.put_in_order(FOREVER)
+    engine.run_maintenance(FOREVER)
     assert [each.record.rows for each in listed(engine)] == [model.leaf_count]
     delete(engine, model, *list(model.documents))
-    engine.put_in_order(FOREVER)
+    engine.run_maintenance(FOREVER)
     assert listed(engine) == []
     assert_right(engine, model)
     put(engine, model, "new", 60)
-    engine.put_in_order(1)
+    engine.run_maintenance(1)
     assert len(listed(engine)) == 1
     assert_right(engine, model)
 
@@ -187,7 +187,7 @@ def test_what_dies_while_segments_are_merged_is_dead_in_the_new_one(engine, mode
 
 
 def test_a_vector_that_is_known_already_is_not_indexed_again(engine, model):
-    engine.put_in_order(FOREVER)
+    engine.run_maintenance(FOREVER)
     same = prepared("same", sentences(60), seed=0)
     known = model.documents["d1"].vectors[:1]
     same = replace(same, vectors=np.repeat(known, len(same.vectors), axis=0))
@@ -203,7 +203,7 @@ def test_a_vector_that_is_known_already_is_not_indexed_again(engine, model):
 def test_a_damaged_segment_is_no_base_for_another(engine, model, name):
     largest = max(listed(engine), key=lambda each: each.record.rows).record
     (segment_files.path_of(engine.store.segments, largest.segment_id) / name).write_bytes(b"x")
-    engine.put_in_order(FOREVER)
+    engine.run_maintenance(FOREVER)
     assert [each.record.rows for each in listed(engine)] == [model.leaf_count]
     assert_right(engine, model)
 
@@ -277,5 +277,5 @@ def test_unit_vectors_with_equal_numbers_of_other_sign_are_told_apart(engine):
     document = replace(document, vectors=vectors)
     engine.writer.put(engine.open(), document)
     model.put(document)
-    assert engine.put_in_order(1) == 1
+    assert engine.run_maintenance(1) == 1
     assert_right(engine, model)

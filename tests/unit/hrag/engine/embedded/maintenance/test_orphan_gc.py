@@ -55,7 +55,7 @@ def test_the_while_begins_when_it_is_seen_unlisted(engine, record):
     orphans.collect()
     clock.now = 100
     engine.writer.put(engine.open(), prepared("e", sentences(60, 1), seed=1))
-    engine.put_in_order(1)
+    engine.run_maintenance(1)
     orphans.collect()
     assert path_of(engine, record).exists()
     clock.now = 160
@@ -103,7 +103,7 @@ def test_at_a_start_every_segment_is_looked_at_one_at_a_time(engine, record):
 
 def repair(engine: Engine, inspector: Scrubber) -> None:
     for name in ("c", "other"):
-        engine.put_in_order(10**9, name=name, damaged=inspector.damaged)
+        engine.run_maintenance(10**9, name=name, damaged=inspector.damaged)
     assert all(
         each.segment_id not in inspector.damaged
         for name in ("c", "other")
@@ -120,7 +120,7 @@ def test_what_a_reader_reports_is_looked_at_and_made_anew(engine, record, name):
     assert damage.reported_damage(engine.store.segments) == {record.segment_id}
     inspector = Scrubber(engine.store)
     assert inspector.scrub() == {engine.open().collection_id}
-    assert engine.put_in_order(10**9, damaged=inspector.damaged) == 1
+    assert engine.run_maintenance(10**9, damaged=inspector.damaged) == 1
     engine.restart_reader()
     with engine.reader.snapshot("t", "c"):
         assert engine.reader.status().embedded.damaged_segments == 0

@@ -1,0 +1,51 @@
+"""What every storage engine promises about maintenance, administration and its own life."""
+
+import pytest
+
+from hrag.deadline import Deadline
+from hrag.engine.reports import CheckReport
+from hrag.errors import NotSupported
+from hrag.ids import ChunkId
+from tests.fakes import prepared, sentences
+from tests.memory_engine import MemoryEngine
+
+
+def test_an_engine_has_a_name(catalog, request):
+    assert f"[{catalog.engine.name}]" in request.node.name
+
+
+def test_writing_does_not_wait_while_indexing_keeps_up(catalog):
+    catalog.create()
+    catalog.fill(prepared("d", sentences(9)))
+    catalog.writer.wait_for_capacity(catalog.collection, Deadline.after(5.0))
+
+
+def test_maintenance_runs_beside_reads_and_writes_and_stops(filled):
+    maintenance = filled.engine.maintenance()
+    maintenance.start()
+    filled.writer.put(filled.collection, prepared("new", sentences(9)))
+    with filled.snapshot() as snapshot:
+        assert snapshot.chunk(_first_leaf("new")).chunk.document_id == "new"
+    assert maintenance.close()
+
+
+def _first_leaf(document_id):
+    return ChunkId(document_id, 0, 0)
+
+
+def test_a_check_reports_what_it_looked_at_or_is_left_to_the_database(filled):
+    administration = filled.engine.administration()
+    try:
+        report = administration.check()
+    except NotSupported:
+        return
+    assert isinstance(report, CheckReport)
+    assert (report.collections, report.documents, report.problems) == (1, 10, ())
+    assert report.leaves == filled.model.leaf_count
+
+
+def test_the_engine_in_memory_leaves_administration_out():
+    administration = MemoryEngine().administration()
+    for call in (administration.check, administration.vacuum, administration.reindex):
+        with pytest.raises(NotSupported, match="in memory"):
+            call()
