@@ -1,18 +1,18 @@
 # One image, three commands: `hrag serve` (both services, the default), `python -m indexer_svc`
-# and `python -m retriever_svc`. Runs as a user without rights, writes to /data and nowhere
-# else, so the root file system may be read-only. Every call needs an API key; the file of
-# keys is in /keys and empty at first, so that nobody gets in until `hrag keys create`. A new
-# volume begins as what is in the image where it is mounted, owner and mode included.
+# and `python -m retriever_svc`. Runs as an unprivileged user and writes only to /data, so the
+# root file system may be read-only. Every call needs an API key. The key file in /keys is
+# empty at first, so every call is refused until `hrag keys create`. A new volume is initialised
+# with the image's folder at its mount point, with owner and mode.
 
 FROM debian:bookworm-slim AS build
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates g++ libpython3-dev python3-venv
-# pip stays outside of what is copied. Else hnswlib is built for this machine's own CPU, and
-# dies on others.
+# pip stays outside of the copied environment. HNSWLIB_NO_NATIVE: otherwise hnswlib is compiled
+# for this machine's CPU and crashes on others.
 RUN python3 -m venv /pip && python3 -m venv --without-pip /opt/hrag
 ENV HNSWLIB_NO_NATIVE=1 PIP_CONSTRAINT=/source/constraints.txt PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /source
-# What is required changes less often than what is ours: a layer of its own.
+# Dependencies change less often than the source: a layer of their own.
 COPY pyproject.toml constraints.txt ./
 RUN python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > /requirements.txt \
     && /pip/bin/pip --python /opt/hrag/bin/python install --requirement /requirements.txt

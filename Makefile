@@ -56,7 +56,7 @@ lint: setup
 	$(BIN)/mypy
 	cd protos && ../$(BIN)/buf lint
 
-# Figures and plots of the run go to benchmarks/results/latest, whether bars are kept or not.
+# Figures and plots of the run go to benchmarks/results/latest, whether targets are met or not.
 bench: $(VENV)/.bench
 	$(BIN)/python -m pytest benchmarks --timeout 600; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 

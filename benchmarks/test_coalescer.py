@@ -22,7 +22,7 @@ from benchmarks.report import Report, Samples, interleaved, interleaved_ms, meas
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Embedder, Vectors
 from hrag.embedding.builtin import BuiltinEmbedder
-from hrag.embedding.coalescer import HOLD_S, Together
+from hrag.embedding.coalescer import MAX_DELAY_S, CoalescingEmbedder
 from hrag.embedding.openai import OpenAIEmbedder
 from hrag.endpoint.access import Access
 
@@ -105,7 +105,7 @@ def test_the_built_in_model_shared_by_many_callers(report):
 
 def compare(model: Embedder, busy_at: int, name: str, title: str, report: Report) -> None:
     direct, coalesced = CountingEmbedder(model), CountingEmbedder(model)
-    embedders = [direct, Together(coalesced, busy_at)]
+    embedders = [direct, CoalescingEmbedder(coalesced, busy_at)]
     with ThreadPoolExecutor(CALLERS) as callers:
         measures = [crowd(embedder, callers) for embedder in embedders]
         interleaved(measures, 1)
@@ -145,7 +145,7 @@ def cpu_ms_per_text(measure: Callable[[int], float]) -> float:
 
 def test_latency_of_a_single_caller(report):
     model = InstantEmbedder()
-    searches = [one(embedder) for embedder in (model, Together(model, 1))]
+    searches = [one(embedder) for embedder in (model, CoalescingEmbedder(model, 1))]
     took_ms = interleaved_ms(searches, SINGLE_ROUNDS // 10, SINGLE_ROUNDS)
     for percent in (50, 99):
         added = measured(took_ms, partial(difference, percent))
@@ -174,8 +174,8 @@ def test_delay_of_a_text(report):
                 release.wait()
             return model.embed(texts)
 
-    coalescer = Together(Busy(), 1)
-    measures = [lambda _: seconds(lambda: time.sleep(HOLD_S)), delay(coalescer, model)]
+    coalescer = CoalescingEmbedder(Busy(), 1)
+    measures = [lambda _: seconds(lambda: time.sleep(MAX_DELAY_S)), delay(coalescer, model)]
     with ThreadPoolExecutor(1) as other:
         other.submit(coalescer.embed, ["busy"])
         took = interleaved(measures, DELAY_ROUNDS) * 1e3
@@ -188,7 +188,7 @@ def test_delay_of_a_text(report):
     assert np.median(took[:, 1]) <= MAX_DELAY_MS  # Other processes show in the p99.
 
 
-def delay(coalescer: Together, model: InstantEmbedder) -> Callable[[int], float]:
+def delay(coalescer: CoalescingEmbedder, model: InstantEmbedder) -> Callable[[int], float]:
     """Returns a measure: the seconds from the call until the model receives the text."""
 
     def one_text(number: int) -> float:

@@ -1,4 +1,4 @@
-"""Until when a caller waits, passed down so that no stage works for nobody."""
+"""Deadlines of callers, passed down so that no stage works for a caller that has left."""
 
 import math
 import time
@@ -12,58 +12,62 @@ from hrag.errors import Cancelled, DeadlineExceeded
 
 Outcome = TypeVar("Outcome")
 
-_POLL_S = 0.05  # How often whoever waits for another's work looks whether it still has a caller.
+_POLL_S = 0.05  # How often a wait for another thread checks whether the caller has left.
 
 
-def _stays() -> bool:
+def _always() -> bool:
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A moment on the monotonic clock, in seconds, infinity for none; and who waits for it.
+    """When a caller stops waiting, and whether it still waits. Thread-safe.
 
-    `waits` tells whether the caller is still there. It may be asked from any thread, often.
+    `at_s` is in seconds of `time.monotonic`; infinity means no deadline. `is_waiting` is false
+    once the caller has left; it is called often and from any thread.
     """
 
     at_s: float = math.inf
-    waits: Callable[[], bool] = _stays
+    is_waiting: Callable[[], bool] = _always
 
     @classmethod
-    def after(cls, seconds: float, waits: Callable[[], bool] = _stays) -> "Deadline":
-        return cls(time.monotonic() + seconds, waits)
+    def after(cls, seconds: float, is_waiting: Callable[[], bool] = _always) -> "Deadline":
+        """Returns the deadline `seconds` from now; infinity for none."""
+        return cls(time.monotonic() + seconds, is_waiting)
 
     @classmethod
     def of_any(cls, deadlines: "Sequence[Deadline]") -> "Deadline":
-        """The last of several callers', who wait for the same: while any of them does."""
+        """Returns the deadline of work that several callers share: until the last one leaves."""
 
-        def any_waits() -> bool:
-            return any(each.remaining_s > 0 and each.waits() for each in deadlines)
+        def any_is_waiting() -> bool:
+            return any(each.remaining_s > 0 and each.is_waiting() for each in deadlines)
 
-        return cls(max(each.at_s for each in deadlines), any_waits)
+        return cls(max(each.at_s for each in deadlines), any_is_waiting)
 
     @property
     def remaining_s(self) -> float:
+        """Seconds left; negative once the deadline has passed, infinity for none."""
         return self.at_s - time.monotonic()
 
     def within(self, seconds: float) -> "Deadline":
-        """The same caller's, in so many seconds at the latest."""
-        return Deadline(min(self.at_s, time.monotonic() + seconds), self.waits)
+        """Returns a deadline of the same caller, at most `seconds` from now."""
+        return Deadline(min(self.at_s, time.monotonic() + seconds), self.is_waiting)
 
     def check(self, stage: str) -> None:
-        """Raises DeadlineExceeded if the moment has passed, Cancelled if the caller is gone.
+        """Raises DeadlineExceeded if the deadline has passed, Cancelled if the caller has left.
 
-        `stage` is what was being done.
+        `stage` is the current activity, for the message, such as `embedding`.
         """
         if self.remaining_s <= 0:
             raise DeadlineExceeded(f"the deadline passed while {stage}")
-        if not self.waits():
-            raise Cancelled(f"the caller went away while {stage}")
+        if not self.is_waiting():
+            raise Cancelled(f"the call was cancelled while {stage}")
 
     def result_of(self, work: Future[Outcome], stage: str) -> Outcome:
-        """What another thread's work comes to, or its error, or as `check` if it is not in time.
+        """Waits for the work of another thread and returns its result.
 
-        It goes on for others who wait for it.
+        Raises the error of the work, and what `check` raises; the work continues then, because
+        others may wait for it.
         """
         while not work.done():
             self.check(stage)

@@ -1,9 +1,7 @@
-"""The situations in which hrag refuses or fails, one class each.
+"""The errors of hrag, one class for each situation.
 
-An error says what is wrong, which value, and what is allowed. It knows nothing of gRPC:
-`hrag.rpc.status` maps classes to status codes, for the server and the client alike.
-`field` names the request field or setting that is wrong, where there is one; of a quota,
-which of them. `retry_s` is when trying again helps, where that is known for this one error.
+A message names the wrong value and what is allowed. Errors know nothing of gRPC:
+`hrag.rpc.status` maps classes to status codes, for server and client alike.
 """
 
 from collections.abc import Callable
@@ -14,7 +12,12 @@ Arguments = ParamSpec("Arguments")
 
 
 class HragError(Exception):
-    """Any refusal or failure that hrag explains."""
+    """The base class of all errors of hrag.
+
+    `field` is the request field or setting that is wrong, or the quota that is exceeded; empty
+    if there is none. `retry_s` is the delay in seconds after which a retry may succeed, if it is
+    known for this very error.
+    """
 
     def __init__(self, message: str, *, field: str = "", retry_s: float | None = None) -> None:
         super().__init__(message)
@@ -24,27 +27,27 @@ class HragError(Exception):
 
 
 class InvalidArgument(HragError):
-    """A field is missing, malformed or past its limit."""
+    """A field is missing, malformed or exceeds its limit."""
 
 
 class UnreadableDocument(InvalidArgument):
-    """A document's bytes cannot be read as the type they claim."""
+    """The bytes of a document are not valid for its MIME type."""
 
 
 class BlankDocument(InvalidArgument):
-    """A document holds no text."""
+    """A document contains no text."""
 
 
 class TooLarge(InvalidArgument):
-    """A value is past its named limit."""
+    """A value exceeds its limit."""
 
 
 class Unauthenticated(HragError):
-    """The call brings no credential, or one that is not valid."""
+    """The call has no credential, or an invalid one."""
 
 
 class PermissionDenied(HragError):
-    """The credential is valid, but not for this call or this tenant."""
+    """The credential is valid, but not for this method or this tenant."""
 
 
 class CollectionNotFound(HragError):
@@ -60,39 +63,39 @@ class ChunkNotFound(HragError):
 
 
 class CollectionExists(HragError):
-    """The tenant has a collection of that name already."""
+    """The tenant already has a collection of this name."""
 
 
 class NoSummaries(HragError):
-    """The collection was made without summaries."""
+    """The collection was created without summaries."""
 
 
 class EmbedderMismatch(HragError):
-    """The service's embedder is not the one the collection was made with."""
+    """The collection was created with another embedder than that of the service."""
 
 
 class EmbedderUnavailable(HragError):
-    """The embedding endpoint is down, slow or limiting; trying again may help."""
+    """The embedding endpoint is down, slow or rate-limiting. Retryable."""
 
 
 class EmbedderRejected(HragError):
-    """The embedding endpoint refuses, or its answer is wrong; trying again will not help."""
+    """The embedding endpoint refuses, or its reply is invalid. Not retryable."""
 
 
 class ChatNotConfigured(HragError):
-    """The service has no chat model."""
+    """The service is configured without a chat model."""
 
 
 class ChatUnavailable(HragError):
-    """The chat endpoint is down, slow, limiting or broke off; trying again may help."""
+    """The chat endpoint is down, slow, rate-limiting, or its reply was truncated. Retryable."""
 
 
 class ChatRejected(HragError):
-    """The chat endpoint refuses, or its answer is wrong; trying again will not help."""
+    """The chat endpoint refuses, or its reply is invalid. Not retryable."""
 
 
 class SequenceNotReached(HragError):
-    """The store has not come as far as the search demands."""
+    """The store has not reached the sequence that the search requires."""
 
 
 class DeadlineExceeded(HragError):
@@ -100,11 +103,11 @@ class DeadlineExceeded(HragError):
 
 
 class Cancelled(HragError):
-    """The caller went away, so nobody waits for what was being done."""
+    """The caller cancelled the call or disconnected."""
 
 
 class StorageFull(HragError):
-    """The disk is full; nothing of the write was kept."""
+    """The disk is full; nothing of the write was stored."""
 
 
 class StoreUnavailable(HragError):
@@ -112,19 +115,19 @@ class StoreUnavailable(HragError):
 
 
 class StoreMissing(StoreUnavailable):
-    """There is no store yet; the indexer creates it when it starts."""
+    """There is no store yet; the indexer creates it at its start."""
 
 
 class NotSupported(HragError):
-    """The engine in use leaves this to its database's own means, which the message names."""
+    """The engine leaves this operation to its database; the message names the tool."""
 
 
 class TooBusy(HragError):
-    """Too many calls are in flight."""
+    """Too many calls are running and waiting."""
 
 
 class QuotaExceeded(HragError):
-    """The tenant has used up what it may; `field` says of what: calls, bytes, ..."""
+    """The tenant exceeded a quota; `field` is `calls`, `bytes`, `documents` or `collections`."""
 
     def __init__(
         self, message: str, *, field: str = "", retry_s: float | None = None, tenant_id: str = ""
@@ -134,11 +137,11 @@ class QuotaExceeded(HragError):
 
 
 class RateQuotaExceeded(QuotaExceeded):
-    """The tenant has made all the calls it may make for now; after `retry_s` it may again."""
+    """The tenant has exceeded its rate limit; it may retry after `retry_s`."""
 
 
 class StorageQuotaExceeded(QuotaExceeded):
-    """The tenant has stored all it may; trying again does not help, deleting does."""
+    """The tenant has exceeded a storage quota; deleting helps, a retry does not."""
 
 
 class ServiceUnavailable(HragError):
@@ -146,13 +149,16 @@ class ServiceUnavailable(HragError):
 
 
 class InternalError(HragError):
-    """A fault of hrag itself; the message holds an id that the service's log repeats."""
+    """A fault of hrag; the message holds an id under which the service's log has the details."""
 
 
 def outcome_of(
     call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
 ) -> Result | HragError:
-    """What a call returns, or what it refuses with: one of several must not fail the others."""
+    """Returns the result of `call`, or the HragError that it raises.
+
+    For batches, where an error of one item must not fail the others.
+    """
     try:
         return call(*args, **kwargs)
     except HragError as error:

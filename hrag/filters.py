@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import TypeAlias
 
 from hrag.errors import InvalidArgument, TooLarge
-from hrag.ids import shown
+from hrag.ids import quoted
 
 MAX_FILTER_DEPTH = 16
 MAX_FILTER_TERMS = 10_000  # Ids of all documents that a user may read fit in.
@@ -250,7 +250,7 @@ def _check_range(given: Range, place: str) -> None:
 def _check_field(field: str, place: str) -> None:
     if field not in (DOCUMENT_ID, TITLE, SOURCE) and not field.startswith(METADATA):
         raise InvalidArgument(
-            f"{place}.field is {shown(field)}; it must be document_id, title, source "
+            f"{place}.field is {quoted(field)}; it must be document_id, title, source "
             "or metadata.<key>",
             field=f"{place}.field",
         )

@@ -1,7 +1,7 @@
-"""Names: which are allowed, and how a chunk's is built and read.
+"""Validation of names and ids, and the format of chunk ids.
 
-Names are ASCII, so that no two different ones look alike, and hold no separator that any
-key, path or chunk id gives a meaning to.
+Names are ASCII, so that different names do not look alike, and contain no character that is a
+separator in keys, paths or chunk ids.
 """
 
 import re
@@ -18,7 +18,7 @@ _CHUNK_ID = re.compile(
     r"(?P<document_id>[A-Za-z0-9][A-Za-z0-9._:-]{0,127})"
     r"#(?P<level>[0-7])\.(?P<index>0|[1-9][0-9]{0,8})"
 )
-_SHOWN_CHARS = 80  # Enough to recognise a value by; a 10 KB id is not echoed whole.
+_MAX_QUOTED_CHARS = 80  # Enough to recognise a value; a 10 KB id is not repeated in full.
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,19 @@ class ChunkId:
     index: int
 
     def __str__(self) -> str:
+        """Returns the chunk id as clients see it."""
         return f"{self.document_id}#{self.level}.{self.index}"
 
 
-def shown(value: str) -> str:
-    """`value` as an error message may repeat it: escaped and cut."""
-    if len(value) <= _SHOWN_CHARS:
+def quoted(value: str) -> str:
+    """Returns `value` for an error message: quoted, escaped to ASCII, and truncated."""
+    if len(value) <= _MAX_QUOTED_CHARS:
         return ascii(value)
-    return f"{value[:_SHOWN_CHARS]!a}… ({len(value)} characters)"
+    return f"{value[:_MAX_QUOTED_CHARS]!a}… ({len(value)} characters)"
 
 
 def is_name(value: str) -> bool:
-    """Whether a tenant or collection may be called so."""
+    """True if `value` is a valid name of a tenant or a collection."""
     return _NAME.fullmatch(value) is not None
 
 
@@ -58,7 +59,7 @@ def check_collection_name(value: str, field: str = "collection") -> str:
 def _check_name(value: str, field: str) -> str:
     if not is_name(value):
         raise InvalidArgument(
-            f"{field} is {shown(value)}; it must be 1 to {MAX_NAME_BYTES} of "
+            f"{field} is {quoted(value)}; it must be 1 to {MAX_NAME_BYTES} of "
             "A-Z a-z 0-9 . _ - and begin with a letter or digit",
             field=field,
         )
@@ -69,7 +70,7 @@ def check_document_id(value: str) -> str:
     """Returns `value`, or raises InvalidArgument."""
     if not _DOCUMENT_ID.fullmatch(value):
         raise InvalidArgument(
-            f"document_id is {shown(value)}; it must be 1 to {MAX_DOCUMENT_ID_BYTES} of "
+            f"document_id is {quoted(value)}; it must be 1 to {MAX_DOCUMENT_ID_BYTES} of "
             "A-Z a-z 0-9 . _ : - and begin with a letter or digit",
             field="document_id",
         )
@@ -77,11 +78,11 @@ def check_document_id(value: str) -> str:
 
 
 def parse_chunk_id(value: str) -> ChunkId:
-    """Reads a chunk id, or raises InvalidArgument."""
+    """Parses a chunk id, or raises InvalidArgument."""
     match = _CHUNK_ID.fullmatch(value)
     if match is None:
         raise InvalidArgument(
-            f"chunk_id is {shown(value)}; "
+            f"chunk_id is {quoted(value)}; "
             "it must be <document_id>#<level>.<index>, as in guide#2.0",
             field="chunk_id",
         )

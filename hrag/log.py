@@ -1,7 +1,7 @@
-"""Structured logs on stderr, for people or as JSON lines.
+"""Structured logs on standard error, as text or as JSON lines.
 
-Log calls give names, numbers and timings; never a text, a vector or a key. What is logged
-while a call is handled, in its own thread, says which call it was.
+Log lines hold names, numbers and durations; never a text, a vector or a key. Lines logged in
+the thread that handles a call carry the fields of that call.
 """
 
 import logging
@@ -15,14 +15,14 @@ from typing import Any, Literal, TextIO, cast
 import structlog
 
 CALL: ContextVar[Callable[[], Mapping[str, str]] | None] = ContextVar("call", default=None)
-"""Says which call this thread handles; asked only when a line is written."""
+"""Returns the log fields of the call that this thread handles; called when a line is written."""
 
 
 def configure(service: str, log_format: Literal["console", "json"], level: str) -> None:
-    """Sets up this process's logs; every line carries the service's name and the process."""
+    """Configures the logs of this process; every line has the service's name and the process id."""
     shared: list[structlog.typing.Processor] = [
-        _naming(service),
-        placing,
+        _service_fields(service),
+        call_fields,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -37,7 +37,7 @@ def configure(service: str, log_format: Literal["console", "json"], level: str) 
 
 
 class _Stderr:
-    """Standard error, whose troubles are not those of whoever has something to say.
+    """Standard error, ignoring errors.
 
     It may be a file on a full disk; a call must not fail because it cannot be logged.
     """
@@ -51,22 +51,22 @@ class _Stderr:
             sys.stderr.flush()
 
 
-def _naming(service: str) -> structlog.typing.Processor:
-    """Not by context variables: gRPC calls handlers, and threads begin, in an empty context."""
+def _service_fields(service: str) -> structlog.typing.Processor:
+    """Adds service and pid. Not bound as context variables: new threads have an empty context."""
     pid = os.getpid()
 
-    def name(
+    def add(
         _logger: Any, _method: str, event: structlog.typing.EventDict
     ) -> structlog.typing.EventDict:
         return {"service": service, "pid": pid, **event}
 
-    return name
+    return add
 
 
-def placing(
+def call_fields(
     _logger: Any, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Adds which call it was; a processor of structlog."""
+    """Adds the fields of the current call; a structlog processor."""
     call = CALL.get()
     return event if call is None else {**event, **call()}
 
@@ -91,7 +91,7 @@ def _console() -> list[structlog.typing.Processor]:
 def _route_standard_logs(
     shared: list[structlog.typing.Processor], renderers: list[structlog.typing.Processor]
 ) -> None:
-    """Libraries' warnings come out in the same form."""
+    """Sends the warnings of libraries through the same renderers."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

@@ -1,9 +1,11 @@
-"""Every metric of the services, once: its name, its labels and what it means.
+"""Every metric of the services, defined once: name, labels, help text.
 
-Instruments are recorded in by whoever does the work. Readings are of what somebody keeps
-anyway, and are taken only when somebody looks. Labels have few values, such as methods,
-codes and stages: never a tenant or a collection, of which there may be ten thousand.
-Knows nothing of how metrics are served.
+Instruments are updated by the code that does the work. Readings are values that some
+component maintains anyway; they are collected at each scrape only. Labels have a small,
+fixed set of values, such as methods, codes and stages. A tenant or a collection is never a
+label: there may be ten thousand of them. Names follow Prometheus' conventions (`_total` for
+counters, base units). All functions are thread-safe. This module does not serve metrics;
+`hrag.rpc.metrics_server` does.
 """
 
 import time
@@ -29,12 +31,13 @@ from hrag.errors import HragError
 
 _log = structlog.get_logger()
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # One more series for each counter.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # They add a series per counter.
 
 INSTRUMENTS = CollectorRegistry()
 ProcessCollector(registry=INSTRUMENTS)
 
-# A search takes 0.3 ms, a stage of it some 20 us; a call may wait 30 s for a model.
+# Histogram bounds. A search takes 0.3 ms, one of its stages about 20 us; a call may wait 30 s
+# for a model.
 _FAST_S = (2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0, 10.0)
 _CALL_S = (2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 _MODEL_S = (1e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -51,189 +54,189 @@ def _histogram(name: str, meaning: str, bounds: tuple[float, ...], *labels: str)
 
 # Instruments of both services
 
-_calls = _counter("hrag_calls_total", "Calls that have ended.", "method", "code")
+_calls = _counter("hrag_calls_total", "Finished calls.", "method", "code")
 _call_seconds = _histogram(
-    "hrag_call_seconds", "How long calls took, streams to their end.", _CALL_S, "method"
+    "hrag_call_seconds", "Duration of calls; of a stream, to its end.", _CALL_S, "method"
 )
 _calls_running = Gauge(
-    "hrag_calls_running", "Calls that run now, each in a thread.", registry=INSTRUMENTS
+    "hrag_calls_running", "Calls that are running, each in a thread.", registry=INSTRUMENTS
 )
 _embedder_calls = _counter(
-    "hrag_embedder_calls_total", "Requests to the embedder, cached queries aside.", "outcome"
+    "hrag_embedder_calls_total", "Requests to the embedder; cache hits make none.", "outcome"
 )
 _embedder_seconds = _histogram(
-    "hrag_embedder_seconds", "How long the embedder took, its retries included.", _MODEL_S
+    "hrag_embedder_seconds", "Duration of requests to the embedder, with retries.", _MODEL_S
 )
-_embedder_texts = _counter("hrag_embedder_texts_total", "Texts that were given to the embedder.")
+_embedder_texts = _counter("hrag_embedder_texts_total", "Texts sent to the embedder.")
 _embedder_tokens = _counter(
-    "hrag_embedder_tokens_total", "Tokens that an embedding endpoint says it has read."
+    "hrag_embedder_tokens_total", "Input tokens that the embedding endpoint reported."
 )
 _chat_calls = _counter("hrag_chat_calls_total", "Requests to the chat model.", "outcome")
 _chat_seconds = _histogram(
-    "hrag_chat_seconds", "How long the chat model took, to the end of its text.", _MODEL_S
+    "hrag_chat_seconds", "Duration of requests to the chat model, to the end of the text.", _MODEL_S
 )
-_chat_tokens = _counter(
-    "hrag_chat_tokens_total", "Tokens that the chat endpoint says it has read or written.", "kind"
-)
+_chat_tokens = _counter("hrag_chat_tokens_total", "Tokens that the chat endpoint reported.", "kind")
 _quota_refusals = _counter(
-    "hrag_quota_refusals_total", "Calls and documents refused for a tenant's quota.", "quota"
+    "hrag_quota_refusals_total",
+    "Calls and documents that exceeded a quota of their tenant.",
+    "quota",
 )
-_quota_waits = _counter(
-    "hrag_quota_waits_total", "Times a document of a stream waited for its tenant's rate."
+_throttled = _counter(
+    "hrag_throttled_total", "Waits of streamed documents for the rate limit of their tenant."
 )
 
-# Of the retriever
+# Instruments of the retriever
 
 _search_stages = _histogram(
-    "hrag_search_stage_seconds", "How long each stage of a search took.", _FAST_S, "stage"
+    "hrag_search_stage_seconds", "Duration of each stage of a search.", _FAST_S, "stage"
 )
-unloads = _counter(
-    "hrag_reader_unloads_total", "Collections let go to stay within the memory budget."
+evictions = _counter(
+    "hrag_reader_evictions_total", "Collections evicted to stay within the memory budget."
 )
 
-# Of the indexer
+# Instruments of the indexer
 
 _ingest_stages = _histogram(
     "hrag_ingest_stage_seconds",
-    "How long each stage took, of one document or of a group of a stream.",
+    "Duration of each stage of ingestion, per document or per batch of a stream.",
     _MODEL_S,
     "stage",
 )
-_documents = _counter("hrag_documents_total", "Documents by what became of them.", "outcome")
-_seal_seconds = _histogram(
-    "hrag_seal_seconds", "How long segments took to build, of a tail or by a merge.", _BUILD_S, "of"
+_documents = _counter("hrag_documents_total", "Documents by outcome.", "outcome")
+_segment_build_seconds = _histogram(
+    "hrag_segment_build_seconds", "Duration of segment builds.", _BUILD_S, "kind"
 )
-seal_failures = _counter(
-    "hrag_seal_failures_total", "Times the index could not be put in order; tried again."
+segment_build_failures = _counter(
+    "hrag_segment_build_failures_total", "Failed runs of index maintenance; they are retried."
 )
 summary_failures = _counter(
-    "hrag_summary_failures_total", "Times a document's summaries could not be made; tried again."
+    "hrag_summary_failures_total", "Failed attempts to summarise a document; they are retried."
 )
 
-# Readings, by their names; those that end in `_total` only grow.
+# Readings by name; names that end in `_total` are counters, the others gauges.
 READINGS = {
-    "hrag_build_info": "1, with the version of hrag.",
-    "hrag_threads": "Calls that can run at once, HRAG_THREADS; others wait.",
-    "hrag_cache_lookups_total": "Vectors looked up in the caches of queries and sentences.",
-    "hrag_reader_sequence": "The store's last change.",
-    "hrag_reader_applied_sequence": "The last change that all loaded collections have.",
-    "hrag_reader_lag_seconds": "For how long the background has not reached the last change.",
-    "hrag_reader_collections_loaded": "Collections in memory.",
-    "hrag_reader_loaded_bytes": "Memory of the collections that are loaded.",
-    "hrag_reader_budget_bytes": "The memory budget of this process.",
-    "hrag_reader_damaged_segments": "Segments that cannot be read and are scanned exactly.",
-    "hrag_workers": "Retriever processes that there should be, HRAG_WORKERS.",
-    "hrag_workers_serving": "Retriever processes that serve.",
-    "hrag_store_sequence": "The last committed change.",
+    "hrag_build_info": "Always 1; the label is the version of hrag.",
+    "hrag_threads": "Threads for calls, HRAG_THREADS; further calls wait.",
+    "hrag_cache_lookups_total": "Look-ups in the vector caches.",
+    "hrag_reader_sequence": "Sequence of the store's last commit.",
+    "hrag_reader_applied_sequence": "Sequence that all loaded collections have applied.",
+    "hrag_reader_lag_seconds": "Time since the background refresh was last up to date.",
+    "hrag_reader_collections_loaded": "Collections loaded in memory.",
+    "hrag_reader_loaded_bytes": "Memory of the loaded collections.",
+    "hrag_reader_budget_bytes": "Memory budget of this process.",
+    "hrag_reader_damaged_segments": "Damaged segments; their leaves are scanned exactly.",
+    "hrag_workers": "Configured retriever processes, HRAG_WORKERS.",
+    "hrag_workers_serving": "Retriever processes that are serving.",
+    "hrag_store_sequence": "Sequence of the last commit.",
     "hrag_store_collections": "Collections of all tenants.",
     "hrag_store_documents": "Documents of all collections.",
     "hrag_store_leaves": "Leaves of all documents.",
     "hrag_store_summaries": "Summaries of all collections.",
-    "hrag_store_unsummarised_documents": "Documents that wait for their summaries.",
-    "hrag_store_tail_leaves": "Leaves and summaries that no segment holds yet.",
-    "hrag_store_largest_tail_leaves": "The same of the collection that has most.",
-    "hrag_store_segment_min_leaves": "Leaves at which a tail is sealed, HRAG_SEGMENT_MIN_LEAVES.",
+    "hrag_store_unsummarised_documents": "Documents whose summaries are pending.",
+    "hrag_store_tail_leaves": "Leaves and summaries not in any segment yet.",
+    "hrag_store_largest_tail_leaves": "Tail leaves of the collection that has most.",
+    "hrag_store_segment_min_leaves": "Tail size that starts a build, HRAG_SEGMENT_MIN_LEAVES.",
     "hrag_store_segments": "Segments of all collections.",
-    "hrag_store_segment_bytes": "Size of all segments' files.",
-    "hrag_store_text_bytes": "Size of all documents' texts.",
+    "hrag_store_segment_bytes": "Size of all segment files.",
+    "hrag_store_text_bytes": "Size of all document texts.",
     "hrag_store_vector_bytes": "Size of all vectors in LMDB.",
-    "hrag_store_file_bytes": "Size of LMDB's file.",
+    "hrag_store_file_bytes": "Size of the LMDB file.",
     "hrag_store_disk_free_bytes": "Free space on the disk of the store.",
-    "hrag_store_disk_reserve_bytes": "Free space below which documents are refused.",
+    "hrag_store_disk_reserve_bytes": "Free space below which writes are refused.",
 }
 
 
-def call_began() -> None:
-    """A call of ours runs from now on."""
+def call_started() -> None:
+    """Counts a call as running."""
     _calls_running.inc()
 
 
-def call_ended(method: str, code: str, seconds: float) -> None:
-    """It has ended; `method` without its service."""
+def call_finished(method: str, code: str, seconds: float) -> None:
+    """Records a finished call. `method` is the name without its service."""
     _calls_running.dec()
-    ended, took = _call_instruments(method, code)
-    ended.inc()
-    took.observe(seconds)
+    calls, duration = _call_instruments(method, code)
+    calls.inc()
+    duration.observe(seconds)
 
 
-def call_refused(method: str, code: str) -> None:
-    """A call has ended before it began: there are too many."""
-    ended, _took = _call_instruments(method, code)
-    ended.inc()
+def call_rejected(method: str, code: str) -> None:
+    """Counts a call that admission control rejected; it has no duration."""
+    calls, _duration = _call_instruments(method, code)
+    calls.inc()
 
 
-def searched(stages: Iterable[tuple[str, float]]) -> None:
-    """What the stages of a search took, in seconds; those that it had."""
+def search_finished(stages: Iterable[tuple[str, float]]) -> None:
+    """Records the duration in seconds of each stage that a search had."""
     for stage, seconds in stages:
         _search_stage(stage).observe(seconds)
 
 
-def document_ended(outcome: str) -> None:
-    """A document was created, updated, found unchanged, or failed."""
+def document_finished(outcome: str) -> None:
+    """Counts a document: `created`, `updated`, `unchanged` or `failed`."""
     _documents.labels(outcome).inc()
 
 
 @contextmanager
-def failing_document() -> Iterator[None]:
-    """Around the ingesting of a document, which it counts if it fails."""
+def count_failed_document() -> Iterator[None]:
+    """Counts a document as `failed` if the block raises."""
     with _documents.labels("failed").count_exceptions():
         yield
 
 
 def quota_refused(quota: str) -> None:
-    """A tenant has used up its calls, bytes, documents or collections and asked for more."""
+    """Counts a refusal; `quota` is `calls`, `bytes`, `documents` or `collections`."""
     _quota_refusals.labels(quota).inc()
 
 
-def stream_slowed() -> None:
-    """A document of a stream waits until its tenant may send one."""
-    _quota_waits.inc()
+def document_throttled() -> None:
+    """Counts a wait of a streamed document for its tenant's rate limit."""
+    _throttled.inc()
 
 
 def embedder_tokens(count: int) -> None:
-    """An endpoint says that it has read so many."""
+    """Adds the input tokens that an embedding endpoint reported."""
     _embedder_tokens.inc(count)
 
 
 def chat_tokens(prompt: int, completion: int) -> None:
-    """An endpoint says that it has read and written so many."""
+    """Adds the input and output tokens that a chat endpoint reported."""
     _chat_tokens.labels("prompt").inc(prompt)
     _chat_tokens.labels("completion").inc(completion)
 
 
 @contextmanager
-def embedding(texts: int) -> Iterator[None]:
-    """Around a request to the embedder."""
+def embedder_request(texts: int) -> Iterator[None]:
+    """Times and counts a request of `texts` texts to the embedder."""
     _embedder_texts.inc(texts)
-    with _embedder_seconds.time(), _told(_embedder_calls):
+    with _embedder_seconds.time(), _outcome_counted(_embedder_calls):
         yield
 
 
 @contextmanager
-def chatting() -> Iterator[None]:
-    """Around a request to the chat model, to the end of its text."""
-    with _chat_seconds.time(), _told(_chat_calls):
+def chat_request() -> Iterator[None]:
+    """Times and counts a request to the chat model, to the end of its text."""
+    with _chat_seconds.time(), _outcome_counted(_chat_calls):
         yield
 
 
 @contextmanager
-def ingesting(stage: str) -> Iterator[None]:
-    """Around a stage of ingesting."""
+def ingest_stage(stage: str) -> Iterator[None]:
+    """Times a stage of ingestion: `extract`, `cut`, `embed` or `commit`."""
     with _ingest_stages.labels(stage).time():
         yield
 
 
 @contextmanager
-def sealing(of: str) -> Iterator[None]:
-    """Around the building of a segment; one that is given up counts for nothing."""
-    began = time.perf_counter()
+def segment_build(kind: str) -> Iterator[None]:
+    """Times the build of a segment, `tail` or `merge`; one that raises is not recorded."""
+    started = time.perf_counter()
     yield
-    _seal_seconds.labels(of).observe(time.perf_counter() - began)
+    _segment_build_seconds.labels(kind).observe(time.perf_counter() - started)
 
 
 @contextmanager
-def _told(calls: Counter) -> Iterator[None]:
-    """Counts how it ends: ok, an error by its name, or abandoned by whoever had asked."""
+def _outcome_counted(calls: Counter) -> Iterator[None]:
+    """Counts the block as `ok`, by the name of its error, or as `abandoned` by its caller."""
     outcome = "error"
     try:
         yield
@@ -248,7 +251,7 @@ def _told(calls: Counter) -> Iterator[None]:
         calls.labels(outcome).inc()
 
 
-@cache  # Of a child it costs 0.05 us, where its parent takes 0.9 to find it.
+@cache  # The look-up of a cached child takes 0.05 us, that by labels in its parent 0.9 us.
 def _call_instruments(method: str, code: str) -> tuple[Counter, Histogram]:
     return _calls.labels(method, code), _call_seconds.labels(method)
 
@@ -260,7 +263,7 @@ def _search_stage(stage: str) -> Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One value of one of READINGS."""
+    """One sample of a metric in READINGS."""
 
     name: str
     value: float
@@ -268,17 +271,23 @@ class Reading:
 
 
 class Readings:
-    """A collector whose values are read when somebody looks; equal names stand together."""
+    """A Prometheus collector that calls `read` at each scrape.
+
+    `read` yields the readings of one metric one after another.
+    """
 
     def __init__(self, read: Callable[[], Iterable[Reading]]) -> None:
         self._read = read
 
     def collect(self) -> list[Metric]:
-        """What cannot be read now is not there; the rest of the metrics must not suffer."""
+        """Returns the metrics; none, and a warning in the log, if they cannot be read now.
+
+        The other collectors of the scrape must not suffer from that.
+        """
         try:
             readings = list(self._read())
         except HragError as error:
-            _log.warning("cannot_measure", problem=error.message)
+            _log.warning("metrics_read_failed", problem=error.message)
             return []
         grouped = groupby(readings, attrgetter("name"))
         return [_family(name, list(each)) for name, each in grouped]

@@ -1,9 +1,8 @@
-"""Where the sentences of a text end, in English, Chinese and what is written like them.
+"""Sentence boundaries by rules, for English, Chinese and similarly punctuated languages.
 
-Sentences tile a text: each begins where the one before ends, and has the white space
-behind it. Rules rather than a model, and careful ones: two sentences taken for one cost
-little, half a sentence is of no use to anybody. What has no end for long, such as a
-table, is cut at a line or a word.
+Sentences partition a text: each starts at the end of the previous one and includes the white
+space that follows it. The rules are conservative: a missed boundary costs little, while half a
+sentence is useless. Long text without a boundary, such as a table, is cut at a line or a word.
 """
 
 import re
@@ -12,13 +11,13 @@ from collections.abc import Sequence
 MAX_SENTENCE_CHARS = 1000
 
 _CLOSERS = "\"')\\]}”’」』）》】"
-# Possessive, and never begun inside a run, so that no text takes more than linear time.
+# Possessive quantifiers, and no match starts inside a run, so matching takes linear time.
 _ENDS = re.compile(
-    rf"[。！？；…．｡]++[{_CLOSERS}]*+\s*+"  # Of Chinese and Japanese, where no blank follows;
+    rf"[。！？；…．｡]++[{_CLOSERS}]*+\s*+"  # Chinese and Japanese, where no space follows;
     rf"|(?<![.!?])[.!?]++[{_CLOSERS}]*+\s++"
-    r"|\n[^\S\n]*+\n\s*+|\f\s*+"  # the end of a paragraph or page;
-    r"|\n(?=[ \t]{0,8}(?:[-*+•] |\d{1,3}[.)] |#{1,6} |\|))"  # of a line before an item;
-    r"|(?:\A|(?<=\n))#{1,6} [^\n]*+\n\s*+"  # of a heading.
+    r"|\n[^\S\n]*+\n\s*+|\f\s*+"  # end of a paragraph or page;
+    r"|\n(?=[ \t]{0,8}(?:[-*+•] |\d{1,3}[.)] |#{1,6} |\|))"  # end of a line before a list item;
+    r"|(?:\A|(?<=\n))#{1,6} [^\n]*+\n\s*+"  # end of a heading.
 )
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[\"'“‘])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Mt|No|Nos|Fig|Figs|Eq|Sec|Ch|Vol|pp?|"
@@ -29,7 +28,10 @@ _WORD = re.compile(r"\w")
 
 
 def sentence_ends(text: str) -> list[int]:
-    """Where each sentence ends, ascending, in characters; the last is the text's end."""
+    """Returns the end of each sentence in characters, ascending; the last is the text's end.
+
+    Empty for an empty text.
+    """
     ends = [found.end() for found in _ENDS.finditer(text) if _is_end(text, found)]
     if text and (not ends or ends[-1] != len(text)):
         ends.append(len(text))
@@ -42,15 +44,15 @@ def sentence_ends(text: str) -> list[int]:
 
 
 def says_something(text: str) -> bool:
-    """Whether there is more in a text than signs and blanks."""
+    """True if a text has a letter or digit, not only punctuation and white space."""
     return _WORD.search(text) is not None
 
 
 def fitting(sizes: Sequence[int], keep: int, budget: int) -> range | None:
-    """Consecutive sentences that come to `budget` at most, number `keep` among them.
+    """Returns a range of sentences with a total size of at most `budget` that contains `keep`.
 
-    From the first on; where they do not reach that one then, from it on. None where it
-    does not fit by itself.
+    It starts at the first sentence if `keep` then fits, else at `keep`. Returns None if `keep`
+    alone exceeds the budget.
     """
     for first in (0, keep):
         last, left = first, budget
@@ -63,7 +65,7 @@ def fitting(sizes: Sequence[int], keep: int, budget: int) -> range | None:
 
 
 def _is_end(text: str, found: "re.Match[str]") -> bool:
-    """Whether a full stop is no abbreviation's, and nothing goes on in lower case behind it."""
+    """True unless a full stop ends an abbreviation, or lower case follows it."""
     if found[0][0] != ".":
         return True
     after = text[found.end() : found.end() + 1]
@@ -75,7 +77,7 @@ def _is_end(text: str, found: "re.Match[str]") -> bool:
 
 
 def _cuts(text: str, start: int, end: int) -> list[int]:
-    """The end, and before it as many cuts as keep every part short enough."""
+    """Returns `end`, preceded by the cuts that keep each part within MAX_SENTENCE_CHARS."""
     cuts = []
     while end - start > MAX_SENTENCE_CHARS:
         window = text[start : start + MAX_SENTENCE_CHARS]
@@ -87,7 +89,7 @@ def _cuts(text: str, start: int, end: int) -> list[int]:
 
 
 def _without_blank(text: str, ends: list[int]) -> list[int]:
-    """With what is blank added to the sentence before it."""
+    """Merges blank sentences into the previous ones."""
     kept: list[int] = []
     start = 0
     for end in ends:

@@ -1,8 +1,8 @@
-"""The tokenizer: `cl100k_base`, with its vocabulary in the package.
+"""The tokenizer: tiktoken's `cl100k_base`, with its vocabulary in the package.
 
-tiktoken would download the vocabulary at first use. Its cache is pointed at
-`hrag/data`, whose one file bears the name tiktoken gives that download, and the file's
-checksum is proven first, because tiktoken replaces a file that does not match.
+tiktoken downloads the vocabulary at first use. Its cache folder is therefore set to
+`hrag/data`, whose one file has the name that tiktoken gives the download. The checksum of the
+file is verified first, because tiktoken replaces a file that does not match.
 """
 
 import functools
@@ -14,13 +14,13 @@ import numpy as np
 import tiktoken
 from numpy.typing import NDArray
 
-_VOCABULARY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # sha1 of tiktoken's download address
+_VOCABULARY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # SHA-1 of the download's URL.
 _SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
 
 
 @functools.cache
 def encoding() -> tiktoken.Encoding:
-    """The encoding, loaded once. Raises RuntimeError if its vocabulary is damaged."""
+    """Returns the encoding, loaded once; raises RuntimeError if its vocabulary is damaged."""
     path = files("hrag.data") / _VOCABULARY
     if hashlib.sha256(path.read_bytes()).hexdigest() != _SHA256:
         raise RuntimeError(f"{path} is damaged: its sha256 is not {_SHA256}; reinstall hrag")
@@ -29,7 +29,7 @@ def encoding() -> tiktoken.Encoding:
 
 
 def encode(text: str) -> NDArray[np.uint32]:
-    """The text's tokens, `uint32[n]`. Special tokens' names are ordinary text."""
+    """Returns the tokens of a text, `uint32[n]`. Names of special tokens are ordinary text."""
     return encoding().encode_to_numpy(text, disallowed_special=())
 
 
@@ -43,5 +43,5 @@ def _byte_lengths() -> NDArray[np.uint32]:
 
 
 def byte_ends(tokens: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Where each token ends in the text's UTF-8 bytes, `uint32[n]`."""
+    """Returns the end of each token as an offset in the text's UTF-8 bytes, `uint32[n]`."""
     return np.cumsum(_byte_lengths()[tokens], dtype=np.uint32)

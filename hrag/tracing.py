@@ -1,7 +1,8 @@
-"""Traces of calls by OpenTelemetry: a span for each call, and in it one for each stage.
+"""Traces by OpenTelemetry: a span for each call, with a child span for each stage.
 
-Off unless asked for; then the extra `otel` is needed. Spans have names, times and codes;
-never a text, a vector or a key. All else, such as sampling, OTEL_* variables say.
+Off unless configured; then the extra `otel` is required. Spans hold names, times and codes,
+never a text, a vector or a key. OTEL_* variables configure the rest, such as sampling. All
+functions are thread-safe, except `configure` and `close`.
 """
 
 import threading
@@ -11,22 +12,25 @@ from typing import Any
 
 from hrag.config import CommonSettings, SettingsError
 
-_CLOSE_S = 2.0  # For the last spans; a collector that is down would be tried for longer.
+_CLOSE_S = 2.0  # The SDK would retry a collector that is down for longer.
 _ERRORS = frozenset({"DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "UNKNOWN"})
 
 Stage = tuple[str, float, float]
-"""A stage's name, and by `time.perf_counter` when it began and when it ended."""
+"""A stage's name, its start and its end in seconds of `time.perf_counter`."""
 
 
 class _Tracing:
-    """The process's provider and tracer, None while tracing is off."""
+    """The provider and tracer of this process; None while tracing is off."""
 
     provider: Any = None
     tracer: Any = None
 
 
 def configure(service: str, settings: CommonSettings) -> None:
-    """Has this process's calls traced, if the settings say so; raises SettingsError."""
+    """Turns tracing on if the settings say so.
+
+    Raises SettingsError if the extra `otel` is missing.
+    """
     if not settings.is_tracing:
         return
     try:
@@ -39,10 +43,10 @@ def configure(service: str, settings: CommonSettings) -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError as error:
         raise SettingsError(
-            "HRAG_TRACING or OTEL_EXPORTER_OTLP_ENDPOINT asks for traces, which need "
+            "HRAG_TRACING or OTEL_EXPORTER_OTLP_ENDPOINT turns tracing on, which needs "
             f"`pip install 'hrag[otel]'` ({error})"
         ) from error
-    # The events of a span would be exceptions, whose messages may quote what was sent.
+    # No events: OpenTelemetry would record exceptions, whose messages may quote user data.
     limits = SpanLimits(max_events=0)
     resource = Resource.create({"service.name": f"hrag-{service}"})
     provider = TracerProvider(resource=resource, span_limits=limits, shutdown_on_exit=False)
@@ -53,7 +57,7 @@ def configure(service: str, settings: CommonSettings) -> None:
 
 
 def close() -> None:
-    """Sends what has not been sent, unless that takes long."""
+    """Exports the remaining spans, for two seconds at most."""
     if _Tracing.provider is not None:
         ending = threading.Thread(target=_Tracing.provider.shutdown, daemon=True)
         ending.start()
@@ -61,7 +65,7 @@ def close() -> None:
 
 
 def interceptors() -> list[Any]:
-    """What a server needs for it, outermost: OpenTelemetry's own instrumentation."""
+    """Returns the server interceptors for tracing, to be the outermost; empty if it is off."""
     if _Tracing.tracer is None:
         return []
     from opentelemetry.instrumentation.grpc import filters, server_interceptor  # noqa: PLC0415
@@ -69,8 +73,11 @@ def interceptors() -> list[Any]:
     return [server_interceptor(filter_=filters.negate(filters.health_check()))]
 
 
-def failed(code: str, number: int) -> None:
-    """The present call ends with this code; OpenTelemetry's instrumentation misses it."""
+def call_failed(code: str, number: int) -> None:
+    """Sets the status of the current call's span, which the instrumentation does not see.
+
+    `code` is the name of the gRPC status code and `number` its value.
+    """
     if _Tracing.tracer is None:
         return
     from opentelemetry import trace  # noqa: PLC0415
@@ -82,10 +89,10 @@ def failed(code: str, number: int) -> None:
 
 
 def add(stages: Iterable[Stage]) -> None:
-    """Adds what the present call has done, as children of its span."""
+    """Adds finished stages as children of the current call's span."""
     if _Tracing.tracer is None:
         return
     now_ns, now_s = time.time_ns(), time.perf_counter()
-    for name, began_s, ended_s in stages:
-        span = _Tracing.tracer.start_span(name, start_time=now_ns - round((now_s - began_s) * 1e9))
-        span.end(now_ns - round((now_s - ended_s) * 1e9))
+    for name, start_s, end_s in stages:
+        span = _Tracing.tracer.start_span(name, start_time=now_ns - round((now_s - start_s) * 1e9))
+        span.end(now_ns - round((now_s - end_s) * 1e9))

@@ -1,9 +1,9 @@
-"""The chunk tree as packed arrays: layout, bytes, look-ups.
+"""The chunk tree of a document as packed arrays: layout, encoding, look-ups.
 
-A tree is one little-endian array of fixed structs, level 0 first, behind a short header
-of level counts, so that it is stored, read in place and compared as bytes. A chunk is a
-span of its document's text; its content is sliced out on read. What holds for every tree
-is checked by `Tree.check`; how one is cut from text is `indexer_svc.chunker`'s business.
+A tree is one little-endian array of fixed-size structs, level 0 first, after a short header
+with the number of chunks at each level. So it is stored, read in place and compared as bytes.
+A chunk is a span of its document's text; its content is sliced from the text when it is read.
+`Tree.problems` checks the invariants of a tree; `indexer_svc.chunker` builds trees from text.
 """
 
 import struct
@@ -36,7 +36,7 @@ _COUNT = struct.Struct("<I")
 
 
 class ChunkRecord(NamedTuple):
-    """One chunk of a tree, the fields of CHUNK."""
+    """One chunk of a tree, with the fields of CHUNK."""
 
     byte_start: int
     byte_end: int
@@ -52,7 +52,7 @@ class ChunkRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading; it reaches to the next one of the same or a smaller depth."""
+    """A heading, whose section ends at the next heading of the same or a smaller depth."""
 
     title: str
     depth: int
@@ -61,7 +61,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class PageSpan:
-    """Where a page lies in the text."""
+    """The span of a page in the text, in characters."""
 
     number: int
     char_start: int
@@ -70,7 +70,7 @@ class PageSpan:
 
 @dataclass(frozen=True, slots=True)
 class ParsedText:
-    """A document's text with its outline, in order of position."""
+    """The text of a document with its sections and pages, in order of position."""
 
     text: str
     sections: tuple[Section, ...] = ()
@@ -78,7 +78,7 @@ class ParsedText:
 
 
 def section_parents(sections: Sequence[Section]) -> tuple[int, ...]:
-    """The section each section lies in, by index; NONE at the outermost."""
+    """Returns, for each section, the index of the section that contains it, else NONE."""
     parents: list[int] = []
     open_sections: list[int] = []
     for index, section in enumerate(sections):
@@ -90,16 +90,16 @@ def section_parents(sections: Sequence[Section]) -> tuple[int, ...]:
 
 
 class Tree:
-    """A document's chunks at every level, over one buffer.
+    """The chunks of a document at every level, over one buffer. Immutable.
 
-    `counts[l]` chunks at level l, smallest level first. The buffer may be memory that a
-    read transaction owns; then the tree lives no longer than the transaction.
+    `counts[l]` is the number of chunks at level l. The buffer may be memory of a read
+    transaction; then the tree must not outlive the transaction.
     """
 
     __slots__ = ("_bases", "_buffer", "counts")
 
     def __init__(self, buffer: bytes | memoryview) -> None:
-        """Raises ValueError unless `buffer` is as long as its header says."""
+        """Raises ValueError if the length of `buffer` does not match its header."""
         try:
             (levels,) = _COUNT.unpack_from(buffer)
             self.counts: tuple[int, ...] = struct.unpack_from(f"<{levels}I", buffer, _COUNT.size)
@@ -118,47 +118,49 @@ class Tree:
 
     @classmethod
     def from_levels(cls, levels: Sequence[NDArray[Any]]) -> "Tree":
-        """Packs arrays of CHUNK, level 0 first."""
+        """Returns the tree of the levels, arrays of CHUNK, level 0 first."""
         counts = [len(level) for level in levels]
         header = struct.pack(f"<{1 + len(counts)}I", len(counts), *counts)
         return cls(b"".join([header, *(level.tobytes() for level in levels)]))
 
     @property
     def top_level(self) -> int:
+        """The level of the largest chunks."""
         return len(self.counts) - 1
 
     @property
     def size_bytes(self) -> int:
-        """Of the buffer."""
+        """Size of the encoded tree."""
         return len(self._buffer)
 
     def to_bytes(self) -> bytes:
-        """The buffer itself; the same tree gives the same bytes everywhere."""
+        """Returns the encoded tree; equal trees have equal bytes on every machine."""
         return bytes(self._buffer)
 
     def level_buffer(self, level: int) -> memoryview:
-        """The chunks of one level, packed, in place."""
+        """Returns the packed chunks of one level, without copying."""
         base = self._bases[level]
         return memoryview(self._buffer)[base : base + self.counts[level] * CHUNK.itemsize]
 
     def level(self, level: int) -> NDArray[Any]:
-        """The chunks of one level as `CHUNK[counts[level]]`, read-only, in place."""
+        """Returns the chunks of one level, `CHUNK[counts[level]]`, read-only, without copying."""
         count, base = self.counts[level], self._bases[level]
         return np.frombuffer(self._buffer, CHUNK, count, base)
 
     def record(self, level: int, index: int) -> ChunkRecord:
-        """One chunk; both numbers must be in range."""
+        """Returns one chunk; `level` and `index` must be in range, which is not checked."""
         offset = self._bases[level] + index * CHUNK.itemsize
         return ChunkRecord._make(_RECORD.unpack_from(self._buffer, offset))
 
     def ancestors(self, leaf_level: int) -> NDArray[np.uint32]:
-        """Each leaf's ancestor: `uint32[levels from leaf_level up, leaves]`.
+        """Returns the index of each leaf's ancestor at each level.
 
-        Row 0 is the leaf itself, row 1 its parent's index, and so on.
+        `uint32[top_level - leaf_level + 1, counts[leaf_level]]`: row 0 has the leaves
+        themselves, row 1 their parents, and so on.
         """
         rows = np.empty((len(self.counts) - leaf_level, self.counts[leaf_level]), np.uint32)
-        # One look at all levels, which lie one behind the other: most trees are small, and
-        # a search may wait for many of them.
+        # One array over all levels, which are contiguous: most trees are small, so the cost
+        # of a numpy call dominates, and a search may need many trees.
         parents = np.frombuffer(self._buffer, CHUNK, sum(self.counts), self._bases[0])["parent"]
         rows[0] = current = np.arange(self.counts[leaf_level])
         base = sum(self.counts[:leaf_level])
@@ -168,10 +170,11 @@ class Tree:
         return rows
 
     def problems(self, sizes: Sequence[int]) -> list[str]:
-        """What breaks the promises of a tree; empty when it keeps them all.
+        """Returns the violated invariants as messages; empty if the tree is valid.
 
-        Levels are in order, cover the same tokens without a gap, hold their size; every
-        chunk lies in exactly one parent, and children are consecutive.
+        `sizes` is the maximum number of tokens of a chunk at each level. Each level is in
+        order, keeps its size and covers the same tokens without a gap; every chunk lies within
+        exactly one parent, and the children of a chunk are consecutive.
         """
         found = []
         if len(self.counts) != len(sizes):
@@ -227,7 +230,7 @@ class Tree:
 
 
 def _span_tests(starts: NDArray[Any], ends: NDArray[Any], unit: str) -> dict[str, bool]:
-    """What may be wrong with one level's spans, and whether it is."""
+    """Returns, for each possible defect of one level's spans, whether it exists."""
     return {
         f"{unit} spans are empty": bool((starts >= ends).any()),
         f"{unit} spans leave gaps": bool(starts[0] != 0 or (starts[1:] > ends[:-1]).any()),

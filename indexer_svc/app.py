@@ -12,8 +12,8 @@ from hrag.embedding import Embedder
 from hrag.embedding.factory import open_embedder
 from hrag.engine import Maintenance, Writer, open_engine
 from hrag.rpc import server
-from hrag.rpc.metrics_server import exposed
-from hrag.rpc.process import abandon, tell_serving, until_stopped
+from hrag.rpc.metrics_server import serve_metrics
+from hrag.rpc.process import abandon, report_serving, serve_until_stopped
 from hrag.rpc.protection import open_protection
 from hrag.v1 import indexer_pb2, indexer_pb2_grpc
 from indexer_svc.catalog import Catalog
@@ -41,7 +41,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         writer = engine.writer(protection.quota_of)
         maintenance = engine.maintenance()
         shown = metrics.Readings(partial(readings, writer, settings))
-        closing.enter_context(exposed(settings.metrics_address, metrics.INSTRUMENTS, shown))
+        closing.enter_context(serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, shown))
         servicer = _servicer(settings, writer, embedder, stopping)
         listening = server.build(
             settings,
@@ -56,8 +56,8 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         summariser = Summariser(writer, embedder, chat, limits)
         summariser.start()
         closing.callback(_stop_summarising, summariser)
-        on_serving = tell_serving if settings.stop_on_eof else None
-        until_stopped(listening, settings.address, settings.drain_s, stopping, on_serving)
+        on_serving = report_serving if settings.stop_on_eof else None
+        serve_until_stopped(listening, settings.address, settings.drain_s, stopping, on_serving)
 
 
 def _servicer(

@@ -100,6 +100,6 @@ def _after(page_token: str) -> str:
         return ids.check_document_id(name)
     except (binascii.Error, ValueError, InvalidArgument):
         raise InvalidArgument(
-            f"page_token is {ids.shown(page_token)}; it must be a next_page_token of this call",
+            f"page_token is {ids.quoted(page_token)}; it must be a next_page_token of this call",
             field="page_token",
         ) from None

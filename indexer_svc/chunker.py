@@ -1,12 +1,15 @@
-"""Cuts a text into its chunk tree. Pure: the same text and settings give the same tree.
+"""Hierarchical chunking: cuts a text into its chunk tree. Pure and deterministic.
 
-Built bottom-up over one token sequence. Level 0 slides a window over it; each level
-above groups consecutive chunks of the level below while they fit, then extends the
-group's end until it shares the level's overlap with the next group. So a chunk has one
-parent and lies wholly inside it, whatever the sizes.
+The tree is built bottom-up over one token sequence. Level 0 is a sliding window. Each higher
+level groups consecutive chunks of the level below while they fit, then extends the end of
+each group until it shares the level's overlap with the next group. So every chunk has one
+parent and lies inside it, for any sizes.
 
-Every cut snaps to the best boundary near where it is wanted: section, paragraph,
-sentence, word, code point. Boundaries are numbered by the tokens before them, 0 to n.
+A boundary is a position between tokens, numbered by the tokens before it, 0 to n. Each has a
+rank: section, paragraph, sentence, word, code point, or forbidden (inside a code point).
+Every cut moves to the boundary of the highest rank near its target position.
+
+Time and memory are linear in the text, apart from one binary search for each chunk.
 """
 
 import bisect
@@ -23,16 +26,19 @@ from hrag.types import TreeSettings
 
 _CUT_SECTION = hrag_fast.CUT_PARAGRAPH + 1
 
-# A cut may come this much of a chunk early to meet a better boundary. A quarter of 256
-# tokens is two or three sentences: nearly always one ends there, often a paragraph.
+# A cut may be earlier than its target by 1/_SNAP of the chunk size. A quarter of 256 tokens is
+# two or three sentences, so that it nearly always contains a sentence end.
 _SNAP = 4
-_SNAP_OVERLAP = 4  # The shared part may be a quarter longer or shorter than asked.
-_CODE_POINT_TOKENS = 4  # A code point has at most 4 bytes, hence tokens.
+_SNAP_OVERLAP = 4  # The overlap may differ from its target by 1/_SNAP_OVERLAP of it.
+_MAX_CODE_POINT_TOKENS = 4  # A code point has at most 4 bytes, and a token at least one.
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Size and overlap of one level in tokens; `slack` is how far an overlap may snap."""
+    """Chunk size and overlap of one level, and the `slack` of the overlap, all in tokens.
+
+    The overlap of two chunks may differ from `overlap` by `slack`, to end at a better boundary.
+    """
 
     size: int
     overlap: int
@@ -40,13 +46,14 @@ class Level:
 
     @classmethod
     def of(cls, size: int, ratio: float) -> "Level":
+        """Returns the level of chunks of `size` tokens that share `ratio` of it, 0 to 0.5."""
         overlap = round(size * ratio)
         return cls(size, overlap, max(2, overlap // _SNAP_OVERLAP) if overlap else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """Chunks of one level as boundaries, and how many children each has."""
+    """Chunks of one level: their first and last boundaries, and their numbers of children."""
 
     starts: list[int]
     ends: list[int]
@@ -54,7 +61,11 @@ class _Spans:
 
 
 def build_tree(parsed: ParsedText, settings: TreeSettings) -> Tree:
-    """Cuts `parsed.text`, which must not be empty, as `settings` say."""
+    """Returns the chunk tree of `parsed.text`, which must not be empty.
+
+    Level l has chunks of at most `settings.level_sizes[l]` tokens (cl100k_base). The same text
+    and settings give the same tree, byte for byte. Raises nothing.
+    """
     raw = parsed.text.encode()
     ends = tokens.byte_ends(tokens.encode(parsed.text))
     ranks = _ranks(raw, ends, parsed)
@@ -71,14 +82,17 @@ def build_tree(parsed: ParsedText, settings: TreeSettings) -> Tree:
 
 
 def _byte_offsets(text: str, chars: Sequence[int]) -> NDArray[np.uint32]:
-    """Byte offsets of ascending code-point offsets."""
+    """Byte offsets in UTF-8 of ascending code-point offsets of `text`: `uint32[len(chars)]`."""
     pieces = zip((0, *chars), chars, strict=False)
     lengths = [len(text[start:end].encode()) for start, end in pieces]
     return np.cumsum(lengths, dtype=np.uint32)
 
 
 class _CharOffsets:
-    """Code-point offsets of the byte offsets given, which are code-point boundaries."""
+    """Maps byte offsets of UTF-8 text to code-point offsets.
+
+    `offsets` are all byte offsets that will be looked up; each is a code-point boundary.
+    """
 
     def __init__(self, raw: bytes, offsets: NDArray[np.uint32]) -> None:
         self._known = np.unique(offsets)
@@ -88,11 +102,15 @@ class _CharOffsets:
         self._chars = np.cumsum(lengths, dtype=np.uint32)
 
     def of(self, offsets: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Returns the code-point offsets, in the shape of `offsets`."""
         return self._chars[np.searchsorted(self._known, offsets)]
 
 
 def _ranks(raw: bytes, ends: NDArray[np.uint32], parsed: ParsedText) -> bytes:
-    """How good a cut each boundary is; boundary 0 is the text's beginning."""
+    """The rank of each boundary, one byte each; boundary 0 is the start of the text.
+
+    Starts of pages rank as paragraphs, starts of sections highest.
+    """
     ranks = np.zeros(len(ends) + 1, np.uint8)
     ranks[0] = _CUT_SECTION
     ranks[1:] = hrag_fast.boundary_ranks(raw, ends)
@@ -102,19 +120,19 @@ def _ranks(raw: bytes, ends: NDArray[np.uint32], parsed: ParsedText) -> bytes:
         (_CUT_SECTION, [section.char_start for section in parsed.sections]),
     ):
         if not starts:
-            continue  # Most texts are short and have neither; numpy's calls would add up.
-        wanted = _byte_offsets(parsed.text, starts)
-        at = np.searchsorted(ends, wanted)
+            continue  # Many texts are short and have neither; numpy's calls take time.
+        targets = _byte_offsets(parsed.text, starts)
+        at = np.searchsorted(ends, targets)
         inside = at < len(ends)
-        exact = at[inside][ends[at[inside]] == wanted[inside]]
+        exact = at[inside][ends[at[inside]] == targets[inside]]
         ranks[exact + 1] = rank
     return ranks.tobytes()
 
 
 def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
-    """The best-ranked boundary in [low, high], of equals the one nearest to `near`.
+    """The boundary of the highest rank in [low, high]; ties go to the one nearest to `near`.
 
-    Where all of them lie inside code points, the last possible one above `floor`.
+    If all of them are forbidden, the last permitted one below `low` and above `floor`.
     """
     best = max(ranks[low : high + 1])
     if best == hrag_fast.CUT_FORBIDDEN:
@@ -127,7 +145,7 @@ def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
 
 
 def _slide(ranks: bytes, level: Level) -> _Spans:
-    """Windows over the whole text, each beginning `overlap` before the last one's end."""
+    """Sliding windows over the text; each starts `overlap` before the end of the previous one."""
     count = len(ranks) - 1
     starts, ends = [0], list[int]()
     end = 0
@@ -145,11 +163,11 @@ def _next_start(ranks: bytes, end: int, level: Level) -> int:
         return end
     near = end - level.overlap
     low, high = near - level.slack, min(near + level.slack, end)
-    return _best_cut(ranks, low, high, near, low - _CODE_POINT_TOKENS)
+    return _best_cut(ranks, low, high, near, low - _MAX_CODE_POINT_TOKENS)
 
 
 def _group(ranks: bytes, below: _Spans, level: Level) -> _Spans:
-    """Runs of consecutive chunks as long as fit, ends extended to share the overlap."""
+    """The longest runs of consecutive chunks that fit, with ends extended to the overlap."""
     starts, ends, counts = list[int](), list[int](), list[int]()
     first, end = 0, 0
     while first < len(below.starts):
@@ -163,19 +181,19 @@ def _group(ranks: bytes, below: _Spans, level: Level) -> _Spans:
 
 
 def _last_that_fits(below: _Spans, first: int, level: Level) -> int:
-    """The last chunk of the longest run from `first` that leaves room for the overlap."""
+    """Index of the last chunk of the longest run from `first` that still fits the overlap."""
     limit = below.starts[first] + level.size
     last = bisect.bisect_right(below.ends, limit) - 1
     if last == len(below.ends) - 1:
         return last
-    room = limit - max(0, level.overlap - level.slack)
-    return max(first, min(last, bisect.bisect_right(below.starts, room) - 2))
+    last_start = limit - max(0, level.overlap - level.slack)
+    return max(first, min(last, bisect.bisect_right(below.starts, last_start) - 2))
 
 
 def _group_end(
     ranks: bytes, below: _Spans, first: int, last: int, level: Level, previous_end: int
 ) -> int:
-    """Where a run ends: past its last chunk, before its limit, sharing the overlap."""
+    """The end of a run: at or after its last chunk, within the size limit, near the overlap."""
     own_end, text_end = below.ends[last], below.ends[-1]
     if own_end == text_end:
         return own_end
@@ -187,6 +205,7 @@ def _group_end(
 
 
 def _pack_level(spans: _Spans, boundaries: NDArray[np.uint32]) -> NDArray[np.void]:
+    """One level as `CHUNK[chunks]`, without links, characters and sections."""
     level = np.zeros(len(spans.starts), CHUNK)
     starts, ends = np.array(spans.starts), np.array(spans.ends)
     level["token_start"] = starts
@@ -199,7 +218,7 @@ def _pack_level(spans: _Spans, boundaries: NDArray[np.uint32]) -> NDArray[np.voi
 
 
 def _add_char_offsets(levels: Sequence[NDArray[np.void]], raw: bytes, *, ascii_only: bool) -> None:
-    """All levels cut at leaf starts and at ends of their own, so each offset is met once."""
+    """Sets `char_start` and `char_end` of all levels; an offset they share is counted once."""
     if ascii_only:
         for level in levels:
             level["char_start"], level["char_end"] = level["byte_start"], level["byte_end"]
@@ -212,6 +231,7 @@ def _add_char_offsets(levels: Sequence[NDArray[np.void]], raw: bytes, *, ascii_o
 
 
 def _link(levels: Sequence[NDArray[np.void]], spans: Sequence[_Spans]) -> None:
+    """Sets `parent`, `first_child` and `child_count`."""
     for children, parents, span in zip(levels, levels[1:], spans[1:], strict=False):
         counts = np.array(span.child_counts)
         parents["child_count"] = counts
@@ -220,27 +240,29 @@ def _link(levels: Sequence[NDArray[np.void]], spans: Sequence[_Spans]) -> None:
 
 
 def _add_sections(levels: Sequence[NDArray[np.void]], sections: Sequence[Section]) -> None:
+    """Sets `section`, the index of the section that contains most of the chunk."""
     if not sections:
         return
     table = _SectionTable(sections, int(levels[0]["char_end"][-1]))
     for level in levels:
-        level["section"] = table.holding_most_of(level["char_start"], level["char_end"])
+        level["section"] = table.containing_most_of(level["char_start"], level["char_end"])
 
 
 class _SectionTable:
-    """Which section holds most of a span."""
+    """Finds the section that contains most of a span. Offsets are code points."""
 
     def __init__(self, sections: Sequence[Section], text_end: int) -> None:
         self._starts = np.array([section.char_start for section in sections], np.int64)
         self._parents = np.array(section_parents(sections), np.int64)
         self._ends = np.array(_extents(sections, text_end), np.int64)
 
-    def holding_most_of(
+    def containing_most_of(
         self, starts: NDArray[np.uint32], ends: NDArray[np.uint32]
     ) -> NDArray[np.uint32]:
-        """The innermost section with more than half of each span, or NONE.
+        """Returns the innermost section with more than half of each span, or NONE: `uint32[spans]`.
 
-        It must hold the span's middle, so it is the section there or one around it.
+        Such a section contains the middle of the span, so it is the section there or one of
+        its ancestors.
         """
         low, high = starts.astype(np.int64), ends.astype(np.int64)
         found = np.searchsorted(self._starts, (low + high) // 2, side="right") - 1
@@ -256,7 +278,7 @@ class _SectionTable:
 
 
 def _extents(sections: Sequence[Section], text_end: int) -> list[int]:
-    """Where each section ends: at the next one of the same or a smaller depth."""
+    """The end of each section: the start of the next one of the same or a smaller depth."""
     ends = [text_end] * len(sections)
     open_sections: list[int] = []
     for index, section in enumerate(sections):

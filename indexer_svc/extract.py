@@ -1,46 +1,63 @@
-"""A document as a client sends it to text with pages and sections.
+"""Text extraction: from a document as a client sends it to text, pages, sections and a title.
 
-The first step of an ingest, and the one that refuses what cannot be indexed: an unknown
-type, a body that is too large, unreadable or blank, a run of characters that would stall
-the tokenizer. What comes out is never blank, can always be encoded as UTF-8, and has its
-pages and sections in order of position. Pure: the same document gives the same text, on
-every machine. Knows nothing of tokens, storage or gRPC.
+The first step of an ingest. It refuses what cannot be indexed: an unknown type, a body that
+is too large, unreadable or blank, and a run without white space that would stall the
+tokenizer. The extracted text is never blank and always valid UTF-8; pages and sections are in
+order of position. Pure: a document gives the same result on every machine. Knows nothing of
+tokens, storage or gRPC.
 """
 
 import codecs
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.ids import shown
+from hrag.ids import quoted
 from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import MARKDOWN, MAX_PAGES, PDF, PLAIN_TEXT, Document, Page
-from indexer_svc.markdown import sections_of
+from indexer_svc.markdown import outline_of
 from indexer_svc.pdf import Bookmark, PdfContent, read_pdf
 
-MAX_RUN_CHARS = 1_000_000  # The tokenizer's time grows faster than a run without white space.
+MAX_RUN_CHARS = 1_000_000  # The tokenizer is superlinear in a run without white space.
 
 _PAGE_BREAK = "\n\n"
 _PDF_MAGIC = b"%PDF-"
 _TEXT_TYPES = (PLAIN_TEXT, MARKDOWN)
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")  # Zero-width characters are blank.
 _WHITE_SPACE = re.compile(r"\s")
-_TITLE_SEARCH_CHARS = 20_000  # Four dense pages; bounds a PDF of one endless page.
+_TITLE_SEARCH_CHARS = 20_000  # Four dense pages; a page of a PDF may be of any length.
 
 Body = str | bytes | tuple[Page, ...]
 
 
-def extract(document: Document, max_bytes: int) -> ParsedText:
-    """Reads a document's body, `max_bytes` bytes of UTF-8 or of file at most.
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What is read from a document's body.
 
-    Pages are joined by one blank line and keep their numbers; a PDF's are numbered from 1.
-    Sections are Markdown's headings or a PDF's bookmarks. Offsets count code points of the
-    text that is returned. NUL is kept where a client sends it and dropped from PDFs.
+    `title` is the one that the body itself gives, at most MAX_TITLE_BYTES bytes of UTF-8;
+    empty where it gives none. It depends on the body and the type alone.
+    """
+
+    parsed: ParsedText
+    title: str = ""
+
+
+def extract(document: Document, max_bytes: int) -> Extracted:
+    """Returns the text, pages, sections and title of a document's body.
+
+    `max_bytes` bounds the body (a file's bytes, or text in UTF-8) and a PDF's text (UTF-8).
+    Pages are joined by one blank line and keep their numbers; those of a PDF are numbered
+    from 1. Sections are the headings of Markdown or the bookmarks of a PDF. The title is that
+    of the front matter of Markdown, else its first heading of level 1, or the title in a
+    PDF's metadata; plain text has none. Offsets are code points of the text returned. NUL
+    characters are kept in text and removed from PDFs.
 
     Raises:
-        TooLarge: the body, or a PDF's text, is over `max_bytes`; more than MAX_PAGES pages.
-        UnreadableDocument: `content` is not UTF-8, or a PDF that is damaged or encrypted.
-        BlankDocument: there is no visible character.
+        TooLarge: the body or a PDF's text exceeds `max_bytes`, or there are more than
+            MAX_PAGES pages.
+        UnreadableDocument: `content` is not UTF-8, or is a damaged or encrypted PDF.
+        BlankDocument: the text has no visible character.
         InvalidArgument: the type is unknown or does not fit the body, the text has a lone
             surrogate, or more than MAX_RUN_CHARS characters without white space.
     """
@@ -48,18 +65,22 @@ def extract(document: Document, max_bytes: int) -> ParsedText:
     field = _field_of(document.body)
     _check_size(document.body, field, max_bytes)
     if isinstance(document.body, bytes) and mime_type == PDF:
-        return _parsed_pdf(read_pdf(document.body, max_bytes))
+        return _extracted_pdf(read_pdf(document.body, max_bytes))
     text, pages = _text_of(document.body)
     _check_visible(text, f"{field} is blank; it must hold some visible text", field)
     _check_runs(text, field)
-    return ParsedText(text, sections_of(text) if mime_type == MARKDOWN else (), pages)
+    if mime_type != MARKDOWN:
+        return Extracted(ParsedText(text, (), pages))
+    outline = outline_of(text)
+    return Extracted(ParsedText(text, outline.sections, pages), outline.title)
 
 
 def resolve_mime_type(document: Document) -> str:
-    """The type a document is read as: lower case, without parameters such as a charset.
+    """Returns the MIME type a document is read as, in lower case and without parameters.
 
-    Where none is given it is `application/pdf` for bytes that begin with `%PDF-`, and
-    `text/plain` otherwise. Raises InvalidArgument for a type that does not fit the body.
+    A document without a type is `application/pdf` if its bytes begin with `%PDF-`, and
+    `text/plain` otherwise. Raises InvalidArgument for a type that is unknown or does not fit
+    the body.
     """
     is_file = isinstance(document.body, bytes)
     given = document.mime_type.partition(";")[0].strip().lower()
@@ -69,7 +90,7 @@ def resolve_mime_type(document: Document) -> str:
     if given in _TEXT_TYPES or (given == PDF and is_file):
         return given
     raise InvalidArgument(
-        f"mime_type is {shown(document.mime_type)}; with {_field_of(document.body)} it must be "
+        f"mime_type is {quoted(document.mime_type)}; with {_field_of(document.body)} it must be "
         + ", ".join([*_TEXT_TYPES, PDF] if is_file else _TEXT_TYPES)
         + " or empty",
         field="mime_type",
@@ -102,7 +123,7 @@ def _joined_size(pages: Sequence[Page]) -> int:
             f"pages has {len(pages)} pages; at most {MAX_PAGES} are allowed", field="pages"
         )
     sizes = (
-        _utf8_size(page.text, f"pages[{place}].text", "pages") for place, page in enumerate(pages)
+        _utf8_size(page.text, f"pages[{index}].text", "pages") for index, page in enumerate(pages)
     )
     return sum(sizes) + len(_PAGE_BREAK) * max(0, len(pages) - 1)
 
@@ -123,12 +144,12 @@ def _text_of(body: Body) -> tuple[str, tuple[PageSpan, ...]]:
         return body, ()
     if isinstance(body, bytes):
         return _decoded(body), ()
-    numbers = (page.number or place for place, page in enumerate(body, start=1))
+    numbers = (page.number or position for position, page in enumerate(body, start=1))
     return _joined([page.text for page in body], numbers)
 
 
 def _decoded(content: bytes) -> str:
-    """Text without the byte order mark it may begin with."""
+    """The text of UTF-8 bytes, without a byte order mark."""
     start = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
     try:
         return content[start:].decode()
@@ -150,7 +171,7 @@ def _joined(texts: Sequence[str], numbers: Iterable[int]) -> tuple[str, tuple[Pa
     return _PAGE_BREAK.join(texts), tuple(spans)
 
 
-def _parsed_pdf(content: PdfContent) -> ParsedText:
+def _extracted_pdf(content: PdfContent) -> Extracted:
     text, pages = _joined(content.pages, range(1, len(content.pages) + 1))
     _check_visible(
         text,
@@ -159,15 +180,16 @@ def _parsed_pdf(content: PdfContent) -> ParsedText:
         "content",
     )
     _check_runs(text, "content")
-    return ParsedText(text, _bookmarked_sections(content.bookmarks, text, pages), pages)
+    sections = _bookmarked_sections(content.bookmarks, text, pages)
+    return Extracted(ParsedText(text, sections, pages), content.title)
 
 
 def _bookmarked_sections(
     bookmarks: Sequence[Bookmark], text: str, pages: Sequence[PageSpan]
 ) -> tuple[Section, ...]:
-    """Bookmarks as sections, each at the line of its title or else as its page begins.
+    """Bookmarks as sections. Each begins at the line of its title, or else with its page.
 
-    Bookmarks of one page come in order, so each title is sought after the one before.
+    Bookmarks of one page are in order, so each title is searched after the previous one.
     """
     sections = []
     position = 0
@@ -176,13 +198,13 @@ def _bookmarked_sections(
         if not page.char_start <= position < page.char_end:
             position = page.char_start
         position = _line_of_title(bookmark.title, text, position, page.char_end)
-        if position < len(text):  # A last page without text begins where the text ends.
+        if position < len(text):  # A last page without text begins at the end of the text.
             sections.append(Section(bookmark.title, bookmark.depth, position))
     return tuple(sorted(sections, key=lambda section: section.char_start))
 
 
 def _line_of_title(title: str, text: str, start: int, end: int) -> int:
-    """Where the line begins that is `title`, numbered or not; `start` if there is none."""
+    """Offset of the first line that is `title`, numbered or not; `start` if there is none."""
     line = re.compile(rf"^[\d. \t]{{0,12}}{re.escape(title)}[ \t]*$", re.MULTILINE)
     found = line.search(text, start, min(end, start + _TITLE_SEARCH_CHARS))
     return start if found is None else found.start()
@@ -207,10 +229,10 @@ def _check_runs(text: str, field: str) -> None:
 
 
 def _long_run_start(text: str) -> int | None:
-    """Where the first run of more than MAX_RUN_CHARS characters begins.
+    """Offset of the first run of more than MAX_RUN_CHARS characters without white space.
 
-    Leaps from white space to the last white space within the longest run allowed, so that
-    only the ends of the leaps are looked at.
+    Jumps from one white space to the last one within the longest run allowed, so most
+    characters are never examined.
     """
     start = 0
     while len(text) - start > MAX_RUN_CHARS:

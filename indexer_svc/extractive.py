@@ -1,9 +1,8 @@
-"""A summary made of a text's own sentences; needs no model but the embedder.
+"""Extractive summaries: a text's own most central sentences, chosen with the embedder alone.
 
-Those sentences are taken that are nearest to the mean of all, as long as they are not
-what has been taken already: centroid-based summarisation (Radev et al., 2004; over
-embeddings Rossiello et al., 2017) with maximal marginal relevance (Carbonell and
-Goldstein, 1998).
+Centroid-based summarisation (Radev et al., 2004; over embeddings: Rossiello et al., 2017)
+prefers sentences near the mean of all sentences. Maximal marginal relevance (Carbonell and
+Goldstein, 1998) keeps the chosen sentences different from each other.
 """
 
 import re
@@ -15,56 +14,58 @@ from hrag.embedding import Embedder, Vectors
 from hrag.errors import EmbedderRejected
 from hrag.sentences import sentence_ends
 
-_CHARS = 500  # About 100 tokens: enough for a few statements, short enough to be precise.
-_SENTENCES = 100  # So many are compared, evenly spread: more cost time and change little.
-_REDUNDANCY = 0.5  # How much likeness to what is taken already counts against relevance.
-_SHORTEST = 20  # Characters; what is shorter says little: headings, numbers, labels.
-_BETWEEN = " "
+_MAX_CHARS = 500  # About 100 tokens: a few statements, whose embedding is still precise.
+_MAX_SENTENCES = 100  # Sentences to compare, evenly spread. More take time and change little.
+_REDUNDANCY_WEIGHT = 0.5  # Of the similarity to a chosen sentence, against relevance.
+_MIN_CHARS = 20  # Shorter sentences are mostly headings, numbers and labels.
+_SEPARATOR = " "
 _WORD = re.compile(r"\w")
 
 
 def extract(text: str, embedder: Embedder) -> str:
-    """The text's most central sentences, in order; "" if it has none.
+    """Returns the most central sentences of `text` in their order; empty if there are none.
 
-    Its first ones where the embedder refuses them. Raises EmbedderUnavailable.
+    The result has at most _MAX_CHARS characters, unless the best one is longer. If the
+    embedder rejects the sentences, the first ones are returned. Raises EmbedderUnavailable.
+    Time is quadratic in the number of sentences, which is at most _MAX_SENTENCES.
     """
     found = _sentences(text)
     if len(found) <= 1:
         return "".join(found)
     try:
-        order = _by_relevance(embedder.embed(found))
+        order = _by_marginal_relevance(embedder.embed(found))
     except EmbedderRejected:
         order = list(range(len(found)))
-    taken: list[int] = []
-    left = _CHARS
+    chosen: list[int] = []
+    left = _MAX_CHARS
     for number in order:
-        left -= len(found[number]) + len(_BETWEEN)
-        if taken and left < 0:
+        left -= len(found[number]) + len(_SEPARATOR)
+        if chosen and left < 0:
             break
-        taken.append(number)
-    return _BETWEEN.join(found[number] for number in sorted(taken))
+        chosen.append(number)
+    return _SEPARATOR.join(found[number] for number in sorted(chosen))
 
 
 def _sentences(text: str) -> list[str]:
-    """Those worth comparing, each once."""
+    """The different sentences to compare, at most _MAX_SENTENCES."""
     ends = sentence_ends(text)
-    all_of_them = [" ".join(text[start:end].split()) for start, end in pairwise([0, *ends])]
-    telling = [each for each in dict.fromkeys(all_of_them) if _WORD.search(each)]
-    long = [each for each in telling if len(each) >= _SHORTEST] or telling
-    chosen = np.linspace(0, len(long) - 1, min(len(long), _SENTENCES)).astype(int)
-    return [long[number] for number in chosen]
+    sentences = [" ".join(text[start:end].split()) for start, end in pairwise([0, *ends])]
+    with_words = [each for each in dict.fromkeys(sentences) if _WORD.search(each)]
+    long = [each for each in with_words if len(each) >= _MIN_CHARS] or with_words
+    sample = np.linspace(0, len(long) - 1, min(len(long), _MAX_SENTENCES)).astype(int)
+    return [long[number] for number in sample]
 
 
-def _by_relevance(vectors: Vectors) -> list[int]:
-    """All of them, the one first that is best to take next each time."""
+def _by_marginal_relevance(vectors: Vectors) -> list[int]:
+    """All indices in the order of choice. `vectors` is `float32[sentences, dimension]`."""
     relevance = vectors @ vectors.mean(axis=0)
-    likeness = vectors @ vectors.T
-    nearest_taken = np.zeros(len(vectors), np.float32)
+    similarity = vectors @ vectors.T
+    redundancy = np.zeros(len(vectors), np.float32)  # To the nearest chosen sentence.
     order: list[int] = []
     for _ in range(len(vectors)):
-        worth = relevance - _REDUNDANCY * nearest_taken
-        worth[order] = -np.inf
-        best = int(np.argmax(worth))
+        score = relevance - _REDUNDANCY_WEIGHT * redundancy
+        score[order] = -np.inf
+        best = int(np.argmax(score))
         order.append(best)
-        nearest_taken = np.maximum(nearest_taken, likeness[best])
+        redundancy = np.maximum(redundancy, similarity[best])
     return order

@@ -1,18 +1,19 @@
-"""The outline of a Markdown text: its top-level headings as sections.
+"""The outline of a Markdown text: its title and its sections.
 
-CommonMark decides what a heading is, so a `#` in a fence, in indented code or in HTML is
-none; one inside a list or quote belongs to that, not to the outline. Front matter in YAML
-is skipped: its closing `---` would otherwise make a heading of it. Only blocks are parsed;
-the one inline text that is read is a heading's own, for its title.
+Sections are the top-level headings. CommonMark defines what a heading is: a `#` in fenced
+code, indented code or HTML is not one, and a heading inside a list or quote is not part of
+the outline. YAML front matter is skipped, because CommonMark would read its closing `---` as
+the underline of a heading. Only blocks are parsed; inline markup is parsed for titles alone.
 
-Time is linear in the text for any input: 0.2 s per MB of prose, some 5 s per MB of nothing
-but markers. Lines, sections, nesting and titles have limits, so that the most hostile text
-costs about half a minute.
+Parsing takes linear time: 0.2 s per MB of prose, about 5 s per MB of nothing but markers.
+Lines, sections, nesting and titles are limited, so that a hostile text of the largest size
+takes about half a minute.
 """
 
 import logging
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -21,14 +22,14 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 
 from hrag.tree import Section
+from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, front_matter_title, section_title
 
 MAX_SECTIONS = 65_535
-MAX_LINES = 500_000  # 10,000 printed pages; bounds a text of nothing but list markers to seconds.
-MAX_TITLE_CHARS = 200
-MAX_NESTING = 20  # Ten lists within each other; each level is one more walk over its lines.
+MAX_LINES = 500_000  # 10,000 printed pages; parsing so many list markers takes seconds.
+MAX_NESTING = 20  # Ten nested lists; the parser reads a line once for each level.
 
-_MAX_TITLE_SOURCE_CHARS = 2 * MAX_TITLE_CHARS  # Leaves room for markup, such as a link's URL.
-_MAX_TITLE_MARKS = 40  # A title with more markup is shown as it is written.
+_MAX_SOURCE_CHARS = 2 * MAX_SECTION_TITLE_CHARS  # Leaves room for markup, such as a link's URL.
+_MAX_TITLE_MARKS = 40  # A title with more markup is kept as it is written.
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
 _MARKUP = re.compile(r"[\\`*_&<!\[\n]")
@@ -37,58 +38,65 @@ _FRONT_MATTER = re.compile(
 )
 
 
-def sections_of(text: str) -> tuple[Section, ...]:
-    """The top-level headings of `text`, in order.
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a Markdown text says about itself. `title` is empty where it names none."""
 
-    `char_start` is the code point of `text` where the heading's first line begins, whatever
-    its line ends are (`\\n`, `\\r\\n` or `\\r`). Titles are plain text of 1 to MAX_TITLE_CHARS
-    characters; a heading without any text is no section. Headings after the first MAX_LINES
-    lines or beyond the first MAX_SECTIONS are left out. Raises nothing.
+    title: str
+    sections: tuple[Section, ...]
+
+
+def outline_of(text: str) -> Outline:
+    """Returns the title and the top-level headings of `text`, in order. Raises nothing.
+
+    The title is the front matter's `title`, or else the first heading of level 1.
+
+    A section's `char_start` is the offset, in code points of `text`, at which the heading's
+    first line begins. Lines end with `\\n`, `\\r\\n` or `\\r`. Section titles are plain text of
+    1 to MAX_SECTION_TITLE_CHARS characters; a heading without text is not a section. Headings
+    after the first MAX_LINES lines and after the first MAX_SECTIONS headings are left out.
     """
     starts = _line_starts(text)
     end = starts[MAX_LINES] if len(starts) > MAX_LINES else len(text)
     references: dict[str, Any] = {}
     headings = _Headings()
-    source = _without_front_matter(_LINE_END.sub("\n", text[starts[0] : end]))
+    front_matter, source = _split(_LINE_END.sub("\n", text[starts[0] : end]))
     _PARSER.block.parse(source, _PARSER, references, headings)
-    return tuple(islice(_sections(headings, starts, references), MAX_SECTIONS))
-
-
-def trim_title(text: str) -> str:
-    """`text` on one line without surplus white space, cut at MAX_TITLE_CHARS characters."""
-    return " ".join(text.split())[:MAX_TITLE_CHARS].rstrip()
+    sections = tuple(islice(_sections(headings, starts, references), MAX_SECTIONS))
+    first_heading = next((each.title for each in sections if each.depth == 1), "")
+    return Outline(front_matter_title(front_matter) or first_heading, sections)
 
 
 def _line_starts(text: str) -> list[int]:
-    """Where the first lines begin, in code points; MAX_LINES + 1 of them at most."""
+    """Code-point offsets at which lines begin, of the first MAX_LINES + 1 lines."""
     first = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
     return [first, *(found.end() for found in islice(_LINE_END.finditer(text), MAX_LINES))]
 
 
-def _without_front_matter(source: str) -> str:
-    """`source` with its front matter blank, so that line numbers stay."""
+def _split(source: str) -> tuple[str, str]:
+    """The front matter, and `source` with blank lines in its place: line numbers stay."""
     found = _FRONT_MATTER.match(source)
     if found is None:
-        return source
-    return "\n" * found[0].count("\n") + source[found.end() :]
+        return "", source
+    return found[0], "\n" * found[0].count("\n") + source[found.end() :]
 
 
 def _sections(
     headings: Sequence[Token], starts: Sequence[int], references: dict[str, Any]
 ) -> Iterator[Section]:
     for heading, content in zip(headings[::2], headings[1::2], strict=True):
-        title = _plain_text(content.content[:_MAX_TITLE_SOURCE_CHARS], references)
+        title = _plain_text(content.content[:_MAX_SOURCE_CHARS], references)
         if title and heading.map is not None:
             yield Section(title, int(heading.tag.removeprefix("h")), starts[heading.map[0]])
 
 
 def _plain_text(source: str, references: dict[str, Any]) -> str:
-    """What a reader sees of inline Markdown."""
+    """Inline Markdown without its markup, as a section title."""
     if not 0 < len(_MARKUP.findall(source)) <= _MAX_TITLE_MARKS:
-        return trim_title(source)
+        return section_title(source)
     tokens: list[Token] = []
     _PARSER.inline.parse(source, _PARSER, references, tokens)
-    return trim_title("".join(_visible(tokens)))
+    return section_title("".join(_visible(tokens)))
 
 
 def _visible(tokens: Sequence[Token]) -> Iterator[str]:
@@ -102,9 +110,9 @@ def _visible(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 class _Headings(list[Token]):
-    """Takes every block token and keeps the headings: an opening, then its content.
+    """A token list that keeps only top-level headings: the opening token, then its content.
 
-    Ten megabytes of list markers make gigabytes of tokens; none of those is of interest.
+    The tokens of ten megabytes of list markers would take gigabytes.
     """
 
     def append(self, token: Token) -> None:
@@ -114,11 +122,11 @@ class _Headings(list[Token]):
 
 
 def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
-    """A block rule that passes over what can hold no heading of the outline.
+    """A block rule that skips lines which cannot hold a heading of the outline.
 
-    A paragraph whose lines all begin with a letter starts nothing else: skipping it spares
-    prose every other rule on each line. Past MAX_NESTING, lines are skipped one by one;
-    the parser's own limit would give up the rest of the document.
+    No other block begins in a paragraph whose lines all begin with a letter, so skipping it
+    saves every other rule on each of its lines. Beyond MAX_NESTING single lines are skipped;
+    at its own limit the parser would give up the rest of the document.
     """
     if state.level >= MAX_NESTING:
         state.line = start + 1
@@ -133,18 +141,18 @@ def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
 
 
 def _built_parser() -> MarkdownIt:
-    """A CommonMark parser that is ready to be shared by threads.
+    """A CommonMark parser that threads can share.
 
-    It compiles its rules when it first parses, and not under a lock: so that is done here.
+    It compiles its rules at the first parse, without a lock, so one parse is made here.
     """
-    # Entering a list adds two levels, and the parser's limit must not come before ours.
+    # Entering a list adds two levels; the parser's limit must not apply before MAX_NESTING.
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2})
     parser.block.ruler.before("code", "skip_text", _skip_text)
     parser.parse("# warm *up*")
     return parser
 
 
-# At debug level it would log each rule it tries on each line.
+# At debug level the parser logs every rule that it tries on every line.
 logging.getLogger("markdown_it").setLevel(logging.INFO)
 
 _PARSER = _built_parser()

@@ -1,9 +1,9 @@
-"""The text of a PDF, page by page, and its bookmarks.
+"""The text of a PDF, page by page, its bookmarks and its title.
 
-PDFium is not safe to call from two threads, not even on two documents. One lock guards
-every call into it: a document is read from opening to closing by one thread at a time,
-and every object is closed under the lock rather than left to the garbage collector, which
-would close it at any time on any thread. Nothing of PDFium leaves this module.
+PDFium is not thread-safe, not even across documents. One lock guards every call: a document
+is opened, read and closed by one thread at a time. Every object is closed explicitly under
+the lock, because the garbage collector would close it at any time on any thread. No PDFium
+object leaves this module.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ import pypdfium2.raw as pdfium_c
 
 from hrag.errors import TooLarge, UnreadableDocument
 from hrag.types import MAX_PAGES
-from indexer_svc.markdown import trim_title
+from indexer_svc.titles import pdf_title, section_title
 
-MAX_BOOKMARKS = 10_000  # Finding a bookmark's page costs PDFium a walk over the pages.
+MAX_BOOKMARKS = 10_000  # PDFium walks over the pages to find the page of each bookmark.
 
 _FIELD = "content"
 _PDFIUM = Lock()
-# PDFium marks the hyphen of a word that goes on in the next line, and has joined the
-# word already; a NUL stands for a glyph without a character.
+# PDFium joins words that are hyphenated at a line end and leaves a mark in place of the
+# hyphen. A NUL stands for a glyph without a character.
 _ARTEFACTS = dict.fromkeys(map(ord, "\x00\x02\u00ad\ufffe\uffff"))
 
 
@@ -39,27 +39,32 @@ class Bookmark:
 
 @dataclass(frozen=True, slots=True)
 class PdfContent:
-    """What a PDF says. A page without text is an empty string."""
+    """What is read from a PDF. A page or a title without text is an empty string."""
 
     pages: tuple[str, ...]
     bookmarks: tuple[Bookmark, ...]
+    title: str = ""
 
 
 def read_pdf(content: bytes, max_text_bytes: int) -> PdfContent:
-    """Reads every page and the first MAX_BOOKMARKS bookmarks that lead to a page.
+    """Returns the text of every page, the first MAX_BOOKMARKS bookmarks and the title.
 
-    Lines end in `\\n`. A PDF that opens with the empty password counts as not encrypted.
+    Lines end with `\\n`. Bookmarks that lead to no page are left out. The title is the one in
+    the document information dictionary (ISO 32000-1, 14.3.3), unless it is a placeholder
+    that a program wrote there. A PDF that opens with the empty password is read like one
+    that is not encrypted.
 
     Raises:
-        UnreadableDocument: `content` is encrypted, damaged or no PDF.
-        TooLarge: it has more than MAX_PAGES pages, or more than `max_text_bytes` bytes of
-            text in UTF-8.
+        UnreadableDocument: `content` is encrypted, damaged or not a PDF.
+        TooLarge: the PDF has more than MAX_PAGES pages, or more than `max_text_bytes` bytes
+            of text in UTF-8.
     """
     with _PDFIUM:
         try:
             with pdfium.PdfDocument(content) as document:
                 pages = tuple(_pages(document, max_text_bytes))
-                return PdfContent(pages, tuple(islice(_bookmarks(document), MAX_BOOKMARKS)))
+                bookmarks = tuple(islice(_bookmarks(document), MAX_BOOKMARKS))
+                return PdfContent(pages, bookmarks, _title(document))
         except pdfium.PdfiumError as error:
             raise UnreadableDocument(_explained(error), field=_FIELD) from None
 
@@ -106,6 +111,13 @@ def _cleaned(raw: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
+def _title(document: pdfium.PdfDocument) -> str:
+    try:
+        return pdf_title(document.get_metadata_value("Title").translate(_ARTEFACTS))
+    except UnicodeDecodeError:  # Half a surrogate pair is no reason to refuse the document.
+        return ""
+
+
 def _bookmarks(document: pdfium.PdfDocument) -> Iterator[Bookmark]:
     for entry in islice(document.get_toc(), MAX_BOOKMARKS):
         destination = entry.get_dest()
@@ -117,6 +129,6 @@ def _bookmarks(document: pdfium.PdfDocument) -> Iterator[Bookmark]:
 
 def _bookmark_title(entry: pdfium.PdfBookmark) -> str:
     try:
-        return trim_title(entry.get_title().translate(_ARTEFACTS))
-    except UnicodeDecodeError:  # Half a surrogate pair: an outline is no reason to refuse.
+        return section_title(entry.get_title().translate(_ARTEFACTS))
+    except UnicodeDecodeError:
         return ""

@@ -45,7 +45,7 @@ MAX_SOURCE_BYTES = 2048
 
 # Part of every content hash: raised when documents are read or cut in another way, so that
 # ingesting them again does not count as UNCHANGED.
-_PIPELINE_VERSION = b"1"
+_PIPELINE_VERSION = b"2"
 _FLOAT32_BYTES = 4
 
 
@@ -103,6 +103,7 @@ class Draft:
     """A document with its tree, before its vectors."""
 
     pending: Pending
+    title: str
     parsed: ParsedText
     tree: Tree
 
@@ -130,7 +131,7 @@ class Draft:
         document = self.pending.document
         prepared = PreparedDocument(
             document_id=document.document_id,
-            title=document.title,
+            title=self.title,
             source=document.source,
             mime_type=resolve_mime_type(document),
             metadata=document.metadata,
@@ -261,13 +262,14 @@ class Pipeline:
         Raises InvalidArgument, TooLarge, BlankDocument, UnreadableDocument or
         DeadlineExceeded.
         """
-        with metrics.ingesting("extract"):
-            parsed = extract(pending.document, self._defaults.max_document_bytes)
+        with metrics.ingest_stage("extract"):
+            extracted = extract(pending.document, self._defaults.max_document_bytes)
         deadline.check("extracting")
-        with metrics.ingesting("cut"):
-            tree = build_tree(parsed, pending.collection.settings.tree)
+        with metrics.ingest_stage("cut"):
+            tree = build_tree(extracted.parsed, pending.collection.settings.tree)
         deadline.check("chunking")
-        return Draft(pending, parsed, tree)
+        title = pending.document.title or extracted.title
+        return Draft(pending, title, extracted.parsed, tree)
 
     def embed(self, drafts: Sequence[Draft], deadline: Deadline) -> list[Ready]:
         """Embeds the leaves of all drafts in one request; raises if any of them fails.
@@ -278,7 +280,7 @@ class Pipeline:
             settings = draft.pending.collection.settings
             check_embedder(settings, self._embedder.name, self._embedder.dimension)
         texts = [text for draft in drafts for text in draft.leaf_texts()]
-        with metrics.ingesting("embed"):
+        with metrics.ingest_stage("embed"):
             vectors = self._embedder.embed(texts, deadline)
         ends = accumulate(draft.leaf_count for draft in drafts)
         return [
@@ -295,7 +297,7 @@ class Pipeline:
 
         Raises what concerns all of them, such as StorageFull; then none is stored.
         """
-        with metrics.ingesting("commit"):
+        with metrics.ingest_stage("commit"):
             return self._writer.put_many([(each.collection, each.document) for each in ready])
 
 

@@ -1,7 +1,7 @@
-"""Which leaves of a document make a section, to be summarised and searched as one.
+"""The sections of a document for summaries: ranges of leaves that get one summary each.
 
-Pure. Sections follow each other and hold every leaf once. A leaf that lies over a border
-belongs to where most of it lies.
+Pure. Sections are consecutive and contain every leaf once. A leaf across a border belongs to
+the section that contains most of it.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from hrag.types import SummaryUnit
 
 
 def sections(parsed: ParsedText, tree: Tree, level: int, unit: SummaryUnit) -> list[range]:
-    """Ranges of the leaves, which are chunks of `level`; in order.
+    """Returns the ranges of leaf indices of each section, in order; leaves are at `level`.
 
-    Where a text has no pages, or no headings, its chunks of the top level stand for them.
+    A text without pages, or without headings, is divided by its chunks of the top level.
     """
     leaves = tree.level(level)
     if unit is SummaryUnit.PAGE and parsed.pages:
@@ -31,7 +31,7 @@ def sections(parsed: ParsedText, tree: Tree, level: int, unit: SummaryUnit) -> l
 
 
 def _pages(parsed: ParsedText, leaves: NDArray[Any]) -> NDArray[Any]:
-    """The page that the middle of each leaf lies on."""
+    """The page that contains the middle of each leaf: `int64[leaves]`, counted from 1."""
     starts = [page.char_start for page in parsed.pages]
     middles = (leaves["char_start"].astype(np.int64) + leaves["char_end"]) // 2
     pages: NDArray[Any] = np.searchsorted(starts, middles, side="right")
@@ -39,10 +39,10 @@ def _pages(parsed: ParsedText, leaves: NDArray[Any]) -> NDArray[Any]:
 
 
 def heading(title: str, sections: Sequence[Section], parents: Sequence[int], section: int) -> str:
-    """`title - outer > inner`, as far as there is one; `section` is an index or NONE.
+    """Returns `title - outer > inner`, without the parts that are missing.
 
-    `parents` are `section_parents` of the sections: worked out once for all of them, or a
-    document of many headings would take the square of its time.
+    `section` is an index into `sections` or NONE. `parents` is `section_parents(sections)`,
+    passed in because computing it for each heading would take quadratic time.
     """
     path: list[str] = []
     while section != NONE:

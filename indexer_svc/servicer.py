@@ -10,7 +10,7 @@ from functools import partial
 import grpc
 
 from hrag import metrics
-from hrag.rpc.interceptor import explained
+from hrag.rpc.interceptor import to_hrag_error
 from hrag.rpc.server import deadline_of
 from hrag.v1 import indexer_pb2 as pb
 from hrag.v1 import indexer_pb2_grpc
@@ -62,14 +62,14 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
     def IngestDocument(
         self, request: pb.IngestDocumentRequest, context: grpc.ServicerContext
     ) -> pb.IngestDocumentResponse:
-        with metrics.failing_document():
+        with metrics.count_failed_document():
             result = self._pipeline.ingest(
                 request.tenant_id,
                 collection_or_default(request.collection),
                 common.document_from(request.document),
                 deadline_of(context),
             )
-        metrics.document_ended(result.outcome.name.lower())
+        metrics.document_finished(result.outcome.name.lower())
         return indexer.ingest_response(result)
 
     def IngestDocuments(
@@ -126,10 +126,10 @@ def _documents_response(answers: list[Answer]) -> pb.IngestDocumentsResponse:
 
 def _outcome(answer: Answer) -> pb.DocumentOutcome:
     if isinstance(answer.outcome, Exception):
-        metrics.document_ended("failed")
-        error = explained("IngestDocuments", answer.outcome)
+        metrics.document_finished("failed")
+        error = to_hrag_error("IngestDocuments", answer.outcome)
         return indexer.error_outcome(answer.document_id, error)
-    metrics.document_ended(answer.outcome.outcome.name.lower())
+    metrics.document_finished(answer.outcome.outcome.name.lower())
     return indexer.result_outcome(answer.outcome)
 
 

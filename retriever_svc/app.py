@@ -14,10 +14,10 @@ from hrag.embedding.factory import open_query_embedder
 from hrag.engine import Reader, open_engine
 from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
 from hrag.rpc import server, workers
-from hrag.rpc.metrics_server import exposed
-from hrag.rpc.process import stop_on_eof, tell_serving, until_stopped, wait_for_store
+from hrag.rpc.metrics_server import serve_metrics
+from hrag.rpc.process import report_serving, serve_until_stopped, stop_on_eof, wait_for_store
 from hrag.rpc.protection import open_protection
-from hrag.rpc.worker_metrics import Gathered
+from hrag.rpc.worker_metrics import WorkerMetrics
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_LIMIT,
@@ -55,14 +55,14 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
         _serve(settings, stopping, as_worker=False)
         return
     ports = [0] * settings.workers
-    with exposed(settings.metrics_address, Gathered(ports)):
+    with serve_metrics(settings.metrics_address, WorkerMetrics(ports)):
         workers.supervise(
             workers.own_command(),
             ports,
             settings.address,
             settings.drain_s,
             stopping,
-            tell_serving if settings.stop_on_eof else None,
+            report_serving if settings.stop_on_eof else None,
         )
 
 
@@ -97,7 +97,9 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         sentences = CachedQueries(embedder, settings.sentence_cache_entries)
         caches = {"query": queries, "sentence": sentences}
         shown = metrics.Readings(partial(readings, reader, caches, settings))
-        port = closing.enter_context(exposed(settings.metrics_address, metrics.INSTRUMENTS, shown))
+        port = closing.enter_context(
+            serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, shown)
+        )
         search = Search(reader, embedder, queries, sentences, settings.return_level)
         servicer = RetrieverServicer(
             search,
@@ -114,8 +116,8 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             share_port=as_worker,
         )
         reports = as_worker or settings.stop_on_eof
-        on_serving = partial(tell_serving, port) if reports else None
-        until_stopped(listening, settings.address, settings.drain_s, stopping, on_serving)
+        on_serving = partial(report_serving, port) if reports else None
+        serve_until_stopped(listening, settings.address, settings.drain_s, stopping, on_serving)
 
 
 def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:

@@ -179,7 +179,7 @@ class Search:
                 outcome, passages = self._found(snapshot, query, vector, form)
         stages = (embed, *outcome.stages)
         seconds = stage_seconds(stages)
-        metrics.searched(seconds.items())
+        metrics.search_finished(seconds.items())
         tracing.add(stages)
         return result_of(query, outcome, seconds, self._clock() - embed[1]), passages
 

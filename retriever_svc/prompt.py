@@ -40,7 +40,7 @@ class Prompt:
 def _numbered(number: int, passage: Passage) -> str:
     """`[1] title - section, page 3`, and the content below."""
     chunk = passage.chunk
-    heading = ", ".join(filter(None, (citations.place(chunk), citations.pages(chunk))))
+    heading = ", ".join(filter(None, (citations.heading(chunk), citations.pages(chunk))))
     return f"[{number}] {heading}\n{chunk.content.strip()}"
 
 

@@ -1,4 +1,4 @@
-"""Keys and tokens that a service under test accepts, and some that it must not."""
+"""Keys and tokens for tests, valid and invalid."""
 
 import base64
 import hmac
@@ -31,7 +31,7 @@ def id_of(key: str) -> str:
 
 
 def expired(path: Path, key: str) -> str:
-    """The key, whose time is now over."""
+    """Lets the key expire; returns it."""
     document = json.loads(path.read_text("utf-8"))
     (line,) = (each for each in document["keys"] if each["id"] == id_of(key))
     line["expires"] = "2026-01-01T00:00:00Z"
@@ -40,13 +40,13 @@ def expired(path: Path, key: str) -> str:
 
 
 def altered(key: str) -> str:
-    """The key with another last character but one; the last holds only some bits."""
+    """Returns the key with its last character but one changed; the last encodes only some bits."""
     return key[:-2] + ("A" if key[-2] != "A" else "B") + key[-1]
 
 
 @dataclass(frozen=True)
 class Issuer:
-    """Who signs tokens, with one key."""
+    """An issuer of tokens, with one signing key."""
 
     key_id: str
     private: Any
@@ -57,8 +57,8 @@ class Issuer:
         return {**public, "kid": self.key_id, "use": "sig", "alg": "ES256"}
 
     def token(self, **claims: Any) -> str:
-        """A token that is right but for `claims`; one that is None is left out."""
-        said = {
+        """Returns a valid token with `claims` changed; a claim of None is left out."""
+        payload = {
             "iss": ISSUER,
             "aud": AUDIENCE,
             "sub": "somebody",
@@ -67,8 +67,8 @@ class Issuer:
             "role": "read",
             **claims,
         }
-        said = {name: value for name, value in said.items() if value is not None}
-        return jwt.encode(said, self.private, "ES256", {"kid": self.key_id})
+        payload = {name: value for name, value in payload.items() if value is not None}
+        return jwt.encode(payload, self.private, "ES256", {"kid": self.key_id})
 
 
 def new_issuer(key_id: str = "one") -> Issuer:
@@ -81,10 +81,10 @@ def write_jwks(path: Path, *issuers: Issuer) -> Path:
 
 
 def forged(token: str, algorithm: str, secret: bytes = b"") -> str:
-    """The token's claims under another algorithm, signed with `secret` or not at all."""
+    """Returns the token with another algorithm, signed with `secret` or unsigned."""
     header, claims, _ = token.split(".")
-    said = {**json.loads(_decoded(header)), "alg": algorithm}
-    begin = f"{_encoded(json.dumps(said).encode())}.{claims}"
+    payload = {**json.loads(_decoded(header)), "alg": algorithm}
+    begin = f"{_encoded(json.dumps(payload).encode())}.{claims}"
     signature = hmac.new(secret, begin.encode(), sha256).digest() if secret else b""
     return f"{begin}.{_encoded(signature)}"
 

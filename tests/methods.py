@@ -1,4 +1,4 @@
-"""Every method of every service of ours, as its descriptor tells it, and how to call one."""
+"""All methods of hrag's services, from their descriptors, and how to call them."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -25,7 +25,7 @@ _MAX_DEPTH = 4  # Filters and metadata hold themselves.
 
 
 def servicer_of(service: str) -> Any:
-    """Answers every call of a service with an empty message, each message of a stream too."""
+    """Returns a servicer that answers every message with an empty one."""
     handlers = {method.name: _handler(method) for method in SERVICES[service].methods}
     return type("Servicer", (), handlers)()
 
@@ -44,7 +44,7 @@ def _handler(method: MethodDescriptor) -> Any:
 
 
 def request_of(method: MethodDescriptor, *tenants: str) -> Message:
-    """A request that names the tenants, in turn, wherever it can name one."""
+    """Returns a request with the tenants, in turn, in its fields `tenant_id`."""
     names = iter(tenants)
     message = message_factory.GetMessageClass(method.input_type)()
     if method.name == "BatchSearch":
@@ -56,7 +56,7 @@ def request_of(method: MethodDescriptor, *tenants: str) -> Message:
 
 
 def marked(method: MethodDescriptor) -> tuple[Message, set[str]]:
-    """A request whose every field `tenant_id`, however deep, has a value of its own."""
+    """Returns a request with distinct values in all fields `tenant_id`, and these values."""
     message = message_factory.GetMessageClass(method.input_type)()
     given: set[str] = set()
 
@@ -80,7 +80,7 @@ def _fill(message: Message, names: Iterator[str], depth: int) -> None:
 
 
 def _names_tenants(field: FieldDescriptor, depth: int) -> bool:
-    """Whether a field of messages leads to a `tenant_id`."""
+    """True if a field `tenant_id` is reachable through this message field."""
     if field.message_type.GetOptions().map_entry:
         return False
     return any(
@@ -97,7 +97,7 @@ def _names_tenants(field: FieldDescriptor, depth: int) -> bool:
 def code_of(
     channel: grpc.Channel, path: str, requests: list[Message], *headers: tuple[str, str]
 ) -> grpc.StatusCode:
-    """What a call ends with."""
+    """Makes a call and returns its status code."""
     method = METHODS[path]
     response = message_factory.GetMessageClass(method.output_type)
     kind = f"{_kind(method.client_streaming)}_{_kind(method.server_streaming)}"

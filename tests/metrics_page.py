@@ -1,4 +1,4 @@
-"""Reads what a service shows to Prometheus."""
+"""A scrape of a service's metrics."""
 
 from collections.abc import Mapping
 from urllib.request import urlopen
@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 class Scrape(Mapping[str, Metric]):
-    """All that an address shows at one moment, by the families' names as they are written."""
+    """All metric families of one scrape, by name, with `_total` for counters."""
 
     def __init__(self, address: str) -> None:
         with urlopen(f"http://{address}/metrics", timeout=10) as page:
@@ -31,11 +31,11 @@ class Scrape(Mapping[str, Metric]):
 
     @property
     def series(self) -> set[str]:
-        """Names of everything that can be asked for."""
+        """Names of all series."""
         return {sample.name for family in self.values() for sample in family.samples}
 
     def value(self, series: str, **labels: str) -> float:
-        """The sum of the samples that have these labels; KeyError if there is none."""
+        """Returns the sum of the samples with these labels; raises KeyError if there is none."""
         found = [
             sample.value
             for family in self.values()

@@ -1,4 +1,4 @@
-"""A local server that speaks OpenAI's protocol, well or badly on demand.
+"""A local server with OpenAI's protocol, and faults on demand.
 
 `POST /v1/embeddings`: its vectors are a hash of the text, of length 3, as floats or base64
 as the request asks. `POST /v1/chat/completions`, streamed: it says the same always.
@@ -53,19 +53,19 @@ Fault = Callable[[Reply], Reply]
 def refuse(
     status: int, code: str | None = None, retry_after: str | None = None, words: str = "no"
 ) -> Fault:
-    """Answers `status` in OpenAI's form of an error, with its `code` and `words`."""
+    """Answers `status` in OpenAI's error format, with its `code` and the message `words`."""
     body = json.dumps({"error": {"message": words, "code": code, "type": None}}).encode()
     headers = {} if retry_after is None else {"Retry-After": retry_after}
     return lambda reply: replace(reply, status=status, body=body, headers=headers)
 
 
 def slow(delay_s: float) -> Fault:
-    """Answers well, but late."""
+    """Answers correctly, but late."""
     return lambda reply: replace(reply, delay_s=delay_s)
 
 
 def hang_up(reply: Reply) -> Reply:
-    """Closes the connection without a word."""
+    """Closes the connection without a reply."""
     return replace(reply, hang_up=True)
 
 
@@ -75,12 +75,12 @@ def body(content: bytes) -> Fault:
 
 
 def short(reply: Reply) -> Reply:
-    """Leaves the last vector out."""
+    """Omits the last vector."""
     return replace(reply, data=reply.data[:-1])
 
 
 def shuffled(reply: Reply) -> Reply:
-    """Answers in another order; every index is right."""
+    """Answers in another order, with correct indexes."""
     return replace(reply, data=reply.data[::-1])
 
 
@@ -100,17 +100,17 @@ def last_vector(embedding: Any) -> Fault:
 
 
 def says(*pieces: str, finish: str | None = "stop", usage: bool = True) -> Fault:
-    """Streams another text; without `finish` it never says that it is whole."""
+    """Streams another text; without `finish` it has no finish reason."""
     return lambda reply: replace(reply, events=_events(pieces, finish, usage))
 
 
 def events(*sent: bytes | float | None) -> Fault:
-    """Streams what stands there; see `Reply`."""
+    """Streams `sent`; see `Reply`."""
     return lambda reply: replace(reply, events=sent)
 
 
 def before_event(number: int, sent: bytes | float | None) -> Fault:
-    """Streams well, but for `sent` put in before event `number`."""
+    """Streams correctly, with `sent` inserted before event `number`."""
 
     def spoil(reply: Reply) -> Reply:
         well = reply.events or ()
@@ -145,10 +145,10 @@ class OpenAIServer:
     """The server on a free loopback port, from `with` to its end."""
 
     def __init__(self, dimension: int = DEFAULT_DIMENSION, *, base64_known: bool = True) -> None:
-        """Without `base64_known` it answers floats whatever is asked, as some servers do."""
+        """Without `base64_known` it always returns floats, as some servers do."""
         self.requests: list[dict[str, Any]] = []
         self.authorizations: list[str | None] = []
-        self.streams_left = 0  # Streams whose reader went away before their end.
+        self.streams_left = 0  # Streams whose client left before their end.
         self.dimension = dimension
         self._base64_known = base64_known
         self._faults: deque[Fault] = deque()
@@ -167,24 +167,24 @@ class OpenAIServer:
 
     @property
     def calls(self) -> int:
-        """Requests so far, refused ones too."""
+        """Number of requests so far, rejected ones included."""
         return len(self.requests)
 
     @property
     def texts(self) -> list[str]:
-        """All texts asked for so far, in order of arrival."""
+        """All received texts, in order of arrival."""
         return [text for request in self.requests for text in request["input"]]
 
     def inject(self, fault: Fault, times: int = 1) -> None:
-        """Lets `fault` spoil one more reply, or the next `times`."""
+        """Applies `fault` to one more reply, or to the next `times`."""
         self._faults.extend([fault] * times)
 
     def forget_faults(self) -> None:
-        """Answers well again from now on."""
+        """Removes the faults that have not been applied."""
         self._faults.clear()
 
     def answer(self, request: dict[str, Any], authorization: str | None) -> Reply:
-        """Notes the request and makes the reply."""
+        """Records the request and returns the reply."""
         with self._lock:
             self.requests.append(request)
             self.authorizations.append(authorization)
@@ -193,12 +193,12 @@ class OpenAIServer:
         return reply if fault is None else fault(reply)
 
     def left(self) -> None:
-        """Notes that nobody reads a stream any more."""
+        """Records that the client of a stream has left."""
         with self._lock:
             self.streams_left += 1
 
     def wait(self, delay_s: float) -> None:
-        """Waits, but not beyond the server's end."""
+        """Waits, but not longer than the server runs."""
         self._closing.wait(delay_s)
 
     @property
@@ -288,7 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
 
     def _pause(self, seconds: float) -> None:
-        """As long as the server runs and somebody waits for more."""
+        """Waits while the server runs and the client is connected."""
         until = time.monotonic() + seconds
         while (left_s := until - time.monotonic()) > 0:
             self.owner.wait(min(left_s, _POLL_S))
@@ -317,14 +317,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # The client did not wait for a slow reply.
 
     def log_message(self, *args: object) -> None:
-        """Says nothing: tests read `requests` instead."""
+        """Logs nothing: tests read `requests` instead."""
 
 
 def vectors_of(texts: Sequence[str], dimension: int = DEFAULT_DIMENSION) -> np.ndarray:
-    """The unit vectors an embedder must make of this server's replies."""
+    """Returns the unit vectors that an embedder must return for this server's replies."""
     return HashEmbedder(dimension).embed(texts)
 
 
 def in_base64(row: np.ndarray) -> str:
-    """`row` as base64 of little-endian float32."""
+    """Returns `row` as base64 of little-endian float32."""
     return base64.b64encode(row.astype("<f4").tobytes()).decode()

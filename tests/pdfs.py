@@ -1,7 +1,7 @@
-"""Small PDFs, written by hand, so that tests need no binary fixtures.
+"""Small PDFs, written without a library, so that tests need no binary fixtures.
 
-Each is a catalog, a page tree, one font and one content stream per page. Only the
-parts of the format that the tests ask about are here: text, bookmarks, encryption.
+Each has a catalog, a page tree, one font and one content stream per page. Only what tests
+need of the format is implemented: text, bookmarks, a title, encryption.
 """
 
 import hashlib
@@ -27,20 +27,25 @@ class Bookmark:
     page: int
 
 
-def pdf_of(pages: Sequence[str], bookmarks: Sequence[Bookmark] = ()) -> bytes:
+def pdf_of(pages: Sequence[str], bookmarks: Sequence[Bookmark] = (), title: str = "") -> bytes:
     """A PDF whose pages show these texts, one line of text per line."""
-    return _written(_objects(pages, bookmarks), b"")
+    objects = _objects(pages, bookmarks)
+    if not title:
+        return _written(objects, b"")
+    number = max(objects) + 1
+    objects[number] = b"<< /Title %s >>" % _text_string(title)
+    return _written(objects, b" /Info %d 0 R" % number)
 
 
 def pdf_without_text(page_count: int = 1) -> bytes:
-    """A PDF whose pages show a filled square, as a scan shows an image."""
+    """A PDF whose pages show a filled square and no text, like a scan."""
     return _written(_objects_of([b"10 10 50 50 re f"] * page_count, ()), b"")
 
 
 def encrypted_pdf(pages: Sequence[str], password: str) -> bytes:
     """A PDF under the standard security handler, revision 2: 40-bit RC4.
 
-    With an empty password any reader opens it, and only what it may do is restricted.
+    With an empty password every reader opens it; only printing and the like are restricted.
     """
     owner = _rc4(hashlib.md5(_padded("owner")).digest()[:5], _padded(password))
     key = hashlib.md5(
@@ -57,7 +62,7 @@ def encrypted_pdf(pages: Sequence[str], password: str) -> bytes:
 
 
 def broken_pdf() -> bytes:
-    """Bytes that begin as a PDF does and hold no object."""
+    """Bytes that begin like a PDF and contain no object."""
     return b"%PDF-1.7\nthe rest was lost on the way\n%%EOF\n"
 
 
@@ -94,7 +99,7 @@ def _escaped(raw: bytes) -> bytes:
 
 
 def _stream(content: bytes) -> bytes:
-    """An object that holds `content`, which must be compressed."""
+    """A stream object of `content`, which must be compressed."""
     return b"<< /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (
         len(content),
         content,
@@ -118,12 +123,17 @@ def _outline(bookmarks: Sequence[Bookmark], first: int) -> dict[int, bytes]:
         open_items[bookmark.depth :] = [number]
     objects = {_OUTLINE: b"<< /Type /Outlines%s >>" % _linked(links[_OUTLINE])}
     for number, bookmark in enumerate(bookmarks, start=first):
-        objects[number] = b"<< /Title <%s> /Dest [%d 0 R /Fit]%s >>" % (
-            (b"\xfe\xff" + bookmark.title.encode("utf-16-be")).hex().encode(),
+        objects[number] = b"<< /Title %s /Dest [%d 0 R /Fit]%s >>" % (
+            _text_string(bookmark.title),
             _FIRST_FREE + 2 * bookmark.page,
             _linked(links[number]),
         )
     return objects
+
+
+def _text_string(text: str) -> bytes:
+    """A text string object: UTF-16BE behind a byte order mark, in hexadecimal."""
+    return b"<%s>" % (b"\xfe\xff" + text.encode("utf-16-be")).hex().encode()
 
 
 def _linked(links: dict[str, int]) -> bytes:
@@ -151,7 +161,7 @@ def _written(objects: dict[int, bytes], trailer: bytes) -> bytes:
 
 
 def _encrypted(body: bytes, number: int, key: bytes) -> bytes:
-    """An object with its stream under the object's own key; other objects hold no strings."""
+    """An object with its stream encrypted; other objects contain no strings."""
     if b"stream\n" not in body:
         return body
     content = body.partition(b"stream\n")[2].removesuffix(b"\nendstream")

@@ -1,4 +1,4 @@
-"""Authorities and certificates, made for a test."""
+"""Certificate authorities and certificates for tests."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,14 +22,14 @@ _LOOPBACK = x509.SubjectAlternativeName(
 
 @dataclass(frozen=True)
 class Pair:
-    """A certificate and its key, in files."""
+    """The files of a certificate and its key."""
 
     cert_file: Path
     key_file: Path
 
 
 class Authority:
-    """Signs certificates; its own is in `ca_file`."""
+    """Issues certificates; its own is in `ca_file`."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
@@ -41,7 +41,7 @@ class Authority:
         self.ca_file.write_bytes(_pem(own))
 
     def issue(self, name: str = "service") -> Pair:
-        """A certificate for this machine's loopback addresses."""
+        """Issues a certificate for the loopback addresses."""
         self._made += 1
         key = generate_private_key(SECP256R1())
         stem = f"{self.ca_file.stem}-{name}-{self._made}"
@@ -59,7 +59,7 @@ class Authority:
 
 
 def with_password(key: bytes) -> bytes:
-    """The same key, to be read only by who knows the password."""
+    """Returns the key, encrypted with a password."""
     return serialization.load_pem_private_key(key, None).private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

@@ -1,8 +1,7 @@
-"""Both services as real processes on one store, for tests that speak gRPC.
+"""Both services as real processes on one store, for tests over gRPC.
 
-Settings go in through the environment, health says when a service serves, SIGTERM ends
-it, and its exit code must then be 0. When both are down, the store they leave behind is
-walked and must be sound.
+Settings are passed in the environment, the health service says when a service serves, SIGTERM
+stops it, and its exit code must then be 0. When both have stopped, the whole store is checked.
 """
 
 import signal
@@ -26,21 +25,21 @@ from hrag.config import EngineSettings
 from hrag.engine import open_engine
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 
-# Beside other tests an indexer that stands back would not seal in time.
+# Beside other tests, an indexer of low priority would not seal in time.
 FAST = {"HRAG_EMBEDDER": "hash:64", "HRAG_INDEXER_NICENESS": "0"}
 START_S = 30.0
 STOP_S = 20.0
 _POLL_S = 0.02
-_LOUD = {"HRAG_LOG_LEVEL": "debug"}
+_DEBUG = {"HRAG_LOG_LEVEL": "debug"}
 
 
 class Process:
-    """One service, from its start to its exit code."""
+    """One service process, from its start to its exit code."""
 
     def __init__(
         self, service: Service, data_dir: Path, settings: Mapping[str, str], address: str = ""
     ) -> None:
-        """Starts it, on a free port unless told where; what it says goes into a file."""
+        """Starts it, on a free port unless `address` is given. Its output goes to a file."""
         self.service = service
         self.address = address or free_addresses(1)[0]
         self._log_path = data_dir.with_name(f"{data_dir.name}-{service.name}-{self.port}.log")
@@ -48,7 +47,7 @@ class Process:
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", service.module],
-                env={**environ, **_LOUD, **settings, **own},
+                env={**environ, **_DEBUG, **settings, **own},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -60,12 +59,12 @@ class Process:
 
     @property
     def children(self) -> set[int]:
-        """Process ids of the processes it has started that have not ended."""
+        """Process ids of its child processes that have not ended."""
         return {pid for pid in children_of(self._process.pid) if is_alive(pid)}
 
     @property
     def log(self) -> str:
-        """All it has said, with the lines of earlier processes at the same port."""
+        """Its output, and that of earlier processes at the same port."""
         return self._log_path.read_text("utf-8", "replace")
 
     @property
@@ -73,14 +72,14 @@ class Process:
         return self._process.poll() is None
 
     def wait_until_serving(self) -> None:
-        until = time.monotonic() + START_S
+        deadline = time.monotonic() + START_S
         while not self.serves():
             assert self.is_running, self.log
-            assert time.monotonic() < until, f"not serving after {START_S} s:\n{self.log}"
+            assert time.monotonic() < deadline, f"not serving after {START_S} s:\n{self.log}"
             time.sleep(_POLL_S)
 
     def serves(self) -> bool:
-        """Whether grpc.health.v1 says SERVING, for the service and for the whole."""
+        """Whether grpc.health.v1 reports SERVING, for the service and for the server."""
         with grpc.insecure_channel(self.address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
             try:
@@ -93,43 +92,43 @@ class Process:
         return found == {health_pb2.HealthCheckResponse.SERVING}
 
     def wait(self, timeout_s: float = STOP_S) -> int:
-        """Its exit code, once it ends by itself."""
+        """Waits until it ends by itself; returns its exit code."""
         return self._process.wait(timeout_s)
 
     def terminate(self) -> None:
         self._process.send_signal(signal.SIGTERM)
 
     def stop(self) -> int:
-        """Its exit code after SIGTERM."""
+        """Sends SIGTERM; returns the exit code."""
         self.terminate()
         return self.wait()
 
     def kill(self) -> None:
-        """Ends it at once, if it still runs."""
+        """Kills it if it still runs."""
         self._process.kill()
         self._process.wait()
 
 
 @dataclass(frozen=True)
 class Running:
-    """Both services, serving."""
+    """Both services, ready to serve."""
 
     data_dir: Path
     indexer: Process
     retriever: Process
     client: Client
     raw_indexer: Any
-    """A stub that sends what it is given and does not translate errors."""
+    """A stub without checks and without translation of errors."""
     raw_retriever: Any
 
     def new_client(self) -> Client:
-        """A client with connections of its own."""
+        """A client with its own connections."""
         return Client(self.indexer.address, self.retriever.address)
 
 
 @contextmanager
 def running(data_dir: Path, settings: Mapping[str, str] = FAST) -> Iterator[Running]:
-    """Both services on the store in `data_dir`; stops them cleanly and checks the store."""
+    """Runs both services on the store in `data_dir`; stops them cleanly and checks the store."""
     with (
         started(INDEXER, data_dir, settings) as indexer,
         started(RETRIEVER, data_dir, settings) as retriever,
@@ -158,7 +157,7 @@ def _channel(process: Process) -> grpc.Channel:
 def started(
     service: Service, data_dir: Path, settings: Mapping[str, str] = FAST, address: str = ""
 ) -> Iterator[Process]:
-    """One service; unless the test has ended it itself, it must stop with exit code 0."""
+    """Runs one service. Unless the test has ended it, it must stop with exit code 0."""
     process = Process(service, data_dir, settings, address)
     try:
         yield process
@@ -170,12 +169,12 @@ def started(
 
 
 def children_of(pid: int) -> set[int]:
-    """Process ids of what the main thread of a process has started."""
+    """Process ids of the children that the main thread of a process has started."""
     return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()))
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs; one that has ended and waits for its parent to notice does not."""
+    """Whether the process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""A service's gRPC server inside the test's own process, around a servicer of the test."""
+"""A gRPC server in the test's process, with a servicer of the test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,14 +21,14 @@ _REGISTER: dict[str, Callable[..., None]] = {
 
 
 def settings(**variables: object) -> CommonSettings:
-    """Settings from variables, whatever the environment says."""
+    """Returns settings from `variables`, ignoring the environment."""
     return CommonSettings(**{"HRAG_THREADS": 4, "HRAG_EMBEDDER": "hash:8"} | variables)
 
 
 def built(
     servicer: object, service: str = RETRIEVER, address: str = "127.0.0.1:0", **variables: object
 ) -> Server:
-    """A server that is bound, and not started yet."""
+    """Returns a server that is bound but not started."""
     register = partial(_REGISTER[service], servicer)
     own = settings(**variables)
     return server.build(own, open_protection(own, address), address, service, register)
@@ -36,7 +36,7 @@ def built(
 
 @contextmanager
 def serving(servicer: object, service: str = RETRIEVER, **variables: object) -> Iterator[str]:
-    """The address of a server that answers with `servicer`."""
+    """Runs a server with `servicer`; yields its address."""
     listening = built(servicer, service, **variables)
     listening.start()
     try:
@@ -49,6 +49,6 @@ def serving(servicer: object, service: str = RETRIEVER, **variables: object) -> 
 def connected(
     servicer: object, service: str = RETRIEVER, **variables: object
 ) -> Iterator[grpc.Channel]:
-    """A channel to such a server."""
+    """Runs a server with `servicer`; yields a channel to it."""
     with serving(servicer, service, **variables) as address, grpc.insecure_channel(address) as one:
         yield one

@@ -1,28 +1,34 @@
-"""How a chunk is named to people and to models: by title, sections and pages."""
+"""How a chunk is cited to people and to models: by title, sections and pages."""
 
 from hrag.types import ChosenSection, Chunk, Span
 
-Part = Chunk | ChosenSection
+Citable = Chunk | ChosenSection
 
 
-def name(part: Part) -> str:
-    """The document's title; its id stands for a missing one."""
-    return part.title or part.document_id
+def name(cited: Citable) -> str:
+    """Returns the document's title, else the name of its source file, else its id."""
+    file_name = _file_name(cited.source) if isinstance(cited, Chunk) else ""
+    return cited.title or file_name or cited.document_id
 
 
-def sections(part: Part) -> str:
-    """The section path; a first section that is the document's name is not said again."""
-    path = part.section_path
-    return " > ".join(path[1:] if path[:1] == (name(part),) else path)
+def _file_name(source: str) -> str:
+    """Returns the last part of a path; empty for a URL, whose last part may not be a name."""
+    return "" if "://" in source else source.replace("\\", "/").rpartition("/")[2]
 
 
-def place(part: Part) -> str:
-    """`title - section > subsection`, as far as the part has them."""
-    return " - ".join(filter(None, (name(part), sections(part))))
+def sections(cited: Citable) -> str:
+    """Returns the section path, without a first section that repeats the document's name."""
+    path = cited.section_path
+    return " > ".join(path[1:] if path[:1] == (name(cited),) else path)
+
+
+def heading(cited: Citable) -> str:
+    """Returns `title - section > subsection`, as far as they exist."""
+    return " - ".join(filter(None, (name(cited), sections(cited))))
 
 
 def pages_of(chunk: Chunk, span: Span) -> tuple[int, int]:
-    """First and last page of a part of a chunk; 0 where the document has no pages."""
+    """Returns the first and the last page of a span of a chunk; 0 if there are no pages."""
     first = last = chunk.first_page
     for page in chunk.page_starts:
         if page.char_start <= span.char_start:
@@ -32,9 +38,9 @@ def pages_of(chunk: Chunk, span: Span) -> tuple[int, int]:
     return first, last
 
 
-def pages(part: Part) -> str:
-    """`page 3` or `pages 3-4`; empty where the document has no pages."""
-    first, last = part.first_page, part.last_page
+def pages(cited: Citable) -> str:
+    """Returns `page 3` or `pages 3-4`; empty if the document has no pages."""
+    first, last = cited.first_page, cited.last_page
     if not first:
         return ""
     return f"page {first}" if first == last else f"pages {first}-{last}"

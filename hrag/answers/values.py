@@ -1,4 +1,4 @@
-"""The values of an answer: what is asked, and what comes, event by event."""
+"""The values of an answer: its query and its events."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,10 +8,10 @@ from hrag.types import SearchQuery, SearchResult, Span
 
 
 class FinishReason(StrEnum):
-    """Why a model's text ends where it does.
+    """Why a text ended.
 
-    NO_PASSAGES and FAILED are an answer's alone: nothing was found, so that no model was
-    asked; the model failed.
+    NO_PASSAGES and FAILED occur in answers only: the search found nothing, so no request was
+    sent to the model; or the model failed.
     """
 
     STOP = "stop"
@@ -23,9 +23,10 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AnswerQuery:
-    """A question to a model about what a search finds.
+    """A question to a chat model about the passages of a search.
 
-    Without a `question`, the search's text is the question.
+    If `question` is empty, the search's text is the question. `max_tokens` bounds the answer;
+    None means the server's default.
     """
 
     search: SearchQuery
@@ -35,12 +36,12 @@ class AnswerQuery:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Which passage a statement of an answer's text was said to come from, and where in it.
+    """The passage that a statement of an answer cites, and the supporting sentence in it.
 
-    `marker` is the passage's place, from 1; the statement is a range of characters of the
-    text. `span` is the passage's sentence nearest to the statement and `score` their cosine;
-    where they could not be compared it is the whole passage, and `score` is None. Pages are
-    the span's.
+    `marker` is the passage's rank, from 1. The statement is a range of characters of the
+    answer's text. `span` is the passage's sentence most similar to the statement and `score`
+    their cosine similarity; if they could not be compared, `span` is the whole passage and
+    `score` is None. The pages are those of the span.
     """
 
     marker: int
@@ -56,9 +57,10 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """How an answer ended. With FAILED, `error` says why; the text up to there stands.
+    """How an answer ended. With FAILED, `error` is the cause; the text before it is valid.
 
-    Tokens are 0 where the endpoint does not count them, `first_text_us` where there is none.
+    Token counts are 0 if the endpoint does not report them. `first_text_us` and `total_us` are
+    microseconds from the start of the call; `first_text_us` is 0 if there is no text.
     """
 
     finish_reason: FinishReason
@@ -71,4 +73,4 @@ class AnswerEnd:
     total_us: int
 
 
-AnswerEvent = SearchResult | str | AnswerEnd  # Passages once, text in pieces, its end once.
+AnswerEvent = SearchResult | str | AnswerEnd  # Passages once, then pieces of text, then one end.

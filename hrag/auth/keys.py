@@ -1,8 +1,8 @@
-"""API keys, and the file that lists them.
+"""API keys, and the key file that lists them.
 
-A key is `hrag_<id>_<secret>`. The id says which line of the file it is, and is no secret;
-the secret has 256 random bits, so its plain SHA-256 is enough to store: no dictionary holds
-it, and a slow hash would only slow down every call. The file never holds a key itself.
+A key is `hrag_<id>_<secret>`. The id selects the entry of the file and is not secret. The
+secret has 256 random bits, so the file stores its plain SHA-256: a dictionary attack is
+impossible, and a slow hash would only slow down every call. The file never holds a key itself.
 """
 
 import fcntl
@@ -25,10 +25,9 @@ import structlog
 from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from hrag.auth import ANY_TENANT, REFUSAL, Identity, Role
+from hrag.auth import REFUSAL, Identity, Role, is_tenant_pattern
 from hrag.errors import Unauthenticated
-from hrag.ids import is_name
-from hrag.net.watched_file import Watched
+from hrag.net.watched_file import WatchedFile
 
 _log = structlog.get_logger()
 
@@ -38,18 +37,18 @@ MAX_TENANTS = 1000
 _ID_BYTES = 6
 _SECRET_BYTES = 32
 _KEY = re.compile(r"hrag_(?P<id>[0-9a-f]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
-_FOR_EVER = float("inf")
+_NEVER = float("inf")
 
 
 def _tenant(value: str) -> str:
-    if value != ANY_TENANT and not is_name(value):
+    if not is_tenant_pattern(value):
         raise ValueError("must be the id of a tenant, or * for all")
     return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A line of the file."""
+    """An entry of the key file."""
 
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -70,40 +69,41 @@ class _File:
 
 
 _FILE = TypeAdapter(_File)
-_KEY_LINE = TypeAdapter(Key)
+_KEY_ENTRY = TypeAdapter(Key)
 
 
 def read(path: Path) -> tuple[Key, ...]:
-    """All keys of a file; raises OSError, or ValueError that says what is wrong in it."""
+    """Returns all keys of a file; raises OSError, or ValueError that describes the defect."""
     try:
         found = _FILE.validate_json(path.read_bytes()).keys
     except ValidationError as error:
-        raise _problem(error) from None
+        raise _invalid(error) from None
     if len({key.id for key in found}) < len(found):
         raise ValueError("two keys have the same id")
     return found
 
 
-def _problem(error: ValidationError) -> ValueError:
-    """What is wrong where; the values stay out of it."""
+def _invalid(error: ValidationError) -> ValueError:
+    """Names each invalid field, without its value."""
     return ValueError("; ".join(map(_explain, error.errors(include_input=False))))
 
 
 def _explain(error: ErrorDetails) -> str:
-    place = ".".join(map(str, error["loc"]))
-    return f"{place}: {error['msg']}" if place else error["msg"]
+    field = ".".join(map(str, error["loc"]))
+    return f"{field}: {error['msg']}" if field else error["msg"]
 
 
 def create(
     path: Path, tenants: tuple[str, ...], role: Role, note: str, lifetime: timedelta | None
 ) -> str:
-    """Adds a key to the file, which it makes if there is none; returns the key.
+    """Adds a key to the file, which is created if it is missing; returns the key.
 
-    Raises ValueError for a value that is not allowed, OSError.
+    `lifetime` is None for a key that does not expire. Raises ValueError for an invalid value,
+    and OSError. Safe to call from several processes.
     """
     secret = secrets.token_urlsafe(_SECRET_BYTES)
     now = datetime.now(UTC).replace(microsecond=0)
-    line = {
+    entry = {
         "id": secrets.token_hex(_ID_BYTES),
         "sha256": _digest(secret),
         "tenants": tenants,
@@ -113,23 +113,26 @@ def create(
         "expires": None if lifetime is None else now + lifetime,
     }
     try:
-        key = _KEY_LINE.validate_python(line)
+        key = _KEY_ENTRY.validate_python(entry)
     except ValidationError as error:
-        raise _problem(error) from None
-    path = path.resolve()  # What a link names is replaced, not the link.
-    with _only_writer(path):
+        raise _invalid(error) from None
+    path = path.resolve()  # Replaces the target of a symbolic link, not the link.
+    with _exclusive_lock(path):
         keys = read(path) if path.exists() else ()
         _write(path, (*keys, key))
     return f"hrag_{key.id}_{secret}"
 
 
 def revoke(path: Path, key_id: str) -> Key:
-    """Makes a key invalid for ever; it stays listed. Raises ValueError if there is none."""
+    """Revokes a key permanently and returns it; it stays in the file.
+
+    Raises ValueError if there is no such key, and OSError. Safe to call from several processes.
+    """
     path = path.resolve()
-    with _only_writer(path):
+    with _exclusive_lock(path):
         keys = {key.id: key for key in read(path)}
         if key_id not in keys:
-            raise ValueError(f"no key has the id {key_id!r}; hrag keys list shows all")
+            raise ValueError(f"there is no key with the id {key_id!r}; hrag keys list shows all")
         found = keys[key_id]
         if found.revoked is None:
             found = replace(found, revoked=datetime.now(UTC).replace(microsecond=0))
@@ -138,8 +141,8 @@ def revoke(path: Path, key_id: str) -> Key:
 
 
 @contextmanager
-def _only_writer(path: Path) -> Iterator[None]:
-    """Holds the file's folder: the file itself is replaced, so it cannot be what is locked."""
+def _exclusive_lock(path: Path) -> Iterator[None]:
+    """Locks the folder of the file, because the file itself is replaced."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -150,15 +153,15 @@ def _only_writer(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, keys: tuple[Key, ...]) -> None:
-    """Replaces the file in one step; a new one may be read by its owner alone."""
+    """Replaces the file atomically; a new file has mode 0600."""
     text = _FILE.dump_json(_File(keys), indent=2, exclude_none=True)
-    # mkstemp gives it mode 0600.
+    # mkstemp creates it with mode 0600.
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(text + b"\n")
             file.flush()
-            _keep_readers(handle, path)
+            _copy_access(handle, path)
             os.fsync(handle)
         Path(name).replace(path)
     except BaseException:
@@ -166,17 +169,17 @@ def _write(path: Path, keys: tuple[Key, ...]) -> None:
         raise
 
 
-def _keep_readers(handle: int, path: Path) -> None:
-    """Gives the new file the owner and mode of the one it replaces.
+def _copy_access(handle: int, path: Path) -> None:
+    """Copies owner and mode of the file that is replaced.
 
-    A service that runs as another user would not see a revocation otherwise.
+    Otherwise a service that runs as another user could not read a revocation.
     """
     if not path.exists():
         return
-    before, made = path.stat(), os.fstat(handle)
-    if (before.st_uid, before.st_gid) != (made.st_uid, made.st_gid):
-        os.fchown(handle, before.st_uid, before.st_gid)
-    os.fchmod(handle, stat.S_IMODE(before.st_mode))
+    old, new = path.stat(), os.fstat(handle)
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        os.fchown(handle, old.st_uid, old.st_gid)
+    os.fchmod(handle, stat.S_IMODE(old.st_mode))
 
 
 def _digest(secret: str) -> str:
@@ -187,27 +190,27 @@ def _digest(secret: str) -> str:
 class _Entry:
     digest: str
     identity: Identity
-    until: float
+    expires_s: float  # Unix time.
 
 
-# Unknown ids are compared with this one, so that they take as long as known ones.
-_NOBODY = _Entry("0" * 64, Identity("", frozenset(), Role.READ), 0.0)
+# Compared with for unknown ids, so that these take as long as known ones.
+_DUMMY = _Entry("0" * 64, Identity("", frozenset(), Role.READ), 0.0)
 
 
 class ApiKeys:
-    """Checks API keys against a file, which may change. Safe to use from several threads."""
+    """Verifies API keys with the key file, reloaded when it changes. Thread-safe."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        """Raises OSError or ValueError if the file cannot be used."""
+        """Raises OSError or ValueError if the file is missing or invalid."""
         self._path = path
         self._clock = clock
-        self._entries = Watched((path,), self._read)
+        self._entries = WatchedFile((path,), self._read)
 
     def _read(self) -> dict[str, _Entry]:
         entries = {key.id: _entry(key) for key in read(self._path)}
-        if all(entry.until <= self._clock() for entry in entries.values()):
+        if all(entry.expires_s <= self._clock() for entry in entries.values()):
             _log.warning(
-                "no_valid_key",
+                "no_valid_api_key",
                 file=str(self._path),
                 effect="every call is refused",
                 remedy="hrag keys create",
@@ -215,19 +218,22 @@ class ApiKeys:
         return entries
 
     def __call__(self, credential: str) -> Identity:
-        """Raises Unauthenticated, in the same words and time for whatever is wrong."""
+        """Returns the identity of a valid key, else raises Unauthenticated.
+
+        Message and time do not depend on what is wrong.
+        """
         match = _KEY.fullmatch(credential)
         if match is None:
             raise Unauthenticated(REFUSAL)
-        entry = self._entries().get(match["id"], _NOBODY)
+        entry = self._entries().get(match["id"], _DUMMY)
         is_same = hmac.compare_digest(_digest(match["secret"]), entry.digest)
-        if not is_same or self._clock() >= entry.until:
+        if not is_same or self._clock() >= entry.expires_s:
             raise Unauthenticated(REFUSAL)
         return entry.identity
 
 
 def _entry(key: Key) -> _Entry:
-    until = _FOR_EVER if key.expires is None else key.expires.timestamp()
+    expires_s = _NEVER if key.expires is None else key.expires.timestamp()
     if key.revoked is not None:
-        until = 0.0
-    return _Entry(key.sha256, Identity(key.id, frozenset(key.tenants), key.role), until)
+        expires_s = 0.0
+    return _Entry(key.sha256, Identity(key.id, frozenset(key.tenants), key.role), expires_s)

@@ -1,11 +1,11 @@
-"""JSON Web Tokens of an issuer whose public keys lie in a file (a JWKS).
+"""JSON Web Tokens (RFC 7519) of an issuer whose public keys are in a file, a JWKS (RFC 7517).
 
-Only signatures by asymmetric keys count: whoever can check a token can not make one. A token
-must say until when it is valid (`exp`), whose it is (`sub`), and be of the one issuer for
-the one audience. A token that has been checked is remembered by its digest until it expires,
-because checking a signature takes longer than a search takes to begin; when the file of keys
-changes, all are forgotten. So withdrawing a signing key counts at once; a single token cannot
-be withdrawn, and issuers give them short lives.
+Only asymmetric signatures are accepted: a party that can verify a token cannot issue one. A
+token must have an expiry (`exp`) and a subject (`sub`), and be of the configured issuer for
+the configured audience. Verified tokens are cached by their digest until they expire, because
+verifying a signature takes longer than a search takes to start. A change of the key file
+empties the cache, so revoking a signing key takes effect at once. A single token cannot be
+revoked; issuers give tokens short lifetimes instead.
 """
 
 import json
@@ -22,25 +22,25 @@ import structlog
 from cachetools import LRUCache
 from jwt import PyJWK, PyJWTError
 
-from hrag.auth import ANY_TENANT, REFUSAL, Identity, Role
+from hrag.auth import REFUSAL, Identity, Role, is_tenant_pattern
 from hrag.errors import Unauthenticated
-from hrag.ids import is_name, shown
-from hrag.net.watched_file import Watched
+from hrag.ids import quoted
+from hrag.net.watched_file import WatchedFile
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
-MAX_REMEMBERED = 10_000  # Some 500 bytes each.
+MAX_CACHED_TOKENS = 10_000  # About 500 bytes each.
 
 _REQUIRED = ("exp", "iss", "aud", "sub")
 
-# The last two are what Python makes of absurd numbers and nesting.
-_REFUSALS = (PyJWTError, ValueError, OverflowError, RecursionError)
+# Python raises the last two for absurd numbers and nesting.
+_VERIFICATION_ERRORS = (PyJWTError, ValueError, OverflowError, RecursionError)
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What a token must say, and where it says what its bearer may do."""
+class TokenPolicy:
+    """The required claims, and the names of the claims for tenants and role."""
 
     issuer: str
     audience: str
@@ -50,21 +50,23 @@ class Terms:
 
 
 class WebTokens:
-    """Checks tokens against a file of keys, which may change. Safe from several threads."""
+    """Verifies tokens with the keys of a JWKS file, reloaded when it changes. Thread-safe."""
 
-    def __init__(self, path: Path, terms: Terms, clock: Callable[[], float] = time.time) -> None:
-        """Raises OSError or ValueError if the file cannot be used."""
-        self._checked = Watched((path,), lambda: _Checked(read(path), terms, clock))
+    def __init__(
+        self, path: Path, policy: TokenPolicy, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Raises OSError or ValueError if the file is missing or invalid."""
+        self._verifier = WatchedFile((path,), lambda: _Verifier(read_jwks(path), policy, clock))
 
     def __call__(self, credential: str) -> Identity:
-        """Raises Unauthenticated, in the same words for whatever is wrong."""
-        return self._checked()(credential)
+        """Returns the identity of a valid token, else raises Unauthenticated."""
+        return self._verifier()(credential)
 
 
-def read(path: Path) -> dict[str | None, PyJWK]:
-    """The keys of a JWKS that may sign, by their `kid`; raises OSError or ValueError.
+def read_jwks(path: Path) -> dict[str | None, PyJWK]:
+    """Returns the signing keys of a JWKS file by `kid`; other kinds of keys are skipped.
 
-    Such a file may hold keys of other kinds too; those are left out.
+    Raises OSError, or ValueError if the file is invalid or has no usable key.
     """
     document = json.loads(path.read_bytes())
     listed = document.get("keys") if isinstance(document, dict) else None
@@ -89,55 +91,60 @@ def _signing_key(entry: Any) -> PyJWK | None:
     return key if key.algorithm_name in ALGORITHMS else None
 
 
-class _Checked:
-    """One state of the file, with the tokens it has been found right for."""
+class _Verifier:
+    """The keys of one version of the file, with a cache of the tokens they verified."""
 
     def __init__(
-        self, keys: Mapping[str | None, PyJWK], terms: Terms, clock: Callable[[], float]
+        self, keys: Mapping[str | None, PyJWK], policy: TokenPolicy, clock: Callable[[], float]
     ) -> None:
         self._keys = keys
-        self._terms = terms
+        self._policy = policy
         self._clock = clock
         self._lock = Lock()
-        self._known: LRUCache[bytes, tuple[float, Identity]] = LRUCache(MAX_REMEMBERED)
+        self._cache: LRUCache[bytes, tuple[float, Identity]] = LRUCache(MAX_CACHED_TOKENS)
 
     def __call__(self, token: str) -> Identity:
         digest = sha256(token.encode()).digest()
         with self._lock:
-            known = self._known.get(digest)
+            known = self._cache.get(digest)
         if known is None:
             try:
-                known = self._check(token)
-            except _REFUSALS as error:
-                _log.info("token_refused", reason=type(error).__name__)
+                known = self._verify(token)
+            except _VERIFICATION_ERRORS as error:
+                _log.info("token_rejected", reason=type(error).__name__)
                 raise Unauthenticated(REFUSAL) from None
             with self._lock:
-                self._known[digest] = known
+                self._cache[digest] = known
         until, identity = known
         if self._clock() >= until:
             raise Unauthenticated(REFUSAL)
         return identity
 
-    def _check(self, token: str) -> tuple[float, Identity]:
-        """Until when it is valid, and whose it is; raises PyJWTError or ValueError."""
+    def _verify(self, token: str) -> tuple[float, Identity]:
+        """Returns expiry (Unix time in seconds, with leeway) and identity.
+
+        Raises one of _VERIFICATION_ERRORS.
+        """
         key = self._key(jwt.get_unverified_header(token).get("kid"))
-        terms = self._terms
-        required = [*_REQUIRED, terms.tenants_claim, terms.role_claim]
+        policy = self._policy
+        required = [*_REQUIRED, policy.tenants_claim, policy.role_claim]
         claims = jwt.decode(
             token,
             key,
-            algorithms=[key.algorithm_name],  # The key's own, whatever the token says.
-            issuer=terms.issuer,
-            audience=terms.audience,
-            leeway=terms.leeway_s,
+            algorithms=[
+                key.algorithm_name
+            ],  # That of the key; the token's own claim is not trusted.
+            issuer=policy.issuer,
+            audience=policy.audience,
+            leeway=policy.leeway_s,
             options={"require": required, "enforce_minimum_key_length": True},
         )
         identity = Identity(
-            shown(claims["sub"]),
-            _tenants(claims[terms.tenants_claim]),
-            Role(claims[terms.role_claim]),
+            quoted(claims["sub"]),
+            _tenants(claims[policy.tenants_claim]),
+            Role(claims[policy.role_claim]),
         )
-        return float(claims["exp"]) + terms.leeway_s, identity
+        return float(claims["exp"]) + policy.leeway_s, identity
 
     def _key(self, key_id: str | None) -> PyJWK:
         if key_id is None and len(self._keys) == 1:
@@ -148,12 +155,12 @@ class _Checked:
 
 
 def _tenants(claim: Any) -> frozenset[str]:
-    """Of a claim that is one tenant's id, or a list of them; `*` is all."""
+    """Reads a claim that is a tenant id or a list of them; `*` means all tenants."""
     names = [claim] if isinstance(claim, str) else claim
     if not isinstance(names, list) or not names or not all(map(_is_tenant, names)):
-        raise ValueError("the claim names no tenants")
+        raise ValueError("the claim for tenants is not a tenant id or a list of them")
     return frozenset(names)
 
 
 def _is_tenant(name: Any) -> bool:
-    return isinstance(name, str) and (name == ANY_TENANT or is_name(name))
+    return isinstance(name, str) and is_tenant_pattern(name)

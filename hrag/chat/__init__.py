@@ -1,7 +1,7 @@
-"""Chat models: a prompt to text, in pieces as it is produced or whole.
+"""How does a prompt become text? Chat models, streamed or complete.
 
-A model raises ChatUnavailable when trying again may help (down, slow, limiting, cut off),
-ChatRejected when it will not, and DeadlineExceeded when the caller's deadline passed.
+A model raises ChatUnavailable for a retryable failure (down, slow, rate-limiting, truncated
+reply), ChatRejected for a permanent one, and DeadlineExceeded or Cancelled.
 """
 
 from collections.abc import Generator
@@ -14,7 +14,7 @@ from hrag.deadline import Deadline
 
 @dataclass(frozen=True, slots=True)
 class ChatEnd:
-    """How a text ended, and its tokens; 0 where the endpoint does not count them."""
+    """How a text ended, and its token counts; 0 if the endpoint does not report them."""
 
     finish_reason: FinishReason
     prompt_tokens: int = 0
@@ -23,7 +23,7 @@ class ChatEnd:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A whole text, and how it ended."""
+    """A complete text, and how it ended."""
 
     text: str
     end: ChatEnd
@@ -33,17 +33,17 @@ Pieces = Generator[str | ChatEnd, None, None]
 
 
 class ChatModel(Protocol):
-    """Answers prompts. Safe to call from several threads."""
+    """Answers prompts. Thread-safe."""
 
     @property
     def name(self) -> str:
         """Provider and model, for example `openai/gpt-5-mini`."""
 
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
-        """Pieces of the text as they come, none empty, then its end, exactly once.
+        """Yields nonempty pieces of the text as they arrive, then exactly one ChatEnd.
 
-        Closing the generator gives up the rest. An error ends it in place of the end.
+        Closing the generator abandons the rest. An error is raised in place of the ChatEnd.
         """
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
-        """The whole text, or an error and nothing of it."""
+        """Returns the complete text; raises an error if any of it is missing."""

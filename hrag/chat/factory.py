@@ -1,31 +1,31 @@
-"""From settings to a chat model.
+"""Creates the chat model that the settings name.
 
-The OpenAI SDK is imported only where there is one: it costs half a second.
+The OpenAI SDK is imported only if it is used, because it takes half a second.
 """
 
 from hrag.chat import ChatModel
-from hrag.chat.instrumented import MeteredChat
+from hrag.chat.instrumented import InstrumentedChat
 from hrag.config import CommonSettings
 from hrag.endpoint.access import Access, Variable, access
 
 
 def open_chat(settings: CommonSettings) -> ChatModel | None:
-    """The model that HRAG_CHAT_MODEL names, not contacted yet; None where it names none.
+    """Returns the model that HRAG_CHAT_MODEL names, with metrics; None if it is empty.
 
-    Raises SettingsError, which names the variable.
+    Sends no request yet. Raises SettingsError, which names the variable.
     """
     if not settings.chat_model:
         return None
-    from hrag.chat.openai import OpenAIChat  # noqa: PLC0415  # see above
+    from hrag.chat.openai import OpenAIChat  # noqa: PLC0415  # See the module's docstring.
 
     chat = OpenAIChat(
         model=settings.chat_model, access=_access(settings), timeout_s=settings.chat_timeout_s
     )
-    return MeteredChat(chat)
+    return InstrumentedChat(chat)
 
 
 def _access(settings: CommonSettings) -> Access:
-    """OPENAI_API_KEY goes to no other endpoint than the one that OPENAI_BASE_URL names."""
+    """Never sends OPENAI_API_KEY to an endpoint other than that of OPENAI_BASE_URL."""
     url = Variable("HRAG_CHAT_BASE_URL", settings.chat_base_url)
     key = Variable("HRAG_CHAT_API_KEY", settings.chat_api_key)
     if not url.value:

@@ -1,4 +1,4 @@
-"""A chat model whose requests are counted and timed, and its tokens."""
+"""A chat model with metrics: requests, their duration and outcome, and tokens."""
 
 from contextlib import closing
 
@@ -7,22 +7,24 @@ from hrag.chat import ChatEnd, ChatModel, Completion, Pieces
 from hrag.deadline import Deadline
 
 
-class MeteredChat:
-    """See `hrag.chat.ChatModel`."""
+class InstrumentedChat:
+    """Counts and times the requests to `chat`. See `hrag.chat.ChatModel`."""
 
     def __init__(self, chat: ChatModel) -> None:
         self._chat = chat
         self.name = chat.name
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
-        with metrics.chatting():
+        """See `hrag.chat.ChatModel`."""
+        with metrics.chat_request():
             completion = self._chat.complete(prompt, max_tokens, deadline)
         _count(completion.end)
         return completion
 
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
+        """See `hrag.chat.ChatModel`."""
         with (
-            metrics.chatting(),
+            metrics.chat_request(),
             closing(self._chat.stream(prompt, max_tokens, deadline)) as pieces,
         ):
             for piece in pieces:

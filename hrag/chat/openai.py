@@ -1,9 +1,8 @@
-"""Text from any endpoint that speaks OpenAI's `POST /chat/completions`.
+"""Text from any endpoint with OpenAI's `POST /chat/completions`.
 
-Always asked for a stream: then a wait is one for the next piece, however long the whole
-takes, and a text that was cut off is known for one. Requests are tried again as long as the
-endpoint has not begun to answer; a slow one is not asked twice. Nothing in a reply is
-believed before it is checked.
+Replies are always streamed: then a timeout applies to each piece instead of the whole reply,
+and a truncated reply is recognised. Requests are retried until the reply has started, but not
+after a timeout. Everything in a reply is validated before use.
 """
 
 from collections.abc import Iterator
@@ -20,15 +19,15 @@ from hrag.answers.values import FinishReason
 from hrag.chat import ChatEnd, Completion, Pieces
 from hrag.deadline import Deadline
 from hrag.endpoint.access import Access
-from hrag.endpoint.openai import Endpoint, Retries, Verdicts
+from hrag.endpoint.openai import Endpoint, ErrorMapping, RetryPolicy
 from hrag.errors import ChatRejected, ChatUnavailable
 
 MAX_RETRIES = 2
-MAX_TOKEN_CHARS = 32  # Few tokens are as long, so only who ignores the bound passes it.
-MAX_LINE_BYTES = 1 << 20  # Of a reply; a line holds a piece.
-LONGEST_REPLY_S = 600.0  # A caller without a deadline must not keep its thread for ever.
+MAX_TOKEN_CHARS = 32  # Few tokens are longer, so only a model that ignores its limit exceeds it.
+MAX_LINE_BYTES = 1 << 20  # Of a reply, where a line holds one piece.
+MAX_REPLY_S = 600.0  # A caller without a deadline must not hold its thread for ever.
 
-_LONGEST_DELAY_S = 10.0  # Whom the endpoint asks to wait longer had better know at once.
+_MAX_RETRY_DELAY_S = 10.0  # For a longer `Retry-After`, the caller should know at once.
 _FINISH = {
     "stop": FinishReason.STOP,
     "length": FinishReason.LENGTH,
@@ -36,12 +35,12 @@ _FINISH = {
 }
 _DATA = b"data:"
 _DONE = b"[DONE]"
-_VERDICTS = Verdicts(
+_ERRORS = ErrorMapping(
     ChatUnavailable,
     ChatRejected,
     {
-        400: "check that the model in HRAG_CHAT_MODEL takes a prompt and an answer this long",
-        401: "check HRAG_CHAT_API_KEY, or OPENAI_API_KEY where that stands for it",
+        400: "check the limits of HRAG_CHAT_MODEL on the lengths of prompt and answer",
+        401: "check HRAG_CHAT_API_KEY, or OPENAI_API_KEY if that is used",
         403: "the key in HRAG_CHAT_API_KEY, or OPENAI_API_KEY, may not use this model",
         404: "check HRAG_CHAT_MODEL, and HRAG_CHAT_BASE_URL or OPENAI_BASE_URL",
     },
@@ -63,7 +62,7 @@ class _Usage(BaseModel):
 
 
 class _Event(BaseModel):
-    """As much of `chat.completion.chunk` as is of use here."""
+    """The fields of `chat.completion.chunk` that are used here."""
 
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
@@ -71,7 +70,7 @@ class _Event(BaseModel):
 
 
 class OpenAIChat:
-    """An OpenAI-compatible endpoint's chat model. Safe to call from several threads."""
+    """The chat model of an OpenAI-compatible endpoint. Thread-safe."""
 
     def __init__(
         self,
@@ -81,15 +80,15 @@ class OpenAIChat:
         timeout_s: float = 60.0,
         max_retries: int = MAX_RETRIES,
     ) -> None:
-        """Does not contact the endpoint.
+        """Sends no request yet.
 
-        `timeout_s` bounds its silence, not its answer; there are at most
+        `timeout_s` bounds the wait for each piece, not the whole reply; a request has at most
         `1 + max_retries` attempts, and at most five.
         """
         self.name = f"openai/{model}"
         self._model = model
-        retries = Retries(max_retries, _LONGEST_DELAY_S, if_slow=False)
-        self._endpoint = Endpoint("chat", access, _VERDICTS, retries, timeout_s)
+        retries = RetryPolicy(max_retries, _MAX_RETRY_DELAY_S, after_timeout=False)
+        self._endpoint = Endpoint("chat", access, _ERRORS, retries, timeout_s)
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
         """See `ChatModel`."""
@@ -99,35 +98,35 @@ class OpenAIChat:
 
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
         """See `ChatModel`. A text past `max_tokens * MAX_TOKEN_CHARS` ends with LENGTH."""
-        deadline.check("asking the chat model")
-        reading = _Reading(self._endpoint, max_tokens * MAX_TOKEN_CHARS)
+        deadline.check("requesting from the chat model")
+        reply = _Reply(self._endpoint, max_tokens * MAX_TOKEN_CHARS)
         try:
-            with self._opened(prompt, max_tokens, deadline) as response:
+            with self._response(prompt, max_tokens, deadline) as response:
                 for data in self._data(response, deadline):
                     if data == _DONE:
                         break
-                    if piece := reading.piece(data):
+                    if piece := reply.piece(data):
                         yield piece
-                    if reading.is_full:
+                    if reply.is_full:
                         break
         except ChatUnavailable:
-            deadline.check("waiting for the chat model")  # Then that is what went wrong.
-            if not reading.is_finished:
+            deadline.check("waiting for the chat model")  # Its error takes precedence.
+            if not reply.is_finished:
                 raise
-        yield reading.end()
+        yield reply.end()
 
     @contextmanager
-    def _opened(self, prompt: str, max_tokens: int, deadline: Deadline) -> Iterator[Response]:
-        """A reply that has begun; closed at the end, whether or not it was read whole."""
+    def _response(self, prompt: str, max_tokens: int, deadline: Deadline) -> Iterator[Response]:
+        """Yields a reply that has started; closes it in any case."""
         response = self._endpoint.send(partial(self._request, prompt, max_tokens), deadline)
         try:
-            with self._endpoint.explained():
+            with self._endpoint.translated_errors():
                 yield response
         finally:
             response.close()
 
     def _request(self, prompt: str, max_tokens: int, timeout: Timeout) -> Response:
-        # Raw, because the SDK's own parser bounds nothing and checks no type.
+        # Raw, because the SDK's parser has no limits and checks no types.
         raw = self._endpoint.client.chat.completions.with_raw_response.create(
             model=self._model,
             messages=[{"role": "user", "content": prompt}],
@@ -139,21 +138,23 @@ class OpenAIChat:
         return raw.http_response
 
     def _data(self, response: Response, deadline: Deadline) -> Iterator[bytes]:
-        """What the events of a reply hold, one line each."""
-        longest = Deadline.after(LONGEST_REPLY_S)
+        """Yields the data of each server-sent event; each is one line."""
+        limit = Deadline.after(MAX_REPLY_S)
         rest = b""
         for received in chain(response.iter_bytes(), (b"\n",)):
-            deadline.check("the chat model answered")
-            if longest.remaining_s <= 0:
-                self._endpoint.unavailable(f"was still answering after {LONGEST_REPLY_S:g} s")
+            deadline.check("the chat model was answering")
+            if limit.remaining_s <= 0:
+                self._endpoint.raise_unavailable(
+                    f"had not finished its reply after {MAX_REPLY_S:g} s"
+                )
             *lines, rest = (rest + received).split(b"\n")
             if len(rest) > MAX_LINE_BYTES:
-                self._endpoint.rejected(f"answered a line of over {MAX_LINE_BYTES} bytes")
+                self._endpoint.raise_rejected(f"returned a line of over {MAX_LINE_BYTES} bytes")
             yield from (line[len(_DATA) :].strip() for line in lines if line.startswith(_DATA))
 
 
-class _Reading:
-    """What the events of one reply have said so far."""
+class _Reply:
+    """The state of one streamed reply."""
 
     def __init__(self, endpoint: Endpoint, max_chars: int) -> None:
         self._endpoint = endpoint
@@ -164,48 +165,50 @@ class _Reading:
 
     @property
     def is_full(self) -> bool:
-        """Whether the text is as long as it may be."""
+        """True if the text has reached its limit."""
         return self._left_chars <= 0
 
     @property
     def is_finished(self) -> bool:
-        """Whether the endpoint has said why its text ends where it does."""
+        """True if the endpoint has sent a finish reason."""
         return self._finish is not None
 
     def piece(self, data: bytes) -> str:
-        """What an event adds to the text; may be empty."""
+        """Returns the text of an event; may be empty."""
         self._events += 1
         try:
             event = _Event.model_validate_json(data)
         except ValidationError:
-            self._endpoint.rejected("answered an event that is no chat.completion.chunk")
+            self._endpoint.raise_rejected("returned an event that is not a chat.completion.chunk")
         if event.error is not None:
-            self._failed(event.error)
+            self._raise_error(event.error)
         self._usage = event.usage or self._usage
-        text = "".join(map(self._said, event.choices or ()))[: self._left_chars]
+        text = "".join(map(self._text, event.choices or ()))[: self._left_chars]
         self._left_chars -= len(text)
         return text
 
     def end(self) -> ChatEnd:
-        """How the text ended, once nothing more comes."""
+        """Returns how the text ended; to be called after the last event."""
         if self._finish is None and self.is_full:
             self._finish = FinishReason.LENGTH
         if self._events == 0:
-            self._endpoint.rejected("answered something that is no stream of events")
+            self._endpoint.raise_rejected("returned a reply that is not an event stream")
         if self._finish is None:
-            self._endpoint.unavailable("broke off without an end")
+            self._endpoint.raise_unavailable("ended the reply early, without a finish reason")
         return ChatEnd(self._finish, self._usage.prompt_tokens, self._usage.completion_tokens)
 
-    def _said(self, choice: _Choice) -> str:
+    def _text(self, choice: _Choice) -> str:
         if choice.finish_reason:
             if choice.finish_reason not in _FINISH:
-                self._endpoint.unavailable("broke off for a reason of its own")
+                self._endpoint.raise_unavailable(
+                    "ended the reply early, with an unknown finish reason"
+                )
             self._finish = _FINISH[choice.finish_reason]
         return (choice.delta and choice.delta.content) or ""
 
-    def _failed(self, error: Any) -> None:
-        """An error that came in place of an event: with an HTTP status, as some do, or none."""
+    def _raise_error(self, error: Any) -> None:
+        """Raises the error that an endpoint sent as an event, some with an HTTP status."""
         status = error.get("code") if isinstance(error, dict) else None
         if isinstance(status, int):
-            self._endpoint.refused(status, error.get("type"))
-        self._endpoint.unavailable("broke off with an error")
+            self._endpoint.raise_for_status(status, error.get("type"))
+        self._endpoint.raise_unavailable("ended the reply early, with an error")

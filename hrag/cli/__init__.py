@@ -1,12 +1,12 @@
 """The command line, `hrag`.
 
-Every command imports what it needs when it runs, so that `hrag --help` is instant and a
-search never loads storage.
+A command imports what it needs when it runs, so that `hrag --help` starts quickly and
+`hrag search` does not load the storage engine.
 """
 
 
 def main() -> None:
-    """Runs the command that the process's arguments name, then exits."""
-    from hrag.cli.app import app  # noqa: PLC0415 - importing this package loads nothing.
+    """Runs the command given in the process's arguments, then exits."""
+    from hrag.cli.app import app  # noqa: PLC0415 - importing this package must load nothing.
 
     app(prog_name="hrag")

@@ -1,6 +1,6 @@
-"""All commands of `hrag` under one roof.
+"""The `hrag` application: all commands, and how their errors are reported.
 
-A domain error becomes one red line and exit code 1, here and nowhere else.
+An expected error becomes one red line on standard error and exit code 1.
 """
 
 import inspect
@@ -29,8 +29,8 @@ from hrag.cli.vacuum import vacuum
 from hrag.errors import HragError
 
 
-class _Explaining(TyperGroup):
-    """Shows what went wrong in one line; a traceback would only mean a bug."""
+class _ErrorReportingGroup(TyperGroup):
+    """Reports expected errors in one line; any other exception is a bug and keeps its traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -41,7 +41,7 @@ class _Explaining(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Explaining,
+    cls=_ErrorReportingGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -51,7 +51,7 @@ app = typer.Typer(
 
 
 def _help(function: Callable[..., None]) -> str:
-    """The docstring as help: paragraphs flow to the terminal's width, examples stay."""
+    """The docstring as help: paragraphs are wrapped by the terminal, examples keep their lines."""
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     return "\n\n".join(
         each.replace("\b\n", "\b") if each.startswith("\b") else each.replace("\n", " ")
@@ -68,29 +68,31 @@ def _show_version(wanted: bool) -> None:
 def _hrag(
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """Search small chunks, get back the larger passages around them.
+    """Store documents, search them, and get back passages with their sources.
 
-    A document is cut into a tree of [bold]chunks[/bold]: small ones of 256 tokens inside
-    larger ones of 512, 1,024 and 2,048. The smallest, the [bold]leaves[/bold], are embedded
-    and searched, because a small chunk's meaning is precise. What comes back are
-    [bold]passages[/bold]: larger chunks around the leaves that matched, because a language
-    model needs context.
+    hrag cuts a document into a tree of [bold]chunks[/bold]: small chunks of 256 tokens inside
+    larger ones of 512, 1,024 and 2,048 tokens. It embeds and searches the smallest chunks, the
+    [bold]leaves[/bold], because the embedding of a short text is precise. It returns
+    [bold]passages[/bold], the larger chunks around the leaves that matched, because a
+    language model needs context.
 
     \b
-    Begin with:
-      hrag demo                       see it work, from nothing, in half a minute
+    Get started:
+      hrag demo                       try everything in half a minute, without any setup
       hrag serve                      start the services
       hrag ingest docs/               store a folder of documents
-      hrag search "how do I ...?"     ask
-      hrag answer "how do I ...?"     have a model answer, with sources
+      hrag search "how do I ...?"     search them
+      hrag answer "how do I ...?"     let a chat model answer, with sources
 
     \b
-    Keep a store safe:
-      hrag backup DIR                 copy it, in use or not
-      hrag check                      prove it sound
+    Look after a store:
+      hrag backup DIR                 copy it, while it is in use or not
+      hrag check                      verify every document and index file
     """
 
 
@@ -103,4 +105,4 @@ for _command in _COMMANDS:
     app.command(help=_help(_command))(_command)
 for _name, _command in (("create", create), ("list", show), ("revoke", revoke)):
     keys.command(_name, help=_help(_command))(_command)
-app.add_typer(keys, name="keys", help="Make, list and revoke the API keys of the services.")
+app.add_typer(keys, name="keys", help="Create, list and revoke API keys for the services.")

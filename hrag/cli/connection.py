@@ -1,4 +1,4 @@
-"""How a command reaches the services: its options, and a client whose failures explain."""
+"""Connecting to the services: the options for it, and a client with helpful errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hrag.cli.option_groups import gathering
+from hrag.cli.option_groups import option_group
 from hrag.errors import ServiceUnavailable
-from hrag.net.addresses import dialled
+from hrag.net.addresses import dial_address
 
-if TYPE_CHECKING:  # gRPC takes a moment to import; commands that need none never do.
+if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
 
 _PANEL = "Connection"
@@ -20,7 +20,7 @@ _PANEL = "Connection"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What `hrag.client.Client` takes beside the addresses, by the same names."""
+    """The credential arguments of `hrag.client.Client`, under the same names."""
 
     token: str = field(repr=False)
     ca_file: Path | None
@@ -33,7 +33,8 @@ def _credentials(
         str,
         typer.Option(
             envvar="HRAG_TOKEN",
-            help="An API key or JSON Web Token. Better in the variable: others see arguments.",
+            help="An API key or JSON Web Token. Prefer the variable: other users of this "
+            "machine can see command line arguments.",
             rich_help_panel=_PANEL,
             show_default=False,
         ),
@@ -44,7 +45,7 @@ def _credentials(
             "--ca",
             envvar="HRAG_CA_FILE",
             metavar="FILE",
-            help="Speak TLS, with services whose certificates this one has signed.",
+            help="Use TLS, and accept only services whose certificate this CA has signed.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
@@ -54,7 +55,7 @@ def _credentials(
             "--cert",
             envvar="HRAG_CERT_FILE",
             metavar="FILE",
-            help="A certificate of your own, where the services ask for one.",
+            help="Your client certificate, if the services require one.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
@@ -72,27 +73,26 @@ def _credentials(
     return Credentials(token, ca, cert, key)
 
 
-connecting = gathering("credentials", _credentials, last=True)
+connection_options = option_group("credentials", _credentials, last=True)
 
 
 @contextmanager
-def connected(
-    credentials: Credentials, indexer: str = "", retriever: str = ""
-) -> Iterator["Client"]:
-    """A client of the services named; an address left empty is not used.
+def connect(credentials: Credentials, indexer: str = "", retriever: str = "") -> Iterator["Client"]:
+    """Yields a client of the services whose addresses are given; an empty one is not used.
 
-    Raises ServiceUnavailable with the addresses and the command that starts the services.
+    A ServiceUnavailable raised inside the block names the addresses and the command that
+    starts the services.
     """
     from hrag.client import Client  # noqa: PLC0415
 
     try:
-        # An address that is not used is never dialled; gRPC still wants a valid one.
-        places = dialled(indexer or retriever), dialled(retriever or indexer)
-        with Client(*places, **asdict(credentials)) as client:
+        # gRPC requires a valid address even for a service that is never called.
+        addresses = dial_address(indexer or retriever), dial_address(retriever or indexer)
+        with Client(*addresses, **asdict(credentials)) as client:
             yield client
     except ServiceUnavailable as error:
         named = {"indexer": indexer, "retriever": retriever}
-        asked = " or ".join(f"the {name} at {where}" for name, where in named.items() if where)
+        used = " or ".join(f"the {name} at {address}" for name, address in named.items() if address)
         raise ServiceUnavailable(
-            f"cannot reach {asked}; start both services with: hrag serve ({error.message})"
+            f"cannot reach {used}; start both services with: hrag serve ({error.message})"
         ) from error

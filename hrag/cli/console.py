@@ -1,29 +1,31 @@
-"""Where commands write: results to standard output, problems to standard error.
+"""Terminal output: results go to standard output, errors to standard error.
 
-Text from documents is a stranger's: before it reaches a terminal it passes `printable`,
-so that no document can move the cursor, set a title or hide what follows.
+Text from documents is untrusted. It passes `printable` before it reaches a terminal, so that
+no document can move the cursor, set the window title or hide what follows.
 """
 
 from rich.console import Console
 from rich.text import Text
 
-_UNSEEN = "\N{REPLACEMENT CHARACTER}"
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _KEPT = "\t\n"
-_CONTROLS = {code: _UNSEEN for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in _KEPT}
+_CONTROLS = {
+    code: _REPLACEMENT for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in _KEPT
+}
 _CONTROLS[ord("\r")] = " "
 
 
 class Failure(Exception):
-    """A command cannot do its work; the message is for whoever typed it."""
+    """A command failed for a reason that its user can act on; the message says which."""
 
 
 def output() -> Console:
-    """Standard output as it is now; plain where it is no terminal."""
+    """Returns a console on the present standard output; plain unless that is a terminal."""
     return Console(highlight=False)
 
 
 def has_colour(console: Console) -> bool:
-    """Whether a style can carry meaning; otherwise marks have to."""
+    """Whether the console shows colours; if not, text marks must carry the meaning."""
     return console.color_system is not None and not console.no_color
 
 
@@ -34,5 +36,5 @@ def show_error(message: str) -> None:
 
 
 def printable(text: str) -> str:
-    """`text` without control characters, as long as before, so that offsets still hold."""
+    """Returns `text` with control characters replaced one for one, so offsets stay valid."""
     return text.translate(_CONTROLS)

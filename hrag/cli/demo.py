@@ -1,7 +1,7 @@
-"""`hrag demo`: the whole of hrag on this machine, from nothing, in half a minute.
+"""`hrag demo`: stores and searches documents on this machine, without any setup.
 
-Nothing is played: the services are the real programs, in processes of their own, on a
-store in a temporary folder. At the end they are stopped and the folder is gone.
+Nothing is simulated: the services run as processes of their own on a store in a temporary
+folder. At the end they are stopped and the folder is removed.
 """
 
 import tempfile
@@ -15,14 +15,14 @@ from rich.console import Console
 from rich.text import Text
 
 from hrag.cli.console import Failure, output, printable
-from hrag.cli.demo_corpus import QUESTIONS, Question, questions_from, topics
-from hrag.cli.files import Source, find
-from hrag.cli.ingest import ingest_shown, show_tally
-from hrag.cli.ingest_progress import Tally
-from hrag.cli.latency import compare
+from hrag.cli.demo_corpus import QUESTIONS, Question, StoredText, questions_from, topics
+from hrag.cli.files import InputDocument, find
+from hrag.cli.ingest import ingest_with_progress, show_outcomes
+from hrag.cli.ingest_progress import IngestProgress
+from hrag.cli.latency import compare_modes
 from hrag.cli.render import counted, duration
 from hrag.errors import HragError
-from hrag.types import DEFAULT_COLLECTION, SearchMode, SearchResult
+from hrag.types import DEFAULT_COLLECTION, MAX_LEVELS, SearchMode, SearchResult
 
 if TYPE_CHECKING:  # gRPC is imported when the command runs.
     from hrag.cli.processes import Services
@@ -31,12 +31,19 @@ if TYPE_CHECKING:  # gRPC is imported when the command runs.
 TENANT = "demo"
 QUESTION_COUNT = 6
 
-_START_S = 90.0  # Two services that load the embedder, on a slow machine.
+_START_S = 90.0  # For two services that load the embedder, on a slow machine.
 _STOP_S = 20.0
 _SUMMARIES_S = 180.0
 _POLL_S = 0.1
-# Whatever the environment says: no chat model, for nobody is to pay for a demonstration, and
-# no keys, certificates and quotas, for nobody else is asked in.
+_MODES = (
+    SearchMode.STANDARD,
+    SearchMode.SENTENCE_WINDOW,
+    SearchMode.AUTO_MERGE,
+    SearchMode.SMALL_TO_BIG,
+    SearchMode.SUMMARY_FIRST,
+)
+# These override the environment. A chat model would cost money; authentication, TLS and quotas
+# are of no use to services that no one else calls.
 _SETTINGS = {
     "HRAG_EMBEDDER": "builtin",
     "HRAG_SUMMARIES": "chunk",
@@ -56,23 +63,24 @@ _SETTINGS = {
 def demo(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="Your own files and folders.", show_default=False),
+        typer.Argument(metavar="[PATH]...", help="Files and folders to use.", show_default=False),
     ] = None,
     ask: Annotated[
         list[str] | None,
-        typer.Option("--ask", help="Ask this instead; may be repeated.", show_default=False),
+        typer.Option("--ask", help="Ask this question; repeat it for several.", show_default=False),
     ] = None,
     searches: Annotated[
-        int, typer.Option(min=1, max=100_000, help="How many searches of each kind to time.")
+        int, typer.Option(min=1, max=100_000, help="Number of searches to time in each mode.")
     ] = 300,
 ) -> None:
-    """See hrag work: store, ask, compare, measure, and leave nothing behind.
+    """Try hrag: store documents, ask questions, compare the modes, measure the latency.
 
-    Starts both services on free ports with an empty store in a temporary folder, stores
-    Python's own help topics or the files you name, and asks questions. For each it shows
-    the passages that come back and the leaf, the small chunk that was searched, which led
-    there. Then it times searches that return larger passages beside searches that return
-    the leaves themselves. Needs no key and no network.
+    The demo starts both services on free ports, with an empty store in a temporary folder. It
+    stores Python's help topics, or the files you give, and asks questions about them. For
+    each question it shows the best passages and, inside each, the small chunk that matched.
+    Then it compares the latency of searches that return larger passages with that of searches
+    that return the small chunks themselves. Finally it stops the services and removes the
+    folder. It needs no API key and no network.
 
     \b
     Examples:
@@ -84,29 +92,30 @@ def demo(
     questions = [Question(text) for text in ask or []]
     if not paths:
         questions = questions or list(QUESTIONS)
-    sources = find(paths) if paths else topics()
-    if not sources:
+    documents = find(paths) if paths else topics()
+    if not documents:
         raise Failure(f"no files to store in {', '.join(map(str, paths or []))}")
     stop_on_signals()
     console = output()
-    began = time.perf_counter()
+    started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="hrag-demo-") as folder:
-        _run_in(Path(folder), console, sources, questions, searches)
+        _run_in(Path(folder), console, documents, questions, searches)
     console.print(
-        f"Everything is stopped and removed again, after {time.perf_counter() - began:.0f} s. "
-        "Next: hrag serve, hrag ingest, hrag search."
+        "The services are stopped and the temporary folder is removed, after "
+        f"{time.perf_counter() - started:.0f} s. Next: hrag serve, hrag ingest, hrag search."
     )
 
 
 def _run_in(
     folder: Path,
     console: Console,
-    sources: Sequence[Source],
+    documents: Sequence[InputDocument],
     questions: Sequence[Question],
     searches: int,
 ) -> None:
-    """Tells the story with services whose store and logs lie in `folder`."""
+    """Runs the demo with services whose store and logs are in `folder`."""
     from hrag.cli import processes  # noqa: PLC0415
+    from hrag.client import Client  # noqa: PLC0415
 
     indexer, retriever = processes.free_addresses(2)
     services = processes.Services(
@@ -114,120 +123,130 @@ def _run_in(
     )
     try:
         with services:
-            _tell(console, services, sources, questions, searches)
+            _wait_until_serving(console, services)
+            with Client(indexer=indexer, retriever=retriever) as client:
+                _present(console, client, documents, questions, searches)
         services.check_stopped_cleanly()
     except (Failure, HragError):
         _show_logs(services)
         raise
 
 
-def _tell(
-    console: Console,
-    services: "Services",
-    sources: Sequence[Source],
-    questions: Sequence[Question],
-    searches: int,
-) -> None:
-    """The story, from the services' start to the closing words."""
-    from hrag.cli import demo_show as show  # noqa: PLC0415
-    from hrag.client import Client  # noqa: PLC0415
-
+def _wait_until_serving(console: Console, services: "Services") -> None:
     with console.status("starting both services"):
         services.wait_until_serving(_START_S)
     for service, address in services.addresses.items():
         console.print(f"{service.name} serves at {address}")
-    with Client(indexer=services.indexer, retriever=services.retriever) as client:
-        show.show_heading(console, "Store")
-        tally = _store(client, sources, console)
-        questions = questions or _derived(client, tally)
-        show.show_heading(console, "Ask: search small chunks, get back what is around them")
-        answers = _ask(client, questions, console)
-        show.show_heading(console, "The same question in every mode")
-        _wait_for_summaries(client, console)
-        modes = (
-            SearchMode.STANDARD,
-            SearchMode.SENTENCE_WINDOW,
-            SearchMode.AUTO_MERGE,
-            SearchMode.SMALL_TO_BIG,
-            SearchMode.SUMMARY_FIRST,
-        )
-        show.show_modes(
-            console,
-            questions[0],
-            [client.search(TENANT, questions[0].text, mode=mode) for mode in modes],
-        )
-        show.show_heading(console, f"Measure: {searches:,} searches of each kind, interleaved")
-        samples = compare(client, TENANT, [each.text for each in questions], searches)
-        added_us = show.show_measured(console, samples)
-    show.show_heading(console, "In short")
-    console.print(_closing(tally, questions, answers, added_us))
 
 
-def _store(client: "Client", sources: Sequence[Source], console: Console) -> Tally:
-    from hrag.cli.demo_show import show_stored  # noqa: PLC0415
+def _present(
+    console: Console,
+    client: "Client",
+    documents: Sequence[InputDocument],
+    questions: Sequence[Question],
+    searches: int,
+) -> None:
+    """All parts of the demo, from storing the documents to the summary."""
+    from hrag.cli import demo_show as show  # noqa: PLC0415
 
-    tally = ingest_shown(client, TENANT, DEFAULT_COLLECTION, sources, console)
-    show_tally(tally, console)
-    if tally.broken is not None:
-        raise tally.broken
-    if not tally.stored:
+    show.show_heading(console, "Store")
+    progress = _store(client, documents, console)
+    questions = questions or _generated_questions(client, progress)
+    show.show_heading(console, "Search: small chunks match, larger passages are returned")
+    results = _ask(client, questions, console)
+    show.show_heading(console, "One question in every mode")
+    _wait_for_summaries(client, console)
+    by_mode = [client.search(TENANT, questions[0].text, mode=mode) for mode in _MODES]
+    show.show_modes(console, questions[0], by_mode)
+    show.show_heading(console, f"Latency: {searches:,} searches in each mode, interleaved")
+    samples = compare_modes(client, TENANT, [each.text for each in questions], searches)
+    added_us = show.show_latency(console, samples)
+    show.show_heading(console, "Summary")
+    console.print(_summary(progress, questions, results, added_us))
+
+
+def _store(
+    client: "Client", documents: Sequence[InputDocument], console: Console
+) -> IngestProgress:
+    from hrag.cli.demo_show import show_levels  # noqa: PLC0415
+
+    progress = ingest_with_progress(client, TENANT, DEFAULT_COLLECTION, documents, console)
+    show_outcomes(progress, console)
+    if progress.error is not None:
+        raise progress.error
+    if not progress.stored:
         raise Failure("none of the files could be stored")
     tree = client.get_collection(TENANT, DEFAULT_COLLECTION).settings.tree
-    show_stored(console, tree.level_sizes, tally.chunks_per_level)
-    return tally
+    show_levels(console, tree.level_sizes, progress.chunks_per_level)
+    return progress
 
 
 def _wait_for_summaries(client: "Client", console: Console) -> None:
-    """They are written while questions are asked; of many documents it may take long."""
-    until = time.monotonic() + _SUMMARIES_S
+    """Waits up to _SUMMARIES_S; the indexer writes summaries in the background."""
+    deadline = time.monotonic() + _SUMMARIES_S
     with console.status("writing summaries") as shown:
         while (index := client.index_status(TENANT)).unsummarised_documents:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 break
             shown.update(f"writing summaries; waiting: {index.unsummarised_documents:,}")
             time.sleep(_POLL_S)
     left = index.unsummarised_documents
-    waiting = f"; {counted(left, 'document')} still without" if left else ""
+    waiting = f"; {counted(left, 'document')} still waiting" if left else ""
     console.print(f"{index.summary_count:,} summaries, made of the documents' sentences{waiting}")
 
 
-def _derived(client: "Client", tally: Tally) -> list[Question]:
-    """Questions from the beginnings of the first documents."""
-    names = tally.document_ids[:QUESTION_COUNT]
-    questions = questions_from([client.get_text(TENANT, name) for name in names], QUESTION_COUNT)
+def _generated_questions(client: "Client", progress: IngestProgress) -> list[Question]:
+    """Questions made from headings and sentences of the first documents."""
+    names = progress.document_ids[:QUESTION_COUNT]
+    documents = [
+        StoredText(_headings(client, name), client.get_text(TENANT, name)) for name in names
+    ]
+    questions = questions_from(documents, QUESTION_COUNT)
     if not questions:
-        raise Failure("the files hold no sentence to ask about; ask yourself: --ask TEXT")
+        raise Failure("no sentence in the files can serve as a question; use --ask TEXT")
     return questions
 
 
+def _headings(client: "Client", document_id: str) -> tuple[str, ...]:
+    """The headings inside a document's first chunk of the top level, in order."""
+    top_level = len(client.get_document(TENANT, document_id).chunks_per_level) - 1
+    top = client.get_hierarchy(TENANT, f"{document_id}#{top_level}.0", depth=MAX_LEVELS)
+    chunks = [node.chunk for node in (top.node, *top.descendants)]
+    chunks.sort(key=lambda chunk: chunk.span.char_start)
+    return tuple(dict.fromkeys(heading for chunk in chunks for heading in chunk.section_path))
+
+
 def _ask(client: "Client", questions: Sequence[Question], console: Console) -> list[SearchResult]:
-    from hrag.cli.demo_show import show_answer  # noqa: PLC0415
+    from hrag.cli.demo_show import show_result  # noqa: PLC0415
 
-    answers = []
+    results = []
     for number, question in enumerate(questions, 1):
-        answers.append(client.search(TENANT, question.text))
-        show_answer(console, number, question, answers[-1])
-    return answers
+        results.append(client.search(TENANT, question.text))
+        show_result(console, number, question, results[-1])
+    return results
 
 
-def _closing(
-    tally: Tally, questions: Sequence[Question], answers: Sequence[SearchResult], added_us: float
+def _summary(
+    progress: IngestProgress,
+    questions: Sequence[Question],
+    results: Sequence[SearchResult],
+    added_us: float,
 ) -> str:
-    known = [pair for pair in zip(questions, answers, strict=True) if pair[0].right]
+    known = [pair for pair in zip(questions, results, strict=True) if pair[0].right]
     found = sum(
         1
-        for question, answer in known
-        if answer.passages and answer.passages[0].chunk.document_id in question.right
+        for question, result in known
+        if result.passages and result.passages[0].chunk.document_id in question.right
     )
-    first = f" {found} of {len(known)} questions found a right document first." if known else ""
+    first = f" For {found} of {len(known)} questions the first passage is right." if known else ""
     return (
-        f"{tally.stored:,} documents, {tally.tokens:,} tokens, stored in {tally.seconds:.1f} s."
-        f"{first} Returning larger passages added {duration(added_us)} at p99 in the service; "
-        "the specification allows 100 ms."
+        f"{progress.stored:,} documents, {progress.tokens:,} tokens, stored in "
+        f"{progress.seconds:.1f} s.{first} Returning larger passages added {duration(added_us)} "
+        "to the p99 latency in the service; the target is at most 100 ms."
     )
 
 
 def _show_logs(services: "Services") -> None:
     stderr = Console(stderr=True)
-    stderr.print(Text("the services' last log lines:", style="bold"))
+    stderr.print(Text("last log lines of the services:", style="bold"))
     stderr.print(Text(printable(services.log_tail())), soft_wrap=True)

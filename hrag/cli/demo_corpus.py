@@ -1,9 +1,8 @@
-"""What the demonstration stores and asks.
+"""The documents and questions of `hrag demo`.
 
-Without files of the user's it takes the help topics that ship with Python, because every
-machine that runs hrag has them, they are real prose of some length, and the right topic
-for a question about Python is known. Several topics repeat each other's text; each of
-those is right.
+Without files from the user, the corpus is the help topics that ship with Python: every
+machine that runs hrag has them, they are real prose, and the right topic for a question about
+Python is known. Some topics repeat text of others, so a question may have several right ones.
 """
 
 import re
@@ -13,13 +12,13 @@ from functools import partial
 from itertools import chain, zip_longest
 
 from hrag.cli.console import Failure
-from hrag.cli.files import Source, headings
+from hrag.cli.files import InputDocument
 from hrag.types import Document
 
 _MIN_QUESTION_CHARS = 8
 _MAX_QUESTION_CHARS = 120
-_MIN_HEADING_WORDS = 3  # "2. Layout" asks nothing.
-_PER_DOCUMENT = 12  # Enough for one document alone to fill a demonstration.
+_MIN_HEADING_WORDS = 3  # "2. Layout" is not a question.
+_PER_DOCUMENT = 12  # Enough for a demonstration on a single document.
 _NO_PROSE = ("#", "|", "-", "*", ">", "`", "=", "~")
 _NUMBER = re.compile(r"^[\d.]+\s+")
 _SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]?")
@@ -27,10 +26,18 @@ _SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]?")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question and the documents that answer it; none where that is not known."""
+    """A question and the ids of the documents that answer it, if they are known."""
 
     text: str
     right: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredText:
+    """A stored document's text and the headings that the indexer found in it."""
+
+    headings: tuple[str, ...]
+    text: str
 
 
 QUESTIONS = (
@@ -45,16 +52,16 @@ QUESTIONS = (
 )
 
 
-def topics() -> list[Source]:
-    """Python's help topics, in order of name."""
+def topics() -> list[InputDocument]:
+    """Returns Python's help topics, sorted by name. Raises Failure if Python lacks them."""
     try:
         from pydoc_data.topics import topics as texts  # noqa: PLC0415 - half a megabyte
     except ImportError:
         raise Failure(
-            "this Python comes without its help topics (pydoc_data); "
-            "name files to use instead: hrag demo PATH..."
+            "this Python installation lacks its help topics (pydoc_data); "
+            "give files to use instead: hrag demo PATH..."
         ) from None
-    return [Source(key, partial(_topic, key, texts[key])) for key in sorted(texts)]
+    return [InputDocument(key, partial(_topic, key, texts[key])) for key in sorted(texts)]
 
 
 def _topic(key: str, text: str) -> Document:
@@ -62,26 +69,26 @@ def _topic(key: str, text: str) -> Document:
     return Document(body=text, document_id=key, title=title, source=f"pydoc:{key}")
 
 
-def questions_from(texts: Sequence[str], count: int) -> list[Question]:
-    """At most `count` questions that the texts answer, from them in turn.
+def questions_from(documents: Sequence[StoredText], count: int) -> list[Question]:
+    """Returns at most `count` different questions, from the documents in turn.
 
-    A document's own headings ask best; then the beginnings of its paragraphs do.
+    A document's headings are used first, then the first sentences of its paragraphs.
     """
-    in_turn = filter(None, chain.from_iterable(zip_longest(*map(_asked_by, texts))))
+    in_turn = filter(None, chain.from_iterable(zip_longest(*map(_candidates, documents))))
     return [Question(text) for text in dict.fromkeys(in_turn)][:count]
 
 
-def _asked_by(text: str) -> list[str]:
-    """Headings that say something, then how paragraphs begin."""
-    named = (_NUMBER.sub("", heading) for heading in headings(text))
-    telling = (name for name in named if len(name.split()) >= _MIN_HEADING_WORDS)
-    found = (" ".join(each.split()) for each in chain(telling, _first_sentences(text)))
+def _candidates(document: StoredText) -> list[str]:
+    """Texts of one document that can serve as questions."""
+    numberless = (_NUMBER.sub("", heading) for heading in document.headings)
+    headings = (each for each in numberless if len(each.split()) >= _MIN_HEADING_WORDS)
+    found = (" ".join(each.split()) for each in chain(headings, _first_sentences(document.text)))
     fitting = [each for each in found if _MIN_QUESTION_CHARS <= len(each) <= _MAX_QUESTION_CHARS]
     return list(dict.fromkeys(fitting))[:_PER_DOCUMENT]
 
 
 def _first_sentences(text: str) -> Iterator[str]:
-    """How each paragraph of prose begins."""
+    """The first sentence of every paragraph of prose."""
     for paragraph in re.split(r"\n\s*\n", text):
         if not paragraph.lstrip().startswith(_NO_PROSE) and (found := _SENTENCE.search(paragraph)):
             yield found[0].strip()

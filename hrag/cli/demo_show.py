@@ -1,4 +1,4 @@
-"""What the demonstration prints: answers, one question in every mode, figures."""
+"""The output of `hrag demo`: search results, one question in every mode, latencies."""
 
 from collections.abc import Sequence
 
@@ -9,44 +9,51 @@ from rich.text import Text
 from hrag.cli.console import printable
 from hrag.cli.demo_corpus import Question
 from hrag.cli.latency import Samples, percentile
-from hrag.cli.render import citation, duration, emphasised, excerpt, inside, suffix
+from hrag.cli.render import (
+    chunk_suffix,
+    citation,
+    duration,
+    emphasised,
+    excerpt,
+    range_in_chunk,
+)
 from hrag.types import Passage, SearchMode, SearchResult
 
-TARGET_US = 100_000  # What the specification allows hierarchy to add to a search.
+TARGET_US = 100_000  # The specification's limit for the latency that larger passages add.
 
 _PASSAGES = 2
 _LINES = 5
 _MARGIN = 4
 _MAX_WIDTH = 96
 _COMPARED = 5
-_MODE_SHOWN = {
-    SearchMode.STANDARD: "standard: the leaves as they are",
-    SearchMode.SENTENCE_WINDOW: "sentence window: the best sentences, three more on each side",
+_MODE_TITLES = {
+    SearchMode.STANDARD: "standard: the leaves (smallest chunks) that matched",
+    SearchMode.SENTENCE_WINDOW: "sentence window: the best sentences with three on each side",
     SearchMode.AUTO_MERGE: "auto merge: larger chunks where enough of their children matched",
-    SearchMode.SMALL_TO_BIG: "small to big: what is around them",
-    SearchMode.SUMMARY_FIRST: "summary first: the same, in the sections with the best summaries",
+    SearchMode.SMALL_TO_BIG: "small to big: the larger chunks around the leaves",
+    SearchMode.SUMMARY_FIRST: "summary first: small to big in the sections with the best summaries",
 }
 
 
 def show_heading(console: Console, text: str) -> None:
-    """A line that opens a part."""
+    """Prints the heading of a part."""
     console.print()
     console.rule(Text(text, style="bold"), align="left", style="dim")
 
 
-def show_stored(console: Console, sizes: Sequence[int], chunks: Sequence[int]) -> None:
-    """How many chunks each level has, smallest last, as a tree is read."""
+def show_levels(console: Console, sizes: Sequence[int], chunks: Sequence[int]) -> None:
+    """Prints the number of chunks at each level, the largest first."""
     table = Table(box=None, padding=(0, 3, 0, 2), header_style="dim")
     table.add_column("level")
-    table.add_column("at most", justify="right")
+    table.add_column("chunk size", justify="right")
     table.add_column("chunks", justify="right")
     for level in reversed(range(len(sizes))):
         table.add_row(str(level), f"{sizes[level]:,} tokens", f"{chunks[level]:,}")
     console.print(table)
 
 
-def show_answer(console: Console, number: int, question: Question, result: SearchResult) -> None:
-    """A question with its best passages, each cut to where its best leaf matched."""
+def show_result(console: Console, number: int, question: Question, result: SearchResult) -> None:
+    """Prints a question and its best passages, each with an excerpt of its best leaf."""
     console.print()
     console.print(Text(f"{number}. {question.text}", style="bold"))
     for passage in result.passages[:_PASSAGES]:
@@ -65,11 +72,11 @@ def _show_passage(console: Console, question: Question, passage: Passage) -> Non
     console.print(
         Text(
             f"    {chunk.token_count:,} tokens around {leaves} matched "
-            f"{'leaf' if leaves == 1 else 'leaves'}, the best {suffix(best.chunk_id)}:",
+            f"{'leaf' if leaves == 1 else 'leaves'}; the best is {chunk_suffix(best.chunk_id)}:",
             style="dim",
         )
     )
-    start, end = inside(chunk, best.span)
+    start, end = range_in_chunk(chunk, best.span)
     width = min(console.width, _MAX_WIDTH) - _MARGIN - 2
     for line in excerpt(chunk.content[start:end], question.text, _LINES, width):
         shown = Text(" " * _MARGIN).append("│ ", style="green")
@@ -77,10 +84,10 @@ def _show_passage(console: Console, question: Question, passage: Passage) -> Non
 
 
 def show_modes(console: Console, question: Question, results: Sequence[SearchResult]) -> None:
-    """The same question in several modes."""
+    """Prints the results of one question in several modes."""
     console.print(Text(question.text, style="bold"))
     for result in results:
-        console.print(Text(_MODE_SHOWN[result.mode], style="bold"))
+        console.print(Text(_MODE_TITLES[result.mode], style="bold"))
         for passage in result.passages[:_COMPARED]:
             console.print(Text(f"  {_brief(passage)}"), soft_wrap=True)
         console.print(Text(f"  {_size(result)}", style="dim"))
@@ -96,9 +103,11 @@ def _size(result: SearchResult) -> str:
     return f"{tokens:,} tokens of context"
 
 
-def show_measured(console: Console, samples: Samples) -> float:
-    """The table of both searches and their difference; returns the p99 added in the service."""
-    console.print("The questions' vectors are cached by now: embedding is no part of this.")
+def show_latency(console: Console, samples: Samples) -> float:
+    """Prints both modes' latencies; returns the p99 added in the service, in microseconds."""
+    console.print(
+        "The questions' vectors are cached by now, so the times do not include embedding."
+    )
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="bold")
     table.add_column("")
     for name in ("service p50", "service p99", "round trip p50", "round trip p99"):
@@ -108,7 +117,7 @@ def show_measured(console: Console, samples: Samples) -> float:
     table.add_row("standard", *map(duration, standard))
     table.add_row("small to big", *map(duration, big))
     table.add_row("difference", *(f"{value / 1000:+.2f} ms" for value in added), style="bold green")
-    table.add_row("allowed", *[f"+{TARGET_US / 1000:.0f} ms"] * len(added), style="dim")
+    table.add_row("target", *[f"≤ {TARGET_US / 1000:.0f} ms"] * len(added), style="dim")
     console.print(table)
     return added[1]
 

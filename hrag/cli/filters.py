@@ -1,4 +1,4 @@
-"""`--filter`: one condition in a form that is quick to type."""
+"""Parsing of `--filter` conditions such as `lang=en` or `year>=2024`."""
 
 import json
 import re
@@ -23,17 +23,20 @@ from hrag.filters import (
 )
 
 HELP = (
-    "Search only documents that pass: KEY=VALUE, KEY!=VALUE, KEY>=VALUE (also >, <=, <), KEY "
-    "(it has one) or !KEY. KEY is document_id, title, source or a key of the metadata. VALUE "
-    'is a number, true, false, a date or text; ["a","b"] is either. May be repeated; then all '
-    "must hold."
+    "Search only documents that match: KEY=VALUE, KEY!=VALUE, KEY>=VALUE (also >, <=, <), KEY "
+    "(is present) or !KEY (is absent). KEY is document_id, title, source or a metadata key. "
+    'VALUE is a number, true, false, a date or text; ["a","b"] matches either. Repeat the '
+    "option to combine conditions: all must match."
 )
 _CONDITION = re.compile(r"(?P<key>[^=<>!]+)(?P<sign>!=|>=|<=|=|>|<)(?P<value>.*)", re.DOTALL)
 _BOUND = {">=": "at_least", ">": "above", "<=": "at_most", "<": "below"}
 
 
-def filter_of(conditions: Sequence[str]) -> Filter | None:
-    """What the options say together; None where there are none."""
+def parse_filters(conditions: Sequence[str]) -> Filter | None:
+    """Returns the filter that all conditions make together; None without conditions.
+
+    Raises typer.BadParameter for a condition that cannot be parsed.
+    """
     filters = tuple(map(_condition, conditions))
     return AllOf(filters) if filters else None
 
@@ -42,7 +45,7 @@ def _condition(text: str) -> Filter:
     found = _CONDITION.fullmatch(text)
     if found is None:
         if re.search(r"[=<>]", text) or not text.strip("! "):
-            raise _refused(text, "it must be KEY=VALUE or another form that --help shows")
+            raise _refused(text, "it must be KEY=VALUE or another form shown by --help")
         exists = Exists(_field(text.removeprefix("!")))
         return NoneOf((exists,)) if text.startswith("!") else exists
     field, sign, value = _field(found["key"]), found["sign"], found["value"].strip()
@@ -67,10 +70,10 @@ def _values(text: str, value: str, *, is_text: bool) -> tuple[FilterValue, ...]:
 
 
 def _json(value: str) -> object:
-    """What JSON says it is, or the text itself where it is neither number, flag nor list."""
+    """The JSON number, boolean or list in `value`, or else `value` itself."""
     try:
         read = json.loads(value)
-    except (ValueError, RecursionError):  # The latter for a thousand brackets.
+    except (ValueError, RecursionError):  # RecursionError: deeply nested brackets.
         return value
     return read if isinstance(read, str | int | float | list) else value
 

@@ -1,4 +1,4 @@
-"""`hrag health`: whether the services serve, told by the exit code."""
+"""`hrag health`: the health of the services, as output and exit code."""
 
 from dataclasses import asdict
 from enum import StrEnum
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hrag.cli.connection import Credentials, connecting
+from hrag.cli.connection import Credentials, connection_options
 from hrag.cli.console import output
 from hrag.cli.options import DEFAULT_INDEXER, DEFAULT_RETRIEVER, Indexer, Retriever
-from hrag.net.addresses import dialled
+from hrag.net.addresses import dial_address
 
 if TYPE_CHECKING:  # gRPC is imported when the command runs.
     from hrag.cli.processes import Service
@@ -18,26 +18,26 @@ if TYPE_CHECKING:  # gRPC is imported when the command runs.
 _TIMEOUT_S = 2.0
 
 
-class Named(StrEnum):
-    """A service, as the command line names it."""
+class ServiceName(StrEnum):
+    """The name of a service on the command line."""
 
     INDEXER = "indexer"
     RETRIEVER = "retriever"
 
 
-@connecting
+@connection_options
 def health(
     credentials: Credentials,
     services: Annotated[
-        list[Named] | None, typer.Argument(help="Which services; both unless named.")
+        list[ServiceName] | None, typer.Argument(help="The services to check. Default: both.")
     ] = None,
     indexer: Indexer = DEFAULT_INDEXER,
     retriever: Retriever = DEFAULT_RETRIEVER,
 ) -> None:
-    """Ask the services whether they serve; for health checks of containers.
+    """Check whether the services are ready, for example as a container's health check.
 
-    Each is asked once, for two seconds at most. Exit code 0: all that were asked serve;
-    1: one does not, be it still starting, stopping or gone.
+    Each service is asked once and has two seconds to answer. Exit code 0: all of them serve;
+    1: at least one does not, because it is starting, stopping or not running.
 
     \b
     Examples:
@@ -48,34 +48,34 @@ def health(
     from hrag.client.access import Access  # noqa: PLC0415
 
     access = Access(**asdict(credentials))
-    asked = {
-        Named.INDEXER: (processes.INDEXER, indexer),
-        Named.RETRIEVER: (processes.RETRIEVER, retriever),
+    targets = {
+        ServiceName.INDEXER: (processes.INDEXER, indexer),
+        ServiceName.RETRIEVER: (processes.RETRIEVER, retriever),
     }
-    ill = False
-    for named in services or Named:
-        service, address = asked[named]
+    all_serve = True
+    for name in services or ServiceName:
+        service, address = targets[name]
         serves = is_serving(service, address, access)
-        ill = ill or not serves
-        says, style = ("serves", "green") if serves else ("does not serve", "red")
+        all_serve = all_serve and serves
+        state, style = ("serves", "green") if serves else ("does not serve", "red")
         output().print(
-            f"{service.name} {says} at {address}", style=style, markup=False, soft_wrap=True
+            f"{service.name} {state} at {address}", style=style, markup=False, soft_wrap=True
         )
-    if ill:
+    if not all_serve:
         raise typer.Exit(1)
 
 
 def is_serving(service: "Service", address: str, access: "Access") -> bool:
-    """Asks the service at `address` once; one that cannot be reached does not serve."""
+    """Whether the service at `address` reports SERVING; False if it cannot be reached."""
     import grpc  # noqa: PLC0415
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
 
     from hrag.client.calls import channel_options  # noqa: PLC0415
 
-    place = dialled(address)
+    target = dial_address(address)
     request = health_pb2.HealthCheckRequest(service=service.health_name)
-    with access.channel(place, channel_options(place)) as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)  # Its methods have no types.
+    with access.channel(target, channel_options(target)) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)  # The stub has no type hints.
         try:
             reply = stub.Check(request, timeout=_TIMEOUT_S)
         except grpc.RpcError:

@@ -1,4 +1,4 @@
-"""`hrag ingest`: files and folders into a collection."""
+"""`hrag ingest`: stores files and folders in a collection."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hrag.cli.connection import Credentials, connected, connecting
+from hrag.cli.connection import Credentials, connect, connection_options
 from hrag.cli.console import Failure, output, printable
-from hrag.cli.files import EXTENSIONS, Source, find
-from hrag.cli.ingest_progress import Tally, ingest_all
+from hrag.cli.files import EXTENSIONS, InputDocument, find
+from hrag.cli.ingest_progress import IngestProgress, ingest_all
 from hrag.cli.options import DEFAULT_INDEXER, DEFAULT_TENANT, CollectionName, Indexer, Tenant
 from hrag.errors import CollectionExists
 from hrag.types import DEFAULT_COLLECTION, IngestOutcome, SettingsRequest, SummaryUnit
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hrag.client import Client
 
 
-@connecting
+@connection_options
 def ingest(
     credentials: Credentials,
     paths: Annotated[
@@ -30,27 +30,30 @@ def ingest(
     tenant: Tenant = DEFAULT_TENANT,
     collection: CollectionName = DEFAULT_COLLECTION,
     create: Annotated[
-        bool, typer.Option("--create", help="Create the collection if there is none.")
+        bool, typer.Option("--create", help="Create the collection if it does not exist.")
     ] = False,
     summaries: Annotated[
         SummaryUnit | None,
         typer.Option(
-            help="With --create: what of a document gets a summary each, for searches in "
-            "summary_first. Default: the indexer's HRAG_SUMMARIES.",
+            help="With --create: the part of a document that gets one summary, for searches "
+            "with --mode summary_first. Default: the indexer's HRAG_SUMMARIES.",
             show_default=False,
         ),
     ] = None,
     indexer: Indexer = DEFAULT_INDEXER,
 ) -> None:
-    """Store files and folders: cut into chunks, embedded, searchable at once.
+    """Store files and folders. They can be searched as soon as the command ends.
 
-    Folders are walked in order for .txt .text .md .markdown .rst and .pdf; hidden files
-    and folders are left out. A file that is named itself is tried whatever its extension.
-    Headings of Markdown and pages of PDFs come back in citations. A file's document id is
-    its path inside the folder given, with ":" for "/".
+    From a folder, the files with the extensions .txt .text .md .markdown .rst and .pdf are
+    stored, in sorted order; hidden files and folders are skipped. A file given by name is
+    stored whatever its extension. The document id of a file is its path inside the folder,
+    with ":" in place of "/".
 
-    Running it again is cheap: what has not changed is neither embedded nor written. Exit
-    code 1 if any file failed.
+    Citations show the title that a document itself gives (front matter, first heading of
+    level 1 or PDF metadata), or else its file, with sections of Markdown and pages of PDFs.
+
+    Running the command again is cheap: unchanged documents are neither embedded nor written.
+    The exit code is 1 if any file failed.
 
     \b
     Examples:
@@ -60,49 +63,53 @@ def ingest(
     """
     if summaries is not None and not create:
         raise typer.BadParameter(
-            "only a new collection takes it: add --create", param_hint="--summaries"
+            "it applies to new collections only: add --create", param_hint="--summaries"
         )
-    sources = find(paths)
-    if not sources:
+    documents = find(paths)
+    if not documents:
         raise Failure(
             f"no files to ingest in {', '.join(map(str, paths))}; "
             f"folders are searched for {' '.join(EXTENSIONS)}"
         )
     console = output()
-    with connected(credentials, indexer=indexer) as client:
+    with connect(credentials, indexer=indexer) as client:
         if create:
             _create(client, tenant, collection, summaries)
-        tally = ingest_shown(client, tenant, collection, sources, console)
-        show_tally(tally, console)
-        if tally.broken is not None:
-            raise tally.broken
-    if tally.failures:
+        progress = ingest_with_progress(client, tenant, collection, documents, console)
+        show_outcomes(progress, console)
+        if progress.error is not None:
+            raise progress.error
+    if progress.failures:
         raise typer.Exit(1)
 
 
 def _create(client: "Client", tenant: str, collection: str, summaries: SummaryUnit | None) -> None:
-    """Makes sure that there is such a collection."""
+    """Creates the collection unless it exists with the same summaries."""
     try:
         client.create_collection(tenant, collection, SettingsRequest(summaries=summaries))
     except CollectionExists:
-        has = client.get_collection(tenant, collection).settings.summaries
-        if summaries not in (None, has):
+        existing = client.get_collection(tenant, collection).settings.summaries
+        if summaries not in (None, existing):
             raise Failure(
-                f"collection {collection} is there already, with summaries {has}, not "
-                f"{summaries}; what a collection has is settled when it is created"
+                f"collection {collection} exists already, with summaries {existing}, not "
+                f"{summaries}; a collection's summaries cannot be changed after its creation"
             ) from None
 
 
-def ingest_shown(
-    client: "Client", tenant: str, collection: str, sources: Sequence[Source], console: Console
-) -> Tally:
-    """Ingests with a progress bar, where there is a terminal to draw one on."""
-    with _progress(len(sources), console) as show:
-        return ingest_all(client, tenant, collection, sources, show)
+def ingest_with_progress(
+    client: "Client",
+    tenant: str,
+    collection: str,
+    documents: Sequence[InputDocument],
+    console: Console,
+) -> IngestProgress:
+    """Ingests documents and shows a progress bar if `console` is a terminal."""
+    with _progress_bar(len(documents), console) as show:
+        return ingest_all(client, tenant, collection, documents, show)
 
 
 @contextmanager
-def _progress(total: int, console: Console) -> Iterator[Callable[[Tally], None]]:
+def _progress_bar(total: int, console: Console) -> Iterator[Callable[[IngestProgress], None]]:
     columns = (
         BarColumn(bar_width=24),
         TextColumn("{task.completed:,.0f}/{task.total:,.0f} documents  {task.description}"),
@@ -110,32 +117,33 @@ def _progress(total: int, console: Console) -> Iterator[Callable[[Tally], None]]
     )
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task("", total=total)
+    ) as bar:
+        task = bar.add_task("", total=total)
 
-        def show(tally: Tally) -> None:
-            rates = (
-                f"{tally.tokens:,} tokens  {tally.rate(tally.stored):,.1f} documents/s  "
-                f"{tally.rate(tally.tokens):,.0f} tokens/s"
-            )
-            progress.update(task, completed=tally.answered, description=rates)
+        def show(progress: IngestProgress) -> None:
+            text = f"{progress.tokens:,} tokens  {_rates(progress)}"
+            bar.update(task, completed=progress.completed, description=text)
 
         yield show
 
 
-def show_tally(tally: Tally, console: Console) -> None:
-    """Each failure on a line of its own, then what was done and how fast."""
-    for label, reason in tally.failures:
+def _rates(progress: IngestProgress) -> str:
+    documents_per_s = progress.rate(progress.stored)
+    return f"{documents_per_s:,.1f} documents/s, {progress.rate(progress.tokens):,.0f} tokens/s"
+
+
+def show_outcomes(progress: IngestProgress, console: Console) -> None:
+    """Prints each failure on a line of its own, then the counts and the rates."""
+    for label, reason in progress.failures:
         line = printable(f"{label}: {reason}").replace("\n", " ")
         console.print(line, style="red", markup=False, soft_wrap=True)
-    counts = ", ".join(f"{tally.outcomes[outcome]:,} {outcome}" for outcome in IngestOutcome)
+    counts = ", ".join(f"{progress.outcomes[outcome]:,} {outcome}" for outcome in IngestOutcome)
     console.print(
-        f"{tally.answered:,} of {tally.total:,} documents: {counts}, "
-        f"{len(tally.failures):,} failed",
+        f"{progress.completed:,} of {progress.total:,} documents: {counts}, "
+        f"{len(progress.failures):,} failed",
         soft_wrap=True,
     )
     console.print(
-        f"{tally.tokens:,} tokens in {tally.seconds:.1f} s "
-        f"({tally.rate(tally.stored):,.1f} documents/s, {tally.rate(tally.tokens):,.0f} tokens/s)",
+        f"{progress.tokens:,} tokens in {progress.seconds:.1f} s ({_rates(progress)})",
         soft_wrap=True,
     )

@@ -1,7 +1,7 @@
-"""Sends documents over one stream and counts what became of them.
+"""Sends documents over one stream and counts their outcomes.
 
-Documents are read as the stream takes them, so memory holds a few at a time. Knows
-nothing of terminals: whoever shows progress looks at the tally after each answer.
+Documents are read when the stream needs them, so few of them are in memory at a time. Knows
+nothing of terminals: a caller that shows progress reads it after each answer.
 """
 
 import time
@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hrag.cli.files import Source, Unreadable
+from hrag.cli.files import InputDocument, Unreadable
 from hrag.errors import HragError
 from hrag.types import Document, IngestOutcome, IngestResult
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from hrag.client import Client
 
 
-class Tally:
-    """What an ingest has done so far.
+class IngestProgress:
+    """The outcomes of an ingest so far.
 
-    `failures` are (label, reason); `broken` is what ended the stream early, if anything.
+    `failures` holds (label, reason) of documents that could not be stored; `error` is what
+    ended the stream early, if anything.
     """
 
     def __init__(self, total: int) -> None:
@@ -30,76 +31,86 @@ class Tally:
         self.document_ids: list[str] = []
         self.chunks_per_level: tuple[int, ...] = ()
         self.tokens = 0
-        self.broken: HragError | None = None
-        self._began = time.perf_counter()
+        self.error: HragError | None = None
+        self._started = time.perf_counter()
         self._ended: float | None = None
 
     @property
     def stored(self) -> int:
+        """Number of documents that are in the store, unchanged ones included."""
         return len(self.document_ids)
 
     @property
-    def answered(self) -> int:
-        """Documents whose fate is known."""
+    def completed(self) -> int:
+        """Number of documents with an outcome."""
         return self.stored + len(self.failures)
 
     @property
     def seconds(self) -> float:
-        return (self._ended or time.perf_counter()) - self._began
+        """Time since the start, or from start to end once the ingest has ended."""
+        return (self._ended or time.perf_counter()) - self._started
 
     def rate(self, amount: int) -> float:
         """`amount` per second."""
         return amount / max(self.seconds, 1e-9)
 
     def add(self, result: IngestResult) -> None:
+        """Counts a document that was stored or found unchanged."""
         self.outcomes[result.outcome] += 1
         self.document_ids.append(result.document_id)
         self.tokens += result.token_count
         self.chunks_per_level = _sum(self.chunks_per_level, result.chunks_per_level)
 
     def fail(self, label: str, reason: str) -> None:
+        """Counts a document that could not be stored."""
         self.failures.append((label, reason))
 
     def end(self) -> None:
+        """Stops the clock."""
         self._ended = time.perf_counter()
 
 
-def _sum(some: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(map(sum, zip(some, more, strict=True))) if some else more
+def _sum(counts: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(counts, more, strict=True))) if counts else more
 
 
 def ingest_all(
     client: "Client",
     tenant_id: str,
     collection: str,
-    sources: Sequence[Source],
-    show: Callable[[Tally], None],
-) -> Tally:
-    """Sends every source; calls `show` after each answer."""
-    tally = Tally(len(sources))
-    sent: deque[str] = deque()
+    documents: Sequence[InputDocument],
+    show: Callable[[IngestProgress], None],
+) -> IngestProgress:
+    """Sends every document and calls `show` after each answer. Returns the final counts.
+
+    Raises nothing: errors of documents and of the stream are in the result.
+    """
+    progress = IngestProgress(len(documents))
+    labels: deque[str] = deque()
     try:
-        documents = _documents(sources, sent, tally)
-        for answer in client.ingest_many(tenant_id, documents, collection=collection):
-            label = sent.popleft()  # Answers come in the order of the requests.
+        stream = _read_all(documents, labels, progress)
+        for answer in client.ingest_many(tenant_id, stream, collection=collection):
+            label = labels.popleft()  # Answers arrive in the order of the requests.
             if isinstance(answer, HragError):
-                tally.fail(label, answer.message)
+                progress.fail(label, answer.message)
             else:
-                tally.add(answer)
-            show(tally)
+                progress.add(answer)
+            show(progress)
     except HragError as error:
-        tally.broken = error
-    tally.end()
-    return tally
+        progress.error = error
+    progress.end()
+    return progress
 
 
-def _documents(sources: Sequence[Source], sent: deque[str], tally: Tally) -> Iterator[Document]:
-    """Runs in the stream's own thread; what it shares are single, atomic appends."""
-    for source in sources:
+def _read_all(
+    documents: Sequence[InputDocument], labels: deque[str], progress: IngestProgress
+) -> Iterator[Document]:
+    """Runs in the stream's thread; it shares state by single, atomic appends alone."""
+    for each in documents:
         try:
-            document = source.read()
+            document = each.read()
         except Unreadable as error:
-            tally.fail(source.label, str(error))
+            progress.fail(each.label, str(error))
             continue
-        sent.append(source.label)
+        labels.append(each.label)
         yield document

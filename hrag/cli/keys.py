@@ -1,4 +1,4 @@
-"""`hrag keys`: the API keys that the services accept."""
+"""`hrag keys`: creates, lists and revokes the API keys that the services accept."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ File = Annotated[
         "--file",
         envvar="HRAG_API_KEYS_FILE",
         dir_okay=False,
-        help="The file of keys, as the services have it. It holds no key, only their hashes.",
+        help="The key file that the services read. It holds hashes of the keys, never the keys.",
     ),
 ]
 
@@ -31,25 +31,29 @@ def create(
     file: File,
     tenant: Annotated[
         list[str],
-        typer.Option("--tenant", help="Whom it may act for; may be repeated. '*': everybody."),
+        typer.Option(
+            "--tenant", help="Tenant the key is valid for; repeat it for several. '*': all tenants."
+        ),
     ],
     role: Annotated[
         Role,
         typer.Option(
-            help="read: search, list, get. write: also store, create collections, delete "
+            help="read: search, list and get. write: also ingest, create collections and delete "
             "documents. admin: also delete collections."
         ),
     ] = Role.READ,
-    note: Annotated[str, typer.Option(help="Whose it is, for people.")] = "",
+    note: Annotated[
+        str, typer.Option(help="A note for people, such as the owner of the key.")
+    ] = "",
     days: Annotated[
         int | None,
-        typer.Option(min=1, max=_MAX_DAYS, help="How long it is valid. Default: until revoked."),
+        typer.Option(min=1, max=_MAX_DAYS, help="Days until the key expires. Default: never."),
     ] = None,
 ) -> None:
-    """Make an API key and print it, this once.
+    """Create an API key and print it. It cannot be shown again.
 
     Standard output gets the key and nothing else. Services that run with HRAG_AUTH=api_key
-    and this file accept it within a second.
+    and this file accept the key within a second.
 
     \b
     Examples:
@@ -60,17 +64,17 @@ def create(
 
     lifetime = None if days is None else timedelta(days=days)
     try:
-        made = keys.create(file, tuple(dict.fromkeys(tenant)), role, note, lifetime)
+        key = keys.create(file, tuple(dict.fromkeys(tenant)), role, note, lifetime)
     except (OSError, ValueError) as error:
         raise _failure(file, error) from None
-    typer.echo(made)
+    typer.echo(key)
 
 
 def show(
     file: File,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List all keys: ids, tenants, roles, never the keys themselves.
+    """List all API keys: their ids, tenants and roles, never the keys themselves.
 
     \b
     Example:
@@ -93,10 +97,10 @@ def show(
 def revoke(
     file: File,
     key_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The key's id, as hrag keys list shows it.")
+        str, typer.Argument(metavar="ID", help="The key's id, as shown by hrag keys list.")
     ],
 ) -> None:
-    """Make a key invalid for ever; services refuse it within a second.
+    """Revoke an API key for good. Services refuse it within a second.
 
     \b
     Example:
@@ -132,8 +136,8 @@ def _plain(key: "Key") -> dict[str, object]:
 def _state(key: "Key") -> str:
     if key.revoked is not None:
         return "revoked"
-    is_over = key.expires is not None and key.expires <= datetime.now(UTC)
-    return "expired" if is_over else "valid"
+    has_expired = key.expires is not None and key.expires <= datetime.now(UTC)
+    return "expired" if has_expired else "valid"
 
 
 def _table(keys: tuple["Key", ...]) -> Table:

@@ -1,8 +1,8 @@
-"""Small-to-big beside standard search: what the climb to larger passages costs.
+"""The latency of small-to-big search beside that of standard search.
 
-Both kinds of search take the same questions in turn, alternating which goes first, so
-that whatever else the machine does falls on both alike. The questions' vectors are in
-the retriever's cache by then: the embedder's time is no part of either.
+The difference is the cost of returning larger passages. Both modes run the same questions,
+interleaved and alternating which one goes first, so that other load on the machine affects
+both alike. The questions' vectors are cached by the retriever: no time includes embedding.
 """
 
 import time
@@ -15,41 +15,44 @@ from hrag.types import SearchMode
 if TYPE_CHECKING:
     from hrag.client import Client
 
-_BOTH = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG)
+_MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG)
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """One search: search, climb and fetch in the service, and all of it for the client."""
+class LatencySample:
+    """One search: its search, climb and fetch stages in the service, and the client's time."""
 
     service_us: float
     round_trip_us: float
 
 
-Samples = dict[SearchMode, list[Sample]]
+Samples = dict[SearchMode, list[LatencySample]]
 
 
-def compare(client: "Client", tenant_id: str, queries: Sequence[str], searches: int) -> Samples:
-    """Searches so often in each mode, after one unmeasured round that warms the cache."""
-    samples: Samples = {mode: [] for mode in _BOTH}
+def compare_modes(
+    client: "Client", tenant_id: str, queries: Sequence[str], searches: int
+) -> Samples:
+    """Returns `searches` samples of each mode, taken after one round that fills the cache."""
+    samples: Samples = {mode: [] for mode in _MODES}
     for query in queries:
-        for mode in _BOTH:
+        for mode in _MODES:
             _search(client, tenant_id, query, mode)
     for number in range(searches):
         query = queries[number % len(queries)]
-        for mode in _BOTH if number % 2 else reversed(_BOTH):
+        for mode in _MODES if number % 2 else reversed(_MODES):
             samples[mode].append(_search(client, tenant_id, query, mode))
     return samples
 
 
-def _search(client: "Client", tenant_id: str, query: str, mode: SearchMode) -> Sample:
-    began = time.perf_counter()
-    took = client.search(tenant_id, query, mode=mode).timings
-    round_trip_us = (time.perf_counter() - began) * 1e6
-    return Sample(took.search_us + took.climb_us + took.fetch_us, round_trip_us)
+def _search(client: "Client", tenant_id: str, query: str, mode: SearchMode) -> LatencySample:
+    started = time.perf_counter()
+    timings = client.search(tenant_id, query, mode=mode).timings
+    round_trip_us = (time.perf_counter() - started) * 1e6
+    service_us = timings.search_us + timings.climb_us + timings.fetch_us
+    return LatencySample(service_us, round_trip_us)
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The smallest value that at least `percent` of 100 do not exceed; `values` not empty."""
+    """Returns the nearest-rank percentile of `values`, which must not be empty."""
     rank = -(-len(values) * percent // 100)
     return sorted(values)[max(rank, 1) - 1]

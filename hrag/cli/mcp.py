@@ -1,11 +1,11 @@
-"""`hrag mcp`: the tool `search_knowledge_base` for agents, by the Model Context Protocol."""
+"""`hrag mcp`: a Model Context Protocol server with the tool `search_knowledge_base`."""
 
 from typing import Annotated
 
 import typer
 
 from hrag.cli import filters
-from hrag.cli.connection import Credentials, connecting
+from hrag.cli.connection import Credentials, connection_options
 from hrag.cli.console import Failure
 from hrag.cli.options import (
     DEFAULT_RETRIEVER,
@@ -21,22 +21,26 @@ from hrag.cli.options import (
 from hrag.net.addresses import MAX_PORT
 from hrag.types import DEFAULT_COLLECTION, DEFAULT_LIMIT, MAX_LIMIT, SearchMode
 
-# Where the protocol's SDK checks the Host header, against web pages that pose as local.
+# On these hosts the MCP SDK checks the Host header, as a defence against DNS rebinding.
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-@connecting
+@connection_options
 def mcp(
     credentials: Credentials,
     tenant: Tenant = DEFAULT_TENANT,
     collection: CollectionName = DEFAULT_COLLECTION,
     description: Annotated[
-        str, typer.Option(help="What the documents are, for the model to know.")
+        str, typer.Option(help="What the documents are about. The model reads it.")
     ] = "",
     mode: Mode = SearchMode.SMALL_TO_BIG,
     limit: Annotated[
         int,
-        typer.Option(min=1, max=MAX_LIMIT, help="Passages of a search whose model does not say."),
+        typer.Option(
+            min=1,
+            max=MAX_LIMIT,
+            help="Maximum number of passages, unless the model asks for another.",
+        ),
     ] = DEFAULT_LIMIT,
     token_budget: TokenBudget = 0,
     min_score: MinScore = None,
@@ -44,25 +48,27 @@ def mcp(
     http: Annotated[
         str,
         typer.Option(
-            metavar="HOST:PORT", help="Serve streamable HTTP there, at /mcp, instead of stdio."
+            metavar="HOST:PORT",
+            help="Serve streamable HTTP at this address, under /mcp, instead of stdio.",
         ),
     ] = "",
     expose: Annotated[
         bool,
         typer.Option(
-            "--expose", help="Let --http listen where other machines reach it, unauthenticated."
+            "--expose",
+            help="Allow --http on an address that other machines reach, without authentication.",
         ),
     ] = False,
     retriever: Retriever = DEFAULT_RETRIEVER,
 ) -> None:
-    """Give agents the tool search_knowledge_base, as an MCP server.
+    """Run an MCP server that gives agents the tool search_knowledge_base.
 
-    An agent's host starts this command and speaks with it over standard input and output;
-    it ends when its input does. With --http it serves by itself until Ctrl-C. The tool
-    takes a query and, if the model likes, a limit; it returns passages, each under a
-    heading to cite. Whose documents it searches, and how, only these options say.
+    An agent's host starts this command and talks to it over standard input and output; the
+    command ends when its input ends. With --http it runs on its own until Ctrl-C. The tool
+    takes a query and an optional limit; it returns passages, each with a heading to cite.
+    The options alone decide which documents it searches and how: a model cannot change them.
 
-    Needs the package mcp: pip install 'hrag\\[mcp]'.
+    Requires the package mcp: pip install 'hrag\\[mcp]'.
 
     \b
     Examples:
@@ -70,18 +76,18 @@ def mcp(
       hrag mcp --tenant acme --mode auto_merge --token-budget 4000
       hrag mcp --tenant acme --http 127.0.0.1:8000
     """
-    place = _place(http, expose) if http else None
+    address = _checked_address(http, expose) if http else None
     try:
         from hrag.cli import mcp_server  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise Failure(
-            f"hrag mcp needs a package that is missing ({error}); "
+            f"hrag mcp requires a package that is not installed ({error}); "
             "install it with: pip install 'hrag[mcp]'"
         ) from None
     mcp_server.run(
         retriever,
         credentials,
-        place,
+        address,
         tenant,
         collection=collection,
         description=description,
@@ -89,21 +95,21 @@ def mcp(
         limit=limit,
         token_budget=token_budget,
         min_score=min_score,
-        filter=filters.filter_of(filter or []),
+        filter=filters.parse_filters(filter or []),
     )
 
 
-def _place(address: str, expose: bool) -> tuple[str, int]:
-    """Host and port of an address where it is safe, or wanted, to listen."""
+def _checked_address(address: str, expose: bool) -> tuple[str, int]:
+    """The host and port of `address`. Raises BadParameter if it is malformed or not loopback."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > MAX_PORT:
         raise _refused(address, "it must be HOST:PORT, as in 127.0.0.1:8000")
     if host not in _LOOPBACK and not expose:
         raise _refused(
             address,
-            "whoever reaches it could search, for it asks for no credential; use "
-            f"{', '.join(_LOOPBACK[:-1])} or {_LOOPBACK[-1]}, or add --expose if something "
-            "in front authenticates",
+            "other machines could search without a credential; use "
+            f"{', '.join(_LOOPBACK[:-1])} or {_LOOPBACK[-1]}, or add --expose if a proxy in "
+            "front of it authenticates",
         )
     return host.strip("[]"), int(port)
 

@@ -1,7 +1,7 @@
 """The MCP server: one tool, over stdio or streamable HTTP.
 
-Standard output carries nothing but the protocol; what goes wrong is told to the model and,
-in one line, on standard error.
+Standard output carries the protocol and nothing else. Errors are returned to the model and
+written to standard error, one line each.
 """
 
 import os
@@ -21,41 +21,41 @@ from hrag.cli.connection import Credentials
 from hrag.cli.console import Failure, show_error
 from hrag.client import AsyncClient
 from hrag.client.tools import AsyncSearch, Findings, Limit, Query, async_knowledge_base
-from hrag.net.addresses import dialled
+from hrag.net.addresses import dial_address
 
 _INSTRUCTIONS = "Call search_knowledge_base and cite the headings of the passages that you use."
 _PATH = "/mcp"
-_DRAIN_S = 5  # How long running searches may finish at a stop.
+_DRAIN_S = 5  # Time for running searches to finish at shutdown.
 
 
 def run(
     retriever: str,
     credentials: Credentials,
-    place: tuple[str, int] | None,
+    address: tuple[str, int] | None,
     tenant_id: str,
     *,
     limit: int,
-    **how: Any,
+    **options: Any,
 ) -> None:
-    """Serves one knowledge base at a place by HTTP, or else over stdio, until told to stop."""
+    """Serves one knowledge base over HTTP at `address`, or else over stdio, until stopped."""
     _exit_on_signals()
-    listening = None if place is None else _listening(*place)
+    listener = None if address is None else _listen(*address)
 
     async def serve() -> None:
-        address = dialled(retriever)
-        async with AsyncClient(address, address, **asdict(credentials)) as client:
-            search = async_knowledge_base(client, tenant_id, limit=limit, **how)
-            server = built(search, limit)
-            if listening is None:
+        target = dial_address(retriever)
+        async with AsyncClient(target, target, **asdict(credentials)) as client:
+            search = async_knowledge_base(client, tenant_id, limit=limit, **options)
+            server = build_server(search, limit)
+            if listener is None:
                 await _serve_stdio(server)
             else:
-                await _serve_http(server, listening)
+                await _serve_http(server, listener)
 
     anyio.run(serve)
 
 
-def built(search: AsyncSearch, limit: int) -> MCPServer:
-    """A server whose one tool is `search`; `limit` is for a model that does not say."""
+def build_server(search: AsyncSearch, limit: int) -> MCPServer:
+    """Returns a server whose one tool is `search`; `limit` applies if the model gives none."""
 
     async def search_knowledge_base(
         query: Query, limit: Limit = limit
@@ -69,7 +69,7 @@ def built(search: AsyncSearch, limit: int) -> MCPServer:
             is_error=bool(found.error),
         )
 
-    # Its messages below warnings repeat what the model is told.
+    # Below warnings, the server only logs what it also returns to the model.
     server = MCPServer(
         "hrag",
         title="Knowledge base",
@@ -91,11 +91,11 @@ def built(search: AsyncSearch, limit: int) -> MCPServer:
 async def _serve_stdio(server: MCPServer) -> None:
     try:
         await server.run_stdio_async()
-    except* BrokenPipeError:  # The host is gone; a call was under way.
+    except* BrokenPipeError:  # The host ended during a call.
         pass
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
@@ -103,9 +103,9 @@ def _listening(host: str, port: int) -> socket.socket:
         raise Failure(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
-async def _serve_http(server: MCPServer, listening: socket.socket) -> None:
-    host, port = listening.getsockname()[:2]
-    # A search needs no session: any process can answer any request, also after a restart.
+async def _serve_http(server: MCPServer, listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    # Stateless: any process can answer any request, also after a restart.
     app = server.streamable_http_app(
         streamable_http_path=_PATH, stateless_http=True, json_response=True, host=host
     )
@@ -114,14 +114,14 @@ async def _serve_http(server: MCPServer, listening: socket.socket) -> None:
     )
     shown = f"[{host}]" if ":" in host else host
     Console(stderr=True).print(f"serves at http://{shown}:{port}{_PATH}", markup=False)
-    await uvicorn.Server(config).serve(sockets=[listening])
+    await uvicorn.Server(config).serve(sockets=[listener])
 
 
 def _exit_on_signals() -> None:
-    """Ends the process at once; only uvicorn, which drains first, puts itself before this.
+    """Makes signals end the process at once. uvicorn installs its own handlers and drains first.
 
-    The SDK reads standard input in a thread that Python would wait for, until a line comes.
-    Nothing is lost: a server that only reads has nothing to keep.
+    The SDK reads standard input in a thread, and Python would wait for its next line. Nothing
+    is lost, because the server only reads.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: os._exit(0))

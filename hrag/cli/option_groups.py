@@ -1,4 +1,4 @@
-"""Options that several commands take together, given to a command as one value."""
+"""Groups of options that several commands share. A command receives a group as one value."""
 
 import inspect
 from collections.abc import Callable
@@ -8,25 +8,26 @@ from typing import Any
 Command = Callable[..., None]
 
 
-def gathering(
+def option_group(
     parameter: str, make: Callable[..., Any], *, last: bool
 ) -> Callable[[Command], Command]:
-    """Decorates a command whose `parameter` is what `make` returns.
+    """Returns a decorator that replaces a command's `parameter` by a group of options.
 
-    In its place the command gets the options of `make`, before or behind its own.
+    The options are the parameters of `make`; its result is passed to the command as
+    `parameter`. They are listed after the command's own options if `last`, else before them.
     """
 
     def decorate(command: Command) -> Command:
         own = inspect.signature(command).parameters.values()
-        others = [each for each in own if each.name != parameter]
-        gathered = list(inspect.signature(make).parameters.values())
+        own_options = [each for each in own if each.name != parameter]
+        group = list(inspect.signature(make).parameters.values())
 
         @wraps(command)
         def run(**values: Any) -> None:
-            asked = {each.name: values.pop(each.name) for each in gathered}
-            command(**{parameter: make(**asked)}, **values)
+            arguments = {each.name: values.pop(each.name) for each in group}
+            command(**{parameter: make(**arguments)}, **values)
 
-        options = [*others, *gathered] if last else [*gathered, *others]
+        options = [*own_options, *group] if last else [*group, *own_options]
         run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
         return run
 

@@ -1,4 +1,4 @@
-"""The options that several commands share, each spelt and explained once."""
+"""Options that several commands share, each defined once."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,10 +15,13 @@ DEFAULT_DATA_DIR = Path("./data")
 _MAX_U32 = (1 << 32) - 1
 
 Tenant = Annotated[
-    str, typer.Option("--tenant", help="Who owns the data. Tenants never see each other's.")
+    str,
+    typer.Option(
+        "--tenant", help="The tenant that owns the data. Tenants never see each other's data."
+    ),
 ]
 CollectionName = Annotated[
-    str, typer.Option("--collection", help="Which of the tenant's collections.")
+    str, typer.Option("--collection", help="The collection within the tenant.")
 ]
 Indexer = Annotated[
     str,
@@ -26,7 +29,7 @@ Indexer = Annotated[
         "--indexer",
         envvar="HRAG_INDEXER_ADDRESS",
         metavar="ADDRESS",
-        help="Where the indexer listens (the service that writes).",
+        help="Address of the indexer, the service that stores documents.",
     ),
 ]
 Retriever = Annotated[
@@ -35,7 +38,7 @@ Retriever = Annotated[
         "--retriever",
         envvar="HRAG_RETRIEVER_ADDRESS",
         metavar="ADDRESS",
-        help="Where the retriever listens (the service that searches).",
+        help="Address of the retriever, the service that searches.",
     ),
 ]
 DataDir = Annotated[
@@ -44,24 +47,25 @@ DataDir = Annotated[
         "--data-dir",
         envvar="HRAG_DATA_DIR",
         file_okay=False,
-        help="The folder of the store. A local disk, never a network file system.",
+        help="Folder of the store. It must be on a local disk, not on a network file system.",
     ),
 ]
 Mode = Annotated[
     SearchMode,
     typer.Option(
-        help="small_to_big: the larger chunks around what matched; standard: leaves; "
-        "auto_merge: larger chunks only where enough of their children matched; "
-        "sentence_window: the best sentence of each leaf and some around it; "
-        "summary_first: larger chunks inside the sections whose summaries are nearest."
+        help="What to return. small_to_big: the larger chunks around the leaves that matched; "
+        "standard: the leaves themselves; auto_merge: a larger chunk only where enough of its "
+        "children matched; sentence_window: the best sentence of each leaf with its "
+        "neighbours; summary_first: larger chunks from the sections with the best summaries."
     ),
 ]
 TokenBudget = Annotated[
-    int, typer.Option(min=0, max=_MAX_U32, help="Most tokens of all passages; 0: no bound.")
+    int,
+    typer.Option(min=0, max=_MAX_U32, help="Maximum tokens of all passages together; 0: no limit."),
 ]
-MinScore = Annotated[float | None, typer.Option(help="Leave out passages that score below.")]
+MinScore = Annotated[float | None, typer.Option(help="Leave out passages with a lower score.")]
 Conditions = Annotated[
     list[str] | None,
     typer.Option("--filter", metavar="CONDITION", help=filters.HELP, show_default=False),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]

@@ -1,11 +1,12 @@
 """Both services as child processes: start, wait until they serve, watch, stop.
 
-The services stay ordinary programs that know nothing of this one: settings go in through
-the environment, they say themselves when they serve, SIGTERM stops them, exit codes say
-why they ended. Children run in process groups of their own, so that Ctrl-C reaches only this
-process, which then stops them in order. Their standard input is a socket of which only this
-process holds the other end: should it be killed, they see the end and stop by themselves; and
-through it they say that they serve, whatever certificates and keys a call would need.
+The services are ordinary programs: settings are passed in the environment, SIGTERM stops
+them, and the exit code says why they ended. Each child has a process group of its own, so that
+Ctrl-C reaches only this process, which then stops the children in order.
+
+A child's standard input is a socket whose other end is held by this process alone. If this
+process is killed, the children read the end of their input and stop. Through the same socket
+they report that they serve, which needs no certificate and no key.
 """
 
 import os
@@ -22,21 +23,21 @@ from types import TracebackType
 from typing import Self
 
 from hrag.cli.console import Failure
-from hrag.net.addresses import dialled
+from hrag.net.addresses import dial_address
 
 _POLL_S = 0.05
 _WATCH_S = 0.2
-_WRONG_SETTING = 2  # The services' exit code for it.
-_CLEAN_CODES = (0, -signal.SIGTERM)  # The latter: stopped before it could listen for signals.
+_WRONG_SETTING = 2  # Exit code of a service with an invalid setting.
+_CLEAN_CODES = (0, -signal.SIGTERM)  # -SIGTERM: stopped before its signal handler was set.
 
 
 class ServiceFailed(Failure):
-    """A service ended, or does not come up."""
+    """A service ended or does not start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What the command line knows of a service."""
+    """A service as the command line knows it."""
 
     name: str
     health_name: str
@@ -44,6 +45,7 @@ class Service:
 
     @property
     def module(self) -> str:
+        """The Python module to run with `-m`."""
         return f"{self.name}_svc"
 
 
@@ -56,22 +58,22 @@ class _Child:
     service: Service
     address: str
     process: subprocess.Popen[bytes]
-    link: socket.socket
+    status: socket.socket
 
-    def serves(self) -> bool:
-        """Whether it has said so by now; to be asked until it has."""
+    def reports_serving(self) -> bool:
+        """Whether the child's report has arrived; true once, so do not ask again."""
         try:
-            return bool(self.link.recv(1))
+            return bool(self.status.recv(1))
         except BlockingIOError:
             return False
 
 
 class Services:
-    """Both services on one store; running inside its `with` block.
+    """Both services on one store. They run inside the `with` block.
 
-    `logs` is the folder for one `<name>.log` each; without it the children write to this
-    process's own outputs. `settings` are environment variables on top of the present ones.
-    `stop_s` bounds a stop; None leaves it to the services' own drain time.
+    `logs` is the folder for a `<name>.log` of each service; without it they write to this
+    process's outputs. `settings` are environment variables added to the present ones.
+    `stop_s` limits the time to stop; None leaves it to the services' drain time.
     """
 
     def __init__(
@@ -99,9 +101,9 @@ class Services:
         }
 
     def __enter__(self) -> Self:
-        """Raises ServiceFailed if something listens at an address already."""
+        """Starts both. Raises ServiceFailed if another program listens at one of the addresses."""
         for service, address in self.addresses.items():
-            _refuse_taken(service, address)
+            _require_free(service, address)
         with ExitStack() as undo:
             undo.callback(self.stop)
             for service, address in self.addresses.items():
@@ -118,12 +120,12 @@ class Services:
         self.stop()
 
     def wait_until_serving(self, timeout_s: float | None = None) -> None:
-        """Returns when both serve; raises ServiceFailed if one ends or takes longer."""
-        until = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
+        """Waits until both serve. Raises ServiceFailed if one ends, or after `timeout_s`."""
+        deadline = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         for child in self._children:
-            while not child.serves():
+            while not child.reports_serving():
                 self.check_alive()
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     raise ServiceFailed(
                         f"the {child.service.name} at {child.address} does not serve "
                         f"after {timeout_s:.0f} s"
@@ -132,17 +134,17 @@ class Services:
         self.check_alive()
 
     def watch(self) -> None:
-        """Returns never; raises ServiceFailed when a service ends."""
+        """Blocks until a service ends, then raises ServiceFailed."""
         while True:
             self.check_alive()
             time.sleep(_WATCH_S)
 
     def check_alive(self) -> None:
-        """Raises ServiceFailed, naming the service that ended and how."""
+        """Raises ServiceFailed with the name and the exit code of a service that has ended."""
         for child in self._children:
             code = child.process.poll()
             if code is not None:
-                raise ServiceFailed(f"the {child.service.name} {_ending(code)}")
+                raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
 
     def stop(self) -> None:
         """Stops both and waits for them; a second Ctrl-C kills them at once."""
@@ -156,17 +158,17 @@ class Services:
                 child.process.kill()
                 child.process.wait()
         for child in self._children:
-            child.link.close()
+            child.status.close()
 
     def check_stopped_cleanly(self) -> None:
-        """After `stop`: raises ServiceFailed unless both ended as they should."""
+        """After `stop`: raises ServiceFailed unless both exit codes are clean."""
         for child in self._children:
             code = child.process.returncode
             if code not in _CLEAN_CODES:
-                raise ServiceFailed(f"the {child.service.name} {_ending(code)}")
+                raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
 
     def log_tail(self, lines: int = 15) -> str:
-        """The last lines of each log, under its service's name; empty without `logs`."""
+        """Returns the last lines of each log below its service's name; empty without `logs`."""
         if self._logs is None:
             return ""
         tails = []
@@ -180,12 +182,12 @@ class Services:
         return self._logs / f"{service.name}.log"
 
     def _start(self, service: Service, address: str) -> _Child:
-        # -P: a file in the present folder must not stand in for a library's module.
+        # -P: a file in the working directory must not shadow a module.
         command = [sys.executable, "-P", "-m", service.module]
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs, nullcontext() if self._logs is None else self._log(service).open("wb") as log:
-            # All other files of ours are closed in the child, the socket of its sibling too.
+            # Popen closes all other files in the child, including its sibling's socket.
             process = subprocess.Popen(
                 command,
                 env=self._env,
@@ -198,13 +200,13 @@ class Services:
 
 
 def stop_on_signals() -> None:
-    """Makes SIGTERM and a closed terminal end this process as Ctrl-C does."""
+    """Makes SIGTERM and SIGHUP raise KeyboardInterrupt, like Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
 
 
 def free_addresses(count: int) -> list[str]:
-    """Different loopback addresses that nothing listens at now."""
+    """Returns `count` different loopback addresses whose ports are free now."""
     with ExitStack() as closing:
         sockets = [closing.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -213,17 +215,17 @@ def free_addresses(count: int) -> list[str]:
 
 
 def with_free_port(address: str) -> str:
-    """`address`, its port 0 replaced by a free one, so that it can be told and dialled."""
+    """Returns `address` with port 0 replaced by a free port, so that it can be dialled."""
     host, colon, port = address.rpartition(":")
     if port != "0":
         return address
     return f"{host}{colon}{free_addresses(1)[0].rpartition(':')[2]}"
 
 
-def _refuse_taken(service: Service, address: str) -> None:
-    host, _, port = dialled(address).rpartition(":")
+def _require_free(service: Service, address: str) -> None:
+    host, _, port = dial_address(address).rpartition(":")
     if not port.isdecimal() or not host:
-        return  # Not a TCP address; the service itself says what is wrong with it.
+        return  # Not a TCP address; the service reports what is wrong with it.
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
     except (OSError, OverflowError, UnicodeError):
@@ -234,9 +236,9 @@ def _refuse_taken(service: Service, address: str) -> None:
     )
 
 
-def _ending(code: int) -> str:
+def _exit_text(code: int) -> str:
     if code < 0:
         return f"was ended by {signal.Signals(-code).name} (exit code {code})"
     if code == _WRONG_SETTING:
-        return f"ended with exit code {code}: a setting is wrong, its own message says which"
+        return f"ended with exit code {code}: a setting is invalid, see its message"
     return f"ended with exit code {code}"

@@ -1,6 +1,6 @@
-"""How chunks, passages and figures read on a terminal. Pure: values in, text out.
+"""Chunks, passages and durations as text for a terminal. Pure.
 
-Where colour shows, what matched is coloured; elsewhere it stands between « and ».
+Matches are coloured, or enclosed in « and » where the console has no colours.
 """
 
 import re
@@ -27,20 +27,20 @@ Range = tuple[int, int]
 
 
 def citation(chunk: Chunk) -> str:
-    """Title, sections, pages, source and chunk id, as far as the chunk has them."""
+    """Returns title, sections, pages, source and chunk id, those that the chunk has."""
     source = chunk.source if chunk.source != chunk.title else ""
     parts = (chunk.title, sections(chunk), pages(chunk), source, chunk.chunk_id)
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
 
 
 def section_citation(section: ChosenSection) -> str:
-    """Title, sections, pages and document id, as far as the section has them."""
+    """Returns title, sections, pages and document id, those that the section has."""
     parts = (section.title, sections(section), pages(section), section.document_id)
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
 
 
-def beginning(text: str, chars: int) -> str:
-    """As many first words as fit, on one line; of text without blanks, characters."""
+def first_words(text: str, chars: int) -> str:
+    """Returns the first words of `text` on one line, at most `chars` characters."""
     line = " ".join(printable(text).split())
     if len(line) <= chars:
         return line
@@ -54,24 +54,24 @@ def counted(number: int, noun: str) -> str:
 
 
 def pages(part: Chunk | ChosenSection) -> str:
-    """`p. 3` or `p. 3-4`; empty where the document has no pages."""
+    """Returns `p. 3` or `p. 3-4`; empty if the document has no pages."""
     return page_range(part.first_page, part.last_page)
 
 
 def page_range(first: int, last: int) -> str:
-    """The same of two page numbers."""
+    """The same for two page numbers, which are 0 if the document has no pages."""
     if not first:
         return ""
     return f"p. {first}" if first == last else f"p. {first}-{last}"
 
 
-def suffix(chunk_id: str) -> str:
-    """`#<level>.<index>`: what tells a document's chunks apart."""
+def chunk_suffix(chunk_id: str) -> str:
+    """Returns the end of a chunk id, `#<level>.<index>`, which is unique within a document."""
     return "#" + chunk_id.rpartition("#")[2]
 
 
-def inside(chunk: Chunk, span: Span) -> Range:
-    """The characters of the chunk's content that `span` of its document covers."""
+def range_in_chunk(chunk: Chunk, span: Span) -> Range:
+    """Returns the part of `span`, a span of the document, as a range of the chunk's content."""
     length = len(chunk.content)
     start = min(max(span.char_start - chunk.span.char_start, 0), length)
     end = min(max(span.char_end - chunk.span.char_start, start), length)
@@ -79,9 +79,9 @@ def inside(chunk: Chunk, span: Span) -> Range:
 
 
 def matched_ranges(passage: Passage) -> list[Range]:
-    """Where the passage's content matched, spaces at the ends aside: in order and apart."""
+    """Returns the matched ranges of the passage's content, sorted, disjoint and trimmed."""
     content = passage.chunk.content
-    found = merged(inside(passage.chunk, child.span) for child in passage.matched_children)
+    found = merged(range_in_chunk(passage.chunk, child.span) for child in passage.matched_children)
     return merged(_trimmed(content, start, end) for start, end in found)
 
 
@@ -91,7 +91,7 @@ def _trimmed(content: str, start: int, end: int) -> Range:
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """The same characters in as few ranges as possible."""
+    """Returns the union of `ranges` as sorted, disjoint ranges; empty ones are dropped."""
     result: list[Range] = []
     for start, end in sorted(ranges):
         if start >= end:
@@ -104,7 +104,7 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 def highlighted(text: str, ranges: Sequence[Range], *, colour: bool) -> Text:
-    """`text` with its ranges, which are in order and apart, coloured or marked."""
+    """Returns `text` with `ranges`, which are sorted and disjoint, coloured or marked."""
     text = printable(text)
     shown = Text()
     position = 0
@@ -117,7 +117,7 @@ def highlighted(text: str, ranges: Sequence[Range], *, colour: bool) -> Text:
 
 
 def words(text: str) -> set[str]:
-    """The words of a text that carry its meaning, in lower case, plurals as singulars."""
+    """Returns the words of a text without common ones, in lower case and without a final s."""
     return {
         word.removesuffix("s")
         for word in re.findall(r"\w+", text.lower())
@@ -126,20 +126,20 @@ def words(text: str) -> set[str]:
 
 
 def excerpt(text: str, query: str, lines: int, width: int) -> list[str]:
-    """The `lines` lines of `text` that hold most of the query's words.
+    """Returns the `lines` consecutive lines of `text` that contain most of the query's words.
 
-    Of equal places, the one with most letters: prose rather than code. Longer lines are
-    folded at `width` characters, blank ones left out.
+    Ties go to the lines with more letters, which prefers prose to code. Lines are wrapped at
+    `width` characters; blank lines are dropped.
     """
     folded = _folded(printable(text), width)
-    wanted = words(query)
-    held = [wanted & words(line) for line in folded]
+    query_words = words(query)
+    found = [query_words & words(line) for line in folded]
 
-    def worth(start: int) -> tuple[int, int]:
+    def rank(start: int) -> tuple[int, int]:
         letters = sum(map(str.isalpha, "".join(folded[start : start + lines])))
-        return len(set().union(*held[start : start + lines])), letters
+        return len(set().union(*found[start : start + lines])), letters
 
-    best = max(range(max(1, len(folded) - lines + 1)), key=worth)
+    best = max(range(max(1, len(folded) - lines + 1)), key=rank)
     return folded[best : best + lines]
 
 
@@ -149,17 +149,17 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def emphasised(line: str, query: str) -> Text:
-    """`line` with the query's words emphasised."""
+    """Returns `line` with the query's words emphasised."""
     shown = Text(line)
-    wanted = words(query)
+    query_words = words(query)
     for found in re.finditer(r"\w+", line):
-        if words(found[0]) & wanted:
+        if words(found[0]) & query_words:
             shown.stylize(WORD_STYLE, *found.span())
     return shown
 
 
 def duration(microseconds: float) -> str:
-    """In the unit that leaves one to three digits before the point."""
+    """Returns a duration in µs, ms or s."""
     if abs(microseconds) < 1000:
         return f"{microseconds:.0f} µs"
     if abs(microseconds) < 1_000_000:
@@ -168,7 +168,7 @@ def duration(microseconds: float) -> str:
 
 
 def timings(result: SearchResult) -> str:
-    """The stages of a search, in order."""
+    """Returns the durations of a search and its stages, in order."""
     took = result.timings
     filtering = f"filter {duration(took.filter_us)}, " if took.filter_us else ""
     return (

@@ -1,4 +1,4 @@
-"""`hrag search`: a question in, passages with their citations out."""
+"""`hrag search`: passages for a question, with their citations."""
 
 import json
 from collections.abc import Sequence
@@ -8,20 +8,20 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from hrag.cli.connection import Credentials, connected, connecting
+from hrag.cli.connection import Credentials, connect, connection_options
 from hrag.cli.console import has_colour, output
 from hrag.cli.options import DEFAULT_RETRIEVER, AsJson, Retriever
 from hrag.cli.render import (
-    beginning,
+    chunk_suffix,
     citation,
     counted,
+    first_words,
     highlighted,
     matched_ranges,
     section_citation,
-    suffix,
     timings,
 )
-from hrag.cli.search_options import asking
+from hrag.cli.search_options import search_options
 from hrag.types import (
     ChosenSection,
     Passage,
@@ -32,26 +32,26 @@ from hrag.types import (
 )
 
 _EMPTY = "the collection is empty"
-_NONE_THERE = {SearchMode.SUMMARY_FIRST: "no section has a summary yet"}
+_EMPTY_IN_MODE = {SearchMode.SUMMARY_FIRST: "no section has a summary yet"}
 _SECTIONS_SHOWN = 10
 _SUMMARY_CHARS = 120
-_PLAN = {SearchPlan.SCAN: ", all compared", SearchPlan.INDEX: ", by index", None: ""}
+_PLAN = {SearchPlan.SCAN: ", by exact scan", SearchPlan.INDEX: ", by index", None: ""}
 
 
-@asking
-@connecting
+@search_options
+@connection_options
 def search(
     query: SearchQuery,
     credentials: Credentials,
     retriever: Retriever = DEFAULT_RETRIEVER,
     as_json: AsJson = False,
 ) -> None:
-    """Search a collection and show the passages that answer best.
+    """Search a collection and show the best passages.
 
-    The text is compared with every leaf (the smallest chunks, which are embedded). From
-    each leaf that matches, the search climbs to the larger chunk around it and returns
-    that once, as a passage: its score, its citation, its content. Inside it the matched
-    leaves are coloured, or stand between « and » where there is no colour.
+    The search finds the leaves (the smallest chunks) that are nearest to the text. For each of
+    them it returns the larger chunk around it, once, as a passage: its score, citation and
+    content. The matched leaves are coloured in the content, or enclosed in « and » where the
+    output has no colours.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def search(
       hrag search "rotate keys" --filter lang=en --filter "year>=2024"
       hrag search "rotate keys" --token-budget 4000 --json | jq .passages[].chunk.content
     """
-    with connected(credentials, retriever=retriever) as client:
+    with connect(credentials, retriever=retriever) as client:
         result = client.search(**{each.name: getattr(query, each.name) for each in fields(query)})
     if as_json:
         typer.echo(json.dumps(asdict(result), ensure_ascii=False, indent=2))
@@ -71,35 +71,35 @@ def search(
 
 
 def show_result(result: SearchResult, console: Console) -> None:
-    """The sections it was led to, every passage, then how the search went."""
+    """Prints the sections that were searched, every passage, then a summary of the search."""
     _show_sections(result.sections, console)
     for number, passage in enumerate(result.passages, 1):
         _show_passage(number, passage, console)
     if not result.passages:
         show_nothing(result, console)
-    more = ", and there are no more" if result.exhausted and result.passages else ""
+    more = ", no more exist" if result.exhausted and result.passages else ""
     summary = (
         f"{counted(len(result.passages), 'passage')} of level {_levels(result)} around "
         f"leaves of level {result.matched_at_level}{more}; "
         f"{result.candidates_considered:,} of "
-        f"{result.eligible_leaves:,} leaves looked at{_PLAN[result.plan]}"
+        f"{result.eligible_leaves:,} leaves considered{_PLAN[result.plan]}"
     )
     console.print(Text(summary, style="dim"), soft_wrap=True)
     console.print(Text(timings(result), style="dim"), soft_wrap=True)
 
 
 def show_nothing(result: SearchResult, console: Console) -> None:
-    """Why there is no passage."""
+    """Prints why there is no passage."""
     why = (
-        "no passage answers"
+        "no passage matches"
         if result.eligible_leaves
-        else f"{_NONE_THERE.get(result.mode, _EMPTY)}, or no document passes the filter"
+        else f"{_EMPTY_IN_MODE.get(result.mode, _EMPTY)}, or no document matches the filter"
     )
     console.print(f"nothing found: {why}")
 
 
 def _levels(result: SearchResult) -> str:
-    """`2`, or `0, 1 or 2` where passages may be of several."""
+    """`2`, or `0, 1 or 2` where passages may be of several levels."""
     highest = result.returned_at_level
     if result.mode is not SearchMode.AUTO_MERGE or highest == result.matched_at_level:
         return str(highest)
@@ -107,29 +107,29 @@ def _levels(result: SearchResult) -> str:
 
 
 def _show_sections(sections: Sequence[ChosenSection], console: Console) -> None:
-    """Where SUMMARY_FIRST has looked, with the first words of each summary."""
+    """The sections that SUMMARY_FIRST searched, with the first words of each summary."""
     if not sections:
         return
     for section in sections[:_SECTIONS_SHOWN]:
         heading = Text(f"section {section.score:.3f}  ").append(section_citation(section))
         console.print(heading, soft_wrap=True)
-        words = beginning(section.summary, _SUMMARY_CHARS)
+        words = first_words(section.summary, _SUMMARY_CHARS)
         console.print(Text(f"  {words}", style="dim"), soft_wrap=True)
     if len(sections) > _SECTIONS_SHOWN:
-        console.print("and more sections")
+        console.print(f"and {len(sections) - _SECTIONS_SHOWN} more sections")
     console.print()
 
 
 def _show_passage(number: int, passage: Passage, console: Console) -> None:
     chunk = passage.chunk
-    # A terminal wraps at words; a pipe gets the content's own lines.
+    # Lines are wrapped for a terminal and kept as they are for a pipe.
     wrap_off = not console.is_terminal
     heading = Text(f"{number}. {passage.score:.3f}  ", style="bold").append(citation(chunk))
     console.print(heading, soft_wrap=wrap_off)
     leaves = ", ".join(
-        f"{suffix(child.chunk_id)} {child.score:.3f}" for child in passage.matched_children
+        f"{chunk_suffix(child.chunk_id)} {child.score:.3f}" for child in passage.matched_children
     )
-    joined = "".join(f" {suffix(chunk_id)}" for chunk_id in passage.merged_chunk_ids)
+    joined = "".join(f" {chunk_suffix(chunk_id)}" for chunk_id in passage.merged_chunk_ids)
     parts = f" of{joined}" if joined else ""
     console.print(
         Text(f"{chunk.token_count:,} tokens{parts}; matched {leaves}", style="dim"),

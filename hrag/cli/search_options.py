@@ -1,11 +1,11 @@
-"""The options of a search, declared once for every command that searches."""
+"""The options of a search, shared by every command that searches."""
 
 from typing import Annotated
 
 import typer
 
 from hrag.cli import filters
-from hrag.cli.option_groups import gathering
+from hrag.cli.option_groups import option_group
 from hrag.cli.options import (
     DEFAULT_TENANT,
     CollectionName,
@@ -37,32 +37,36 @@ _MAX_U64 = (1 << 64) - 1
 
 
 def _query(
-    text: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
+    text: Annotated[
+        str, typer.Argument(help="The question or text to search for.", show_default=False)
+    ],
     tenant: Tenant = DEFAULT_TENANT,
     collection: CollectionName = DEFAULT_COLLECTION,
     mode: Mode = SearchMode.SMALL_TO_BIG,
     limit: Annotated[
-        int, typer.Option(min=1, max=MAX_LIMIT, help="Most passages to return.")
+        int, typer.Option(min=1, max=MAX_LIMIT, help="Maximum number of passages.")
     ] = DEFAULT_LIMIT,
     return_level: Annotated[
         int | None,
         typer.Option(
             min=0,
             max=MAX_LEVELS - 1,
-            help="Level of the passages, 0 the smallest chunks. Default: the collection's.",
+            help="Level of the passages; 0 is the smallest chunks. Default: the collection's.",
         ),
     ] = None,
     candidates: Annotated[
-        int, typer.Option(min=1, max=MAX_CANDIDATES, help="How many leaves to look at first.")
+        int, typer.Option(min=1, max=MAX_CANDIDATES, help="Number of leaves to find first.")
     ] = DEFAULT_CANDIDATES,
     aggregation: Annotated[
-        Aggregation, typer.Option(help="How a passage's score comes from its leaves' scores.")
+        Aggregation,
+        typer.Option(help="How a passage's score is computed from those of its matched leaves."),
     ] = Aggregation.MAX,
     token_budget: TokenBudget = 0,
     cut_last: Annotated[
         bool,
         typer.Option(
-            "--cut-last", help="Cut the first passage past the token budget at a sentence."
+            "--cut-last",
+            help="Fill the token budget with the first sentences of the passage that exceeds it.",
         ),
     ] = False,
     merge_ratio: Annotated[
@@ -70,8 +74,8 @@ def _query(
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Share of a chunk's children that must match for auto_merge to take the "
-            f"chunk. Default: {DEFAULT_MERGE_RATIO}.",
+            help="auto_merge: share of a chunk's children that must match for the chunk to be "
+            f"returned instead of them. Default: {DEFAULT_MERGE_RATIO}.",
         ),
     ] = None,
     window_sentences: Annotated[
@@ -79,8 +83,8 @@ def _query(
         typer.Option(
             min=0,
             max=MAX_WINDOW_SENTENCES,
-            help="Sentences on either side of the best one in sentence_window. Default: "
-            f"{DEFAULT_WINDOW_SENTENCES}.",
+            help="sentence_window: number of sentences before and after the best one. "
+            f"Default: {DEFAULT_WINDOW_SENTENCES}.",
         ),
     ] = None,
     top_sections: Annotated[
@@ -88,14 +92,14 @@ def _query(
         typer.Option(
             min=1,
             max=MAX_TOP_SECTIONS,
-            help=f"How many sections summary_first looks into. Default: {DEFAULT_TOP_SECTIONS}.",
+            help=f"summary_first: number of sections to search. Default: {DEFAULT_TOP_SECTIONS}.",
         ),
     ] = None,
     summary_scope: Annotated[
         SummaryScope | None,
         typer.Option(
-            help="Which summaries summary_first compares first: those of all sections, or of "
-            "whole documents and then of the best ones' sections. Default: sections."
+            help="summary_first: compare the summaries of all sections, or those of documents "
+            "and then those of the best documents' sections. Default: sections."
         ),
     ] = None,
     merge_adjacent: Annotated[
@@ -107,7 +111,10 @@ def _query(
     min_score: MinScore = None,
     filter: Conditions = None,
     min_sequence: Annotated[
-        int, typer.Option(min=0, max=_MAX_U64, help="Wait until this change can be seen.")
+        int,
+        typer.Option(
+            min=0, max=_MAX_U64, help="Wait until the retriever has applied this sequence number."
+        ),
     ] = 0,
 ) -> SearchQuery:
     return SearchQuery(
@@ -124,7 +131,7 @@ def _query(
         merge_ratio=merge_ratio,
         merge_adjacent=merge_adjacent,
         min_score=min_score,
-        filter=filters.filter_of(filter or []),
+        filter=filters.parse_filters(filter or []),
         window_sentences=window_sentences,
         cut_last=cut_last,
         top_sections=top_sections,
@@ -132,4 +139,4 @@ def _query(
     )
 
 
-asking = gathering("query", _query, last=False)
+search_options = option_group("query", _query, last=False)

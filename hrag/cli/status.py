@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from hrag.cli.connection import Credentials, connected, connecting
+from hrag.cli.connection import Credentials, connect, connection_options
 from hrag.cli.console import output, printable
 from hrag.cli.options import (
     DEFAULT_INDEXER,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Row = tuple[Collection, IndexStatus]
 
 
-@connecting
+@connection_options
 def status(
     credentials: Credentials,
     tenant: Tenant = DEFAULT_TENANT,
@@ -54,7 +54,7 @@ def status(
       hrag status
       hrag status --tenant acme --json
     """
-    with connected(credentials, indexer, retriever) as client:
+    with connect(credentials, indexer, retriever) as client:
         rows = list(_rows(client, tenant))
         server = client.server_info()
     if as_json:
@@ -135,7 +135,7 @@ def _usage(usage: TenantUsage) -> str:
         f"{stored} stored",
     ]
     if quota.calls_per_s is not None:
-        parts.append(f"{quota.calls_per_s:g} calls a second, {quota.calls_at_once:,} at once")
+        parts.append(f"{quota.calls_per_s:g} calls a second, {quota.burst_calls:,} at once")
     return f"in all: {', '.join(parts)}"
 
 

@@ -20,15 +20,15 @@ def by_page(passage: Passage) -> str:
 def by_section(passage: Passage) -> str:
     """Returns `[title - section > subsection]`, without the parts that the passage lacks.
 
-    The document's id replaces a missing title.
+    A document without a title is named by its file, or else by its id.
     """
-    return f"[{citations.place(passage.chunk)}]"
+    return f"[{citations.heading(passage.chunk)}]"
 
 
 def by_section_and_page(passage: Passage) -> str:
     """Returns `[title - section > subsection, page 3]`, without the parts it lacks."""
     chunk = passage.chunk
-    return f"[{', '.join(filter(None, (citations.place(chunk), citations.pages(chunk))))}]"
+    return f"[{', '.join(filter(None, (citations.heading(chunk), citations.pages(chunk))))}]"
 
 
 def context(

@@ -21,7 +21,7 @@ from pydantic import Field
 from hrag.client import AsyncClient, Client
 from hrag.client.context import by_section_and_page
 from hrag.errors import HragError, InvalidArgument, TooLarge
-from hrag.ids import check_collection_name, check_tenant_id, shown
+from hrag.ids import check_collection_name, check_tenant_id, quoted
 from hrag.rpc.status import situation_of
 from hrag.types import DEFAULT_COLLECTION, DEFAULT_LIMIT, MAX_LIMIT, Passage, SearchResult
 from hrag.wire.common import checked_text
@@ -153,7 +153,7 @@ def _docstring(description: str) -> str:
 def _text(query: object) -> str:
     """Returns the query, or raises InvalidArgument for a vector: models write text."""
     if not isinstance(query, str):
-        raise InvalidArgument(f"query is {shown(str(query))}; it must be a text", field="query")
+        raise InvalidArgument(f"query is {quoted(str(query))}; it must be a text", field="query")
     return query
 
 

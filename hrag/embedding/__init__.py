@@ -1,11 +1,11 @@
-"""Embedders: text to unit vectors.
+"""How do texts become vectors? Embedders.
 
-An embedder has a name and a dimension that a collection remembers. Equal names mean
-vectors that can be compared. Every embedder returns finite unit vectors as
-`float32[n, dimension]`, C-contiguous, one row per text, in order; is safe to call from
-several threads; and raises EmbedderUnavailable when trying again may help and
-EmbedderRejected when it will not. Where the deadline passes, or its caller goes away, they
-raise that instead, soon and without embedding the rest.
+A collection stores the name and the dimension of its embedder; vectors are comparable if
+their embedders' names are equal. Every embedder is thread-safe and returns finite unit vectors
+as `float32[n, dimension]`, C-contiguous, one row per text, in order. It raises
+EmbedderUnavailable for a retryable failure and EmbedderRejected for a permanent one. If the
+deadline passes or the caller leaves, it raises DeadlineExceeded or Cancelled instead, soon and
+without embedding the remaining texts.
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,14 @@ class Embedder(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Length of every vector. May ask the endpoint the first time."""
+        """Length of every vector. The first access may send a request to the endpoint."""
 
     @property
     def max_tokens(self) -> int:
-        """Longest text it takes, in tokens."""
+        """Length limit of a text, in tokens."""
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Returns one unit vector per text, `float32[len(texts), dimension]`."""
+        """Returns one unit vector per text, `float32[len(texts), dimension]`.
+
+        Raises EmbedderUnavailable, EmbedderRejected, DeadlineExceeded or Cancelled.
+        """

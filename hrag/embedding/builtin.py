@@ -1,7 +1,8 @@
-"""The embedder that needs nothing: Universal Sentence Encoder, multilingual, in numpy.
+"""The built-in embedder: Universal Sentence Encoder, multilingual, in numpy.
 
-Its weights lie in the installed package, so a fresh machine embeds without key, network
-or GPU. A text becomes one vector, however long it is.
+Its weights are part of the installed package, so it needs no key, network or GPU. A text of
+any length becomes one vector. Model: Yang et al., Multilingual Universal Sentence Encoder for
+Semantic Retrieval, 2019 (arXiv:1907.04307).
 """
 
 import os
@@ -16,7 +17,7 @@ from hrag.embedding import Vectors
 from hrag.embedding.checks import unit_rows
 from hrag.types import MAX_CHUNK_TOKENS
 
-_TEXTS_AT_A_TIME = 8  # Enough to keep a thread in numpy, few enough to share them out evenly.
+_BATCH_TEXTS = 8  # Large enough to keep a thread in numpy, small enough to balance threads.
 
 
 class BuiltinEmbedder:
@@ -27,27 +28,30 @@ class BuiltinEmbedder:
 
     name = "builtin/use-multilingual-v3"
     dimension = 512
-    max_tokens = MAX_CHUNK_TOKENS  # The model sums over its tokens: it has no bound of its own.
+    max_tokens = MAX_CHUNK_TOKENS  # The model sums over tokens and has no limit of its own.
 
     def __init__(self) -> None:
-        # Each call keeps to one BLAS thread, and many texts go to several calls: on two
-        # cores that embeds 140 leaves a second, where one call with two threads does 115
-        # and two such calls side by side fight for the cores and do 74.
+        # One BLAS thread for each call, and several calls for many texts: on two cores this
+        # embeds 140 leaves a second. One call with two BLAS threads embeds 115, and two such
+        # calls compete for the cores and embed 74.
         self._model = USE(threads=1)
-        self._model.encode("load")  # It loads at its first use, without a lock: make that now.
+        self._model.encode("load")  # The first use loads the model, without a lock.
         self._pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="embed")
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Returns one unit vector per text, in order, as `float32[len(texts), 512]`."""
+        """Returns one unit vector per text, in order, as `float32[len(texts), 512]`.
+
+        Raises DeadlineExceeded or Cancelled.
+        """
         deadline.check("embedding")
-        if len(texts) <= _TEXTS_AT_A_TIME:
+        if len(texts) <= _BATCH_TEXTS:
             return unit_rows(self._model.encode(list(texts)), self.name)
         parts = [
-            list(texts[start : start + _TEXTS_AT_A_TIME])
-            for start in range(0, len(texts), _TEXTS_AT_A_TIME)
+            list(texts[start : start + _BATCH_TEXTS])
+            for start in range(0, len(texts), _BATCH_TEXTS)
         ]
         encoded = []
         for rows in self._pool.map(self._model.encode, parts):
-            deadline.check("embedding")  # The parts that have not begun are given up.
+            deadline.check("embedding")  # Raising cancels the batches that have not started.
             encoded.append(rows)
         return unit_rows(np.concatenate(encoded), self.name)

@@ -1,7 +1,7 @@
-"""Query vectors, remembered: a query asked again costs no embedding.
+"""An LRU cache of query vectors: a repeated query needs no embedding.
 
-Bounded by entries, least recently used out first. Queries are kept as digests, so the
-memory is `entries * (4 * dimension + some 300)` bytes however long the queries are.
+Bounded by its number of entries. Queries are stored as digests, so it takes about
+`entries * (4 * dimension + 300)` bytes, however long the queries are.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from hrag.errors import EmbedderRejected, HragError, outcome_of
 
 
 class CachedQueries:
-    """Embeds queries through a cache. Safe to call from several threads.
+    """Embeds queries through a cache. Thread-safe.
 
-    Threads that miss the same query at once each have it embedded: waiting for one another would
-    let one slow request hold up the rest. A failure is never remembered.
+    Threads that miss the same query at the same time embed it each: if they waited for one
+    another, one slow request would delay the others. Failures are not cached.
     """
 
     def __init__(self, embedder: Embedder, entries: int) -> None:
-        """`entries` is the most vectors to keep; 0 keeps none."""
+        """`entries` is the capacity in vectors; 0 turns caching off."""
         self._embedder = embedder
         self._entries = entries
         self._vectors: LRUCache[bytes, Vectors] = LRUCache(maxsize=entries)
@@ -33,28 +33,31 @@ class CachedQueries:
 
     @property
     def hits(self) -> int:
-        """Queries answered from the cache so far."""
+        """Look-ups that found a vector, since the start."""
         return self._hits
 
     @property
     def misses(self) -> int:
-        """Queries that were given to the embedder so far, failed ones too."""
+        """Look-ups that found none, since the start."""
         return self._misses
 
     def embed_query(self, text: str, deadline: Deadline = NEVER) -> Vectors:
         """Returns the unit vector of `text`, a read-only `float32[dimension]`.
 
-        Raises as the embedder does.
+        Raises what `Embedder.embed` raises.
         """
         return self.embed_queries([text], deadline)[0]
 
     def embed_queries(self, texts: Sequence[str], deadline: Deadline = NEVER) -> list[Vectors]:
-        """The same for each of several; those not remembered are embedded together."""
+        """Returns the vector of each text, in order; embeds the misses in one request.
+
+        Raises what `Embedder.embed` raises.
+        """
         keys = [blake2b(text.encode(), digest_size=32).digest() for text in texts]
         found: dict[bytes, Vectors] = {}
         missing: dict[bytes, str] = {}
         for key, text in dict(zip(keys, texts, strict=True)).items():
-            vector = self._remembered(key)
+            vector = self._look_up(key)
             if vector is None:
                 missing[key] = text
             else:
@@ -62,24 +65,28 @@ class CachedQueries:
         if missing:
             embedded = self._embedder.embed(list(missing.values()), deadline)
             for key, row in zip(missing, embedded, strict=True):
-                vector = row.copy()  # A view would keep all the others.
-                vector.flags.writeable = False  # Everyone who asks again shares it.
-                self._remember(key, vector)
+                vector = row.copy()  # A view would keep the whole batch in memory.
+                vector.flags.writeable = False  # Later hits share it.
+                self._insert(key, vector)
                 found[key] = vector
         return [found[key] for key in keys]
 
     def embed_each(
         self, texts: Sequence[str], deadline: Deadline = NEVER
     ) -> Sequence[Vectors | HragError]:
-        """The same, where one text that the embedder refuses must not spoil the others."""
+        """Returns a vector or an error for each text, in order.
+
+        If the embedder rejects the batch, each text is embedded alone, so that one rejected
+        text does not fail the others.
+        """
         try:
             return self.embed_queries(texts, deadline)
         except EmbedderRejected:
             return [outcome_of(self.embed_query, text, deadline) for text in texts]
         except HragError as error:
-            return [error] * len(texts)  # Each alone would fare no better.
+            return [error] * len(texts)  # A failure that does not depend on the texts.
 
-    def _remembered(self, key: bytes) -> Vectors | None:
+    def _look_up(self, key: bytes) -> Vectors | None:
         with self._lock:
             vector = self._vectors.get(key)
             if vector is None:
@@ -88,7 +95,7 @@ class CachedQueries:
                 self._hits += 1
             return vector
 
-    def _remember(self, key: bytes, vector: Vectors) -> None:
+    def _insert(self, key: bytes, vector: Vectors) -> None:
         if self._entries == 0:
             return
         with self._lock:

@@ -1,7 +1,7 @@
-"""What holds between embedders, vectors and collections, checked in one place.
+"""Validation of vectors, and of the embedder of a collection.
 
-A vector that leaves an embedder is finite, not zero, of unit length; a collection takes
-vectors of the embedder it was made with, and of no other.
+Every vector of an embedder is finite, nonzero and of unit length. A collection accepts only
+vectors of the embedder that it was created with.
 """
 
 import numpy as np
@@ -13,31 +13,31 @@ from hrag.types import CollectionSettings
 
 
 def unit_rows(rows: NDArray[np.floating], source: str) -> Vectors:
-    """Scales each row of `float[n, dimension]` to length 1, as C-contiguous float32.
+    """Returns the rows of `float[n, dimension]` scaled to length 1, as C-contiguous float32.
 
-    `source` begins the message. Raises EmbedderRejected when a row holds NaN or infinity
-    or is all zeros: such a row has no direction, and an index would take it silently.
+    Raises EmbedderRejected, its message starting with `source`, if a row holds NaN or infinity
+    or is all zeros: an index would accept such a row silently.
     """
-    # Squares of float32 overflow from 2e19 on; those of float64 do not.
+    # In float32 the square of a number above 1.8e19 overflows.
     wide = rows.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    _refuse(~np.isfinite(lengths), f"{source} answered a vector with NaN or infinity")
-    _refuse(lengths == 0, f"{source} answered a vector of zeros")
+    _refuse(~np.isfinite(lengths), f"{source} returned a vector with NaN or infinity")
+    _refuse(lengths == 0, f"{source} returned a vector of zeros")
     wide /= lengths[:, np.newaxis]
     return wide.astype(np.float32, order="C")
 
 
-def _refuse(wrong: NDArray[np.bool_], message: str) -> None:
-    if wrong.any():
-        raise EmbedderRejected(f"{message}: number {int(wrong.argmax())} of {len(wrong)}")
+def _refuse(invalid: NDArray[np.bool_], message: str) -> None:
+    if invalid.any():
+        raise EmbedderRejected(f"{message}: number {int(invalid.argmax())} of {len(invalid)}")
 
 
 def check_embedder(
     settings: CollectionSettings, embedder: str, dimension: int | None = None
 ) -> None:
-    """Raises EmbedderMismatch, naming both, unless a collection was made with `embedder`.
+    """Raises EmbedderMismatch unless the collection was created with `embedder`.
 
-    The name comes first, without the dimension: that may have to be asked of an endpoint.
+    Callers check the name alone first, because the dimension may need a request to an endpoint.
     """
     if settings.embedder != embedder:
         own = embedder
@@ -46,7 +46,7 @@ def check_embedder(
     else:
         return
     raise EmbedderMismatch(
-        f"the collection was made with embedder {settings.embedder} "
+        f"the collection was created with embedder {settings.embedder} "
         f"({settings.dimension} dimensions); this service runs {own}",
         field="collection",
     )

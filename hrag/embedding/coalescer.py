@@ -1,14 +1,15 @@
-"""Single texts that are asked for at once, embedded together.
+"""A coalescer: concurrent requests for single texts share one request (micro-batching).
 
-Who asks while the model has room for one more is sent on at once. Who asks while it is busy
-waits HOLD_S, and whoever else asks meanwhile goes along: one request for all of them, sent by
-the thread of the first. So nobody is held for longer than HOLD_S, nothing waits for a request
-to end, and there is no thread but the callers'. Equal texts in company are sent once.
+While the model has capacity, a text is sent immediately. While the model is busy, the first
+text opens a batch and its thread waits MAX_DELAY_S; texts that arrive meanwhile join the batch,
+which that thread then sends as one request. So a text is delayed by MAX_DELAY_S at most,
+nothing waits for a running request to end, and there is no thread besides the callers'. Equal
+texts of a batch are sent once.
 
-Everybody leaves at their own deadline; a request goes on while one of its callers is there. A
-failure that would have met each alone is everybody's; where a text may be to blame, each asks
-again alone. Several texts of one caller, and long ones, are sent on by themselves: nobody
-waits for their embedding.
+Each caller leaves at its own deadline; the request continues while any of its callers remains.
+If it fails, all callers of the batch receive the error. If a single text may be the cause,
+each caller retries with its own text alone. Several texts of one caller, and long texts, are
+never coalesced, so that nobody waits for their embedding.
 """
 
 import time
@@ -20,19 +21,19 @@ from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Embedder, Vectors
 from hrag.errors import EmbedderRejected
 
-# Half of a millisecond: the other is for waking up, for which a busy interpreter lets wait.
-HOLD_S = 0.0005
-MAX_TEXTS = 32  # More gain little, and all wait for the last.
-# A token has at least one byte: no model refuses such a text for its length.
+# Half a millisecond, because waking up in a busy interpreter may take as long again.
+MAX_DELAY_S = 0.0005
+MAX_TEXTS = 32  # Larger batches gain little, and all their callers wait for the last text.
+# A token has at least one byte, so no model rejects a text of this size for its length.
 MAX_TEXT_BYTES = 512
 
 
-class _Gathering:
-    """Texts that are sent together, those who wait for them, and what comes of it."""
+class _Batch:
+    """Texts of one request, the deadlines of their callers, and the outcome."""
 
-    def __init__(self, *, held: bool) -> None:
-        self.held = held
-        self.rows: dict[str, int] = {}
+    def __init__(self, *, delayed: bool) -> None:
+        self.delayed = delayed
+        self.rows: dict[str, int] = {}  # By text, its row in the outcome.
         self.deadlines: list[Deadline] = []
         self.outcome: Future[Vectors] = Future()
 
@@ -45,71 +46,73 @@ class _Gathering:
         return len(self.rows) == MAX_TEXTS
 
 
-class Together:
-    """See `hrag.embedding.Embedder`."""
+class CoalescingEmbedder:
+    """An embedder that coalesces single texts. See `hrag.embedding.Embedder`."""
 
     def __init__(
-        self, embedder: Embedder, at_once: int, pause: Callable[[float], None] = time.sleep
+        self, embedder: Embedder, max_requests: int, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """The model is busy while `at_once` requests are under way."""
+        """The model counts as busy while `max_requests` requests are running."""
         self.name = embedder.name
         self.max_tokens = embedder.max_tokens
         self._embedder = embedder
-        self._at_once = at_once
-        self._pause = pause
+        self._max_requests = max_requests
+        self._sleep = sleep
         self._lock = Lock()
-        self._under_way = 0  # Gatherings that have not ended, held ones too.
-        self._open: _Gathering | None = None
+        self._running = 0  # Batches that have not ended, delayed ones included.
+        self._open: _Batch | None = None
 
     @property
     def dimension(self) -> int:
+        """Length of every vector."""
         return self._embedder.dimension
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
+        """See `hrag.embedding.Embedder`."""
         if len(texts) != 1 or len(texts[0].encode()) > MAX_TEXT_BYTES:
             return self._embedder.embed(texts, deadline)
         (text,) = texts
-        gathering, is_first = self._joined(text, deadline)
+        batch, is_first = self._join(text, deadline)
         if is_first:
-            self._send(gathering)
+            self._send(batch)
         try:
-            vectors = deadline.result_of(gathering.outcome, "embedding")
+            vectors = deadline.result_of(batch.outcome, "embedding")
         except EmbedderRejected:
-            if len(gathering.rows) == 1:
+            if len(batch.rows) == 1:
                 raise
             return self._embedder.embed(texts, deadline)
-        row = gathering.rows[text]
+        row = batch.rows[text]
         return vectors[row : row + 1].copy()
 
-    def _joined(self, text: str, deadline: Deadline) -> tuple[_Gathering, bool]:
-        """What the text goes with, and whether it is the first there."""
+    def _join(self, text: str, deadline: Deadline) -> tuple[_Batch, bool]:
+        """Returns the batch that the text joined, and whether it is the first of it."""
         with self._lock:
-            gathering = self._open
-            is_first = gathering is None
-            if gathering is None:
-                gathering = _Gathering(held=self._under_way >= self._at_once)
-                self._under_way += 1
-            gathering.add(text, deadline)
-            self._open = gathering if gathering.held and not gathering.is_full else None
-        return gathering, is_first
+            batch = self._open
+            is_first = batch is None
+            if batch is None:
+                batch = _Batch(delayed=self._running >= self._max_requests)
+                self._running += 1
+            batch.add(text, deadline)
+            self._open = batch if batch.delayed and not batch.is_full else None
+        return batch, is_first
 
-    def _send(self, gathering: _Gathering) -> None:
+    def _send(self, batch: _Batch) -> None:
         try:
-            if gathering.held:
-                self._hold(gathering)
-            texts, deadline = list(gathering.rows), Deadline.of_any(gathering.deadlines)
-            gathering.outcome.set_result(self._embedder.embed(texts, deadline))
-        except BaseException as error:  # Whatever it is, nobody may wait for ever.
-            gathering.outcome.set_exception(error)
+            if batch.delayed:
+                self._wait_for_others(batch)
+            texts, deadline = list(batch.rows), Deadline.of_any(batch.deadlines)
+            batch.outcome.set_result(self._embedder.embed(texts, deadline))
+        except BaseException as error:  # Whatever it is, the callers must not wait for ever.
+            batch.outcome.set_exception(error)
         finally:
             with self._lock:
-                self._under_way -= 1
+                self._running -= 1
 
-    def _hold(self, gathering: _Gathering) -> None:
-        """Nobody joins it any more once this returns."""
+    def _wait_for_others(self, batch: _Batch) -> None:
+        """Waits, then closes the batch: no text joins it after this returns."""
         try:
-            self._pause(HOLD_S)
+            self._sleep(MAX_DELAY_S)
         finally:
             with self._lock:
-                if self._open is gathering:
+                if self._open is batch:
                     self._open = None

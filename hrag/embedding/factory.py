@@ -1,7 +1,7 @@
-"""From settings to an embedder.
+"""Creates the embedder that the settings name.
 
-The model and the OpenAI SDK are imported only by those who ask for them: they cost a second
-and a hundred megabytes.
+The built-in model and the OpenAI SDK are imported only if they are used, because they take a
+second and a hundred megabytes.
 """
 
 import os
@@ -10,55 +10,60 @@ import structlog
 
 from hrag.config import CommonSettings
 from hrag.embedding import Embedder
-from hrag.embedding.coalescer import Together
+from hrag.embedding.coalescer import CoalescingEmbedder
 from hrag.embedding.hashing import HashEmbedder
-from hrag.embedding.instrumented import MeteredEmbedder
+from hrag.embedding.instrumented import InstrumentedEmbedder
 from hrag.endpoint.access import Variable, access
 
 
 def open_embedder(settings: CommonSettings) -> Embedder:
-    """Returns the embedder that HRAG_EMBEDDER names, ready for use.
+    """Returns the embedder that HRAG_EMBEDDER names, with metrics.
 
-    `openai` is not contacted yet. Raises SettingsError, which names the variable.
+    Sends no request yet. Raises SettingsError, which names the variable.
     """
-    return MeteredEmbedder(_opened(settings))
+    return InstrumentedEmbedder(_create(settings))
 
 
 def open_query_embedder(settings: CommonSettings) -> Embedder:
-    """The same, for callers who bring a text each: where that helps, they share requests."""
+    """Returns the embedder for queries, which coalesces concurrent single texts where that helps.
+
+    Raises SettingsError, which names the variable.
+    """
     embedder = open_embedder(settings)
     if settings.embedder == "openai":
-        return Together(embedder, 1)  # It may have room for more, but a request is dear to us.
+        # An endpoint may take more requests at once, but each costs the service processor time.
+        return CoalescingEmbedder(embedder, 1)
     if settings.embedder == "builtin":
-        return Together(embedder, os.cpu_count() or 1)
-    return embedder  # A hash takes 10 us.
+        return CoalescingEmbedder(embedder, os.cpu_count() or 1)
+    return embedder  # It takes 10 us; coalescing would cost more.
 
 
-def _opened(settings: CommonSettings) -> Embedder:
+def _create(settings: CommonSettings) -> Embedder:
     provider, _, argument = settings.embedder.partition(":")
     if provider == "hash":
-        return _open_hash(int(argument))
+        return _hash_embedder(int(argument))
     if provider == "openai":
-        return _open_openai(settings)
-    return _open_builtin()
+        return _openai_embedder(settings)
+    return _builtin_embedder()
 
 
-def _open_builtin() -> Embedder:
+def _builtin_embedder() -> Embedder:
     from hrag.embedding.builtin import BuiltinEmbedder  # noqa: PLC0415  # see above
 
     return BuiltinEmbedder()
 
 
-def _open_hash(dimension: int) -> Embedder:
+def _hash_embedder(dimension: int) -> Embedder:
     embedder = HashEmbedder(dimension)
     structlog.get_logger().warning(
-        "VECTORS CARRY NO MEANING: HRAG_EMBEDDER=hash is for load tests only",
+        "hash_embedder",
         embedder=embedder.name,
+        effect="VECTORS CARRY NO MEANING: HRAG_EMBEDDER=hash is for load tests only",
     )
     return embedder
 
 
-def _open_openai(settings: CommonSettings) -> Embedder:
+def _openai_embedder(settings: CommonSettings) -> Embedder:
     from hrag.embedding.openai import OpenAIEmbedder  # noqa: PLC0415  # see above
 
     return OpenAIEmbedder(

@@ -1,8 +1,8 @@
-"""Pseudo-embeddings: unit vectors made of a text's hash. For load tests only.
+"""Pseudo-embeddings: unit vectors derived from a hash of the text. For load tests only.
 
 The same text gives the same bits on every machine: SHAKE-128 defines the numbers, their
-squares sum exactly in float64, and IEEE 754 rounds the root and the quotient one way only.
-Different texts give unrelated directions, however alike their meaning.
+squares sum exactly in float64, and IEEE 754 defines the rounding of root and quotient.
+Different texts give unrelated directions, however similar their meaning.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,14 @@ from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.types import MAX_CHUNK_TOKENS
 
-_NUMBER = np.dtype("<i2")  # 16 bits: half the hashing of 32, and as good a direction.
+_NUMBER = np.dtype("<i2")  # 16 bits need half the hashing of 32, and give as good a direction.
 
 
 class HashEmbedder:
-    """Deterministic vectors that carry no meaning, thousands of times faster than a model."""
+    """Deterministic vectors without meaning, thousands of times faster than a model.
+
+    Thread-safe.
+    """
 
     max_tokens = MAX_CHUNK_TOKENS
 
@@ -28,12 +31,15 @@ class HashEmbedder:
         self.name = f"hash/{dimension}"
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Returns one unit vector per text, in order, as `float32[len(texts), dimension]`."""
+        """Returns one unit vector per text, in order, as `float32[len(texts), dimension]`.
+
+        Raises DeadlineExceeded or Cancelled.
+        """
         deadline.check("embedding")
         size_bytes = self.dimension * _NUMBER.itemsize
         drawn = b"".join(shake_128(text.encode()).digest(size_bytes) for text in texts)
         numbers = np.frombuffer(drawn, _NUMBER).reshape(len(texts), self.dimension)
-        # Odd, so that none is zero: even one dimension has a direction.
+        # Odd numbers, so that no vector is zero, even in one dimension.
         odd = numbers.astype(np.float64) * 2 + 1
         odd /= np.sqrt(np.einsum("ij,ij->i", odd, odd))[:, np.newaxis]
         return odd.astype(np.float32)

@@ -1,4 +1,4 @@
-"""An embedder whose requests are counted and timed."""
+"""An embedder with metrics: requests, their duration and outcome."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,8 @@ from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Embedder, Vectors
 
 
-class MeteredEmbedder:
-    """See `hrag.embedding.Embedder`."""
+class InstrumentedEmbedder:
+    """Counts and times the requests to `embedder`. See `hrag.embedding.Embedder`."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -17,8 +17,10 @@ class MeteredEmbedder:
 
     @property
     def dimension(self) -> int:
+        """Length of every vector."""
         return self._embedder.dimension
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        with metrics.embedding(len(texts)):
+        """See `hrag.embedding.Embedder`."""
+        with metrics.embedder_request(len(texts)):
             return self._embedder.embed(texts, deadline)

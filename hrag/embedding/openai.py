@@ -1,9 +1,8 @@
-"""Vectors from any endpoint that speaks OpenAI's `POST /embeddings`.
+"""Embeddings from any endpoint with OpenAI's `POST /embeddings`.
 
-Requests are tried again, after timeouts too, and after as much as two minutes where the
-endpoint asks for that and the deadline allows it. The SDK does not notice a reply that is
-short, re-ordered or of the wrong size, so the reply is read here, and nothing in it is believed
-before it is checked.
+Requests are retried, also after timeouts, and after up to two minutes if the endpoint sends
+such a `Retry-After` and the deadline allows it. The SDK does not detect a reply that is
+short, reordered or of the wrong size, so the reply is parsed and validated here.
 """
 
 import base64
@@ -23,22 +22,22 @@ from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.checks import unit_rows
 from hrag.endpoint.access import Access
-from hrag.endpoint.openai import Endpoint, Retries, Verdicts
+from hrag.endpoint.openai import Endpoint, ErrorMapping, RetryPolicy
 from hrag.errors import EmbedderRejected, EmbedderUnavailable
 
 MAX_REQUEST_TEXTS = 512
 # About 100,000 tokens at 3 bytes each. A token has at least one byte, so that whatever the
 # language a request stays below the 300,000 tokens that OpenAI takes.
 MAX_REQUEST_BYTES = 300_000
-MAX_RETRIES = 4  # With their delays 7.5 s of waiting, which outlasts a rate limit's blip.
+MAX_RETRIES = 4  # 7.5 s of delays in total, enough for a short rate limit.
 
-_LONGEST_DELAY_S = 120.0
+_MAX_RETRY_DELAY_S = 120.0
 _PROBE = "dimension"
-_VERDICTS = Verdicts(
+_ERRORS = ErrorMapping(
     EmbedderUnavailable,
     EmbedderRejected,
     {
-        400: "check HRAG_OPENAI_DIMENSIONS and that the model takes texts this long",
+        400: "check HRAG_OPENAI_DIMENSIONS and the model's limit on the length of texts",
         401: "check OPENAI_API_KEY",
         403: "the key in OPENAI_API_KEY may not use this model",
         404: "check OPENAI_BASE_URL and HRAG_OPENAI_EMBEDDING_MODEL",
@@ -47,7 +46,7 @@ _VERDICTS = Verdicts(
 
 
 class OpenAIEmbedder:
-    """An OpenAI-compatible endpoint's model. Safe to call from several threads."""
+    """The embedding model of an OpenAI-compatible endpoint. Thread-safe."""
 
     max_tokens = 8191  # Of every OpenAI embedding model.
 
@@ -60,33 +59,35 @@ class OpenAIEmbedder:
         timeout_s: float = 30.0,
         max_retries: int = MAX_RETRIES,
     ) -> None:
-        """Does not contact the endpoint.
+        """Sends no request yet.
 
-        `dimensions` is asked of the model where it is given. `timeout_s` bounds each wait
-        of one attempt; there are at most `1 + max_retries` attempts a request.
+        `dimensions` is passed to the model if given. `timeout_s` bounds each wait of one
+        attempt; a request has at most `1 + max_retries` attempts.
         """
         self.name = f"openai/{model}"
         self._model = model
         self._dimensions = dimensions
-        retries = Retries(max_retries, _LONGEST_DELAY_S, if_slow=True)
-        self._endpoint = Endpoint("embedding", access, _VERDICTS, retries, timeout_s)
+        retries = RetryPolicy(max_retries, _MAX_RETRY_DELAY_S, after_timeout=True)
+        self._endpoint = Endpoint("embedding", access, _ERRORS, retries, timeout_s)
         self._source = self._endpoint.name
         self._probe: Future[int] | None = None
         self._probe_lock = Lock()
 
     @property
     def dimension(self) -> int:
-        """Length of every vector: `dimensions`, else what the endpoint gives.
+        """Length of every vector: `dimensions`, else that of the endpoint's vectors.
 
-        Asks the endpoint the first time and raises as `embed` does; a failure is forgotten.
+        The first access sends a request and raises what `embed` raises; a failure is not
+        cached.
         """
         return self._dimension(NEVER)
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector per text, in order, as `float32[len(texts), dimension]`.
 
-        Raises EmbedderUnavailable when the endpoint is down, slow, limiting or failing
-        after the last attempt, and EmbedderRejected when it refuses or its answer is wrong.
+        Raises EmbedderUnavailable if the endpoint is down, slow, rate-limiting or failing
+        after the last attempt, EmbedderRejected if it refuses or its reply is invalid, and
+        DeadlineExceeded or Cancelled.
         """
         dimension = self._dimension(deadline)
         vectors: Vectors = np.empty((len(texts), dimension), np.float32)
@@ -101,7 +102,7 @@ class OpenAIEmbedder:
         for row in rows:
             if len(row) != expected:
                 raise EmbedderRejected(
-                    f"{self._source} answered a vector of {len(row)} numbers "
+                    f"{self._source} returned a vector of {len(row)} numbers "
                     f"where {expected} are expected"
                 )
         return unit_rows(np.stack(rows), self._source)
@@ -110,21 +111,22 @@ class OpenAIEmbedder:
         return self._dimensions or self._probed_dimension(deadline)
 
     def _probed_dimension(self, deadline: Deadline) -> int:
-        # One thread asks for all. They share the outcome, a failure too: in turn they would
-        # queue up behind an endpoint that is down. Each waits as long as its own caller does.
+        # One thread sends the request, and all waiting callers share its outcome, a failure
+        # too: one after the other they would queue for an endpoint that is down. Each waits
+        # until its own deadline.
         with self._probe_lock:
             probe = self._probe
             if probe is None:
                 probe = self._probe = Future()
                 Thread(target=self._settle, args=(probe,), name="dimension", daemon=True).start()
-        return deadline.result_of(probe, f"asking {self._source} for its dimension")
+        return deadline.result_of(probe, f"requesting the dimension from {self._source}")
 
     def _settle(self, probe: Future[int]) -> None:
         try:
             (row,) = read_reply(self._send([_PROBE], NEVER), 1, self._source)
             unit_rows(row[np.newaxis], self._source)
             probe.set_result(len(row))
-        except BaseException as error:  # Whatever it is, nobody may wait for ever.
+        except BaseException as error:  # Whatever it is, callers must not wait for ever.
             self._probe = None
             probe.set_exception(error)
 
@@ -132,7 +134,7 @@ class OpenAIEmbedder:
         return self._endpoint.send(partial(self._request, texts), deadline)
 
     def _request(self, texts: list[str], timeout: Timeout) -> bytes:
-        # Raw, because the SDK's own parser neither checks the reply nor explains it.
+        # Raw, because the SDK's parser does not validate the reply.
         reply = self._endpoint.client.embeddings.with_raw_response.create(
             input=texts,
             model=self._model,
@@ -143,9 +145,9 @@ class OpenAIEmbedder:
 
 
 def batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Cuts `texts` into requests of at most MAX_REQUEST_TEXTS and MAX_REQUEST_BYTES.
+    """Splits `texts`, in order, into batches of MAX_REQUEST_TEXTS and MAX_REQUEST_BYTES.
 
-    Keeps their order. A text that is longer than a request may be goes alone.
+    A text longer than MAX_REQUEST_BYTES becomes a batch of its own.
     """
     batch: list[str] = []
     batch_bytes = 0
@@ -162,18 +164,18 @@ def batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def read_reply(content: bytes, count: int, source: str) -> list[NDArray[np.floating]]:
-    """Reads a reply's `count` vectors, in order of their indexes.
+    """Parses a reply of `count` vectors; returns them in the order of their indexes.
 
     Vectors may be lists of numbers or base64 of little-endian float32; their lengths and
-    numbers are not checked. `source` begins the messages of EmbedderRejected.
+    values are not checked. Raises EmbedderRejected, its message starting with `source`.
     """
     items = _items(content, source)
     if len(items) != count:
-        raise EmbedderRejected(f"{source} answered {len(items)} vectors for {count} texts")
+        raise EmbedderRejected(f"{source} returned {len(items)} vectors for {count} texts")
     by_index = {_index(item): item for item in items}
     if by_index.keys() != set(range(count)):
         raise EmbedderRejected(
-            f"{source} answered {count} vectors whose indexes are not 0 to {count - 1}, each once"
+            f"{source} returned {count} vectors whose indexes are not 0 to {count - 1}, each once"
         )
     return [_row(by_index[index].get("embedding"), source) for index in range(count)]
 
@@ -182,16 +184,16 @@ def _items(content: bytes, source: str) -> list[dict[str, Any]]:
     try:
         reply = json.loads(content)
     except (ValueError, RecursionError):
-        raise EmbedderRejected(f"{source} answered something that is not JSON") from None
+        raise EmbedderRejected(f"{source} returned a reply that is not JSON") from None
     items = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise EmbedderRejected(f"{source} answered JSON without a list `data` of objects")
+        raise EmbedderRejected(f"{source} returned JSON without a list `data` of objects")
     metrics.embedder_tokens(_tokens(reply.get("usage")))
     return items
 
 
 def _tokens(usage: object) -> int:
-    """What the endpoint says it has read; 0 where it does not say, or nonsense."""
+    """Returns the reported input tokens; 0 if they are missing or invalid."""
     count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     return count if isinstance(count, int) and 0 <= count < 1 << 32 else 0
 
@@ -210,7 +212,7 @@ def _row(embedding: object, source: str) -> NDArray[np.floating]:
         row = np.empty((0, 0))
     if row.ndim != 1:
         raise EmbedderRejected(
-            f"{source} answered an embedding that is neither a list of numbers "
+            f"{source} returned an embedding that is neither a list of numbers "
             "nor base64 of float32"
         )
     return row

@@ -1,1 +1,1 @@
-"""OpenAI-compatible endpoints: what embedders and chat models have in common."""
+"""How are OpenAI-compatible endpoints called? Shared by embedders and chat models."""

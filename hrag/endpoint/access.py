@@ -1,6 +1,6 @@
-"""Where an endpoint is and with which key, checked before anything is sent to it.
+"""The URL and the key of an endpoint, validated before the first request.
 
-Loads nothing of the SDK: a service that asks no endpoint does not pay for it.
+Does not import the SDK, so that a service without endpoints does not pay for it.
 """
 
 import re
@@ -11,13 +11,13 @@ from hrag.config import SettingsError
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 
-_HEADER_SAFE = re.compile(r"[!-~]*")  # What an HTTP header can carry, spaces aside.
-_NO_KEY = "none"  # Servers without keys ignore it; the SDK insists on one.
+_HEADER_SAFE = re.compile(r"[!-~]*")  # Visible ASCII, which an HTTP header can carry.
+_NO_KEY = "none"  # The SDK requires a key; servers without keys ignore it.
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A setting, and the variable it comes from."""
+    """A setting, and the environment variable that it comes from."""
 
     name: str
     value: str = field(repr=False)
@@ -25,17 +25,17 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An endpoint's URL, and a key for it."""
+    """The URL of an endpoint, and its key."""
 
     base_url: str
     api_key: str = field(repr=False)
 
 
-def access(url: Variable, key: Variable, wanted_by: str) -> Access:
-    """Empty, the URL is OpenAI's own, and no key is one that says nothing.
+def access(url: Variable, key: Variable, required_by: str) -> Access:
+    """Returns the validated access. An empty URL means OpenAI's, an empty key means no key.
 
-    `wanted_by` is the setting that makes an endpoint necessary. Raises SettingsError, which
-    names the variable.
+    `required_by` is the setting that requires the endpoint. Raises SettingsError, which names
+    the variable.
     """
     base_url = url.value or OPENAI_BASE_URL
     _check_url(url.name, base_url)
@@ -45,8 +45,8 @@ def access(url: Variable, key: Variable, wanted_by: str) -> Access:
         )
     if not key.value and base_url.rstrip("/") == OPENAI_BASE_URL:
         raise SettingsError(
-            f"{key.name}='': {wanted_by} needs a key, unless {url.name} "
-            "names an endpoint that takes none"
+            f"{key.name}='': {required_by} requires a key, unless {url.name} "
+            "names an endpoint that needs none"
         )
     return Access(base_url, key.value or _NO_KEY)
 

@@ -1,10 +1,11 @@
-"""An endpoint that speaks OpenAI's protocol: the SDK's client, and what its failures mean.
+"""An OpenAI-compatible endpoint: the SDK's client, retries, and the translation of errors.
 
-Requests are tried again here, not by the SDK, which knows no deadline: on 408, 409, 429, 5xx
-and lost connections, with growing delays or after `Retry-After`, while somebody waits.
+Requests are retried here instead of in the SDK, which knows no deadlines: on 408, 409, 429,
+5xx and lost connections, with exponential backoff or after `Retry-After`, while the caller
+still waits.
 
-No message repeats the key, what was sent, or the endpoint's own words, which may quote
-either.
+Error messages never repeat the key, the request, or the endpoint's own message, which may
+quote either.
 """
 
 import random
@@ -22,10 +23,10 @@ from hrag.deadline import Deadline
 from hrag.endpoint.access import Access
 from hrag.errors import HragError
 
-_CONNECT_TIMEOUT_S = 5.0  # A host that is up accepts at once, however long its answers take.
+_CONNECT_TIMEOUT_S = 5.0  # A host that is up accepts quickly, however slow its replies are.
 _DELAYS_S = (0.5, 1.0, 2.0, 4.0)
-_JITTER = 0.25  # At most so much longer, so that those who failed together do not meet again.
-_POLL_S = 0.1  # How often a delay looks whether its caller is still there.
+_JITTER = 0.25  # Prolongs a delay by up to this part, so that failed requests spread out.
+_POLL_S = 0.1  # How often a delay checks whether its caller has left.
 _RETRYABLE = frozenset({408, 409, 429})
 _KNOWN_CODES = frozenset(
     {
@@ -42,35 +43,37 @@ Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True, slots=True)
-class Retries:
-    """How a request is tried again: `count` times at most, and at most four.
+class RetryPolicy:
+    """When and how often a failed request is retried."""
 
-    Whoever is asked by `Retry-After` to wait longer than `longest_s` gives up at once.
-    """
-
-    count: int
-    longest_s: float
-    if_slow: bool  # Whether an endpoint that does not answer in time is asked again.
+    count: int  # At most four.
+    max_delay_s: float  # A longer `Retry-After` fails the request at once.
+    after_timeout: bool  # Whether a request that timed out is retried.
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
-    """What failures are raised as, and what an operator can do about a status."""
+class ErrorMapping:
+    """The error classes of an endpoint's failures, and advice for the operator by status."""
 
-    unavailable: type[HragError]  # Trying again may help.
-    rejected: type[HragError]  # It will not.
+    unavailable: type[HragError]  # Retryable.
+    rejected: type[HragError]  # Not retryable.
     hints: Mapping[int, str]
 
 
 class Endpoint:
-    """One endpoint. Safe to use from several threads."""
+    """A client for one endpoint. Thread-safe."""
 
     def __init__(
-        self, kind: str, access: Access, verdicts: Verdicts, retries: Retries, timeout_s: float
+        self,
+        kind: str,
+        access: Access,
+        errors: ErrorMapping,
+        retries: RetryPolicy,
+        timeout_s: float,
     ) -> None:
-        """Does not contact it.
+        """Sends no request yet.
 
-        `kind` is what it is for. `timeout_s` bounds each wait of one attempt.
+        `kind` is its purpose, for messages. `timeout_s` bounds each wait of one attempt.
         """
         self.name = f"the {kind} endpoint {_host(access.base_url)}"
         self.client = OpenAI(
@@ -78,109 +81,112 @@ class Endpoint:
             base_url=access.base_url,
             max_retries=0,
         )
-        self._verdicts = verdicts
+        self._errors = errors
         self._retries = retries
         self._delays_s = _DELAYS_S[: retries.count]
         self._timeout_s = timeout_s
 
     def send(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
-        """What `request` returns, which is given the timeout of each attempt.
+        """Returns the result of `request`, which gets the timeout of each attempt.
 
-        Raises `unavailable` or `rejected` after the last one, and what `deadline` does.
+        Raises `unavailable` or `rejected` of the error mapping after the last attempt, and
+        DeadlineExceeded or Cancelled.
         """
         try:
-            with self.explained(1 + len(self._delays_s)):
-                return self._tried(request, deadline)
-        except self._verdicts.unavailable:
-            deadline.check(f"waiting for {self.name}")  # Then that is what went wrong.
+            with self.translated_errors(1 + len(self._delays_s)):
+                return self._retry(request, deadline)
+        except self._errors.unavailable:
+            deadline.check(f"waiting for {self.name}")  # Its error takes precedence.
             raise
 
-    def _tried(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
+    def _retry(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
         for delay_s in self._delays_s:
             try:
                 return self._attempt(request, deadline)
             except (APIConnectionError, APIStatusError) as error:
-                wait_s = self._wait_s(error, delay_s)
+                wait_s = self._retry_delay_s(error, delay_s)
                 if wait_s is None or wait_s >= deadline.remaining_s:
                     raise
             self._pause(wait_s, deadline)
         return self._attempt(request, deadline)
 
     def _attempt(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
-        deadline.check(f"asking {self.name}")
+        deadline.check(f"sending a request to {self.name}")
         seconds = max(0.001, min(self._timeout_s, deadline.remaining_s))
         return request(Timeout(seconds, connect=min(seconds, _CONNECT_TIMEOUT_S)))
 
-    def _wait_s(self, error: APIConnectionError | APIStatusError, delay_s: float) -> float | None:
-        """How long to wait before trying again; None where that would not help."""
+    def _retry_delay_s(
+        self, error: APIConnectionError | APIStatusError, delay_s: float
+    ) -> float | None:
+        """Returns the delay before the next attempt; None if the error is not retryable."""
         delay_s *= random.uniform(1, 1 + _JITTER)
         if isinstance(error, APITimeoutError):
-            return delay_s if self._retries.if_slow else None
+            return delay_s if self._retries.after_timeout else None
         if isinstance(error, APIConnectionError):
             return delay_s
-        if not may_pass(error.status_code):
+        if not is_retryable(error.status_code):
             return None
         try:
-            asked_s = float(error.response.headers.get("retry-after", delay_s))
+            requested_s = float(error.response.headers.get("retry-after", delay_s))
         except ValueError:
             return delay_s
-        return asked_s if 0 <= asked_s <= self._retries.longest_s else None
+        return requested_s if 0 <= requested_s <= self._retries.max_delay_s else None
 
     def _pause(self, seconds: float, deadline: Deadline) -> None:
         until = deadline.within(seconds)
         while (left_s := until.remaining_s) > 0:
             time.sleep(min(left_s, _POLL_S))
-            deadline.check(f"waiting to ask {self.name} again")
+            deadline.check(f"waiting to retry a request to {self.name}")
 
     @contextmanager
-    def explained(self, attempts: int = 1) -> Iterator[None]:
-        """Raises what the SDK and its HTTP client raise as `unavailable` or `rejected`.
+    def translated_errors(self, attempts: int = 1) -> Iterator[None]:
+        """Translates exceptions of the SDK and its HTTP client to `unavailable` or `rejected`.
 
-        `attempts` is how often a request is tried at most.
+        `attempts` is the maximum number of attempts, for the message.
         """
         gave_up = f"; gave up after at most {attempts} attempts" if attempts > 1 else ""
         try:
             yield
         except (APITimeoutError, httpx2.TimeoutException):
-            self.unavailable(f"did not answer within {self._timeout_s:g} s{gave_up}")
+            self.raise_unavailable(f"did not answer within {self._timeout_s:g} s{gave_up}")
         except APIConnectionError as error:
-            self.unavailable(f"cannot be reached ({_reason(error)}){gave_up}")
-        except httpx2.RequestError as error:  # Once a reply has begun, the SDK wraps nothing.
-            self.unavailable(f"broke off ({_reason(error)}){gave_up}")
+            self.raise_unavailable(f"cannot be reached ({_reason(error)}){gave_up}")
+        except httpx2.RequestError as error:  # Once a reply has started, the SDK does not wrap it.
+            self.raise_unavailable(f"ended the reply early ({_reason(error)}){gave_up}")
         except APIStatusError as error:
-            self.refused(error.status_code, error.code, gave_up)
+            self.raise_for_status(error.status_code, error.code, gave_up)
 
-    def refused(self, status: int, code: object, gave_up: str = "") -> NoReturn:
-        """Raises what an HTTP status means; `code` is OpenAI's own, if the endpoint has one."""
+    def raise_for_status(self, status: int, code: object, gave_up: str = "") -> NoReturn:
+        """Raises the error of an HTTP status; `code` is OpenAI's error code, if there is one."""
         known = f" ({code})" if isinstance(code, str) and code in _KNOWN_CODES else ""
-        if may_pass(status):
-            self.unavailable(f"answered {status}{known}{gave_up}")
-        hints = self._verdicts.hints
+        if is_retryable(status):
+            self.raise_unavailable(f"answered {status}{known}{gave_up}")
+        hints = self._errors.hints
         hint = f": {hints[status]}" if status in hints else ""
-        self.rejected(f"answered {status}{known}{hint}")
+        self.raise_rejected(f"answered {status}{known}{hint}")
 
-    def unavailable(self, what_happened: str) -> NoReturn:
-        """Raises that trying again may help."""
-        raise self._verdicts.unavailable(f"{self.name} {what_happened}") from None
+    def raise_unavailable(self, problem: str) -> NoReturn:
+        """Raises the retryable error."""
+        raise self._errors.unavailable(f"{self.name} {problem}") from None
 
-    def rejected(self, what_happened: str) -> NoReturn:
-        """Raises that trying again will not help."""
-        raise self._verdicts.rejected(f"{self.name} {what_happened}") from None
+    def raise_rejected(self, problem: str) -> NoReturn:
+        """Raises the non-retryable error."""
+        raise self._errors.rejected(f"{self.name} {problem}") from None
 
 
-def may_pass(status: int) -> bool:
-    """Whether a request that was answered so may be answered otherwise later."""
+def is_retryable(status: int) -> bool:
+    """True if a request with this HTTP status may succeed later."""
     return status in _RETRYABLE or status >= 500
 
 
 def _host(base_url: str) -> str:
-    """Host and port alone: the rest of a URL may hold a password."""
+    """Returns host and port only; the rest of a URL may hold a password."""
     parts = urlsplit(base_url)
     return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
 
 
 def _reason(error: BaseException) -> str:
-    """What the operating system said, else the kind of error.
+    """Returns the operating system's message if it caused the error, else the error's class.
 
     Other messages are not repeated: one about a malformed header would quote the key.
     """

@@ -1,6 +1,6 @@
-"""Files of TLS, checked before anything is built on them.
+"""Validation of certificate files before gRPC uses them.
 
-gRPC itself says nothing of a certificate it cannot use; connections just fail.
+gRPC does not report an unusable certificate; connections just fail.
 """
 
 import ssl
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def check_pair(cert_file: Path, key_file: Path) -> None:
-    """Raises OSError or ValueError unless they are a certificate chain and its private key."""
+    """Raises OSError or ValueError unless the files are a certificate chain and its key (PEM)."""
     _check_readable(cert_file)
     _check_readable(key_file)
     try:
@@ -21,7 +21,7 @@ def check_pair(cert_file: Path, key_file: Path) -> None:
 
 
 def check_authorities(ca_file: Path) -> None:
-    """Raises OSError or ValueError unless the file holds certificates."""
+    """Raises OSError or ValueError unless the file holds certificates (PEM)."""
     _check_readable(ca_file)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_file)
@@ -32,8 +32,8 @@ def check_authorities(ca_file: Path) -> None:
 
 
 def _check_readable(path: Path) -> None:
-    path.open("rb").close()  # Its error names the file; that of ssl does not.
+    path.open("rb").close()  # This error names the file; that of ssl does not.
 
 
 def _no_password() -> str:
-    raise ValueError("a private key with a password cannot be read without anybody to ask")
+    raise ValueError("a private key that is protected by a password cannot be used")

@@ -1,10 +1,10 @@
-"""What was read from files, read again once they change.
+"""Values read from files, reloaded when the files change.
 
-Looked at when the value is asked for, at most once a second, so a change counts within a
-second of the next call; there is no thread. A file counts as changed when its time, size or
-inode does, links followed: rewritten, replaced or a mounted secret that was swapped. Files
-that have become unreadable or wrong are logged as an error, and the last good value stays:
-half of an edit must not lock everybody out.
+The files are checked when the value is requested, at most once a second; there is no thread.
+A file has changed if its modification time, size or inode has, symbolic links followed: so
+it may be rewritten, replaced, or be a mounted secret that is swapped. If a changed file is
+unreadable or invalid, an error is logged and the last valid value stays: half an edit must
+not lock everybody out.
 """
 
 import time
@@ -17,14 +17,17 @@ import structlog
 
 _log = structlog.get_logger()
 
-_EVERY_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 
 Value = TypeVar("Value")
 _Signature = tuple[tuple[int, int, int] | None, ...]
 
 
-class Watched(Generic[Value]):
-    """Safe to ask from several threads: one looks at the files, the others do not wait."""
+class WatchedFile(Generic[Value]):
+    """The current value of one file, or of several that are read together.
+
+    Thread-safe: one thread checks the files, the others do not wait for it.
+    """
 
     def __init__(
         self,
@@ -32,34 +35,43 @@ class Watched(Generic[Value]):
         read: Callable[[], Value],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`read` raises OSError or ValueError for files that are missing or wrong."""
+        """`read` returns the value; it raises OSError or ValueError for missing or invalid files.
+
+        The first read happens here, and raises the same.
+        """
         self._paths = paths
         self._read = read
         self._clock = clock
-        self._looking = Lock()
-        self._next_look = clock() + _EVERY_S
-        self._seen = self._signature()  # Before reading: a change in between is seen later.
+        self._checking = Lock()
+        self._next_check = clock() + _CHECK_INTERVAL_S
+        self._loaded = self._signature()  # Before reading: a change in between is noticed later.
         self._value = read()
 
     def __call__(self) -> Value:
-        if self._clock() >= self._next_look and self._looking.acquire(blocking=False):
+        """Returns the value, reloaded if the files have changed."""
+        if self._clock() >= self._next_check and self._checking.acquire(blocking=False):
             try:
-                self._look()
-                self._next_look = self._clock() + _EVERY_S
+                self._check()
+                self._next_check = self._clock() + _CHECK_INTERVAL_S
             finally:
-                self._looking.release()
+                self._checking.release()
         return self._value
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         found = self._signature()
-        if found == self._seen:
+        if found == self._loaded:
             return
-        self._seen = found
+        self._loaded = found
         names = ", ".join(map(str, self._paths))
         try:
             self._value = self._read()
         except (OSError, ValueError) as error:
-            _log.error("reload_failed", files=names, problem=str(error), still="the last good one")
+            _log.error(
+                "reload_failed",
+                files=names,
+                problem=str(error),
+                effect="the last valid version stays in use",
+            )
         else:
             _log.info("reloaded", files=names)
 

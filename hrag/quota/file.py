@@ -1,7 +1,7 @@
-"""The bounds of tenants: the settings' for all, and a file's for those it names.
+"""Quotas of tenants: defaults from the settings, and overrides from a file.
 
-The file is TOML, a table for each tenant; what a table does not say is as for all. It is
-read again when it changes, as `hrag.net.watched_file` says.
+The file is TOML with a table for each tenant; a missing key takes the default. It is reloaded
+when it changes, as `hrag.net.watched_file` describes.
 """
 
 import tomllib
@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from hrag.config import AtMost, CallsAtOnce, CallsPerSecond, CommonSettings, SettingsError
-from hrag.ids import is_name, shown
-from hrag.net.watched_file import Watched
+from hrag.ids import is_name, quoted
+from hrag.net.watched_file import WatchedFile
 from hrag.quota.quotas import Quota
 
 
@@ -37,7 +37,7 @@ _FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_tenant)], _Table])
 
 
 def read(path: Path, default: Quota) -> Mapping[str, Quota]:
-    """The bounds by tenant; raises OSError, or ValueError that says what is wrong in it."""
+    """Returns the quotas by tenant; raises OSError, or ValueError that describes the defect."""
     with path.open("rb") as file:
         found = tomllib.load(file)
     try:
@@ -52,38 +52,41 @@ def read(path: Path, default: Quota) -> Mapping[str, Quota]:
 
 def _explain(error: ErrorDetails) -> str:
     tenant, *keys = map(str, error["loc"])
-    place = f"[{shown(tenant)}]"
+    table = f"[{quoted(tenant)}]"
     match error["type"]:
         case "extra_forbidden":
             known = ", ".join(field.name for field in fields(Quota))
             return (
-                f"{place} has {shown(keys[0])}; it may have {known}, and the id of a tenant "
-                "with a dot in it stands in quotes"
+                f"{table} has {quoted(keys[0])}; allowed are {known}; the id of a tenant "
+                "with a dot must be quoted"
             )
         case "value_error":
-            return f"{place} must have the id of a tenant for its name"
+            return f"{table} must be named by the id of a tenant"
         case "model_type":
-            return f"{place} must be a table"
+            return f"{table} must be a table"
     also = "" if keys[0] == "burst" else ", or 'unlimited'"
-    return f"{place} {keys[0]} is {error['input']!r}: {error['msg']}{also}"
+    return f"{table} {keys[0]} is {error['input']!r}: {error['msg']}{also}"
 
 
 class Quotas:
-    """Gives the bounds of any tenant, as of now. Safe to use from several threads."""
+    """The current quota of any tenant. Thread-safe."""
 
     def __init__(self, default: Quota, path: Path | None = None) -> None:
-        """Raises OSError or ValueError if the file cannot be used."""
+        """Raises OSError or ValueError if the file is missing or invalid."""
         self._default = default
-        self._own = None if path is None else Watched((path,), lambda: read(path, default))
+        self._overrides = (
+            None if path is None else WatchedFile((path,), lambda: read(path, default))
+        )
 
     def __call__(self, tenant_id: str) -> Quota:
-        if self._own is None:
+        """Returns the quota of the tenant."""
+        if self._overrides is None:
             return self._default
-        return self._own().get(tenant_id, self._default)
+        return self._overrides().get(tenant_id, self._default)
 
 
 def open_quotas(settings: CommonSettings) -> Quotas:
-    """What the settings say; raises SettingsError for a file that cannot be used."""
+    """Returns the configured quotas; raises SettingsError if their file is missing or invalid."""
     path = settings.tenant_quotas_file
     try:
         return Quotas(settings.tenant_quota, path)

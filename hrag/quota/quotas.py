@@ -1,7 +1,7 @@
-"""What bounds a tenant, and how much it takes up.
+"""The quota of a tenant, and its usage.
 
-Calls are bounded for each process of a service, what is stored for the whole store. None
-is no bound. Knows nothing of where bounds come from, nor of how anything is counted.
+Rate limits apply to each process of a service, storage quotas to the whole store. None means
+unlimited. This module does not know where quotas are configured or how usage is counted.
 """
 
 import math
@@ -13,7 +13,7 @@ _NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The bounds of one tenant. Without `burst`, as many calls at once as in a second."""
+    """The limits of one tenant. `burst` defaults to the calls of one second."""
 
     calls_per_s: float | None = None
     burst: int | None = None
@@ -23,35 +23,35 @@ class Quota:
 
     @property
     def call_interval_ns(self) -> int:
-        """After which time there may be one call more; 0 where nothing bounds calls."""
+        """Nanoseconds between calls at the limit; 0 if calls are unlimited."""
         return 0 if self.calls_per_s is None else round(_NS / self.calls_per_s)
 
     @property
-    def calls_at_once(self) -> int:
-        """How many calls may follow a pause; 0 where nothing bounds calls."""
+    def burst_calls(self) -> int:
+        """Calls that may be made at once after a pause; 0 if calls are unlimited."""
         if self.calls_per_s is None:
             return 0
         return self.burst or math.ceil(self.calls_per_s)
 
 
 QuotaOf = Callable[[str], Quota]
-"""The bounds of the tenant of this name."""
+"""Returns the quota of a tenant, by its id. Thread-safe."""
 
 _NONE = Quota()
 
 
 def unlimited(_tenant_id: str) -> Quota:
-    """No bounds, for whomever."""
+    """Returns a quota without limits, for any tenant."""
     return _NONE
 
 
 @dataclass(frozen=True, slots=True)
 class TenantUsage:
-    """How much a tenant takes up in all its collections, and what bounds it.
+    """What a tenant stores in all its collections, and its quota.
 
-    `stored_bytes` is all that is kept of its documents but the vector index: texts,
-    vectors, chunk trees, titles, sources, metadata with what filters find them by, and
-    summaries, which are not among `documents`.
+    `stored_bytes` counts everything stored for its documents except the vector index: texts,
+    vectors, chunk trees, titles, sources, metadata with its filter index, and summaries.
+    `documents` does not count summaries.
     """
 
     collections: int = 0

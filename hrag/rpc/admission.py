@@ -1,8 +1,9 @@
-"""The threads that calls run in, and how calls past the limit are refused.
+"""Admission control: the executor that calls run in, bounded in running and queued calls.
 
-gRPC's own limit says neither whose it is nor when to come again, and it refuses health too.
-So calls are counted as they are given to the threads, and what comes past the limit is
-refused right where calls are accepted: it does not wait behind those that are too many.
+gRPC has a limit of its own (`maximum_concurrent_rpcs`), but its rejection names neither the
+service nor a time to retry, and it rejects health checks too. Here calls are counted when
+gRPC submits them, and the interceptor rejects calls beyond the limit in gRPC's event thread,
+so that a rejection never queues behind the calls that are too many.
 """
 
 import threading
@@ -11,43 +12,44 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 
-class CallThreads(ThreadPoolExecutor):
-    """Runs calls; knows how many there are, those that wait for a thread included."""
+class AdmissionExecutor(ThreadPoolExecutor):
+    """Runs calls in `threads` threads and counts them, queued ones included. Thread-safe."""
 
-    def __init__(self, threads: int, most_calls: int) -> None:
+    def __init__(self, threads: int, max_calls: int) -> None:
+        """`max_calls` is the limit that `is_full` reports; `submit` does not enforce it."""
         super().__init__(threads, thread_name_prefix="call")
-        self.most_calls = most_calls
+        self.max_calls = max_calls
         self._calls = 0
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
 
     @property
-    def full(self) -> bool:
-        """Whether one more would be too many."""
-        return self._calls >= self.most_calls
+    def is_full(self) -> bool:
+        """True if `max_calls` calls are running or queued."""
+        return self._calls >= self.max_calls
 
     def submit(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """As its base, counting until the call has ended."""
+        """Submits a call, which counts until its future is done."""
         self._count(1)
         future = super().submit(run, *args, **kwargs)
-        future.add_done_callback(lambda _ended: self._count(-1))
+        future.add_done_callback(lambda _done: self._count(-1))
         return future
 
     def _count(self, change: int) -> None:
-        with self._counting:
+        with self._lock:
             self._calls += change
 
 
-class AtOnce(ThreadPoolExecutor):
-    """Runs what it is given before `submit` returns, in the thread that asks.
+class InlineExecutor(ThreadPoolExecutor):
+    """Runs each call in the thread that submits it, before `submit` returns.
 
-    gRPC takes only an executor of this class; no thread of it is ever started.
+    A ThreadPoolExecutor because gRPC accepts nothing else; it never starts a thread.
     """
 
     def submit(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Runs it; an exception is in the future."""
+        """Returns a future that is done; an exception is set in it, not raised."""
         future: Future[Any] = Future()
         try:
             future.set_result(run(*args, **kwargs))
-        except Exception as error:  # The future has it.
+        except Exception as error:  # Whoever reads the future raises it.
             future.set_exception(error)
         return future

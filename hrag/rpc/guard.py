@@ -1,11 +1,11 @@
-"""Which call is allowed with which credential, for which tenants, and how often.
+"""Authentication, authorization and rate limits of every call.
 
-RULES is the one list of methods. A method that is not in it is refused to everybody, and so
-is a call whose tenants cannot be told; a call of several tenants is allowed only if all of
-them are. Every message of a stream is checked, and the credential with it, so a key that is
-revoked ends the streams it has opened too. Calls count for their tenants once all that is
-checked, so nobody uses up what another may do; each search of a batch counts as a call, each
-document of a stream too.
+RULES lists every method once. A method that is missing in it is denied to everybody. A call
+that names several tenants is allowed only if all of them are. Every message of a stream is
+checked together with its credential, so revoking a key also ends the streams it opened.
+Calls count against the rate limits of their tenants only after these checks, so no caller
+can use up another tenant's limit. Each search of a batch and each document of a stream
+counts as one call.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,8 +17,8 @@ import grpc
 
 from hrag.auth import REFUSAL, Authenticate, Identity, Role
 from hrag.errors import PermissionDenied, RateQuotaExceeded, Unauthenticated
-from hrag.ids import is_name, shown
-from hrag.rpc.rate_limiter import Rates
+from hrag.ids import is_name, quoted
+from hrag.rpc.rate_limiter import RateLimiter
 from hrag.types import check_batch
 
 _HEADER = "authorization"
@@ -27,27 +27,27 @@ _SCHEME = "bearer "
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a method needs: a role, and which tenants each of its requests is about."""
+    """The role that a method needs, and the function that lists a request's tenants."""
 
     role: Role
     tenants: Callable[[Any], Sequence[str]]
 
 
-def _of_request(request: Any) -> Sequence[str]:
+def _request_tenant(request: Any) -> Sequence[str]:
     return (request.tenant_id,)
 
 
-def _of_search(request: Any) -> Sequence[str]:
+def _search_tenant(request: Any) -> Sequence[str]:
     return (request.search.tenant_id,)
 
 
-def _of_searches(request: Any) -> Sequence[str]:
-    if request.searches:  # Before anything is made of each: they may be millions.
+def _batch_tenants(request: Any) -> Sequence[str]:
+    if request.searches:  # Checked first: a request may hold millions.
         check_batch(len(request.searches))
     return [search.tenant_id for search in request.searches]
 
 
-def _of_nobody(_request: Any) -> Sequence[str]:
+def _no_tenant(_request: Any) -> Sequence[str]:
     return ()
 
 
@@ -55,25 +55,25 @@ _INDEXER = "/hrag.v1.IndexerService/"
 _RETRIEVER = "/hrag.v1.RetrieverService/"
 
 RULES = {
-    _INDEXER + "CreateCollection": Rule(Role.WRITE, _of_request),
-    _INDEXER + "GetCollection": Rule(Role.READ, _of_request),
-    _INDEXER + "ListCollections": Rule(Role.READ, _of_request),
-    _INDEXER + "DeleteCollection": Rule(Role.ADMIN, _of_request),
-    _INDEXER + "IngestDocument": Rule(Role.WRITE, _of_request),
-    _INDEXER + "IngestDocuments": Rule(Role.WRITE, _of_request),
-    _INDEXER + "DeleteDocument": Rule(Role.WRITE, _of_request),
-    _INDEXER + "GetDocument": Rule(Role.READ, _of_request),
-    _INDEXER + "ListDocuments": Rule(Role.READ, _of_request),
-    _INDEXER + "GetIndexStatus": Rule(Role.READ, _of_request),
-    _RETRIEVER + "Search": Rule(Role.READ, _of_request),
-    _RETRIEVER + "BatchSearch": Rule(Role.READ, _of_searches),
-    _RETRIEVER + "Answer": Rule(Role.READ, _of_search),
-    _RETRIEVER + "GetChunk": Rule(Role.READ, _of_request),
-    _RETRIEVER + "GetHierarchy": Rule(Role.READ, _of_request),
-    _RETRIEVER + "GetServerInfo": Rule(Role.READ, _of_nobody),
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Rule(Role.READ, _of_nobody),
+    _INDEXER + "CreateCollection": Rule(Role.WRITE, _request_tenant),
+    _INDEXER + "GetCollection": Rule(Role.READ, _request_tenant),
+    _INDEXER + "ListCollections": Rule(Role.READ, _request_tenant),
+    _INDEXER + "DeleteCollection": Rule(Role.ADMIN, _request_tenant),
+    _INDEXER + "IngestDocument": Rule(Role.WRITE, _request_tenant),
+    _INDEXER + "IngestDocuments": Rule(Role.WRITE, _request_tenant),
+    _INDEXER + "DeleteDocument": Rule(Role.WRITE, _request_tenant),
+    _INDEXER + "GetDocument": Rule(Role.READ, _request_tenant),
+    _INDEXER + "ListDocuments": Rule(Role.READ, _request_tenant),
+    _INDEXER + "GetIndexStatus": Rule(Role.READ, _request_tenant),
+    _RETRIEVER + "Search": Rule(Role.READ, _request_tenant),
+    _RETRIEVER + "BatchSearch": Rule(Role.READ, _batch_tenants),
+    _RETRIEVER + "Answer": Rule(Role.READ, _search_tenant),
+    _RETRIEVER + "GetChunk": Rule(Role.READ, _request_tenant),
+    _RETRIEVER + "GetHierarchy": Rule(Role.READ, _request_tenant),
+    _RETRIEVER + "GetServerInfo": Rule(Role.READ, _no_tenant),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Rule(Role.READ, _no_tenant),
 }
-# What watches a service knows no key, and learns only whether the service is up.
+# Health probes have no credential, and learn only whether the service is up.
 OPEN = frozenset(f"/grpc.health.v1.Health/{name}" for name in ("Check", "List", "Watch"))
 
 
@@ -88,76 +88,94 @@ def caller_is_admin() -> bool:
     return _ROLE.get().includes(Role.ADMIN)
 
 
-class Call:
-    """One call as the guard sees it; `credential` and `tenants` are for its log line."""
+class CallGuard:
+    """The checks of one call, which one thread makes.
 
-    __slots__ = ("_authenticate", "_context", "_rates", "_rule", "credential", "method", "tenants")
+    Order: `authorize` before a request is parsed, `check_tenants`, then `try_acquire`.
+    """
+
+    __slots__ = (
+        "_authenticate",
+        "_context",
+        "_credential",
+        "_method",
+        "_rate_limiter",
+        "_rule",
+        "_tenants",
+    )
 
     def __init__(
         self,
         method: str,
         authenticate: Authenticate | None,
-        rates: Rates,
+        rate_limiter: RateLimiter,
         context: grpc.ServicerContext,
     ) -> None:
-        self.method = method
-        self.credential = ""
-        self.tenants: Sequence[str] = ()
+        """`authenticate` is None where no credential is needed."""
+        self._method = method
+        self._credential = ""
+        self._tenants: Sequence[str] = ()
         self._rule = RULES.get(method)
         self._authenticate = authenticate
-        self._rates = rates
+        self._rate_limiter = rate_limiter
         self._context = context
 
-    def admit(self) -> Identity | None:
-        """Who calls, None where nobody is asked; before anything of a request is looked at.
+    def authorize(self) -> Identity | None:
+        """Returns the caller's identity, None where no credential is needed.
 
-        Raises Unauthenticated, or PermissionDenied if the role is not enough.
+        Reads metadata only, nothing of a request. Raises Unauthenticated, or PermissionDenied
+        if the role does not suffice.
         """
-        rule = self._needed()
+        rule = self._required_rule()
         if self._authenticate is None:
             _ROLE.set(Role.ADMIN)
             return None
         identity = self._authenticate(_bearer(self._context.invocation_metadata()))
-        self.credential = identity.credential
+        self._credential = identity.credential
         if not identity.role.includes(rule.role):
             raise PermissionDenied(
-                f"{self.method} needs the role {rule.role}; this credential has {identity.role}"
+                f"{self._method} needs the role {rule.role}; this credential has {identity.role}"
             )
         _ROLE.set(identity.role)
         return identity
 
-    def welcome(self) -> None:
-        """Tells a client that it was admitted, before it has sent anything."""
+    def send_headers(self) -> None:
+        """Tells a streaming client that it is authorized, before it has sent a message."""
         self._context.send_initial_metadata(())
 
-    def check(self, identity: Identity | None, request: Any) -> None:
-        """Raises PermissionDenied unless who was admitted may act for all tenants named."""
-        self.tenants = self._needed().tenants(request)
+    def check_tenants(self, identity: Identity | None, request: Any) -> None:
+        """Raises PermissionDenied unless `identity` may act for all tenants of the request."""
+        self._tenants = self._required_rule().tenants(request)
         if identity is None:
             return
-        for tenant_id in self.tenants:
+        for tenant_id in self._tenants:
             if not identity.may_act_for(tenant_id):
-                raise PermissionDenied(f"this credential may not act for tenant {shown(tenant_id)}")
+                raise PermissionDenied(
+                    f"this credential may not act for tenant {quoted(tenant_id)}"
+                )
 
-    def count(self) -> RateQuotaExceeded | None:
-        """Counts what was checked for its tenants; if one may not have it now, says so."""
-        return self._rates.take(self.tenants)
+    def try_acquire(self) -> RateQuotaExceeded | None:
+        """Counts the checked request against its tenants' rate limits.
 
-    def described(self) -> dict[str, str]:
-        """For the log: the credential's id and the tenants, those with a possible name."""
-        found = {"tenant": ",".join(sorted({name for name in self.tenants if is_name(name)}))}
-        if self.credential:
-            found["credential"] = self.credential
-        return found
+        Returns None, or the error to raise if a tenant exceeded its limit.
+        """
+        return self._rate_limiter.try_acquire(self._tenants)
 
-    def _needed(self) -> Rule:
+    def log_fields(self) -> dict[str, str]:
+        """Returns the tenants with valid names, comma-separated, and the credential's id."""
+        fields = {"tenant": ",".join(sorted({name for name in self._tenants if is_name(name)}))}
+        if self._credential:
+            fields["credential"] = self._credential
+        return fields
+
+    def _required_rule(self) -> Rule:
         if self._rule is None:
-            raise PermissionDenied(f"{self.method} is a call that nobody may make")
+            raise PermissionDenied(f"{self._method} is not a method that anybody may call")
         return self._rule
 
 
 def _bearer(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """The one credential that a call brings."""
+    """Returns the credential of the metadata, which must hold exactly one."""
     found = [value for key, value in metadata if key == _HEADER]
     if len(found) != 1:
         raise Unauthenticated(REFUSAL)

@@ -1,4 +1,4 @@
-"""Serves metrics over HTTP, in Prometheus' text form, on a port of their own."""
+"""An HTTP server for metrics, in Prometheus' text format, on a port of its own."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -7,21 +7,22 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
 
-from hrag.errors import ServiceUnavailable
+from hrag.net.addresses import cannot_listen
 
 
 class Collector(Protocol):
-    """Has metrics to show."""
+    """A source of metrics."""
 
-    def collect(self) -> Iterable[Metric]: ...
+    def collect(self) -> Iterable[Metric]:
+        """Returns the current metrics."""
 
 
 @contextmanager
-def exposed(address: str, *collectors: Collector) -> Iterator[int]:
-    """Shows what `collectors` have at `address`, `host:port`; yields the port it got.
+def serve_metrics(address: str, *collectors: Collector) -> Iterator[int]:
+    """Serves the metrics of `collectors` at `address`, `host:port`; yields the bound port.
 
-    An empty address shows nothing and yields 0. Raises ServiceUnavailable if the address
-    cannot be had.
+    Serves nothing and yields 0 if `address` is empty. Raises ServiceUnavailable if the
+    address cannot be bound.
     """
     if not address:
         yield 0
@@ -33,9 +34,7 @@ def exposed(address: str, *collectors: Collector) -> Iterator[int]:
     try:
         server, thread = start_http_server(int(port), host.strip("[]"), registry)
     except OSError as error:
-        raise ServiceUnavailable(
-            f"cannot listen on {address} for metrics: it is in use or no address of this machine"
-        ) from error
+        raise cannot_listen(address, "metrics") from error
     try:
         yield server.server_port
     finally:

@@ -1,8 +1,8 @@
 """A service as a process: settings, logs, signals, exit codes.
 
-Exit code 0 after a stop, 1 when it cannot run, 2 for a wrong setting. A stop is asked for
-by SIGTERM or SIGINT or, with HRAG_STOP_ON_EOF, by the end of standard input: a parent that
-holds the other end of a pipe so takes its children with it, even when it is killed.
+Exit codes: 0 after a stop, 1 if the service cannot run, 2 for an invalid setting. SIGTERM
+and SIGINT stop a service. With HRAG_STOP_ON_EOF the end of standard input does too, so that
+the children of a parent that holds the other end of a pipe end with it, even if it is killed.
 """
 
 import os
@@ -28,7 +28,7 @@ _STDIN = 0
 _READ_BYTES = 65_536
 
 Settings = TypeVar("Settings", bound=CommonSettings)
-Opened = TypeVar("Opened")
+Store = TypeVar("Store")
 
 
 def run(
@@ -36,15 +36,19 @@ def run(
     settings_class: type[Settings],
     serve: Callable[[Settings, threading.Event], None],
 ) -> None:
-    """Runs `serve`, whose event is set when it is time to stop; then exits."""
+    """Runs `serve` until it returns; its event is set when the service shall stop.
+
+    Exits the process with code 1 or 2 if the service cannot run.
+    """
     try:
         settings = load(settings_class)
     except SettingsError as error:
         print(f"{name}: {error}", file=sys.stderr)  # noqa: T201 - before there are logs
         sys.exit(2)
     log.configure(name, settings.log_format, settings.log_level)
-    # Calls run side by side. BLAS threads of each would fight for the cores: eight threads
-    # scanning tails of 8,000 leaves did 470 scans a second so, and 7,300 with one each.
+    # Calls run in parallel, and several BLAS threads for each would compete for the cores.
+    # Eight threads that scan tails of 8,000 leaves made 470 scans a second with them, and
+    # 7,300 with one BLAS thread each.
     threadpool_limits(1, "blas")
     stopping = threading.Event()
     _stop_on_signals(stopping)
@@ -54,19 +58,20 @@ def run(
         tracing.configure(name, settings)
         serve(settings, stopping)
     except SettingsError as error:
-        _log.error("wrong_setting", problem=str(error))
+        _log.error("invalid_setting", problem=str(error))
         sys.exit(2)
     except HragError as error:
-        _log.error("cannot_serve", problem=error.message)
+        _log.error("service_failed", problem=error.message)
         sys.exit(1)
     tracing.close()
     _log.info("stopped")
 
 
 def _stop_on_signals(stopping: threading.Event) -> None:
-    # Python's handlers run in the main thread alone: one that sleeps does not wake when
-    # another thread took the signal, and one that holds the event's lock would wait for
-    # itself. What C writes into a pipe reaches the thread that reads it, whoever got it.
+    # Python runs signal handlers in the main thread only. It may be asleep while another
+    # thread received the signal, and if it held the event's lock, a handler that sets the
+    # event would deadlock. The byte that the C handler writes to the pipe wakes the reading
+    # thread in every case.
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing)
@@ -81,55 +86,59 @@ def _stop_on_signals(stopping: threading.Event) -> None:
 
 
 def stop_on_eof(stopping: threading.Event) -> None:
-    """Sets `stopping` when standard input ends; what comes before its end is ignored.
+    """Sets `stopping` when standard input ends; its content is ignored.
 
-    For children: the parent holds the other end of a pipe, which closes however it dies.
+    For child processes: the parent holds the other end of a pipe, which closes when it dies,
+    for whatever reason.
     """
 
     def wait() -> None:
         # Not sys.stdin: Python cannot exit while a thread waits inside its buffer.
-        with suppress(OSError):  # One that cannot be read has ended too.
+        with suppress(OSError):  # An unreadable standard input counts as ended.
             while os.read(_STDIN, _READ_BYTES):
                 pass
-        _log.info("standard_input_ended")
+        _log.info("stdin_closed")
         stopping.set()
 
     threading.Thread(target=wait, name="stdin", daemon=True).start()
 
 
-def tell_serving(metrics_port: int = 0) -> None:
-    """Tells the parent that holds the other end of standard input, a socket, that we serve.
+def report_serving(metrics_port: int = 0) -> None:
+    """Reports to the parent, through the socket at standard input, that the service serves.
 
-    And at which port this process shows its metrics, if it does.
+    `metrics_port` is where this process serves its metrics; 0 for nowhere.
     """
-    with suppress(OSError):  # It is no socket, or its end says already that the parent is gone.
+    with suppress(OSError):  # Standard input is not a socket, or the parent has gone.
         os.write(_STDIN, b"%d\n" % metrics_port)
 
 
-def wait_for_store(open_store: Callable[[], Opened], stopping: threading.Event) -> Opened | None:
-    """Tries until there is a store, or None once it is time to stop."""
-    told = False
+def wait_for_store(open_store: Callable[[], Store], stopping: threading.Event) -> Store | None:
+    """Calls `open_store` until it no longer raises StoreMissing; returns the store.
+
+    Returns None once `stopping` is set.
+    """
+    logged = False
     while True:
         try:
             return open_store()
         except StoreMissing as error:
-            if not told:
+            if not logged:
                 _log.info("waiting_for_store", problem=error.message)
-                told = True
+                logged = True
         if stopping.wait(_STORE_POLL_S):
             return None
 
 
-def until_stopped(
+def serve_until_stopped(
     server: Server,
     address: str,
     drain_s: float,
     stopping: threading.Event,
     on_serving: Callable[[], None] | None = None,
 ) -> None:
-    """Serves until told to stop, then drains; ends the process if a call does not end.
+    """Serves until `stopping` is set, then drains for `drain_s` seconds.
 
-    Calls `on_serving` once the server answers.
+    Calls `on_serving` once the server answers. Ends the process if a call does not end.
     """
     server.start()
     _log.info("serving", service=server.service, address=address, port=server.port)
@@ -138,16 +147,16 @@ def until_stopped(
     stopping.wait()
     _log.info("stopping", drain_s=drain_s)
     if not server.stop(drain_s):
-        # The handlers left behind may be reading the store, so it cannot be closed under
-        # them, and Python would wait for them. What is committed is safe without either.
+        # The remaining handlers may be reading the store, so it must not be closed, and Python
+        # would wait for their threads. Committed data needs neither to be safe.
         abandon(f"some calls were still running after {drain_s} s")
 
 
 def abandon(reason: str) -> NoReturn:
-    """Ends the process at once, with exit code 0 and a warning that says why.
+    """Ends the process immediately, with exit code 0 and `reason` as a warning in the log.
 
-    For a stop that would otherwise wait for a thread of ours: nothing is closed, no thread
-    is joined. What is committed is safe all the same.
+    For a stop that would otherwise wait for a thread of hrag. Nothing is closed and no
+    thread is joined; committed data is safe nevertheless.
     """
     _log.warning("stopped", problem=reason)
     os._exit(0)

@@ -1,7 +1,7 @@
-"""What stands between a service and its callers; refused where it is too little.
+"""The access control of a service: authentication, TLS and quotas.
 
-A service that asks nobody who they are, or speaks plaintext, listens to this machine alone,
-unless a variable says in words what else that means.
+A service without authentication or without TLS may listen on loopback only, unless the
+operator acknowledges the risk by setting a variable to the sentence that describes it.
 """
 
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """`authenticate` checks who calls, None lets everybody; without `credentials`, plaintext.
+    """How a service checks and limits its callers.
 
-    `quota_of` says what bounds a tenant.
+    `authenticate` is None where no credential is needed; `credentials` is None for plaintext.
     """
 
     authenticate: Authenticate | None
@@ -33,33 +33,37 @@ class Protection:
 
 
 def open_protection(settings: CommonSettings, address: str) -> Protection:
-    """What the settings ask for; raises SettingsError if `address` needs more."""
+    """Returns the configured protection; raises SettingsError if `address` requires more."""
     authenticate = open_auth(settings)
     credentials = server_credentials(settings)
     protection = Protection(authenticate, credentials, open_quotas(settings))
     if is_loopback(address):
         return protection
     if authenticate is None:
-        _accept(
-            f"HRAG_AUTH is none, and other machines reach {address}",
+        _require_acknowledgement(
+            f"HRAG_AUTH is none, and {address} is reachable from other machines",
             "set it to api_key or jwt",
             "HRAG_INSECURE_NO_AUTH",
             NO_AUTH_WORDS,
-            said=settings.insecure_no_auth,
+            given=settings.insecure_no_auth,
         )
     if credentials is None:
-        _accept(
-            f"HRAG_TLS_CERT_FILE is not set, and other machines reach {address}",
+        _require_acknowledgement(
+            f"HRAG_TLS_CERT_FILE is not set, and {address} is reachable from other machines",
             "set it and HRAG_TLS_KEY_FILE",
             "HRAG_INSECURE_PLAINTEXT",
             PLAINTEXT_WORDS,
-            said=settings.insecure_plaintext,
+            given=settings.insecure_plaintext,
         )
     return protection
 
 
-def _accept(danger: str, remedy: str, variable: str, words: str, *, said: str) -> None:
-    """Goes on with a warning where the operator has said what it means, else raises."""
-    if said != words:
-        raise SettingsError(f"{danger}; {remedy}, listen on 127.0.0.1, or set {variable}={words!r}")
-    _log.warning("insecure", danger=danger, said=words)
+def _require_acknowledgement(
+    risk: str, remedy: str, variable: str, sentence: str, *, given: str
+) -> None:
+    """Logs a warning if the operator acknowledged the risk, else raises SettingsError."""
+    if given != sentence:
+        raise SettingsError(
+            f"{risk}; {remedy}, listen on 127.0.0.1, or set {variable}={sentence!r}"
+        )
+    _log.warning("insecure_configuration", risk=risk, acknowledged=sentence)

@@ -1,7 +1,7 @@
-"""By what a call is told from others in logs: an id.
+"""Request ids: the id that identifies a call in logs and in its response.
 
-It is the caller's own, from the metadata `x-request-id`, if it may stand in a log; else one
-is made up. It goes back with the response, so that a caller can quote it.
+It is the caller's own, from the metadata `x-request-id`, if that is short and printable;
+otherwise a random one. The response returns it, so that callers can quote it.
 """
 
 import re
@@ -10,12 +10,12 @@ from random import getrandbits
 import grpc
 
 REQUEST_ID = "x-request-id"
-_GIVEN = re.compile(r"[\x21-\x7e]{1,64}")
+_VALID = re.compile(r"[\x21-\x7e]{1,64}")
 
 
 def request_id(context: grpc.ServicerContext) -> str:
-    """The caller's id of the call, or a new one where it has none that is short and plain."""
+    """Returns the caller's valid request id, else a random one of 16 hex digits."""
     for key, value in context.invocation_metadata():
-        if key == REQUEST_ID and isinstance(value, str) and _GIVEN.fullmatch(value):
+        if key == REQUEST_ID and isinstance(value, str) and _VALID.fullmatch(value):
             return value
     return f"{getrandbits(64):016x}"

@@ -1,8 +1,8 @@
-"""One table from situations to gRPC statuses, read by the server and by the client.
+"""The mapping between error classes and gRPC statuses, used by the server and by the client.
 
-The server sends `google.rpc` details: ErrorInfo with a stable reason, BadRequest with
-the field, QuotaFailure with the quota, RetryInfo where trying again helps. The client finds
-the class by the reason.
+The server sends `google.rpc` details: ErrorInfo with a stable reason, BadRequest with the
+field, QuotaFailure with the quota, RetryInfo for retryable errors. The client looks up the
+class by the reason.
 """
 
 import math
@@ -21,7 +21,7 @@ DOMAIN = "hrag"
 
 
 class Situation(NamedTuple):
-    """How an error class travels; `retry_s` is when to try again, None for never."""
+    """The status of an error class; `retry_s` is the delay before a retry, None for no retry."""
 
     code: grpc.StatusCode
     reason: str
@@ -64,7 +64,7 @@ TABLE: dict[type[HragError], Situation] = {
 
 _CLASS_OF_REASON = {situation.reason: cls for cls, situation in TABLE.items()}
 
-# For statuses that gRPC itself or something between made, without our details.
+# For statuses without our details, made by gRPC itself or by a proxy.
 _CLASS_OF_CODE = {
     _CODE.INVALID_ARGUMENT: errors.InvalidArgument,
     _CODE.UNAUTHENTICATED: errors.Unauthenticated,
@@ -76,30 +76,30 @@ _CLASS_OF_CODE = {
     _CODE.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
     _CODE.CANCELLED: errors.ServiceUnavailable,
 }
-# Trailers travel in at most 8 KiB, and a message is in them up to three times.
-# Beyond ASCII, one of those writes each byte as three.
+# gRPC bounds trailers to 8 KiB, and they hold the message up to three times, once
+# percent-encoded: there each non-ASCII byte takes three.
 _MAX_MESSAGE_BYTES = 1000
-_CUT = "…"
+_ELLIPSIS = "…"
 
-# The service has tried again for seconds already; a client that did so at once would
-# multiply the attempts; and a full quota is as full then. gRPC reads a negative pushback as
-# "do not retry".
-_NOT_AGAIN = (errors.EmbedderUnavailable, errors.ChatUnavailable, errors.StorageQuotaExceeded)
+# Errors that gRPC's own retries must not repeat. For endpoints, the service has already retried
+# for seconds, and retries of clients would multiply the attempts; a full storage quota stays
+# full. gRPC reads a negative pushback as "do not retry".
+_NO_GRPC_RETRY = (errors.EmbedderUnavailable, errors.ChatUnavailable, errors.StorageQuotaExceeded)
 _PUSHBACK = "grpc-retry-pushback-ms"
 _SUBJECT = "tenant:"
 
-_LARGER_THAN_MAX = "larger than max"  # gRPC's words for a message past its size limit.
+_LARGER_THAN_MAX = "larger than max"  # gRPC's text for a message above its size limit.
 
 _CODE_OF_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 
 
 def situation_of(error: HragError) -> Situation:
-    """The table's row for the error's class or the nearest one above it."""
+    """Returns the row of the error's class, or of its nearest base class in TABLE."""
     return next(TABLE[cls] for cls in type(error).__mro__ if cls in TABLE)
 
 
 def to_status(error: HragError) -> grpc.Status:
-    """The status, with details, that a handler ends a call with."""
+    """Returns the status, with details, that ends the call. Its message is cut to 1,000 bytes."""
     situation = situation_of(error)
     message = _bounded(error.message)
     details: list[Message] = [error_details_pb2.ErrorInfo(reason=situation.reason, domain=DOMAIN)]
@@ -136,8 +136,8 @@ def _quota_failure(error: QuotaExceeded, message: str) -> Message:
 
 
 def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
-    """When a client whose own settings have it retry shall do so, if we know better."""
-    if isinstance(error, _NOT_AGAIN):
+    """Returns the trailer that overrides the retry delay of a client's own retry policy."""
+    if isinstance(error, _NO_GRPC_RETRY):
         return [(_PUSHBACK, "-1")]
     if isinstance(error, errors.RateQuotaExceeded) and retry_s is not None:
         return [(_PUSHBACK, str(math.ceil(retry_s * 1e3)))]
@@ -145,10 +145,13 @@ def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
 
 
 def error_from(failure: Any) -> HragError:
-    """The error a call failed with, as the class the server raised where it said so."""
+    """Returns the error that a failed call stands for.
+
+    Its class is the one the server raised, or by the status code where there are no details.
+    """
     try:
         status = rpc_status.from_call(failure)
-    except ValueError:  # The details contradict the status: something between made it.
+    except ValueError:  # The details contradict the status, which a proxy made.
         status = None
     if status is None:
         return _without_details(failure.code(), failure.details() or "")
@@ -168,7 +171,7 @@ def error_from(failure: Any) -> HragError:
 
 
 def from_reason(reason: str, code: int, message: str, field: str) -> HragError:
-    """The error that a reason names; by its code where the reason is unknown here."""
+    """Returns the error of a reason; by `code`, the status code's number, if it is unknown."""
     cls = _CLASS_OF_REASON.get(reason)
     if cls is not None:
         return cls(message, field=field)
@@ -176,11 +179,11 @@ def from_reason(reason: str, code: int, message: str, field: str) -> HragError:
 
 
 def _bounded(message: str) -> str:
-    """The message as UTF-8 can carry it, lone surrogates replaced, and cut."""
+    """Returns `message` cut to its limit, with lone surrogates replaced (UTF-8 has none)."""
     raw = message.encode("utf-8", "replace")
     if len(raw) <= _MAX_MESSAGE_BYTES:
         return raw.decode()
-    return raw[: _MAX_MESSAGE_BYTES - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
+    return raw[: _MAX_MESSAGE_BYTES - len(_ELLIPSIS.encode())].decode("utf-8", "ignore") + _ELLIPSIS
 
 
 def _packed(message: Message) -> any_pb2.Any:

@@ -1,7 +1,7 @@
-"""TLS for a server, from files that may be replaced while it runs.
+"""TLS for a server, with certificate files that may be replaced while it runs.
 
-New connections get what the files hold; those that are open stay as they are. Certificate and
-key are replaced one after the other, so a pair that does not match is waited out.
+New connections use the current files; open connections keep theirs. Certificate and key are
+replaced one after the other, so a pair that does not match is ignored until it does.
 """
 
 from pathlib import Path
@@ -11,21 +11,21 @@ import grpc
 
 from hrag.config import CommonSettings, SettingsError
 from hrag.net.certificates import check_authorities, check_pair
-from hrag.net.watched_file import Watched
+from hrag.net.watched_file import WatchedFile
 
 
 def server_credentials(settings: CommonSettings) -> grpc.ServerCredentials | None:
-    """None for plaintext. Raises SettingsError for files that cannot be used."""
+    """Returns None for plaintext. Raises SettingsError for files that are missing or invalid."""
     cert_file, key_file = settings.tls_cert_file, settings.tls_key_file
     client_ca_file = settings.tls_client_ca_file
     if cert_file is None and key_file is None and client_ca_file is None:
         return None
     if cert_file is None or key_file is None:
         raise SettingsError(
-            "HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE go together, and HRAG_TLS_CLIENT_CA_FILE "
-            "needs both"
+            "HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE must be set together, and "
+            "HRAG_TLS_CLIENT_CA_FILE needs both"
         )
-    files = _Files(cert_file, key_file, client_ca_file)
+    files = _CertificateFiles(cert_file, key_file, client_ca_file)
     try:
         return files.credentials()
     except (OSError, ValueError) as error:
@@ -35,8 +35,8 @@ def server_credentials(settings: CommonSettings) -> grpc.ServerCredentials | Non
         ) from None
 
 
-class _Files:
-    """A server's certificate and key, and who signs those of clients."""
+class _CertificateFiles:
+    """The server's certificate and key, and the authority that signs client certificates."""
 
     def __init__(self, cert_file: Path, key_file: Path, client_ca_file: Path | None) -> None:
         self._cert_file = cert_file
@@ -44,24 +44,24 @@ class _Files:
         self._client_ca_file = client_ca_file
 
     def credentials(self) -> grpc.ServerCredentials:
-        """With a `client_ca_file`, of a server that refuses clients without a certificate."""
+        """Returns reloading credentials; with a `client_ca_file`, clients need certificates."""
         paths = [self._cert_file, self._key_file]
         if self._client_ca_file is not None:
             paths.append(self._client_ca_file)
-        watched = Watched(paths, self._read)
-        given = watched()
+        watched = WatchedFile(paths, self._read)
+        current = watched()
 
         def fetch() -> grpc.ServerCertificateConfiguration:
-            """At each handshake: what is new, or None."""
-            nonlocal given
-            found = watched()
-            if found is given:
+            """Called at each handshake; returns None if nothing has changed."""
+            nonlocal current
+            latest = watched()
+            if latest is current:
                 return cast("grpc.ServerCertificateConfiguration", None)
-            given = found
-            return found
+            current = latest
+            return latest
 
         return grpc.dynamic_ssl_server_credentials(
-            given, fetch, require_client_authentication=self._client_ca_file is not None
+            current, fetch, require_client_authentication=self._client_ca_file is not None
         )
 
     def _read(self) -> grpc.ServerCertificateConfiguration:

@@ -1,8 +1,9 @@
-"""The metrics of all workers, shown by their supervisor in one place.
+"""The metrics of all worker processes, collected by their supervisor.
 
-Each worker shows its own on loopback; they are read when somebody looks and get the label
-`worker`, the number of its place. Nothing is added up here: a sum is right for calls and
-wrong for a lag, and whoever asks knows which. A new worker begins at 0, as after a restart.
+Each worker serves its own metrics on loopback. The supervisor scrapes them whenever it is
+scraped and adds the label `worker`, the number of the worker's slot. It aggregates nothing:
+a sum is right for calls and wrong for a lag, and the query decides. The counters of a
+replacement worker start at 0, as after a restart.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,27 +15,32 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hrag.metrics import Reading, Readings
 
-_TIMEOUT_S = 2.0  # Of a worker; scrapers give up after ten seconds by default.
+_TIMEOUT_S = 2.0  # For each worker; Prometheus gives up a scrape after ten seconds by default.
 
 _http = build_opener(ProxyHandler({}))
 
 
-class Gathered:
-    """`ports` has one number per worker, 0 where none serves; somebody else keeps it."""
+class WorkerMetrics:
+    """A Prometheus collector of the workers' metrics."""
 
     def __init__(self, ports: Sequence[int]) -> None:
+        """`ports` has the metrics port of each slot, 0 where no worker serves.
+
+        The supervisor keeps it up to date.
+        """
         self._ports = ports
         self._own = Readings(self._read)
 
     def collect(self) -> Iterable[Metric]:
+        """Returns the metrics of all serving workers, and the supervisor's own."""
         families: dict[str, Metric] = {}
-        for number, port in enumerate(self._ports):
-            for family in _shown_at(port):
-                known = families.setdefault(
+        for slot, port in enumerate(self._ports):
+            for family in _scrape(port):
+                merged = families.setdefault(
                     family.name, Metric(family.name, family.documentation, family.type)
                 )
-                known.samples += [
-                    sample._replace(labels={**sample.labels, "worker": str(number)})
+                merged.samples += [
+                    sample._replace(labels={**sample.labels, "worker": str(slot)})
                     for sample in family.samples
                 ]
         return [*families.values(), *self._own.collect()]
@@ -46,8 +52,8 @@ class Gathered:
         ]
 
 
-def _shown_at(port: int) -> list[Metric]:
-    """Nothing of a worker that does not serve, or has just ended."""
+def _scrape(port: int) -> list[Metric]:
+    """Returns nothing for a worker that is not serving or has just exited."""
     if port:
         with suppress(OSError), _http.open(f"http://127.0.0.1:{port}/", timeout=_TIMEOUT_S) as page:
             return list(text_string_to_metric_families(page.read().decode()))

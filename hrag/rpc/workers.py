@@ -1,13 +1,14 @@
-"""Several processes that serve at one address: a supervisor and its workers.
+"""Worker processes that serve at one address, and their supervisor.
 
-The supervisor holds the address and answers nothing itself. A worker is the supervisor's
-own command again, with `--worker ADDRESS` behind it. All workers listen there by
-SO_REUSEPORT, and the kernel spreads connections over them.
+The supervisor binds the address and answers no call itself. A worker runs the supervisor's
+own command with `--worker ADDRESS` appended. All workers listen at the address with
+SO_REUSEPORT, and the kernel distributes connections over them.
 
-A socket ties each worker to the supervisor, as the worker's standard input: the worker says
-through it that it serves, and its end says that the supervisor is gone, however that died.
-A worker that ends is replaced; but if one refuses to run before any has served, all would,
-and the supervisor ends with its exit code. Knows nothing of what is served.
+Each worker has a socket to the supervisor as its standard input: through it the worker reports
+that it serves, and its end tells the worker that the supervisor has died, for whatever reason.
+A worker that exits is replaced. If one exits with an error before any has served, the others
+would too, and the supervisor exits with the same code. This module does not know what the
+workers serve.
 """
 
 import socket
@@ -22,27 +23,27 @@ from dataclasses import dataclass
 import structlog
 
 from hrag.errors import ServiceUnavailable
-from hrag.net.addresses import MAX_PORT
+from hrag.net.addresses import MAX_PORT, cannot_listen
 
 _log = structlog.get_logger()
 
 _FLAG = "--worker"
 _POLL_S = 0.05
-_SAID_BYTES = 16
-_FIRST_DELAY_S = 0.1
-_LAST_DELAY_S = 5.0
-_YOUNG_S = 10.0  # A worker that ends younger makes the next one wait longer.
-_CLOSE_S = 1.5  # For a worker to close what it has open, once its calls have ended.
+_REPORT_BYTES = 16
+_MIN_DELAY_S = 0.1
+_MAX_DELAY_S = 5.0
+_HEALTHY_AFTER_S = 10.0  # A worker that exits earlier makes the next one wait longer.
+_CLOSE_S = 1.5  # For a worker to close its resources after it has drained.
 _WILDCARDS = ("0.0.0.0", "[::]")
 
 
 def own_command() -> list[str]:
-    """The command that started this process, with Python's own options."""
+    """Returns the command line of this process, with the options of Python itself."""
     return [sys.executable, *sys.orig_argv[1:]]
 
 
 def worker_address(arguments: Sequence[str]) -> str | None:
-    """The address to serve at if `arguments` are a worker's, else None."""
+    """Returns the address to serve at if `arguments` are those of a worker, else None."""
     return arguments[-1] if list(arguments[-2:-1]) == [_FLAG] else None
 
 
@@ -54,30 +55,29 @@ def supervise(
     stopping: threading.Event,
     on_serving: Callable[[], None] | None = None,
 ) -> None:
-    """Keeps workers running at `address`, `host:port`, until `stopping` is set.
+    """Keeps one worker per element of `metrics_ports` running until `stopping` is set.
 
-    As many as there are `metrics_ports`, which are kept up to date: of each place the port
-    at which its worker shows its metrics, 0 while none serves there. Calls `on_serving` once
-    the first of them serves. Port 0 in `address` takes a free one. Once `stopping`, the
-    workers may drain for `drain_s` seconds; one that takes much longer is killed. Raises
-    ServiceUnavailable if the address cannot be had, SystemExit with the exit code of a worker
-    that refuses to run before any has served.
+    `address` is `host:port`; port 0 takes a free one. `metrics_ports` is updated with the
+    metrics port of each worker, 0 while the worker does not serve. Calls `on_serving` once the
+    first worker serves. After `stopping`, workers may drain for `drain_s` seconds; one that
+    takes much longer is killed. Raises ServiceUnavailable if the address cannot be bound, and
+    SystemExit with the exit code of a worker that fails before any has served.
     """
     with reserved(address) as shared:
-        crew = [_Place([*command, _FLAG, shared]) for _ in metrics_ports]
+        slots = [_WorkerSlot([*command, _FLAG, shared]) for _ in metrics_ports]
         try:
-            code = _keep_running(crew, metrics_ports, stopping, on_serving)
+            code = _keep_running(slots, metrics_ports, stopping, on_serving)
         finally:
-            _stop(crew, drain_s)
+            _stop(slots, drain_s)
     if code:
         sys.exit(code)
 
 
 @contextmanager
 def reserved(address: str) -> Iterator[str]:
-    """Holds `address` without listening, for processes that share it; yields it, port known.
+    """Binds `address` without listening, for processes that share it; yields it with its port.
 
-    Raises ServiceUnavailable if anyone has it, be it by a reservation of the same kind.
+    Raises ServiceUnavailable if it is in use, also by a reservation of another supervisor.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > MAX_PORT:
@@ -86,17 +86,15 @@ def reserved(address: str) -> Iterator[str]:
             f"host:port with a port from 0 to {MAX_PORT}"
         )
     try:
-        held = _bound(host, int(port))
+        bound = _bind(host, int(port))
     except OSError as error:
-        raise ServiceUnavailable(
-            f"cannot listen on {address}: it is in use or no address of this machine"
-        ) from error
-    with held:
-        yield f"{host}:{held.getsockname()[1]}"
+        raise cannot_listen(address) from error
+    with bound:
+        yield f"{host}:{bound.getsockname()[1]}"
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    if host in _WILDCARDS:  # gRPC takes both families for either, where there are both.
+def _bind(host: str, port: int) -> socket.socket:
+    if host in _WILDCARDS:  # gRPC listens on IPv4 and IPv6 for either of them.
         host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
     found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     family, kind, protocol, _, address = found[0]
@@ -104,8 +102,9 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         if family == socket.AF_INET6:
             held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        # Bound alone, past connections that an earlier service left closing; only then are
-        # others let in. A socket that shared from the start would join another supervisor's.
+        # First bind exclusively (SO_REUSEADDR, because connections of an earlier service may
+        # still be closing), then share. A socket that set SO_REUSEPORT before the bind would
+        # join the port of another supervisor.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(address)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
@@ -118,84 +117,84 @@ def _bound(host: str, port: int) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """A process, and our side of the socket that is its standard input."""
+    """A worker process, and the supervisor's end of its standard input."""
 
     process: subprocess.Popen[bytes]
     link: socket.socket
-    began: float
+    started: float
 
-    def said(self) -> bytes:
-        """What it has said since this was asked last; once, that it serves."""
+    def read_report(self) -> bytes:
+        """Returns what the worker reported since the last call: once, its metrics port."""
         try:
-            return self.link.recv(_SAID_BYTES)
-        except OSError:  # Nothing to read now.
+            return self.link.recv(_REPORT_BYTES)
+        except OSError:  # There is nothing to read.
             return b""
 
     def close(self) -> None:
-        """After its end."""
+        """Releases the socket of a process that has exited."""
         self.link.close()
-        _log.info("worker_ended", worker=self.process.pid, code=self.process.returncode)
+        _log.info("worker_exited", worker=self.process.pid, code=self.process.returncode)
 
 
-class _Place:
-    """Where a worker runs, and after its end the next."""
+class _WorkerSlot:
+    """Runs one worker at a time and replaces it after its exit."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.worker: _Worker | None = None
         self.has_served = False
         self.metrics_port = 0
         self._command = command
-        self._pause = Pause()
-        self._due = 0.0
+        self._backoff = RestartBackoff()
+        self._start_at = 0.0
 
-    def tend(self) -> int | None:
-        """Starts a worker if one is due; returns the exit code of one that has ended."""
+    def poll(self) -> int | None:
+        """Starts a worker if one is due; returns the exit code of a worker that has exited."""
         worker = self.worker
         if worker is None:
-            if time.monotonic() >= self._due:
+            if time.monotonic() >= self._start_at:
                 self._start()
             return None
-        code = worker.process.poll()  # First: what it said before it ended still counts.
-        if said := worker.said():
+        code = worker.process.poll()  # First: a report that it sent before its exit counts.
+        if report := worker.read_report():
             self.has_served = True
-            self.metrics_port = int(said)
+            self.metrics_port = int(report)
         if code is not None:
             worker.close()
             self.worker = None
             self.metrics_port = 0
-            self._wait(time.monotonic() - worker.began)
+            self._back_off(time.monotonic() - worker.started)
         return code
 
     def _start(self) -> None:
         try:
-            self.worker = _started(self._command)
-        except OSError as error:  # No memory or no process id for it now.
-            _log.warning("worker_not_started", problem=str(error))
-            self._wait(0.0)
+            self.worker = _start_worker(self._command)
+        except OSError as error:  # Out of memory or of process ids; may pass.
+            _log.warning("worker_start_failed", problem=str(error))
+            self._back_off(0.0)
 
-    def _wait(self, lived_s: float) -> None:
-        self._due = time.monotonic() + self._pause.after(lived_s)
+    def _back_off(self, lifetime_s: float) -> None:
+        self._start_at = time.monotonic() + self._backoff.delay_s(lifetime_s)
 
 
-class Pause:
-    """How long to wait before a worker is replaced: doubling while they die young."""
+class RestartBackoff:
+    """The delay before a worker is replaced: exponential while workers exit early."""
 
     def __init__(self) -> None:
-        self._next_s = _FIRST_DELAY_S
+        self._next_s = _MIN_DELAY_S
 
-    def after(self, lived_s: float) -> float:
-        """Seconds to wait after a worker that lived for `lived_s` seconds."""
-        pause_s = _FIRST_DELAY_S if lived_s >= _YOUNG_S else self._next_s
-        self._next_s = min(2 * pause_s, _LAST_DELAY_S)
-        return pause_s
+    def delay_s(self, lifetime_s: float) -> float:
+        """Returns the seconds to wait after a worker that ran for `lifetime_s` seconds."""
+        delay_s = _MIN_DELAY_S if lifetime_s >= _HEALTHY_AFTER_S else self._next_s
+        self._next_s = min(2 * delay_s, _MAX_DELAY_S)
+        return delay_s
 
 
-def _started(command: Sequence[str]) -> _Worker:
+def _start_worker(command: Sequence[str]) -> _Worker:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs:
         try:
-            # All other files of ours are closed in it, the sockets of other workers too.
+            # Popen closes all other descriptors in it, also the sockets of other workers.
             process = subprocess.Popen(command, stdin=theirs.fileno())
         except OSError:
             ours.close()
@@ -205,29 +204,29 @@ def _started(command: Sequence[str]) -> _Worker:
 
 
 def _keep_running(
-    crew: Sequence[_Place],
+    slots: Sequence[_WorkerSlot],
     metrics_ports: list[int],
     stopping: threading.Event,
     on_serving: Callable[[], None] | None,
 ) -> int:
-    """Replaces workers that end; returns 0 when it is time to stop, or a refusal's code."""
+    """Replaces workers until `stopping`; returns 0, or the exit code of a failed start."""
     while not stopping.is_set():
-        for place in crew:
-            code = place.tend()
-            # Below 0 a signal ended it, which says nothing about the others.
-            if code is not None and code > 0 and not any(each.has_served for each in crew):
+        for slot in slots:
+            code = slot.poll()
+            # A negative code means a signal, which says nothing about the other workers.
+            if code is not None and code > 0 and not any(each.has_served for each in slots):
                 return code
-        metrics_ports[:] = [place.metrics_port for place in crew]
-        if on_serving is not None and any(each.has_served for each in crew):
+        metrics_ports[:] = [slot.metrics_port for slot in slots]
+        if on_serving is not None and any(each.has_served for each in slots):
             on_serving()
             on_serving = None
         stopping.wait(_POLL_S)
     return 0
 
 
-def _stop(crew: Sequence[_Place], drain_s: float) -> None:
-    """Tells all workers first, then waits for each."""
-    workers = [place.worker for place in crew if place.worker is not None]
+def _stop(slots: Sequence[_WorkerSlot], drain_s: float) -> None:
+    """Terminates all workers, then waits for each; kills those that do not stop in time."""
+    workers = [slot.worker for slot in slots if slot.worker is not None]
     for worker in workers:
         worker.process.terminate()
     until = time.monotonic() + drain_s + _CLOSE_S

@@ -28,7 +28,11 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as a client sends it: plain text, a file's bytes, or pages."""
+    """A document as a client sends it: plain text, a file's bytes, or pages.
+
+    Without a title the indexer takes the one that the document itself gives: in front
+    matter, its first heading of level 1 (Markdown), or its metadata (PDF).
+    """
 
     body: str | bytes | tuple[Page, ...]
     document_id: str = ""

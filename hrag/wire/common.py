@@ -8,7 +8,7 @@ from google.protobuf import struct_pb2
 from google.protobuf.message import Message
 
 from hrag.errors import HragError, InvalidArgument, TooLarge
-from hrag.ids import shown
+from hrag.ids import quoted
 from hrag.rpc import status
 from hrag.types import (
     DEFAULT_COLLECTION,
@@ -70,7 +70,7 @@ def _check_fits(message_type: type[Message], name: str, value: Any) -> None:
         message_type(**{name: value})
     except _UNFIT as error:
         problem = "text must be valid Unicode" if isinstance(error, UnicodeError) else error
-        raise InvalidArgument(f"{name} is {shown(str(value))}: {problem}", field=name) from None
+        raise InvalidArgument(f"{name} is {quoted(str(value))}: {problem}", field=name) from None
 
 
 # Metadata

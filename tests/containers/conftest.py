@@ -1,4 +1,4 @@
-"""The image built and docker-compose.yml started, once for all tests."""
+"""Builds the image and starts docker-compose.yml, once for all tests."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """The container engine of this machine: Docker's where one runs, else podman.
 
-Where neither can be used, tests fail and say what to run; they never pass unseen.
+If neither works, the tests fail with instructions; they are never skipped.
 """
 
 import os
@@ -23,7 +23,7 @@ _PREPARE = "run tests/containers/prepare as root on Debian (`make test-container
 
 @dataclass(frozen=True)
 class Engine:
-    """Its commands: one for containers, one for what the compose files describe."""
+    """The commands of an engine: one for containers, one for compose files."""
 
     container: tuple[str, ...]
     compose: tuple[str, ...]
@@ -31,11 +31,11 @@ class Engine:
     env: dict[str, str]
 
     def also(self, *files: str, **settings: str) -> "Engine":
-        """The same with further compose files, filled in from further settings."""
+        """Returns the engine with further compose files and settings."""
         return replace(self, files=self.files + files, env=self.env | settings)
 
     def run(self, *arguments: str) -> CompletedProcess[str]:
-        """As `docker run` with these arguments; see `_run`."""
+        """Runs `docker run` with these arguments; see `_run`."""
         return _run([*self.container, *arguments], self.env)
 
     def build(self, folder: Path = ROOT, image: str = IMAGE) -> None:
@@ -45,12 +45,12 @@ class Engine:
         assert done.returncode == 0, done.stderr
 
     def up(self, *services: str) -> None:
-        """Starts the services named, or all that belong to no profile."""
+        """Starts the named services, or all without a profile."""
         done = self._compose("up", "--detach", *services)
         assert done.returncode == 0, done.stderr
 
     def down(self, *options: str) -> None:
-        """Removes the containers, those of the profile `monitoring` too."""
+        """Removes the containers, those of the profile `monitoring` included."""
         done = self._compose("--profile", "monitoring", "down", *options)
         assert done.returncode == 0, done.stderr
 
@@ -74,7 +74,7 @@ class Engine:
         return self._compose("run", "--rm", "-T", *options, service, *command)
 
     def keys(self, *arguments: str) -> CompletedProcess[str]:
-        """As `docker compose run --rm -T keys`; podman-compose wants the profile said."""
+        """Runs `docker compose run --rm -T keys`; podman-compose needs the profile."""
         return self._compose("--profile", "keys", "run", "--rm", "-T", "keys", *arguments)
 
     def logs(self) -> str:
@@ -91,7 +91,7 @@ class Engine:
 
 
 def found(settings: dict[str, str]) -> Engine:
-    """The engine to use, its compose file filled in from `settings`; AssertionError if none."""
+    """Returns the engine of this machine, with `settings`; raises AssertionError if none works."""
     env = {**os.environ, **settings}
     if _works(["docker", "info"], env):
         return Engine(("docker",), ("docker", "compose"), (COMPOSE_FILE,), env)

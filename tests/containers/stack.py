@@ -1,4 +1,4 @@
-"""What docker-compose.yml brings up, as tests see it."""
+"""The services of docker-compose.yml, for tests."""
 
 import time
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from hrag.client import Client
 from hrag.client.access import Access
 from tests.containers.engine import Engine, eventually
 
-NOTICED_S = 1.2  # Services look at the file of keys once a second.
-# By their command line; both services see all processes, because they share a namespace.
+NOTICED_S = 1.2  # Services check the key file once a second.
+# Found by its command line; both containers see all processes of the shared namespace.
 _KILL = """
 import os, signal, sys
 from pathlib import Path
@@ -25,7 +25,7 @@ for path in Path("/proc").glob("[0-9]*/cmdline"):
 
 @dataclass(frozen=True)
 class Stack:
-    """`token` is a key for all tenants, which may do everything."""
+    """The running stack; `token` is a key for all tenants with the role admin."""
 
     engine: Engine
     addresses: dict[Service, str]
@@ -58,7 +58,7 @@ class Stack:
 
 
 def new_key(engine: Engine, tenant: str = "*", role: Role = Role.ADMIN) -> str:
-    """Makes a key by the documented command, and waits until services know it."""
+    """Creates a key by the documented command, and waits until the services have loaded it."""
     done = engine.keys("create", "--tenant", tenant, "--role", role.value)
     assert done.returncode == 0, done.stderr
     time.sleep(NOTICED_S)

@@ -1,4 +1,4 @@
-"""docker-compose.yml as users start it: services up, each killed, nothing lost."""
+"""docker-compose.yml as users start it: each container is killed, and nothing is lost."""
 
 import threading
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def test_files_are_ingested_and_found_by_commands_in_containers(stack, tmp_path)
     assert "Dogs bark" in done.stdout.replace("«", "").replace("»", "")
 
 
-def test_it_runs_without_rights_on_a_root_that_is_read_only(stack):
+def test_containers_are_unprivileged_with_a_read_only_root(stack):
     done = stack.engine.inside("indexer", "sh", "-c", "id -u; grep CapEff /proc/self/status")
     assert done.stdout.split() == [UID, "CapEff:", "0" * 16]
     for path in ("/x", "/opt/hrag/x", "/usr/x"):
@@ -60,7 +60,7 @@ def test_it_runs_without_rights_on_a_root_that_is_read_only(stack):
     assert stack.engine.inside("indexer", "sh", "-c", "touch /tmp/x").returncode == 0
 
 
-def test_a_killed_indexer_comes_back_and_nothing_is_lost(stack, client):
+def test_a_killed_indexer_restarts_and_nothing_is_lost(stack, client):
     acknowledged = []
     killer = threading.Thread(target=stack.kill, args=(INDEXER,))
     for number in range(DOCUMENTS):
@@ -68,11 +68,11 @@ def test_a_killed_indexer_comes_back_and_nothing_is_lost(stack, client):
             killer.start()
         try:
             client.ingest("acme", Document(_text(number), f"document-{number}"), timeout_s=60)
-        except HragError:  # Not acknowledged, so nothing was promised.
+        except HragError:  # Not acknowledged, so it may be lost.
             continue
         acknowledged.append(number)
     killer.join()
-    assert stack.serves(RETRIEVER)  # The namespace is not the indexer's.
+    assert stack.serves(RETRIEVER)  # The namespaces do not belong to the indexer.
     eventually(lambda: stack.serves(INDEXER), "the indexer serves again")
     assert len(acknowledged) >= KILL_AFTER
     for number in acknowledged:
@@ -81,7 +81,7 @@ def test_a_killed_indexer_comes_back_and_nothing_is_lost(stack, client):
     assert found.passages[0].chunk.document_id == "document-7"
 
 
-def test_a_killed_retriever_comes_back(stack, client):
+def test_a_killed_retriever_restarts(stack, client):
     client.ingest("killing", Document("Cats sleep. Dogs bark.", "pets"))
     stack.kill(RETRIEVER)
     assert stack.serves(INDEXER)
@@ -89,7 +89,7 @@ def test_a_killed_retriever_comes_back(stack, client):
     assert client.search("killing", "what do dogs do?").passages
 
 
-def test_both_come_back_when_their_namespaces_are_gone(stack, client):
+def test_both_services_restart_after_the_namespaces_container(stack, client):
     client.ingest("killing", Document("Birds fly. Fish swim.", "animals"))
     stack.engine.kill("namespaces")
     eventually(lambda: not stack.serves(INDEXER), "the indexer is gone")

@@ -1,4 +1,4 @@
-"""docker-compose.yml as Docker Compose itself reads it; nothing is started."""
+"""docker-compose.yml as Docker Compose parses it; nothing is started."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def test_both_services_share_store_and_namespaces(everything):
         assert mounts["/keys"]["read_only"]
 
 
-def test_every_container_is_bounded_and_has_no_rights(everything):
+def test_every_container_has_limits_and_no_privileges(everything):
     for name, service in everything.items():
         limits = service["deploy"]["resources"]["limits"]
         assert {"memory", "pids"} <= limits.keys(), name
@@ -64,25 +64,25 @@ def test_every_container_is_bounded_and_has_no_rights(everything):
         assert service["restart"] == ("no" if name == "keys" else "unless-stopped")
 
 
-def test_ports_are_published_to_this_machine_alone(everything):
+def test_ports_are_published_on_loopback_only(everything):
     published = [port for each in everything.values() for port in each.get("ports", ())]
     assert {port["host_ip"] for port in published} == {"127.0.0.1"}
     assert {port["target"] for port in published} == {50051, 50052, 9090, 3000}
 
 
-def test_images_from_registries_are_of_one_version(everything):
+def test_images_from_registries_are_pinned(everything):
     for name in ("prometheus", "grafana"):
         assert everything[name]["image"].rpartition(":")[2].lstrip("v").count(".") == 2
 
 
-def test_the_keys_may_lie_in_a_folder(tmp_path):
+def test_the_keys_may_be_in_a_host_folder(tmp_path):
     folder = str(tmp_path)
     for service in _read("--profile", "keys", HRAG_KEYS=folder)["services"].values():
         mounts = {each["target"]: each for each in service.get("volumes", ())}
         assert "/keys" not in mounts or mounts["/keys"]["source"] == folder
 
 
-def test_tls_is_for_an_address_that_is_named():
+def test_tls_needs_an_address_to_publish():
     files = ("-f", FILE, "-f", "deploy/tls.yml")
     services = _read(*files, HRAG_PUBLISH_ADDRESS=OTHERS_REACH)["services"]
     published = {(each["host_ip"], each["target"]) for each in services["namespaces"]["ports"]}
@@ -94,8 +94,8 @@ def test_tls_is_for_an_address_that_is_named():
         _read(*files)
 
 
-def test_a_copy_of_the_example_changes_no_place_and_no_protection(tmp_path):
-    """Compose takes a comment behind an empty value for the value."""
+def test_a_copy_of_the_example_changes_no_path_and_no_protection(tmp_path):
+    """Compose reads a comment after an empty value as the value."""
     shutil.copy(ROOT / FILE, tmp_path)
     shutil.copy(ROOT / ".env.example", tmp_path / ".env")
     copied = _read(folder=tmp_path)["services"]

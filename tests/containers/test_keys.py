@@ -1,4 +1,4 @@
-"""Containers ask for API keys, which `hrag keys` in a container of its own makes and revokes."""
+"""Containers require API keys, which a separate container manages with `hrag keys`."""
 
 import json
 import time
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 REFUSED_WITHIN_S = 2.0
 
 
-def test_nobody_is_served_without_a_key(stack):
+def test_calls_without_a_key_are_refused(stack):
     with stack.client(Access()) as client:
         for call in (
             lambda: client.ingest("acme", Document("Cats sleep.", "pets")),
@@ -63,7 +63,7 @@ def test_keys_outlive_the_containers(stack):
         client.list_collections("acme")
 
 
-def test_services_cannot_write_to_the_file_of_keys_and_logs_hold_none(stack):
+def test_services_cannot_write_to_the_key_file_and_logs_contain_no_key(stack):
     for service in (INDEXER, RETRIEVER):
         done = stack.engine.inside(service.name, "sh", "-c", "stat -c %a:%u /keys/*; touch /keys/x")
         assert done.returncode != 0
@@ -80,7 +80,7 @@ def test_the_file_holds_no_key(stack):
     assert stack.token.split("_", 2)[2] not in done.stdout
 
 
-def test_one_container_serves_both_without_compose(stack):
+def test_one_container_runs_both_services_without_compose(stack):
     indexer, retriever = free_addresses(2)
     name = f"{PROJECT}-single"
     run = stack.engine.run
@@ -95,7 +95,7 @@ def test_one_container_serves_both_without_compose(stack):
         single = Stack(stack.engine, {INDEXER: indexer, RETRIEVER: retriever})
         single.wait_until_serving()
         logs = run("logs", name)
-        assert "no_valid_key" in logs.stdout + logs.stderr
+        assert "no_valid_api_key" in logs.stdout + logs.stderr
         made = run("run", "--rm", "--volume", f"{name}-keys:/keys", IMAGE, *making)
         assert made.returncode == 0, made.stderr
         token = made.stdout.strip()
@@ -105,8 +105,8 @@ def test_one_container_serves_both_without_compose(stack):
             assert client.search("acme", "what do dogs do?").passages
         with single.client(Access()) as client, pytest.raises(Unauthenticated):
             client.search("acme", "what do dogs do?")
-        asked = ("--env", f"HRAG_TOKEN={token}", name, "hrag", "status", "--tenant", "acme")
-        done = run("exec", *asked)
+        arguments = ("--env", f"HRAG_TOKEN={token}", name, "hrag", "status", "--tenant", "acme")
+        done = run("exec", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         assert run("stop", "--time", "20", name).returncode == 0
         done = run("inspect", "--format", "{{.State.ExitCode}}", name)

@@ -1,4 +1,4 @@
-"""deploy/kubernetes.yaml against the API's own schemas; nothing is started."""
+"""deploy/kubernetes.yaml is valid for the schemas of Kubernetes; nothing is started."""
 
 import subprocess
 
@@ -25,7 +25,7 @@ def test_every_field_is_one_that_kubernetes_knows():
     assert (done.stdout + done.stderr).count("passed for resource") == 2
 
 
-def test_a_mistake_would_be_seen(tmp_path):
+def test_an_invalid_field_is_detected(tmp_path):
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(MANIFEST.read_text("utf-8").replace("shareProcess", "sharedProcess"))
     assert _validate(wrong).returncode != 0

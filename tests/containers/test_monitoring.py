@@ -1,6 +1,6 @@
-"""The profile `monitoring`: Prometheus is really started, with Debian's instead of its image.
+"""The profile `monitoring`: Prometheus is started, with Debian's package instead of its image.
 
-Grafana, which Debian does not have, is not: its files are read, no more.
+Grafana is not started, because Debian has no package of it: only its files are checked.
 """
 
 import json
@@ -26,7 +26,7 @@ def _yaml(path):
 
 @pytest.fixture(scope="module")
 def prometheus(stack):
-    """Asks the API of Prometheus, started beside the services as by `--profile monitoring`."""
+    """Queries Prometheus, which is started like `--profile monitoring`."""
     stack.engine.build(HERE, IMAGE)
     engine = stack.engine.also(
         str(HERE / "compose.yml"),
@@ -46,7 +46,7 @@ def prometheus(stack):
 
 
 def _up(prometheus):
-    """The services that Prometheus has asked at least once, and whether they answered."""
+    """Returns the services that Prometheus has scraped at least once, and whether they are up."""
     try:
         found = prometheus("query", query="up")["result"]
     except OSError:  # It is starting.
@@ -54,7 +54,7 @@ def _up(prometheus):
     return {each["metric"]["job"]: each["value"][1] for each in found}
 
 
-def test_it_sees_both_services_and_has_all_rules(prometheus):
+def test_prometheus_scrapes_both_services_and_loads_all_rules(prometheus):
     both = {"hrag-indexer": "1", "hrag-retriever": "1"}
     eventually(lambda: _up(prometheus) == both, "both services are scraped")
     (group,) = prometheus("rules")["groups"]
@@ -68,7 +68,7 @@ def test_it_sees_both_services_and_has_all_rules(prometheus):
         assert prometheus("query", query=metric)["result"], metric
 
 
-def test_an_alert_is_pending_for_a_service_that_is_gone(stack, prometheus):
+def test_an_alert_is_pending_for_a_service_that_is_down(stack, prometheus):
     stack.engine.stop(INDEXER.name)
     try:
         eventually(lambda: _up(prometheus).get("hrag-indexer") == "0", "the indexer is missed")
@@ -81,7 +81,7 @@ def test_an_alert_is_pending_for_a_service_that_is_gone(stack, prometheus):
         stack.wait_until_serving()
 
 
-def test_grafana_finds_its_data_and_its_dashboard():
+def test_grafana_is_provisioned_with_data_source_and_dashboard():
     services = _yaml(ROOT / COMPOSE_FILE)["services"]
     mounted = dict(volume.split(":")[:2] for volume in services["grafana"]["volumes"])
     (source,) = _yaml(MONITORING / "datasource.yml")["datasources"]

@@ -1,4 +1,4 @@
-"""deploy/tls.yml: what other machines reach speaks TLS, and so does all inside."""
+"""deploy/tls.yml: connections from other machines and inside the containers use TLS."""
 
 import socket
 import ssl
@@ -13,12 +13,12 @@ from tests.pki import Authority
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
-OTHERS_REACH = "127.0.0.2"  # An address of this machine which nothing else here listens at.
+OTHERS_REACH = "127.0.0.2"  # An address of this machine that nothing else listens at.
 
 
 @pytest.fixture
 def authority(tmp_path):
-    """Its certificates lie where containers read them."""
+    """An authority whose certificates are in the folder that containers mount."""
     authority = Authority(tmp_path, "authority")
     pair = authority.issue()
     pair.cert_file.rename(tmp_path / "service.pem")
@@ -45,7 +45,9 @@ def encrypted(stack, authority):
         stack.wait_until_serving()
 
 
-def test_all_speak_tls_and_other_machines_reach_it(stack, authority, encrypted):
+def test_all_connections_use_tls_and_the_published_address_is_reachable(
+    stack, authority, encrypted
+):
     access = Access(stack.token, ca_file=authority.ca_file)
     stack.wait_until_serving(access)
     with stack.client(access) as client:

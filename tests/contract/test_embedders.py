@@ -1,4 +1,4 @@
-"""What every embedder promises, whichever it is."""
+"""The contract of every embedder."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ from hrag.deadline import Deadline
 from hrag.embedding import Embedder, Vectors
 from hrag.embedding.builtin import BuiltinEmbedder
 from hrag.embedding.checks import unit_rows
-from hrag.embedding.coalescer import Together
+from hrag.embedding.coalescer import CoalescingEmbedder
 from hrag.embedding.factory import open_embedder
 from hrag.embedding.hashing import HashEmbedder
 from hrag.embedding.openai import OpenAIEmbedder
@@ -58,7 +58,7 @@ def _opened(kind: str) -> AbstractContextManager[Embedder]:
         case "openai-floats":
             return _openai(base64_known=False, dimensions=48)
         case "together":
-            return nullcontext(Together(HashEmbedder(16), 1))
+            return nullcontext(CoalescingEmbedder(HashEmbedder(16), 1))
         case _:
             return nullcontext(HashEmbedder(int(kind.removeprefix("hash/"))))
 
@@ -79,11 +79,11 @@ def _assert_well_formed(vectors: Vectors, embedder: Embedder, count: int) -> Non
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
-def test_nothing_is_embedded_for_nobody(embedder: Embedder) -> None:
+def test_nothing_is_embedded_after_the_caller_left(embedder: Embedder) -> None:
     with pytest.raises(DeadlineExceeded):
         embedder.embed(TEXTS, Deadline.after(-1))
     with pytest.raises(Cancelled):
-        embedder.embed(TEXTS, Deadline(waits=lambda: False))
+        embedder.embed(TEXTS, Deadline(is_waiting=lambda: False))
     _assert_well_formed(embedder.embed(TEXTS, Deadline.after(60)), embedder, len(TEXTS))
 
 
@@ -96,7 +96,7 @@ def test_gives_no_vectors_for_no_texts(embedder: Embedder) -> None:
 
 
 def test_keeps_the_order_of_the_texts(embedder: Embedder) -> None:
-    """The same text has nearly the same vector alone and anywhere in a batch."""
+    """A text has nearly the same vector alone and anywhere in a batch."""
     alone = np.concatenate([embedder.embed([text]) for text in TEXTS])
     np.testing.assert_allclose(embedder.embed(TEXTS), alone, atol=1e-5)
     np.testing.assert_allclose(embedder.embed(TEXTS[::-1]), alone[::-1], atol=1e-5)
@@ -106,11 +106,11 @@ def test_gives_the_same_bits_again(embedder: Embedder) -> None:
     assert np.array_equal(embedder.embed(TEXTS), embedder.embed(TEXTS))
 
 
-def test_takes_any_sequence(embedder: Embedder) -> None:
+def test_accepts_any_sequence(embedder: Embedder) -> None:
     assert np.array_equal(embedder.embed(tuple(TEXTS)), embedder.embed(TEXTS))
 
 
-def test_serves_threads_at_once(embedder: Embedder) -> None:
+def test_is_thread_safe(embedder: Embedder) -> None:
     expected = embedder.embed(TEXTS)
     with ThreadPoolExecutor(8) as pool:
         for vectors in pool.map(embedder.embed, [TEXTS] * 16):
@@ -125,7 +125,7 @@ def test_results_do_not_share_memory(embedder: Embedder) -> None:
     assert np.array_equal(embedder.embed(TEXTS), kept)
 
 
-def test_says_what_it_is(embedder: Embedder) -> None:
+def test_reports_its_name_and_dimension(embedder: Embedder) -> None:
     provider, _, model = embedder.name.partition("/")
     assert provider in ("builtin", "openai", "hash")
     assert model
@@ -135,7 +135,7 @@ def test_says_what_it_is(embedder: Embedder) -> None:
 
 @hypothesis_settings(max_examples=25, deadline=None)
 @given(texts=st.lists(st.text(max_size=50), max_size=5))
-def test_takes_any_text(embedder: Embedder, texts: list[str]) -> None:
+def test_accepts_any_text(embedder: Embedder, texts: list[str]) -> None:
     _assert_well_formed(embedder.embed(texts), embedder, len(texts))
 
 
@@ -154,13 +154,13 @@ def test_builtin_finds_meaning_across_languages() -> None:
 
 
 def test_hash_gives_the_same_bits_on_every_machine() -> None:
-    """Worked out with nothing but the definition: stored load tests stay comparable."""
+    """Computed from the definition alone: stored load tests stay comparable."""
     vector = HashEmbedder(4).embed(["hrag"])
     assert vector.view("<u4").tolist() == [[0xBEC58C23, 0x3EE28ADA, 0xBF1B1443, 0x3F097A0B]]
 
 
-def test_hash_directions_are_even() -> None:
-    """No direction is preferred, as random vectors' would not be."""
+def test_hash_directions_are_uniform() -> None:
+    """No direction is preferred, as with random vectors."""
     vectors = HashEmbedder(64).embed([str(number) for number in range(4000)])
     assert np.linalg.norm(vectors.mean(axis=0)) < 0.05
     assert np.abs((vectors[:2000] * vectors[2000:]).sum(axis=1)).max() < 0.7
@@ -169,9 +169,9 @@ def test_hash_directions_are_even() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ([[1.0, 0.0], [np.nan, 1.0]], "it answered a vector with NaN or infinity: number 1 of 2"),
-        ([[np.inf, 0.0]], "it answered a vector with NaN or infinity: number 0 of 1"),
-        ([[3.0, 4.0], [0.0, 0.0]], "it answered a vector of zeros: number 1 of 2"),
+        ([[1.0, 0.0], [np.nan, 1.0]], "it returned a vector with NaN or infinity: number 1 of 2"),
+        ([[np.inf, 0.0]], "it returned a vector with NaN or infinity: number 0 of 1"),
+        ([[3.0, 4.0], [0.0, 0.0]], "it returned a vector of zeros: number 1 of 2"),
     ],
 )
 def test_vectors_without_direction_are_refused(wrong: list[list[float]], message: str) -> None:
@@ -182,7 +182,7 @@ def test_vectors_without_direction_are_refused(wrong: list[list[float]], message
 
 @pytest.mark.parametrize("scale", [1e-40, 1e-20, 1.0, 1e20, 3e37])
 def test_vectors_of_any_length_are_scaled(scale: float) -> None:
-    """float32's own squares would overflow or vanish at the ends."""
+    """In float32 the squares would overflow or underflow at the extremes."""
     rows = np.array([[3.0, 4.0]]) * scale
     scaled = unit_rows(rows.astype(np.float32), "it")
     np.testing.assert_allclose(scaled, [[0.6, 0.8]], rtol=1e-4)
@@ -205,7 +205,8 @@ def test_opening_hash_warns(monkeypatch: pytest.MonkeyPatch) -> None:
         open_embedder(CommonSettings())
     (entry,) = logs
     assert entry["log_level"] == "warning"
-    assert "NO MEANING" in entry["event"]
+    assert entry["event"] == "hash_embedder"
+    assert "NO MEANING" in entry["effect"]
     assert entry["embedder"] == "hash/8"
 
 
@@ -234,8 +235,8 @@ def test_only_the_chosen_provider_is_imported(value: str, loaded: set[str]) -> N
 @pytest.mark.parametrize(
     ("key", "base_url", "complaint"),
     [
-        ("", "", "OPENAI_API_KEY='': .* needs a key"),
-        ("", "https://api.openai.com/v1/", "OPENAI_API_KEY='': .* needs a key"),
+        ("", "", "OPENAI_API_KEY='': .* requires a key"),
+        ("", "https://api.openai.com/v1/", "OPENAI_API_KEY='': .* requires a key"),
         ("sk-1\n", "", "OPENAI_API_KEY .* visible ASCII"),
         ("sk 1", "", "OPENAI_API_KEY .* visible ASCII"),
         ("sk-é1", "", "OPENAI_API_KEY .* visible ASCII"),
@@ -245,10 +246,10 @@ def test_only_the_chosen_provider_is_imported(value: str, loaded: set[str]) -> N
         ("sk-1", "http://host:port/", "OPENAI_BASE_URL='http://host:port/': .* http or https"),
     ],
 )
-def test_openai_settings_that_cannot_work_are_refused(
+def test_invalid_openai_settings_are_refused(
     key: str, base_url: str, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the opening, by the variable's name, and without showing the key."""
+    """At open_embedder, by the name of the variable, and without the key."""
     monkeypatch.setenv("HRAG_EMBEDDER", "openai")
     monkeypatch.setenv("OPENAI_API_KEY", key)
     monkeypatch.setenv("OPENAI_BASE_URL", base_url)
@@ -257,13 +258,13 @@ def test_openai_settings_that_cannot_work_are_refused(
     assert not key or key not in str(raised.value)
 
 
-def test_the_builtin_embedder_gives_up_what_it_has_not_begun() -> None:
-    """A document may have tens of thousands of leaves, which take minutes."""
+def test_the_builtin_embedder_abandons_batches_that_have_not_started() -> None:
+    """A document may have tens of thousands of leaves, which take minutes to embed."""
     embedder, left = BuiltinEmbedder(), iter([True] * 3)
     began = time.monotonic()
     with pytest.raises(Cancelled):
         embedder.embed(
             [f"{TEXTS[0]} " * 20] * 5_000,
-            Deadline(waits=partial(next, left, False)),
+            Deadline(is_waiting=partial(next, left, False)),
         )
     assert time.monotonic() - began < 5

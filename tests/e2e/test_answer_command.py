@@ -1,4 +1,4 @@
-"""`hrag answer` against real services and a chat endpoint that does as it is told."""
+"""`hrag answer` against real services and a scripted chat endpoint."""
 
 import json
 from collections.abc import Callable
@@ -54,25 +54,25 @@ def test_it_gives_one_json_document(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_it_shows_what_there_is_when_the_model_fails(
+def test_failed_model_still_shows_passages_and_text(
     shell: Shell, chat_endpoint: OpenAIServer, options: tuple[str, ...]
 ) -> None:
     chat_endpoint.inject(before_event(1, None))
     done = shell("dogs?", *options)
     assert done.exit_code == 1
     assert done.stderr.startswith("error: the chat endpoint ")
-    assert "broke off" in done.stderr
+    assert "ended the reply early" in done.stderr
     if options:
         told = json.loads(done.stdout)
         assert (told["text"], told["end"]["finish_reason"]) == ("Dogs ", "failed")
-        assert "broke off" in told["end"]["error"]
+        assert "ended the reply early" in told["end"]["error"]
     else:
         assert done.stdout.startswith("Dogs ")
         assert "[2] " in done.stdout
-        assert "it failed; openai/test-model" in done.stdout
+        assert "the model failed; openai/test-model" in done.stdout
 
 
-def test_it_shows_what_there_is_when_the_call_breaks_off(
+def test_interrupted_call_still_shows_passages_and_text(
     shell: Shell, chat_endpoint: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hrag.client.sync.ANSWER_TIMEOUT_S", 0.6)
@@ -94,12 +94,12 @@ def test_a_long_sentence_is_cut_in_any_script(
     assert f'    "{"狗" * 240}…"\n' in done.stdout
 
 
-def test_it_says_that_nothing_was_found(shell: Shell) -> None:
+def test_empty_result_is_reported(shell: Shell) -> None:
     done = shell("dogs?", "--min-score", "2")
-    assert (done.exit_code, done.output) == (0, "nothing found: no passage answers\n")
+    assert (done.exit_code, done.output) == (0, "nothing found: no passage matches\n")
 
 
-def test_it_refuses_in_one_line(shell: Shell) -> None:
+def test_errors_are_one_line(shell: Shell) -> None:
     done = shell("dogs?", "--max-tokens", "9999")
     assert done.exit_code == 1
     assert done.stderr == f"error: max_tokens is 9999; it must be from 1 to {MAX_TOKENS}\n"

@@ -1,4 +1,4 @@
-"""Running services that ask for credentials: from `hrag keys create` to the refusal."""
+"""Running services with API keys, from `hrag keys create` to a refusal."""
 
 import time
 from pathlib import Path
@@ -26,7 +26,7 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(key_file: Path) -> dict[str, str]:
-    """Keys by what they are for."""
+    """Keys by purpose."""
     return {
         "own": new_key(key_file, role=Role.WRITE),
         "other": new_key(key_file, OTHER, role=Role.ADMIN),
@@ -37,7 +37,7 @@ def made(key_file: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def guarded(key_file: Path, made: dict[str, str], tmp_path_factory: pytest.TempPathFactory):
-    """Services that ask for keys; two retrievers, to see that both do."""
+    """Services that require keys; two retriever processes, because each checks for itself."""
     own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(key_file), "HRAG_WORKERS": "2"}
     with running(tmp_path_factory.mktemp("auth") / "store", {**FAST, **own}) as both:
         yield both
@@ -47,7 +47,7 @@ def _client(services: Running, token: str) -> Client:
     return Client(services.indexer.address, services.retriever.address, token=token)
 
 
-def test_a_key_reaches_its_tenants_data_and_nobody_elses(guarded, made):
+def test_a_key_reaches_only_the_data_of_its_tenants(guarded, made):
     with _client(guarded, made["own"]) as client, _client(guarded, made["other"]) as stranger:
         stored = list(client.ingest_many(TENANT, [Document("Cats sleep.", "cats")]))
         assert isinstance(stored[0], IngestResult)
@@ -65,7 +65,7 @@ def test_a_key_reaches_its_tenants_data_and_nobody_elses(guarded, made):
         assert client.get_text(TENANT, "cats") == "Cats sleep."
 
 
-def test_a_stream_keeps_what_came_before_another_tenants_document(guarded, made):
+def test_a_stream_keeps_documents_before_that_of_another_tenant(guarded, made):
     def requests():
         for tenant, name in (("first", "a"), (TENANT, "b"), ("first", "c")):
             document = types_pb2.Document(document_id=name, text=f"Text {name}.")
@@ -92,7 +92,7 @@ def test_a_revoked_key_is_refused_within_two_seconds(guarded, key_file, made):
         client.close()
 
 
-def test_a_damaged_file_of_keys_locks_nobody_out(guarded, key_file, made):
+def test_a_damaged_key_file_locks_nobody_out(guarded, key_file, made):
     good = key_file.read_bytes()
     key_file.write_bytes(good[:50])
     time.sleep(1.1)
@@ -113,10 +113,10 @@ def _run(services: Running, token: str, *arguments: str):
 
 
 def test_every_command_takes_a_token_made_while_services_run(guarded, key_file, tmp_path):
-    asked = ["keys", "create", "--file", str(key_file), "--tenant", "cli", "--role", "write"]
-    key = CliRunner().invoke(app, asked).stdout.strip()
+    arguments = ["keys", "create", "--file", str(key_file), "--tenant", "cli", "--role", "write"]
+    key = CliRunner().invoke(app, arguments).stdout.strip()
     (tmp_path / "cats.md").write_text("# Cats\n\nCats sleep all day.\n", "utf-8")
-    time.sleep(1.1)  # What the services have read of the file may be a second old.
+    time.sleep(1.1)  # The services check the file once a second.
     for arguments in (
         ("ingest", str(tmp_path)),
         ("search", "cats"),
@@ -132,15 +132,15 @@ def test_every_command_takes_a_token_made_while_services_run(guarded, key_file, 
     assert "may not act for tenant" in denied.stderr
 
 
-def test_commands_find_services_that_listen_everywhere_on_this_machine(guarded, made):
-    """In containers, whose settings name where to listen; a token goes to loopback alone."""
+def test_commands_find_services_that_listen_on_all_addresses(guarded, made):
+    """As in containers, whose settings name wildcard addresses; the token goes to loopback only."""
     port = guarded.indexer.address.rpartition(":")[2]
-    asked = ("status", "--tenant", TENANT, "--indexer", f"0.0.0.0:{port}")
-    done = _run(guarded, made["own"], *asked)
+    arguments = ("status", "--tenant", TENANT, "--indexer", f"0.0.0.0:{port}")
+    done = _run(guarded, made["own"], *arguments)
     assert done.exit_code == 0, done.output
 
 
-def test_no_log_holds_a_key(guarded, key_file):
+def test_no_log_contains_a_key(guarded, key_file):
     listed = {key.id for key in keys.read(key_file)}
     for process in (guarded.indexer, guarded.retriever):
         assert "hrag_" not in process.log
@@ -148,14 +148,14 @@ def test_no_log_holds_a_key(guarded, key_file):
 
 
 @pytest.mark.parametrize("service", [INDEXER, RETRIEVER])
-def test_a_service_that_asks_nobody_does_not_listen_to_the_network(data_dir, service):
+def test_a_service_without_authentication_listens_on_loopback_only(data_dir, service):
     address = "0.0.0.0:0"
     process = Process(service, data_dir, FAST, address)
     assert process.wait() == 2
     assert all(each in process.log for each in (address, "HRAG_INSECURE_NO_AUTH", NO_AUTH_WORDS))
 
 
-def test_errors_of_the_sdk_are_ours(guarded):
+def test_the_sdk_raises_errors_of_hrag(guarded):
     with _client(guarded, "hrag_wrong") as client, pytest.raises(HragError) as caught:
         client.server_info()
     assert type(caught.value) is Unauthenticated

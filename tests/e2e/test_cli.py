@@ -23,7 +23,7 @@ _GUIDE = "# The guide\n\n## Keys\n\n" + "Rotate every key once a month. " * 150
 
 @dataclass
 class Serving:
-    """A running `hrag serve` and how to call commands beside it."""
+    """A running `hrag serve`, and a way to run commands beside it."""
 
     process: subprocess.Popen[str]
     env: dict[str, str]
@@ -89,11 +89,11 @@ def serving(tmp_path_factory, files) -> Iterator[Serving]:
         yield serving
 
 
-def test_health_is_told_by_the_exit_code(serving):
+def test_exit_code_reports_health(serving):
     done = serving.hrag("health")
     assert done.returncode == 0
     assert re.search(r"^indexer serves at .+\nretriever serves at .+\n$", done.stdout)
-    # Each answers for itself alone.
+    # Each service reports its own health.
     wrong = ("--retriever", serving.env["HRAG_INDEXER_ADDRESS"])
     done = serving.hrag("health", *wrong)
     assert done.returncode == 1
@@ -101,7 +101,7 @@ def test_health_is_told_by_the_exit_code(serving):
     assert serving.hrag("health", "indexer", *wrong).returncode == 0
 
 
-def test_second_ingest_finds_everything_unchanged(serving, files):
+def test_second_ingest_reports_everything_unchanged(serving, files):
     done = serving.hrag("ingest", str(files))
     assert done.returncode == 0
     assert "0 created, 0 updated, 2 unchanged" in done.stdout
@@ -117,7 +117,7 @@ def test_failed_files_are_listed_and_the_others_stored(serving, tmp_path):
     assert "1 created, 0 updated, 0 unchanged, 2 failed" in done.stdout
 
 
-def test_missing_collection_fails_unless_it_is_to_be_created(serving, files):
+def test_missing_collection_fails_without_create(serving, files):
     arguments = ("ingest", "--collection", "other", str(files))
     assert serving.hrag(*arguments).returncode == 1
     assert serving.hrag(*arguments, "--create").returncode == 0
@@ -130,6 +130,12 @@ def test_search_shows_citation_and_marks_what_matched(serving):
     assert re.search(r"^1\. -?\d\.\d{3}  .*#2\.\d+$", done.stdout, re.MULTILINE)
     assert "«" in done.stdout
     assert "in the service" in done.stdout
+
+
+def test_a_document_is_cited_by_its_own_title_or_else_by_its_file(serving, files):
+    done = serving.hrag("search", "notes", "--limit", "9")
+    assert f"  The guide · Keys · {files}/guide.md · guide.md#2." in done.stdout
+    assert f"  {files}/sub/notes.txt · sub:notes.txt#2.0" in done.stdout
 
 
 def test_search_as_json_is_one_document_and_nothing_else(serving):
@@ -146,7 +152,7 @@ def test_search_filters(serving):
     result = json.loads(done.stdout)
     assert (result["passages"], result["eligible_leaves"]) == ([], 0)
     done = serving.hrag("search", "keys", "--filter", "title", "--filter", "!lang")
-    assert "all compared" in done.stdout
+    assert "by exact scan" in done.stdout
     assert "filter " in done.stdout
     done = serving.hrag("search", "keys", "--filter", "year>x")
     assert done.returncode == 2
@@ -154,7 +160,7 @@ def test_search_filters(serving):
 
 
 def _until_summarised(serving: Serving, tenant: str) -> str:
-    """What `hrag status` shows once nothing waits."""
+    """The output of `hrag status` once no document waits for summaries."""
     end = time.monotonic() + _START_S
     while True:
         found = json.loads(serving.hrag("status", "--tenant", tenant, "--json").stdout)
@@ -181,10 +187,10 @@ def test_a_collection_with_summaries_is_searched_by_them(serving, files):
     assert serving.hrag(*ingest, "section").returncode == 0
     done = serving.hrag(*ingest, "page")
     assert done.returncode == 1
-    assert "is there already, with summaries section, not page" in done.stderr
+    assert "exists already, with summaries section, not page" in done.stderr
 
 
-def test_without_summaries_nothing_is_said_of_them(serving):
+def test_collection_without_summaries_does_not_mention_them(serving):
     assert "summar" not in serving.hrag("status").stdout
     done = serving.hrag("search", "keys", "--mode", "summary_first")
     assert done.returncode == 1
@@ -194,7 +200,7 @@ def test_without_summaries_nothing_is_said_of_them(serving):
     assert "top_sections is 3; only SUMMARY_FIRST has one" in done.stderr
 
 
-def test_search_in_an_empty_collection_says_so(serving, tmp_path):
+def test_search_in_an_empty_collection_reports_it(serving, tmp_path):
     (tmp_path / "a.txt").write_text(" ")
     serving.hrag("ingest", "--tenant", "empty", "--collection", "c", "--create", str(tmp_path))
     done = serving.hrag("search", "x", "--tenant", "empty", "--collection", "c")
@@ -202,7 +208,7 @@ def test_search_in_an_empty_collection_says_so(serving, tmp_path):
     assert "nothing found" in done.stdout
 
 
-def test_refusals_are_one_line(serving):
+def test_errors_are_one_line(serving):
     done = serving.hrag("search", "x", "--tenant", "no tenant")
     assert done.returncode == 1
     assert done.stdout == ""

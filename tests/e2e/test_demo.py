@@ -1,4 +1,4 @@
-"""`hrag demo` on a few files: it tells its story and leaves nothing behind."""
+"""`hrag demo` on a few files: what it prints, and that it leaves nothing behind."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ def files(tmp_path) -> Path:
     return folder
 
 
-def test_demo_on_own_files_stores_asks_measures_and_cleans_up(tmp_path, files):
+def test_demo_on_given_files_runs_all_parts_and_cleans_up(tmp_path, files):
     done = _demo(tmp_path, str(files), "--searches", "10")
     assert done.returncode == 0, done.stderr
     assert "3 of 3 documents: 3 created" in done.stdout
@@ -49,10 +49,10 @@ def test_demo_on_own_files_stores_asks_measures_and_cleans_up(tmp_path, files):
     assert "4 summaries, made of the documents' sentences\n" in done.stdout
     assert "summary first" in done.stdout
     assert "difference" in done.stdout
-    assert "Everything is stopped" in done.stdout
+    assert "The services are stopped" in done.stdout
 
 
-def test_demo_asks_what_it_is_told_to(tmp_path, files):
+def test_demo_asks_the_given_question(tmp_path, files):
     done = _demo(tmp_path, str(files), "--ask", "How long should tea draw?", "--searches", "1")
     assert done.returncode == 0, done.stderr
     asked, _, rest = done.stdout.partition("1. How long should tea draw?")
@@ -61,15 +61,15 @@ def test_demo_asks_what_it_is_told_to(tmp_path, files):
 
 
 @pytest.mark.slow
-def test_demo_asks_no_chat_model_whatever_is_set(tmp_path, files):
-    """It would cost somebody something, and this one would never answer."""
+def test_demo_ignores_the_chat_model_setting(tmp_path, files):
+    """A chat model may cost money; this one would never answer."""
     model = {"HRAG_CHAT_MODEL": "m", "HRAG_CHAT_BASE_URL": "http://127.0.0.1:9/v1"}
     done = _demo(tmp_path, str(files), "--searches", "1", **model)
     assert done.returncode == 0, done.stderr
     assert "summaries, made of the documents' sentences\n" in done.stdout
 
 
-def test_demo_whose_services_fail_shows_their_log(tmp_path, files):
+def test_demo_shows_the_log_of_services_that_fail(tmp_path, files):
     done = _demo(tmp_path, str(files), HIERARCHICAL_OVERLAP_RATIO="7")
     assert done.returncode == 1
     assert "HIERARCHICAL_OVERLAP_RATIO" in done.stderr

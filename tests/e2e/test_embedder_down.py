@@ -110,7 +110,7 @@ def test_a_limit_that_lasts_is_told_once_with_when_to_try_again(
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (short, "answered 0 vectors for 1 texts"),
+        (short, "returned 0 vectors for 1 texts"),
         (refuse(401), "answered 401: check OPENAI_API_KEY"),
     ],
 )
@@ -212,7 +212,7 @@ def test_a_collection_of_another_embedder_is_refused_without_asking_the_endpoint
     (nowhere,) = free_addresses(1)
     with running(data_dir, FAST) as services:
         services.client.ingest("t", Document("Cats sleep.", "d"))
-    words = r"made with embedder hash/64 \(64 dimensions\).*runs openai/text-embedding-3-small"
+    words = r"created with embedder hash/64 \(64 dimensions\).*runs openai/text-embedding-3-small"
     with running(data_dir, _settings(f"http://{nowhere}/v1")) as services:
         with pytest.raises(errors.EmbedderMismatch, match=words):
             services.client.search("t", "cats")

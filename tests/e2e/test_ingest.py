@@ -1,4 +1,4 @@
-"""What an ingest promises, through the wire."""
+"""The guarantees of an ingest, over gRPC."""
 
 import time
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ import pytest
 
 from hrag import errors
 from hrag.client import AsyncClient, Client
+from hrag.client.context import context
 from hrag.embedding.hashing import HashEmbedder
 from hrag.rpc.status import error_from
 from hrag.types import (
@@ -96,6 +97,27 @@ def test_markdown_is_cited_by_section(client: Client, tenant: str) -> None:
     assert chunk.section_path == ("Guide", "Keys")
 
 
+@pytest.mark.parametrize(
+    ("sent", "title"),
+    [
+        (Document("---\ntitle: Bees\n---\n# All\n\nText.", "d", mime_type="text/markdown"), "Bees"),
+        (Document("# Bees\n\nText.", "d", mime_type="text/markdown"), "Bees"),
+        (Document(pdf_of(["They dance."], title="Bees"), "d"), "Bees"),
+        (Document(pdf_of(["They dance."], title="Bees"), "d", title="Sent"), "Sent"),
+        (Document("# Bees", "d"), ""),
+    ],
+    ids=["front matter", "heading", "pdf", "sent", "plain text"],
+)
+def test_a_document_without_a_title_is_cited_by_its_own(
+    client: Client, tenant: str, sent: Document, title: str
+) -> None:
+    client.ingest(tenant, sent)
+    (passage,) = client.search(tenant, "bees").passages
+    assert passage.chunk.title == client.get_document(tenant, "d").title == title
+    assert context([passage]).startswith(f"[{title or 'd'}]")
+    assert client.ingest(tenant, sent).outcome is IngestOutcome.UNCHANGED
+
+
 # Writing again
 
 
@@ -126,7 +148,9 @@ def test_a_deleted_document_is_gone_from_every_call(client: Client, tenant: str)
     assert (status.document_count, status.chunk_count, status.text_bytes) == (0, 0, 0)
 
 
-def test_a_collection_made_anew_has_nothing_of_the_old_one(client: Client, tenant: str) -> None:
+def test_a_recreated_collection_has_no_documents_of_the_old_one(
+    client: Client, tenant: str
+) -> None:
     client.ingest(tenant, Document(LONG, "d"))
     assert client.search(tenant, "x").passages
     client.delete_collection(tenant, "default")
@@ -153,10 +177,10 @@ def test_every_write_is_read_by_the_next_search(client: Client, tenant: str) -> 
 # The limit counts passages
 
 
-def test_ten_passages_come_out_though_all_candidates_lie_in_one(
+def test_ten_passages_are_returned_though_all_candidates_are_in_one(
     client: Client, tenant: str
 ) -> None:
-    """The long document's leaves are all alike and all match best; its top chunk is one."""
+    """All leaves of the long document match best, and all are in one top chunk."""
     client.create_collection(
         tenant, "c", SettingsRequest(level_sizes=(32, 16_384), overlap_ratio=0.0)
     )
@@ -255,7 +279,7 @@ def test_a_deadline_of_a_millisecond_passes_and_nothing_is_stored(
     assert [info.document_id for info in client.list_documents(tenant).items] == ["a"]
 
 
-def test_the_server_says_what_it_runs_and_allows(client: Client) -> None:
+def test_server_info_has_the_embedder_and_the_limits(client: Client) -> None:
     info = client.server_info()
     assert (info.embedder, info.return_level) == ("hash/64", 2)
     assert (info.default_limit, info.default_candidates) == (5, 50)

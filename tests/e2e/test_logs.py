@@ -1,4 +1,4 @@
-"""What running services log: each call with what tells it from others, and nothing secret."""
+"""The logs of running services: every call with its request id, and no secrets."""
 
 import json
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def _settings(endpoint: OpenAIServer) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Both services with a model, logging all they have in JSON."""
+    """Both services with a model, at log level debug, in JSON."""
     with (
         OpenAIServer() as endpoint,
         running(tmp_path_factory.mktemp("logs") / "store", _settings(endpoint)) as services,
@@ -46,7 +46,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def _use(services: Running, endpoint: OpenAIServer) -> None:
-    """Every kind of call, well and badly, with a secret word wherever one may stand."""
+    """Makes every kind of call, valid and invalid, with a secret word in every text field."""
     client = services.client
     client.create_collection("t", "default", SettingsRequest(summaries=SummaryUnit.CHUNK))
     document = Document(_TEXT, "a", title=_SECRET, source=_SECRET, metadata={"k": _SECRET})
@@ -94,7 +94,7 @@ def test_no_text_query_or_key_is_ever_logged(services: Running) -> None:
         assert _SECRET.lower() not in process.log.lower()
 
 
-def test_every_call_says_which_it_was_whose_and_how_it_went(services: Running) -> None:
+def test_every_call_is_logged_with_method_tenant_and_code(services: Running) -> None:
     metadata = (("x-request-id", "mine-17"),)
     request = rpb.SearchRequest(tenant_id="t", text="cats", limit=1000)
     with pytest.raises(grpc.RpcError):
@@ -103,14 +103,14 @@ def test_every_call_says_which_it_was_whose_and_how_it_went(services: Running) -
         rpb.SearchRequest(tenant_id="t", text="cats"), metadata=metadata, timeout=5
     )
     calls = [line for line in _lines(services.retriever) if line.get("request_id") == "mine-17"]
-    told = [(c["event"], c["level"], c["tenant"], c["code"]) for c in calls]
-    assert told == [("call", "info", "t", "INVALID_ARGUMENT"), ("call", "debug", "t", "OK")]
+    logged = [(c["event"], c["level"], c["tenant"], c["code"]) for c in calls]
+    assert logged == [("call", "info", "t", "INVALID_ARGUMENT"), ("call", "debug", "t", "OK")]
     assert all(call["ms"] > 0 and call["method"].endswith("/Search") for call in calls)
     assert all(call["service"] == "retriever" for call in calls)
 
 
 @pytest.mark.parametrize("service", ["indexer", "retriever"])
-def test_all_calls_have_an_id_of_their_own(services: Running, service: str) -> None:
+def test_all_calls_have_different_ids(services: Running, service: str) -> None:
     calls = [line for line in _lines(getattr(services, service)) if line["event"] == "call"]
     made = [call["request_id"] for call in calls if call["request_id"] != "mine-17"]
     assert len(made) > 3
@@ -118,13 +118,13 @@ def test_all_calls_have_an_id_of_their_own(services: Running, service: str) -> N
     assert {call["tenant"] for call in calls} <= {"t", ""}
 
 
-def test_what_is_logged_outside_of_calls_names_none(services: Running) -> None:
+def test_lines_outside_of_calls_have_no_request_id(services: Running) -> None:
     for line in _lines(services.retriever):
         if line["event"] in ("serving", "stopping"):
             assert "request_id" not in line
 
 
-def test_the_console_form_says_the_same(data_dir: Path) -> None:
+def test_the_console_format_has_the_same_fields(data_dir: Path) -> None:
     with running(data_dir, FAST) as services:
         services.client.ingest("t", Document(_TEXT, "a"))
         services.client.search("t", f"{_SECRET}?")

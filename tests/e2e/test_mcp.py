@@ -1,4 +1,4 @@
-"""`hrag mcp` as agents use it: started as a process, spoken to by the official SDK's client."""
+"""`hrag mcp` as a process, called by the client of the official SDK."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def _process(services: Running, *options: str) -> Iterator[subprocess.Popen[str]
 
 @contextmanager
 def _http(services: Running, *options: str) -> Iterator[str]:
-    """The URL of a server that must say nothing on standard output and stop cleanly."""
+    """The URL of a server that must write nothing to standard output and stop cleanly."""
     with _process(services, "--http", "127.0.0.1:0", *options) as process:
         assert process.stderr is not None
         assert process.stdout is not None
@@ -107,7 +107,7 @@ def _passages(result: CallToolResult) -> list[dict[str, Any]]:
 async def test_an_agent_lists_the_tool_calls_it_and_reads_citations(
     services: Running, tenant: str, transport: str, mode: str
 ) -> None:
-    """`legacy` shakes hands as clients before 2026 do."""
+    """`legacy` uses the handshake of clients before 2026."""
     services.client.ingest(tenant, Document(_PAGES, "pets", title="Pets", source="pets.pdf"))
     options = ("--tenant", tenant, "--description", "All about pets.", "--limit", "7")
     async with _agent(transport, services, *options, mode=mode) as client:
@@ -135,7 +135,7 @@ async def test_an_agent_lists_the_tool_calls_it_and_reads_citations(
     assert _text(result) == f"{passage['heading']}\n{passage['text']}"
 
 
-async def test_how_it_searches_is_said_by_options(services: Running, tenant: str) -> None:
+async def test_options_control_the_search(services: Running, tenant: str) -> None:
     for language in ("en", "de"):
         document = Document(
             _GUIDE, language, "Guide", mime_type="text/markdown", metadata={"lang": language}
@@ -154,7 +154,7 @@ async def test_how_it_searches_is_said_by_options(services: Running, tenant: str
 
 @pytest.fixture(scope="module")
 def url(services: Running) -> Iterator[str]:
-    """A server for the tenant `mcp`, shared because every call stands by itself."""
+    """A server for the tenant `mcp`, shared because calls are independent."""
     services.client.ingest("mcp", Document("Cats sleep.", "cats"))
     services.client.ingest("mcp-other", Document("Secret.", "secret"))
     with _http(services, "--tenant", "mcp") as url:
@@ -180,8 +180,8 @@ _BAD_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_bad_arguments_are_told_to_the_model(url: str) -> None:
-    """All in one session, which goes on after each."""
+async def test_bad_arguments_are_reported_to_the_model(url: str) -> None:
+    """All in one session, which continues after each error."""
     async with Client(url) as client:
         for arguments, says in _BAD_ARGUMENTS:
             result = await client.call_tool(TOOL, arguments)
@@ -191,7 +191,7 @@ async def test_bad_arguments_are_told_to_the_model(url: str) -> None:
         assert len(_passages(await client.call_tool(TOOL, {"query": "cats"}))) == 1
 
 
-async def test_a_tool_that_is_not_there(url: str) -> None:
+async def test_unknown_tool_is_refused(url: str) -> None:
     async with Client(url) as client:
         result = await client.call_tool("delete_everything", {})
     assert result.is_error
@@ -206,7 +206,7 @@ async def test_no_argument_reaches_another_tenants_documents(url: str) -> None:
 
 
 @pytest.mark.slow
-async def test_a_tenant_without_documents_is_told_so(services: Running, tenant: str) -> None:
+async def test_tenant_without_documents_is_reported(services: Running, tenant: str) -> None:
     async with _agent("stdio", services, "--tenant", tenant) as client:
         result = await client.call_tool(TOOL, {"query": "cats"})
         assert result.is_error
@@ -231,7 +231,7 @@ async def test_a_tenant_without_documents_is_told_so(services: Running, tenant: 
 async def test_bad_http_requests_are_refused(
     url: str, headers: dict[str, str], body: bytes, status: int
 ) -> None:
-    """A web page that had its name point to this machine would send its own Host."""
+    """In a DNS rebinding attack, a web page sends its own Host header."""
     usual = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     response = httpx2.post(url, content=body, headers={**usual, **headers}, trust_env=False)
     assert response.status_code == status
@@ -240,7 +240,7 @@ async def test_bad_http_requests_are_refused(
 
 
 @pytest.mark.slow
-async def test_a_retriever_that_is_down_is_told_and_used_again_once_it_is_back(data_dir) -> None:
+async def test_unavailable_retriever_is_reported_and_used_again_later(data_dir) -> None:
     with running(data_dir) as services:
         services.client.ingest("acme", Document("Cats sleep.", "cats"))
         async with _agent("stdio", services, "--tenant", "acme") as client:
@@ -281,10 +281,10 @@ _HANDSHAKE = _request(
 )
 
 
-def test_only_the_protocol_is_on_standard_output_and_the_end_of_input_ends_it(
+def test_standard_output_has_only_the_protocol_and_end_of_input_ends_the_server(
     services: Running, tenant: str
 ) -> None:
-    """Lines that are no messages are passed over, and problems go to standard error."""
+    """Lines that are not messages are ignored; errors go to standard error."""
     bad = ("garbage", "{}", "[]", "\udcff\udcfe", _call(1, query="\ud800"))
     with _process(services, "--tenant", tenant) as process:
         assert process.stdin is not None
@@ -301,7 +301,7 @@ def test_only_the_protocol_is_on_standard_output_and_the_end_of_input_ends_it(
 
 
 @pytest.mark.slow
-def test_a_host_that_dies_during_a_call_ends_it_without_a_trace(services: Running) -> None:
+def test_death_of_the_host_during_a_call_ends_the_server_quietly(services: Running) -> None:
     (nobody,) = free_addresses(1)  # Calling there takes a second: time to die.
     with _process(services, "--retriever", nobody) as process:
         assert process.stdin is not None
@@ -320,7 +320,7 @@ def test_a_host_that_dies_during_a_call_ends_it_without_a_trace(services: Runnin
     "number",
     [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.slow) for each in _STOPS[1:])],
 )
-def test_a_signal_ends_it_though_its_input_stays_open(services: Running, number: int) -> None:
+def test_signal_ends_the_server_while_its_input_is_open(services: Running, number: int) -> None:
     with _process(services) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -344,7 +344,7 @@ def test_a_signal_ends_an_http_server(services: Running, number: int) -> None:
 
 @pytest.fixture
 def refusal() -> Iterator[Refusal]:
-    """The exit code and the message of a command that does not get as far as to serve."""
+    """The exit code and the message of a command that fails before it serves."""
 
     def run(*options: str) -> tuple[int, str]:
         done = CliRunner().invoke(app, ["mcp", *options], env={"NO_COLOR": "1", "COLUMNS": "300"})
@@ -369,21 +369,21 @@ def test_an_address_must_be_host_and_port(refusal: Refusal, address: str) -> Non
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:8000", "example.org:80"])
-def test_an_address_that_others_reach_must_be_wanted(refusal: Refusal, address: str) -> None:
+def test_address_reachable_by_others_requires_expose(refusal: Refusal, address: str) -> None:
     code, says = refusal("--http", address)
     assert code == 2
-    assert "asks for no credential" in says
+    assert "without a credential" in says
     assert "--expose" in says
 
 
 @pytest.mark.slow
-def test_an_address_that_is_wanted_is_served(services: Running) -> None:
+def test_exposed_address_is_served(services: Running) -> None:
     with _process(services, "--http", "0.0.0.0:0", "--expose") as process:
         assert process.stderr is not None
         assert "serves at http://0.0.0.0:" in process.stderr.readline()
 
 
-def test_an_address_that_is_taken_is_told(refusal: Refusal) -> None:
+def test_address_in_use_is_reported(refusal: Refusal) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         code, says = refusal("--http", address)
@@ -406,7 +406,7 @@ def test_an_address_that_is_taken_is_told(refusal: Refusal) -> None:
         (("--filter", "year>x"), "neither a number nor a date"),
     ],
 )
-def test_options_that_cannot_be_are_refused_at_once(
+def test_invalid_options_are_refused_at_once(
     refusal: Refusal, options: tuple[str, ...], says: str
 ) -> None:
     code, error = refusal(*options)
@@ -414,7 +414,7 @@ def test_options_that_cannot_be_are_refused_at_once(
     assert says in error
 
 
-def test_without_the_sdk_it_says_what_to_install(
+def test_missing_sdk_is_reported_with_the_package_to_install(
     refusal: Refusal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)

@@ -1,4 +1,4 @@
-"""Metrics of running services, as Prometheus would see them."""
+"""Metrics of running services, as Prometheus scrapes them."""
 
 import json
 import os
@@ -18,8 +18,8 @@ from prometheus_client.core import Metric
 from hrag.cli.processes import INDEXER, free_addresses
 from hrag.errors import HragError
 from hrag.filters import Match
-from hrag.rpc.metrics_server import exposed
-from hrag.rpc.worker_metrics import Gathered
+from hrag.rpc.metrics_server import serve_metrics
+from hrag.rpc.worker_metrics import WorkerMetrics
 from hrag.types import Document, SearchQuery, SettingsRequest, SummaryUnit
 from hrag.v1 import retriever_pb2
 from tests.metrics_page import Scrape
@@ -27,13 +27,13 @@ from tests.openai_server import COMPLETION_TOKENS, PROMPT_TOKENS, OpenAIServer, 
 from tests.processes import FAST, Process, Running, running
 
 _OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations"
-_MANUAL = (_OPERATIONS / "README.md").read_text("utf-8")
+_MANUAL = (_OPERATIONS / "monitoring.md").read_text("utf-8")
 _STAGES = {"embed", "filter", "search", "climb", "fetch"}
 
 
 @dataclass(frozen=True)
-class Watched:
-    """Services, and where their metrics are."""
+class Monitored:
+    """Services, and the addresses of their metrics."""
 
     services: Running
     indexer: str
@@ -55,18 +55,18 @@ def _until(true: Callable[[], bool], timeout_s: float = 20) -> None:
         time.sleep(0.05)
 
 
-def _watched(settings: dict[str, str]) -> tuple[dict[str, str], str, str]:
+def _monitored(settings: dict[str, str]) -> tuple[dict[str, str], str, str]:
     indexer, retriever = free_addresses(2)
     own = {"HRAG_INDEXER_METRICS_ADDRESS": indexer, "HRAG_RETRIEVER_METRICS_ADDRESS": retriever}
     return {**FAST, **settings, **own}, indexer, retriever
 
 
 @pytest.fixture(scope="module")
-def watched(
+def monitored(
     tmp_path_factory: pytest.TempPathFactory, chat_endpoint: OpenAIServer
-) -> Iterator[Watched]:
-    """Services that embed and chat by an endpoint, and seal early."""
-    settings, indexer, retriever = _watched(
+) -> Iterator[Monitored]:
+    """Services with an embedding and chat endpoint that build segments early."""
+    settings, indexer, retriever = _monitored(
         {
             "HRAG_EMBEDDER": "openai",
             "OPENAI_BASE_URL": chat_endpoint.base_url,
@@ -75,20 +75,20 @@ def watched(
             "HRAG_SEGMENT_MIN_LEAVES": "64",
         }
     )
-    with running(tmp_path_factory.mktemp("watched") / "store", settings) as services:
-        yield Watched(services, indexer, retriever)
+    with running(tmp_path_factory.mktemp("monitored") / "store", settings) as services:
+        yield Monitored(services, indexer, retriever)
 
 
-def test_calls_are_counted_by_method_and_code(watched: Watched, tenant: str) -> None:
-    client = watched.services.client
-    before = watched.retrieved
+def test_calls_are_counted_by_method_and_code(monitored: Monitored, tenant: str) -> None:
+    client = monitored.services.client
+    before = monitored.retrieved
     client.ingest(tenant, Document("Cats sleep.", "a"))
     for _ in range(3):
         client.search(tenant, "cats")
     for wrong in ("nobody", "not a tenant"):
         with suppress(HragError):
             client.search(wrong, "cats")
-    found = watched.retrieved
+    found = monitored.retrieved
 
     def counted(code: str, scrape: Scrape) -> float:
         try:
@@ -106,24 +106,24 @@ def test_calls_are_counted_by_method_and_code(watched: Watched, tenant: str) -> 
     assert found.value("hrag_calls_running") == 0
 
 
-def test_a_search_that_waits_is_running(watched: Watched, tenant: str) -> None:
-    client = watched.services.client
+def test_a_waiting_search_counts_as_running(monitored: Monitored, tenant: str) -> None:
+    client = monitored.services.client
     client.ingest(tenant, Document("Cats sleep.", "a"))
-    stub = watched.services.raw_retriever
+    stub = monitored.services.raw_retriever
     request = retriever_pb2.SearchRequest(tenant_id=tenant, text="x", min_sequence=1 << 40)
     waiting = stub.Search.future(request, timeout=10)
-    _until(lambda: watched.retrieved.value("hrag_calls_running") == 1)
+    _until(lambda: monitored.retrieved.value("hrag_calls_running") == 1)
     waiting.cancel()
 
 
-def test_stages_caches_and_models_are_counted(watched: Watched, tenant: str) -> None:
-    client = watched.services.client
+def test_stages_caches_and_models_are_counted(monitored: Monitored, tenant: str) -> None:
+    client = monitored.services.client
     client.ingest(tenant, Document("Dogs bark at night.", "a"))
-    before = watched.retrieved
+    before = monitored.retrieved
     for _ in range(2):
         client.search(tenant, f"what do the dogs of {tenant} do?")
     list(client.answer(SearchQuery(tenant, f"what do the dogs of {tenant} do?")))
-    found = watched.retrieved
+    found = monitored.retrieved
 
     def grown(series: str, **labels: str) -> float:
         return found.value(series, **labels) - before.value(series, **labels)
@@ -139,28 +139,28 @@ def test_stages_caches_and_models_are_counted(watched: Watched, tenant: str) -> 
     assert found.value("hrag_embedder_calls_total", outcome="ok") >= 1
 
 
-def test_a_failing_embedder_is_seen(
-    watched: Watched, chat_endpoint: OpenAIServer, tenant: str
+def test_a_failing_embedder_is_counted(
+    monitored: Monitored, chat_endpoint: OpenAIServer, tenant: str
 ) -> None:
-    watched.services.client.ingest(tenant, Document("Cats sleep.", "a"))
+    monitored.services.client.ingest(tenant, Document("Cats sleep.", "a"))
     chat_endpoint.inject(refuse(400))
     with pytest.raises(HragError):
-        watched.services.client.ingest(tenant, Document("Cows graze.", "b"))
-    found = watched.indexed
+        monitored.services.client.ingest(tenant, Document("Cows graze.", "b"))
+    found = monitored.indexed
     assert found.value("hrag_embedder_calls_total", outcome="EmbedderRejected") >= 1
     assert found.value("hrag_documents_total", outcome="failed") >= 1
 
 
-def test_documents_the_store_and_its_index_are_measured(watched: Watched, tenant: str) -> None:
-    client = watched.services.client
+def test_documents_the_store_and_its_index_are_measured(monitored: Monitored, tenant: str) -> None:
+    client = monitored.services.client
     client.create_collection(tenant, "c", SettingsRequest(summaries=SummaryUnit.CHUNK))
     text = "".join(f"Sentence {number} tells a story. " for number in range(3000))
-    before = watched.indexed
+    before = monitored.indexed
     documents = [Document(text, "a"), Document("Short.", "b"), Document("Short.", "b")]
     outcomes = list(client.ingest_many(tenant, documents, collection="c"))
     assert len(outcomes) == 3
     client.ingest(tenant, Document("Longer now.", "b"), collection="c")
-    found = watched.indexed
+    found = monitored.indexed
 
     def grown(series: str, **labels: str) -> float:
         try:
@@ -176,63 +176,63 @@ def test_documents_the_store_and_its_index_are_measured(watched: Watched, tenant
     assert found.value("hrag_store_segment_min_leaves") == 64
     stages = {s.labels["stage"] for s in found["hrag_ingest_stage_seconds"].samples}
     assert stages == {"extract", "cut", "embed", "commit"}
-    _until(lambda: watched.indexed.value("hrag_store_segments") >= 1)
-    _until(lambda: watched.indexed.value("hrag_store_unsummarised_documents") == 0)
-    found = watched.indexed
-    assert found.value("hrag_seal_seconds_count", of="tail") >= 1
+    _until(lambda: monitored.indexed.value("hrag_store_segments") >= 1)
+    _until(lambda: monitored.indexed.value("hrag_store_unsummarised_documents") == 0)
+    found = monitored.indexed
+    assert found.value("hrag_segment_build_seconds_count", kind="tail") >= 1
     assert found.value("hrag_store_segment_bytes") > 0
     assert found.value("hrag_store_summaries") >= 2
     assert found.value("hrag_store_disk_free_bytes") > found.value("hrag_store_disk_reserve_bytes")
     sequence = found.value("hrag_store_sequence")
-    _until(lambda: watched.retrieved.value("hrag_reader_applied_sequence") >= sequence)
-    assert watched.retrieved.value("hrag_reader_lag_seconds") == 0
-    assert watched.retrieved.value("hrag_reader_loaded_bytes") > 0
-    assert watched.retrieved.value("hrag_reader_budget_bytes") == 4 << 30
+    _until(lambda: monitored.retrieved.value("hrag_reader_applied_sequence") >= sequence)
+    assert monitored.retrieved.value("hrag_reader_lag_seconds") == 0
+    assert monitored.retrieved.value("hrag_reader_loaded_bytes") > 0
+    assert monitored.retrieved.value("hrag_reader_budget_bytes") == 4 << 30
 
 
-def test_no_label_names_a_tenant_or_a_collection(watched: Watched, tenant: str) -> None:
-    watched.services.client.ingest(tenant, Document("Cats sleep.", "a"))
-    watched.services.client.search(tenant, "cats")
-    for scrape in (watched.indexed, watched.retrieved):
+def test_no_label_names_a_tenant_or_a_collection(monitored: Monitored, tenant: str) -> None:
+    monitored.services.client.ingest(tenant, Document("Cats sleep.", "a"))
+    monitored.services.client.search(tenant, "cats")
+    for scrape in (monitored.indexed, monitored.retrieved):
         assert tenant not in scrape.text
         assert "sk-1" not in scrape.text
 
 
-def test_an_address_that_is_taken_stops_the_service(watched: Watched, tmp_path: Path) -> None:
-    settings = {**FAST, "HRAG_INDEXER_METRICS_ADDRESS": watched.indexer}
+def test_a_metrics_address_in_use_stops_the_service(monitored: Monitored, tmp_path: Path) -> None:
+    settings = {**FAST, "HRAG_INDEXER_METRICS_ADDRESS": monitored.indexer}
     second = Process(INDEXER, tmp_path / "other", settings)
     assert second.wait() == 1
-    assert f"cannot listen on {watched.indexer} for metrics" in second.log
+    assert f"cannot listen on {monitored.indexer} for metrics" in second.log
 
 
-# What is written about them
+# Documentation, alerts and dashboard
 
 
 @pytest.fixture(scope="module")
-def shown(watched: Watched) -> Mapping[str, Metric]:
-    """All there is, of services that have been used as all tests above do."""
-    client = watched.services.client
-    client.ingest("shown", Document("Cats sleep. " * 20, "a"))
-    list(client.answer(SearchQuery("shown", "cats", filter=Match("document_id", ("a",)))))
-    with exposed("127.0.0.1:0", Gathered([])) as port:
+def served(monitored: Monitored) -> Mapping[str, Metric]:
+    """All metrics, after the services have been used as in the tests above."""
+    client = monitored.services.client
+    client.ingest("served", Document("Cats sleep. " * 20, "a"))
+    list(client.answer(SearchQuery("served", "cats", filter=Match("document_id", ("a",)))))
+    with serve_metrics("127.0.0.1:0", WorkerMetrics([])) as port:
         of_workers = Scrape(f"127.0.0.1:{port}")
-    return ChainMap(dict(watched.indexed), dict(watched.retrieved), dict(of_workers))
+    return ChainMap(dict(monitored.indexed), dict(monitored.retrieved), dict(of_workers))
 
 
-def _series(shown: Mapping[str, Metric]) -> set[str]:
-    """The names that can be asked for, also of what has not happened yet."""
+def _series(served: Mapping[str, Metric]) -> set[str]:
+    """Returns the names of all series, also of those without samples yet."""
     suffixes = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
     return {
         f"{name}{suffix}"
-        for name, family in shown.items()
+        for name, family in served.items()
         for suffix in suffixes.get(family.type, ())
     }
 
 
-def test_the_documented_metrics_are_those_that_are_shown(shown: Mapping[str, Metric]) -> None:
+def test_the_documented_metrics_are_those_that_are_served(served: Mapping[str, Metric]) -> None:
     rows = re.findall(r"^\| `(hrag_\w+)` \| (\w+) \| (.*?) ?\| (.+) \|$", _MANUAL, re.MULTILINE)
     documented = {name: (kind, meaning) for name, kind, _, meaning in rows}
-    ours = {name: family for name, family in shown.items() if name.startswith("hrag_")}
+    ours = {name: family for name, family in served.items() if name.startswith("hrag_")}
     assert documented == {
         name: (family.type, family.documentation) for name, family in ours.items()
     }
@@ -243,39 +243,44 @@ def test_the_documented_metrics_are_those_that_are_shown(shown: Mapping[str, Met
 
 
 def _expressions() -> dict[str, str]:
-    """What alerts and panels ask for, by their names."""
+    """Returns the expressions of alerts and panels, by their names."""
     rules = yaml.safe_load((_OPERATIONS / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
     panels = json.loads((_OPERATIONS / "dashboard.json").read_text("utf-8"))["panels"]
-    asked = {rule["alert"]: rule["expr"] for rule in rules}
+    queried = {rule["alert"]: rule["expr"] for rule in rules}
     for panel in panels:
         for target in panel.get("targets", ()):
-            asked[f"{panel['title']} {target['refId']}"] = target["expr"]
-    return asked
+            queried[f"{panel['title']} {target['refId']}"] = target["expr"]
+    return queried
 
 
 @pytest.mark.parametrize(("name", "expression"), _expressions().items())
-def test_alerts_and_panels_ask_for_what_there_is(
-    name: str, expression: str, shown: Mapping[str, Metric]
+def test_alerts_and_panels_query_existing_series(
+    name: str, expression: str, served: Mapping[str, Metric]
 ) -> None:
-    asked = set(re.findall(r"\b(?:hrag|process)_\w+", expression))
-    assert asked or "up{" in expression
-    assert asked <= _series(shown)
-    known = {label for each in shown.values() for s in each.samples for label in s.labels}
+    queried = set(re.findall(r"\b(?:hrag|process)_\w+", expression))
+    assert queried or "up{" in expression
+    assert queried <= _series(served)
+    known = {label for each in served.values() for s in each.samples for label in s.labels}
     matched = re.findall(r"[{,](\w+)(?:=~|!~|!=|=)", expression)
     grouped = ", ".join(re.findall(r"by \((.*?)\)", expression)).split(", ")
     assert {*matched, *filter(None, grouped)} <= known | {"job", "instance"}
 
 
-def test_there_is_an_alert_for_everything_that_wakes_somebody() -> None:
-    asked = " ".join(_expressions().values())
+def test_the_runbook_has_a_section_for_each_alert() -> None:
+    sections = re.findall(r"^## (Hrag\w+)$", (_OPERATIONS / "alerts.md").read_text("utf-8"), re.M)
+    assert sections == [name for name in _expressions() if name.startswith("Hrag")]
+
+
+def test_there_is_an_alert_for_every_critical_condition() -> None:
+    queried = " ".join(_expressions().values())
     for series in ("up", "code", "lag_seconds", "tail_leaves", "damaged_segments", "disk_free"):
-        assert series in asked
+        assert series in queried
     names = [name for name in _expressions() if name.startswith("Hrag")]
     assert len(names) == len(set(names)) >= 9
 
 
-def test_workers_show_their_metrics_in_one_place(data_dir: Path) -> None:
-    settings, _, address = _watched({"HRAG_WORKERS": "2"})
+def test_the_metrics_of_workers_are_served_at_one_address(data_dir: Path) -> None:
+    settings, _, address = _monitored({"HRAG_WORKERS": "2"})
     with running(data_dir, settings) as services:
         services.client.ingest("t", Document("Cats sleep.", "a"))
         _until(lambda: Scrape(address).value("hrag_workers_serving") == 2)

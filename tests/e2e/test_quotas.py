@@ -1,4 +1,4 @@
-"""Running services with quotas: from the file of exceptions to the refusal and its details."""
+"""Running services with quotas, from the quota file to a refusal and its details."""
 
 import asyncio
 import subprocess
@@ -39,10 +39,10 @@ from tests.processes import FAST, Running, running
 from tests.summary_model import wait_until_summarised
 
 TEXT = "Cats sleep all day. They dream of mice and fish. " * 20
-RELOADED_S = 1.1  # Files are looked at once a second.
+RELOADED_S = 1.1  # Files are checked once a second.
 
 
-# Tenants that have a quota of their own from the beginning.
+# Tenants with a quota of their own.
 EXCEPTIONS = """
 [noisy]
 calls_per_s = 1
@@ -64,7 +64,7 @@ max_bytes = 12_000
 max_collections = 1
 [crowded]
 max_documents = 9
-[shown]
+[usage]
 max_bytes = 5_000_000
 calls_per_s = 50
 """
@@ -72,14 +72,14 @@ calls_per_s = 50
 
 @pytest.fixture(scope="module")
 def exceptions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of exceptions, which the services watch."""
+    """The quota file of the services."""
     path = tmp_path_factory.mktemp("quotas") / "quotas.toml"
     path.write_text(EXCEPTIONS, "ascii")
     return path
 
 
 def _rewrite(path: Path, text: str) -> None:
-    """And waits until it counts."""
+    """Rewrites the file and waits until the services have reloaded it."""
     path.write_text(text, "ascii")
     time.sleep(RELOADED_S)
 
@@ -93,7 +93,7 @@ def metrics_address() -> str:
 def bounded(
     exceptions: Path, metrics_address: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    """Services on which each tenant may have 50 documents, and what the file says."""
+    """Services with a quota of 50 documents per tenant, and the quota file."""
     own = {
         "HRAG_TENANT_MAX_DOCUMENTS": "50",
         "HRAG_TENANT_QUOTAS_FILE": str(exceptions),
@@ -119,7 +119,7 @@ def _details(failure: grpc.RpcError) -> dict[str, Any]:
 
 
 def _calls(call: Callable[[str], object], tenant: str, count: int) -> list[RateQuotaExceeded]:
-    """What of several calls in a row is refused."""
+    """Makes several calls in a row and returns the refusals."""
     refused = []
     for _ in range(count):
         try:
@@ -129,7 +129,7 @@ def _calls(call: Callable[[str], object], tenant: str, count: int) -> list[RateQ
     return refused
 
 
-def test_a_tenant_over_its_rate_is_refused_and_its_neighbour_is_not(bounded, tenant):
+def test_a_tenant_above_its_rate_is_refused_and_others_are_not(bounded, tenant):
     client = bounded.client
     for each in ("noisy", tenant):
         client.ingest(each, Document(TEXT, "cats"))
@@ -151,7 +151,7 @@ def test_a_batch_counts_by_its_searches(bounded):
     assert bounded.client.batch_search([query])
 
 
-def test_a_stream_is_slowed_down_to_the_rate_and_loses_nothing(bounded):
+def test_a_stream_is_throttled_to_the_rate_and_loses_nothing(bounded):
     documents = [Document(f"Number {n}.", f"d{n}") for n in range(21)]
     began = time.perf_counter()
     results = list(bounded.client.ingest_many("streaming", documents))
@@ -159,7 +159,7 @@ def test_a_stream_is_slowed_down_to_the_rate_and_loses_nothing(bounded):
     assert [result.document_id for result in results] == [f"d{n}" for n in range(21)]
 
 
-def test_a_refusal_says_which_quota_and_neither_sdk_tries_again(bounded, metrics_address):
+def test_a_refusal_names_the_quota_and_neither_sdk_retries(bounded, metrics_address):
     bounded.client.ingest("full", Document(TEXT, "a"))
 
     def refused() -> float:
@@ -198,7 +198,7 @@ async def _refused_by_aio(address: str) -> None:
             await client.ingest("full", Document("Dogs bark.", "b"))
 
 
-def test_of_a_stream_those_documents_fail_that_have_no_room(bounded):
+def test_documents_of_a_stream_fail_one_by_one_above_the_quota(bounded):
     documents = [Document(TEXT, "a"), Document(TEXT, "b"), Document(TEXT * 9, "large")]
     documents += [Document("Dogs bark.", "c"), Document(TEXT, "a"), Document("Fish swim.", "a")]
     results = list(bounded.client.ingest_many("a.b", documents))
@@ -210,7 +210,7 @@ def test_of_a_stream_those_documents_fail_that_have_no_room(bounded):
     assert bounded.client.search("a.b", "cats").passages
 
 
-def test_the_first_ingest_makes_no_collection_that_may_not_be(bounded):
+def test_the_first_ingest_creates_no_collection_above_the_quota(bounded):
     client, tenant = bounded.client, "one-collection"
     client.create_collection(tenant, "own")
     with pytest.raises(StorageQuotaExceeded) as caught:
@@ -222,7 +222,7 @@ def test_the_first_ingest_makes_no_collection_that_may_not_be(bounded):
     assert client.index_status(tenant).tenant.collections == 1
 
 
-def test_ingests_side_by_side_cannot_exceed_a_quota(bounded):
+def test_concurrent_ingests_cannot_exceed_a_quota(bounded):
     stored: list[bool] = []
 
     def work(number: int) -> None:
@@ -243,7 +243,7 @@ def test_ingests_side_by_side_cannot_exceed_a_quota(bounded):
     assert bounded.client.index_status("crowded").tenant.documents == sum(stored) == 9
 
 
-def test_summaries_count_and_are_written_however_full_a_tenant_is(bounded):
+def test_summaries_count_and_are_written_even_above_the_quota(bounded):
     client = bounded.client
     wanted = SettingsRequest(summaries=SummaryUnit.CHUNK)
     client.create_collection("summarised", "s", wanted)
@@ -255,18 +255,18 @@ def test_summaries_count_and_are_written_however_full_a_tenant_is(bounded):
     assert status.tenant.stored_bytes > before.text_bytes + before.vector_bytes
 
 
-def test_hrag_status_shows_use_and_quota(bounded):
-    bounded.client.ingest("shown", Document(TEXT, "a"))
-    arguments = ["status", "--tenant", "shown", "--indexer", bounded.indexer.address]
-    shown = CliRunner().invoke(app, [*arguments, "--retriever", bounded.retriever.address])
-    assert shown.exit_code == 0, shown.output
-    flat = " ".join(shown.output.split())
+def test_hrag_status_shows_usage_and_quota(bounded):
+    bounded.client.ingest("usage", Document(TEXT, "a"))
+    arguments = ["status", "--tenant", "usage", "--indexer", bounded.indexer.address]
+    result = CliRunner().invoke(app, [*arguments, "--retriever", bounded.retriever.address])
+    assert result.exit_code == 0, result.output
+    flat = " ".join(result.output.split())
     assert "1 collection, 1 of 50 documents" in flat
     assert "of 5.0 MB stored, 50 calls a second, 50 at once" in flat
 
 
-def test_bytes_up_to_the_very_last_and_not_one_more(bounded, exceptions, tenant):
-    """And a file that changes counts, but not a wrong one."""
+def test_the_byte_quota_is_exact(bounded, exceptions, tenant):
+    """A changed quota file is applied, an invalid one is not."""
     client, document = bounded.client, Document(TEXT, "cats", metadata={"a": 1})
     client.ingest(f"{tenant}-trial", document)
     size = client.index_status(f"{tenant}-trial").tenant.stored_bytes
@@ -294,7 +294,7 @@ def test_bytes_up_to_the_very_last_and_not_one_more(bounded, exceptions, tenant)
     assert client.ingest(tenant, longer).outcome is IngestOutcome.UPDATED
 
 
-def test_a_wrong_file_stops_a_service_at_once(data_dir):
+def test_an_invalid_file_stops_a_service_at_once(data_dir):
     settings = {"HRAG_DATA_DIR": str(data_dir), "HRAG_TENANT_QUOTAS_FILE": "no/such.toml"}
     ended = subprocess.run(
         [sys.executable, "-m", RETRIEVER.module],

@@ -1,4 +1,4 @@
-"""Running services that speak TLS and ask clients for certificates, and the commands with them."""
+"""Running services with TLS and client certificates, and the commands."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def secured(authority: Authority, tmp_path: Path):
-    """Settings of services, and what a client needs with them; two retrievers."""
+    """Settings of services with two retriever processes, and the access of a client."""
     pair, own = authority.issue(), authority.issue("client")
     token = new_key(tmp_path / "keys.json", role=Role.WRITE)
     settings = {
@@ -49,7 +49,7 @@ def secured(authority: Authority, tmp_path: Path):
     return settings, access
 
 
-def test_services_on_all_addresses_serve_who_has_certificate_and_key(secured, tmp_path):
+def test_services_on_all_addresses_serve_clients_with_certificate_and_key(secured, tmp_path):
     settings, access = secured
     ports = [each.rpartition(":")[2] for each in free_addresses(2)]
     services = Services(
@@ -104,7 +104,7 @@ def test_hrag_serve_needs_no_certificate_of_its_own(secured, tmp_path):
     assert serving.returncode == 0
 
 
-def test_a_service_that_never_serves_is_given_up(tmp_path):
+def test_a_service_that_never_serves_is_abandoned(tmp_path):
     services = Services(tmp_path / "data", *free_addresses(2), settings=FAST)
     began = time.monotonic()
     with services, pytest.raises(ServiceFailed, match="does not serve after 0 s"):

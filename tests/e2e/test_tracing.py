@@ -1,4 +1,4 @@
-"""Traces that running services send to a collector."""
+"""Traces that running services export to a collector."""
 
 import sys
 import time
@@ -25,7 +25,7 @@ _ERROR = 2
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """Keeps all spans that it is sent, with the names of their services."""
+    """Stores all received spans, with the names of their services."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, Any]] = []
@@ -41,7 +41,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         return trace_service_pb2.ExportTraceServiceResponse()
 
     def await_spans(self, name: str, count: int) -> list[Any]:
-        """Those of this name, once there are so many."""
+        """Waits for `count` spans of this name and returns them."""
         end = time.monotonic() + 20
         while True:
             found = [span for _, span in self.spans if span.name == name]
@@ -64,7 +64,7 @@ def _collecting() -> Iterator[tuple[Collector, str]]:
         server.stop(0).wait()
 
 
-def test_calls_are_traced_with_their_stages_and_without_what_was_said(data_dir: Path) -> None:
+def test_calls_are_traced_with_their_stages_and_without_texts(data_dir: Path) -> None:
     with _collecting() as (collector, endpoint):
         settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_BSP_SCHEDULE_DELAY": "100"}
         with running(data_dir, {**FAST, **settings}) as services:
@@ -97,7 +97,7 @@ def test_calls_are_traced_with_their_stages_and_without_what_was_said(data_dir: 
 
 
 @pytest.mark.slow
-def test_a_collector_that_is_down_costs_no_call_and_no_stop(data_dir: Path) -> None:
+def test_a_collector_that_is_down_delays_no_call_and_no_stop(data_dir: Path) -> None:
     settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "HRAG_DRAIN_S": "1"}
     with running(data_dir, {**FAST, **settings}) as services:
         services.client.ingest("t", Document("Cats sleep.", "a"))
@@ -116,7 +116,7 @@ def test_a_collector_that_is_down_costs_no_call_and_no_stop(data_dir: Path) -> N
         ({"HRAG_TRACING": "on"}, True),
     ],
 )
-def test_tracing_is_off_unless_asked_for(variables: dict[str, str], expected: bool) -> None:
+def test_tracing_is_off_by_default(variables: dict[str, str], expected: bool) -> None:
     assert CommonSettings(**variables).is_tracing is expected
 
 

@@ -1,4 +1,4 @@
-"""A retriever of several processes: one port, one fate."""
+"""A retriever of several worker processes."""
 
 import os
 import re
@@ -27,7 +27,7 @@ from tests.processes import FAST, Process, Running, children_of, is_alive, runni
 _COUNT = 3
 _MEMORY_BYTES = 96 << 20
 _WORKERS = {**FAST, "HRAG_WORKERS": str(_COUNT), "HRAG_MEMORY_BYTES": str(_MEMORY_BYTES)}
-_CHANNELS = 40  # That they miss one of three workers happens once in a million.
+_CHANNELS = 40  # They miss one of three workers once in a million runs.
 _ESTABLISHED = "01"
 
 
@@ -40,7 +40,7 @@ def _until(true: Callable[[], bool], timeout_s: float = 30) -> None:
 
 
 def _served(retriever: Process) -> int:
-    """How many workers have come to serve."""
+    """Returns how many workers have started to serve."""
     return len(re.findall(r"\] serving ", retriever.log))
 
 
@@ -55,7 +55,7 @@ def services(data_dir: Path) -> Iterator[Running]:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Any]:
-    """A stub with a connection of its own, and the retries of a client."""
+    """A stub with its own connection and the retry policy of a client."""
     options = [*channel_options(address), ("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(address, options) as channel:
         yield retriever_pb2_grpc.RetrieverServiceStub(channel)
@@ -68,7 +68,7 @@ def _search(stub: Any) -> list[str]:
 
 
 def _connections(pid: int, port: int) -> int:
-    """How many connections a process has accepted at a port."""
+    """Returns how many connections a process has accepted on a port."""
     sockets = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text("ascii").splitlines()[1:]:
@@ -92,7 +92,9 @@ def _alive(pids: set[int]) -> bool:
 # Serving
 
 
-def test_searches_spread_over_workers_that_share_a_port_and_the_memory(services: Running) -> None:
+def test_searches_are_distributed_over_workers_that_share_port_and_memory(
+    services: Running,
+) -> None:
     retriever = services.retriever
     workers = retriever.children
     assert len(workers) == _COUNT
@@ -105,7 +107,7 @@ def test_searches_spread_over_workers_that_share_a_port_and_the_memory(services:
     assert services.client.server_info().reader.embedded.budget_bytes == _MEMORY_BYTES // _COUNT
 
 
-def test_a_killed_worker_costs_no_search_and_is_replaced(services: Running) -> None:
+def test_a_killed_worker_fails_no_search_and_is_replaced(services: Running) -> None:
     retriever = services.retriever
     stop = Event()
 
@@ -150,7 +152,7 @@ def test_workers_wait_for_a_store_and_a_killed_one_is_replaced(data_dir: Path) -
 # Stopping
 
 
-def test_a_stop_lets_running_searches_end_and_leaves_no_process(services: Running) -> None:
+def test_a_stop_drains_running_searches_and_leaves_no_process(services: Running) -> None:
     client, retriever = services.client, services.retriever
     workers = retriever.children
     with ThreadPoolExecutor(6) as callers, ExitStack() as connections:
@@ -178,7 +180,7 @@ def test_a_stop_lets_running_searches_end_and_leaves_no_process(services: Runnin
 def test_a_stop_under_load_takes_little_longer_than_the_drain(
     data_dir: Path, count: str, drain_s: str, bound_s: float
 ) -> None:
-    """Also when some searches would still wait for a write that never comes."""
+    """Also while some searches wait for a write that never happens."""
     settings = {**FAST, "HRAG_WORKERS": count, "HRAG_DRAIN_S": drain_s}
     with running(data_dir, settings) as services, ThreadPoolExecutor(8) as callers:
         services.client.ingest("t", Document("Cats sleep.", "a"))
@@ -203,14 +205,14 @@ def test_a_stop_under_load_takes_little_longer_than_the_drain(
             each.result(30)
 
 
-def test_workers_outlive_no_supervisor(services: Running) -> None:
+def test_workers_do_not_outlive_their_supervisor(services: Running) -> None:
     workers = services.retriever.children
     services.retriever.kill()
     _until(lambda: not _alive(workers), 10)
-    assert services.retriever.log.count("standard_input_ended") == _COUNT
+    assert services.retriever.log.count("stdin_closed") == _COUNT
 
 
-def test_nothing_outlives_a_serve_that_is_killed(data_dir: Path) -> None:
+def test_no_process_outlives_a_killed_hrag_serve(data_dir: Path) -> None:
     indexer, retriever = free_addresses(2)
     command = [sys.executable, "-c", "from hrag.cli import main; main()", "serve"]
     command += ["--data-dir", str(data_dir), "--workers", "2"]
@@ -227,7 +229,7 @@ def test_nothing_outlives_a_serve_that_is_killed(data_dir: Path) -> None:
         _until(lambda: not _alive(services | workers), 10)
 
 
-# Refusing
+# Errors at the start
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_nothing_outlives_a_serve_that_is_killed(data_dir: Path) -> None:
     [("HRAG_THREADS", "0"), ("HRAG_WORKERS", "257"), ("OPENAI_BASE_URL", "nonsense")],
     ids=["common", "count", "seen by the workers only"],
 )
-def test_a_wrong_setting_ends_all_with_code_2(data_dir: Path, variable: str, value: str) -> None:
+def test_an_invalid_setting_ends_all_with_code_2(data_dir: Path, variable: str, value: str) -> None:
     settings = {**_WORKERS, "HRAG_EMBEDDER": "openai", variable: value}
     retriever = Process(RETRIEVER, data_dir, settings)
     try:
@@ -247,7 +249,7 @@ def test_a_wrong_setting_ends_all_with_code_2(data_dir: Path, variable: str, val
 
 
 @pytest.mark.parametrize("count", [1, _COUNT])
-def test_the_port_of_workers_is_refused_to_others(services: Running, count: int) -> None:
+def test_the_port_of_workers_cannot_be_bound_by_others(services: Running, count: int) -> None:
     taken = services.retriever.address
     settings = {**FAST, "HRAG_WORKERS": str(count)}
     second = Process(RETRIEVER, services.data_dir, settings, taken)
@@ -256,7 +258,9 @@ def test_the_port_of_workers_is_refused_to_others(services: Running, count: int)
     finally:
         second.kill()
     assert f"cannot listen on {taken}" in second.log
-    assert second.log.count("worker_started") == _COUNT  # Those of the first; they share a log.
+    assert (
+        second.log.count("worker_started") == _COUNT
+    )  # Those of the first service; both write to one log.
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
-"""Sends bytes as requests and judges what comes back.
+"""Sends bytes as requests and checks the outcome of each call.
 
-A method may answer what its proto promises and nothing else, must tell nobody's secret, and
-must have ended by itself before the deadline.
+A method may end only with the status codes that its proto documents, must not reveal a secret of
+another tenant, and must end by itself before the deadline.
 """
 
 import re
@@ -21,18 +21,18 @@ from tests.fuzz.world import SECRET
 from tests.methods import METHODS
 
 DEADLINE_S = 10.0
-SHORT_S = 0.05  # Of a call that asks to wait for a change that nobody makes.
+SHORT_S = 0.05  # For calls that wait for a sequence that is never reached.
 
 _CODE = grpc.StatusCode
 _PROTOS = Path(__file__).parents[2] / "protos" / "hrag" / "v1"
 _RPC = re.compile(r"((?:^ *//.*\n)+) *rpc (\w+)\(", re.MULTILINE)
 _PROMISE = re.compile(r"// +\* ((?:`[A-Z_]+`(?:, )?)+):")
 _AS_ANOTHER = re.compile(r"those of `(\w+)`")
-# That the deadline passed is looked at more closely: only a search may wait for it.
+# DEADLINE_EXCEEDED is checked more closely elsewhere: only a waiting search may have it.
 _ANY_CALL = frozenset(
     {_CODE.OK, _CODE.INVALID_ARGUMENT, _CODE.PERMISSION_DENIED, _CODE.DEADLINE_EXCEEDED}
 )
-# Promised, but nothing that a message says may bring it about.
+# Documented, but no content of a message may cause them.
 _NEVER = frozenset({_CODE.INTERNAL, _CODE.UNAVAILABLE, _CODE.UNAUTHENTICATED})
 _WITH_SEARCHES = ("SearchRequest", "BatchSearchRequest", "AnswerRequest")
 _SURELY_COMMITTED = 10
@@ -48,7 +48,7 @@ CALLS: dict[str, MethodDescriptor] = METHODS | {
 
 
 def promised(method: MethodDescriptor) -> frozenset[grpc.StatusCode]:
-    """The codes that a method may end with, whatever it is sent: what its proto says."""
+    """Returns the status codes that the proto documents for a method."""
     if method.containing_service is _HEALTH:
         return _ANY_CALL | {_CODE.NOT_FOUND, _CODE.CANCELLED}  # By the caller of Watch.
     return (_ANY_CALL | _written().get(method.name, frozenset())) - _NEVER
@@ -67,7 +67,7 @@ def _written() -> dict[str, frozenset[grpc.StatusCode]]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a call ended, and all that it told."""
+    """How a call ended, and its responses and messages."""
 
     sent: tuple[bytes, ...]
     code: grpc.StatusCode
@@ -77,12 +77,12 @@ class Outcome:
     seconds: float
 
     @property
-    def told(self) -> bytes:
+    def revealed(self) -> bytes:
         return b"".join((*self.replies, self.details.encode(), *self.trailers))
 
 
 class Caller:
-    """Calls one method, with the key of a tenant if any; safe to use from several threads."""
+    """Calls one method, with the key of a tenant if any. Thread-safe."""
 
     def __init__(self, channel: grpc.Channel, path: str, key: str = "") -> None:
         self.method = CALLS[path]
@@ -95,7 +95,7 @@ class Caller:
         self._start = call if self.method.server_streaming else call.future
 
     def feed(self, messages: Sequence[bytes]) -> Iterator[Outcome]:
-        """Sends each; those of a stream together, and anew what is behind one that ended it."""
+        """Sends each message; for streams, starts a new one after a message that ended it."""
         if not self.method.client_streaming:
             yield from (self.send((message,)) for message in messages)
             return
@@ -106,7 +106,7 @@ class Caller:
             rest = rest[self._answered(outcome) + 1 :]
 
     def send(self, messages: tuple[bytes, ...]) -> Outcome:
-        """One call."""
+        """Makes one call."""
         request = iter(messages) if self.method.client_streaming else messages[0]
         timeout_s = SHORT_S if self._waits(messages) else DEADLINE_S
         began = time.perf_counter()
@@ -127,21 +127,21 @@ class Caller:
         )
 
     def problem(self, outcome: Outcome) -> str:
-        """What is wrong with how a call ended; empty where nothing is."""
+        """Returns what is wrong with an outcome; empty if nothing is."""
         if outcome.code not in self._promised:
             return f"ended with {outcome.code.name}: {outcome.details}"
         if outcome.code is _CODE.DEADLINE_EXCEEDED and not self._waits(outcome.sent):
             return f"had not ended after {outcome.seconds:.1f} s"
         for words in self._forbidden:
-            if words in outcome.told:
-                return f"told {words.decode()}"
+            if words in outcome.revealed:
+                return f"revealed {words.decode()}"
         for reply in outcome.replies:
             if readable(self.method.output_type, reply) is None:
                 return f"answered what cannot be read: {reply[:100].hex()}"
         return ""
 
     def smallest(self, outcome: Outcome) -> Outcome:
-        """A call that went wrong too, of as little as can be found in a while."""
+        """Minimises the messages of a failing call; returns the smallest failing outcome found."""
         until = time.monotonic() + _SHRINKING_S
         if len(outcome.sent) > 1:
             alone = (self.send((message,)) for message in outcome.sent)
@@ -158,14 +158,14 @@ class Caller:
     def _replies(self, call: Any) -> Iterator[bytes]:
         if not self.method.server_streaming:
             yield call.result()
-        elif self.method.name == "Watch":  # Which ends only when its caller goes.
+        elif self.method.name == "Watch":  # It ends only when its caller leaves.
             yield next(call)
             call.cancel()
         else:
             yield from call
 
     def _waits(self, messages: Sequence[bytes]) -> bool:
-        """Whether one is a search that waits for a change to come."""
+        """True if a message is a search that waits for a sequence."""
         if self.method.input_type.name not in _WITH_SEARCHES:
             return False
         known = (readable(self.method.input_type, message) for message in messages)
@@ -178,7 +178,7 @@ class Caller:
         )
 
     def _answered(self, outcome: Outcome) -> int:
-        """How many messages of a stream had an answer of their own."""
+        """Returns how many messages of a stream had a response."""
         read = (readable(self.method.output_type, reply) for reply in outcome.replies)
         return sum(len(getattr(reply, "outcomes", "1")) for reply in read)
 

@@ -1,4 +1,4 @@
-"""Bytes that something has happened to, whatever they were."""
+"""Random damage to bytes of any kind."""
 
 import random
 import struct
@@ -19,7 +19,7 @@ _INSERTED = (
 
 
 def damaged(raw: bytes, draw: random.Random, others: Sequence[bytes]) -> bytes:
-    """Something happens to it once or a few times; `others` are what it may be mixed with."""
+    """Returns `raw` with one or a few kinds of damage; it may be mixed with `others`."""
     for _ in range(draw.choice((1, 1, 2, 4))):
         raw = draw.choice(_DAMAGES)(raw, draw, others)
     return raw

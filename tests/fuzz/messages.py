@@ -1,9 +1,9 @@
-"""Messages that nobody would send, made from descriptors and from messages that are right.
+"""Unusual and invalid messages, generated from descriptors and from valid messages.
 
-Four ways lead to one: from nothing, field by field; a right one with some fields changed;
-either of them with its bytes damaged; bytes that never were a message. Everything is drawn
-from one `random.Random`, so a seed says which messages there are, and one takes a tenth of
-a millisecond: hypothesis, which draws as it shrinks, would take most of the time itself.
+There are four kinds: messages built field by field; valid messages with some fields changed;
+either of them with damaged bytes; random bytes. Everything is drawn from one `random.Random`,
+so a seed determines the messages, and a message takes a tenth of a millisecond. hypothesis
+would take most of the time of a run.
 """
 
 import random
@@ -65,14 +65,14 @@ _LONG = 20_000  # Pieces of a text that is long.
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Makes messages of one type, beside the right ones in `seeds`; knows `names` to use."""
+    """Generates messages of one type from the valid ones in `seeds` and from `names`."""
 
     type: Descriptor
     seeds: Sequence[Message]
     names: Sequence[str]
 
     def one(self, draw: random.Random) -> bytes:
-        """The bytes of a message, or of what is none."""
+        """Returns the bytes of a message, valid or not."""
         way = draw.random()
         if way < 0.05:
             return draw.choice(self.seeds).SerializeToString()
@@ -94,7 +94,7 @@ class Messages:
         return message
 
     def _dig(self, message: Message, draw: random.Random, depth: int) -> None:
-        """One field in each message, down to where metadata and filters are too deep."""
+        """Nests one field in each message, until metadata and filters are too deep."""
         fields = [field for field in message.DESCRIPTOR.fields if field.message_type]
         if not depth or not fields:
             self._fill(message, draw, 0)
@@ -115,7 +115,7 @@ class Messages:
                 self._set(message, field, draw, depth)
 
     def _changed(self, draw: random.Random) -> Message:
-        """A right message with one to three of its fields set anew, cleared or repeated."""
+        """Returns a valid message with one to three of its fields changed, cleared or repeated."""
         seed = draw.choice(self.seeds)
         message = type(seed)()
         message.CopyFrom(seed)
@@ -164,7 +164,7 @@ class Messages:
                 self._fill(inner, draw, depth - 1)
 
     def _set_map(self, entries, field: FieldDescriptor, draw: random.Random, depth: int) -> None:
-        """Of texts to messages: the only map there is, a Struct's."""
+        """Sets an entry of the only kind of map in use, that of Struct."""
         for _ in range(draw.randint(0, 3)):
             inner = entries[self._text(draw)]
             if depth:
@@ -210,7 +210,7 @@ class Messages:
         return raw + _field(number, draw.choice((b"", b"\xff" * 10, b"x" * 1000)))
 
     def _too_deep(self, raw: bytes, draw: random.Random) -> bytes:
-        """One of its fields deeper in itself than protobuf reads."""
+        """Nests a field in itself more deeply than protobuf accepts."""
         deep = b""
         for _ in range(_FAR_TOO_DEEP):
             deep = _field(1, deep)
@@ -219,7 +219,7 @@ class Messages:
 
 
 def parts(message: Message) -> list[Message]:
-    """The message and all that are in it."""
+    """Returns the message and all messages in it."""
     found = [message]
     for field, value in message.ListFields():
         if _is_map(field):
@@ -250,7 +250,7 @@ def _varint(value: int) -> bytes:
 
 
 def readable(kind: Descriptor, raw: bytes) -> Message | None:
-    """The message that the bytes are, if they are one."""
+    """Parses the message; returns None if it is malformed."""
     try:
         return message_factory.GetMessageClass(kind).FromString(raw)
     except DecodeError:
@@ -258,7 +258,7 @@ def readable(kind: Descriptor, raw: bytes) -> Message | None:
 
 
 def shortened(kind: Descriptor, raw: bytes) -> Iterator[bytes]:
-    """The message without one of its fields, then without some of its bytes."""
+    """Yields the message without one of its fields each, then without some of its bytes."""
     message = readable(kind, raw)
     for number, part in enumerate(parts(message) if message else ()):
         for field, _ in part.ListFields():

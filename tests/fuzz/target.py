@@ -1,4 +1,4 @@
-"""Running services under fire: what is sent to them, and what must hold meanwhile."""
+"""Running services under fuzzing, and the invariants that are checked meanwhile."""
 
 import random
 from collections import Counter
@@ -22,19 +22,20 @@ from tests.fuzz.world import NAMES, OTHER, OWN, SETTINGS, plant, seeds, stored_o
 from tests.openai_server import OpenAIServer
 from tests.processes import FAST, Process, Running, running
 
-# What the allocator keeps after a large document or reply comes and goes by 20 MB. Between
-# the halves' middles lie 5,000 messages in an endurance run: 5 KB that each left behind show.
+# The memory that the allocator keeps after large documents or replies varies by 20 MB. An
+# endurance run has 5,000 messages between the middles of its halves, so a leak of 5 KB a message
+# is detected.
 MOST_GROWN_BYTES = 24 * MB
 
-_AT_ONCE = 8  # As many answers as the retriever writes at once.
-_BATCH = 500  # Then all is as planted again, so that what is deleted is found again.
+_AT_ONCE = 8  # As many as the retriever's concurrent answers.
+_BATCH = 500  # After each, the collections are restored, so that deletions find something.
 _STREAM = 20
 _SHOWN = 4000
 
 
 @dataclass
 class Figures:
-    """What a run came to."""
+    """The results of a run."""
 
     codes: Counter[str] = field(default_factory=Counter)
     slowest_s: float = 0.0
@@ -42,7 +43,7 @@ class Figures:
 
     @property
     def grown_bytes(self) -> float:
-        """How far the second half's memory lies above the first's, by their medians."""
+        """The median memory of the second half minus that of the first half."""
         half = len(self.memory_bytes) // 2
         if not half:
             return 0.0
@@ -56,14 +57,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class Target:
-    """Both services, and the key of the tenant that sends; empty where none is asked for."""
+    """Both services, and the sending tenant's key; empty if none is required."""
 
     services: Running
     operator: Client
     key: str
 
     def fire(self, path: str, count: int, seed: int) -> Figures:
-        """Sends a method `count` messages; raises AssertionError for what must not be."""
+        """Sends `count` messages to a method; raises AssertionError for a violated invariant."""
         process = self._process(path)
         draw = random.Random(f"{seed} {path}")
         kind = CALLS[path].input_type
@@ -104,7 +105,7 @@ class Target:
 
 @contextmanager
 def under_fire(folder: Path, *, keyed: bool) -> Iterator[Target]:
-    """Services with a chat model, and with keys if `keyed`; the store is checked at the end."""
+    """Runs services with a chat model, and with keys if `keyed`; checks the store at the end."""
     keys = folder / "keys.json"
     own, every = (new_key(keys, tenant, role=Role.ADMIN) for tenant in (OWN, "*"))
     with OpenAIServer() as chat:
@@ -133,7 +134,7 @@ def _outcomes(caller: Caller, sent: Sequence[bytes]) -> Iterator[Outcome]:
 
 
 def _explained(caller: Caller, outcome: Outcome) -> str:
-    """What went wrong, with what to send for it to go wrong again."""
+    """Describes a failure, with the messages that reproduce it."""
     lines = [caller.problem(outcome)]
     for raw in outcome.sent:
         message = readable(caller.method.input_type, raw)

@@ -1,7 +1,7 @@
-"""Whatever bytes come as a request: no fault, no crash, no leak, nobody else's data.
+"""Whatever bytes are sent: no internal error, no crash, no leak, no data of other tenants.
 
-`FUZZ_SEED=2 make test-endurance` sends other messages than everybody's; a failure tells the
-seed, and the smallest message that it has found to go wrong.
+`FUZZ_SEED=2 make test-endurance` sends other messages than the default seed. A failure reports
+the seed and the smallest failing message that was found.
 """
 
 import os
@@ -42,7 +42,7 @@ def test_more_messages(target: Target, path: str) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("_no_settings_from_outside")
 def test_services_that_ask_for_no_credentials(tmp_path: Path) -> None:
-    """Then names that no key could be for come further."""
+    """Without keys, invalid tenant ids get past the guard."""
     with under_fire(tmp_path, keyed=False) as services:
         for path in CALLS:
             services.fire(path, MORE // 5, SEED)

@@ -1,4 +1,4 @@
-"""What fires at services sees what goes wrong with one, and is the same for the same seed."""
+"""The fuzzer detects failures, and is deterministic for a seed."""
 
 import random
 import time
@@ -22,7 +22,7 @@ _CODE = grpc.StatusCode
 
 
 class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Goes wrong as the text of a search tells it."""
+    """Fails as the text of a search demands."""
 
     def Search(self, request: pb.SearchRequest, context: Any) -> pb.SearchResponse:
         if "fault" in request.text:
@@ -31,8 +31,8 @@ class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
             raise StorageFull("the disk is full")
         if "slow" in request.text:
             time.sleep(1)
-        told = SECRET if "secret" in request.text else ""
-        return pb.SearchResponse(sections=[pb.ChosenSection(summary=told)])
+        summary = SECRET if "secret" in request.text else ""
+        return pb.SearchResponse(sections=[pb.ChosenSection(summary=summary)])
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
         ("fault", "ended with INTERNAL"),
         ("full", "ended with RESOURCE_EXHAUSTED"),
         ("slow", "had not ended after 0."),
-        ("secret", f"told {SECRET}"),
+        ("secret", f"revealed {SECRET}"),
     ],
 )
-def test_what_goes_wrong_is_seen_and_shown_in_its_smallest_form(
+def test_failures_are_detected_and_minimised(
     monkeypatch: pytest.MonkeyPatch, text: str, problem: str
 ) -> None:
     if text == "slow":
@@ -63,7 +63,7 @@ def test_what_goes_wrong_is_seen_and_shown_in_its_smallest_form(
         assert readable(caller.method.input_type, smallest.sent[0]) == pb.SearchRequest(text=text)
 
 
-def test_protos_say_which_codes_a_method_promises() -> None:
+def test_protos_list_the_codes_of_each_method() -> None:
     assert _CODE.NOT_FOUND in promised(CALLS[_SEARCH])
     assert _CODE.NOT_FOUND in promised(CALLS["/hrag.v1.RetrieverService/Answer"])
     assert _CODE.NOT_FOUND not in promised(CALLS["/hrag.v1.IndexerService/CreateCollection"])

@@ -1,6 +1,6 @@
-"""What else reads bytes from outside: files, credentials, conditions on the command line.
+"""Other parsers of external bytes: files, credentials, conditions of the command line.
 
-Each refuses what it cannot read in its own words, and soon.
+Each rejects invalid input with its own error, quickly.
 """
 
 import random
@@ -14,11 +14,11 @@ import typer
 from structlog.testing import capture_logs
 
 from hrag.auth.keys import ApiKeys
-from hrag.auth.web_tokens import Terms, WebTokens
-from hrag.cli.filters import filter_of
+from hrag.auth.web_tokens import TokenPolicy, WebTokens
+from hrag.cli.filters import parse_filters
 from hrag.errors import InvalidArgument, Unauthenticated
 from hrag.sentences import sentence_ends
-from hrag.types import MARKDOWN, PDF, PLAIN_TEXT, Document, TreeSettings
+from hrag.types import MARKDOWN, MAX_TITLE_BYTES, PDF, PLAIN_TEXT, Document, TreeSettings
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract
 from tests.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
@@ -27,7 +27,7 @@ from tests.fuzz.test_fuzz import SEED
 from tests.pdfs import Bookmark, encrypted_pdf, pdf_of, pdf_without_text
 
 FEW, MANY = 150, 10_000
-_SOON_S = 5.0  # Of some kilobytes, on a busy machine; a hundredth on a quiet one.
+_SOON_S = 5.0  # For some kilobytes on a busy machine; a quiet one needs a hundredth.
 _SMALL = (TreeSettings((32, 64, 128)), TreeSettings((32, 33, 40), 0.5, 1))
 
 _PDFS = (
@@ -39,6 +39,7 @@ _PDFS = (
 )
 _MARKDOWNS = (
     b"---\na: b\n---\n# One *x* `y`\n\n- a\n  - b\n    1. c\n\n> d\n\n```\n# no\n```\n\nTwo\n===\n",
+    b"---\ntitle: \"T \\u00e9\" # c\nb: 'it''s'\n---\nTwo lines\nof title\n===\n",
     "[x]: y 't'\n# [x] ![i](u) &amp; \\# 猫\n<div>\n# no\n</div>\n\n    # no\n| a |\n".encode(),
     b"#" * 50 + b"[" * 50 + b"> " * 50 + b"- " * 50 + b"*_`<!--?>\r\n" * 20,
 )
@@ -66,7 +67,7 @@ def _damaged(whole: Sequence[bytes], count: int) -> Iterator[bytes]:
     [(PDF, _PDFS), (MARKDOWN, _MARKDOWNS), (PLAIN_TEXT, _TEXTS)],
     ids=["pdf", "markdown", "text"],
 )
-def test_a_damaged_file_is_read_or_refused(
+def test_a_damaged_file_is_parsed_or_refused(
     mime_type: str, whole: Sequence[bytes], count: int
 ) -> None:
     extract(Document(whole[0], mime_type=mime_type), 1 << 20)
@@ -74,11 +75,13 @@ def test_a_damaged_file_is_read_or_refused(
     for content in _damaged(whole, count):
         began = time.perf_counter()
         try:
-            parsed = extract(Document(content, mime_type=mime_type), 1 << 20)
+            extracted = extract(Document(content, mime_type=mime_type), 1 << 20)
         except InvalidArgument:
             read[False] += 1
         else:
             read[True] += 1
+            parsed = extracted.parsed
+            assert len(extracted.title.encode()) <= MAX_TITLE_BYTES
             assert sentence_ends(parsed.text)[-1] == len(parsed.text)
             for settings in _SMALL:
                 build_tree(parsed, settings)
@@ -92,13 +95,13 @@ def _api_key(folder: Path) -> tuple[str, Callable[[str], object]]:
 
 def _web_token(folder: Path) -> tuple[str, Callable[[str], object]]:
     issuer = new_issuer()
-    terms = Terms(ISSUER, AUDIENCE, 30, "tenants", "role")
+    terms = TokenPolicy(ISSUER, AUDIENCE, 30, "tenants", "role")
     return issuer.token(), WebTokens(write_jwks(folder / "jwks.json", issuer), terms)
 
 
 @_times(FEW)
 @pytest.mark.parametrize("made", [_api_key, _web_token])
-def test_a_damaged_credential_proves_nothing(
+def test_a_damaged_credential_is_refused(
     made: Callable[[Path], tuple[str, Callable[[str], object]]], count: int, tmp_path: Path
 ) -> None:
     right, admit = made(tmp_path)
@@ -106,7 +109,7 @@ def test_a_damaged_credential_proves_nothing(
     refused = 0
     with capture_logs():
         for raw in _damaged([right.encode(), b"..", b"hrag__"], count):
-            credential = raw.decode("ascii", "ignore")  # The guard refuses all else.
+            credential = raw.decode("ascii", "ignore")  # The guard refuses anything else.
             if credential != right:
                 with pytest.raises(Unauthenticated):
                     admit(credential)
@@ -115,7 +118,7 @@ def test_a_damaged_credential_proves_nothing(
 
 
 @_times(FEW)
-def test_a_damaged_condition_is_read_or_refused(count: int) -> None:
+def test_a_damaged_condition_is_parsed_or_refused(count: int) -> None:
     whole = (
         b'team=["a","b"]', b"year>=2026", b"date<2026-11-21T10:00:00Z", b"!title", b"a.b!=true",
         b"a=" + b"[" * 5000, b"a=" + b"9" * 5000, b"a>1e999",
@@ -123,7 +126,7 @@ def test_a_damaged_condition_is_read_or_refused(count: int) -> None:
     read = Counter[bool]()
     for raw in _damaged(whole, count):
         try:
-            filter_of([raw.decode("utf-8", "surrogateescape")])
+            parse_filters([raw.decode("utf-8", "surrogateescape")])
             read[True] += 1
         except typer.BadParameter:
             read[False] += 1

@@ -1,8 +1,8 @@
-"""Two tenants: one whose key the sender of the messages has, and one that has secrets.
+"""Two tenants: one whose key the fuzzer has, and one with secrets.
 
-Every title, source, section, page and metadata of the other holds SECRET, and so do the
-names of a document and of a collection of it. Its own name and its other ids are no
-secret: they are among what messages are made of. Nobody ever sends SECRET.
+All titles, sources, sections, pages and metadata of the other tenant contain SECRET, and so do
+the names of one of its documents and of one of its collections. Its tenant id and its other ids
+are not secret: messages are generated from them. No message contains SECRET.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ OWN, OTHER = "acme", "globex"
 SUMMARISED = "summarised"
 DIMENSION = 64
 SETTINGS = {"HRAG_EMBEDDER": f"hash:{DIMENSION}", "HIERARCHICAL_CHUNK_LEVELS": "32,64,128,256"}
-"""Small chunks: a few hundred words then have a tree of every level."""
+"""Small chunks, so that a few hundred words have a tree with every level."""
 
 _SENTENCES = "Dogs bark at night. They dig holes in gardens! 猫睡觉。它们喜欢鱼。 Fish swim?\n"
 _GUIDE = "".join(
@@ -39,7 +39,7 @@ _DATED = {
 
 
 def plant(client: Client) -> None:
-    """Both tenants' collections, as they are to be; deletes all else of either."""
+    """Restores the collections of both tenants, and deletes their others."""
     for tenant, mark in ((OWN, "plain"), (OTHER, SECRET)):
         while left := client.list_collections(tenant).items:
             for collection in left:
@@ -61,7 +61,7 @@ def _documents(mark: str) -> Iterator[Document]:
 
 
 def stored_of(client: Client, tenant: str) -> list[tuple[str, DocumentInfo, str]]:
-    """Every document of a tenant, with its collection and text."""
+    """Returns every document of a tenant, with its collection and text."""
     return [
         (place.name, info, client.get_text(tenant, info.document_id, collection=place.name))
         for place in client.list_collections(tenant).items
@@ -70,7 +70,7 @@ def stored_of(client: Client, tenant: str) -> list[tuple[str, DocumentInfo, str]
 
 
 def seeds() -> dict[Descriptor, list[Message]]:
-    """Right messages of every type that a method takes."""
+    """Returns valid messages of every request type."""
     found: dict[Descriptor, list[Message]] = {}
     for message in (*_for_indexer(), *_for_retriever(), *_for_others()):
         found.setdefault(message.DESCRIPTOR, []).append(message)
@@ -87,7 +87,7 @@ NAMES = (
     "application/pdf", "Dogs bark at night.", "猫睡觉。", "hrag.v1.IndexerService",
     "hrag/v1/types.proto", "google.protobuf.Struct", "grpc.health.v1.Health",
 )  # fmt: skip
-"""Words that reach deep, in any field."""
+"""Existing names and words, for any text field."""
 
 
 def _for_indexer() -> Iterator[Message]:

@@ -1,4 +1,4 @@
-"""What holds for the tree of every document, under all settings."""
+"""Invariants of the chunk tree, for any document and settings."""
 
 import hashlib
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from tests.fakes import collection_settings, prepared
 from tests.property.strategies import documents, text_of, tree_settings
 
 SECTION = hrag_fast.CUT_PARAGRAPH + 1
-# Changes only when documents are cut otherwise; then stored ones must not read as UNCHANGED.
+# Changes only with the cutting; the version in the content hash must then change as well.
 GOLDEN = "6e8cc1d73bc45c0278b30da28531cbe69a43018aeb000f138d1c1d9032688258"
 INSIDE_CODE_POINT = 3  # Boundaries in a row that may all lie inside one code point.
 
@@ -58,7 +58,7 @@ def boundaries_of(text: str) -> NDArray[np.int64]:
 
 
 def ranks_of(parsed: ParsedText) -> NDArray[np.uint8]:
-    """How good a cut each boundary is, by the kernel and the outline."""
+    """The rank of each boundary, from the kernel and the outline."""
     raw = parsed.text.encode()
     boundaries = boundaries_of(parsed.text)
     ranks = np.full(len(boundaries), SECTION, np.uint8)
@@ -99,7 +99,7 @@ def test_neighbours_share_the_overlap_within_the_slack(parsed, settings):
             assert (shared == 0).all()
             continue
         assert (shared <= level.overlap + level.slack).all()
-        # Where the text ends, nothing is left to share.
+        # The last chunk has no overlap.
         assert (shared[:-1] >= level.overlap - level.slack - INSIDE_CODE_POINT).all()
 
 
@@ -156,7 +156,7 @@ def test_level_0_is_cut_at_the_best_boundary_near_its_limit(parsed, settings):
 
 @many
 @given(documents, tree_settings())
-def test_level_0_begins_again_at_the_best_boundary_near_the_overlap(parsed, settings):
+def test_level_0_starts_at_the_best_boundary_near_the_overlap(parsed, settings):
     spans, ranks = Spans.of(build_tree(parsed, settings), 0), ranks_of(parsed)
     level = Level.of(settings.level_sizes[0], settings.overlap_ratio)
     for end, start in zip(spans.ends, spans.starts[1:], strict=False):
@@ -241,7 +241,7 @@ def test_the_tree_is_the_same_on_every_machine():
 
 
 @pytest.mark.parametrize("kind", ["english", "chinese", "unbroken", "blank"])
-def test_a_document_of_300_000_tokens_keeps_the_promises(kind):
+def test_a_document_of_300_000_tokens_keeps_the_invariants(kind):
     settings = TreeSettings()
     sample = text_of(kind, 2000)
     copies = 300_000 // len(tokens.encode(sample)) + 1

@@ -11,7 +11,7 @@ from hrag.deadline import NEVER, Deadline
 from hrag.errors import Cancelled, DeadlineExceeded
 
 
-def test_a_deadline_ahead_lets_work_go_on() -> None:
+def test_work_continues_before_the_deadline() -> None:
     deadline = Deadline.after(60)
     deadline.check("embedding")
     assert 59 < deadline.remaining_s <= 60
@@ -23,23 +23,23 @@ def test_a_deadline_that_has_passed_names_the_stage(seconds: float) -> None:
         Deadline.after(seconds).check("embedding")
 
 
-def test_never_does_not_come() -> None:
+def test_never_does_not_pass() -> None:
     NEVER.check("anything")
     assert NEVER.remaining_s == math.inf
 
 
-def test_a_caller_that_is_gone_is_told_from_a_deadline_that_has_passed() -> None:
-    with pytest.raises(Cancelled, match="the caller went away while embedding"):
+def test_a_caller_that_left_differs_from_a_passed_deadline() -> None:
+    with pytest.raises(Cancelled, match="the call was cancelled while embedding"):
         Deadline.after(60, lambda: False).check("embedding")
     with pytest.raises(DeadlineExceeded):
         Deadline.after(-1, lambda: False).check("embedding")
 
 
-def test_within_comes_no_later_and_is_the_same_callers() -> None:
+def test_within_is_no_later_and_has_the_same_caller() -> None:
     assert 59 < NEVER.within(60).remaining_s <= 60
     assert Deadline.after(-1).within(60).remaining_s <= -1
     with pytest.raises(Cancelled):
-        Deadline(waits=lambda: False).within(60).check("embedding")
+        Deadline(is_waiting=lambda: False).within(60).check("embedding")
 
 
 def test_of_several_callers_the_last_counts() -> None:
@@ -50,14 +50,14 @@ def test_of_several_callers_the_last_counts() -> None:
         Deadline.of_any([Deadline.after(-1), Deadline.after(-2)]).check("embedding")
 
 
-def test_several_callers_wait_while_one_of_them_does() -> None:
-    gone, late = Deadline(waits=lambda: False), Deadline.after(-1)
+def test_several_callers_wait_while_any_of_them_does() -> None:
+    gone, late = Deadline(is_waiting=lambda: False), Deadline.after(-1)
     Deadline.of_any([gone, late, NEVER]).check("embedding")
     with pytest.raises(Cancelled):
         Deadline.of_any([gone, late]).check("embedding")
 
 
-def test_anothers_work_is_waited_for() -> None:
+def test_the_result_of_another_thread_is_returned() -> None:
     work: Future[int] = Future()
     Timer(0.02, work.set_result, [7]).start()
     assert Deadline.after(60).result_of(work, "waiting") == 7
@@ -65,7 +65,7 @@ def test_anothers_work_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("its own")])
-def test_anothers_failure_is_raised(error: Exception) -> None:
+def test_the_error_of_another_thread_is_raised(error: Exception) -> None:
     work: Future[int] = Future()
     Timer(0.02, work.set_exception, [error]).start()
     with pytest.raises(type(error)) as caught:
@@ -73,13 +73,13 @@ def test_anothers_failure_is_raised(error: Exception) -> None:
     assert caught.value is error
 
 
-def test_anothers_work_is_waited_for_no_longer_than_the_caller_waits() -> None:
+def test_waiting_for_another_thread_ends_when_the_caller_leaves() -> None:
     work: Future[int] = Future()
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="the deadline passed while waiting"):
         Deadline.after(0.02).result_of(work, "waiting")
     left = iter([True, True])
-    with pytest.raises(Cancelled, match="the caller went away while waiting"):
-        Deadline(waits=lambda: next(left, False)).result_of(work, "waiting")
+    with pytest.raises(Cancelled, match="the call was cancelled while waiting"):
+        Deadline(is_waiting=lambda: next(left, False)).result_of(work, "waiting")
     assert time.monotonic() - began < 5
     work.set_result(7)  # For others.

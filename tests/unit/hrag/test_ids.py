@@ -1,4 +1,4 @@
-"""Names and chunk ids: what is allowed, and what the refusals say."""
+"""Names and chunk ids: what is valid, and the messages of errors."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ NO_NAMES = ["", ".a", "-a", "_a", "a b", "a/b", "a#b", "a:b", "ü", "a\n", "a\0"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_of_letters_digits_and_three_marks_are_allowed(name):
+def test_names_of_letters_digits_and_three_punctuation_marks_are_allowed(name):
     assert ids.check_tenant_id(name) == name
     assert ids.check_collection_name(name) == name
     assert ids.check_document_id(name) == name
@@ -44,7 +44,7 @@ document_ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", fullmatch=Tru
 
 
 @given(document_ids, st.integers(0, 7), st.integers(0, 999_999_999))
-def test_a_chunk_id_comes_back_from_its_text(document_id, level, index):
+def test_a_chunk_id_is_parsed_from_its_text(document_id, level, index):
     chunk_id = ChunkId(document_id, level, index)
     assert ids.parse_chunk_id(str(chunk_id)) == chunk_id
     assert str(chunk_id) == f"{document_id}#{level}.{index}"
@@ -63,6 +63,6 @@ def test_a_malformed_chunk_id_is_refused(value):
     )
 
 
-def test_a_long_value_is_shown_cut():
-    assert ids.shown("x" * 80) == repr("x" * 80)
-    assert ids.shown("é" * 10_000) == ascii("é" * 80) + "… (10000 characters)"
+def test_a_long_value_is_quoted_truncated():
+    assert ids.quoted("x" * 80) == repr("x" * 80)
+    assert ids.quoted("é" * 10_000) == ascii("é" * 80) + "… (10000 characters)"

@@ -1,4 +1,4 @@
-"""Logs: their form, and what they must not hold."""
+"""Logs: their format, and what they must not contain."""
 
 import json
 import logging
@@ -28,8 +28,8 @@ _LOGS = dedent(
 )
 
 
-def _said(log_format: str) -> str:
-    """What a process with these logs says on stderr; nothing goes to stdout."""
+def _logged(log_format: str) -> str:
+    """Returns what a process logs to stderr; asserts that nothing goes to stdout."""
     ran = subprocess.run(
         [sys.executable, "-c", _LOGS, log_format], check=True, capture_output=True, text=True
     )
@@ -38,16 +38,16 @@ def _said(log_format: str) -> str:
 
 
 @pytest.mark.parametrize("log_format", ["console", "json"])
-def test_a_traceback_shows_no_values(log_format: str) -> None:
-    said = _said(log_format)
-    assert "internal_error" in said
-    assert "ValueError" in said
-    assert "broken" in said
-    assert "a secret text" not in said
+def test_a_traceback_contains_no_values(log_format: str) -> None:
+    output = _logged(log_format)
+    assert "internal_error" in output
+    assert "ValueError" in output
+    assert "broken" in output
+    assert "a secret text" not in output
 
 
 def test_json_lines_name_service_level_and_time() -> None:
-    serving, warning, error = map(json.loads, _said("json").splitlines())
+    serving, warning, error = map(json.loads, _logged("json").splitlines())
     assert serving["event"] == "serving"
     assert serving["port"] == 50051
     assert warning["event"] == "old news"
@@ -62,4 +62,4 @@ def test_json_lines_name_service_level_and_time() -> None:
 
 
 def test_lines_below_the_level_are_not_written() -> None:
-    assert "unheard" not in _said("console")
+    assert "unheard" not in _logged("console")

@@ -1,4 +1,4 @@
-"""Metrics: what is recorded, what is read, how both are shown."""
+"""Metrics: instruments, readings, and how they are served."""
 
 import time
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from structlog.testing import capture_logs
 from hrag import metrics
 from hrag.answers.values import FinishReason
 from hrag.chat import ChatEnd, Completion
-from hrag.chat.instrumented import MeteredChat
+from hrag.chat.instrumented import InstrumentedChat
 from hrag.deadline import NEVER
-from hrag.embedding.instrumented import MeteredEmbedder
+from hrag.embedding.instrumented import InstrumentedEmbedder
 from hrag.engine import DocumentSummaries, Summary
 from hrag.errors import ChatUnavailable, EmbedderRejected, ServiceUnavailable, StoreUnavailable
 from hrag.metrics import INSTRUMENTS, Reading, Readings
-from hrag.rpc.metrics_server import exposed
-from hrag.rpc.worker_metrics import Gathered
+from hrag.rpc.metrics_server import serve_metrics
+from hrag.rpc.worker_metrics import WorkerMetrics
 from hrag.types import SummaryUnit
 from tests.fakes import collection_settings, prepared, sentences, unit_vectors
 from tests.metrics_page import Scrape
 
 
 def grown(series: str, act: Callable[[], object], **labels: str) -> float:
-    """By how much a value grows while `act` runs."""
+    """Returns by how much a value grows while `act` runs."""
     before = INSTRUMENTS.get_sample_value(series, labels) or 0.0
     act()
     return (INSTRUMENTS.get_sample_value(series, labels) or 0.0) - before
@@ -42,7 +42,7 @@ class FakeEmbedder:
 
 
 class FakeChat:
-    """Says `a`, `b` and how it ended; or fails after `a`."""
+    """Streams `a`, `b` and an end; or fails after `a`."""
 
     name = "fake"
 
@@ -66,7 +66,7 @@ class FakeChat:
 
 
 def test_an_embedder_is_counted_by_requests_texts_and_outcomes():
-    metered = MeteredEmbedder(FakeEmbedder())
+    metered = InstrumentedEmbedder(FakeEmbedder())
     assert (metered.name, metered.dimension, metered.max_tokens) == ("fake", 4, 100)
     calls = "hrag_embedder_calls_total"
     assert grown(calls, lambda: metered.embed(["a", "b"]), outcome="ok") == 1
@@ -83,7 +83,7 @@ def test_an_embedder_is_counted_by_requests_texts_and_outcomes():
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_chat_model_is_counted_by_requests_tokens_and_outcomes(whole):
     def ask(*, fails: bool = False):
-        chat = MeteredChat(FakeChat(fails=fails))
+        chat = InstrumentedChat(FakeChat(fails=fails))
         if whole:
             return chat.complete("?", 9, NEVER).text
         return "".join(map(str, list(chat.stream("?", 9, NEVER))[:-1]))
@@ -100,11 +100,11 @@ def test_a_chat_model_is_counted_by_requests_tokens_and_outcomes(whole):
     assert grown("hrag_chat_seconds_count", fail) == 1
 
 
-def test_a_text_that_nobody_wants_any_more_is_closed_and_counted_as_abandoned():
+def test_an_abandoned_text_is_closed_and_counted():
     inner = FakeChat()
 
     def leave():
-        pieces = MeteredChat(inner).stream("?", 9, NEVER)
+        pieces = InstrumentedChat(inner).stream("?", 9, NEVER)
         assert next(pieces) == "a"
         pieces.close()
 
@@ -112,14 +112,14 @@ def test_a_text_that_nobody_wants_any_more_is_closed_and_counted_as_abandoned():
     assert inner.closed
 
 
-def test_a_build_that_is_given_up_has_no_duration():
+def test_a_build_that_fails_has_no_duration():
     def build(error: Exception | None = None):
-        with suppress(KeyError), metrics.sealing("tail"):
+        with suppress(KeyError), metrics.segment_build("tail"):
             if error:
                 raise error
 
-    assert grown("hrag_seal_seconds_count", build, of="tail") == 1
-    assert grown("hrag_seal_seconds_count", lambda: build(KeyError()), of="tail") == 0
+    assert grown("hrag_segment_build_seconds_count", build, kind="tail") == 1
+    assert grown("hrag_segment_build_seconds_count", lambda: build(KeyError()), kind="tail") == 0
 
 
 def test_recording_a_search_costs_little():
@@ -133,9 +133,9 @@ def test_recording_a_search_costs_little():
 def _recording_s(stages: list[tuple[str, float]], rounds: int) -> float:
     began = time.perf_counter()
     for _ in range(rounds):
-        metrics.call_began()
-        metrics.searched(stages)
-        metrics.call_ended("Search", "OK", 3e-4)
+        metrics.call_started()
+        metrics.search_finished(stages)
+        metrics.call_finished("Search", "OK", 3e-4)
     return time.perf_counter() - began
 
 
@@ -164,7 +164,7 @@ def test_readings_with_labels_are_one_family_and_totals_are_counters():
     assert f'{name}{{cache="sentence"}} 3.0' in text
 
 
-def test_what_cannot_be_read_is_left_out_and_logged():
+def test_unreadable_metrics_are_left_out_and_logged():
     def read():
         raise StoreUnavailable("the disk is gone")
 
@@ -206,38 +206,38 @@ def test_a_store_is_measured_over_all_its_collections(engine):
     assert (totals.collections, totals.documents, totals.summaries) == (1, 1, 0)
 
 
-# Showing
+# Serving
 
 
-def test_metrics_are_shown_over_http_and_no_longer_than_asked():
+def test_metrics_are_served_over_http_until_the_end_of_the_block():
     reading = Readings(lambda: [Reading("hrag_store_leaves", 5)])
-    with exposed("127.0.0.1:0", INSTRUMENTS, reading) as port:
+    with serve_metrics("127.0.0.1:0", INSTRUMENTS, reading) as port:
         scrape = Scrape(f"127.0.0.1:{port}")
         assert scrape.value("hrag_store_leaves") == 5
         assert "process_resident_memory_bytes" in scrape
         with pytest.raises(ServiceUnavailable, match=f"127.0.0.1:{port} for metrics"):
-            exposed(f"127.0.0.1:{port}").__enter__()
+            serve_metrics(f"127.0.0.1:{port}").__enter__()
     with pytest.raises(OSError, match="refused"):
         Scrape(f"127.0.0.1:{port}")
 
 
-def test_without_an_address_nothing_is_shown():
-    with exposed("", INSTRUMENTS) as port:
+def test_without_an_address_nothing_is_served():
+    with serve_metrics("", INSTRUMENTS) as port:
         assert port == 0
 
 
-def test_workers_are_shown_side_by_side_and_one_that_is_gone_is_not():
+def test_worker_metrics_have_one_label_per_serving_worker():
     def worker(leaves: int):
         return Readings(lambda: [Reading("hrag_reader_loaded_bytes", leaves)])
 
     with (
-        exposed("127.0.0.1:0", worker(5)) as first,
-        exposed("127.0.0.1:0", worker(7)) as second,
+        serve_metrics("127.0.0.1:0", worker(5)) as first,
+        serve_metrics("127.0.0.1:0", worker(7)) as second,
     ):
-        with exposed("127.0.0.1:0") as gone:
+        with serve_metrics("127.0.0.1:0") as gone:
             pass
         ports = [first, second, 0, gone]
-        with exposed("127.0.0.1:0", Gathered(ports)) as port:
+        with serve_metrics("127.0.0.1:0", WorkerMetrics(ports)) as port:
             scrape = Scrape(f"127.0.0.1:{port}")
     assert scrape.text.count("# TYPE hrag_reader_loaded_bytes") == 1
     loaded = "hrag_reader_loaded_bytes"

@@ -1,4 +1,4 @@
-"""Where sentences end."""
+"""Sentence boundaries."""
 
 import time
 
@@ -33,16 +33,16 @@ def split(text: str) -> list[str]:
         ["Windows ends lines\r\nso. ", "Ok."],
     ],
 )
-def test_sentences_are_told_apart(sentences):
+def test_sentences_are_separated(sentences):
     assert split("".join(sentences)) == sentences
 
 
-def test_a_text_of_nothing_has_no_sentence():
+def test_an_empty_text_has_no_sentence():
     assert sentence_ends("") == []
     assert split(" \n ") == [" \n "]
 
 
-def test_what_does_not_end_is_cut_at_a_line_or_a_word():
+def test_text_without_boundaries_is_cut_at_a_line_or_a_word():
     words = split("word " * 1000)
     assert all(MAX_SENTENCE_CHARS // 2 < len(part) <= MAX_SENTENCE_CHARS for part in words[:-1])
     assert all(part.endswith(" ") for part in words)
@@ -78,7 +78,7 @@ pieces = st.sampled_from(
 
 
 @given(st.lists(pieces, max_size=40).map("".join) | st.text())
-def test_sentences_tile_any_text(text):
+def test_sentences_partition_any_text(text):
     parts = split(text)
     assert "".join(parts) == text
     assert all(part.strip() for part in parts[1:])
@@ -88,7 +88,7 @@ def test_sentences_tile_any_text(text):
 @pytest.mark.parametrize(
     "piece", [" ", "\n", ".", ". ", "#", "\n#", "\n# ", "\t\n", "e.g. ", "a", '"', ".)", "。", "- "]
 )
-def test_no_text_takes_long(piece):
+def test_splitting_takes_linear_time(piece):
     began = time.process_time()
     sentence_ends(piece * (200_000 // len(piece)))
     assert time.process_time() - began < 3

@@ -1,4 +1,4 @@
-"""The tokenizer: the vendored vocabulary, proven; byte lengths by table."""
+"""The tokenizer: the vendored vocabulary, its checksum, and byte offsets of tokens."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 
 @hypothesis_settings(deadline=None)
 @given(texts)
-def test_byte_ends_are_where_the_tokens_end(text):
+def test_byte_ends_are_the_ends_of_the_tokens(text):
     ids = tokens.encode(text)
     pieces = [tokens.encoding().decode_single_token_bytes(int(token)) for token in ids]
     assert b"".join(pieces) == text.encode()

@@ -1,4 +1,4 @@
-"""Where the chunker cuts, on texts small enough to see it."""
+"""Positions of cuts in texts that are small enough to check by eye."""
 
 import pytest
 
@@ -90,7 +90,7 @@ def test_a_chunk_mostly_in_a_subsection_names_it():
     assert [chunk["section"] for chunk in tree.level(0)] == [1]
 
 
-def test_a_chunk_over_many_sections_names_the_one_around_them():
+def test_a_chunk_over_many_sections_names_their_common_ancestor():
     parts = [f"Part {number} says little. " for number in range(6)]
     starts = [sum(map(len, parts[:number])) for number in range(6)]
     sections = [Section("Top", 1, 0), *(Section(f"S{at}", 2, at) for at in starts[1:])]
@@ -126,7 +126,7 @@ def test_a_level_rounds_its_overlap(size, ratio, level):
 
 
 def test_a_chunk_that_could_only_end_inside_a_code_point_ends_before_it():
-    """Its limit, 64 tokens, falls into the emoji, and so does all of its window."""
+    """The limit of 64 tokens and its whole window are inside the emoji."""
     text = "word " * 56 + "👩‍👩‍👧‍👦"
     parsed = ParsedText(text)
     tree = build_tree(parsed, TreeSettings((32, 64), 0.5))

@@ -70,7 +70,7 @@ def builtin() -> BuiltinEmbedder:
 # Which sentences
 
 
-def test_what_most_of_the_text_is_about_is_taken(builtin):
+def test_main_topic_of_the_text_is_chosen(builtin):
     strange = "The tax office in Oslo closes at noon on the last Friday of June."
     about = [f"Bees fly to flower {n} and carry its nectar home to the hive." for n in range(12)]
     summary = extract(" ".join([*BEES, strange, *about]), builtin)
@@ -78,7 +78,7 @@ def test_what_most_of_the_text_is_about_is_taken(builtin):
     assert "tax office" not in summary
 
 
-def test_the_most_central_sentences_are_taken():
+def test_most_central_sentences_are_chosen():
     names = ["One", "Two", "Three", "Four", "Five"]
     near = {name: [1, *(0.5 * (n == at) for n in range(5))] for at, name in enumerate(names)}
     text = " ".join(padded(f"{name} begins") for name in ["Strange", *names])
@@ -87,8 +87,8 @@ def test_the_most_central_sentences_are_taken():
     assert "Strange" not in summary
 
 
-def test_what_is_said_already_is_not_said_again():
-    """The second sentence is nearer to the mean than the third, and to the first."""
+def test_redundant_sentence_is_not_chosen():
+    """The second sentence is nearer to the mean than the third, but also to the first."""
     first, again, new = (padded(f"{name} begins") for name in ("First", "Again", "Fresh"))
     near = FakeEmbedder(First=[1, 0.1], Again=[1, 0.11], Fresh=[0.7, -0.7])
     assert extract(f"{first} {again} {new}", near) == f"{first} {new}"
@@ -102,13 +102,13 @@ def test_sentences_stay_in_the_order_of_the_text():
     assert extract(f"{two} {other} {one}", embedder) == f"{two} {one}"
 
 
-def test_the_same_sentence_is_taken_once():
+def test_repeated_sentence_is_chosen_once():
     near = FakeEmbedder()
     assert extract(f"{BEES[0]} " * 5 + BEES[1], near) == f"{BEES[0]} {BEES[1]}"
     assert near.asked == BEES[:2]
 
 
-def test_chinese_sentences_are_told_apart(builtin):
+def test_chinese_sentences_are_separated(builtin):
     about = [f"蜜蜂用舞蹈告诉同伴第{n}片花丛在哪里，并把花蜜和花粉带回蜂巢。" for n in range(30)]
     strange = "奥斯陆的税务局在六月的最后一个星期五中午关门，届时无法办理任何业务。"
     summary = extract("".join([*about[:15], strange, *about[15:]]), builtin)
@@ -122,7 +122,7 @@ def test_chinese_sentences_are_told_apart(builtin):
 
 
 @given(st.lists(st.integers(1, 900), max_size=30))
-def test_a_summary_is_short_or_one_sentence(lengths):
+def test_summary_is_within_its_limit_or_one_sentence(lengths):
     words = [f"No {n} " + "word " * (chars // 5) + "end. " for n, chars in enumerate(lengths)]
     summary = extract("".join(words), HashEmbedder(8))
     assert len(summary) <= BOUND or summary.count("No ") == 1
@@ -135,11 +135,11 @@ def test_one_sentence_is_its_own_summary():
     assert embedder.asked == []
 
 
-def test_a_text_without_an_end_is_cut_as_sentences_are():
+def test_text_without_a_sentence_end_is_cut_at_the_sentence_limit():
     assert 0 < len(extract("word " * 5000, HashEmbedder(8))) <= MAX_SENTENCE_CHARS
 
 
-def test_so_many_sentences_are_compared_from_all_over_the_text():
+def test_compared_sentences_are_spread_over_the_text():
     embedder = FakeEmbedder()
     extract(" ".join(f"This is sentence number {n} of many." for n in range(1001)), embedder)
     assert len(embedder.asked) == 100
@@ -155,12 +155,12 @@ def test_a_text_without_words_has_no_summary(text):
     assert extract(text, FakeEmbedder()) == ""
 
 
-def test_what_says_little_is_left_out():
+def test_short_lines_are_left_out():
     text = f"# Bees\n\n12\n\n{BEES[0]}\n\nFig. 3\n\n{BEES[1]}"
     assert extract(text, FakeEmbedder()) == f"{BEES[0]} {BEES[1]}"
 
 
-def test_short_lines_are_taken_where_there_is_nothing_else():
+def test_short_lines_are_chosen_if_there_is_nothing_else():
     assert extract("Eggs\n\nMilk\n\nTea\n\n---", FakeEmbedder()) == "Eggs Milk Tea"
 
 
@@ -173,12 +173,12 @@ def test_lines_of_a_sentence_are_joined():
 # Failures
 
 
-def test_a_text_that_the_embedder_refuses_is_begun():
+def test_first_sentences_are_chosen_if_the_embedder_rejects_them():
     sentences = [padded(f"Sentence {n}") for n in range(5)]
     refusing = FailingEmbedder(EmbedderRejected("no"))
     assert extract(" ".join(sentences), refusing) == " ".join(sentences[:2])
 
 
-def test_an_embedder_that_is_down_is_said_to_be():
+def test_unavailable_embedder_is_reported():
     with pytest.raises(EmbedderUnavailable, match="down"):
         extract(" ".join(BEES), FailingEmbedder(EmbedderUnavailable("down")))

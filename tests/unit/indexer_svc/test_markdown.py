@@ -1,4 +1,4 @@
-"""Headings become sections, at exact offsets, whatever the text."""
+"""Headings become sections at exact offsets, for any text."""
 
 import re
 import threading
@@ -11,7 +11,8 @@ from markdown_it import MarkdownIt
 
 from hrag.tree import Section
 from indexer_svc import markdown
-from indexer_svc.markdown import MAX_SECTIONS, MAX_TITLE_CHARS, sections_of, trim_title
+from indexer_svc.markdown import MAX_SECTIONS, Outline, outline_of
+from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
 LINE_ENDS = ("\n", "\r\n", "\r")
 PIECES = (
@@ -29,6 +30,10 @@ def markdown_texts(draw: st.DrawFn) -> str:
     return "".join(line + draw(st.sampled_from(LINE_ENDS)) for line in lines)
 
 
+def sections_of(text: str) -> tuple[Section, ...]:
+    return outline_of(text).sections
+
+
 def titles(text: str) -> list[str]:
     return [section.title for section in sections_of(text)]
 
@@ -38,7 +43,7 @@ def outline(text: str) -> list[tuple[int, str]]:
 
 
 def reference_headings(text: str) -> dict[int, int]:
-    """Line to depth of every top-level heading, as an unaltered parser sees them."""
+    """Maps lines to depths of top-level headings, by the parser without our rule."""
     tokens = MarkdownIt("commonmark", {"maxNesting": 1000}).parse(text)
     return {
         token.map[0]: int(token.tag[1])
@@ -80,14 +85,38 @@ def test_sections_are_the_headings_an_unaltered_parser_finds(text):
     assert not any("word" in line or "标题" in line or "Top" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("# The *guide*\n\n# Later\n", "The guide"),
+        ("intro\n\n## Part\n\nTitle\n=====\n", "Title"),
+        ("## Part\n\n### Sub\n", ""),
+        ("```\n# code\n```\n> # quote\n\n- # item\n", ""),
+        ("---\ntitle: Of the front matter\n---\n# Heading\n", "Of the front matter"),
+        ("\ufeff---\r\nlang: en\r\ntitle: 'It''s'\r\n---\r\n# Heading\r\n", "It's"),
+        ("---\ntitle: [a, b]\n---\n# Heading\n", "Heading"),
+        ("---\nlang: en\n---\ntitle: text\n", ""),
+        ("title: text\n", ""),
+        ("plain text", ""),
+    ],
+)
+def test_the_title_is_that_of_the_front_matter_or_the_first_heading_of_level_1(text, title):
+    assert outline_of(text).title == title
+
+
+def test_a_title_in_front_matter_leaves_the_sections_alone():
+    text = "---\ntitle: x\n---\n# A\n"
+    assert outline_of(text) == Outline("x", (Section("A", 1, 17),))
+
+
 @settings(max_examples=200, deadline=None)
 @given(markdown_texts())
 def test_sections_are_in_order_and_have_short_plain_titles(text):
     sections = sections_of(text)
     starts = [section.char_start for section in sections]
     assert starts == sorted(set(starts))
-    assert all(1 <= len(section.title) <= MAX_TITLE_CHARS for section in sections)
-    assert all(section.title == trim_title(section.title) for section in sections)
+    assert all(1 <= len(section.title) <= MAX_SECTION_TITLE_CHARS for section in sections)
+    assert all(section.title == section_title(section.title) for section in sections)
 
 
 @settings(max_examples=100, deadline=None)
@@ -112,12 +141,12 @@ def test_any_text_has_an_outline(text):
         "",
     ],
 )
-def test_no_section_where_no_titled_heading_is(text):
+def test_text_without_titled_headings_has_no_sections(text):
     assert sections_of(text) == ()
 
 
 @pytest.mark.parametrize("text", ["- # no\n", "> # no\n", "1. a\n\n   # no\n", "- a\n  ===\n"])
-def test_headings_inside_lists_and_quotes_are_not_of_the_outline(text):
+def test_headings_inside_lists_and_quotes_are_not_in_the_outline(text):
     assert titles(text + "\n# Yes\n") == ["Yes"]
 
 
@@ -142,25 +171,25 @@ def test_title_is_what_a_reader_sees(source, title):
 
 
 def test_long_titles_are_cut():
-    assert titles("# " + "x" * 1000) == ["x" * MAX_TITLE_CHARS]
+    assert titles("# " + "x" * 1000) == ["x" * MAX_SECTION_TITLE_CHARS]
     assert titles("# *" + "x" * 1000 + "*")[0].startswith("*xxx")
 
 
-def test_titles_of_little_but_markup_are_shown_as_written():
+def test_titles_of_mostly_markup_are_kept_as_written():
     assert titles("# " + "[" * 100 + " x") == ["[" * 100 + " x"]
 
 
-def test_front_matter_is_no_heading():
+def test_front_matter_is_not_a_heading():
     text = "---\ntitle: A page\ntags: [a]\n---\n# Real\n"
     assert sections_of(text) == (Section("Real", 1, text.index("# Real")),)
 
 
 @pytest.mark.parametrize("text", ["---\n\n# A\n\n---\n", "---\nnote: a\n\n# A\n\n---\n"])
-def test_a_rule_at_the_beginning_hides_no_heading(text):
+def test_thematic_break_at_the_start_hides_no_heading(text):
     assert titles(text) == ["A"]
 
 
-def test_byte_order_mark_before_a_heading_is_passed_over():
+def test_byte_order_mark_before_a_heading_is_skipped():
     assert sections_of("\ufeff# A\n# B\n") == (Section("A", 1, 1), Section("B", 1, 5))
 
 
@@ -169,14 +198,14 @@ def test_headings_after_a_deeply_nested_list_are_found():
     assert titles(nested + "\n# After\n") == ["After"]
 
 
-def test_headings_past_the_line_limit_are_left_out(monkeypatch):
+def test_headings_after_the_line_limit_are_left_out(monkeypatch):
     monkeypatch.setattr(markdown, "MAX_LINES", 3)
     assert titles("# A\n\n# B\n# C\n") == ["A", "B"]
     assert titles("# A\r\n\r\n# B") == ["A", "B"]
     assert titles("# A\n\nB\n===\n") == ["A"]
 
 
-def test_sections_past_the_limit_are_left_out():
+def test_sections_beyond_the_limit_are_left_out():
     sections = sections_of("# a\n" * (MAX_SECTIONS + 1))
     assert len(sections) == MAX_SECTIONS
     assert sections[-1].char_start == 4 * (MAX_SECTIONS - 1)
@@ -200,8 +229,8 @@ def test_sections_past_the_limit_are_left_out():
         ),
     ],
 )
-def test_time_grows_with_the_text_and_not_its_square(unit):
-    """Sixteen times the text may take 80 times as long; squared it would be 256 times."""
+def test_time_is_linear_in_the_text(unit):
+    """16 times the text may take 80 times as long; quadratic time would be 256 times."""
 
     def seconds(size: int) -> float:
         text = unit * (size // len(unit))
@@ -212,7 +241,7 @@ def test_time_grows_with_the_text_and_not_its_square(unit):
     assert seconds(160_000) < 80 * max(seconds(10_000), 0.002)
 
 
-def test_threads_can_read_outlines_at_once():
+def test_threads_can_parse_concurrently():
     text = "# *A*\n\n- x\n\n> y\n\nB\n---\n" * 50
     expected = sections_of(text)
     found = []

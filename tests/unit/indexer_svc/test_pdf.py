@@ -1,4 +1,4 @@
-"""PDFs give their pages' text and bookmarks, or say why not."""
+"""PDFs give the text of their pages, bookmarks and title, or the reason why not."""
 
 import random
 import threading
@@ -44,7 +44,7 @@ def test_bookmarks_have_title_depth_and_page():
     )
 
 
-def test_blank_bookmarks_and_those_that_lead_nowhere_are_left_out():
+def test_blank_bookmarks_and_those_without_a_page_are_left_out():
     content = pdfs.pdf_of(
         ["a"], [pdfs.Bookmark(" ", 1, 0), pdfs.Bookmark("gone", 1, 50), pdfs.Bookmark("ok", 1, 0)]
     )
@@ -65,32 +65,53 @@ def test_a_bookmark_that_is_its_own_successor_ends_the_outline():
     assert read_pdf(looped, PLENTY).bookmarks == (Bookmark("one", 1, 0),)
 
 
-def test_bookmarks_past_the_limit_are_left_out(monkeypatch):
+def test_bookmarks_beyond_the_limit_are_left_out(monkeypatch):
     monkeypatch.setattr(pdf, "MAX_BOOKMARKS", 2)
     content = pdfs.pdf_of(["a"], [pdfs.Bookmark(str(number), 1, 0) for number in range(3)])
     assert [bookmark.title for bookmark in read_pdf(content, PLENTY).bookmarks] == ["0", "1"]
 
 
-def test_a_password_is_named_as_the_reason():
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [
+        ("  A study\n of bees ", "A study of bees"),
+        ("研究 😀", "研究 😀"),
+        ("soft\u00adhyphen", "softhyphen"),
+        ("Microsoft Word - report.doc", ""),
+        (" ", ""),
+    ],
+)
+def test_the_title_in_the_metadata_is_read(written, title):
+    assert read_pdf(pdfs.pdf_of(["a"], title=written), PLENTY).title == title
+
+
+def test_a_title_with_half_a_character_is_left_out():
+    content = pdfs.pdf_of(["a"], title="XY")
+    halved = content.replace(b"00580059", b"d8000059")
+    assert halved != content
+    assert read_pdf(halved, PLENTY).title == ""
+
+
+def test_password_is_reported_as_the_reason():
     with pytest.raises(UnreadableDocument, match="encrypted PDF that needs a password") as caught:
         read_pdf(pdfs.encrypted_pdf(["secret"], "hush"), PLENTY)
     assert caught.value.field == "content"
 
 
-def test_unknown_encryption_is_named_as_the_reason():
+def test_unknown_encryption_is_reported_as_the_reason():
     content = pdfs.encrypted_pdf(["secret"], "hush").replace(b"/Standard", b"/Homemade")
     with pytest.raises(UnreadableDocument, match="encrypted in an unknown way"):
         read_pdf(content, PLENTY)
 
 
-def test_a_pdf_anyone_can_open_is_read_though_encrypted():
+def test_encrypted_pdf_with_the_empty_password_is_read():
     assert read_pdf(pdfs.encrypted_pdf(["open to all"], ""), PLENTY).pages == ("open to all",)
 
 
 @pytest.mark.parametrize(
     "content", [pdfs.broken_pdf(), b"", b"%PDF-1.7", b"plain text", pdfs.pdf_of([])]
 )
-def test_what_is_no_pdf_is_unreadable(content):
+def test_damaged_pdfs_are_unreadable(content):
     with pytest.raises(UnreadableDocument, match="content is not a readable PDF: ") as caught:
         read_pdf(content, PLENTY)
     assert caught.value.field == "content"
@@ -104,23 +125,23 @@ def test_a_page_that_cannot_be_loaded_is_named():
         read_pdf(content, PLENTY)
 
 
-def test_text_past_the_limit_is_refused():
+def test_text_beyond_the_limit_is_refused():
     content = pdfs.pdf_of(["12345", "é7890"])
     assert len(read_pdf(content, 11).pages) == 2
     with pytest.raises(TooLarge, match=r"11 bytes.*first 2 pages.*HRAG_MAX_DOCUMENT_BYTES.* 10"):
         read_pdf(content, 10)
 
 
-def test_pages_past_the_limit_are_refused(monkeypatch):
+def test_pages_beyond_the_limit_are_refused(monkeypatch):
     monkeypatch.setattr(pdf, "MAX_PAGES", 2)
     assert len(read_pdf(pdfs.pdf_of(["a", "b"]), PLENTY).pages) == 2
     with pytest.raises(TooLarge, match="3 pages; at most 2"):
         read_pdf(pdfs.pdf_of(["a", "b", "c"]), PLENTY)
 
 
-def test_damaged_pdfs_are_read_or_refused_and_nothing_else():
+def test_randomly_damaged_pdfs_are_read_or_refused():
     chance = random.Random(7)
-    original = pdfs.pdf_of(["one", "two"], [pdfs.Bookmark("x", 1, 1)])
+    original = pdfs.pdf_of(["one", "two"], [pdfs.Bookmark("x", 1, 1)], title="Numbers")
     refused = 0
     for _ in range(300):
         damaged = bytearray(original)
@@ -133,7 +154,7 @@ def test_damaged_pdfs_are_read_or_refused_and_nothing_else():
     assert refused > 0
 
 
-def test_threads_take_turns():
+def test_threads_can_read_concurrently():
     contents = [pdfs.pdf_of([f"document {number}"] * 20) for number in range(8)]
     found = [None] * len(contents)
 
@@ -148,7 +169,7 @@ def test_threads_take_turns():
     assert found == [(f"document {number}",) * 20 for number in range(len(contents))]
 
 
-def test_a_failure_leaves_the_lock_free():
+def test_failure_releases_the_lock():
     with pytest.raises(UnreadableDocument):
         read_pdf(b"no", PLENTY)
     assert read_pdf(pdfs.pdf_of(["yes"]), PLENTY).pages == ("yes",)

@@ -1,4 +1,4 @@
-"""Which leaves make a section, by chunk, page and heading."""
+"""Ranges of leaves that form a section, by chunk, page and heading."""
 
 import pytest
 from hypothesis import given
@@ -46,7 +46,7 @@ def outlined(*pieces: tuple[str, int, str]) -> ParsedText:
 # Chunks
 
 
-def test_chunks_are_those_of_the_top_level():
+def test_chunk_sections_are_chunks_of_the_top_level():
     parsed = ParsedText(sentences(60))
     top = build_tree(parsed, TREE).level(TREE.top_level)
     found = parts(parsed, SummaryUnit.CHUNK)
@@ -64,7 +64,7 @@ def test_in_a_tree_of_one_level_every_leaf_is_a_section():
     assert len(parts(parsed, SummaryUnit.CHUNK, flat)) == build_tree(parsed, flat).counts[0]
 
 
-def test_ranges_are_of_the_embedded_level():
+def test_ranges_are_leaf_indices():
     parsed, settings = ParsedText(sentences(60)), TreeSettings((32, 64, 128), 0.0, 1)
     tree = build_tree(parsed, settings)
     found = sections(parsed, tree, 1, SummaryUnit.CHUNK)
@@ -82,7 +82,7 @@ def test_each_page_is_a_section():
         assert text.count("Sentence ") <= 22
 
 
-def test_a_leaf_over_the_end_of_a_page_belongs_to_where_its_middle_lies():
+def test_leaf_across_pages_belongs_to_the_page_of_its_middle():
     first, second = "one " * 40, "two " * 160
     found = parts(paged(first, second), SummaryUnit.PAGE, TreeSettings((64, 128), 0.0))
     assert len(found) == 2
@@ -96,12 +96,12 @@ def test_a_page_too_short_for_a_leaf_is_part_of_its_neighbour():
     assert "".join(found) == first + "x. " + last
 
 
-def test_blank_pages_are_no_sections():
+def test_blank_pages_are_not_sections():
     first, last = sentences(20, 0), sentences(20, 2)
     assert len(parts(paged("", first, "", "", last, ""), SummaryUnit.PAGE)) == 2
 
 
-def test_without_pages_chunks_stand_for_them():
+def test_text_without_pages_is_divided_by_chunks():
     parsed = outlined(("A", 1, sentences(30)), ("B", 1, sentences(30, 1)))
     assert parts(parsed, SummaryUnit.PAGE) == parts(parsed, SummaryUnit.CHUNK)
 
@@ -118,7 +118,7 @@ def test_each_heading_begins_a_section_whatever_its_depth():
         assert text.count("Sentence ") <= 22
 
 
-def test_what_lies_before_the_first_heading_is_a_section():
+def test_text_before_the_first_heading_is_a_section():
     pieces = [("", 0, sentences(20)), ("A", 1, sentences(20, 1))]
     first, second = parts(outlined(*pieces), SummaryUnit.SECTION)
     assert first.startswith(sentences(18))
@@ -130,14 +130,14 @@ def test_a_heading_that_is_used_twice_makes_two_sections():
     assert len(parts(outlined(("A", 1, text), ("A", 1, text)), SummaryUnit.SECTION)) == 2
 
 
-def test_sections_too_short_for_a_leaf_are_one_with_what_is_around_them():
+def test_section_too_short_for_a_leaf_belongs_to_its_neighbour():
     short = [(f"Part {n}", 2, "A word or two. ") for n in range(12)]
     found = parts(outlined(("All", 1, ""), *short, ("End", 1, sentences(9))), SummaryUnit.SECTION)
     assert len(found) == 2
     assert found[0].count("Part") >= 11
 
 
-def test_without_headings_chunks_stand_for_sections():
+def test_text_without_headings_is_divided_by_chunks():
     parsed = paged(sentences(30), sentences(30, 1))
     assert parts(parsed, SummaryUnit.SECTION) == parts(parsed, SummaryUnit.CHUNK)
 
@@ -149,7 +149,7 @@ PIECES = st.lists(st.tuples(WORDS, st.integers(0, 3)), min_size=1, max_size=8)
 
 
 @given(PIECES, st.sampled_from(SummaryUnit), st.booleans(), st.sampled_from([0.0, 0.3]))
-def test_sections_hold_every_leaf_once_and_in_order(pieces, unit, with_pages, overlap):
+def test_sections_contain_every_leaf_once_and_in_order(pieces, unit, with_pages, overlap):
     texts = [" ".join(words) for words, _ in pieces]
     outline = outlined(
         ("", 0, "x"),
@@ -185,5 +185,5 @@ OUTLINE = (Section("Book", 1, 0), Section("Keys", 2, 10), Section("Rotate", 3, 2
         ("Keys", 2, "Keys - Book > Keys > Rotate"),
     ],
 )
-def test_a_section_is_called_by_its_title_and_headings(title, section, expected):
+def test_heading_has_the_title_and_the_section_path(title, section, expected):
     assert heading(title, OUTLINE, section_parents(OUTLINE), section) == expected

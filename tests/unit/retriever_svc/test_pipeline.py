@@ -410,7 +410,7 @@ def test_a_caller_that_goes_ends_the_wait() -> None:
     search = search_of(snapshot, reader=FakeReader(snapshot, iter([3] * 1000)))
     leaves = iter([True, True, False])
     with pytest.raises(errors.Cancelled, match="waiting for min_sequence"):
-        search(replace(QUERY, min_sequence=8), Deadline(waits=lambda: next(leaves)))
+        search(replace(QUERY, min_sequence=8), Deadline(is_waiting=lambda: next(leaves)))
 
 
 def test_nothing_is_embedded_or_searched_for_a_caller_that_is_gone() -> None:
@@ -418,5 +418,5 @@ def test_nothing_is_embedded_or_searched_for_a_caller_that_is_gone() -> None:
     reader, embedder = FakeReader(snapshot), Embedder(snapshot)
     search = search_of(snapshot, reader=reader, embedder=embedder)
     with pytest.raises(errors.Cancelled, match="embedding"):
-        search(QUERY, Deadline(waits=lambda: False))
+        search(QUERY, Deadline(is_waiting=lambda: False))
     assert reader.snapshots == 0

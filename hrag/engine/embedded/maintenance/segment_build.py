@@ -71,7 +71,7 @@ def build(
     Raises OSError or StorageFull when the disk is full, and whatever `between` raises;
     then the store is as before.
     """
-    with metrics.sealing("tail" if plan.tail else "merge"):
+    with metrics.segment_build("tail" if plan.tail else "merge"):
         return _build(store, plan, between, insert)
 
 

@@ -123,7 +123,7 @@ class MaintenanceWorker:
                 self._closing.wait(_RETRY_S)
 
     def _report_failure(self, error: Exception) -> None:
-        metrics.seal_failures.inc()
+        metrics.segment_build_failures.inc()
         if isinstance(error, (StorageFull, OSError)):
             _log.error("maintenance_failed", problem=str(error), retry_s=_RETRY_S)
         else:

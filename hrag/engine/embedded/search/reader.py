@@ -176,7 +176,7 @@ class EmbeddedReader:
                 if other != number and other not in keep:
                     total -= self._sizes.get(other, 0)
                     self._drop(other)
-                    metrics.unloads.inc()
+                    metrics.evictions.inc()
 
     def _drop(self, number: int) -> None:
         """Lets go of a collection; searches in flight keep the view that they began with."""

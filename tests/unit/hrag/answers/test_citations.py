@@ -1,8 +1,8 @@
-"""How a chunk is named, and on which pages a part of it lies."""
+"""Citations: headings and pages."""
 
 import pytest
 
-from hrag.answers.citations import pages, pages_of, place
+from hrag.answers.citations import heading, pages, pages_of
 from hrag.types import Chunk, PageStart, Span
 
 
@@ -12,10 +12,10 @@ def _chunk(first: int, last: int, *starts: PageStart, title: str = "Guide") -> C
     return Chunk("d#0.0", "d", 0, 0, "", 1, span, path, first, last, title, "", {}, starts)
 
 
-def test_a_first_section_that_is_the_title_is_not_said_again() -> None:
-    assert place(_chunk(0, 0)) == "Guide - Keys"
-    assert place(_chunk(0, 0, title="Other")) == "Other - Guide > Keys"
-    assert place(_chunk(0, 0, title="")) == "d - Guide > Keys"
+def test_a_first_section_that_repeats_the_title_is_left_out() -> None:
+    assert heading(_chunk(0, 0)) == "Guide - Keys"
+    assert heading(_chunk(0, 0, title="Other")) == "Other - Guide > Keys"
+    assert heading(_chunk(0, 0, title="")) == "d - Guide > Keys"
 
 
 def test_pages_are_one_or_a_range() -> None:
@@ -26,7 +26,7 @@ def test_pages_are_one_or_a_range() -> None:
     ]
 
 
-STARTS = (PageStart(4, 120), PageStart(9, 150))  # After page 3; numbers may leave some out.
+STARTS = (PageStart(4, 120), PageStart(9, 150))  # After page 3; page numbers may have gaps.
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,7 @@ STARTS = (PageStart(4, 120), PageStart(9, 150))  # After page 3; numbers may lea
         (120, 120, (4, 4)),
     ],
 )
-def test_a_part_lies_on_the_pages_it_touches(
-    start: int, end: int, expected: tuple[int, int]
-) -> None:
+def test_a_span_is_on_the_pages_it_touches(start: int, end: int, expected: tuple[int, int]) -> None:
     assert pages_of(_chunk(3, 9, *STARTS), Span(start, end, start, end)) == expected
 
 

@@ -1,4 +1,4 @@
-"""API keys: how they are made, kept, checked and withdrawn."""
+"""API keys: creation, storage, verification, revocation."""
 
 import errno
 import gc
@@ -37,7 +37,7 @@ def test_a_key_is_a_name_and_256_random_bits(path):
     assert {key.id for key in keys.read(path)} == set(map(id_of, made))
 
 
-def test_the_file_holds_hashes_only_and_is_its_owners_alone(path):
+def test_the_file_holds_hashes_only_and_has_mode_0600(path):
     key = new_key(path)
     secret = key.split("_", 2)[2]
     assert secret not in path.read_text("utf-8")
@@ -46,8 +46,8 @@ def test_the_file_holds_hashes_only_and_is_its_owners_alone(path):
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_who_could_read_the_file_still_can_when_it_is_replaced(path):
-    """Else a service that runs as another user would go on with keys that are revoked."""
+def test_replacing_the_file_keeps_its_mode(path):
+    """Otherwise a service that runs as another user would keep accepting revoked keys."""
     key = new_key(path)
     path.chmod(0o640)
     keys.revoke(path, id_of(key))
@@ -55,7 +55,7 @@ def test_who_could_read_the_file_still_can_when_it_is_replaced(path):
 
 
 @needs_root
-def test_the_files_owner_stays_when_another_user_replaces_it(path):
+def test_replacing_the_file_keeps_its_owner(path):
     new_key(path)
     os.chown(path, 10001, 10002)
     new_key(path)
@@ -64,7 +64,7 @@ def test_the_files_owner_stays_when_another_user_replaces_it(path):
 
 
 @needs_root
-def test_a_file_that_would_change_its_owner_is_not_replaced(path, monkeypatch):
+def test_a_file_whose_owner_cannot_be_kept_is_not_replaced(path, monkeypatch):
     def fchown(*_: object) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
@@ -101,7 +101,7 @@ def test_a_key_proves_its_id_tenants_and_role(path):
         lambda _: "x" * 1_000_000,
     ],
 )
-def test_anything_else_is_refused_in_the_same_words(path, change):
+def test_any_other_credential_is_refused_with_the_same_message(path, change):
     key = new_key(path)
     accepted = ApiKeys(path)
     with pytest.raises(Unauthenticated) as caught:
@@ -112,14 +112,14 @@ def test_anything_else_is_refused_in_the_same_words(path, change):
     assert accepted(key)
 
 
-def test_the_hash_from_the_file_is_no_key(path):
+def test_the_hash_from_the_file_is_not_a_key(path):
     key = new_key(path)
     stored = keys.read(path)[0].sha256
     with pytest.raises(Unauthenticated):
         ApiKeys(path)(f"hrag_{id_of(key)}_{stored[:43]}")
 
 
-def test_a_key_ends_with_its_time(path):
+def test_a_key_expires(path):
     key = keys.create(path, ("acme",), Role.READ, "", timedelta(days=1))
     now = time.time()
     clock = [now]
@@ -139,17 +139,17 @@ def test_a_revoked_key_stays_listed_and_revoking_again_changes_nothing(path):
     assert accepted(other)
     with pytest.raises(Unauthenticated):
         accepted(key)
-    with pytest.raises(ValueError, match="no key has the id 'nobody'"):
+    with pytest.raises(ValueError, match="there is no key with the id 'nobody'"):
         keys.revoke(path, "nobody")
 
 
-def test_keys_made_at_once_are_all_kept(path):
+def test_concurrently_created_keys_are_all_stored(path):
     with ThreadPoolExecutor(8) as makers:
         made = list(makers.map(lambda _: new_key(path), range(40)))
     assert {key.id for key in keys.read(path)} == set(map(id_of, made))
 
 
-def test_a_link_to_the_file_stays_one(path, tmp_path):
+def test_a_symbolic_link_to_the_file_is_kept(path, tmp_path):
     link = tmp_path / "link.json"
     link.symlink_to(path.name)
     key = new_key(link)
@@ -158,7 +158,7 @@ def test_a_link_to_the_file_stays_one(path, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tenants", "note", "said"),
+    ("tenants", "note", "message"),
     [
         ((), "", "tenants"),
         (("",), "", "tenants.0: Value error, must be the id"),
@@ -168,8 +168,8 @@ def test_a_link_to_the_file_stays_one(path, tmp_path):
         (("a",), "x" * 201, "note: String should have at most 200"),
     ],
 )
-def test_values_that_are_not_allowed_make_no_key(path, tenants, note, said):
-    with pytest.raises(ValueError, match=re.escape(said)):
+def test_invalid_values_create_no_key(path, tenants, note, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         keys.create(path, tenants, Role.READ, note, None)
     assert not path.exists()
 
@@ -186,7 +186,7 @@ def _line(**changed: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "Invalid JSON"),
         (b"\xff\xfe", "Invalid JSON"),
@@ -202,17 +202,17 @@ def _line(**changed: object) -> dict[str, object]:
         ([_line(), _line()], "two keys have the same id"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_with_the_place(path, content, said):
+def test_an_invalid_key_file_is_refused_with_the_field(path, content, message):
     path.write_bytes(
         content if isinstance(content, bytes) else json.dumps({"keys": content}).encode()
     )
-    with pytest.raises(ValueError, match=re.escape(said)) as caught:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
         ApiKeys(path)
     assert "secret" not in str(caught.value)
 
 
-def test_that_no_key_is_valid_is_logged(path):
-    """Such a file is right, as at a first start: every call is refused until there is a key."""
+def test_a_file_without_a_valid_key_is_logged(path):
+    """Such a file is valid, as at a first start: every call is refused until there is a key."""
     path.write_text('{"keys": []}', "ascii")
     with capture_logs() as logs, pytest.raises(Unauthenticated):
         ApiKeys(path)(UNKNOWN_KEY)
@@ -221,7 +221,7 @@ def test_that_no_key_is_valid_is_logged(path):
     with capture_logs() as again:
         ApiKeys(path)
     for lines in (logs, again):
-        assert [line["event"] for line in lines] == ["no_valid_key"]
+        assert [line["event"] for line in lines] == ["no_valid_api_key"]
         assert lines[0]["file"] == str(path)
     new_key(path)
     with capture_logs() as quiet:
@@ -247,8 +247,8 @@ def test_secrets_are_compared_as_digests_in_constant_time_for_unknown_ids_too(pa
     assert compared == [(64, 64), (64, 64)]
 
 
-def test_a_check_takes_as_long_whatever_part_of_the_key_is_right(path):
-    """Medians of interleaved checks; without the dummy an unknown id takes half as long."""
+def test_verification_takes_the_same_time_for_known_and_unknown_ids(path):
+    """Medians of interleaved calls; without the dummy entry an unknown id takes half as long."""
     key = new_key(path)
     accepted = ApiKeys(path)
     wrong = {

@@ -1,4 +1,4 @@
-"""JSON Web Tokens: what is believed, for how long, and which keys count."""
+"""JSON Web Tokens: claims, caching, signing keys."""
 
 import base64
 import json
@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
 
 from hrag.auth import Identity, Role
-from hrag.auth.web_tokens import Terms, WebTokens
+from hrag.auth.web_tokens import TokenPolicy, WebTokens
 from hrag.errors import Unauthenticated
 from tests.credentials import AUDIENCE, ISSUER, new_issuer, write_jwks
 
-TERMS = Terms(ISSUER, AUDIENCE, 30.0, "tenants", "role")
+TERMS = TokenPolicy(ISSUER, AUDIENCE, 30.0, "tenants", "role")
 ISSUED = new_issuer()
 
 
@@ -40,8 +40,8 @@ def test_a_token_proves_its_subject_tenants_and_role(path):
     assert WebTokens(path, TERMS)(token) == expected
 
 
-def test_claims_have_the_names_that_the_settings_give_them(path):
-    terms = Terms(ISSUER, AUDIENCE, 0, "https://acme/tenant", "https://acme/role")
+def test_claim_names_are_configurable(path):
+    terms = TokenPolicy(ISSUER, AUDIENCE, 0, "https://acme/tenant", "https://acme/role")
     own = {"https://acme/tenant": "acme", "https://acme/role": "admin"}
     token = ISSUED.token(tenants=None, role=None, **own)
     assert WebTokens(path, terms)(token).role is Role.ADMIN
@@ -75,10 +75,12 @@ def test_claims_have_the_names_that_the_settings_give_them(path):
         {"role": ""},
     ],
 )
-def test_claims_that_are_wrong_prove_nothing(path, claims):
-    said = {"iss": ISSUER, "aud": AUDIENCE, "sub": "s", "exp": time.time() + 60}
-    said = {**said, "tenants": "acme", "role": "read", **claims}
-    payload = json.dumps({name: each for name, each in said.items() if each is not None}).encode()
+def test_tokens_with_invalid_claims_are_refused(path, claims):
+    content = {"iss": ISSUER, "aud": AUDIENCE, "sub": "s", "exp": time.time() + 60}
+    content = {**content, "tenants": "acme", "role": "read", **claims}
+    payload = json.dumps(
+        {name: each for name, each in content.items() if each is not None}
+    ).encode()
     signed = jwt.PyJWS().encode(payload, ISSUED.private, "ES256", {"kid": ISSUED.key_id})
     assert _refused(WebTokens(path, TERMS), signed)
 
@@ -105,21 +107,21 @@ def _unsigned(header: bytes) -> str:
         _unsigned(b'{"alg": "ES256", "kid": "one", "crit": ["x"], "x": 1}'),
     ],
 )
-def test_what_is_no_token_is_refused(path, token):
+def test_malformed_tokens_are_refused(path, token):
     assert _refused(WebTokens(path, TERMS), token)
 
 
-def test_the_leeway_is_for_clocks_that_differ(path):
+def test_the_leeway_allows_for_clock_skew(path):
     tokens = WebTokens(path, TERMS)
     assert tokens(ISSUED.token(exp=time.time() - 20))
     assert tokens(ISSUED.token(nbf=time.time() + 20))
     assert _refused(tokens, ISSUED.token(exp=time.time() - 40))
     assert _refused(
-        WebTokens(path, Terms(ISSUER, AUDIENCE, 0, "tenants", "role")), ISSUED.token(exp=1)
+        WebTokens(path, TokenPolicy(ISSUER, AUDIENCE, 0, "tenants", "role")), ISSUED.token(exp=1)
     )
 
 
-def test_a_remembered_token_expires_all_the_same(path):
+def test_a_cached_token_expires(path):
     now = [time.time()]
     tokens = WebTokens(path, TERMS, lambda: now[0])
     token = ISSUED.token(exp=now[0] + 60)
@@ -128,7 +130,7 @@ def test_a_remembered_token_expires_all_the_same(path):
     assert _refused(tokens, token)
 
 
-def test_a_signature_is_checked_once(path, monkeypatch):
+def test_a_signature_is_verified_once(path, monkeypatch):
     calls = []
     decode = jwt.decode
     monkeypatch.setattr(jwt, "decode", lambda *a, **k: calls.append(1) or decode(*a, **k))
@@ -138,7 +140,7 @@ def test_a_signature_is_checked_once(path, monkeypatch):
     assert len(calls) == 1
 
 
-def test_a_withdrawn_signing_key_ends_the_tokens_that_were_remembered(path):
+def test_removing_a_signing_key_invalidates_cached_tokens(path):
     tokens, successor = WebTokens(path, TERMS), new_issuer("two")
     old = ISSUED.token()
     assert tokens(old)
@@ -150,7 +152,7 @@ def test_a_withdrawn_signing_key_ends_the_tokens_that_were_remembered(path):
     assert tokens(successor.token())
 
 
-def test_a_token_without_kid_is_of_the_only_key(path):
+def test_a_token_without_kid_is_verified_with_the_only_key(path):
     claims = jwt.decode(ISSUED.token(), options={"verify_signature": False})
     token = jwt.encode(claims, ISSUED.private, "ES256")
     assert WebTokens(path, TERMS)(token)
@@ -164,7 +166,7 @@ def _other(private: Any, algorithm: str) -> str:
     return jwt.encode(claims, private, algorithm, {"kid": "k"})
 
 
-def test_rsa_and_ed25519_keys_count_too(path):
+def test_rsa_and_ed25519_keys_are_accepted(path):
     of_rsa = rsa.generate_private_key(65537, 2048)
     of_ed = ed25519.Ed25519PrivateKey.generate()
     for private, kind, algorithm in (
@@ -179,7 +181,7 @@ def test_rsa_and_ed25519_keys_count_too(path):
         WebTokens(path, TERMS)
 
 
-def test_a_token_in_another_algorithm_than_its_keys_is_refused(path):
+def test_a_token_with_another_algorithm_than_its_key_is_refused(path):
     private = rsa.generate_private_key(65537, 2048)
     jwk = {**RSAAlgorithm.to_jwk(private.public_key(), as_dict=True), "kid": "k"}
     path.write_text(json.dumps({"keys": [jwk]}), "utf-8")
@@ -187,7 +189,7 @@ def test_a_token_in_another_algorithm_than_its_keys_is_refused(path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "Expecting value"),
         ("[]", "must be a JWKS"),
@@ -198,7 +200,7 @@ def test_a_token_in_another_algorithm_than_its_keys_is_refused(path):
         (json.dumps({"keys": [ISSUED.jwk, ISSUED.jwk]}), "the same kid"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused(path, content, said):
+def test_an_invalid_jwks_file_is_refused(path, content, message):
     path.write_text(content, "utf-8")
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         WebTokens(path, TERMS)

@@ -1,4 +1,4 @@
-"""The OpenAI chat model against a server that misbehaves in every way we know of."""
+"""The OpenAI chat model with a server that misbehaves in every known way."""
 
 import json
 import time
@@ -65,7 +65,7 @@ def completed(model: OpenAIChat, max_tokens: int = 100, deadline: Deadline = NEV
     return model.complete(PROMPT, max_tokens, deadline)
 
 
-# What is sent and what comes
+# Requests and replies
 
 
 def test_sends_model_prompt_bound_and_key(server: OpenAIServer, model: OpenAIChat) -> None:
@@ -90,7 +90,7 @@ def test_pieces_come_as_they_are_produced(server: OpenAIServer, model: OpenAICha
     assert arrived[0][1] < 0.25 < arrived[1][1]
 
 
-def test_a_completion_is_the_whole_text(model: OpenAIChat) -> None:
+def test_a_completion_is_the_complete_text(model: OpenAIChat) -> None:
     assert completed(model) == Completion("".join(SAID), WELL)
 
 
@@ -115,7 +115,7 @@ def test_the_end_says_why(
     assert completed(model).end.finish_reason is expected
 
 
-def test_tokens_that_are_not_counted_are_0(server: OpenAIServer, model: OpenAIChat) -> None:
+def test_unreported_token_counts_are_0(server: OpenAIServer, model: OpenAIChat) -> None:
     server.inject(says("text", usage=False))
     assert completed(model) == Completion("text", ChatEnd(FinishReason.STOP))
 
@@ -133,7 +133,7 @@ def test_tokens_that_are_not_counted_are_0(server: OpenAIServer, model: OpenAICh
         pytest.param((piece("ab", "stop"), 30.0), id="silent after its end"),
     ],
 )
-def test_dialects_are_understood(
+def test_variants_of_the_protocol_are_understood(
     sent: tuple[bytes, ...], server: OpenAIServer, model_with: Open
 ) -> None:
     server.inject(events(*sent))
@@ -141,7 +141,9 @@ def test_dialects_are_understood(
     assert (found.text, found.end.finish_reason) == ("ab", FinishReason.STOP)
 
 
-def test_closing_the_stream_leaves_the_endpoint(server: OpenAIServer, model: OpenAIChat) -> None:
+def test_closing_the_stream_disconnects_from_the_endpoint(
+    server: OpenAIServer, model: OpenAIChat
+) -> None:
     server.inject(before_event(1, 30))
     stream = model.stream(PROMPT, 100, NEVER)
     assert next(stream) == SAID[0]
@@ -152,17 +154,17 @@ def test_closing_the_stream_leaves_the_endpoint(server: OpenAIServer, model: Ope
     assert server.streams_left == 1
 
 
-# What is tried again
+# Retries
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
-def test_passing_trouble_is_survived(status: int, server: OpenAIServer, model: OpenAIChat) -> None:
+def test_transient_errors_are_retried(status: int, server: OpenAIServer, model: OpenAIChat) -> None:
     server.inject(openai_server.refuse(status, retry_after=AT_ONCE), times=2)
     assert completed(model).text == "".join(SAID)
     assert server.calls == 3
 
 
-def test_a_lost_connection_is_tried_again(server: OpenAIServer, model: OpenAIChat) -> None:
+def test_a_lost_connection_is_retried(server: OpenAIServer, model: OpenAIChat) -> None:
     server.inject(openai_server.hang_up)
     began = time.monotonic()
     assert completed(model).text == "".join(SAID)
@@ -170,7 +172,7 @@ def test_a_lost_connection_is_tried_again(server: OpenAIServer, model: OpenAICha
 
 
 @pytest.mark.parametrize("asked", ["soon", "-1", "inf"])
-def test_a_senseless_delay_does_not_keep_anybody(
+def test_an_invalid_retry_after_is_ignored(
     asked: str, server: OpenAIServer, model: OpenAIChat
 ) -> None:
     server.inject(openai_server.refuse(429, retry_after=asked), times=3)
@@ -181,7 +183,7 @@ def test_a_senseless_delay_does_not_keep_anybody(
 
 
 @pytest.mark.parametrize("deadline_s", [5.0, 200.0])
-def test_a_long_delay_is_not_waited_for(
+def test_a_long_retry_after_fails_at_once(
     deadline_s: float, server: OpenAIServer, model: OpenAIChat
 ) -> None:
     server.inject(openai_server.refuse(429, "rate_limit_exceeded", retry_after="60"))
@@ -192,20 +194,20 @@ def test_a_long_delay_is_not_waited_for(
     assert server.calls == 1
 
 
-def test_nothing_is_asked_twice_once_text_has_come(server: OpenAIServer, model: OpenAIChat) -> None:
+def test_a_reply_that_has_started_is_not_retried(server: OpenAIServer, model: OpenAIChat) -> None:
     server.inject(before_event(2, None))
     stream = model.stream(PROMPT, 100, NEVER)
     assert [next(stream), next(stream)] == list(SAID[:2])
-    with pytest.raises(ChatUnavailable, match="broke off"):
+    with pytest.raises(ChatUnavailable, match="ended the reply early"):
         next(stream)
     assert server.calls == 1
 
 
-# What is given up
+# Persistent errors
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_lasting_trouble_is_unavailable(
+def test_persistent_errors_are_unavailable(
     status: int, server: OpenAIServer, model: OpenAIChat
 ) -> None:
     server.inject(openai_server.refuse(status, "secret", AT_ONCE), times=100)
@@ -220,7 +222,7 @@ def test_lasting_trouble_is_unavailable(
 @pytest.mark.parametrize(
     "fault", [openai_server.slow(30), before_event(0, 30), before_event(2, 30)]
 )
-def test_silence_is_unavailable_and_not_tried_again(
+def test_a_timeout_is_unavailable_and_not_retried(
     fault: Fault, server: OpenAIServer, model_with: Open
 ) -> None:
     server.inject(fault)
@@ -229,7 +231,7 @@ def test_silence_is_unavailable_and_not_tried_again(
     assert server.calls == 1
 
 
-def test_a_deadline_that_passes_is_told_as_such(server: OpenAIServer, model: OpenAIChat) -> None:
+def test_a_passed_deadline_is_reported_as_such(server: OpenAIServer, model: OpenAIChat) -> None:
     server.inject(before_event(1, 30))
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="chat model"):
@@ -237,7 +239,7 @@ def test_a_deadline_that_passes_is_told_as_such(server: OpenAIServer, model: Ope
     assert time.monotonic() - began < 2
 
 
-def test_a_deadline_in_the_past_asks_nobody(server: OpenAIServer, model: OpenAIChat) -> None:
+def test_a_passed_deadline_sends_no_request(server: OpenAIServer, model: OpenAIChat) -> None:
     with pytest.raises(DeadlineExceeded):
         completed(model, deadline=SOON(-1))
     assert server.calls == 0
@@ -254,14 +256,14 @@ def test_an_endpoint_that_is_down_is_unavailable(model_with: Open) -> None:
 @pytest.mark.parametrize(
     ("status", "code", "what"),
     [
-        (400, "context_length_exceeded", "400 (context_length_exceeded): check that the model"),
+        (400, "context_length_exceeded", "400 (context_length_exceeded): check the limits"),
         (401, "invalid_api_key", "401 (invalid_api_key): check HRAG_CHAT_API_KEY"),
         (403, None, "403: the key in HRAG_CHAT_API_KEY"),
         (404, "model_not_found", "404 (model_not_found): check HRAG_CHAT_MODEL"),
         (422, "secret", "answered 422"),
     ],
 )
-def test_a_refusal_is_final(
+def test_a_rejection_is_not_retried(
     status: int, code: str | None, what: str, server: OpenAIServer, model: OpenAIChat
 ) -> None:
     server.inject(openai_server.refuse(status, code))
@@ -287,12 +289,12 @@ def test_errors_repeat_neither_key_nor_prompt(
     assert "password" not in raised.value.message
 
 
-# Streams that are wrong
+# Invalid streams
 
 
-CUT = "broke off"
-NO_CHUNK = "no chat.completion.chunk"
-NO_EVENTS = "no stream of events"
+CUT = "ended the reply early"
+NO_CHUNK = "an event that is not a chat.completion.chunk"
+NO_EVENTS = "not an event stream"
 
 
 @pytest.mark.parametrize(
@@ -305,7 +307,7 @@ NO_EVENTS = "no stream of events"
         pytest.param(
             before_event(1, event({"error": {"message": "secret", "code": "secret"}})),
             ChatUnavailable,
-            "broke off with an error",
+            "ended the reply early, with an error",
             id="error in place of an event",
         ),
         pytest.param(
@@ -354,7 +356,7 @@ NO_EVENTS = "no stream of events"
         ),
     ],
 )
-def test_a_wrong_stream_is_an_error_and_does_no_lasting_harm(
+def test_an_invalid_stream_is_an_error_and_has_no_lasting_effect(
     fault: Fault, raised: type[Exception], what: str, server: OpenAIServer, model: OpenAIChat
 ) -> None:
     server.inject(fault)
@@ -369,26 +371,24 @@ def test_a_wrong_stream_is_an_error_and_does_no_lasting_harm(
 
 
 @pytest.mark.parametrize("then", [0.0, 30.0])
-def test_a_text_that_does_not_end_is_cut(
-    then: float, server: OpenAIServer, model: OpenAIChat
-) -> None:
+def test_an_endless_text_is_cut(then: float, server: OpenAIServer, model: OpenAIChat) -> None:
     server.inject(events(piece("x" * 50), piece("x" * 50), then, *[piece("x")] * 100))
     found = completed(model, max_tokens=2)
     assert found.text == "x" * 2 * MAX_TOKEN_CHARS
     assert found.end.finish_reason is FinishReason.LENGTH
 
 
-def test_a_reply_that_does_not_end_is_given_up(
+def test_an_endless_reply_is_abandoned(
     server: OpenAIServer, model: OpenAIChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However lively: comments are no silence."""
-    monkeypatch.setattr(chat, "LONGEST_REPLY_S", 0.3)
+    """Even if it sends comments, which are no timeout."""
+    monkeypatch.setattr(chat, "MAX_REPLY_S", 0.3)
     server.inject(events(*(b": still here\n\n", 0.02) * 500))
-    with pytest.raises(ChatUnavailable, match=r"still answering after 0\.3 s"):
+    with pytest.raises(ChatUnavailable, match=r"not finished its reply after 0\.3 s"):
         completed(model)
 
 
-# From the settings
+# Settings
 
 
 def _open_from(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Any:
@@ -397,7 +397,7 @@ def _open_from(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Any:
     return open_chat(CommonSettings())
 
 
-def test_without_a_model_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_model_is_opened_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _open_from(monkeypatch, HRAG_CHAT_MODEL="", OPENAI_API_KEY=KEY) is None
 
 
@@ -420,13 +420,13 @@ OWN, SHARED = "sk-own", "sk-shared"
         ),
     ],
 )
-def test_a_key_goes_only_where_it_belongs(
+def test_a_key_is_sent_to_its_own_endpoint_only(
     variables: dict[str, str],
     key: str,
     server: OpenAIServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """OPENAI_API_KEY never goes to an endpoint that chat alone uses."""
+    """OPENAI_API_KEY is never sent to an endpoint of HRAG_CHAT_BASE_URL."""
     here = {name: value.replace("here", server.base_url) for name, value in variables.items()}
     model = _open_from(monkeypatch, **here, HRAG_CHAT_TIMEOUT_S="5")
     assert model.name == "openai/m"
@@ -437,13 +437,13 @@ def test_a_key_goes_only_where_it_belongs(
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({}, r"OPENAI_API_KEY='': HRAG_CHAT_MODEL needs a key, unless OPENAI_BASE_URL"),
+        ({}, r"OPENAI_API_KEY='': HRAG_CHAT_MODEL requires a key, unless OPENAI_BASE_URL"),
         ({"HRAG_CHAT_BASE_URL": "localhost:1/v1"}, r"HRAG_CHAT_BASE_URL='localhost:1/v1': it must"),
         ({"OPENAI_BASE_URL": "ftp://host"}, r"OPENAI_BASE_URL='ftp://host': it must"),
         ({"HRAG_CHAT_API_KEY": "sk secret\n"}, r"HRAG_CHAT_API_KEY \(not shown\): it must"),
     ],
 )
-def test_wrong_settings_are_refused_by_name(
+def test_invalid_settings_are_refused_by_name(
     variables: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SettingsError, match=message) as refused:

@@ -1,4 +1,4 @@
-"""What every command promises: help, versions, one-line errors, a quick start."""
+"""Properties of every command: help, version, one-line errors, fast start."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def test_version_is_the_packages():
     assert (result.exit_code, result.output) == (0, f"hrag {version('hrag')}\n")
 
 
-def test_help_explains_the_words():
+def test_help_explains_the_terms_and_lists_the_commands():
     output = _run("--help").output
     assert all(word in output for word in ("chunks", "leaves", "passages", *COMMANDS))
 
@@ -58,7 +58,7 @@ def test_unreachable_service_says_how_to_start_it(arguments, monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "127.0.0.1:99999", "no.such.host:1"])
-def test_what_cannot_be_reached_is_not_healthy(address):
+def test_unreachable_service_is_not_healthy(address):
     result = _run("health", "retriever", "--retriever", address)
     assert result.exit_code == 1
     assert result.output == f"retriever does not serve at {address}\n"
@@ -77,7 +77,7 @@ def test_folder_without_documents_is_an_error(tmp_path):
     assert ".md" in result.stderr
 
 
-def test_summaries_are_of_a_new_collection_alone():
+def test_summaries_option_requires_create():
     result = _run("ingest", __file__, "--summaries", "chunk")
     assert result.exit_code == 2
     assert "--create" in result.stderr

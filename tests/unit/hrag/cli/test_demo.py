@@ -1,4 +1,4 @@
-"""What the demonstration stores, asks and measures."""
+"""The documents, questions and measurements of `hrag demo`."""
 
 from io import StringIO
 
@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from hrag.cli import demo
-from hrag.cli.demo_corpus import QUESTIONS, questions_from, topics
-from hrag.cli.latency import compare, percentile
+from hrag.cli.demo_corpus import QUESTIONS, StoredText, questions_from, topics
+from hrag.cli.latency import compare_modes, percentile
 from hrag.ids import check_document_id
 from hrag.types import IndexStatus, SearchMode, SearchResult, Timings
 
 
 class FakeClient:
-    """Answers every search at once and remembers it."""
+    """Answers every search at once and records it."""
 
     def __init__(self) -> None:
         self.asked = []
@@ -26,7 +26,7 @@ class FakeClient:
 
 
 class Summarising:
-    """Has one waiting document less each time it is asked."""
+    """Reports one waiting document less at each call."""
 
     def __init__(self, waiting: int) -> None:
         self.waiting = waiting
@@ -43,17 +43,17 @@ def waited(client: Summarising) -> str:
     return written.getvalue()
 
 
-def test_the_demonstration_waits_for_summaries(monkeypatch):
+def test_demo_waits_for_summaries(monkeypatch):
     monkeypatch.setattr(demo, "_POLL_S", 0)
     client = Summarising(5)
     assert waited(client) == "12 summaries, made of the documents' sentences\n"
     assert client.waiting == 0
 
 
-def test_the_demonstration_does_not_wait_for_ever(monkeypatch):
+def test_demo_stops_waiting_at_its_time_limit(monkeypatch):
     monkeypatch.setattr(demo, "_SUMMARIES_S", -1)
     assert waited(Summarising(5)) == (
-        "12 summaries, made of the documents' sentences; 4 documents still without\n"
+        "12 summaries, made of the documents' sentences; 4 documents still waiting\n"
     )
 
 
@@ -67,31 +67,36 @@ def test_topics_can_be_stored():
         assert document.source == f"pydoc:{document.document_id}"
 
 
-def test_right_answers_are_topics():
+def test_every_question_has_a_right_topic():
     names = {source.label for source in topics()}
     assert all(set(question.right) & names for question in QUESTIONS)
     assert len(QUESTIONS) >= 6
 
 
 def test_questions_come_from_every_text_in_turn():
-    first = "# The first guide\n\n## How to install it\n\nFirst you open the box."
-    second = "One sentence to begin with. And another.\n\nA second paragraph comes here."
+    first = StoredText(
+        ("The first guide", "2. How to install it", "Keys"),
+        "# The first guide\n\n## 2. How to install it\n\nFirst you open the box.",
+    )
+    second = StoredText(
+        (), "One sentence to begin with. And another.\n\nA second paragraph comes here."
+    )
     asked = [question.text for question in questions_from([first, second], 3)]
     assert asked == ["The first guide", "One sentence to begin with.", "How to install it"]
 
 
 def test_the_same_question_is_asked_once():
-    assert len(questions_from(["Only this one sentence."] * 3, 6)) == 1
+    assert len(questions_from([StoredText((), "Only this one sentence.")] * 3, 6)) == 1
 
 
 @pytest.mark.parametrize("text", ["", "x", "```\ncode code code\n```", "# A\n", "y" * 500])
-def test_text_without_sentences_asks_nothing(text):
-    assert questions_from([text], 6) == []
+def test_text_without_sentences_gives_no_question(text):
+    assert questions_from([StoredText(("A",), text)], 6) == []
 
 
-def test_both_modes_take_the_same_queries_and_take_turns_to_go_first():
+def test_both_modes_run_the_same_queries_and_alternate():
     client = FakeClient()
-    samples = compare(client, "t", ["a", "b"], searches=5)
+    samples = compare_modes(client, "t", ["a", "b"], searches=5)
     measured = client.asked[4:]
     modes = [mode for _, mode in measured]
     assert [query for query, _ in measured] == list("aabbaabbaa")
@@ -101,13 +106,13 @@ def test_both_modes_take_the_same_queries_and_take_turns_to_go_first():
     assert {mode: len(found) for mode, found in samples.items()} == dict.fromkeys(both, 5)
 
 
-def test_embedding_is_no_part_of_the_service_time():
-    samples = compare(FakeClient(), "t", ["a"], searches=1)
+def test_service_time_excludes_embedding():
+    samples = compare_modes(FakeClient(), "t", ["a"], searches=1)
     assert {sample.service_us for found in samples.values() for sample in found} == {60}
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50), st.integers(1, 100))
-def test_percentile_is_the_smallest_value_that_covers_enough(values, percent):
+def test_percentile_is_the_nearest_rank(values, percent):
     found = percentile(values, percent)
     assert found in values
     assert sum(value <= found for value in values) * 100 >= percent * len(values)

@@ -1,4 +1,4 @@
-"""Which files an ingest finds, what it calls them, how it reads them."""
+"""Finding, naming and reading the files of an ingest."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hrag.cli.files import MAX_TITLE_BYTES, Unreadable, document_id, find, first_heading, headings
+from hrag.cli.files import Unreadable, document_id, find
 from hrag.ids import check_document_id
 from hrag.types import MARKDOWN, PDF, PLAIN_TEXT
 
@@ -28,11 +28,11 @@ def _write(folder: Path, *names: str) -> None:
         ("x" * 128, "x" * 128),
     ],
 )
-def test_plain_path_is_its_own_id(relative, expected):
+def test_valid_path_is_the_document_id(relative, expected):
     assert document_id(relative) == expected
 
 
-def test_changed_path_carries_a_hash_of_it():
+def test_changed_path_gets_a_hash_suffix():
     assert document_id("sub/a b.md").startswith("sub:a_b.md-")
     assert document_id("a b.md") != document_id("a_b.md") == "a_b.md"
     assert document_id("a:b") != document_id("a/b") == "a:b"
@@ -40,7 +40,7 @@ def test_changed_path_carries_a_hash_of_it():
 
 
 @given(PATHS)
-def test_every_path_gives_an_allowed_id(relative):
+def test_every_path_gives_a_valid_id(relative):
     check_document_id(document_id(relative))
 
 
@@ -50,13 +50,13 @@ def test_different_paths_give_different_ids(one, other):
     assert document_id(one) != document_id(other)
 
 
-def test_folder_is_walked_in_order_without_hidden_and_foreign_files(tmp_path):
+def test_folder_is_searched_in_order_without_hidden_and_unknown_files(tmp_path):
     _write(tmp_path, "b.md", "a.txt", "sub/c.RST", ".hidden.md", ".git/d.md", "code.py")
     found = [Path(source.label).relative_to(tmp_path).as_posix() for source in find([tmp_path])]
     assert found == ["a.txt", "b.md", "sub/c.RST"]
 
 
-def test_named_file_is_taken_whatever_its_extension(tmp_path):
+def test_file_given_by_name_may_have_any_extension(tmp_path):
     _write(tmp_path, "code.py")
     (source,) = find([tmp_path / "code.py"])
     document = source.read()
@@ -64,7 +64,7 @@ def test_named_file_is_taken_whatever_its_extension(tmp_path):
     assert document.body == b"text of code.py"
 
 
-def test_file_reached_twice_is_taken_once(tmp_path):
+def test_file_found_twice_is_returned_once(tmp_path):
     _write(tmp_path, "sub/a.md")
     assert len(find([tmp_path, tmp_path / "sub" / "a.md"])) == 1
 
@@ -83,38 +83,19 @@ def test_missing_file_fails_when_it_is_read(tmp_path):
         source.read()
 
 
-def test_markdown_is_titled_by_its_first_heading(tmp_path):
-    (tmp_path / "a.md").write_text("intro\n\n## The guide ##\n\n# Later\n")
+@pytest.mark.parametrize(
+    ("name", "mime_type"), [("a.md", MARKDOWN), ("b.PDF", PDF), ("c.rst", PLAIN_TEXT)]
+)
+def test_type_comes_from_the_extension_and_the_title_from_the_indexer(tmp_path, name, mime_type):
+    (tmp_path / name).write_text("# The guide\n")
     document = find([tmp_path])[0].read()
-    assert (document.title, document.mime_type) == ("The guide", MARKDOWN)
-    assert document.source == str(tmp_path / "a.md")
+    assert (document.mime_type, document.title) == (mime_type, "")
+    assert document.source == str(tmp_path / name)
 
 
-def test_other_files_are_titled_by_name(tmp_path):
-    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4 # no heading")
-    document = find([tmp_path])[0].read()
-    assert (document.title, document.mime_type) == ("a.pdf", PDF)
-
-
-def test_long_heading_is_cut_between_characters(tmp_path):
-    (tmp_path / "a.md").write_text("# " + "é" * 2000)
-    title = find([tmp_path])[0].read().title
-    assert set(title) == {"é"}
-    assert len(title.encode()) == MAX_TITLE_BYTES
-
-
-def test_name_that_is_no_utf8_can_be_sent(tmp_path):
+def test_name_that_is_not_utf8_can_be_sent(tmp_path):
     path = tmp_path / "caf\udce9.txt"
     path.write_text("x")
     document = find([tmp_path])[0].read()
     check_document_id(document.document_id)
-    assert document.title.encode() == "caf\N{REPLACEMENT CHARACTER}.txt".encode()
-
-
-def test_headings_in_code_and_preamble_do_not_count():
-    text = "---\ntitle: x\n---\n```\n# code\n```\nTitle\n=====\n\n#tag\n### Sub\n"
-    assert list(headings(text)) == ["Title", "Sub"]
-
-
-def test_text_without_heading_has_none():
-    assert first_heading("plain\ntext") == ""
+    assert document.source.encode().endswith("caf\N{REPLACEMENT CHARACTER}.txt".encode())

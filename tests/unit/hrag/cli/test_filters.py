@@ -1,11 +1,11 @@
-"""What `--filter` reads."""
+"""Parsing of `--filter` conditions."""
 
 from datetime import UTC, datetime
 
 import pytest
 import typer
 
-from hrag.cli.filters import filter_of
+from hrag.cli.filters import parse_filters
 from hrag.filters import AllOf, Exists, Match, NoneOf, Range
 
 
@@ -34,23 +34,23 @@ from hrag.filters import AllOf, Exists, Match, NoneOf, Range
     ],
 )
 def test_a_condition(text, condition):
-    assert filter_of([text]) == AllOf((condition,))
+    assert parse_filters([text]) == AllOf((condition,))
 
 
-def test_all_conditions_must_hold_and_none_is_no_filter():
-    assert filter_of(["a", "b"]) == AllOf((Exists("metadata.a"), Exists("metadata.b")))
-    assert filter_of([]) is None
+def test_conditions_are_combined_and_none_is_no_filter():
+    assert parse_filters(["a", "b"]) == AllOf((Exists("metadata.a"), Exists("metadata.b")))
+    assert parse_filters([]) is None
 
 
 @pytest.mark.parametrize(
     "text", ["", "!", "=x", "year>x", "year>=true", "x=[]", "x=[[1]]", "a=[{}]"]
 )
-def test_what_cannot_be_read_is_said(text):
+def test_malformed_condition_is_refused(text):
     with pytest.raises(typer.BadParameter, match=r"--help|number|list"):
-        filter_of([text])
+        parse_filters([text])
 
 
-def test_brackets_too_many_to_read_are_a_text():
-    """JSON's reader gives up on them with a RecursionError."""
+def test_too_many_brackets_are_a_text():
+    """The JSON parser raises RecursionError."""
     brackets = "[" * 100_000
-    assert filter_of([f"a={brackets}"]) == AllOf((Match("metadata.a", (brackets,)),))
+    assert parse_filters([f"a={brackets}"]) == AllOf((Match("metadata.a", (brackets,)),))

@@ -28,14 +28,14 @@ def test_help_of_each_has_an_example(path, command):
     assert f"hrag keys {command}" in _run(path, command, "--help").output
 
 
-def test_standard_output_gets_the_key_alone(path):
+def test_standard_output_gets_nothing_but_the_key(path):
     result = _run(path, "create", "--tenant", "a", "--tenant", "b", "--role", "write")
     assert (result.exit_code, result.stderr, result.stdout.count("\n")) == (0, "", 1)
     found = ApiKeys(path)(result.stdout.strip())
     assert (found.tenants, found.role) == (frozenset({"a", "b"}), Role.WRITE)
 
 
-def test_the_list_tells_states_and_no_key(path):
+def test_list_shows_states_and_no_key(path):
     made = [new_key(path), expired(path, new_key(path)), new_key(path, "*", role=Role.ADMIN)]
     assert _run(path, "revoke", id_of(made[0])).exit_code == 0
     table, document = _run(path, "list").stdout, _run(path, "list", "--json").stdout
@@ -62,7 +62,7 @@ def test_the_list_tells_states_and_no_key(path):
         (("revoke",), 2, "ID"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(path, arguments, code, said):
+def test_errors_are_one_line(path, arguments, code, said):
     result = _run(path, *arguments)
     assert result.exit_code == code
     assert said in result.stderr
@@ -70,12 +70,12 @@ def test_what_is_wrong_is_said_in_one_line(path, arguments, code, said):
     assert not path.exists()
 
 
-def test_a_folder_that_is_not_there_is_named(path):
+def test_missing_folder_is_named(path):
     result = _run(path.parent / "none" / "keys.json", "create", "--tenant", "a")
     assert result.exit_code == 1
     assert "No such file" in result.stderr
 
 
-def test_a_note_cannot_steer_the_terminal(path):
+def test_note_cannot_control_the_terminal(path):
     _run(path, "create", "--tenant", "a", "--note", "\x1b]0;pwned\x07")
     assert "\x1b" not in _run(path, "list").stdout

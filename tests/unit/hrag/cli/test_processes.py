@@ -17,7 +17,7 @@ def test_free_addresses_differ_and_can_be_bound():
             listener.bind((host, int(port)))
 
 
-def test_port_0_becomes_a_free_one():
+def test_port_0_becomes_a_free_port():
     host, _, port = with_free_port("0.0.0.0:0").rpartition(":")
     assert host == "0.0.0.0"
     assert int(port) > 0

@@ -1,4 +1,4 @@
-"""How passages and figures read."""
+"""Formatting of passages, excerpts and durations."""
 
 from itertools import pairwise
 
@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from hrag.cli.console import printable
 from hrag.cli.render import (
-    beginning,
     citation,
     counted,
     duration,
     emphasised,
     excerpt,
+    first_words,
     highlighted,
     matched_ranges,
     merged,
@@ -54,7 +54,7 @@ def _passage(chunk, *spans):
 
 
 @given(RANGES)
-def test_merged_ranges_cover_the_same_and_stay_apart(ranges):
+def test_merged_ranges_are_disjoint_and_cover_the_same_characters(ranges):
     result = merged(ranges)
     assert {i for r in result for i in range(*r)} == {i for r in ranges for i in range(*r)}
     assert all(a[1] < b[0] for a, b in pairwise(result))
@@ -77,12 +77,12 @@ def test_marks_leave_out_spaces_at_the_ends_of_a_match():
     assert matched_ranges(_passage(_chunk(), (103, 110))) == [(4, 9)]
 
 
-def test_match_that_reaches_out_of_the_passage_is_cut():
+def test_match_is_cut_at_the_ends_of_the_passage():
     assert matched_ranges(_passage(_chunk(), (50, 103), (500, 600))) == [(0, 3)]
 
 
 @given(st.text(), RANGES)
-def test_marking_loses_no_character(text, ranges):
+def test_highlighting_keeps_every_character(text, ranges):
     inner = merged((min(a, len(text)), min(b, len(text))) for a, b in ranges)
     shown = highlighted(text, inner, colour=True)
     assert shown.plain == printable(text)
@@ -95,7 +95,7 @@ def test_printable_text_has_no_controls_and_the_same_length(text):
     assert all(c in "\t\n" or not (ord(c) < 32 or 0x7F <= ord(c) < 0xA0) for c in shown)
 
 
-def test_citation_names_what_there_is():
+def test_citation_has_the_parts_that_the_chunk_has():
     chunk = _chunk(section_path=("Guide", "Install", "Linux"), first_page=3, last_page=4)
     assert citation(chunk) == "Guide · Install > Linux · p. 3-4 · docs/guide.md · guide#2.0"
     assert citation(_chunk(title="", source="")) == "guide#2.0"
@@ -109,7 +109,7 @@ def test_citation_cannot_move_the_cursor():
     assert "\x1b" not in citation(_chunk(title="a\x1b[2Jb"))
 
 
-def test_a_section_is_cited_as_a_chunk_is():
+def test_section_is_cited_like_a_chunk():
     section = ChosenSection("d", "Guide", "", 0.5, _span(0, 9), ("Guide", "Install"), 3, 4)
     assert section_citation(section) == "Guide · Install · p. 3-4 · d"
     bare = ChosenSection("d", "", "", 0.5, _span(0, 9), (), 0, 0)
@@ -130,18 +130,18 @@ def test_a_section_is_cited_as_a_chunk_is():
         ("a " + "x" * 40, "a " + "x" * 17 + "…"),
     ],
 )
-def test_a_beginning_ends_with_a_word_where_there_are_words(text, expected):
-    assert beginning(text, 20) == expected
+def test_first_words_end_at_a_word_if_possible(text, expected):
+    assert first_words(text, 20) == expected
 
 
 @given(st.text(), st.integers(1, 50))
-def test_a_beginning_is_one_short_line(text, chars):
-    shown = beginning(text, chars)
+def test_first_words_are_one_line_within_the_limit(text, chars):
+    shown = first_words(text, chars)
     assert len(shown) <= chars
     assert not set(shown) & set("\t\n")
 
 
-def test_excerpt_holds_the_words_asked_for():
+def test_excerpt_contains_the_words_of_the_query():
     text = "\n".join(["nothing here"] * 10 + ["set a breakpoint", "in the debugger"] + ["more"] * 9)
     assert excerpt(text, "How do I set breakpoints in the debugger?", 2, 40) == [
         "set a breakpoint",
@@ -150,7 +150,7 @@ def test_excerpt_holds_the_words_asked_for():
 
 
 @given(st.text(), st.integers(1, 6), st.integers(5, 80))
-def test_excerpt_keeps_to_its_size(text, lines, width):
+def test_excerpt_stays_within_its_size(text, lines, width):
     shown = excerpt(text, "any word", lines, width)
     assert len(shown) <= lines
     assert all(len(line) <= width for line in shown)
@@ -165,7 +165,7 @@ def test_words_of_the_query_are_emphasised_in_singular_and_plural():
     ("microseconds", "expected"),
     [(0, "0 µs"), (999, "999 µs"), (1500, "1.5 ms"), (2_500_000, "2.50 s")],
 )
-def test_durations_take_a_fitting_unit(microseconds, expected):
+def test_durations_have_a_suitable_unit(microseconds, expected):
     assert duration(microseconds) == expected
 
 

@@ -1,4 +1,4 @@
-"""How a search reads, and which options are refused before it is made."""
+"""The output of `hrag search`, and options that are refused before the search."""
 
 from io import StringIO
 
@@ -50,19 +50,19 @@ def test_sections_come_before_passages():
     ]
 
 
-def test_of_a_summary_its_first_words_are_shown():
+def test_first_words_of_a_summary_are_shown():
     (line,) = (line for line in shown(section(summary="word " * 100)).splitlines() if "…" in line)
     assert line.startswith("  word word")
     assert len(line) < 130
 
 
-def test_of_many_sections_the_best_are_shown():
+def test_only_the_best_of_many_sections_are_shown():
     output = shown(*map(section, range(100)))
     assert output.count("section 0.500") == 10
-    assert "and more sections" in output
+    assert "and 90 more sections" in output
 
 
-def test_a_summary_cannot_move_the_cursor_or_set_a_style():
+def test_summary_cannot_control_the_terminal():
     output = shown(section(summary="a\x1b[2Jb [red]c[/red]"))
     assert "\x1b" not in output
     assert "[red]c[/red]" in output
@@ -72,7 +72,7 @@ def test_other_modes_show_no_sections():
     assert "section" not in shown(mode=SearchMode.SMALL_TO_BIG)
 
 
-def test_without_a_summary_it_says_so():
+def test_missing_summaries_are_reported():
     assert "nothing found: no section has a summary yet, or no document" in shown()
 
 

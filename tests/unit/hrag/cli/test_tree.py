@@ -1,4 +1,4 @@
-"""How a document's chunks are drawn."""
+"""Drawing of a document's chunks."""
 
 from rich.console import Console
 
@@ -56,15 +56,15 @@ def test_every_chunk_is_drawn_below_its_parent():
     assert depths[0] == depths[3] < depths[1] == depths[2] == depths[4] == depths[5]
 
 
-def test_line_says_where_a_chunk_lies_and_how_it_begins():
+def test_line_shows_the_span_and_the_first_words_of_a_chunk():
     line = _lines()[5]
     assert line.startswith("└── #1.1 2 tokens [11:23] Part · p. 2-3  gamma delta")
 
 
-def test_drawing_stops_at_its_budget():
+def test_drawing_stops_at_the_budget():
     lines = _lines(budget=4)
     assert "#1.1" in lines[-1]
 
 
-def test_smaller_chunks_can_be_left_out():
+def test_lower_levels_can_be_left_out():
     assert not any("#0." in line for line in _lines(lowest=1))

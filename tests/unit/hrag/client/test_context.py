@@ -50,6 +50,21 @@ def test_sections(title: str, path: tuple[str, ...], heading: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "heading"),
+    [
+        ("docs/Annual report.pdf", "[Annual report.pdf]"),
+        ("C:\\docs\\猫.txt", "[猫.txt]"),
+        ("notes.txt", "[notes.txt]"),
+        ("docs/", "[d]"),
+        ("https://example.org/42", "[d]"),
+    ],
+)
+def test_a_document_without_a_title_is_named_by_its_file(source: str, heading: str) -> None:
+    assert by_section(passage(source=source)) == heading
+    assert by_section(passage(source=source, title="Cats")) == "[Cats]"
+
+
+@pytest.mark.parametrize(
     ("path", "first", "last", "heading"),
     [
         ((), 0, 0, "[Cats]"),

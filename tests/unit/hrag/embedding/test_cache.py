@@ -1,4 +1,4 @@
-"""The query cache: what it remembers, for how long, and for whom."""
+"""The cache of query vectors."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ from hrag.errors import Cancelled, EmbedderUnavailable
 
 
 class CountingEmbedder(HashEmbedder):
-    """Notes what it is asked, and fails while `broken`."""
+    """Records its calls, and fails while `broken`."""
 
     def __init__(self) -> None:
         super().__init__(16)
@@ -50,7 +50,7 @@ def test_the_vector_is_the_embedders(embedder: CountingEmbedder) -> None:
     assert np.array_equal(vector, HashEmbedder(16).embed(["查询"])[0])
 
 
-def test_several_are_embedded_together_but_for_those_remembered(
+def test_misses_are_embedded_in_one_request(
     embedder: CountingEmbedder,
 ) -> None:
     cached = CachedQueries(embedder, 10)
@@ -66,14 +66,14 @@ def test_several_are_embedded_together_but_for_those_remembered(
 
 @pytest.mark.parametrize("entries", [0, 10])
 def test_vectors_are_read_only(embedder: CountingEmbedder, entries: int) -> None:
-    """One caller cannot change what the next one gets."""
+    """A caller cannot change the vector that the next one gets."""
     cached = CachedQueries(embedder, entries)
     for _ in ("miss", "hit"):
         with pytest.raises(ValueError, match="read-only"):
             cached.embed_query("q")[0] = 1.0
 
 
-def test_different_queries_are_kept_apart(embedder: CountingEmbedder) -> None:
+def test_different_queries_have_different_entries(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
     texts = ["a", "A", "a ", "á"]
     for text in texts * 2:
@@ -81,14 +81,14 @@ def test_different_queries_are_kept_apart(embedder: CountingEmbedder) -> None:
     assert (cached.hits, cached.misses) == (4, 4)
 
 
-def test_the_least_recently_used_query_goes_first(embedder: CountingEmbedder) -> None:
+def test_the_least_recently_used_query_is_evicted_first(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 2)
     for text in ["a", "b", "a", "c", "a", "b"]:
         cached.embed_query(text)
     assert embedder.asked == [["a"], ["b"], ["c"], ["b"]]
 
 
-def test_no_entries_switch_it_off(embedder: CountingEmbedder) -> None:
+def test_capacity_zero_turns_caching_off(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 0)
     cached.embed_query("q")
     cached.embed_query("q")
@@ -96,7 +96,7 @@ def test_no_entries_switch_it_off(embedder: CountingEmbedder) -> None:
     assert (cached.hits, cached.misses) == (0, 2)
 
 
-def test_a_failure_is_not_remembered(embedder: CountingEmbedder) -> None:
+def test_a_failure_is_not_cached(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
     embedder.broken = True
     with pytest.raises(EmbedderUnavailable):
@@ -107,7 +107,7 @@ def test_a_failure_is_not_remembered(embedder: CountingEmbedder) -> None:
 
 
 def test_threads_get_their_own_queries_vector(embedder: CountingEmbedder) -> None:
-    """Small enough to evict all the time, and every call is counted once."""
+    """The cache is so small that it evicts constantly; every look-up is counted once."""
     cached = CachedQueries(embedder, 8)
     texts = [str(number % 12) for number in range(2000)]
     with ThreadPoolExecutor(8) as pool:
@@ -117,7 +117,7 @@ def test_threads_get_their_own_queries_vector(embedder: CountingEmbedder) -> Non
     assert cached.misses == len(embedder.asked)
 
 
-def test_a_slow_miss_does_not_hold_up_others() -> None:
+def test_a_slow_miss_does_not_delay_others() -> None:
     """Both misses are in the embedder at once, or the barrier breaks."""
     meeting = Barrier(2, timeout=5)
 
@@ -132,8 +132,8 @@ def test_a_slow_miss_does_not_hold_up_others() -> None:
     assert np.array_equal(vectors, HashEmbedder(8).embed(["a", "b"]))
 
 
-def test_nothing_is_embedded_one_by_one_for_nobody(embedder: CountingEmbedder) -> None:
+def test_a_cancelled_batch_is_not_embedded_one_by_one(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
-    found = cached.embed_each(["a", "b"], Deadline(waits=lambda: False))
+    found = cached.embed_each(["a", "b"], Deadline(is_waiting=lambda: False))
     assert [type(each) for each in found] == [Cancelled] * 2
     assert embedder.asked == [["a", "b"]]

@@ -1,4 +1,4 @@
-"""Texts of callers who ask at once: who waits, for how long, what is sent, who gets what."""
+"""The coalescer: delays, batches, deadlines and errors of concurrent callers."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ import pytest
 from hrag.config import CommonSettings
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
-from hrag.embedding.coalescer import HOLD_S, MAX_TEXT_BYTES, MAX_TEXTS, Together
+from hrag.embedding.coalescer import MAX_DELAY_S, MAX_TEXT_BYTES, MAX_TEXTS, CoalescingEmbedder
 from hrag.embedding.factory import open_query_embedder
 from hrag.embedding.hashing import HashEmbedder
 from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected, EmbedderUnavailable
@@ -21,18 +21,18 @@ OCCUPYING = "occupying"
 
 
 class Model(HashEmbedder):
-    """Notes what it is asked; keeps what occupies it until told; refuses what is bad."""
+    """Records its calls, blocks on texts that occupy it, rejects bad texts."""
 
     def __init__(self) -> None:
         super().__init__(16)
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
         self.begun = Semaphore(0)
         self.ends = Event()
         self.breaks: Exception | None = None
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         deadline.check("embedding")
-        self.asked.append(list(texts))
+        self.requests.append(list(texts))
         if any(text.startswith(OCCUPYING) for text in texts):
             self.begun.release()
             assert self.ends.wait(PATIENCE_S)
@@ -44,8 +44,8 @@ class Model(HashEmbedder):
         return super().embed(texts, deadline)
 
 
-class Hold:
-    """A pause that lasts until it is told to end."""
+class FakeSleep:
+    """A sleep that lasts until the test ends it."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -62,44 +62,44 @@ class Hold:
 
 
 class Callers:
-    """Ask for one text each, in threads of their own."""
+    """Callers in threads, each with one text."""
 
     def __init__(self, at_once: int = 1) -> None:
         self.model = Model()
-        self.hold = Hold()
-        self.together = Together(self.model, at_once, self.hold)
+        self.sleep = FakeSleep()
+        self.embedder = CoalescingEmbedder(self.model, at_once, self.sleep)
         self._threads = ThreadPoolExecutor(2 * MAX_TEXTS)
 
-    def ask(self, text: str, deadline: Deadline = NEVER) -> "Future[Vectors]":
-        return self._threads.submit(self.together.embed, [text], deadline)
+    def start(self, text: str, deadline: Deadline = NEVER) -> "Future[Vectors]":
+        return self._threads.submit(self.embedder.embed, [text], deadline)
 
     def occupy(self, times: int = 1) -> "list[Future[Vectors]]":
-        """Requests that do not end."""
-        asked = [self.ask(f"{OCCUPYING} {number}") for number in range(times)]
-        for _ in asked:
+        """Starts requests that do not end."""
+        pending = [self.start(f"{OCCUPYING} {number}") for number in range(times)]
+        for _ in pending:
             assert self.model.begun.acquire(timeout=PATIENCE_S)
-        return asked
+        return pending
 
-    def ask_in_company(self, first: str, *others: str) -> "list[Future[Vectors]]":
-        """All wait for each other once this returns."""
-        asked = [self.ask(first)]
-        assert self.hold.begun.acquire(timeout=PATIENCE_S)
-        return asked + [self.follow(text) for text in others]
+    def share_batch(self, first: str, *others: str) -> "list[Future[Vectors]]":
+        """Starts callers that share a batch; all have joined it when this returns."""
+        pending = [self.start(first)]
+        assert self.sleep.begun.acquire(timeout=PATIENCE_S)
+        return pending + [self.start_waiting(text) for text in others]
 
-    def follow(self, text: str, deadline: Deadline = NEVER) -> "Future[Vectors]":
-        """Asks, and waits until it waits for somebody else's request."""
+    def start_waiting(self, text: str, deadline: Deadline = NEVER) -> "Future[Vectors]":
+        """Starts a caller; returns when it is waiting for the request of another."""
         waits_now = Semaphore(0)
 
         def waits() -> bool:
             waits_now.release()
-            return deadline.waits()
+            return deadline.is_waiting()
 
-        asked = self.ask(text, Deadline(deadline.at_s, waits))
+        pending = self.start(text, Deadline(deadline.at_s, waits))
         assert waits_now.acquire(timeout=PATIENCE_S)
-        return asked
+        return pending
 
     def end(self) -> None:
-        self.hold.ends.set()
+        self.sleep.ends.set()
         self.model.ends.set()
         self._threads.shutdown()
 
@@ -111,70 +111,70 @@ def callers() -> Iterator[Callers]:
     callers.end()
 
 
-def assert_right(asked: "Future[Vectors]", text: str) -> None:
-    assert np.array_equal(asked.result(PATIENCE_S), HashEmbedder(16).embed([text]))
+def assert_right(pending: "Future[Vectors]", text: str) -> None:
+    assert np.array_equal(pending.result(PATIENCE_S), HashEmbedder(16).embed([text]))
 
 
-def raised(asked: "Future[Vectors]") -> BaseException | None:
-    return asked.exception(PATIENCE_S)
+def raised(pending: "Future[Vectors]") -> BaseException | None:
+    return pending.exception(PATIENCE_S)
 
 
-# Who waits
+# Delays and batches
 
 
-def test_who_asks_alone_is_never_held(callers: Callers) -> None:
+def test_a_single_caller_is_never_delayed(callers: Callers) -> None:
     for text in ("a", "b", "a"):
-        assert_right(callers.ask(text), text)
-    assert callers.model.asked == [["a"], ["b"], ["a"]]
-    assert callers.hold.seconds == []
+        assert_right(callers.start(text), text)
+    assert callers.model.requests == [["a"], ["b"], ["a"]]
+    assert callers.sleep.seconds == []
 
 
-def test_a_hold_is_shorter_than_a_millisecond() -> None:
-    assert 0 < HOLD_S < 0.001
+def test_the_delay_is_shorter_than_a_millisecond() -> None:
+    assert 0 < MAX_DELAY_S < 0.001
 
 
-def test_those_who_ask_while_the_model_is_busy_share_a_request(callers: Callers) -> None:
-    """They wait for the hold's end alone: the request that makes the model busy goes on."""
+def test_texts_that_arrive_while_the_model_is_busy_share_a_request(callers: Callers) -> None:
+    """They wait for MAX_DELAY_S only: the request that makes the model busy continues."""
     callers.occupy()
     texts = ["a", "b", "猫", ""]
-    asked = callers.ask_in_company(*texts)
-    assert callers.hold.seconds == [HOLD_S]
-    assert len(callers.model.asked) == 1
-    callers.hold.ends.set()
-    for each, text in zip(asked, texts, strict=True):
+    pending = callers.share_batch(*texts)
+    assert callers.sleep.seconds == [MAX_DELAY_S]
+    assert len(callers.model.requests) == 1
+    callers.sleep.ends.set()
+    for each, text in zip(pending, texts, strict=True):
         assert_right(each, text)
-    assert callers.model.asked[1:] == [texts]
+    assert callers.model.requests[1:] == [texts]
 
 
-def test_who_comes_after_the_hold_waits_for_the_next(callers: Callers) -> None:
+def test_a_text_that_arrives_after_the_delay_joins_the_next_batch(callers: Callers) -> None:
     callers.occupy()
-    callers.hold.ends.set()
+    callers.sleep.ends.set()
     for text in ("a", "b"):
-        assert_right(callers.ask(text), text)
-    assert callers.model.asked[1:] == [["a"], ["b"]]
-    assert callers.hold.seconds == [HOLD_S] * 2
+        assert_right(callers.start(text), text)
+    assert callers.model.requests[1:] == [["a"], ["b"]]
+    assert callers.sleep.seconds == [MAX_DELAY_S] * 2
 
 
-def test_a_model_with_room_for_more_is_not_busy() -> None:
+def test_a_model_with_capacity_is_not_busy() -> None:
     callers = Callers(at_once=3)
     callers.occupy(2)
-    assert_right(callers.ask("a"), "a")
-    assert callers.hold.seconds == []
+    assert_right(callers.start("a"), "a")
+    assert callers.sleep.seconds == []
     callers.occupy()
-    asked = callers.ask_in_company("b", "c")
+    pending = callers.share_batch("b", "c")
     callers.end()
-    for each, text in zip(asked, "bc", strict=True):
+    for each, text in zip(pending, "bc", strict=True):
         assert_right(each, text)
 
 
-def test_equal_texts_are_sent_once_and_given_apart(callers: Callers) -> None:
+def test_equal_texts_are_sent_once_and_returned_to_each(callers: Callers) -> None:
     callers.occupy()
-    asked = callers.ask_in_company("a", "b", "a")
-    callers.hold.ends.set()
-    asked[0].result(PATIENCE_S)[:] = 0
-    assert_right(asked[1], "b")
-    assert_right(asked[2], "a")
-    assert callers.model.asked[1:] == [["a", "b"]]
+    pending = callers.share_batch("a", "b", "a")
+    callers.sleep.ends.set()
+    pending[0].result(PATIENCE_S)[:] = 0
+    assert_right(pending[1], "b")
+    assert_right(pending[2], "a")
+    assert callers.model.requests[1:] == [["a", "b"]]
 
 
 @pytest.mark.parametrize(
@@ -182,132 +182,132 @@ def test_equal_texts_are_sent_once_and_given_apart(callers: Callers) -> None:
     [[], ["a", "b"], ["x" * (MAX_TEXT_BYTES + 1)], ["猫" * (MAX_TEXT_BYTES // 3 + 1)]],
     ids=["none", "two", "long", "long in bytes"],
 )
-def test_what_would_keep_others_waiting_goes_by_itself(callers: Callers, texts: list[str]) -> None:
+def test_several_texts_and_long_texts_are_not_coalesced(callers: Callers, texts: list[str]) -> None:
     callers.occupy()
     expected = HashEmbedder(16).embed(texts)
-    assert np.array_equal(callers.together.embed(texts), expected)
-    assert callers.hold.seconds == []
+    assert np.array_equal(callers.embedder.embed(texts), expected)
+    assert callers.sleep.seconds == []
 
 
-def test_the_longest_text_that_shares(callers: Callers) -> None:
+def test_the_longest_text_that_is_coalesced(callers: Callers) -> None:
     callers.occupy()
-    callers.ask_in_company("x" * MAX_TEXT_BYTES)
+    callers.share_batch("x" * MAX_TEXT_BYTES)
 
 
-def test_a_request_has_a_limit(callers: Callers) -> None:
+def test_a_batch_has_a_limit(callers: Callers) -> None:
     callers.occupy()
     texts = [str(number) for number in range(MAX_TEXTS)]
-    asked = callers.ask_in_company(*texts)
-    one_more = callers.ask_in_company("one", "more")
-    callers.hold.ends.set()
-    for each, text in zip([*asked, *one_more], [*texts, "one", "more"], strict=True):
+    pending = callers.share_batch(*texts)
+    one_more = callers.share_batch("one", "more")
+    callers.sleep.ends.set()
+    for each, text in zip([*pending, *one_more], [*texts, "one", "more"], strict=True):
         assert_right(each, text)
-    assert sorted(callers.model.asked[1:], key=len) == [["one", "more"], texts]
+    assert sorted(callers.model.requests[1:], key=len) == [["one", "more"], texts]
 
 
-# What goes wrong
+# Errors
 
 
-def test_a_refused_text_does_not_spoil_the_others(callers: Callers) -> None:
-    """Nor does anybody learn of it who has not sent it."""
+def test_a_rejected_text_does_not_fail_the_others(callers: Callers) -> None:
+    """Nor do other callers learn of it."""
     callers.occupy()
-    good, bad, other = callers.ask_in_company("a", "bad 1", "bad 2")
-    callers.hold.ends.set()
+    good, bad, other = callers.share_batch("a", "bad 1", "bad 2")
+    callers.sleep.ends.set()
     assert_right(good, "a")
     assert str(raised(bad)) == "refused: number 0 of 1: bad 1"
     assert str(raised(other)) == "refused: number 0 of 1: bad 2"
-    together, *alone = callers.model.asked[1:]
-    assert together == ["a", "bad 1", "bad 2"]
+    batch, *alone = callers.model.requests[1:]
+    assert batch == ["a", "bad 1", "bad 2"]
     assert sorted(alone) == [["a"], ["bad 1"], ["bad 2"]]
 
 
-def test_a_text_that_was_refused_alone_is_not_sent_again(callers: Callers) -> None:
-    assert isinstance(raised(callers.ask("bad")), EmbedderRejected)
+def test_a_text_that_was_rejected_alone_is_not_sent_again(callers: Callers) -> None:
+    assert isinstance(raised(callers.start("bad")), EmbedderRejected)
     callers.occupy()
-    asked = callers.ask_in_company("bad", "bad")
-    callers.hold.ends.set()
-    assert all(isinstance(raised(each), EmbedderRejected) for each in asked)
-    assert callers.model.asked.count(["bad"]) == 2
+    pending = callers.share_batch("bad", "bad")
+    callers.sleep.ends.set()
+    assert all(isinstance(raised(each), EmbedderRejected) for each in pending)
+    assert callers.model.requests.count(["bad"]) == 2
 
 
-@pytest.mark.parametrize("error", [EmbedderUnavailable("down"), RuntimeError("a fault of ours")])
-def test_what_meets_all_is_told_all_and_ends(callers: Callers, error: Exception) -> None:
+@pytest.mark.parametrize("error", [EmbedderUnavailable("down"), RuntimeError("an internal error")])
+def test_other_errors_are_raised_to_all_callers(callers: Callers, error: Exception) -> None:
     (occupying,) = callers.occupy()
     callers.model.breaks = error
-    asked = callers.ask_in_company("a", "b")
-    callers.hold.ends.set()
-    assert [raised(each) for each in asked] == [error] * 2
+    pending = callers.share_batch("a", "b")
+    callers.sleep.ends.set()
+    assert [raised(each) for each in pending] == [error] * 2
     callers.model.breaks = None
     callers.model.ends.set()
     occupying.result(PATIENCE_S)
-    callers.hold.seconds.clear()
-    assert_right(callers.ask("c"), "c")
-    assert callers.hold.seconds == [], "nothing is under way any more"
+    callers.sleep.seconds.clear()
+    assert_right(callers.start("c"), "c")
+    assert callers.sleep.seconds == [], "no request is running any more"
 
 
-def test_a_hold_that_fails_keeps_nobody(callers: Callers) -> None:
+def test_a_delay_that_fails_fails_all_callers(callers: Callers) -> None:
     callers.occupy()
-    callers.hold.breaks = RuntimeError("a fault of ours")
-    asked = callers.ask_in_company("a", "b")
-    callers.hold.ends.set()
-    assert [raised(each) for each in asked] == [callers.hold.breaks] * 2
-    callers.hold.breaks = None
-    assert_right(callers.ask("c"), "c")
-    assert len(callers.hold.seconds) == 2, "it was not joined to those that had failed"
+    callers.sleep.breaks = RuntimeError("an internal error")
+    pending = callers.share_batch("a", "b")
+    callers.sleep.ends.set()
+    assert [raised(each) for each in pending] == [callers.sleep.breaks] * 2
+    callers.sleep.breaks = None
+    assert_right(callers.start("c"), "c")
+    assert len(callers.sleep.seconds) == 2, "it did not join the failed batch"
 
 
-# Who leaves
+# Deadlines and cancellation
 
 
-def test_each_waits_no_longer_than_its_own_deadline(callers: Callers) -> None:
+def test_each_caller_waits_until_its_own_deadline(callers: Callers) -> None:
     callers.occupy()
-    asked = callers.ask_in_company("a", "b")
-    late = callers.follow("c", Deadline.after(0.02))
+    pending = callers.share_batch("a", "b")
+    late = callers.start_waiting("c", Deadline.after(0.02))
     assert isinstance(raised(late), DeadlineExceeded)
-    callers.hold.ends.set()
-    for each, text in zip(asked, "ab", strict=True):
+    callers.sleep.ends.set()
+    for each, text in zip(pending, "ab", strict=True):
         assert_right(each, text)
 
 
-def test_who_is_cancelled_leaves(callers: Callers) -> None:
+def test_a_cancelled_caller_leaves(callers: Callers) -> None:
     callers.occupy()
     there = Event()
     there.set()
-    asked = callers.ask_in_company("a")
-    gone = callers.follow("b", Deadline(waits=there.is_set))
+    pending = callers.share_batch("a")
+    gone = callers.start_waiting("b", Deadline(is_waiting=there.is_set))
     there.clear()
     assert isinstance(raised(gone), Cancelled)
-    callers.hold.ends.set()
-    assert_right(asked[0], "a")
+    callers.sleep.ends.set()
+    assert_right(pending[0], "a")
 
 
-@pytest.mark.parametrize("left", [Deadline(waits=lambda: False), Deadline.after(-1)])
-def test_the_request_is_not_bound_to_who_sends_it(callers: Callers, left: Deadline) -> None:
+@pytest.mark.parametrize("left", [Deadline(is_waiting=lambda: False), Deadline.after(-1)])
+def test_the_request_outlives_the_caller_that_sends_it(callers: Callers, left: Deadline) -> None:
     callers.occupy()
-    callers.ask(f"{OCCUPYING} too", left)
-    assert callers.hold.begun.acquire(timeout=PATIENCE_S)
-    asked = callers.follow("a")
-    callers.hold.ends.set()
+    callers.start(f"{OCCUPYING} too", left)
+    assert callers.sleep.begun.acquire(timeout=PATIENCE_S)
+    pending = callers.start_waiting("a")
+    callers.sleep.ends.set()
     assert callers.model.begun.acquire(timeout=PATIENCE_S)
     callers.model.ends.set()
-    assert_right(asked, "a")
+    assert_right(pending, "a")
 
 
-def test_nothing_is_sent_for_nobody(callers: Callers) -> None:
+def test_a_batch_without_callers_is_not_sent(callers: Callers) -> None:
     callers.occupy()
     there = Event()
     there.set()
-    asked = callers.ask("a", Deadline(waits=there.is_set))
-    assert callers.hold.begun.acquire(timeout=PATIENCE_S)
-    late = callers.follow("b", Deadline.after(0.02))
+    pending = callers.start("a", Deadline(is_waiting=there.is_set))
+    assert callers.sleep.begun.acquire(timeout=PATIENCE_S)
+    late = callers.start_waiting("b", Deadline.after(0.02))
     assert isinstance(raised(late), DeadlineExceeded)
     there.clear()
-    callers.hold.ends.set()
-    assert isinstance(raised(asked), Cancelled)
-    assert len(callers.model.asked) == 1
+    callers.sleep.ends.set()
+    assert isinstance(raised(pending), Cancelled)
+    assert len(callers.model.requests) == 1
 
 
-# All of it
+# Load
 
 
 def test_many_callers_get_their_own_vectors() -> None:
@@ -318,10 +318,10 @@ def test_many_callers_get_their_own_vectors() -> None:
             return super().embed(texts, deadline)
 
     sizes: list[int] = []
-    together = Together(Slow(16), 1)
+    embedder = CoalescingEmbedder(Slow(16), 1)
     texts = [str(number % 300) for number in range(1000)]
     with ThreadPoolExecutor(40) as threads:
-        vectors = threads.map(lambda text: together.embed([text], Deadline.after(60)), texts)
+        vectors = threads.map(lambda text: embedder.embed([text], Deadline.after(60)), texts)
     assert np.array_equal(np.concatenate(list(vectors)), HashEmbedder(16).embed(texts))
     assert max(sizes) <= MAX_TEXTS
     assert len(sizes) < len(texts) / 2
@@ -330,9 +330,9 @@ def test_many_callers_get_their_own_vectors() -> None:
 @pytest.mark.parametrize(
     ("embedder", "shares"), [("hash:8", False), ("builtin", True), ("openai", True)]
 )
-def test_what_is_slower_than_a_hold_shares(
+def test_embedders_slower_than_the_delay_are_coalesced(
     embedder: str, shares: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HRAG_EMBEDDER", embedder)
     monkeypatch.setenv("OPENAI_API_KEY", "key")
-    assert isinstance(open_query_embedder(CommonSettings()), Together) is shares
+    assert isinstance(open_query_embedder(CommonSettings()), CoalescingEmbedder) is shares

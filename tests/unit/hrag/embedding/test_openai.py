@@ -1,4 +1,4 @@
-"""The OpenAI embedder against a server that misbehaves in every way we know of."""
+"""The OpenAI embedder with a server that misbehaves in every known way."""
 
 import time
 import traceback
@@ -56,7 +56,7 @@ def embedder_with(server: OpenAIServer) -> Open:
 
 
 def assert_same(vectors: Vectors, expected: Vectors) -> None:
-    """Equal but for the last bit, which scaling to and fro may cost."""
+    """Asserts equality up to the rounding of scaling back and forth."""
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
@@ -65,7 +65,7 @@ def embedder(embedder_with: Open) -> OpenAIEmbedder:
     return embedder_with()
 
 
-# What is sent
+# Requests
 
 
 def test_sends_model_dimensions_and_key(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
@@ -77,8 +77,8 @@ def test_sends_model_dimensions_and_key(server: OpenAIServer, embedder: OpenAIEm
     assert server.authorizations == [f"Bearer {KEY}"]
 
 
-def test_leaves_dimensions_out_unless_asked(server: OpenAIServer, embedder_with: Open) -> None:
-    """Models that cannot shorten their vectors refuse the field."""
+def test_omits_dimensions_by_default(server: OpenAIServer, embedder_with: Open) -> None:
+    """Models with a fixed dimension reject the field."""
     embedder_with(dimensions=None).embed(TEXTS)
     assert all("dimensions" not in request for request in server.requests)
 
@@ -93,14 +93,18 @@ def test_nothing_is_sent_for_no_texts(server: OpenAIServer, embedder: OpenAIEmbe
     assert server.calls == 0
 
 
-def test_many_texts_go_in_several_requests(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+def test_many_texts_are_split_into_several_requests(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
     texts = [f"text {number}" for number in range(2 * MAX_REQUEST_TEXTS + 1)]
     assert_same(embedder.embed(texts), vectors_of(texts))
     sizes = [len(request["input"]) for request in server.requests]
     assert sizes == [MAX_REQUEST_TEXTS, MAX_REQUEST_TEXTS, 1]
 
 
-def test_long_texts_go_in_several_requests(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+def test_long_texts_are_split_into_several_requests(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
     texts = [str(number) + "字" * (MAX_REQUEST_BYTES // 9 + 1) for number in range(5)]
     assert_same(embedder.embed(texts), vectors_of(texts))
     assert [len(request["input"]) for request in server.requests] == [2, 2, 1]
@@ -109,7 +113,7 @@ def test_long_texts_go_in_several_requests(server: OpenAIServer, embedder: OpenA
 @hypothesis_settings(deadline=None)
 @given(st.lists(st.integers(0, 2 * MAX_REQUEST_BYTES), max_size=12))
 def test_batches_keep_order_and_bounds(sizes: list[int]) -> None:
-    """Each is as large as may be; only a text that is too long by itself passes the bound."""
+    """Each batch is as large as possible; only a single long text exceeds the limit."""
     texts = ["x" * size for size in sizes]
     cut = list(batches(texts))
     assert [text for batch in cut for text in batch] == texts
@@ -133,7 +137,7 @@ def test_the_dimension_is_probed_once(server: OpenAIServer, embedder_with: Open)
     assert server.calls == 2
 
 
-def test_a_failed_probe_is_not_remembered(server: OpenAIServer, embedder_with: Open) -> None:
+def test_a_failed_probe_is_not_cached(server: OpenAIServer, embedder_with: Open) -> None:
     embedder = embedder_with(dimensions=None, max_retries=0)
     server.inject(openai_server.refuse(503))
     with pytest.raises(EmbedderUnavailable):
@@ -141,8 +145,10 @@ def test_a_failed_probe_is_not_remembered(server: OpenAIServer, embedder_with: O
     assert embedder.dimension == DEFAULT_DIMENSION
 
 
-def test_a_failed_probe_fails_for_all_who_wait(server: OpenAIServer, embedder_with: Open) -> None:
-    """They do not queue up to try one after the other."""
+def test_a_failed_probe_fails_for_all_waiting_callers(
+    server: OpenAIServer, embedder_with: Open
+) -> None:
+    """They do not retry one after the other."""
     embedder = embedder_with(dimensions=None, max_retries=0, timeout_s=0.3)
     server.inject(openai_server.slow(30), times=8)
     start = time.monotonic()
@@ -153,10 +159,10 @@ def test_a_failed_probe_fails_for_all_who_wait(server: OpenAIServer, embedder_wi
     assert time.monotonic() - start < 1.5
 
 
-def test_who_waits_for_the_dimension_waits_no_longer_than_its_caller(
+def test_waiting_for_the_dimension_ends_at_the_callers_deadline(
     server: OpenAIServer, embedder_with: Open
 ) -> None:
-    """And a probe that one caller has given up does for the others."""
+    """A probe that one caller has abandoned still serves the others."""
     embedder = embedder_with(dimensions=None)
     server.inject(openai_server.slow(1))
     with pytest.raises(DeadlineExceeded, match="dimension"):
@@ -171,11 +177,11 @@ def test_a_probe_without_numbers_is_refused(server: OpenAIServer, embedder_with:
         _ = embedder_with(dimensions=None).dimension
 
 
-# What is tried again
+# Retries
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
-def test_passing_trouble_is_survived(
+def test_transient_errors_are_retried(
     status: int, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(openai_server.refuse(status, retry_after=AT_ONCE), times=4)
@@ -183,38 +189,36 @@ def test_passing_trouble_is_survived(
     assert server.calls == 5
 
 
-def test_a_lost_connection_is_tried_again(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+def test_a_lost_connection_is_retried(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
     server.inject(openai_server.hang_up)
     assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
 
 
-def test_a_slow_answer_is_tried_again(server: OpenAIServer, embedder_with: Open) -> None:
+def test_a_slow_reply_is_retried(server: OpenAIServer, embedder_with: Open) -> None:
     server.inject(openai_server.slow(30))
     vectors = embedder_with(timeout_s=0.3).embed(TEXTS)
     assert_same(vectors, vectors_of(TEXTS))
 
 
-def test_waits_as_long_as_the_endpoint_says(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+def test_retry_after_sets_the_delay(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
     server.inject(openai_server.refuse(429, retry_after="1.2"))
     start = time.monotonic()
     embedder.embed(TEXTS)
     assert 1.2 <= time.monotonic() - start < 4
 
 
-def test_backs_off_where_the_endpoint_says_nothing(
-    server: OpenAIServer, embedder: OpenAIEmbedder
-) -> None:
-    """At once would make a rate limit worse."""
+def test_backs_off_without_retry_after(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+    """Immediate retries would aggravate a rate limit."""
     server.inject(openai_server.refuse(429))
     start = time.monotonic()
     embedder.embed(TEXTS)
     assert 0.3 <= time.monotonic() - start < 4
 
 
-# For how long
+# Deadlines
 
 
-def test_a_delay_beyond_the_deadline_is_not_waited_for(
+def test_a_delay_beyond_the_deadline_fails_at_once(
     server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(openai_server.refuse(429, retry_after="30"))
@@ -225,15 +229,15 @@ def test_a_delay_beyond_the_deadline_is_not_waited_for(
     assert server.calls == 1
 
 
-def test_a_caller_that_goes_ends_a_delay(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+def test_a_caller_that_leaves_ends_a_delay(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
     server.inject(openai_server.refuse(429, retry_after="30"))
     began = time.monotonic()
-    with pytest.raises(Cancelled, match="waiting to ask"):
-        embedder.embed(TEXTS, Deadline(waits=lambda: time.monotonic() < began + 0.3))
+    with pytest.raises(Cancelled, match="waiting to retry"):
+        embedder.embed(TEXTS, Deadline(is_waiting=lambda: time.monotonic() < began + 0.3))
     assert time.monotonic() - began < 2
 
 
-def test_a_slow_endpoint_is_given_up_at_the_deadline(
+def test_a_slow_endpoint_is_abandoned_at_the_deadline(
     server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(openai_server.slow(30), times=5)
@@ -243,14 +247,16 @@ def test_a_slow_endpoint_is_given_up_at_the_deadline(
     assert time.monotonic() - began < 2
 
 
-def test_requests_end_where_the_caller_goes(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+def test_no_further_request_is_sent_after_the_caller_left(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
     texts = ["x" * MAX_REQUEST_BYTES] * 4
     with pytest.raises(Cancelled):
-        embedder.embed(texts, Deadline(waits=lambda: server.calls < 2))
+        embedder.embed(texts, Deadline(is_waiting=lambda: server.calls < 2))
     assert server.calls == 2
 
 
-# What is given up
+# Persistent errors
 
 
 @pytest.mark.parametrize(
@@ -261,7 +267,7 @@ def test_requests_end_where_the_caller_goes(server: OpenAIServer, embedder: Open
         (openai_server.refuse(503, "secret", AT_ONCE), "answered 503;"),
     ],
 )
-def test_lasting_trouble_is_unavailable(
+def test_persistent_errors_are_unavailable(
     fault: Fault, what: str, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(fault, times=100)
@@ -273,9 +279,7 @@ def test_lasting_trouble_is_unavailable(
     assert server.calls == 5
 
 
-def test_an_answer_that_never_comes_is_unavailable(
-    server: OpenAIServer, embedder_with: Open
-) -> None:
+def test_a_missing_reply_is_unavailable(server: OpenAIServer, embedder_with: Open) -> None:
     server.inject(openai_server.slow(30), times=2)
     with pytest.raises(EmbedderUnavailable, match=r"did not answer within 0\.2 s"):
         embedder_with(timeout_s=0.2, max_retries=1).embed(TEXTS)
@@ -308,7 +312,7 @@ def test_a_connection_lost_each_time_is_unavailable(
         (422, "secret", "answered 422"),
     ],
 )
-def test_a_refusal_is_final(
+def test_a_rejection_is_not_retried(
     status: int, code: str | None, what: str, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(openai_server.refuse(status, code))
@@ -328,7 +332,7 @@ def test_a_wrong_path_is_rejected(server: OpenAIServer, embedder_with: Open) -> 
 def test_errors_repeat_neither_key_nor_texts(
     status: int, server: OpenAIServer, embedder_with: Open
 ) -> None:
-    """Not in the message, nor in the traceback that a log would hold."""
+    """Neither in the message nor in the traceback of a log."""
     words = f"Incorrect API key {KEY} for '{TEXTS[0]}'"
     server.inject(openai_server.refuse(status, TEXTS[1], words=words))
     base_url = server.base_url.replace("127.0.0.1", "user:password@127.0.0.1")
@@ -340,10 +344,10 @@ def test_errors_repeat_neither_key_nor_texts(
     assert "password" not in raised.value.message
 
 
-# Answers that are wrong
+# Invalid replies
 
 
-def test_a_shuffled_answer_is_put_in_order(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+def test_a_shuffled_reply_is_sorted(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
     server.inject(openai_server.shuffled)
     assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
 
@@ -358,7 +362,7 @@ NO_NUMBERS = "neither a list of numbers nor base64 of float32"
 @pytest.mark.parametrize(
     ("fault", "what"),
     [
-        pytest.param(openai_server.short, "answered 2 vectors for 3 texts", id="short"),
+        pytest.param(openai_server.short, "returned 2 vectors for 3 texts", id="short"),
         pytest.param(openai_server.indexes(0, 1, 1), INDEXES, id="index twice"),
         pytest.param(openai_server.indexes(1, 2, 3), INDEXES, id="indexes from 1"),
         pytest.param(openai_server.indexes(0, 1, -1), INDEXES, id="index negative"),
@@ -403,10 +407,10 @@ NO_NUMBERS = "neither a list of numbers nor base64 of float32"
         pytest.param(openai_server.body(b'{"data": [1, 2, 3]}'), NO_LIST, id="numbers as data"),
     ],
 )
-def test_a_wrong_answer_is_rejected(
+def test_an_invalid_reply_is_rejected(
     fault: Fault, what: str, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
-    """It is not tried again, and it does no lasting harm."""
+    """It is not retried, and the next request works."""
     server.inject(fault)
     with pytest.raises(EmbedderRejected) as raised:
         embedder.embed(TEXTS)
@@ -417,7 +421,7 @@ def test_a_wrong_answer_is_rejected(
     assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
 
 
-# From the settings
+# Settings
 
 
 def _open_from(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -445,7 +449,7 @@ def test_settings_reach_the_endpoint(server: OpenAIServer, monkeypatch: pytest.M
     assert server.authorizations == [f"Bearer {KEY}"]
 
 
-def test_the_timeout_is_the_settings(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_is_configurable(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.inject(openai_server.slow(30))
     embedder = _open_from(
         {"OPENAI_BASE_URL": server.base_url, "HRAG_OPENAI_TIMEOUT_S": "0.2"}, monkeypatch
@@ -455,7 +459,7 @@ def test_the_timeout_is_the_settings(server: OpenAIServer, monkeypatch: pytest.M
     assert time.monotonic() - start < 4
 
 
-def test_an_endpoint_of_ones_own_needs_no_key(
+def test_an_own_endpoint_needs_no_key(
     server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedder = _open_from({"OPENAI_BASE_URL": server.base_url}, monkeypatch)

@@ -1,8 +1,8 @@
-"""Which addresses only this machine reaches."""
+"""Loopback and remote addresses."""
 
 import pytest
 
-from hrag.net.addresses import dialled, is_loopback
+from hrag.net.addresses import dial_address, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from hrag.net.addresses import dialled, is_loopback
         "unix-abstract:hrag",
     ],
 )
-def test_loopback_and_unix_sockets_stay_here(address):
+def test_loopback_and_unix_sockets_are_local(address):
     assert is_loopback(address)
 
 
@@ -45,7 +45,7 @@ def test_loopback_and_unix_sockets_stay_here(address):
         "LOCALHOST.:1",
     ],
 )
-def test_anything_else_counts_as_the_network(address):
+def test_any_other_address_counts_as_remote(address):
     assert not is_loopback(address)
 
 
@@ -60,5 +60,5 @@ def test_anything_else_counts_as_the_network(address):
         ("unix:/run/hrag", "unix:/run/hrag"),
     ],
 )
-def test_wildcard_addresses_are_reached_on_this_machine(listening, reached):
-    assert dialled(listening) == reached
+def test_wildcard_addresses_are_dialled_on_loopback(listening, reached):
+    assert dial_address(listening) == reached

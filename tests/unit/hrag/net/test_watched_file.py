@@ -1,4 +1,4 @@
-"""Files that change are read again; wrong ones are not taken."""
+"""Changed files are reloaded; invalid ones are ignored."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from hrag.net.watched_file import Watched
+from hrag.net.watched_file import WatchedFile
 
 
 class Clock:
@@ -34,11 +34,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def watched(path: Path, clock: Clock) -> Watched[int]:
-    return Watched((path,), lambda: _number(path), clock)
+def watched(path: Path, clock: Clock) -> WatchedFile[int]:
+    return WatchedFile((path,), lambda: _number(path), clock)
 
 
-def test_a_change_counts_after_a_second_and_not_before(watched, path, clock):
+def test_a_change_is_noticed_after_a_second_and_not_before(watched, path, clock):
     path.write_text("22", "ascii")
     assert watched() == 1
     clock.now += 1
@@ -50,16 +50,16 @@ def test_a_change_counts_after_a_second_and_not_before(watched, path, clock):
     assert watched() == 333
 
 
-def test_what_has_not_changed_is_not_read_again(path, clock):
+def test_an_unchanged_file_is_not_reloaded(path, clock):
     reads = []
-    watched = Watched((path,), lambda: reads.append(1), clock)
+    watched = WatchedFile((path,), lambda: reads.append(1), clock)
     for _ in range(5):
         clock.now += 1
         watched()
     assert len(reads) == 1
 
 
-def test_a_file_put_in_its_place_with_the_same_size_and_time_counts(watched, path, clock):
+def test_a_replacement_of_the_same_size_and_time_is_noticed(watched, path, clock):
     was = path.stat()
     other = path.with_name("other")
     other.write_text("2", "ascii")
@@ -69,13 +69,13 @@ def test_a_file_put_in_its_place_with_the_same_size_and_time_counts(watched, pat
     assert watched() == 2
 
 
-def test_a_link_that_leads_elsewhere_counts(tmp_path, clock):
-    """As mounted secrets are swapped."""
+def test_a_changed_symbolic_link_is_noticed(tmp_path, clock):
+    """Mounted secrets are swapped in this way."""
     for name in ("1", "2"):
         (tmp_path / name).write_text(name, "ascii")
     link = tmp_path / "link"
     link.symlink_to("1")
-    watched = Watched((link,), lambda: _number(link), clock)
+    watched = WatchedFile((link,), lambda: _number(link), clock)
     link.unlink()
     link.symlink_to("2")
     clock.now += 1
@@ -83,7 +83,9 @@ def test_a_link_that_leads_elsewhere_counts(tmp_path, clock):
 
 
 @pytest.mark.parametrize("damage", ["damaged", "missing"])
-def test_a_wrong_file_leaves_the_last_good_one_and_says_so_once(watched, path, clock, damage):
+def test_an_invalid_file_keeps_the_last_valid_value_and_is_logged_once(
+    watched, path, clock, damage
+):
     path.write_text("no number", "ascii")
     if damage == "missing":
         path.unlink()
@@ -98,7 +100,7 @@ def test_a_wrong_file_leaves_the_last_good_one_and_says_so_once(watched, path, c
     assert watched() == 4
 
 
-def test_a_file_that_is_wrong_at_first_is_an_error(path, clock):
+def test_a_file_that_is_invalid_at_first_is_an_error(path, clock):
     path.write_text("no number", "ascii")
     with pytest.raises(ValueError, match="no number"):
-        Watched((path,), lambda: _number(path), clock)
+        WatchedFile((path,), lambda: _number(path), clock)

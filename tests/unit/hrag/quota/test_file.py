@@ -1,4 +1,4 @@
-"""What bounds which tenant: settings, a file's exceptions, and what is wrong in one."""
+"""Quotas of tenants: defaults from settings, overrides from a file, invalid files."""
 
 from pathlib import Path
 
@@ -24,11 +24,11 @@ def _of(path: Path, text: str, tenant: str = "acme") -> Quota:
     return Quotas(DEFAULT, path)(tenant)
 
 
-def test_without_settings_nothing_is_bounded():
+def test_quotas_are_unlimited_by_default():
     assert open_quotas(settings())("acme") == Quota()
 
 
-def test_settings_bound_everybody():
+def test_settings_apply_to_every_tenant():
     variables = {
         "HRAG_TENANT_CALLS_PER_S": "2.5",
         "HRAG_TENANT_BURST": "10",
@@ -39,7 +39,7 @@ def test_settings_bound_everybody():
     assert open_quotas(settings(**variables))("acme") == Quota(2.5, 10, 1000, 20, None)
 
 
-def test_a_file_has_exceptions_and_the_rest_is_as_for_all(path):
+def test_a_file_overrides_the_defaults_of_its_tenants(path):
     text = """
     # Acme pays for more.
     [acme]
@@ -59,8 +59,8 @@ def test_a_file_has_exceptions_and_the_rest_is_as_for_all(path):
     ("quota", "at_once"),
     [(Quota(), 0), (Quota(3), 3), (Quota(2.1), 3), (Quota(0.01), 1), (Quota(3, 50), 50)],
 )
-def test_without_a_burst_a_seconds_calls_may_come_at_once(quota, at_once):
-    assert quota.calls_at_once == at_once
+def test_the_burst_defaults_to_the_calls_of_one_second(quota, at_once):
+    assert quota.burst_calls == at_once
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_without_a_burst_a_seconds_calls_may_come_at_once(quota, at_once):
         ("[acme]\ncalls_per_s = nan", "calls_per_s is nan"),
         ("[acme]\ncalls_per_s = inf", "calls_per_s is inf"),
         ("[acme]\nburst = 'unlimited'", "burst is 'unlimited'"),
-        ("[acme]\nmax_byte = 1", "['acme'] has 'max_byte'; it may have calls_per_s, burst"),
-        ("[acme.eu]\nburst = 1", "['acme'] has 'eu'.* in quotes"),
-        ("['a b']\nburst = 1", "['a b'] must have the id of a tenant for its name"),
+        ("[acme]\nmax_byte = 1", "['acme'] has 'max_byte'; allowed are calls_per_s, burst"),
+        ("[acme.eu]\nburst = 1", "['acme'] has 'eu'.* must be quoted"),
+        ("['a b']\nburst = 1", "['a b'] must be named by the id of a tenant"),
         ("acme = 1", "['acme'] must be a table"),
         ("[[acme]]\nburst = 1", "['acme'] must be a table"),
         ("[acme\n", "line 1"),
@@ -86,7 +86,7 @@ def test_without_a_burst_a_seconds_calls_may_come_at_once(quota, at_once):
         (b"\xff", "utf-8"),
     ],
 )
-def test_a_wrong_file_stops_the_service_with_what_is_wrong(path, text, problem):
+def test_an_invalid_file_stops_the_service_with_the_reason(path, text, problem):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     pattern = problem.replace("[", r"\[")
     with pytest.raises(SettingsError, match=f"^HRAG_TENANT_QUOTAS_FILE is .*{pattern}"):
@@ -94,14 +94,14 @@ def test_a_wrong_file_stops_the_service_with_what_is_wrong(path, text, problem):
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder"])
-def test_a_file_that_cannot_be_read_stops_the_service(path, tmp_path, kind):
+def test_an_unreadable_file_stops_the_service(path, tmp_path, kind):
     wrong = path if kind == "missing" else tmp_path
     with pytest.raises(SettingsError, match="HRAG_TENANT_QUOTAS_FILE is "):
         open_quotas(settings(HRAG_TENANT_QUOTAS_FILE=wrong))
 
 
-def test_a_change_counts_and_a_wrong_one_leaves_the_last_good(path, monkeypatch):
-    monkeypatch.setattr(watched_file, "_EVERY_S", 0.0)
+def test_a_change_is_applied_and_an_invalid_one_is_not(path, monkeypatch):
+    monkeypatch.setattr(watched_file, "_CHECK_INTERVAL_S", 0.0)
     path.write_text("[acme]\nburst = 1")
     quotas = Quotas(Quota(), path)
     assert quotas("acme").burst == 1

@@ -1,4 +1,4 @@
-"""Every method counts for its tenants, and is refused or slowed down past their rate."""
+"""Rate limits of every method: unary calls are refused, streams are throttled."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from hrag.auth import Role
 from hrag.client import AsyncClient, Client
 from hrag.errors import RateQuotaExceeded
-from hrag.log import placing
+from hrag.log import call_fields
 from hrag.metrics import INSTRUMENTS
 from hrag.rpc.status import error_from
 from hrag.types import SearchQuery
@@ -49,7 +49,7 @@ class _Counting:
 
 
 @pytest.mark.parametrize("path", sorted(set(METHODS) - _OF_NOBODY - {_STREAM}))
-def test_a_tenant_past_its_rate_is_refused_before_the_handler_and_others_are_not(path):
+def test_a_tenant_above_its_rate_is_refused_before_the_handler_and_others_are_not(path):
     method = METHODS[path]
     service = method.containing_service.full_name
     servicer = _Counting(servicer_of(service))
@@ -86,7 +86,7 @@ def test_each_search_of_a_batch_counts():
         assert code(*["acme"] * 2) is _OK
 
 
-def test_a_batch_that_is_too_long_is_refused_for_that_and_counts_for_nothing():
+def test_a_batch_that_is_too_long_is_refused_and_not_counted():
     own = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 1}
     with connected(servicer_of(RETRIEVER), **own) as channel:
         batch = [request_of(METHODS[_BATCH], *["acme"] * 5000)]
@@ -109,7 +109,7 @@ def test_a_stranger_cannot_use_up_a_tenants_calls(tmp_path):
 
 
 @pytest.mark.parametrize("tenant", ["", "a b", "x" * 10_000])
-def test_what_is_no_tenants_name_goes_on_to_be_refused_for_that(tenant):
+def test_an_invalid_tenant_id_is_refused_by_the_handler(tenant):
     with connected(servicer_of(RETRIEVER), **SLOW) as channel:
         request = request_of(METHODS[_SEARCH], tenant)
         assert {code_of(channel, _SEARCH, [request]) for _ in range(5)} == {_OK}
@@ -125,10 +125,10 @@ def _refused() -> float:
     return found or 0.0
 
 
-def test_a_refusal_says_all_and_comes_at_once():
+def test_a_refusal_has_all_details_and_comes_at_once():
     own = {"HRAG_TENANT_CALLS_PER_S": 0.5, "HRAG_TENANT_BURST": 1}
     before = _refused()
-    with connected(servicer_of(RETRIEVER), **own) as channel, capture_logs([placing]) as logs:
+    with connected(servicer_of(RETRIEVER), **own) as channel, capture_logs([call_fields]) as logs:
         _send(channel, _SEARCH, "acme")
         began = time.perf_counter()
         with pytest.raises(grpc.RpcError) as caught:
@@ -154,7 +154,7 @@ def test_a_refusal_says_all_and_comes_at_once():
     assert _refused() - before == 1
 
 
-def test_who_comes_again_after_the_wait_that_was_told_is_let_in():
+def test_a_retry_after_the_reported_wait_is_admitted():
     own = {"HRAG_TENANT_CALLS_PER_S": 5, "HRAG_TENANT_BURST": 1}
     with connected(servicer_of(RETRIEVER), **own) as channel:
         for _ in range(3):
@@ -175,17 +175,17 @@ def _stream(channel: grpc.Channel, requests: Any, timeout: float = 10) -> Any:
     return send(requests, timeout=timeout)
 
 
-def test_a_stream_past_its_rate_is_slowed_down_to_it():
+def test_a_stream_above_its_rate_is_throttled():
     own = {"HRAG_TENANT_CALLS_PER_S": 20, "HRAG_TENANT_BURST": 5}
     with connected(servicer_of(INDEXER), INDEXER, **own) as channel:
         began = time.perf_counter()
         assert len(list(_stream(channel, _documents(15)))) == 15
         took = time.perf_counter() - began
     assert 10 / 20 <= took < 3
-    assert (INSTRUMENTS.get_sample_value("hrag_quota_waits_total") or 0) >= 5
+    assert (INSTRUMENTS.get_sample_value("hrag_throttled_total") or 0) >= 5
 
 
-def test_a_stream_reads_nothing_ahead_of_its_turn():
+def test_a_throttled_stream_reads_nothing_ahead():
     read = []
 
     def requests() -> Iterator[ipb.IngestDocumentsRequest]:
@@ -203,7 +203,7 @@ def test_a_stream_reads_nothing_ahead_of_its_turn():
         responses.cancel()
 
 
-def test_a_stream_whose_turn_would_come_after_its_deadline_is_told_at_once():
+def test_a_stream_whose_wait_exceeds_its_deadline_is_refused_at_once():
     with connected(servicer_of(INDEXER), INDEXER, **SLOW) as channel:
         responses = _stream(channel, _documents(5))
         assert [next(responses), next(responses)]
@@ -216,7 +216,7 @@ def test_a_stream_whose_turn_would_come_after_its_deadline_is_told_at_once():
     assert 900 < error.retry_s <= 1000
 
 
-def test_a_client_that_goes_while_its_stream_waits_frees_the_thread():
+def test_a_client_that_leaves_a_throttled_stream_frees_the_thread():
     with connected(servicer_of(INDEXER), INDEXER, **SLOW, HRAG_THREADS=1) as channel:
         responses = _stream(channel, _documents(5), 2000)
         assert [next(responses), next(responses)]
@@ -224,7 +224,7 @@ def test_a_client_that_goes_while_its_stream_waits_frees_the_thread():
         assert code_of(channel, _STREAM, [*_documents(1, "globex")]) is _OK
 
 
-def test_streams_of_other_tenants_are_not_slowed_down():
+def test_streams_of_other_tenants_are_not_throttled():
     with connected(servicer_of(INDEXER), INDEXER, **SLOW) as channel:
         waiting = _stream(channel, _documents(5), 2000)
         assert [next(waiting), next(waiting)]
@@ -232,7 +232,7 @@ def test_streams_of_other_tenants_are_not_slowed_down():
         waiting.cancel()
 
 
-def test_calls_side_by_side_get_no_more_than_the_burst():
+def test_concurrent_calls_get_no_more_than_the_burst():
     own = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 25, "HRAG_THREADS": 8}
     codes = []
     with connected(servicer_of(RETRIEVER), **own) as channel:
@@ -249,7 +249,7 @@ def test_calls_side_by_side_get_no_more_than_the_burst():
     assert (codes.count(_OK), codes.count(_SPENT)) == (25, 55)
 
 
-def test_the_sdk_asks_once_and_knows_when_to_ask_again():
+def test_the_sdk_does_not_retry_and_reports_when_to():
     servicer = _Counting(servicer_of(RETRIEVER))
     with serving(servicer, **SLOW) as address, Client(address, address) as client:
         for _ in range(2):
@@ -263,7 +263,7 @@ def test_the_sdk_asks_once_and_knows_when_to_ask_again():
     assert 900 < caught.value.retry_s <= 1000
 
 
-async def test_the_asyncio_sdk_too():
+async def test_the_asyncio_sdk_does_not_retry_either():
     with serving(servicer_of(RETRIEVER), **SLOW) as address:
         async with AsyncClient(address, address) as client:
             for _ in range(2):
@@ -275,8 +275,8 @@ async def test_the_asyncio_sdk_too():
     assert 900 < caught.value.retry_s <= 1000
 
 
-def test_a_client_that_retries_by_itself_comes_again_when_it_was_told():
-    """As one of another language does whose service config says so."""
+def test_a_client_with_a_retry_policy_retries_after_the_pushback():
+    """As a client of another language whose service config has a retry policy."""
     policy = {
         "maxAttempts": 2,
         "initialBackoff": "60s",

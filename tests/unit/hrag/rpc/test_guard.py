@@ -1,4 +1,4 @@
-"""Every method with every kind of credential ends as it must, and none comes past the guard."""
+"""Every method with every kind of credential: its status code, and that none bypasses the guard."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from hrag.auth import Role, keys
 from hrag.errors import InvalidArgument
-from hrag.log import placing
+from hrag.log import call_fields
 from hrag.rpc.guard import OPEN, RULES
 from hrag.rpc.status import error_from
 from hrag.types import MAX_BATCH_SEARCHES
@@ -139,7 +139,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, An
 
 @pytest.fixture(scope="module")
 def keyed(key_file: Path, api_keys: Any) -> Iterator[dict[str, grpc.Channel]]:
-    """Channels to both services, by name; they ask for keys."""
+    """Channels to both services, by name; they require keys."""
     with ExitStack() as closing:
         own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": key_file}
         yield {
@@ -150,7 +150,7 @@ def keyed(key_file: Path, api_keys: Any) -> Iterator[dict[str, grpc.Channel]]:
 
 @pytest.fixture(scope="module")
 def tokened(tokens: tuple[Path, Any]) -> Iterator[dict[str, grpc.Channel]]:
-    """The same; they ask for tokens."""
+    """Channels to both services, by name; they require tokens."""
     with ExitStack() as closing:
         own = {
             "HRAG_AUTH": "jwt",
@@ -194,7 +194,7 @@ def test_every_method_has_a_rule_and_every_rule_a_method() -> None:
 
 
 @pytest.mark.parametrize("path", METHODS)
-def test_the_guard_sees_every_tenant_that_a_request_can_name(path: str) -> None:
+def test_the_guard_checks_every_tenant_that_a_request_names(path: str) -> None:
     message, given = marked(METHODS[path])
     assert set(RULES[path].tenants(message)) == given
     assert bool(given) is (path != _NO_TENANT)
@@ -219,8 +219,8 @@ def test_a_batch_is_refused_for_one_search_of_another_tenant(keyed: Any, api_key
         assert code_of(keyed[RETRIEVER], path, [request], *api_keys["read"]) is code
 
 
-def test_a_batch_of_too_many_searches_is_refused_before_any_is_looked_at() -> None:
-    """Two million empty ones are 4 MB on the wire, and took a minute and 3 GB to refuse."""
+def test_a_batch_of_too_many_searches_is_refused_before_any_is_read() -> None:
+    """Two million empty searches take 4 MB on the wire; parsed, they took a minute and 3 GB."""
 
     class Searches(list[Any]):
         def __iter__(self) -> Any:
@@ -232,7 +232,7 @@ def test_a_batch_of_too_many_searches_is_refused_before_any_is_looked_at() -> No
 
 
 @pytest.mark.parametrize("tenant", ["", "*", "x" * 100_000, "acme ", "ACME", "acme\0"])
-def test_what_is_no_tenant_is_none_of_the_credentials(
+def test_an_invalid_tenant_id_is_not_covered_by_a_credential(
     tenant: str, keyed: Any, api_keys: Any
 ) -> None:
     path = "/hrag.v1.RetrieverService/Search"
@@ -265,7 +265,7 @@ def test_a_stream_without_messages_needs_a_credential_too(keyed: Any, api_keys: 
     assert code_of(keyed[INDEXER], _STREAM, [], *api_keys["write"]) is _OK
 
 
-def test_a_key_that_is_revoked_ends_the_stream_it_has_opened(tmp_path: Path) -> None:
+def test_revoking_a_key_ends_the_stream_it_opened(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     key = new_key(file, role=Role.WRITE)
 
@@ -293,12 +293,12 @@ def _refusal(channel: grpc.Channel, headers: Any, tenant: str = TENANT) -> str:
     return error_from(caught.value).message
 
 
-def test_refusals_do_not_tell_which_keys_there_are(keyed: Any, api_keys: Any) -> None:
+def test_refusals_do_not_reveal_which_keys_exist(keyed: Any, api_keys: Any) -> None:
     kinds = ("none", "wrong secret", "unknown id", "revoked", "expired", "no key at all")
     assert len({_refusal(keyed[RETRIEVER], api_keys[kind]) for kind in kinds}) == 1
 
 
-def test_a_stranger_does_not_learn_whether_a_request_can_be_read(keyed: Any) -> None:
+def test_a_request_is_not_parsed_for_strangers(keyed: Any) -> None:
     send = keyed[RETRIEVER].unary_unary("/hrag.v1.RetrieverService/Search")
     with pytest.raises(grpc.RpcError) as caught:
         send(b"\xff\xff\xff", timeout=10)
@@ -317,7 +317,7 @@ def test_health_is_open_and_reflection_is_not(keyed: Any, api_keys: Any) -> None
 
 
 class _Bearer(grpc.StreamStreamClientInterceptor):
-    """Puts headers on reflection's calls, whose client knows of none."""
+    """Adds headers to calls of reflection, whose client has no option for them."""
 
     def __init__(self, headers: Any) -> None:
         self._headers = headers
@@ -329,7 +329,7 @@ class _Bearer(grpc.StreamStreamClientInterceptor):
 def test_the_log_names_tenant_and_credential_and_no_key(keyed: Any, api_keys: Any) -> None:
     path = "/hrag.v1.RetrieverService/Search"
     key = api_keys["read"][0][1].removeprefix("Bearer ")
-    with capture_logs([placing]) as logs:
+    with capture_logs([call_fields]) as logs:
         code_of(keyed[RETRIEVER], path, [request_of(METHODS[path], TENANT)], _bearer(key))
         code_of(keyed[RETRIEVER], path, [request_of(METHODS[path], OTHER)], _bearer(key))
         code_of(keyed[RETRIEVER], path, [request_of(METHODS[path], "a\nb")], _bearer(key))
@@ -340,4 +340,4 @@ def test_the_log_names_tenant_and_credential_and_no_key(keyed: Any, api_keys: An
         (OTHER, id_of(key), "PERMISSION_DENIED"),
         ("", id_of(key), "PERMISSION_DENIED"),
     ]
-    assert key.split("_", 2)[2] not in str(logs)  # The secret may have more of them.
+    assert key.split("_", 2)[2] not in str(logs)  # The secret may contain underscores.

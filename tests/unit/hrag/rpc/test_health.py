@@ -1,4 +1,4 @@
-"""What the services tell of themselves to whoever asks, and what strangers cannot do to them."""
+"""Health checks and watches, and that strangers cannot block a service with them."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ def channel() -> Iterator[grpc.Channel]:
         yield one
 
 
-def test_all_that_can_be_asked_about_is_listed(channel: grpc.Channel) -> None:
+def test_list_returns_all_services(channel: grpc.Channel) -> None:
     listed = health_pb2_grpc.HealthStub(channel).List(pb.HealthListRequest(), timeout=5)
     assert {name: each.status for name, each in listed.statuses.items()} == {
         "": _KNOWN.SERVING,
@@ -37,7 +37,7 @@ def test_all_that_can_be_asked_about_is_listed(channel: grpc.Channel) -> None:
     }
 
 
-def test_an_unknown_service_stays_unknown_to_who_watches_it(channel: grpc.Channel) -> None:
+def test_watching_an_unknown_service_reports_it_as_unknown(channel: grpc.Channel) -> None:
     request = pb.HealthCheckRequest(service="hrag.v1.NoService")
     watched = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=0.3)
     assert next(watched).status == _KNOWN.SERVICE_UNKNOWN
@@ -47,7 +47,7 @@ def test_an_unknown_service_stays_unknown_to_who_watches_it(channel: grpc.Channe
 
 
 @pytest.mark.parametrize("name", ["Check", "List", "Watch"])
-def test_a_request_that_cannot_be_read_is_the_callers_fault(
+def test_a_malformed_request_is_an_invalid_argument(
     channel: grpc.Channel, name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     call = channel.unary_stream(f"/grpc.health.v1.Health/{name}")
@@ -58,8 +58,10 @@ def test_a_request_that_cannot_be_read_is_the_callers_fault(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_watchers_who_come_and_go_at_once_do_not_stop_the_server(channel: grpc.Channel) -> None:
-    """One who leaves while another is told something made all of gRPC wait for ever."""
+def test_watchers_that_join_and_leave_concurrently_do_not_block_the_server(
+    channel: grpc.Channel,
+) -> None:
+    """A watcher that left while another was notified once deadlocked all of gRPC."""
     stub: Any = health_pb2_grpc.HealthStub(channel)
     failures = []
 
@@ -82,13 +84,13 @@ def test_watchers_who_come_and_go_at_once_do_not_stop_the_server(channel: grpc.C
 
 
 class _Name(str):
-    """A text whose end can be seen."""
+    """A string whose deletion can be observed."""
 
     __slots__ = ("__weakref__",)
 
 
 class _Context:
-    """A call of Watch; `leave` is what its caller's going does."""
+    """The context of a Watch call; `leave` is the callback for the caller's leaving."""
 
     def __init__(self) -> None:
         self.code: grpc.StatusCode | None = None
@@ -98,8 +100,8 @@ class _Context:
         self.leave = callback
         return True
 
-    def abort_with_status(self, told: Any) -> None:
-        self.code = told.code
+    def abort_with_status(self, status: Any) -> None:
+        self.code = status.code
         raise ConnectionAbortedError
 
 
@@ -109,19 +111,19 @@ def _watch(health: Health, send: Any, name: str = "") -> _Context:
     return context
 
 
-def test_a_name_that_nobody_has_is_forgotten_when_its_watcher_goes() -> None:
-    """Else whoever watches ever new names fills the memory."""
-    told = Queue[pb.HealthCheckResponse]()
+def test_an_unknown_name_is_forgotten_when_its_watcher_leaves() -> None:
+    """Otherwise watching ever new names would fill the memory."""
+    received = Queue[pb.HealthCheckResponse]()
     name = _Name("hrag.v1.NoService")
     kept = weakref.ref(name)
-    context = _watch(Health(RETRIEVER, 8), told.put, name)
-    assert told.get(timeout=5).status == _KNOWN.SERVICE_UNKNOWN
+    context = _watch(Health(RETRIEVER, 8), received.put, name)
+    assert received.get(timeout=5).status == _KNOWN.SERVICE_UNKNOWN
     context.leave()
     del name, context
     assert _soon(lambda: kept() is None)
 
 
-def test_watchers_leave_half_of_the_calls_to_others() -> None:
+def test_watchers_hold_at_most_half_of_the_calls() -> None:
     health = Health(RETRIEVER, 4)
     watching = [_watch(health, lambda _: None) for _ in range(2)]
     with pytest.raises(ConnectionAbortedError):
@@ -130,27 +132,27 @@ def test_watchers_leave_half_of_the_calls_to_others() -> None:
     assert _watch(health, lambda _: None).code is None
 
 
-def test_a_watcher_is_told_what_is_new_alone() -> None:
+def test_a_watcher_receives_changes_only() -> None:
     health = Health(RETRIEVER, 8)
-    told: list[int] = []
-    _watch(health, lambda response: told.append(response.status))
+    received: list[int] = []
+    _watch(health, lambda response: received.append(response.status))
     for serving in (True, True, False):
         health.set(serving=serving)
         expected = _KNOWN.SERVING if serving else _KNOWN.NOT_SERVING
-        assert _soon(lambda now=expected: told[-1:] == [now])  # type: ignore[misc]
-    assert all(first != second for first, second in pairwise(told))
+        assert _soon(lambda now=expected: received[-1:] == [now])  # type: ignore[misc]
+    assert all(first != second for first, second in pairwise(received))
 
 
-def test_watchers_who_read_nothing_hold_up_neither_calls_nor_others() -> None:
+def test_watchers_that_do_not_read_delay_neither_calls_nor_other_watchers() -> None:
     health = Health(RETRIEVER, 8)
     may_read = threading.Event()
-    told: list[int] = []
-    _watch(health, lambda _: may_read.wait(30))  # Would wait here, in a thread of calls.
-    _watch(health, lambda response: told.append(response.status))
+    received: list[int] = []
+    _watch(health, lambda _: may_read.wait(30))  # It must not block a thread of calls.
+    _watch(health, lambda response: received.append(response.status))
     began = time.monotonic()
     health.set(serving=True)
     assert time.monotonic() - began < 5
-    assert _soon(lambda: told[-1:] == [_KNOWN.SERVING])
+    assert _soon(lambda: received[-1:] == [_KNOWN.SERVING])
     may_read.set()
 
 

@@ -1,4 +1,4 @@
-"""What happens around every call."""
+"""The interceptor around every call."""
 
 import re
 import threading
@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 
 from hrag import errors
 from hrag.quota.quotas import unlimited
-from hrag.rpc.admission import CallThreads
-from hrag.rpc.interceptor import Around
-from hrag.rpc.rate_limiter import Rates
+from hrag.rpc.admission import AdmissionExecutor
+from hrag.rpc.interceptor import CallInterceptor
+from hrag.rpc.rate_limiter import RateLimiter
 from hrag.rpc.status import error_from
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
@@ -54,7 +54,7 @@ class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
 
 
 class Indexer(indexer_pb2_grpc.IndexerServiceServicer):
-    """Answers each document with its id; fails at the one that is called `bad`."""
+    """Answers each document with its id; fails at the document `bad`."""
 
     def IngestDocuments(
         self, requests: Iterator[ipb.IngestDocumentsRequest], context: Any
@@ -83,12 +83,12 @@ def _ingest_many(channel: grpc.Channel, *ids: str) -> Any:
     return stub.IngestDocuments(iter(requests), timeout=5)
 
 
-def test_answers_pass_unchanged() -> None:
+def test_responses_pass_unchanged() -> None:
     with connected(Retriever()) as channel:
         assert _search(channel).sequence == len("three")
 
 
-def test_a_situation_becomes_its_status() -> None:
+def test_an_error_becomes_its_status() -> None:
     failure = _failure(Retriever(errors.InvalidArgument("limit is 0; 1 to 100", field="limit")))
     assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert failure.details() == "limit is 0; 1 to 100"
@@ -96,17 +96,17 @@ def test_a_situation_becomes_its_status() -> None:
     assert (type(error), error.field) == (errors.InvalidArgument, "limit")
 
 
-def test_a_fault_of_ours_is_told_by_an_id_that_the_log_explains() -> None:
+def test_an_internal_error_has_an_id_under_which_the_log_has_the_traceback() -> None:
     with capture_logs() as logs:
         failure = _failure(Retriever(RuntimeError("the secret of /etc/passwd")))
     assert failure.code() is grpc.StatusCode.INTERNAL
     assert "secret" not in str(failure.trailing_metadata()) + failure.details()
-    told = re.fullmatch(
+    matched = re.fullmatch(
         r"internal error ([0-9a-f]{12}); the service's log has the details", failure.details()
     )
-    assert told is not None
+    assert matched is not None
     (fault,) = (line for line in logs if line["event"] == "internal_error")
-    assert fault["id"] == told[1]
+    assert fault["id"] == matched[1]
     assert str(fault["exc_info"]) == "the secret of /etc/passwd"
 
 
@@ -123,7 +123,7 @@ def test_each_call_is_logged_once_with_method_code_and_time() -> None:
     assert all(line["ms"] >= 0 for line in calls)
 
 
-def test_a_stream_keeps_what_was_answered_before_it_failed() -> None:
+def test_a_failing_stream_keeps_its_earlier_responses() -> None:
     with connected(Indexer(), INDEXER) as channel:
         responses = _ingest_many(channel, "a", "bad", "c")
         (outcome,) = next(responses).outcomes
@@ -133,7 +133,7 @@ def test_a_stream_keeps_what_was_answered_before_it_failed() -> None:
     assert isinstance(error_from(caught.value), errors.StorageFull)
 
 
-def test_a_client_that_hangs_up_in_mid_stream_is_no_fault() -> None:
+def test_a_client_that_leaves_a_stream_causes_no_internal_error() -> None:
     with capture_logs() as logs, connected(Indexer(), INDEXER) as channel:
         responses = _ingest_many(channel, *map(str, range(1000)))
         next(responses)
@@ -164,7 +164,7 @@ def test_an_answer_streams_and_fails_as_other_calls_do() -> None:
     assert [line["event"] for line in logs].count("internal_error") == 1
 
 
-def test_an_answer_whose_client_is_gone_is_closed() -> None:
+def test_an_answer_whose_client_has_left_is_closed() -> None:
     servicer = Retriever()
     with capture_logs() as logs, connected(servicer) as channel:
         events = _answer(channel)
@@ -175,7 +175,7 @@ def test_an_answer_whose_client_is_gone_is_closed() -> None:
 
 
 def _deeply_nested() -> bytes:
-    """A request nested deeper than protobuf's parsers go."""
+    """A request nested deeper than protobuf parsers accept."""
     request = ipb.IngestDocumentRequest()
     value = request.document.metadata.fields["deep"]
     for _ in range(60):
@@ -194,7 +194,7 @@ _BAD_UTF8 = ipb.IngestDocumentRequest(document=tpb.Document(text="some text"))
         (_deeply_nested(), "MaxDepth"),
     ],
 )
-def test_a_request_that_is_no_message_is_the_clients_fault(message: bytes, problem: str) -> None:
+def test_a_malformed_request_is_an_invalid_argument(message: bytes, problem: str) -> None:
     with connected(Indexer(), INDEXER) as channel:
         with pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary(_INGEST)(message, timeout=5)
@@ -208,18 +208,18 @@ def test_a_request_that_is_no_message_is_the_clients_fault(message: bytes, probl
 
 
 class _Ended(Exception):
-    """What ends a call."""
+    """Raised by a fake context that ends a call."""
 
 
 @dataclass(frozen=True)
 class _Details:
-    """What gRPC tells of a call before there is one."""
+    """The details that gRPC passes to interceptors."""
 
     method: str
 
 
 class _Context:
-    """A call that brings no metadata and notes what it ends with."""
+    """A context without metadata that records the status code."""
 
     def __init__(self) -> None:
         self.code: grpc.StatusCode | None = None
@@ -230,14 +230,14 @@ class _Context:
     def set_trailing_metadata(self, _: object) -> None:
         pass
 
-    def abort_with_status(self, told: Any) -> None:
-        self.code = told.code
+    def abort_with_status(self, status: Any) -> None:
+        self.code = status.code
         raise _Ended
 
 
 @pytest.mark.parametrize("admitted", [True, False])
-def test_a_request_is_read_only_for_those_who_are_admitted(*, admitted: bool) -> None:
-    """Four megabytes of a stranger's may be hundreds in memory."""
+def test_a_request_is_parsed_only_after_authorization(*, admitted: bool) -> None:
+    """Four megabytes on the wire may take hundreds in memory."""
     read: list[bytes] = []
 
     def deserialize(raw: bytes) -> rpb.SearchRequest:
@@ -248,7 +248,9 @@ def test_a_request_is_read_only_for_those_who_are_admitted(*, admitted: bool) ->
         raise errors.Unauthenticated("no")
 
     handler = grpc.unary_unary_rpc_method_handler(lambda request, _: request, deserialize)
-    around = Around(None if admitted else refuse, Rates(unlimited), CallThreads(1, 1))
+    around = CallInterceptor(
+        None if admitted else refuse, RateLimiter(unlimited), AdmissionExecutor(1, 1)
+    )
     wrapped: Any = around.intercept_service(lambda _: handler, _Details(_SEARCH))
     context = _Context()
     with nullcontext() if admitted else pytest.raises(_Ended):

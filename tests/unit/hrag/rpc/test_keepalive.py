@@ -1,4 +1,4 @@
-"""Pings on a connection: those of a client that means well, and those to one that is gone."""
+"""Keepalive pings: of clients within and above the limit, and to clients that vanished."""
 
 import socket
 import struct
@@ -23,7 +23,7 @@ _SOON_S = 10.0
 
 
 class Waiting(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Holds its call until the caller is gone."""
+    """Blocks each call until its caller leaves."""
 
     def __init__(self) -> None:
         self.running = threading.Event()
@@ -41,7 +41,7 @@ def _frame(kind: int, payload: bytes = b"") -> bytes:
 
 
 def _refusal(address: str, pings: int, every_s: float) -> int | None:
-    """The error code with which the server ends a connection that only pings, if it does."""
+    """Returns the error code of the GOAWAY to a connection that only pings, None without one."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), _SOON_S) as link:
         link.sendall(_PREFACE + _frame(_SETTINGS))
@@ -72,23 +72,23 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_often")
-def test_who_pings_no_more_often_than_allowed_keeps_its_connection() -> None:
+def test_a_client_that_pings_within_the_limit_keeps_its_connection() -> None:
     with serving(Waiting()) as address:
         assert _refusal(address, pings=6, every_s=0.15) is None
 
 
 @pytest.mark.usefixtures("_often")
-def test_who_pings_more_often_loses_it() -> None:
+def test_a_client_that_pings_more_often_loses_its_connection() -> None:
     with serving(Waiting()) as address:
         assert _refusal(address, pings=6, every_s=0.01) == _ENHANCE_YOUR_CALM
 
 
-def test_clients_that_ping_every_ten_seconds_have_time_to_spare() -> None:
+def test_the_limit_allows_pings_every_ten_seconds() -> None:
     assert server._MIN_PING_MS <= 5_000
 
 
 class Relay:
-    """Passes on what two sides say, until it is told to swallow it."""
+    """Forwards bytes between two sockets, until it shall drop them."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -102,7 +102,7 @@ class Relay:
         self._swallowing.set()
 
     def serve(self) -> None:
-        """Takes one connection."""
+        """Accepts one connection."""
         ours, _ = self._listening.accept()
         theirs = socket.create_connection(self._target)
         self._open += [ours, theirs]
@@ -134,11 +134,11 @@ def _relayed(address: str) -> Iterator[Relay]:
         taking.join()
 
 
-def test_a_client_that_vanishes_without_a_word_does_not_hold_its_thread(
+def test_a_client_that_vanishes_does_not_hold_its_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "_PING_MS", 200)
-    monkeypatch.setattr(server, "_PING_ANSWER_MS", 300)
+    monkeypatch.setattr(server, "_PING_INTERVAL_MS", 200)
+    monkeypatch.setattr(server, "_PING_TIMEOUT_MS", 300)
     servicer = Waiting()
     with (
         serving(servicer) as address,
@@ -155,7 +155,7 @@ def test_a_client_that_vanishes_without_a_word_does_not_hold_its_thread(
 
 
 def test_a_call_longer_than_many_pings_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_PING_MS", 50)
+    monkeypatch.setattr(server, "_PING_INTERVAL_MS", 50)
     servicer = Waiting()
     with connected(servicer) as channel:
         stub = retriever_pb2_grpc.RetrieverServiceStub(channel)

@@ -1,4 +1,4 @@
-"""A service that would be open to the network does not start unless somebody has said so."""
+"""A service that is open to the network needs credentials or an acknowledgement."""
 
 import json
 from pathlib import Path
@@ -36,19 +36,21 @@ def jwt_settings(tmp_path: Path) -> dict[str, object]:
     }
 
 
-def test_this_machine_is_served_without_credentials():
+def test_loopback_needs_no_credentials():
     assert opened().authenticate is None
 
 
-@pytest.mark.parametrize("said", ["", "true", "yes", NO_AUTH_WORDS.upper(), f"{NO_AUTH_WORDS}."])
-def test_the_network_is_not_unless_the_words_are_said(said):
+@pytest.mark.parametrize(
+    "sentence", ["", "true", "yes", NO_AUTH_WORDS.upper(), f"{NO_AUTH_WORDS}."]
+)
+def test_other_addresses_need_credentials_or_an_acknowledgement(sentence):
     with pytest.raises(SettingsError) as caught:
-        opened(EXPOSED, HRAG_INSECURE_NO_AUTH=said)
+        opened(EXPOSED, HRAG_INSECURE_NO_AUTH=sentence)
     parts = ("HRAG_AUTH is none", EXPOSED, "HRAG_INSECURE_NO_AUTH", NO_AUTH_WORDS)
     assert all(part in str(caught.value) for part in parts)
 
 
-def test_with_credentials_files_are_opened(key_file, jwt_settings):
+def test_configured_credential_files_are_opened(key_file, jwt_settings):
     found = opened(HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=key_file)
     assert isinstance(found.authenticate, ApiKeys)
     assert isinstance(opened(**jwt_settings).authenticate, WebTokens)
@@ -57,11 +59,11 @@ def test_with_credentials_files_are_opened(key_file, jwt_settings):
 @pytest.mark.parametrize("variable", ["HRAG_JWT_JWKS_FILE", "HRAG_JWT_ISSUER", "HRAG_JWT_AUDIENCE"])
 def test_what_tokens_need_must_be_set(jwt_settings, variable):
     del jwt_settings[variable]
-    with pytest.raises(SettingsError, match=f"{variable} is not set; HRAG_AUTH=jwt needs it"):
+    with pytest.raises(SettingsError, match=f"{variable} is not set; HRAG_AUTH=jwt requires it"):
         opened(**jwt_settings)
 
 
-def test_a_file_that_cannot_be_used_stops_the_start(tmp_path, jwt_settings):
+def test_an_invalid_file_stops_the_start(tmp_path, jwt_settings):
     path = tmp_path / "file.json"
     with pytest.raises(SettingsError, match="HRAG_API_KEYS_FILE is not set"):
         opened(HRAG_AUTH="api_key")

@@ -1,4 +1,4 @@
-"""How many calls a tenant may make, on a clock of the test's own."""
+"""The rate limiter, with a fake clock."""
 
 import threading
 from collections import Counter
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hrag.errors import RateQuotaExceeded
 from hrag.quota.quotas import Quota, unlimited
-from hrag.rpc.rate_limiter import Rates
+from hrag.rpc.rate_limiter import RateLimiter
 
 SECOND = 1_000_000_000
 
@@ -27,13 +27,15 @@ def clock() -> Clock:
     return Clock()
 
 
-def _rates(clock: Clock, per_s: float | None, burst: int | None = None, most: int = 100) -> Rates:
-    return Rates(lambda _tenant: Quota(calls_per_s=per_s, burst=burst), clock, most)
+def _limiter(
+    clock: Clock, per_s: float | None, burst: int | None = None, most: int = 100
+) -> RateLimiter:
+    return RateLimiter(lambda _tenant: Quota(calls_per_s=per_s, burst=burst), clock, most)
 
 
-def _made(rates: Rates, tenant: str = "a", most: int = 1000) -> int:
-    """How many calls in a row are let through."""
-    return next(made for made in range(most + 1) if made == most or rates.take([tenant]))
+def _admitted(limiter: RateLimiter, tenant: str = "a", most: int = 1000) -> int:
+    """Returns how many calls in a row are admitted."""
+    return next(made for made in range(most + 1) if made == most or limiter.try_acquire([tenant]))
 
 
 @pytest.mark.parametrize(
@@ -49,113 +51,113 @@ def _made(rates: Rates, tenant: str = "a", most: int = 1000) -> int:
     ],
 )
 def test_a_burst_then_the_rate_and_not_one_call_more(clock, per_s, burst, first):
-    rates = _rates(clock, per_s, burst)
-    assert _made(rates) == first
+    limiter = _limiter(clock, per_s, burst)
+    assert _admitted(limiter) == first
     interval = round(SECOND / per_s)
     for _ in range(5):
         clock.now += interval - 1
-        assert _made(rates) == 0
+        assert _admitted(limiter) == 0
         clock.now += 1
-        assert _made(rates) == 1
+        assert _admitted(limiter) == 1
     clock.now += 1000 * SECOND
-    assert _made(rates) == first
+    assert _admitted(limiter) == first
 
 
-def test_the_wait_is_the_true_one(clock):
-    rates = _rates(clock, 3, 5)
-    _made(rates)
+def test_the_reported_wait_is_exact(clock):
+    limiter = _limiter(clock, 3, 5)
+    _admitted(limiter)
     clock.now += 100
-    wait_ns = round(rates.take(["a"]).retry_s * SECOND)
+    wait_ns = round(limiter.try_acquire(["a"]).retry_s * SECOND)
     assert wait_ns == 333_333_333 - 100
     clock.now += wait_ns - 1
-    assert rates.take(["a"]) is not None
+    assert limiter.try_acquire(["a"]) is not None
     clock.now += 1
-    assert rates.take(["a"]) is None
+    assert limiter.try_acquire(["a"]) is None
 
 
 def test_a_refusal_names_tenant_limit_settings_and_wait(clock):
-    rates = _rates(clock, 0.5, 1)
-    rates.take(["acme"])
-    refusal = rates.take(["acme"])
+    limiter = _limiter(clock, 0.5, 1)
+    limiter.try_acquire(["acme"])
+    refusal = limiter.try_acquire(["acme"])
     assert isinstance(refusal, RateQuotaExceeded)
     assert (refusal.field, refusal.tenant_id, refusal.retry_s) == ("calls", "acme", 2.0)
-    for part in ("'acme'", "0.5 calls a second", "1 at once", "again in 2.000 s"):
+    for part in ("'acme'", "0.5 calls a second", "burst 1", "retry in 2.000 s"):
         assert part in refusal.message
     for setting in ("HRAG_TENANT_CALLS_PER_S", "HRAG_TENANT_BURST", "HRAG_TENANT_QUOTAS_FILE"):
         assert setting in refusal.message
 
 
 def test_refused_calls_cost_nothing(clock):
-    rates = _rates(clock, 10, 1)
-    _made(rates)
+    limiter = _limiter(clock, 10, 1)
+    _admitted(limiter)
     for _ in range(1000):
-        assert rates.take(["a"])
+        assert limiter.try_acquire(["a"])
     clock.now += SECOND // 10
-    assert rates.take(["a"]) is None
+    assert limiter.try_acquire(["a"]) is None
 
 
-def test_tenants_do_not_touch_each_other(clock):
-    rates = _rates(clock, 1, 2)
-    assert (_made(rates, "a"), _made(rates, "b"), _made(rates, "a")) == (2, 2, 0)
+def test_tenants_are_independent(clock):
+    limiter = _limiter(clock, 1, 2)
+    assert (_admitted(limiter, "a"), _admitted(limiter, "b"), _admitted(limiter, "a")) == (2, 2, 0)
 
 
-def test_without_a_rate_nothing_is_counted_or_kept(clock):
-    rates = _rates(clock, None)
-    assert _made(rates) == 1000
-    assert Rates(unlimited, clock).take(["a"]) is None
-    assert len(rates) == 0
+def test_without_a_rate_nothing_is_counted_or_stored(clock):
+    limiter = _limiter(clock, None)
+    assert _admitted(limiter) == 1000
+    assert RateLimiter(unlimited, clock).try_acquire(["a"]) is None
+    assert len(limiter) == 0
 
 
-def test_a_call_that_names_no_tenant_is_nobodys(clock):
-    rates = _rates(clock, 1, 1)
-    assert all(rates.take([]) is None for _ in range(10))
+def test_a_call_without_a_tenant_is_not_counted(clock):
+    limiter = _limiter(clock, 1, 1)
+    assert all(limiter.try_acquire([]) is None for _ in range(10))
 
 
 def test_each_search_of_a_batch_counts(clock):
-    rates = _rates(clock, 1, 10)
-    assert rates.take(["a"] * 7) is None
-    refusal = rates.take(["a"] * 7)
+    limiter = _limiter(clock, 1, 10)
+    assert limiter.try_acquire(["a"] * 7) is None
+    refusal = limiter.try_acquire(["a"] * 7)
     assert refusal.retry_s == 4
-    assert _made(rates) == 3
+    assert _admitted(limiter) == 3
 
 
 def test_a_batch_over_the_burst_needs_a_full_bucket_and_owes_the_rest(clock):
-    rates = _rates(clock, 1, 4)
-    rates.take(["a"])
-    assert rates.take(["a"] * 10).retry_s == 1
+    limiter = _limiter(clock, 1, 4)
+    limiter.try_acquire(["a"])
+    assert limiter.try_acquire(["a"] * 10).retry_s == 1
     clock.now += SECOND
-    assert rates.take(["a"] * 10) is None
-    assert rates.take(["a"]).retry_s == 7
+    assert limiter.try_acquire(["a"] * 10) is None
+    assert limiter.try_acquire(["a"]).retry_s == 7
     clock.now += 7 * SECOND
-    assert _made(rates) == 1
+    assert _admitted(limiter) == 1
 
 
 def test_a_batch_of_two_tenants_counts_for_both_or_for_neither(clock):
-    rates = _rates(clock, 1, 2)
-    _made(rates, "b")
-    refusal = rates.take(["a", "b"])
+    limiter = _limiter(clock, 1, 2)
+    _admitted(limiter, "b")
+    refusal = limiter.try_acquire(["a", "b"])
     assert "'b'" in refusal.message
-    assert _made(rates, "a") == 2
+    assert _admitted(limiter, "a") == 2
 
 
-def test_a_quota_that_changes_counts_from_then_on(clock):
+def test_a_changed_quota_applies_at_once(clock):
     quota = Quota(calls_per_s=1, burst=1)
-    rates = Rates(lambda _tenant: quota, clock)
-    assert _made(rates) == 1
+    limiter = RateLimiter(lambda _tenant: quota, clock)
+    assert _admitted(limiter) == 1
     quota = Quota(calls_per_s=1, burst=4)
-    assert _made(rates) == 3
+    assert _admitted(limiter) == 3
     quota = Quota()
-    assert _made(rates) == 1000
+    assert _admitted(limiter) == 1000
 
 
 @given(st.lists(st.tuples(st.integers(0, 3 * SECOND), st.integers(1, 9)), max_size=50))
-def test_no_stretch_of_time_has_more_calls_than_rate_and_burst_allow(steps):
+def test_no_interval_has_more_calls_than_rate_and_burst_allow(steps):
     clock, rate, burst = Clock(), 3, 5
-    rates = _rates(clock, rate, burst)
+    limiter = _limiter(clock, rate, burst)
     let_through = []
-    for pause, asked in steps:
+    for pause, attempts in steps:
         clock.now += pause
-        made = sum(rates.take(["a"]) is None for _ in range(asked))
+        made = sum(limiter.try_acquire(["a"]) is None for _ in range(attempts))
         let_through.append((clock.now, made))
     for start, (begin, _) in enumerate(let_through):
         calls = 0
@@ -164,14 +166,14 @@ def test_no_stretch_of_time_has_more_calls_than_rate_and_burst_allow(steps):
             assert calls <= burst + (end - begin) * rate / SECOND + 1e-6
 
 
-def test_threads_together_get_exactly_what_one_would(clock):
-    rates = _rates(clock, 1, 500)
+def test_concurrent_threads_get_exactly_what_one_thread_would(clock):
+    limiter = _limiter(clock, 1, 500)
     got: Counter[int] = Counter()
     start = threading.Barrier(8)
 
     def ask(number: int) -> None:
         start.wait()
-        got[number] = sum(rates.take(["a"]) is None for _ in range(500))
+        got[number] = sum(limiter.try_acquire(["a"]) is None for _ in range(500))
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -182,32 +184,32 @@ def test_threads_together_get_exactly_what_one_would(clock):
 
 
 def test_only_tenants_with_recent_calls_are_kept(clock):
-    rates = _rates(clock, 10, 10, most=10_000)
+    limiter = _limiter(clock, 10, 10, most=10_000)
     largest = 0
     for number in range(50_000):
         clock.now += SECOND // 1000  # A thousand new tenants a second, each full after 0.1 s.
-        rates.take([f"t{number}"])
-        largest = max(largest, len(rates))
+        limiter.try_acquire([f"t{number}"])
+        largest = max(largest, len(limiter))
     assert largest < 250
 
 
-def test_tenants_that_stay_near_their_rate_are_not_forgotten_for_new_ones(clock):
-    rates = _rates(clock, 0.01, 1, most=10_000)
-    assert _made(rates, "slow") == 1
+def test_active_tenants_are_not_evicted_for_new_ones(clock):
+    limiter = _limiter(clock, 0.01, 1, most=10_000)
+    assert _admitted(limiter, "slow") == 1
     for number in range(5000):
-        rates.take([f"t{number}"])
-    assert _made(rates, "slow") == 0
+        limiter.try_acquire([f"t{number}"])
+    assert _admitted(limiter, "slow") == 0
 
 
-def test_more_names_than_there_is_room_for_are_forgotten(clock):
-    rates = _rates(clock, 0.001, 1, most=50)
+def test_tenants_beyond_the_capacity_are_evicted(clock):
+    limiter = _limiter(clock, 0.001, 1, most=50)
     for number in range(1000):
-        assert rates.take([f"t{number}"]) is None
-        assert len(rates) <= 50
+        assert limiter.try_acquire([f"t{number}"]) is None
+        assert len(limiter) <= 50
 
 
-def test_names_that_no_tenant_can_have_are_not_kept(clock):
-    rates = _rates(clock, 1, 1)
+def test_invalid_tenant_ids_are_not_stored(clock):
+    limiter = _limiter(clock, 1, 1)
     for name in ("", "a b", "x" * 100_000, "\0"):
-        assert _made(rates, name) == 1000
-    assert len(rates) == 0
+        assert _admitted(limiter, name) == 1000
+    assert len(limiter) == 0

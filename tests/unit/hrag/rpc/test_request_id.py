@@ -1,4 +1,4 @@
-"""By what a call is told from others."""
+"""Request ids, and the log fields of calls."""
 
 from contextlib import suppress
 
@@ -7,7 +7,7 @@ import pytest
 
 from hrag.quota.quotas import unlimited
 from hrag.rpc import guard
-from hrag.rpc.rate_limiter import Rates
+from hrag.rpc.rate_limiter import RateLimiter
 from hrag.rpc.request_id import request_id
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
@@ -16,7 +16,7 @@ from tests.servers import connected
 
 
 class Context:
-    """Of a server's context, the metadata alone."""
+    """A fake server context that has only metadata."""
 
     def __init__(self, *metadata):
         self._metadata = metadata
@@ -31,13 +31,13 @@ def test_a_callers_plain_id_is_kept(given):
 
 
 @pytest.mark.parametrize("given", ["", "x" * 65, "two words", "naïve", "a\nb", "\x1b[31m", b"a"])
-def test_an_id_that_may_not_stand_in_a_log_is_replaced(given):
+def test_an_id_that_is_long_or_not_printable_is_replaced(given):
     made = request_id(Context(("x-request-id", given)))
     assert len(made) == 16
     assert int(made, 16) >= 0
 
 
-def test_ids_that_are_made_up_differ():
+def test_random_ids_differ():
     assert len({request_id(Context()) for _ in range(100)}) == 100
 
 
@@ -59,15 +59,17 @@ def test_ids_that_are_made_up_differ():
         ("Retriever.Search", rpb.SearchRequest(tenant_id="x" * 10_000), ""),
     ],
 )
-def test_a_line_of_a_log_tells_whose_a_call_is(method, request_, tenant):
+def test_log_fields_name_the_tenants_of_a_call(method, request_, tenant):
     service, name = method.split(".")
-    call = guard.Call(f"/hrag.v1.{service}Service/{name}", None, Rates(unlimited), Context())
-    call.check(None, request_)
-    assert call.described() == {"tenant": tenant}
+    call = guard.CallGuard(
+        f"/hrag.v1.{service}Service/{name}", None, RateLimiter(unlimited), Context()
+    )
+    call.check_tenants(None, request_)
+    assert call.log_fields() == {"tenant": tenant}
 
 
 class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Answers; fails for a tenant called `bad`."""
+    """Answers; fails for the tenant `bad`."""
 
     def Search(self, request, context):
         if request.tenant_id == "bad":
@@ -86,7 +88,7 @@ def _returned(call) -> str:
 
 @pytest.mark.parametrize("tenant", ["good", "bad"])
 @pytest.mark.parametrize("streamed", [True, False])
-def test_the_id_goes_back_whatever_becomes_of_the_call(tenant, streamed):
+def test_the_id_is_returned_by_every_call(tenant, streamed):
     search = rpb.SearchRequest(tenant_id=tenant)
     with connected(Retriever()) as channel:
         stub = retriever_pb2_grpc.RetrieverServiceStub(channel)

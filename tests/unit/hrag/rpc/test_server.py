@@ -31,7 +31,7 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class Slow(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Answers once it may."""
+    """Answers when the test lets it."""
 
     def __init__(self) -> None:
         self.running = threading.Semaphore(0)
@@ -63,7 +63,7 @@ def _health(channel: grpc.Channel, name: str) -> int:
 
 
 def _refusal(channel: grpc.Channel) -> grpc.RpcError:
-    """What the first call fails with that a stopping server does not take."""
+    """Returns the error of the first call that a stopping server refuses."""
     while True:
         try:
             _health(channel, RETRIEVER)
@@ -98,7 +98,7 @@ def test_health_of_an_unknown_service_is_not_found() -> None:
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_server_that_is_only_bound_does_not_answer() -> None:
+def test_a_bound_server_does_not_answer_before_its_start() -> None:
     listening = built(Slow())
     with grpc.insecure_channel(f"127.0.0.1:{listening.port}") as channel:
         with pytest.raises(grpc.RpcError) as caught:
@@ -123,7 +123,7 @@ def test_a_stopping_server_takes_no_new_calls() -> None:
         assert stopped.result() is True
 
 
-def test_a_call_that_outlasts_the_drain_is_cancelled_and_told_of() -> None:
+def test_a_call_that_outlasts_the_drain_is_cancelled_and_reported() -> None:
     servicer = Slow()
     with _started(servicer) as (listening, channel):
         running = _search(channel)
@@ -142,7 +142,7 @@ def test_an_address_that_cannot_be_bound_is_named(address: str) -> None:
     assert f"cannot listen on {address}" in caught.value.message
 
 
-def test_two_services_on_one_port_are_a_mistake() -> None:
+def test_a_port_cannot_be_bound_twice() -> None:
     with serving(Slow()) as address, pytest.raises(errors.ServiceUnavailable, match="in use"):
         built(Slow(), address=address)
 
@@ -158,7 +158,7 @@ def test_a_message_far_over_the_document_limit_is_refused_by_its_length() -> Non
 
 @contextmanager
 def _full(**variables: object) -> Iterator[tuple[Slow, grpc.Channel, list[Any]]]:
-    """A server with as many calls as it may have, two, and those."""
+    """A server that runs its maximum of two calls, and these calls."""
     servicer = Slow()
     with connected(servicer, HRAG_MAX_CONCURRENT_CALLS=2, **variables) as channel:
         running = [_search(channel), _search(channel)]
@@ -170,7 +170,7 @@ def _full(**variables: object) -> Iterator[tuple[Slow, grpc.Channel, list[Any]]]
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_calls_past_the_limit_are_told_to_come_later(threads: int) -> None:
+def test_calls_above_the_limit_are_rejected_with_a_retry_delay(threads: int) -> None:
     with _full(HRAG_THREADS=threads) as (servicer, channel, running):
         for _ in range(100):
             refused = _search(channel).exception()
@@ -179,8 +179,7 @@ def test_calls_past_the_limit_are_told_to_come_later(threads: int) -> None:
             assert type(error) is errors.TooBusy
             assert error.retry_s == 1.0
             assert error.message == (
-                "2 calls are running or waiting already, as many as HRAG_MAX_CONCURRENT_CALLS "
-                "allows"
+                "the limit of 2 running and waiting calls is reached (HRAG_MAX_CONCURRENT_CALLS)"
             )
             assert REQUEST_ID in dict(refused.trailing_metadata())
         servicer.may_end.set()
@@ -188,7 +187,7 @@ def test_calls_past_the_limit_are_told_to_come_later(threads: int) -> None:
         _until(lambda: _search(channel).exception() is None)
 
 
-def test_streams_past_the_limit_are_refused_before_anything_is_read() -> None:
+def test_streams_above_the_limit_are_rejected_before_a_message_is_read() -> None:
     with _full() as (_, channel, _running):
         stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
         with pytest.raises(grpc.RpcError) as caught:
@@ -199,7 +198,7 @@ def test_streams_past_the_limit_are_refused_before_anything_is_read() -> None:
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_refused_calls_are_counted() -> None:
+def test_rejected_calls_are_counted() -> None:
     counted = partial(
         metrics.INSTRUMENTS.get_sample_value,
         "hrag_calls_total",
@@ -212,13 +211,13 @@ def test_refused_calls_are_counted() -> None:
         assert counted() == before + 3
 
 
-def test_a_server_with_too_many_calls_is_healthy() -> None:
+def test_health_checks_are_answered_above_the_limit() -> None:
     with _full() as (_, channel, _running):
         assert [_health(channel, RETRIEVER) for _ in range(20)] == [_SERVING] * 20
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    """A call's place is free a moment after its client has the response."""
+    """Waits: a call stops counting shortly after its client has the response."""
     until = time.monotonic() + 5
     while not holds():
         assert time.monotonic() < until
@@ -242,7 +241,7 @@ def test_reflection_is_switchable(reflected: bool) -> None:
 
 
 class Context:
-    """Of a server's context, what a deadline is read from."""
+    """A fake server context that has only what a deadline needs."""
 
     def __init__(self, remaining_s: float | None, *, active: bool = True) -> None:
         self._remaining_s = remaining_s
@@ -255,7 +254,7 @@ class Context:
         return self._active
 
 
-def test_the_callers_deadline_is_passed_down() -> None:
+def test_the_callers_deadline_is_passed_on() -> None:
     assert 4 < deadline_of(Context(5)).remaining_s <= 5
 
 
@@ -264,7 +263,7 @@ def test_a_caller_without_a_deadline_has_none(remaining_s: float | None) -> None
     assert deadline_of(Context(remaining_s)).remaining_s == math.inf
 
 
-def test_the_deadline_knows_whether_the_caller_is_still_there() -> None:
+def test_the_deadline_ends_when_the_caller_leaves() -> None:
     deadline_of(Context(5)).check("waiting")
     with pytest.raises(errors.Cancelled):
         deadline_of(Context(5, active=False)).check("waiting")

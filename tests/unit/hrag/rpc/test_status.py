@@ -13,7 +13,7 @@ from hrag import errors
 from hrag.errors import HragError
 from hrag.rpc import status
 
-_MAX_TRAILER_BYTES = 8 * 1024  # What gRPC takes by default without complaint.
+_MAX_TRAILER_BYTES = 8 * 1024  # The default limit of gRPC.
 
 
 def _subclasses(cls: type[HragError]) -> Iterator[type[HragError]]:
@@ -29,7 +29,7 @@ SITUATIONS = sorted(
 
 
 class Failure:
-    """A failed call as a client holds it."""
+    """A failed call as a client sees it."""
 
     def __init__(self, sent: Any) -> None:
         self._sent = sent
@@ -73,12 +73,12 @@ def test_any_message_survives(message: str, cls: type[HragError]) -> None:
     assert status.error_from(Failure(status.to_status(cls(message)))).message == message
 
 
-def test_the_code_is_the_tables() -> None:
+def test_the_code_is_that_of_the_table() -> None:
     for cls, situation in status.TABLE.items():
         assert status.to_status(cls("no")).code is situation.code
 
 
-def test_an_unlisted_subclass_travels_as_its_parent() -> None:
+def test_an_unlisted_subclass_has_the_status_of_its_base_class() -> None:
     class PageMissing(errors.DocumentNotFound):
         pass
 
@@ -86,7 +86,7 @@ def test_an_unlisted_subclass_travels_as_its_parent() -> None:
 
 
 @pytest.mark.parametrize("cls", SITUATIONS)
-def test_retry_info_is_sent_exactly_where_trying_again_helps(cls: type[HragError]) -> None:
+def test_retry_info_is_sent_exactly_for_retryable_errors(cls: type[HragError]) -> None:
     info = error_details_pb2.RetryInfo()
     sent = any(detail.Unpack(info) for detail in _details(cls("no")).details)
     retry_s = status.TABLE[cls].retry_s
@@ -104,7 +104,7 @@ def test_details_are_those_of_google_rpc() -> None:
     assert (violation.field, violation.description) == ("text", "text is long")
 
 
-def test_clients_do_not_repeat_what_the_service_has_tried_again_already() -> None:
+def test_clients_do_not_retry_what_the_service_has_retried() -> None:
     pushback = ("grpc-retry-pushback-ms", "-1")
     down = status.to_status(errors.EmbedderUnavailable("down"))
     starting = status.to_status(errors.ServiceUnavailable("starting"))
@@ -112,7 +112,7 @@ def test_clients_do_not_repeat_what_the_service_has_tried_again_already() -> Non
     assert pushback not in tuple(starting.trailing_metadata)
 
 
-def test_a_message_that_would_not_fit_into_the_trailers_is_cut() -> None:
+def test_a_message_too_long_for_the_trailers_is_cut() -> None:
     error = errors.InvalidArgument("level_sizes is 1,2,3" * 1000, field="level_sizes")
     sent = status.to_status(error)
     assert len(sent.details) + sum(len(value) for _, value in sent.trailing_metadata) < (
@@ -124,7 +124,7 @@ def test_a_message_that_would_not_fit_into_the_trailers_is_cut() -> None:
 
 
 class Plain:
-    """A failure that something between client and service made."""
+    """A failure that a proxy made."""
 
     def __init__(self, code: grpc.StatusCode, details: str | None) -> None:
         self._code = code
@@ -173,7 +173,7 @@ def test_a_reason_of_a_newer_server_is_read_by_its_code() -> None:
 @pytest.mark.parametrize("message", ["太长的消息" * 500, "a lone surrogate \ud800", "é" * 1001])
 def test_any_message_fits_the_trailers(message: str) -> None:
     sent = status.to_status(errors.InvalidArgument(message, field="text"))
-    escaped = 3 * len(sent.details.encode())  # As grpc-message carries what is not ASCII.
+    escaped = 3 * len(sent.details.encode())  # Non-ASCII bytes of grpc-message are percent-encoded.
     assert escaped + sum(len(value) * 4 / 3 for _, value in sent.trailing_metadata) < (
         _MAX_TRAILER_BYTES
     )
@@ -193,7 +193,7 @@ def test_a_quota_is_named_by_quota_failure_and_not_as_a_field():
 
 
 @pytest.mark.parametrize("cls", [errors.RateQuotaExceeded, errors.StorageQuotaExceeded])
-def test_a_client_knows_of_a_quota_what_the_server_knew(cls):
+def test_quota_errors_keep_their_details(cls):
     error = cls("spent", field="calls", retry_s=0.0375, tenant_id="acme")
     got = status.error_from(Failure(status.to_status(error)))
     assert type(got) is cls
@@ -209,12 +209,12 @@ def test_a_client_knows_of_a_quota_what_the_server_knew(cls):
         (errors.StorageFull("the disk is full"), []),
     ],
 )
-def test_clients_that_retry_by_themselves_are_told_when(error, pushback):
+def test_pushback_sets_the_delay_of_a_clients_retry_policy(error, pushback):
     trailers = status.to_status(error).trailing_metadata
     assert [value for key, value in trailers if key == "grpc-retry-pushback-ms"] == pushback
 
 
-def test_an_error_of_its_own_time_says_that_one():
+def test_an_errors_own_retry_delay_overrides_that_of_the_table():
     info = error_details_pb2.RetryInfo()
     details = _details(errors.RateQuotaExceeded("spent", retry_s=0.25)).details
     assert any(detail.Unpack(info) for detail in details)

@@ -1,4 +1,4 @@
-"""TLS: who is believed, who is let in, and files that are replaced while a service runs."""
+"""TLS: verification of servers and clients, and files that are replaced while a service runs."""
 
 import re
 import time
@@ -25,8 +25,8 @@ EXPOSED = "0.0.0.0:50052"
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are looked at ten times a second."""
-    monkeypatch.setattr(watched_file, "_EVERY_S", 0.1)
+    """Files are checked ten times a second."""
+    monkeypatch.setattr(watched_file, "_CHECK_INTERVAL_S", 0.1)
 
 
 @pytest.fixture
@@ -67,23 +67,23 @@ def test_a_client_that_knows_the_authority_is_served(authority):
         assert _is_served(address, ca_file=authority.ca_file)
 
 
-async def test_the_asyncio_client_is_too(authority):
+async def test_the_asyncio_client_is_served_too(authority):
     with _served(authority.issue()) as address:
         async with AsyncClient(address, address, ca_file=str(authority.ca_file)) as client:
             await client.server_info()
 
 
-def test_a_service_whose_certificate_another_signed_is_not_believed(authority, stranger):
+def test_a_certificate_of_another_authority_is_rejected(authority, stranger):
     with _served(stranger.issue()) as address:
         assert not _is_served(address, ca_file=authority.ca_file)
 
 
-def test_plaintext_finds_no_service(authority):
+def test_plaintext_clients_are_not_served(authority):
     with _served(authority.issue()) as address:
         assert not _is_served(address)
 
 
-def test_a_token_travels_by_tls(authority, tmp_path):
+def test_a_token_is_sent_over_tls(authority, tmp_path):
     key = new_key(tmp_path / "keys.json")
     own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
     with (
@@ -94,7 +94,7 @@ def test_a_token_travels_by_tls(authority, tmp_path):
         client.get_chunk(TENANT, "d#0.0")
 
 
-def test_where_clients_need_a_certificate_others_are_not_served(authority, stranger):
+def test_clients_without_a_required_certificate_are_not_served(authority, stranger):
     clients = authority.issue("client")
     with _served(authority.issue(), authority.ca_file) as address:
         known = {"cert_file": clients.cert_file, "key_file": clients.key_file}
@@ -110,7 +110,7 @@ def _replace(old: Pair, new: Pair) -> None:
     old.key_file.write_bytes(new.key_file.read_bytes())
 
 
-def test_new_connections_get_the_certificate_that_lies_there_now(authority, stranger):
+def test_new_connections_get_the_replaced_certificate(authority, stranger):
     pair = authority.issue()
     with (
         _served(pair) as address,
@@ -124,7 +124,7 @@ def test_new_connections_get_the_certificate_that_lies_there_now(authority, stra
         old.server_info()  # Its connection was open before.
 
 
-def test_another_authority_of_clients_counts_for_new_connections(authority, stranger):
+def test_a_replaced_client_authority_applies_to_new_connections(authority, stranger):
     client_ca = authority.ca_file.with_name("clients.pem")
     client_ca.write_bytes(authority.ca_file.read_bytes())
     known, other = authority.issue("client"), stranger.issue("client")
@@ -139,8 +139,8 @@ def test_another_authority_of_clients_counts_for_new_connections(authority, stra
 
 
 @pytest.mark.parametrize("damage", [b"no certificate", None])
-def test_half_a_replacement_changes_nothing_and_is_told(authority, stranger, damage):
-    """None: the certificate is new already, the key not yet."""
+def test_half_a_replacement_changes_nothing_and_is_logged(authority, stranger, damage):
+    """With None, the certificate is new and the key still old."""
     pair, new = authority.issue(), stranger.issue()
     with capture_logs() as logs, _served(pair) as address:
         pair.cert_file.write_bytes(new.cert_file.read_bytes() if damage is None else damage)
@@ -162,13 +162,13 @@ def _refusal(**variables: object) -> str:
     return str(caught.value)
 
 
-def test_files_that_cannot_be_used_stop_the_start(authority, tmp_path):
+def test_invalid_files_stop_the_start(authority, tmp_path):
     pair, other = authority.issue(), authority.issue()
     good = _files(pair, authority.ca_file)
     empty = tmp_path / "empty"
     empty.touch()
-    assert "go together" in _refusal(**good | {"HRAG_TLS_KEY_FILE": None})
-    assert "go together" in _refusal(HRAG_TLS_CLIENT_CA_FILE=authority.ca_file)
+    assert "must be set together" in _refusal(**good | {"HRAG_TLS_KEY_FILE": None})
+    assert "must be set together" in _refusal(HRAG_TLS_CLIENT_CA_FILE=authority.ca_file)
     assert "private key" in _refusal(**good | {"HRAG_TLS_KEY_FILE": other.key_file})
     assert "private key" in _refusal(**good | {"HRAG_TLS_CERT_FILE": empty})
     locked = tmp_path / "locked.key"
@@ -180,18 +180,20 @@ def test_files_that_cannot_be_used_stop_the_start(authority, tmp_path):
         assert f"No such file or directory: '{missing}'" in _refusal(**good | {variable: missing})
 
 
-@pytest.mark.parametrize("said", ["", "yes", NO_AUTH_WORDS])
-def test_plaintext_to_the_network_is_refused_unless_the_words_are_said(said, tmp_path):
+@pytest.mark.parametrize("sentence", ["", "yes", NO_AUTH_WORDS])
+def test_plaintext_to_other_machines_needs_an_acknowledgement(sentence, tmp_path):
     new_key(tmp_path / "keys.json")
     own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
     with pytest.raises(SettingsError, match=f"HRAG_INSECURE_PLAINTEXT='{PLAINTEXT_WORDS}'"):
-        open_protection(settings(**own, HRAG_INSECURE_PLAINTEXT=said), EXPOSED)
+        open_protection(settings(**own, HRAG_INSECURE_PLAINTEXT=sentence), EXPOSED)
     with capture_logs() as logs:
         open_protection(settings(**own, HRAG_INSECURE_PLAINTEXT=PLAINTEXT_WORDS), EXPOSED)
-    assert [(line["event"], line["log_level"]) for line in logs] == [("insecure", "warning")]
+    assert [(line["event"], line["log_level"]) for line in logs] == [
+        ("insecure_configuration", "warning")
+    ]
 
 
-def test_tls_with_keys_may_face_the_network(authority, tmp_path):
+def test_tls_with_keys_may_listen_on_any_address(authority, tmp_path):
     new_key(tmp_path / "keys.json")
     own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": tmp_path / "keys.json"}
     found = open_protection(settings(**own, **_files(authority.issue())), EXPOSED)
@@ -202,7 +204,7 @@ def test_tls_with_keys_may_face_the_network(authority, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("field", "given", "said"),
+    ("field", "given", "message"),
     [
         ("ca_file", {"ca_file": "missing"}, "No such file"),
         ("ca_file", {"ca_file": "empty"}, "must hold certificates"),
@@ -212,7 +214,7 @@ def test_tls_with_keys_may_face_the_network(authority, tmp_path):
         ("cert_file", {"cert_file": "cert", "key_file": "missing"}, "No such file"),
     ],
 )
-def test_a_client_says_which_of_its_files_is_wrong(authority, tmp_path, field, given, said):
+def test_a_client_names_the_invalid_file(authority, tmp_path, field, given, message):
     pair = authority.issue()
     files = {
         "missing": tmp_path / "missing",
@@ -222,6 +224,6 @@ def test_a_client_says_which_of_its_files_is_wrong(authority, tmp_path, field, g
         "other": authority.issue().key_file,
     }
     files["empty"].touch()
-    with pytest.raises(InvalidArgument, match=re.escape(said)) as caught:
+    with pytest.raises(InvalidArgument, match=re.escape(message)) as caught:
         Client(**{name: files[each] for name, each in given.items()})
     assert caught.value.field == field

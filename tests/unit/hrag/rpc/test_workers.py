@@ -1,4 +1,4 @@
-"""A supervisor over workers that small programs play; and how a process is told to stop."""
+"""A supervisor with small programs as workers, and the signals that stop a process."""
 
 import os
 import signal
@@ -18,11 +18,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag.errors import ServiceUnavailable
-from hrag.rpc.workers import Pause, own_command, reserved, supervise, worker_address
+from hrag.rpc.workers import RestartBackoff, own_command, reserved, supervise, worker_address
 from tests.processes import is_alive
 
 _SERVE = "import os, sys; os.write(0, b'7'); sys.stdin.read()"
-# Of all that are started, the first alone comes to `if first`; the folder is theirs.
+# Only the first started worker runs the body of `if first`; all share the folder.
 _TAKE_TURNS = """
 import os, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
@@ -42,7 +42,7 @@ def _until(true: Callable[[], bool], timeout_s: float = 20) -> None:
 
 
 class Supervised:
-    """A supervisor in a thread of its own, and what it logs."""
+    """A supervisor in a thread, and its log."""
 
     def __init__(self, command: list[str], count: int, threads: ThreadPoolExecutor) -> None:
         self.logs: list[Any] = []
@@ -52,14 +52,14 @@ class Supervised:
             supervise, command, self.ports, "127.0.0.1:0", 0.0, self.stopping
         )
 
-    def said(self, event: str, key: str = "worker") -> list[Any]:
-        """One value of each log line about `event`."""
+    def logged(self, event: str, key: str = "worker") -> list[Any]:
+        """Returns the field `key` of each log line of `event`."""
         return [line[key] for line in self.logs if line["event"] == event]
 
     @property
     def pids(self) -> list[int]:
-        """Of all workers, in the order of their start."""
-        return self.said("worker_started")
+        """Process ids of all workers, in the order of their start."""
+        return self.logged("worker_started")
 
     def wait(self) -> None:
         self._ended.result(20)
@@ -75,14 +75,14 @@ def _supervised(program: str, *arguments: object, count: int = 1) -> Iterator[Su
             yield supervised
         finally:
             supervised.stopping.set()
-    assert sorted(supervised.said("worker_ended")) == sorted(supervised.pids)
+    assert sorted(supervised.logged("worker_exited")) == sorted(supervised.pids)
     assert not any(map(is_alive, supervised.pids))
 
 
-# Supervising
+# The supervisor
 
 
-def test_workers_run_until_it_is_time_to_stop() -> None:
+def test_workers_run_until_the_stop() -> None:
     with _supervised(_SERVE, count=3) as supervised:
         _until(lambda: len(supervised.pids) == 3)
         time.sleep(0.2)
@@ -92,16 +92,16 @@ def test_workers_run_until_it_is_time_to_stop() -> None:
     assert len(supervised.pids) == 3
 
 
-def test_all_workers_get_one_address_whose_port_is_known(tmp_path: Path) -> None:
+def test_all_workers_get_the_same_address_and_port(tmp_path: Path) -> None:
     program = """
     import os, pathlib, sys
-    told = pathlib.Path(sys.argv[1], str(os.getpid()))
-    told.write_text(" ".join(sys.argv[2:]))
-    told.rename(told.with_suffix(".told"))
+    report = pathlib.Path(sys.argv[1], str(os.getpid()))
+    report.write_text(" ".join(sys.argv[2:]))
+    report.rename(report.with_suffix(".written"))
     sys.stdin.read()
     """
     with _supervised(program, tmp_path, count=2):
-        _until(lambda: len(list(tmp_path.glob("*.told"))) == 2)
+        _until(lambda: len(list(tmp_path.glob("*.written"))) == 2)
     addresses = {worker_address(each.read_text().split()) for each in tmp_path.iterdir()}
     assert len(addresses) == 1
     host, _, port = str(addresses.pop()).rpartition(":")
@@ -109,19 +109,19 @@ def test_all_workers_get_one_address_whose_port_is_known(tmp_path: Path) -> None
     assert int(port) > 0
 
 
-def test_a_worker_that_dies_is_replaced_and_the_others_stay() -> None:
+def test_a_worker_that_exits_is_replaced_and_the_others_stay() -> None:
     with _supervised(_SERVE, count=2) as supervised:
         _until(lambda: len(supervised.pids) == 2)
         killed, other = supervised.pids
         os.kill(killed, signal.SIGKILL)
         _until(lambda: len(supervised.pids) == 3)
         assert is_alive(other)
-        assert supervised.said("worker_ended") == [killed]
-        assert supervised.said("worker_ended", "code") == [-signal.SIGKILL]
+        assert supervised.logged("worker_exited") == [killed]
+        assert supervised.logged("worker_exited", "code") == [-signal.SIGKILL]
 
 
 @pytest.mark.parametrize("code", [1, 2])
-def test_one_that_refuses_to_run_before_any_has_served_ends_all(tmp_path: Path, code: int) -> None:
+def test_a_worker_that_fails_before_any_has_served_ends_all(tmp_path: Path, code: int) -> None:
     program = _TAKE_TURNS + f"if first: sys.exit({code})\nsys.stdin.read()"
     with _supervised(program, tmp_path, count=3) as supervised:
         with pytest.raises(SystemExit) as caught:
@@ -130,24 +130,24 @@ def test_one_that_refuses_to_run_before_any_has_served_ends_all(tmp_path: Path, 
         assert len(supervised.pids) == 3
 
 
-def test_one_that_refuses_to_run_beside_others_that_served_is_tried_again(tmp_path: Path) -> None:
+def test_a_worker_that_fails_after_others_served_is_restarted(tmp_path: Path) -> None:
     program = _TAKE_TURNS + "if not first: sys.exit(1)\n" + _SERVE
     with _supervised(program, tmp_path) as supervised:
         _until((tmp_path / "first").exists)
         time.sleep(0.3)
         os.kill(supervised.pids[0], signal.SIGKILL)
         _until(lambda: len(supervised.pids) >= 4)
-        assert set(supervised.said("worker_ended", "code")[1:]) == {1}
+        assert set(supervised.logged("worker_exited", "code")[1:]) == {1}
 
 
-def test_one_that_is_killed_before_it_has_served_is_replaced() -> None:
+def test_a_worker_that_is_killed_before_it_served_is_replaced() -> None:
     with _supervised("import sys; sys.stdin.read()") as supervised:
         _until(lambda: len(supervised.pids) == 1)
         os.kill(supervised.pids[0], signal.SIGKILL)
         _until(lambda: len(supervised.pids) == 2)
 
 
-def test_the_ports_of_those_that_serve_are_known_and_no_others() -> None:
+def test_metrics_ports_are_those_of_serving_workers() -> None:
     with _supervised(_SERVE, count=2) as supervised:
         _until(lambda: supervised.ports == [7, 7])
         supervised.stopping.wait(0.2)
@@ -156,7 +156,7 @@ def test_the_ports_of_those_that_serve_are_known_and_no_others() -> None:
         _until(lambda: supervised.ports == [7, 7])
 
 
-def test_what_a_worker_said_just_before_its_end_counts() -> None:
+def test_a_report_sent_just_before_the_exit_counts() -> None:
     with _supervised("import os, sys; os.write(0, b'7'); sys.exit(1)") as supervised:
         _until(lambda: len(supervised.pids) >= 3)
 
@@ -174,29 +174,29 @@ def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path) -> None:
         supervised.stopping.set()
         supervised.wait()
         assert time.monotonic() - began < 5
-        assert supervised.said("worker_killed") == supervised.pids
+        assert supervised.logged("worker_killed") == supervised.pids
 
 
-def test_a_worker_that_cannot_be_started_now_is_tried_again() -> None:
+def test_a_failed_start_is_retried() -> None:
     stopping = threading.Event()
     with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
         ended = threads.submit(supervise, ["/nowhere"], [0], "127.0.0.1:0", 0.0, stopping)
         _until(lambda: len(logs) >= 2)
         stopping.set()
         assert ended.result(20) is None
-    assert {line["event"] for line in logs} == {"worker_not_started"}
+    assert {line["event"] for line in logs} == {"worker_start_failed"}
     assert "/nowhere" in logs[0]["problem"]
 
 
-def test_pauses_double_while_workers_die_young() -> None:
-    pause = Pause()
-    pauses = [pause.after(0.5) for _ in range(8)]
+def test_the_backoff_doubles_while_workers_exit_early() -> None:
+    backoff = RestartBackoff()
+    pauses = [backoff.delay_s(0.5) for _ in range(8)]
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    assert pause.after(60) == 0.1
-    assert pause.after(0.5) == 0.2
+    assert backoff.delay_s(60) == 0.1
+    assert backoff.delay_s(0.5) == 0.2
 
 
-def test_a_worker_is_told_by_its_last_arguments() -> None:
+def test_a_worker_is_recognised_by_its_last_arguments() -> None:
     assert worker_address(["--worker", "127.0.0.1:7"]) == "127.0.0.1:7"
     assert worker_address([]) is None
     assert worker_address(["--worker"]) is None
@@ -227,7 +227,7 @@ def _port(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def test_a_reserved_address_is_for_those_alone_who_share_it() -> None:
+def test_a_reserved_address_is_available_only_to_processes_that_share_it() -> None:
     with reserved("127.0.0.1:0") as address:
         with pytest.raises(OSError, match="in use"):
             _listener(("127.0.0.1", _port(address)))
@@ -241,7 +241,7 @@ def test_a_reserved_address_is_for_those_alone_who_share_it() -> None:
 
 @pytest.mark.parametrize("options", [[], [socket.SO_REUSEADDR, socket.SO_REUSEPORT]])
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])
-def test_an_address_at_which_anyone_listens_is_refused(host: str, options: list[int]) -> None:
+def test_an_address_in_use_is_refused(host: str, options: list[int]) -> None:
     with _listener(("127.0.0.1", 0), *options) as listener:
         address = f"{host}:{listener.getsockname()[1]}"
         with pytest.raises(ServiceUnavailable) as caught, reserved(address):
@@ -250,7 +250,7 @@ def test_an_address_at_which_anyone_listens_is_refused(host: str, options: list[
     assert "in use" in caught.value.message
 
 
-def test_an_address_that_another_supervisor_has_is_refused() -> None:
+def test_an_address_of_another_supervisor_is_refused() -> None:
     with (
         reserved("127.0.0.1:0") as address,
         pytest.raises(ServiceUnavailable, match="in use"),
@@ -259,11 +259,13 @@ def test_an_address_that_another_supervisor_has_is_refused() -> None:
         pass
 
 
-def test_connections_that_are_still_closing_do_not_keep_the_address() -> None:
-    with _listener(("127.0.0.1", 0), socket.SO_REUSEADDR) as listener:  # As gRPC's.
+def test_closing_connections_do_not_occupy_the_address() -> None:
+    with _listener(
+        ("127.0.0.1", 0), socket.SO_REUSEADDR
+    ) as listener:  # With the options that gRPC sets.
         address = listener.getsockname()
         with socket.create_connection(address) as caller:
-            listener.accept()[0].close()  # Who closes first keeps the port for a minute.
+            listener.accept()[0].close()  # The side that closes first stays in TIME_WAIT.
             assert caller.recv(1) == b""
     with pytest.raises(OSError, match="in use"):
         _listener(address)
@@ -274,7 +276,7 @@ def test_connections_that_are_still_closing_do_not_keep_the_address() -> None:
 @pytest.mark.parametrize(
     "address", ["nowhere", ":7", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:99999", "unix:/a/b"]
 )
-def test_an_address_that_cannot_be_shared_is_refused_with_the_rule(address: str) -> None:
+def test_an_address_that_cannot_be_shared_is_refused_with_the_reason(address: str) -> None:
     with pytest.raises(ServiceUnavailable, match="host:port") as caught, reserved(address):
         pass
     assert f"cannot listen on {address}: " in caught.value.message
@@ -282,15 +284,18 @@ def test_an_address_that_cannot_be_shared_is_refused_with_the_rule(address: str)
 
 @pytest.mark.parametrize("address", ["198.51.100.7:0", "no.such.host.invalid:0"])
 def test_an_address_of_another_machine_is_refused(address: str) -> None:
-    with pytest.raises(ServiceUnavailable, match="no address of this machine"), reserved(address):
+    with (
+        pytest.raises(ServiceUnavailable, match="not an address of this machine"),
+        reserved(address),
+    ):
         pass
 
 
-# Processes that are told to stop
+# Processes that stop
 
 
 def _process(serve: str, **variables: str) -> subprocess.Popen[str]:
-    """A process that runs these lines between `serve(settings, stopping):` and its end."""
+    """Starts a process whose `serve(settings, stopping)` has these lines as its body."""
     program = f"""
 import os, signal, sys, threading, time
 from hrag.config import CommonSettings
@@ -315,21 +320,21 @@ run("test", CommonSettings, serve)
     return process
 
 
-def test_a_process_may_stop_at_the_end_of_standard_input() -> None:
+def test_a_process_can_stop_at_the_end_of_standard_input() -> None:
     with _process("stopping.wait()", HRAG_STOP_ON_EOF="true") as process:
         assert process.stdin is not None
-        process.stdin.write("what is said does not matter\n")
+        process.stdin.write("ignored input\n")
         process.stdin.flush()
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.3)
-        _, said = process.communicate(timeout=20)
+        _, log = process.communicate(timeout=20)
     assert process.returncode == 0
-    assert "standard_input_ended" in said
-    assert said.splitlines()[-1].count("stopped") == 1
+    assert "stdin_closed" in log
+    assert log.splitlines()[-1].count("stopped") == 1
 
 
 def test_a_process_that_reads_standard_input_stops_by_a_signal_too() -> None:
-    """The thread that reads must not keep Python from ending."""
+    """The reading thread must not prevent Python from exiting."""
     with _process("stopping.wait()", HRAG_STOP_ON_EOF="true") as process:
         process.terminate()
         assert process.wait(20) == 0
@@ -337,7 +342,7 @@ def test_a_process_that_reads_standard_input_stops_by_a_signal_too() -> None:
         assert process.stderr.read().splitlines()[-1].count("stopped") == 1
 
 
-def test_standard_input_does_not_matter_unless_asked_for() -> None:
+def test_standard_input_is_ignored_by_default() -> None:
     with _process("stopping.wait()") as process:
         assert process.stdin is not None
         process.stdin.close()
@@ -347,9 +352,9 @@ def test_standard_input_does_not_matter_unless_asked_for() -> None:
         assert process.wait(20) == 0
 
 
-def test_a_signal_stops_a_process_that_is_just_looking_at_the_event() -> None:
-    """Its handler runs between any two steps of the main thread, whatever that holds."""
-    for _ in range(4):  # A handler that set the event itself hung in every second process.
+def test_a_signal_stops_a_process_that_holds_the_events_lock() -> None:
+    """A signal handler may run while the main thread holds the lock."""
+    for _ in range(4):  # A signal handler that set the event hung in every second process.
         with _process("while not stopping.wait(0): pass") as process:
             time.sleep(0.02)
             process.terminate()
@@ -359,7 +364,7 @@ def test_a_signal_stops_a_process_that_is_just_looking_at_the_event() -> None:
                 process.kill()
 
 
-def test_an_abandoned_process_waits_for_nothing_and_says_why() -> None:
+def test_an_abandoned_process_exits_at_once_and_logs_why() -> None:
     left_behind = "threading.Thread(target=time.sleep, args=(100,)).start()"
     with _process(f"{left_behind}; abandon('a thread still ran')") as process:
         assert process.wait(20) == 0

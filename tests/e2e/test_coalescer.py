@@ -1,4 +1,4 @@
-"""Searches that come at once share requests to the embedding endpoint, and nothing else."""
+"""Concurrent searches share requests to the embedding endpoint, and nothing else."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ SLOW_S = 0.1
 
 
 class Particular(OpenAIServer):
-    """Takes its time, and refuses what is bad with all that it came with."""
+    """Is slow, and rejects a whole request for one bad text."""
 
     def answer(self, request: dict[str, Any], authorization: str | None) -> Reply:
         reply = replace(super().answer(request, authorization), delay_s=SLOW_S)
@@ -34,7 +34,7 @@ def endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
 
 @pytest.fixture(scope="module")
 def crowded(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Services that run as many calls at once as there are callers."""
+    """Services with a thread for each caller."""
     settings = {
         "HRAG_EMBEDDER": "openai",
         "OPENAI_BASE_URL": endpoint.base_url,
@@ -48,7 +48,7 @@ def crowded(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def stored(crowded: Running, endpoint: OpenAIServer, tenant: str) -> str:
-    """A tenant with a document for each caller; what was asked until now is forgotten."""
+    """A tenant with a document for each caller; clears the endpoint's recorded requests."""
     documents = [Document(text, f"d{number}") for number, text in enumerate(texts_of(tenant))]
     list(crowded.client.ingest_many(tenant, documents))
     endpoint.requests.clear()
@@ -62,7 +62,7 @@ def texts_of(tenant: str) -> list[str]:
 def at_once(
     crowded: Running, tenant: str, texts: Sequence[str], timeouts: Sequence[float] = (20,)
 ) -> list[Any]:
-    """Searches that begin together; they take the timeouts in turn."""
+    """Starts concurrent searches, with the timeouts in turn."""
     requests = [rpb.SearchRequest(tenant_id=tenant, text=text, limit=1) for text in texts]
     return [
         crowded.raw_retriever.Search.future(request, timeout=timeouts[number % len(timeouts)])
@@ -71,24 +71,24 @@ def at_once(
 
 
 def assert_found(search: Any, number: int) -> None:
-    """The document with the very words, so it was this text's vector."""
+    """Asserts that the document with the query's text is first, so the vector was the right one."""
     (passage,) = search.result().passages
     assert passage.chunk.document_id == f"d{number}"
     assert passage.score == pytest.approx(1, abs=1e-5)
 
 
-def test_many_callers_share_requests_and_find_what_each_asked_for(
+def test_concurrent_callers_share_requests_and_get_their_own_results(
     crowded: Running, endpoint: OpenAIServer, stored: str
 ) -> None:
     texts = texts_of(stored)
     for number, search in enumerate(at_once(crowded, stored, texts)):
         assert_found(search, number)
     assert sorted(endpoint.texts) == sorted(texts)
-    assert endpoint.calls < CALLERS  # How many fewer is for the machine to say.
+    assert endpoint.calls < CALLERS  # How many fewer depends on the machine.
     assert max(len(request["input"]) for request in endpoint.requests) <= MAX_TEXTS
 
 
-def test_a_refused_query_is_its_callers_alone(
+def test_a_rejected_query_fails_for_its_caller_only(
     crowded: Running, endpoint: OpenAIServer, stored: str
 ) -> None:
     texts = texts_of(stored)
@@ -103,7 +103,9 @@ def test_a_refused_query_is_its_callers_alone(
         assert stored not in error.details()
 
 
-def test_who_has_no_time_leaves_the_others_theirs(crowded: Running, stored: str) -> None:
+def test_a_caller_with_a_short_deadline_does_not_affect_the_others(
+    crowded: Running, stored: str
+) -> None:
     searches = at_once(crowded, stored, texts_of(stored), (SLOW_S / 4, 20))
     for number, search in enumerate(searches):
         if number % 2:

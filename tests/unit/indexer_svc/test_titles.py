@@ -1,0 +1,112 @@
+"""Titles in front matter and PDFs, and the limits of titles."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.types import MAX_TITLE_BYTES
+from indexer_svc.titles import document_title, front_matter_title, pdf_title, section_title
+
+
+@pytest.mark.parametrize(
+    ("lines", "title"),
+    [
+        ("title: A guide", "A guide"),
+        ("title:   A guide   # for people", "A guide"),
+        ("title: C# in depth: a guide", "C# in depth: a guide"),
+        ('title: "A \\"guide\\" # of caf\\u00e9s" # comment', 'A "guide" # of cafés'),
+        (r'title: "\e"', r"\e"),
+        ("title: 'It''s a guide'  # comment", "It's a guide"),
+        ("title: |\n  A guide\n  to bees", "A guide to bees"),
+        ("title: >-\n  A guide\n  to bees\nlang: en", "A guide to bees"),
+        ('title: "A guide\n  to bees"', "A guide to bees"),
+        ("title: A guide\n  to bees", "A guide to bees"),
+        ("title: 1984", "1984"),
+        ("title: -5 degrees", "-5 degrees"),
+        ("lang: en\ntitle\t: A guide", "A guide"),
+        ('"title": A guide', "A guide"),
+        ("title: First\ntitle: Second", "First"),
+    ],
+)
+def test_title_of_front_matter(lines, title):
+    assert front_matter_title(f"---\n{lines}\n---\n") == title
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "title:",
+        "title: ''",
+        'title: ""',
+        "title: # only a comment",
+        "title: null",
+        "title: ~",
+        "title: [a, b]",
+        "title: {a: b}",
+        "title: *alias",
+        "title: &anchor A guide",
+        "title: !tag A guide",
+        "title: 'never closed",
+        'title: "never closed',
+        "title:\n  main: A guide",
+        "title:\n  - A guide",
+        "title: - A guide",
+        "title:A guide",
+        "subtitle: A guide",
+        "page:\n  title: A guide",
+    ],
+)
+def test_front_matter_without_a_title(lines):
+    assert front_matter_title(f"---\n{lines}\n---\n") == ""
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "A study of bees",
+        "1984",
+        "Slide rules",
+        "Book of Kells",
+        "Untitled dreams",
+        "Node.js",
+        "C++",
+    ],
+)
+def test_title_of_a_pdf_is_kept(title):
+    assert pdf_title(title) == title
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        *("", " \t", "-", "untitled", "Untitled-1", "Untitled Document 2", "Document1", "Slide 1"),
+        *("PowerPoint Presentation", "Microsoft Word - report", "Microsoft Word - a report.docx"),
+        *("report_final.DOC", "C:\\docs\\report.indd", "paper.dvi", "my talk.pptx"),
+    ],
+)
+def test_what_programs_write_is_not_a_title(title):
+    assert pdf_title(title) == ""
+
+
+@given(st.text(max_size=3000))
+def test_titles_are_one_line_within_their_limits(text):
+    for title in (document_title(text), pdf_title(text), front_matter_title(f"title: {text}")):
+        assert len(title.encode()) <= MAX_TITLE_BYTES
+        assert " ".join(title.split()) == title
+    assert document_title(text).startswith(section_title(text)) or len(text) > MAX_TITLE_BYTES // 4
+
+
+def test_a_title_is_cut_between_code_points():
+    assert document_title("x" + "é" * 2000) == "x" + "é" * 511
+
+
+@pytest.mark.parametrize(
+    "line", ['title: "' + "\\" * 2_000_000, "title" + " " * 2_000_000, "title: " + "'" * 2_000_000]
+)
+def test_hostile_front_matter_takes_linear_time(line):
+    started = time.perf_counter()
+    front_matter_title(f"---\n{line}\n---\n")
+    pdf_title(line)
+    assert time.perf_counter() - started < 2
