@@ -270,7 +270,7 @@ def test_filters_choose_documents(filled):
 
 
 def test_a_snapshot_works_no_longer_than_its_deadline(filled):
-    past, gone = Deadline(at_s=0.0), Deadline(waits=lambda: False)
+    past, gone = Deadline(at_s=0.0), Deadline(is_waiting=lambda: False)
     for deadline, error in ((past, DeadlineExceeded), (gone, Cancelled)):
         for mode in (SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE, SearchMode.SENTENCE_WINDOW):
             level = TOP if mode is SearchMode.AUTO_MERGE else 0

@@ -1,11 +1,7 @@
 """Both clients against fake servicers."""
 
 import asyncio
-import threading
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -18,36 +14,21 @@ from hrag.client.calls import channel_options
 from hrag.errors import HragError
 from hrag.types import (
     Document,
-    IngestOutcome,
-    IngestResult,
     SearchQuery,
     SearchResult,
 )
-from hrag.v1 import indexer_pb2 as ipb
-from hrag.v1 import retriever_pb2 as rpb
-from hrag.v1 import types_pb2 as tpb
-from hrag.wire import indexer as wire
-from tests.servers import INDEXER, RETRIEVER, serving
+from tests.fake_services import (
+    REPLIES,
+    Call,
+    Fake,
+    addresses_of,
+    client_of,
+    named_documents,
+    run_async,
+    run_sync,
+    stored,
+)
 
-_COLLECTION = tpb.Collection(settings=tpb.CollectionSettings(level_sizes=[256]))
-_ANSWERS: dict[str, Any] = {
-    "CreateCollection": ipb.CreateCollectionResponse(collection=_COLLECTION),
-    "GetCollection": ipb.GetCollectionResponse(collection=_COLLECTION),
-    "ListCollections": ipb.ListCollectionsResponse(),
-    "DeleteCollection": ipb.DeleteCollectionResponse(sequence=7),
-    "IngestDocument": ipb.IngestDocumentResponse(outcome=ipb.INGEST_OUTCOME_CREATED),
-    "DeleteDocument": ipb.DeleteDocumentResponse(sequence=7),
-    "GetDocument": ipb.GetDocumentResponse(text="text"),
-    "ListDocuments": ipb.ListDocumentsResponse(),
-    "GetIndexStatus": ipb.GetIndexStatusResponse(),
-    "Search": rpb.SearchResponse(sequence=7),
-    "BatchSearch": rpb.BatchSearchResponse(),
-    "GetChunk": rpb.GetChunkResponse(),
-    "GetHierarchy": rpb.GetHierarchyResponse(),
-    "GetServerInfo": rpb.GetServerInfoResponse(),
-}
-
-Call = Callable[[Any], Any]
 _SAFE: list[tuple[str, Call]] = [
     ("GetCollection", lambda client: client.get_collection("t", "c")),
     ("ListCollections", lambda client: client.list_collections("t")),
@@ -68,96 +49,7 @@ _UNSAFE: list[tuple[str, Call]] = [
     ("DeleteDocument", lambda client: client.delete_document("t", "d")),
 ]
 
-
-class Fake:
-    """Every call of both services: fails while it has failures left, then answers."""
-
-    def __init__(self, *failures: Exception) -> None:
-        self.calls: Counter[str] = Counter()
-        self.failures = deque(failures)
-        self.remaining_s = 0.0
-        self.may_answer = threading.Event()
-        self.may_answer.set()
-        self.hung_up = threading.Event()
-
-    def __getattr__(self, method: str) -> Any:
-        if method not in _ANSWERS:
-            raise AttributeError(method)
-        return partial(self._answer, method)
-
-    def _answer(self, method: str, request: Any, context: Any) -> Any:
-        self.calls[method] += 1
-        self.remaining_s = context.time_remaining()
-        self.may_answer.wait(5)
-        if self.failures:
-            raise self.failures.popleft()
-        return _ANSWERS[method]
-
-    def IngestDocuments(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        """Answers a document named `bad` with an error of its own; fails as other calls do."""
-        self.calls["IngestDocuments"] += 1
-        context.add_callback(self.hung_up.set)
-        for request in requests:
-            if self.failures:
-                raise self.failures.popleft()
-            document_id = request.document.document_id
-            if document_id == "bad":
-                blank = errors.BlankDocument("blank", field="text")
-                outcome = wire.error_outcome("bad", blank)
-            else:
-                outcome = wire.result_outcome(_stored(document_id))
-            yield ipb.IngestDocumentsResponse(outcomes=[outcome])
-
-    def Answer(self, request: Any, context: Any) -> Iterator[Any]:
-        """Fails before its first event, then between two others."""
-        self.calls["Answer"] += 1
-        self.remaining_s = context.time_remaining()
-        context.add_callback(self.hung_up.set)
-        if self.failures:
-            raise self.failures.popleft()
-        yield rpb.AnswerResponse(passages=rpb.SearchResponse(mode=rpb.SEARCH_MODE_STANDARD))
-        self.may_answer.wait(5)
-        yield rpb.AnswerResponse(text="Dogs")
-        if self.failures:
-            raise self.failures.popleft()
-        yield rpb.AnswerResponse(end=rpb.AnswerEnd(finish_reason=rpb.FINISH_REASON_STOP))
-
-
-def _stored(document_id: str) -> IngestResult:
-    return IngestResult(document_id, IngestOutcome.CREATED, 1, (1,), 1)
-
-
-def _documents(*ids: str) -> list[Document]:
-    return [Document("text", document_id) for document_id in ids]
-
-
-@contextmanager
-def _addresses(fake: Fake) -> Iterator[tuple[str, str]]:
-    with serving(fake, INDEXER) as indexer, serving(fake, RETRIEVER) as retriever:
-        yield indexer, retriever
-
-
-@contextmanager
-def _client(fake: Fake, timeout_s: float = 10) -> Iterator[Client]:
-    with _addresses(fake) as addresses, Client(*addresses, timeout_s=timeout_s) as client:
-        yield client
-
-
-def _sync(fake: Fake, call: Call, timeout_s: float = 10) -> Any:
-    with _client(fake, timeout_s) as client:
-        return call(client)
-
-
-def _async(fake: Fake, call: Call, timeout_s: float = 10) -> Any:
-    async def run(addresses: tuple[str, str]) -> Any:
-        async with AsyncClient(*addresses, timeout_s=timeout_s) as client:
-            return await call(client)
-
-    with _addresses(fake) as addresses:
-        return asyncio.run(run(addresses))
-
-
-BOTH = pytest.mark.parametrize("run", [_sync, _async], ids=["sync", "async"])
+BOTH = pytest.mark.parametrize("run", [run_sync, run_async], ids=["sync", "async"])
 DOWN = errors.ServiceUnavailable("starting")
 
 
@@ -183,7 +75,7 @@ def test_a_call_that_must_not_run_twice_is_not(run: Any, method: str, call: Call
 
 def test_every_call_is_one_or_the_other() -> None:
     methods = {method for method, _ in _SAFE + _UNSAFE}
-    assert methods == set(_ANSWERS)
+    assert methods == set(REPLIES)
 
 
 @BOTH
@@ -208,7 +100,7 @@ def test_only_a_service_that_is_not_there_is_tried_again(run: Any, error: HragEr
 def test_retries_end_after_four_attempts() -> None:
     fake = Fake(*[DOWN] * 9)
     with pytest.raises(errors.ServiceUnavailable):
-        _sync(fake, lambda client: client.search("t", "text"))
+        run_sync(fake, lambda client: client.search("t", "text"))
     assert fake.calls == {"Search": 4}
 
 
@@ -283,7 +175,7 @@ def test_an_answer_is_begun_again_until_something_of_it_has_come(run: Any) -> No
 
 def test_an_answer_that_has_begun_is_not_begun_again() -> None:
     fake = Fake()
-    with _client(fake) as client:
+    with client_of(fake) as client:
         answer = client.answer(SearchQuery("t", "text"))
         fake.may_answer.clear()
         next(answer)
@@ -334,7 +226,7 @@ def test_no_time_at_all_is_a_deadline_too(run: Any) -> None:
 
 
 def _sync_many(fake: Fake, documents: Any) -> list[Any]:
-    with _client(fake) as client:
+    with client_of(fake) as client:
         return list(client.ingest_many("t", documents))
 
 
@@ -342,7 +234,7 @@ def _async_many(fake: Fake, documents: Any) -> list[Any]:
     async def run(client: AsyncClient) -> list[Any]:
         return [result async for result in client.ingest_many("t", documents)]
 
-    return _async(fake, run)
+    return run_async(fake, run)
 
 
 MANY = pytest.mark.parametrize("run", [_sync_many, _async_many], ids=["sync", "async"])
@@ -350,8 +242,8 @@ MANY = pytest.mark.parametrize("run", [_sync_many, _async_many], ids=["sync", "a
 
 @MANY
 def test_each_document_of_a_stream_gets_its_result_or_its_own_error(run: Any) -> None:
-    first, second, third = run(Fake(), _documents("a", "bad", "c"))
-    assert (first, third) == (_stored("a"), _stored("c"))
+    first, second, third = run(Fake(), named_documents("a", "bad", "c"))
+    assert (first, third) == (stored("a"), stored("c"))
     assert isinstance(second, errors.BlankDocument)
     assert (second.message, second.field) == ("blank", "text")
 
@@ -363,18 +255,18 @@ def test_a_stream_of_nothing_answers_nothing(run: Any) -> None:
 
 def test_documents_may_come_asynchronously() -> None:
     async def documents() -> AsyncIterator[Document]:
-        for document in _documents("a", "b"):
+        for document in named_documents("a", "b"):
             await asyncio.sleep(0)
             yield document
 
-    assert _async_many(Fake(), documents()) == [_stored("a"), _stored("b")]
+    assert _async_many(Fake(), documents()) == [stored("a"), stored("b")]
 
 
 @MANY
 def test_a_streams_failure_is_raised_and_not_tried_again(run: Any) -> None:
     fake = Fake(errors.StorageFull("the disk is full"))
     with pytest.raises(errors.StorageFull, match="the disk is full"):
-        run(fake, _documents("a", "b"))
+        run(fake, named_documents("a", "b"))
     assert fake.calls == {"IngestDocuments": 1}
 
 
@@ -403,9 +295,9 @@ def test_what_the_source_of_documents_raises_reaches_the_caller(run: Any, docume
 
 def test_what_was_stored_before_the_source_failed_is_yielded_first() -> None:
     results = []
-    with _client(Fake()) as client, pytest.raises(_FileIsGone):
+    with client_of(Fake()) as client, pytest.raises(_FileIsGone):
         results.extend(client.ingest_many("t", _failing()))
-    assert results == [_stored("a")]
+    assert results == [stored("a")]
 
 
 @pytest.mark.parametrize("documents", [_failing, _failing_later])
@@ -417,8 +309,8 @@ def test_what_was_stored_before_is_yielded_first_by_the_asyncio_client(documents
             results.append(result)
 
     with pytest.raises(_FileIsGone):
-        _async(Fake(), run)
-    assert results == [_stored("a")]
+        run_async(Fake(), run)
+    assert results == [stored("a")]
 
 
 @MANY
@@ -430,19 +322,19 @@ def test_a_document_that_cannot_be_sent_is_named(run: Any) -> None:
 
 def test_leaving_a_stream_ends_the_call() -> None:
     fake = Fake()
-    with _client(fake) as client:
-        results = client.ingest_many("t", _documents(*map(str, range(1000))))
-        assert next(results) == _stored("0")
+    with client_of(fake) as client:
+        results = client.ingest_many("t", named_documents(*map(str, range(1000))))
+        assert next(results) == stored("0")
         results.close()
         assert fake.hung_up.wait(5)
 
 
 async def test_leaving_an_asynchronous_stream_ends_the_call() -> None:
     fake = Fake()
-    with _addresses(fake) as addresses:
+    with addresses_of(fake) as addresses:
         async with AsyncClient(*addresses) as client:
-            results = client.ingest_many("t", _documents(*map(str, range(1000))))
-            assert await anext(results) == _stored("0")
+            results = client.ingest_many("t", named_documents(*map(str, range(1000))))
+            assert await anext(results) == stored("0")
             await results.aclose()
             assert await asyncio.to_thread(fake.hung_up.wait, 5)
 
@@ -457,7 +349,7 @@ def test_documents_are_taken_as_the_service_asks_for_them() -> None:
             taken += 1
             yield Document("x" * 100_000, str(number))
 
-    with _client(Fake()) as client:
+    with client_of(Fake()) as client:
         results = client.ingest_many("t", documents())
         next(results)
         assert taken < 200

@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from hrag.config import CommonSettings
 from hrag.deadline import Deadline
 from hrag.embedding import Vectors
-from hrag.embedding.factory import open_embedder
 from hrag.embedding.openai import (
     MAX_REQUEST_BYTES,
     MAX_REQUEST_TEXTS,
@@ -30,13 +28,6 @@ from tests.openai_server import DEFAULT_DIMENSION, Fault, OpenAIServer, in_base6
 KEY = "sk-test-4711"
 TEXTS = ["first secret", "second secret", "third secret"]
 AT_ONCE = "0.001"  # A Retry-After that keeps the tests fast.
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with OpenAIServer() as server:
-        yield server
 
 
 Open = Callable[..., OpenAIEmbedder]
@@ -418,49 +409,4 @@ def test_an_invalid_reply_is_rejected(
     assert server.address in raised.value.message
     assert "secret" not in raised.value.message
     assert server.calls == 1
-    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))
-
-
-# Settings
-
-
-def _open_from(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HRAG_OPENAI_DIMENSIONS"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in ({"HRAG_EMBEDDER": "openai"} | environment).items():
-        monkeypatch.setenv(name, value)
-    return open_embedder(CommonSettings())
-
-
-def test_settings_reach_the_endpoint(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    embedder = _open_from(
-        {
-            "OPENAI_API_KEY": KEY,
-            "OPENAI_BASE_URL": server.base_url,
-            "HRAG_OPENAI_EMBEDDING_MODEL": "other-model",
-            "HRAG_OPENAI_DIMENSIONS": "24",
-        },
-        monkeypatch,
-    )
-    assert embedder.name == "openai/other-model"
-    assert_same(embedder.embed(TEXTS), vectors_of(TEXTS, 24))
-    (request,) = server.requests
-    assert (request["model"], request["dimensions"]) == ("other-model", 24)
-    assert server.authorizations == [f"Bearer {KEY}"]
-
-
-def test_the_timeout_is_configurable(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.inject(openai_server.slow(30))
-    embedder = _open_from(
-        {"OPENAI_BASE_URL": server.base_url, "HRAG_OPENAI_TIMEOUT_S": "0.2"}, monkeypatch
-    )
-    start = time.monotonic()
-    assert embedder.dimension == DEFAULT_DIMENSION
-    assert time.monotonic() - start < 4
-
-
-def test_an_own_endpoint_needs_no_key(
-    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    embedder = _open_from({"OPENAI_BASE_URL": server.base_url}, monkeypatch)
     assert_same(embedder.embed(TEXTS), vectors_of(TEXTS))

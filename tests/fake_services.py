@@ -1,0 +1,130 @@
+"""Both services as fake servicers, and the clients that call them."""
+
+import asyncio
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from hrag import errors
+from hrag.client import AsyncClient, Client
+from hrag.types import (
+    Document,
+    IngestOutcome,
+    IngestResult,
+)
+from hrag.v1 import indexer_pb2 as ipb
+from hrag.v1 import retriever_pb2 as rpb
+from hrag.v1 import types_pb2 as tpb
+from hrag.wire import indexer as wire
+from tests.servers import INDEXER, RETRIEVER, serving
+
+Call = Callable[[Any], Any]
+
+_COLLECTION = tpb.Collection(settings=tpb.CollectionSettings(level_sizes=[256]))
+REPLIES: dict[str, Any] = {
+    "CreateCollection": ipb.CreateCollectionResponse(collection=_COLLECTION),
+    "GetCollection": ipb.GetCollectionResponse(collection=_COLLECTION),
+    "ListCollections": ipb.ListCollectionsResponse(),
+    "DeleteCollection": ipb.DeleteCollectionResponse(sequence=7),
+    "IngestDocument": ipb.IngestDocumentResponse(outcome=ipb.INGEST_OUTCOME_CREATED),
+    "DeleteDocument": ipb.DeleteDocumentResponse(sequence=7),
+    "GetDocument": ipb.GetDocumentResponse(text="text"),
+    "ListDocuments": ipb.ListDocumentsResponse(),
+    "GetIndexStatus": ipb.GetIndexStatusResponse(),
+    "Search": rpb.SearchResponse(sequence=7),
+    "BatchSearch": rpb.BatchSearchResponse(),
+    "GetChunk": rpb.GetChunkResponse(),
+    "GetHierarchy": rpb.GetHierarchyResponse(),
+    "GetServerInfo": rpb.GetServerInfoResponse(),
+}
+
+
+class Fake:
+    """Every call of both services: fails while it has failures left, then answers."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.calls: Counter[str] = Counter()
+        self.failures = deque(failures)
+        self.remaining_s = 0.0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.hung_up = threading.Event()
+
+    def __getattr__(self, method: str) -> Any:
+        if method not in REPLIES:
+            raise AttributeError(method)
+        return partial(self._answer, method)
+
+    def _answer(self, method: str, request: Any, context: Any) -> Any:
+        self.calls[method] += 1
+        self.remaining_s = context.time_remaining()
+        self.may_answer.wait(5)
+        if self.failures:
+            raise self.failures.popleft()
+        return REPLIES[method]
+
+    def IngestDocuments(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        """Answers a document named `bad` with an error of its own; fails as other calls do."""
+        self.calls["IngestDocuments"] += 1
+        context.add_callback(self.hung_up.set)
+        for request in requests:
+            if self.failures:
+                raise self.failures.popleft()
+            document_id = request.document.document_id
+            if document_id == "bad":
+                blank = errors.BlankDocument("blank", field="text")
+                outcome = wire.error_outcome("bad", blank)
+            else:
+                outcome = wire.result_outcome(stored(document_id))
+            yield ipb.IngestDocumentsResponse(outcomes=[outcome])
+
+    def Answer(self, request: Any, context: Any) -> Iterator[Any]:
+        """Fails before its first event, then between two others."""
+        self.calls["Answer"] += 1
+        self.remaining_s = context.time_remaining()
+        context.add_callback(self.hung_up.set)
+        if self.failures:
+            raise self.failures.popleft()
+        yield rpb.AnswerResponse(passages=rpb.SearchResponse(mode=rpb.SEARCH_MODE_STANDARD))
+        self.may_answer.wait(5)
+        yield rpb.AnswerResponse(text="Dogs")
+        if self.failures:
+            raise self.failures.popleft()
+        yield rpb.AnswerResponse(end=rpb.AnswerEnd(finish_reason=rpb.FINISH_REASON_STOP))
+
+
+def stored(document_id: str) -> IngestResult:
+    return IngestResult(document_id, IngestOutcome.CREATED, 1, (1,), 1)
+
+
+def named_documents(*ids: str) -> list[Document]:
+    return [Document("text", document_id) for document_id in ids]
+
+
+@contextmanager
+def addresses_of(fake: Fake) -> Iterator[tuple[str, str]]:
+    with serving(fake, INDEXER) as indexer, serving(fake, RETRIEVER) as retriever:
+        yield indexer, retriever
+
+
+@contextmanager
+def client_of(fake: Fake, timeout_s: float = 10) -> Iterator[Client]:
+    with addresses_of(fake) as addresses, Client(*addresses, timeout_s=timeout_s) as client:
+        yield client
+
+
+def run_sync(fake: Fake, call: Call, timeout_s: float = 10) -> Any:
+    with client_of(fake, timeout_s) as client:
+        return call(client)
+
+
+def run_async(fake: Fake, call: Call, timeout_s: float = 10) -> Any:
+    async def run(addresses: tuple[str, str]) -> Any:
+        async with AsyncClient(*addresses, timeout_s=timeout_s) as client:
+            return await call(client)
+
+    with addresses_of(fake) as addresses:
+        return asyncio.run(run(addresses))
