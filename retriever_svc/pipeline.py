@@ -18,12 +18,13 @@ from hrag.embedding import Embedder
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.checks import check_embedder
 from hrag.engine import EncodingSnapshot, FindRequest, Found, Reader, Snapshot, Vector
-from hrag.errors import HragError, outcome_of
+from hrag.errors import CollectionNotFound, EmbedderMismatch, HragError, outcome_of
 from hrag.tracing import Stage
 from hrag.types import Passage, SearchMode, SearchQuery, SearchResult, check_batch
 from hrag.wire.retriever import EncodedResult, described_document, encoded_passage
 from retriever_svc.checks import check_dimension, check_query
 from retriever_svc.freshness import MAX_WAIT_S, wait_for_sequence
+from retriever_svc.known_collections import KnownCollections
 from retriever_svc.modes import find_request, returned_level
 from retriever_svc.query_vectors import query_vector, query_vectors
 from retriever_svc.results import SearchOutcome, result_of, stage_seconds
@@ -93,6 +94,7 @@ class Search:
         self._reader = reader
         self._embedder = embedder
         self._queries = queries
+        self._known_collections = KnownCollections(reader, embedder.name)
         self._return_level = return_level
         self._clock = clock
         self._find_windows = SentenceWindowSearch(sentences, clock)
@@ -155,9 +157,11 @@ class Search:
         return self._run(query, vector, ("embed", began, self._clock()), deadline, form)
 
     def _prepare(self, query: SearchQuery, patience: Deadline) -> SearchQuery:
-        """Refuses what can be refused without the store, and waits for the tenant's change."""
+        """Refuses what can be refused before embedding, and waits for the tenant's change."""
         check_query(query)
         wait_for_sequence(self._reader, query.tenant_id, query.min_sequence, patience)
+        if _needs_embedder(query):
+            self._known_collections.check(query.tenant_id, query.collection)
         return query
 
     def _run(
@@ -204,13 +208,22 @@ class Search:
         self, query: SearchQuery, vector: Vector, deadline: Deadline
     ) -> Iterator[Snapshot]:
         """A snapshot of the query's collection, in which its vector can be searched for."""
-        with self._reader.snapshot(
-            query.tenant_id,
-            query.collection,
-            summaries=query.mode is SearchMode.SUMMARY_FIRST,
-            deadline=deadline,
-        ) as snapshot:
-            if isinstance(query.query, str) or query.mode is SearchMode.SENTENCE_WINDOW:
-                check_embedder(snapshot.settings, self._embedder.name, len(vector))
-            check_dimension(vector, snapshot.settings)
-            yield snapshot
+        try:
+            with self._reader.snapshot(
+                query.tenant_id,
+                query.collection,
+                summaries=query.mode is SearchMode.SUMMARY_FIRST,
+                deadline=deadline,
+            ) as snapshot:
+                if _needs_embedder(query):
+                    check_embedder(snapshot.settings, self._embedder.name, len(vector))
+                check_dimension(vector, snapshot.settings)
+                yield snapshot
+        except (CollectionNotFound, EmbedderMismatch):
+            self._known_collections.forget(query.tenant_id, query.collection)
+            raise
+
+
+def _needs_embedder(query: SearchQuery) -> bool:
+    """Whether the service embeds something for it: the query's text, or sentences."""
+    return isinstance(query.query, str) or query.mode is SearchMode.SENTENCE_WINDOW

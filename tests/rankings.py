@@ -87,12 +87,19 @@ class FakeReader:
 
     @contextmanager
     def snapshot(
-        self, tenant_id: str, collection: str, *, summaries: bool, deadline: Deadline
+        self,
+        tenant_id: str,
+        collection: str,
+        *,
+        summaries: bool = False,
+        deadline: Deadline = NEVER,
     ) -> Iterator[PlainSnapshot]:
         self.snapshots += 1
         self._snapshot.is_open = True
-        yield self._snapshot
-        self._snapshot.is_open = False
+        try:
+            yield self._snapshot
+        finally:
+            self._snapshot.is_open = False
         by_summaries = self._snapshot.requests[-1:] and self._snapshot.requests[-1].mode
         assert summaries == (by_summaries is SearchMode.SUMMARY_FIRST)
 

@@ -54,10 +54,21 @@ def test_what_the_engine_finds_is_the_result() -> None:
 
 
 def test_a_search_opens_one_snapshot_and_closes_it() -> None:
+    """Except the first one of a collection, which looks at it before it embeds."""
     snapshot = FakeSnapshot(["a", "b"])
     reader = FakeReader(snapshot)
-    search_of(snapshot, reader=reader)(QUERY, NEVER)
-    assert (reader.snapshots, len(snapshot.requests), snapshot.is_open) == (1, 1, False)
+    search = search_of(snapshot, reader=reader)
+    search(QUERY, NEVER)
+    assert (reader.snapshots, len(snapshot.requests), snapshot.is_open) == (2, 1, False)
+    search(QUERY, NEVER)
+    assert (reader.snapshots, len(snapshot.requests), snapshot.is_open) == (3, 2, False)
+
+
+def test_a_search_by_vector_opens_one_snapshot_from_the_first() -> None:
+    snapshot = FakeSnapshot(["a", "b"])
+    reader = FakeReader(snapshot)
+    search_of(snapshot, reader=reader)(replace(QUERY, query=[1, 0, 0, 0]), NEVER)
+    assert reader.snapshots == 1
 
 
 def test_passages_are_encoded_by_an_engine_that_can() -> None:
@@ -293,12 +304,26 @@ def test_a_text_needs_the_embedder_the_collection_was_made_with(
         search_of(snapshot, embedder=Embedder(snapshot, dimension, name))(QUERY, NEVER)
 
 
-def test_nothing_is_searched_by_another_embedders_vectors() -> None:
+def test_nothing_is_embedded_or_searched_for_a_collection_of_another_embedder() -> None:
     snapshot = FakeSnapshot(["a"])
     embedder = Embedder(snapshot, name="other/model")
     with pytest.raises(errors.EmbedderMismatch):
         search_of(snapshot, embedder=embedder)(QUERY, NEVER)
-    assert snapshot.requests == []
+    assert (embedder.texts, snapshot.requests) == ([], [])
+
+
+def test_a_collection_that_was_made_again_with_another_embedder_is_found_out() -> None:
+    """Its name is known, so the first query is embedded in vain, and no further one."""
+    snapshot = FakeSnapshot(["a"])
+    embedder = Embedder(snapshot)
+    search = search_of(snapshot, embedder=embedder)
+    search(QUERY, NEVER)
+    snapshot.settings = replace(SETTINGS, embedder="other/model")
+    for text in ("one", "two", "three"):
+        with pytest.raises(errors.EmbedderMismatch):
+            search(replace(QUERY, query=text), NEVER)
+    assert embedder.texts == [QUERY.query, "one"]
+    assert len(snapshot.requests) == 1
 
 
 # Limits
@@ -419,4 +444,4 @@ def test_nothing_is_embedded_or_searched_for_a_caller_that_is_gone() -> None:
     search = search_of(snapshot, reader=reader, embedder=embedder)
     with pytest.raises(errors.Cancelled, match="embedding"):
         search(QUERY, Deadline(is_waiting=lambda: False))
-    assert reader.snapshots == 0
+        assert snapshot.requests == []

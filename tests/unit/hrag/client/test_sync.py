@@ -41,7 +41,7 @@ def test_a_method_takes_and_returns_the_same(name: str) -> None:
 def _signature(method: object) -> str:
     """Names, kinds, types and defaults, whatever is asynchronous in them."""
     text = str(inspect.signature(method))
-    text = text.replace(" | collections.abc.AsyncIterable[hrag.types.Document]", "")
+    text = text.replace(" | collections.abc.AsyncIterable[hrag.types.documents.Document]", "")
     return re.sub(r"\bAsync(?=Generator)", "", text)
 
 

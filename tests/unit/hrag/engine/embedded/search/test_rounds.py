@@ -127,7 +127,7 @@ def test_an_empty_collection_has_nothing_and_is_exhausted():
 
 def test_it_stops_looking_deeper_at_the_deadline():
     waits = iter([True, True, False])
-    snapshot = RankedSnapshot(["long"] * 1000, Deadline(waits=lambda: next(waits)))
+    snapshot = RankedSnapshot(["long"] * 1000, Deadline(is_waiting=lambda: next(waits)))
     with pytest.raises(errors.Cancelled, match="searching"):
         snapshot.ask(limit=2, candidates=1)
     assert snapshot.counts == [2, 8]

@@ -1,4 +1,4 @@
-"""How often a search reads the store: once, whatever it is asked."""
+"""How often a search reads the store: once, whatever is asked, after a collection's first."""
 
 import threading
 from collections.abc import Iterator
@@ -65,6 +65,8 @@ def test_a_search_begins_one_transaction_and_one_more_to_look_at_a_sequence(
     embedder = HashEmbedder(DIMENSION)
     cached = CachedQueries(embedder, 100)
     search = Search(engine.reader, embedder, cached, cached, 1)
+    search(SearchQuery("t", "the collection's first", collection="c"), Deadline.after(5))
+    counting.begun = 0
     query = {"query": "a question", "limit": 2, **asked}
     assert search(SearchQuery("t", collection="c", **query), Deadline.after(5)).passages
     assert counting.begun == begun
