@@ -440,8 +440,8 @@ def test_a_caller_that_goes_ends_the_wait() -> None:
 
 def test_nothing_is_embedded_or_searched_for_a_caller_that_is_gone() -> None:
     snapshot = FakeSnapshot(["a"])
-    reader, embedder = FakeReader(snapshot), Embedder(snapshot)
-    search = search_of(snapshot, reader=reader, embedder=embedder)
+    embedder = Embedder(snapshot)
+    search = search_of(snapshot, embedder=embedder)
     with pytest.raises(errors.Cancelled, match="embedding"):
         search(QUERY, Deadline(is_waiting=lambda: False))
-        assert snapshot.requests == []
+    assert snapshot.requests == []
