@@ -178,20 +178,24 @@ class MaintenanceWorker:
         began_s = time.monotonic()
         if began_s < self._tails_due_s:
             return
-        later = set()
-        for collection in self._take():
-            later.add(collection)  # Whatever else it needs comes afterwards.
-            busy = building.last_ordinal if collection == building.collection else 0
-            if busy and building.tail:
-                continue
-            plan = self._seal_plan(collection, busy)
-            if plan:
-                segment_build.build(self._store, plan, self._check_closing, self._insert)
-        if later:
+        changed = self._take()
+        try:
+            for collection in changed:
+                self._seal_beside(building, collection)
+        finally:
             with self._lock:
-                self._changed |= later
+                self._changed |= changed  # Whatever else they need comes afterwards.
         ended_s = time.monotonic()
         self._tails_due_s = ended_s + (ended_s - began_s)
+
+    def _seal_beside(self, building: BuildPlan, collection: int) -> None:
+        """Seals the collection's tail if it is full and not what is being built."""
+        busy = building.last_ordinal if collection == building.collection else 0
+        if busy and building.tail:
+            return
+        plan = self._seal_plan(collection, busy)
+        if plan is not None:
+            segment_build.build(self._store, plan, self._check_closing, self._insert)
 
     def _insert(self, index: Any, vectors: Vectors, items: Items) -> None:
         """Leaves a core to searches and writes, unless writers wait for the index."""

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 from hrag.deadline import NEVER, Deadline
 from hrag.engine.embedded.maintenance import segment_build
-from hrag.engine.embedded.maintenance import worker as sealer_module
+from hrag.engine.embedded.maintenance import worker as worker_module
+from hrag.engine.embedded.maintenance.build_plan import BuildPlan
 from hrag.engine.embedded.maintenance.worker import MaintenanceWorker
 from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.segments.vector_part import insert
@@ -30,7 +31,7 @@ MOST_TAILS = 100
 def running(
     store: Store, threshold: int = THRESHOLD, grace_s: float = 0
 ) -> Iterator[EmbeddedWriter]:
-    """A writer whose commits a worker hears of."""
+    """A writer that reports its commits to a running worker."""
     worker = MaintenanceWorker(store, threshold, grace_s)
     worker.start()
     try:
@@ -41,7 +42,7 @@ def running(
 
 @pytest.fixture
 def writer(store):
-    """A writer of which no worker hears, and a collection."""
+    """A writer that reports to no worker, and a collection."""
     writer = EmbeddedWriter(store)
     writer.create_collection("t", "c", collection_settings())
     return writer
@@ -73,7 +74,7 @@ def test_a_tail_is_sealed_once_it_passes_the_threshold(store, writer):
 
 def test_a_collection_that_never_comes_to_rest_leaves_others_their_turn(store, writer, monkeypatch):
     reclaimed = threading.Event()
-    monkeypatch.setattr(sealer_module, "reclaim_some", lambda _: reclaimed.set())
+    monkeypatch.setattr(worker_module, "reclaim_some", lambda _: reclaimed.set())
     monkeypatch.setattr(MaintenanceWorker, "_build", lambda _, source: source is not None)
     writer.put(writer.open("t", "c"), prepared("d", sentences(20 * THRESHOLD)))
     with running(store):  # Whatever it builds, the tail stays full.
@@ -88,7 +89,7 @@ def test_a_small_tail_stays_a_tail(store, writer):
     assert segment_count(writer) == 0
 
 
-def test_a_start_seals_and_purges_what_an_earlier_process_left(store, writer):
+def test_a_start_seals_and_reclaims_what_an_earlier_process_left(store, writer):
     writer.create_collection("t", "gone", collection_settings())
     writer.put(writer.open("t", "gone"), prepared("d", sentences(12)))
     writer.delete_collection("t", "gone")
@@ -104,7 +105,7 @@ def test_a_start_seals_and_purges_what_an_earlier_process_left(store, writer):
         assert txn.stat(store.db["texts"])["entries"] == 1
 
 
-def test_a_deleted_collection_is_purged(store, writer):
+def test_a_deleted_collection_is_reclaimed(store, writer):
     with running(store) as heard:
         heard.put(heard.open("t", "c"), prepared("d", sentences(200)))
         wait_until(lambda: segment_count(writer) == 1)
@@ -118,7 +119,7 @@ def test_a_deleted_collection_is_purged(store, writer):
     "failure", [OSError("no space"), StorageFull("no space"), RuntimeError("a fault")]
 )
 def test_after_a_failure_it_tries_again(store, writer, monkeypatch, failure):
-    monkeypatch.setattr(sealer_module, "_RETRY_S", 0.01)
+    monkeypatch.setattr(worker_module, "_RETRY_S", 0.01)
     build, failed = segment_build.build, threading.Event()
 
     def fail_once(*args: object) -> object:
@@ -142,7 +143,7 @@ def test_closing_ends_what_is_being_built(store, writer, monkeypatch):
         time.sleep(0.1)
         insert(*args, **options)
 
-    monkeypatch.setattr(sealer_module, "insert", slow)
+    monkeypatch.setattr(worker_module, "insert", slow)
     writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
     writer.create_collection("t", "c2", collection_settings())
     writer.put(writer.open("t", "c2"), prepared("d", sentences(200)))
@@ -166,7 +167,7 @@ def test_writers_wait_while_a_tail_is_too_long(store, writer, monkeypatch):
         return build(*args)
 
     monkeypatch.setattr(segment_build, "build", held)
-    monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 50 * 16 * 4)
+    monkeypatch.setattr(worker_module, "_MAX_TAIL_BYTES", 50 * 16 * 4)
     with running(store) as heard:
         opened = heard.open("t", "c")
         heard.wait_for_capacity(opened, NEVER)
@@ -190,7 +191,7 @@ def held_builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         return build(*args)
 
     monkeypatch.setattr(segment_build, "build", held)
-    monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 0)
+    monkeypatch.setattr(worker_module, "_MAX_TAIL_BYTES", 0)
     yield go_on
     go_on.set()
 
@@ -203,7 +204,7 @@ def test_all_cores_index_what_writers_have_waited_for(store, writer, monkeypatch
         free.append(free_cores)
         insert(*args, free_cores=free_cores)
 
-    monkeypatch.setattr(sealer_module, "insert", noted)
+    monkeypatch.setattr(worker_module, "insert", noted)
     with held_builds(monkeypatch) as go_on, running(store) as heard:
         opened = heard.open("t", "c")
         heard.put(opened, prepared("d", sentences(400)))
@@ -235,7 +236,7 @@ def test_a_full_tail_may_gather_behind_one_that_is_being_sealed(store, writer, m
         heard.wait_for_capacity(opened, Deadline.after(WAIT_S))
 
 
-def test_nobody_waits_for_a_sealer_that_fails(store, writer, monkeypatch):
+def test_nobody_waits_for_a_worker_that_fails(store, writer, monkeypatch):
     failed = threading.Event()
 
     def fail(*_: object) -> None:
@@ -243,7 +244,7 @@ def test_nobody_waits_for_a_sealer_that_fails(store, writer, monkeypatch):
         raise StorageFull("no space")
 
     monkeypatch.setattr(segment_build, "build", fail)
-    monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 50 * 16 * 4)
+    monkeypatch.setattr(worker_module, "_MAX_TAIL_BYTES", 50 * 16 * 4)
     with running(store) as heard:
         opened = heard.open("t", "c")
         heard.put(opened, prepared("d", sentences(400)))
@@ -264,8 +265,8 @@ def test_nobody_waits_for_a_tail_that_is_scanned_in_a_moment(store, writer):
         )
 
 
-def test_nobody_waits_for_a_sealer_that_does_not_run(store, writer, monkeypatch):
-    monkeypatch.setattr(sealer_module, "_MAX_TAIL_BYTES", 0)
+def test_nobody_waits_for_a_worker_that_does_not_run(store, writer, monkeypatch):
+    monkeypatch.setattr(worker_module, "_MAX_TAIL_BYTES", 0)
     writer.put(writer.open("t", "c"), prepared("d", sentences(400)))
     worker = MaintenanceWorker(store, THRESHOLD)
     worker.wait_for_capacity(writer.open("t", "c").collection_id, NEVER)
@@ -293,7 +294,7 @@ def test_tails_are_sealed_while_something_large_is_built(store, writer, monkeypa
         if segment_count(writer, "c2") and not segment_count(writer, "c"):
             sealed_meanwhile.append(1)
 
-    monkeypatch.setattr(sealer_module, "insert", slow)
+    monkeypatch.setattr(worker_module, "insert", slow)
     with running(store) as one:
         heard.append(one)
         wait_until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))
@@ -323,3 +324,33 @@ def test_a_start_finds_what_was_damaged_while_nobody_ran(store, writer):
     segment_files.remove(store.segments, first.segment_id)
     with running(store):
         wait_until(lambda: writer.status(writer.open("t", "c")).embedded.segments[0] != first)
+
+
+def test_a_tail_that_cannot_be_sealed_beside_a_build_is_tried_again(store, writer, monkeypatch):
+    """The failure ends the build of the other collection too; neither is forgotten."""
+    monkeypatch.setattr(worker_module, "_RETRY_S", 0.01)
+    monkeypatch.setattr(segment_build, "_BLOCK_LEAVES", 20)
+    large, numbers = writer.open("t", "c"), count()
+    for number in range(10):
+        writer.put(large, prepared(f"d{number}", sentences(100, number), seed=number))
+    heard: list[EmbeddedWriter] = []
+    build, failed = segment_build.build, threading.Event()
+
+    def slow(*args: object, **options: object) -> None:
+        insert(*args, **options)
+        if heard and next(numbers) == 0:
+            heard[0].create_collection("t", "c2", collection_settings())
+            heard[0].put(heard[0].open("t", "c2"), prepared("other", sentences(100)))
+
+    def fail_once(store: Store, plan: BuildPlan, *args: object) -> object:
+        if plan.collection != large.collection_id and not failed.is_set():
+            failed.set()
+            raise StorageFull("no space")
+        return build(store, plan, *args)
+
+    monkeypatch.setattr(worker_module, "insert", slow)
+    monkeypatch.setattr(segment_build, "build", fail_once)
+    with running(store) as one:
+        heard.append(one)
+        assert failed.wait(WAIT_S)
+        wait_until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))
