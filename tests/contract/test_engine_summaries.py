@@ -110,6 +110,7 @@ def test_filters_hold_for_summaries(filled, scope):
         best = filled.summaries.best(query, count, scope, given)
         expected = filled.summaries.leaves(query, best)
         assert matched_leaves(found.passages).keys() == expected.keys()
+        assert {name for name, _, _ in found.stages} == {"filter", "search", "climb", "fetch"}
 
 
 def test_other_modes_search_everything(filled):

@@ -21,9 +21,9 @@ from hrag.engine.embedded.search.documents import CitationCache, DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.filter_eval import SelectedRowsCache, evaluate
 from hrag.engine.embedded.search.fusion import fuse
+from hrag.engine.embedded.search.sources import CandidateSource
 from hrag.engine.embedded.search.sources.vector import VectorSource
 from hrag.engine.embedded.search.summary_routing import (
-    RoutedSection,
     SummaryRouter,
     chosen_sections,
     rows_in,
@@ -32,7 +32,7 @@ from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.tenant_usage import read_usage
-from hrag.engine.find import Describe, FindRequest, Found
+from hrag.engine.find import Describe, FindRequest, Found, Vector
 from hrag.engine.rounds import FACTOR, Round
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.filters import Filter, filter_digest
@@ -52,7 +52,7 @@ P = TypeVar("P")  # A passage as a value or encoded, or a sentence context.
 Read: TypeAlias = Callable[[AncestorGroups, FindRequest], tuple[P, ...]]
 
 _MAX_SHOWN_SECTIONS = 100  # As many as passages.
-_VECTORS = VectorSource()
+_VECTORS: CandidateSource[Vector] = VectorSource()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +164,14 @@ class EmbeddedSnapshot:
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
         """The rows that the request may find, and the sections that summaries led to."""
-        rows = None
-        if request.filter is not None:
-            began = time.perf_counter()
-            rows = self._filtered(request.filter)
-            stages.append(("filter", began, time.perf_counter()))
-        if request.mode is not SearchMode.SUMMARY_FIRST:
-            return EligibleRows(self._view, rows), ()
+        if request.mode is SearchMode.SUMMARY_FIRST:
+            return self._routed(request, stages)
+        if request.filter is None:
+            return EligibleRows(self._view), ()
         began = time.perf_counter()
-        routed, sections = self._routed(request)
-        stages.append(("search", began, time.perf_counter()))
-        return EligibleRows(self._view, rows_in(self._view, routed), exact=True), sections
+        rows = self._filtered(request.filter)
+        stages.append(("filter", began, time.perf_counter()))
+        return EligibleRows(self._view, rows), ()
 
     def _filtered(self, given: Filter) -> RowNumbers:
         def select() -> RowNumbers:
@@ -184,22 +181,31 @@ class EmbeddedSnapshot:
         return self._caches.selections.get(self._view, filter_digest(given), select)
 
     def _routed(
-        self, request: FindRequest
-    ) -> tuple[list[RoutedSection], tuple[ChosenSection, ...]]:
-        """Sections, and the first of them as values. Their documents pass the filter."""
+        self, request: FindRequest, stages: list[Stage]
+    ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
+        """The rows of the best sections, and the first of these sections as values.
+
+        The filter selects summaries, which have the metadata of their documents.
+        """
         if self._summaries is None:
             raise TypeError("the snapshot was opened without summaries")
         router = SummaryRouter(
             self._store, self._txn, self._summaries, self._caches.selections, self._deadline
         )
-        routed = router.route(request)
+        began = time.perf_counter()
+        summaries = router.eligible(request)
+        if request.filter is not None:
+            stages.append(("filter", began, time.perf_counter()))
+            began = time.perf_counter()
+        routed = router.route(request, summaries)
         sections = chosen_sections(
             routed[:_MAX_SHOWN_SECTIONS],
             self._reader_of(self._summaries),
             self._documents,
             self.settings.tree.embedding_level,
         )
-        return routed, sections
+        stages.append(("search", began, time.perf_counter()))
+        return EligibleRows(self._view, rows_in(self._view, routed), exact=True), sections
 
     def chunk(self, chunk_id: ChunkId) -> ChunkNode:
         """See `hrag.engine.Snapshot.chunk`."""

@@ -17,6 +17,7 @@ from hrag.engine.embedded.search.candidates import Candidates, RowNumbers
 from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.filter_eval import SelectedRowsCache, evaluate
+from hrag.engine.embedded.search.sources import CandidateSource
 from hrag.engine.embedded.search.sources.vector import VectorSource
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
@@ -24,11 +25,11 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.labels import label, leaves_of, ordinals_of, split_label
 from hrag.engine.embedded.store.queries import required
 from hrag.engine.embedded.store.records import Summarised
-from hrag.engine.find import FindRequest
+from hrag.engine.find import FindRequest, Vector
 from hrag.filters import Filter, filter_digest
 from hrag.types import ChosenSection, SummaryScope
 
-_SOURCE = VectorSource()
+_VECTORS: CandidateSource[Vector] = VectorSource()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +59,28 @@ class SummaryRouter:
         self._selections = selections
         self._deadline = deadline
 
-    def route(self, request: FindRequest) -> list[RoutedSection]:
-        """Returns the best sections of documents that pass the filter, best first.
+    def eligible(self, request: FindRequest) -> EligibleRows:
+        """Returns the summaries to begin with, of documents that pass the filter.
 
-        `request.top_sections` at most; with SummaryScope.DOCUMENTS they are sections of as
-        many documents, which are chosen first. Raises DeadlineExceeded.
+        They are those of sections, or with SummaryScope.DOCUMENTS those of whole documents.
+        Raises DeadlineExceeded.
+        """
+        sections = request.summary_scope is not SummaryScope.DOCUMENTS
+        return EligibleRows(self._view, self._rows(request.filter, sections=sections))
+
+    def route(self, request: FindRequest, eligible: EligibleRows) -> list[RoutedSection]:
+        """Returns the best sections, best first: `request.top_sections` at most.
+
+        `eligible` are the request's summaries. With SummaryScope.DOCUMENTS, as many documents
+        are chosen first, and their sections are ranked.
         """
         vector, count = request.vector, request.top_sections
         if request.summary_scope is SummaryScope.DOCUMENTS:
-            documents = self._rows(request.filter, sections=False)
-            best = _SOURCE.candidates(vector, EligibleRows(self._view, documents), count)
+            best = _VECTORS.candidates(vector, eligible, count)
             ordinals = np.sort(ordinals_of(self._view.labels[best.rows]))
             rows = self._of_kind(self._view.rows_of(ordinals), sections=True)
-        else:
-            rows = self._rows(request.filter, sections=True)
-        nearest = _SOURCE.candidates(vector, EligibleRows(self._view, rows), count)
-        return list(self._routed(nearest))
+            eligible = EligibleRows(self._view, rows)
+        return list(self._routed(_VECTORS.candidates(vector, eligible, count)))
 
     def _rows(self, given: Filter | None, *, sections: bool) -> RowNumbers:
         """All summaries of sections, or all of whole documents, that pass the filter."""
