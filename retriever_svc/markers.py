@@ -107,9 +107,8 @@ class MarkerFilter:
     def _tick(self) -> None:
         self._release()
         if not self._ticks and self._tail.endswith("`"):
-            self._show(
-                _ELLIPSIS
-            )  # In place of a removed marker: two runs of backticks must not join.
+            # In place of a removed marker: two runs of backticks must not join.
+            self._show(_ELLIPSIS)
         self._ticks += 1
         self._show("`")
 

@@ -190,7 +190,7 @@ class MemoryEngine:
         with self.lock:
             contents = self.named(tenant_id, collection)
             old = contents.versions.get(document_id)
-            if old is not None and old.stored.document.content_hash == content_hash:
+            if old and content_hash and old.stored.document.content_hash == content_hash:
                 return Admission(contents.handle, old.unchanged)
             more = TenantUsage(0, not old, stored_bytes - (old.sizes[-1] if old else 0))
             check_quota(tenant_id, self._usage(tenant_id), more)

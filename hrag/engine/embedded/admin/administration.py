@@ -13,7 +13,6 @@ from hrag.engine.embedded.store.environment import Store, open_for_reading, open
 from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.protocols import Progress
 from hrag.engine.reports import BackupReport, CheckReport, ReindexedCollection, VacuumReport
-from hrag.errors import StoreMissing
 
 
 class EmbeddedAdministration:
@@ -44,9 +43,7 @@ class EmbeddedAdministration:
     def reindex(self) -> Iterator[ReindexedCollection]:
         """Opens the store for writing; a retriever may run and loads the new segments."""
         directory = self._settings.data_dir
-        with location.explained_errors(directory):
-            if not location.has_data(directory):
-                raise StoreMissing(f"{directory} holds no store")
+        location.require_data(directory)
         with closing(open_for_writing(directory, self._settings.disk_reserve_bytes)) as store:
             for collection in sorted(segment_build.all_collections(store)):
                 yield self._reindexed(store, collection)

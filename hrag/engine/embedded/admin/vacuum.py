@@ -13,7 +13,7 @@ from pathlib import Path
 from hrag.engine.embedded.store import disk, location, locks, schema
 from hrag.engine.embedded.store.environment import Store, open_alone
 from hrag.engine.reports import VacuumReport
-from hrag.errors import StoreMissing, StoreUnavailable
+from hrag.errors import StoreUnavailable
 
 
 def vacuum(directory: Path) -> VacuumReport:
@@ -22,9 +22,8 @@ def vacuum(directory: Path) -> VacuumReport:
     Raises StoreMissing, StorageFull, or StoreUnavailable while a service runs; then the
     store is as before.
     """
+    location.require_data(directory)
     data = directory / location.DATA
-    if not data.exists():
-        raise StoreMissing(f"{directory} holds no store")
     folder = directory / location.VACUUM
     with locks.exclusive(directory), location.explained_errors(directory):
         shutil.rmtree(folder, ignore_errors=True)

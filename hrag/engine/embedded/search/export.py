@@ -14,10 +14,10 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
     collection_exists,
+    describe_collection,
     find_collection,
     find_document,
     read_collection,
-    read_counters,
     required,
     slot_of,
 )
@@ -30,13 +30,7 @@ def collections(store: Store) -> list[Collection]:
     """Returns every tenant's collections, by tenant and name."""
     with store.read() as txn:
         numbers = [schema.read_u32(value) for _, value in store.scan(txn, "collection_names", b"")]
-        return [_described(store, txn, number) for number in numbers]
-
-
-def _described(store: Store, txn: Txn, number: int) -> Collection:
-    record = read_collection(store, txn, number)
-    documents = read_counters(store, txn, number).documents
-    return Collection(record.tenant_id, record.name, record.settings, documents)
+        return [describe_collection(store, txn, number) for number in numbers]
 
 
 def documents(store: Store, tenant_id: str, name: str) -> Iterator[StoredDocument]:

@@ -127,8 +127,8 @@ class LoadedSegment:
         # Signed, because a head may be smaller than the number of rows before it in the result.
         counts = (heads[items + 1] - heads[items]).astype(np.int64)
         before = np.cumsum(counts) - counts
-        places = np.repeat(heads[items] - before, counts) + np.arange(counts.sum())
-        return self.rows.members[places], np.repeat(scores, counts)
+        positions = np.repeat(heads[items] - before, counts) + np.arange(counts.sum())
+        return self.rows.members[positions], np.repeat(scores, counts)
 
 
 def search_ef(dimension: int, items: int) -> int:

@@ -156,9 +156,7 @@ def open_for_reading(directory: Path) -> Store:
 
     Raises StoreMissing while there is none, StoreUnavailable if it cannot be opened.
     """
-    with location.explained_errors(directory):
-        if not location.has_data(directory):
-            raise StoreMissing(f"{directory} holds no store; an indexer creates one when it starts")
+    location.require_data(directory, "; an indexer creates one when it starts")
     location.refuse_network(directory)
     with ExitStack() as undo:
         users = undo.enter_context(_join(directory))
@@ -174,9 +172,7 @@ def open_alone(directory: Path) -> Store:
 
     Creates no file there. Raises StoreMissing or StoreUnavailable.
     """
-    with location.explained_errors(directory):
-        if not location.has_data(directory):
-            raise StoreMissing(f"{directory} holds no store")
+    location.require_data(directory)
     with ExitStack() as undo:
         store = Store(_open_env(directory, readonly=True, lock=False), directory)
         undo.callback(store.close)

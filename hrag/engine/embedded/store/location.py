@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hrag.engine.embedded.store.disk import FULL_DISK
-from hrag.errors import StorageFull, StoreUnavailable
+from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
 
 DATA = "data.mdb"
 LOCK = "lock.mdb"
@@ -72,6 +72,16 @@ def has_data(directory: Path) -> bool:
     """Whether `directory` holds a store: an empty LMDB file is one that is being created."""
     path = directory / DATA
     return path.exists() and path.stat().st_size > 0
+
+
+def require_data(directory: Path, hint: str = "") -> None:
+    """Raises StoreMissing if `directory` holds no store; the message ends with `hint`.
+
+    Raises StoreUnavailable if this process may not look.
+    """
+    with explained_errors(directory):
+        if not has_data(directory):
+            raise StoreMissing(f"{directory} holds no store{hint}")
 
 
 # Errors of the file system

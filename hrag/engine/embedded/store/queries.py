@@ -13,6 +13,7 @@ from hrag.engine.embedded.store.records import (
     SegmentRecord,
 )
 from hrag.errors import CollectionNotFound
+from hrag.types import Collection
 
 
 def required(value: memoryview | None) -> memoryview:
@@ -57,6 +58,13 @@ def _collection_record(value: bytes) -> CollectionRecord:
 def read_counters(store: Store, txn: Txn, number: int) -> Counters:
     """The counters of a collection that exists in this transaction."""
     return Counters.from_bytes(required(txn.get(schema.u32(number), db=store.db["counters"])))
+
+
+def describe_collection(store: Store, txn: Txn, number: int) -> Collection:
+    """What clients see of a collection that exists in this transaction."""
+    record = read_collection(store, txn, number)
+    documents = read_counters(store, txn, number).documents
+    return Collection(record.tenant_id, record.name, record.settings, documents)
 
 
 def listed_segments(store: Store, txn: Txn, number: int) -> list[SegmentRecord]:

@@ -25,6 +25,7 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.queries import (
     collection_exists,
+    describe_collection,
     find_collection,
     find_document,
     listed_segments,
@@ -147,7 +148,8 @@ class EmbeddedWriter:
 
     def collection(self, tenant_id: str, name: str) -> Collection:
         with self._store.read() as txn:
-            return self._describe(txn, find_collection(self._store, txn, tenant_id, name))
+            number = find_collection(self._store, txn, tenant_id, name)
+            return describe_collection(self._store, txn, number)
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
         prefix = schema.collection_name(tenant_id, "")
@@ -155,13 +157,10 @@ class EmbeddedWriter:
         with self._store.read() as txn:
             entries = self._store.scan(txn, "collection_names", prefix, after)
             numbers = [schema.read_u32(value) for _, value in islice(entries, page_size + 1)]
-            found = [self._describe(txn, number) for number in numbers[:page_size]]
+            found = [
+                describe_collection(self._store, txn, number) for number in numbers[:page_size]
+            ]
         return Listing(tuple(found), found[-1].name if len(numbers) > page_size else "")
-
-    def _describe(self, txn: Txn, number: int) -> Collection:
-        record = read_collection(self._store, txn, number)
-        documents = read_counters(self._store, txn, number).documents
-        return Collection(record.tenant_id, record.name, record.settings, documents)
 
     def open(self, tenant_id: str, name: str) -> CollectionHandle:
         with self._store.read() as txn:
@@ -229,13 +228,13 @@ class EmbeddedWriter:
 
     def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
         with self._store.read() as txn:
-            return self._existing(txn, collection, document_id)[1].info()
+            return self._find_document(txn, collection, document_id)[1].info()
 
     def document_with_text(
         self, collection: CollectionHandle, document_id: str
     ) -> tuple[DocumentInfo, str]:
         with self._store.read() as txn:
-            ordinal, document = self._existing(txn, collection, document_id)
+            ordinal, document = self._find_document(txn, collection, document_id)
             slot = slot_of(self._store, txn, collection.collection_id, ordinal)
             text = required(txn.get(slot, db=self._store.db["texts"]))
             return document.info(), str(text, "utf-8")
@@ -254,7 +253,7 @@ class EmbeddedWriter:
         token = found[-1].document_id if len(ordinals) > page_size else ""
         return Listing(tuple(document.info() for document in found), token)
 
-    def _existing(
+    def _find_document(
         self, txn: Txn, collection: CollectionHandle, document_id: str
     ) -> tuple[int, DocumentRecord]:
         number = collection.collection_id
