@@ -1,8 +1,8 @@
 """Runs the retriever: `python -m retriever_svc`, settings from the environment.
 
-With HRAG_WORKERS over 1 it supervises so many processes that serve. They are started as
-`python -m retriever_svc --worker ADDRESS`, which is not for people: such a process shares
-its port, takes a worker's part of the memory and stops when standard input ends.
+With HRAG_WORKERS over 1 it supervises that many processes, which serve. It starts them as
+`python -m retriever_svc --worker ADDRESS`, an internal option: such a process shares its
+port, takes a worker's part of the memory and stops when standard input ends.
 """
 
 import sys

@@ -45,6 +45,9 @@ Progress = Callable[[str], None]
 class Writer(Protocol):
     """Changes collections and documents. Each method commits durably before it returns.
 
+    With the handle of a deleted collection, methods raise CollectionNotFound, except
+    `wait_for_capacity` and `put_summaries`.
+
     Sequences count per tenant: the first change of a tenant has the number 1, each further
     change the next one, also after its last collection was deleted.
     """

@@ -93,6 +93,9 @@ def test_a_deleted_collection_is_gone_and_its_name_free(filled):
         lambda: filled.writer.put(stale, prepared("d", "text")),
         lambda: filled.writer.put_stored(stale, StoredDocument(prepared("d", "text"))),
         lambda: filled.writer.delete(stale, "d1"),
+        lambda: filled.writer.document(stale, "d1"),
+        lambda: filled.writer.document_with_text(stale, "d1"),
+        lambda: filled.writer.documents(stale, 10, ""),
         lambda: filled.writer.status(stale),
     ):
         with pytest.raises(CollectionNotFound, match="'c'"):

@@ -246,6 +246,7 @@ class EmbeddedWriter:
         prefix = schema.u32(number)
         after = prefix + page_token.encode() + b"\0" if page_token else b""
         with self._store.read() as txn:
+            existing_collection(self._store, txn, collection)
             entries = self._store.scan(txn, "document_ids", prefix, after)
             ordinals = [schema.read_u64(value) for _, value in islice(entries, page_size + 1)]
             slots = [slot_of(self._store, txn, number, each) for each in ordinals[:page_size]]
@@ -256,6 +257,7 @@ class EmbeddedWriter:
     def _find_document(
         self, txn: Txn, collection: CollectionHandle, document_id: str
     ) -> tuple[int, DocumentRecord]:
+        existing_collection(self._store, txn, collection)
         number = collection.collection_id
         ordinal, document = find_document(self._store, txn, number, document_id)
         if document is None:
