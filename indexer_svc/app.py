@@ -40,8 +40,10 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         closing.callback(engine.close)
         writer = engine.writer(protection.quota_of)
         maintenance = engine.maintenance()
-        shown = metrics.Readings(partial(readings, writer, settings))
-        closing.enter_context(serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, shown))
+        metric_readings = metrics.Readings(partial(readings, writer, settings))
+        closing.enter_context(
+            serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, metric_readings)
+        )
         servicer = _servicer(settings, writer, embedder, stopping)
         listening = server.build(
             settings,

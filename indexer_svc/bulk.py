@@ -188,11 +188,11 @@ class BulkLoad:
                 yield from self._embed_alone(drafts)
 
     def _embed_alone(self, drafts: list[Draft]) -> Iterator[Ready | Exception]:
-        for place, draft in enumerate(drafts):
+        for index, draft in enumerate(drafts):
             self._check_going()
             (outcome,) = self._embed([draft])
             if isinstance(outcome, EmbedderUnavailable):
-                yield from [outcome] * (len(drafts) - place)
+                yield from [outcome] * (len(drafts) - index)
                 return
             yield outcome
 

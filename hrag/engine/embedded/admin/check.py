@@ -77,6 +77,6 @@ def _tenants(walk: Walk) -> Iterator[str]:
     kept = {str(key, "utf-8"): Usage.from_bytes(value) for key, value in walk.entries("tenants")}
     for tenant_id in sorted(kept.keys() | walk.usage.keys()):
         found = kept.get(tenant_id, Usage())
-        wanted = walk.usage.get(tenant_id, Usage())._replace(sequence=found.sequence)
-        for problem in differences(found, wanted):
+        expected = walk.usage.get(tenant_id, Usage())._replace(sequence=found.sequence)
+        for problem in differences(found, expected):
             yield f"tenant {tenant_id}: {problem}"

@@ -1,4 +1,4 @@
-"""What shall the next segment of a collection hold, as one transaction sees it?"""
+"""Which documents go into the next segment of a collection?"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

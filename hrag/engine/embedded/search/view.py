@@ -90,7 +90,7 @@ class View:
         return distinct(ordinals_of(living))
 
     def advanced(self, store: Store, txn: Txn, changes: Iterable[Change], sequence: int) -> "View":
-        """Returns the view after `changes`, which lead to `sequence`, the transaction's own."""
+        """Returns the view after `changes`, which end at `sequence`, the transaction's."""
         changes = list(changes)
         removed = {change.removed for change in changes}
         added = [c.added for c in changes if c.added and c.added not in removed]

@@ -47,7 +47,7 @@ from hrag.types import CollectionSettings, IngestOutcome, IngestResult
 
 
 class WriteTransaction:
-    """The changes of one transaction; nothing of them counts before `finish`."""
+    """The changes of one transaction; `finish` writes what they share."""
 
     def __init__(self, store: Store, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
         self._store = store

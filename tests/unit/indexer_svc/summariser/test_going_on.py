@@ -82,7 +82,7 @@ def test_it_tries_again_later_and_later(writer, embedder, monkeypatch):
         run_to_end(writer, embedder, FakeChat(FailingAt("", *DOWN, *DOWN)))
         put(writer, document("e", SHORT))
         run_to_end(writer, embedder, FakeChat(FailingAt("", *DOWN[:1])))
-    waits = [log["retry_s"] for log in logs if log["event"] == "cannot_summarise"]
+    waits = [log["retry_s"] for log in logs if log["event"] == "summary_failed"]
     assert waits == [0.005, 0.01, 0.02, 0.02, 0.02, 0.02, 0.005]
     assert logs[0]["problem"] == "down"
 
@@ -94,7 +94,7 @@ def test_a_success_makes_it_patient_anew(writer, embedder):
     second = FailingAt("is e", *DOWN[:1])
     with capture_logs() as logs:
         run_to_end(writer, embedder, FakeChat(lambda prompt: failing(prompt) and second(prompt)))
-    waits = [log["retry_s"] for log in logs if log["event"] == "cannot_summarise"]
+    waits = [log["retry_s"] for log in logs if log["event"] == "summary_failed"]
     assert waits == [0.005, 0.01, 0.005]
 
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_stored_is_stored_later_and_not_paid_twice(writer, embedd
     with capture_logs() as logs:
         run_to_end(FailingWriter(writer, error, error), embedder, chat)
     assert len(chat.prompts) == len(texts_of(writer))
-    assert [log["event"] for log in logs] == ["cannot_summarise"] * 2
+    assert [log["event"] for log in logs] == ["summary_failed"] * 2
 
 
 def test_a_section_that_is_refused_thrice_speaks_for_itself(writer, embedder):
@@ -178,7 +178,7 @@ def test_a_document_that_fails_for_a_reason_of_its_own_rests(writer, embedder, m
     with capture_logs() as logs, running(writer, embedder, chat):
         wait_until(lambda: waiting(writer) == 1)
         time.sleep(0.05)
-    (log,) = (log for log in logs if log["event"] == "cannot_summarise")
+    (log,) = (log for log in logs if log["event"] == "summary_failed")
     assert (log["document"], log["log_level"]) == ("bad", "error")
     assert sum("Poison" in prompt for prompt in chat.prompts) == 1
     assert texts_of(writer, "good")
