@@ -76,6 +76,6 @@ def _stop_maintenance(maintenance: Maintenance) -> None:
 
 
 def _stop_summarising(summariser: Summariser) -> None:
-    """Does not wait for a model: it may take minutes, and the next start asks it again."""
+    """Does not wait for a model: it may take minutes, and the next start repeats the request."""
     if not summariser.close():
         abandon("summaries were still being written; the next start writes them")

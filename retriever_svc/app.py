@@ -67,7 +67,7 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
 
 
 def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threading.Event) -> None:
-    """Serves at `address` beside the other workers, with its share of the memory budget.
+    """Serves as one of several workers at `address`, with its share of the memory budget.
 
     Raises as `serve` does.
     """

@@ -39,7 +39,7 @@ from hrag.types import (
 )
 
 Progress = Callable[[str], None]
-"""Takes a line that says what is done now."""
+"""Receives a line that describes the current step."""
 
 
 class Writer(Protocol):
@@ -243,7 +243,7 @@ class Reader(Protocol):
 
 
 class Maintenance(Protocol):
-    """The background work beside a writer: indexing, merging, repair, reclaiming."""
+    """The background work for a writer: indexing, merging, repair, reclaiming."""
 
     def start(self) -> None:
         """Starts the work, first what an earlier process left unfinished."""
@@ -289,7 +289,7 @@ class Administration(Protocol):
 
 
 class Engine(Protocol):
-    """A store, given by its settings. Opens nothing before it is asked to.
+    """A store, given by its settings. Opens nothing until a method does.
 
     A process that writes and reads opens the writer first: the reader may share what it
     has opened.
@@ -309,7 +309,7 @@ class Engine(Protocol):
         """Returns the maintenance of the opened writer's store; not started yet."""
 
     def reader(self) -> Reader:
-        """Opens the store for searching, beside a writer of this process or another.
+        """Opens the store for searching; this process or another may be writing to it.
 
         Raises StoreMissing while there is no store, or StoreUnavailable.
         """

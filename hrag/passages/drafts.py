@@ -70,7 +70,7 @@ class PassageDraft:
         return self.positions[0]
 
     def touches(self, other: "PassageDraft") -> bool:
-        """Returns whether both are of one document with no token between them."""
+        """Returns True if both are of one document with no token between them."""
         return (
             self.document.outline.document_id == other.document.outline.document_id
             and other.record.token_start <= _token_end(self.record)

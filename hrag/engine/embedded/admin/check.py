@@ -60,7 +60,7 @@ def _collection(walk: Walk, number: int, record: CollectionRecord) -> Iterator[s
 
 
 def _owner_problems(walk: Walk, number: int, record: CollectionRecord) -> Iterator[str]:
-    """Whether it is found by its name, or through the collection that it summarises."""
+    """Yields a problem unless the collection is found by its name or by the one it summarises."""
     if record.summarises:
         exists = collection_exists(walk.store, walk.txn, record.summarises)
         owner = read_collection(walk.store, walk.txn, record.summarises) if exists else None

@@ -13,9 +13,7 @@ from hrag.tree import ChunkRecord, Tree
 from hrag_fast import CitedDocument, PassageEncoder
 
 _CITATION_BYTES = 32 << 20  # Some 10,000 documents; reading one again takes 15 us.
-_CITATION_OVERHEAD_BYTES = (
-    1_500  # Of a citation in memory, beside a multiple of its record on disk.
-)
+_CITATION_OVERHEAD_BYTES = 1_500  # In memory, added to a multiple of the record's size on disk.
 _RECORD_FACTOR = 6
 
 

@@ -1,7 +1,7 @@
 """A collection in memory: its current view, kept up to date from the change log.
 
 Changes are applied by whoever needs them first: a search, or the background thread. New
-segments are loaded beside the current view and swapped in; until then the tail holds their
+segments are loaded while the current view serves, then swapped in; until then the tail holds their
 leaves, so freshness never waits for a file.
 """
 

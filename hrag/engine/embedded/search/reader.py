@@ -88,7 +88,7 @@ class EmbeddedReader:
         return loaded.view_at(txn)
 
     def _summaries_of(self, txn: Txn, number: int) -> int:
-        """The collection that holds another one's summaries, or NoSummaries."""
+        """Returns the summary collection of a collection, or raises NoSummaries."""
         record = read_collection(self._store, txn, number)
         if not record.summaries:
             raise NoSummaries(

@@ -29,7 +29,7 @@ from hrag.types import CollectionSettings
 
 _GROWTH = 1.5  # Appending n rows one by one copies at most 3 n in all.
 _SPARE_SHARE = 8  # Capacity for an eighth of the segments' rows: no memory until used.
-_SLACK = 1024  # Deleted rows that a tail may keep beside twice its living ones.
+_SLACK = 1024  # Deleted rows that a tail may keep in addition to twice its living ones.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -58,7 +58,7 @@ class DamagedSegment(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Dense arrays beside an index, one column per row, rows in order of label.
+    """Dense arrays that belong to an index, one column per row, rows in order of label.
 
     `labels` is `uint64[rows]`; `ancestors` `uint32[levels, rows]`, its row 0 the leaf's
     own index; `heads` and `members` are `uint32`, empty where item i is row i.

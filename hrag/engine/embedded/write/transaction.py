@@ -92,7 +92,7 @@ class WriteTransaction:
     def put_summaries(
         self, handle: CollectionHandle, ordinal: int, summaries: DocumentSummaries, tokens: int = 0
     ) -> bool:
-        """Stores the summaries of a document; False if it does not wait for them any more.
+        """Stores the summaries of a document; False if they are no longer pending.
 
         The `tokens` that they cost count in either case. Raises CollectionNotFound.
         """
