@@ -171,7 +171,7 @@ def test_a_document_at_which_the_model_always_fails_lets_others_go_first(writer,
 
 @pytest.mark.parametrize("error", [RuntimeError("a fault"), EmbedderRejected("no")])
 def test_a_document_that_fails_for_a_reason_of_its_own_rests(writer, embedder, monkeypatch, error):
-    monkeypatch.setattr(summariser_module, "_REST_S", WAIT_S)
+    monkeypatch.setattr(summariser_module, "_BACKOFF_S", WAIT_S)
     put(writer, document("bad", f"Poison. {SHORT}"))
     put(writer, document("good", LONG))
     chat = FakeChat(FailingAt("Poison", *[error] * 100))
@@ -378,7 +378,7 @@ def test_a_call_that_hangs_is_told_of_whatever_became_of_the_others(
 
 
 def test_it_closes_at_once_while_it_waits(writer, embedder, monkeypatch):
-    for name in ("_POLL_S", "_FIRST_RETRY_S", "_REST_S"):
+    for name in ("_POLL_S", "_FIRST_RETRY_S", "_BACKOFF_S"):
         monkeypatch.setattr(summariser_module, name, 10 * WAIT_S)
     with running(writer, embedder):
         time.sleep(0.02)
