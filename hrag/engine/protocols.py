@@ -239,7 +239,7 @@ class Reader(Protocol):
         """Loads what searches would otherwise have to wait for, as far as memory allows."""
 
     def close(self) -> None:
-        """Lets go of the store."""
+        """Releases the store."""
 
 
 class Maintenance(Protocol):
@@ -282,7 +282,7 @@ class Administration(Protocol):
         """
 
     def reindex(self) -> Iterator[ReindexedCollection]:
-        """Builds each collection's index anew from its documents, when asked for the next.
+        """Rebuilds each collection's index from its documents, one at each step of the iterator.
 
         The old index serves until the new one is complete. Raises StorageFull.
         """

@@ -124,7 +124,7 @@ def select_drafts(
 def _with(
     chosen: list[PassageDraft], touching: Sequence[PassageDraft], whole: PassageDraft
 ) -> list[PassageDraft]:
-    """With `whole` in the place of the first that it touches, or at the end."""
+    """Returns the drafts with `whole` in place of those it touches; appends it if there are none."""
     if not touching:
         return [*chosen, whole]
     first, rest = touching[0], touching[1:]

@@ -1,4 +1,4 @@
-"""What the services report of themselves and of what is stored."""
+"""What the services report about themselves and about the store."""
 
 from dataclasses import dataclass, field, replace
 

@@ -179,7 +179,7 @@ class EmbeddedReader:
                     metrics.evictions.inc()
 
     def _drop(self, number: int) -> None:
-        """Lets go of a collection; searches in flight keep the view that they began with."""
+        """Evicts a collection; running searches keep the view that they began with."""
         self._loaded.pop(number, None)
         self._sizes.pop(number, None)
 

@@ -164,7 +164,7 @@ def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, S
 
 
 def load(folder: Path, record: SegmentRecord) -> LoadedSegment:
-    """Opens a segment for searching. Raises DamagedSegment, which says what is wrong where.
+    """Opens a segment for searching. Raises DamagedSegment with the file and its defect.
 
     The index stays in its file, which is mapped, so several processes share the memory.
     """

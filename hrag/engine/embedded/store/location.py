@@ -79,10 +79,7 @@ def has_data(directory: Path) -> bool:
 
 @contextmanager
 def explained_errors(directory: Path) -> Iterator[None]:
-    """Turns an OSError about the store in `directory` into one that says what to do.
-
-    Raises StorageFull or StoreUnavailable.
-    """
+    """Raises StorageFull or StoreUnavailable in place of an OSError about the store."""
     try:
         yield
     except OSError as error:
