@@ -124,7 +124,7 @@ def select_drafts(
 def _with(
     chosen: list[PassageDraft], touching: Sequence[PassageDraft], whole: PassageDraft
 ) -> list[PassageDraft]:
-    """Returns the drafts with `whole` in place of those it touches; appends it if there are none."""
+    """Returns the drafts with `whole` in place of those it touches; appended if there are none."""
     if not touching:
         return [*chosen, whole]
     first, rest = touching[0], touching[1:]
