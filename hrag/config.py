@@ -33,8 +33,8 @@ _THREADS = 16
 _THREADS_BEYOND_CORES = 2
 
 DEFAULT_RETURN_LEVEL = 2  # 1,024 tokens with the default levels.
-DEFAULT_ANSWERS_AT_ONCE = 8
-# The exact words with which an operator accepts a service that is open to the network.
+DEFAULT_CONCURRENT_ANSWERS = 8
+# The exact values with which an operator acknowledges that a service is open to the network.
 NO_AUTH_WORDS = "everybody may read and change all data"
 PLAINTEXT_WORDS = "everybody on the way may read all data and tokens"
 _REQUEST_PER_DOCUMENT = 4
@@ -49,7 +49,7 @@ _VARIABLE_OF_TREE_FIELD = {
 _HOST_AND_PORT = re.compile(r"([^:\s]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})")
 
 
-def _listening(value: str) -> str:
+def _parse_address(value: str) -> str:
     """Returns `host:port`; a port alone means loopback, "" means not listening."""
     address = f"127.0.0.1:{value}" if value.isdecimal() else value
     parts = _HOST_AND_PORT.fullmatch(address)
@@ -58,19 +58,19 @@ def _listening(value: str) -> str:
     return address
 
 
-ListeningAddress = Annotated[str, AfterValidator(_listening)]
+ListeningAddress = Annotated[str, AfterValidator(_parse_address)]
 
 
-def _bound(value: Any) -> Any:
+def _unlimited_as_none(value: Any) -> Any:
     """Maps "unlimited" to None, so that one tenant can be exempt from a general quota."""
     return None if value == "unlimited" else value
 
 
 _Rate = Annotated[float, Field(ge=0.001, le=1_000_000)]
-_Most = Annotated[int, Field(ge=1, le=1 << 60)]
-CallsPerSecond = Annotated[_Rate | None, BeforeValidator(_bound)]
-CallsAtOnce = Annotated[int, Field(ge=1, le=1_000_000)] | None
-AtMost = Annotated[_Most | None, BeforeValidator(_bound)]
+_Count = Annotated[int, Field(ge=1, le=1 << 60)]
+CallsPerSecond = Annotated[_Rate | None, BeforeValidator(_unlimited_as_none)]
+BurstCalls = Annotated[int, Field(ge=1, le=1_000_000)] | None
+StorageLimit = Annotated[_Count | None, BeforeValidator(_unlimited_as_none)]
 
 
 class SettingsError(Exception):
@@ -118,12 +118,12 @@ class CommonSettings(EngineSettings):
     small_to_big_return_level: int | None = _variable("SMALL_TO_BIG_RETURN_LEVEL", None)
     max_document_bytes: int = _variable("HRAG_MAX_DOCUMENT_BYTES", 32 * MIB, ge=KIB, le=256 * MIB)
     max_concurrent_calls: int = _variable("HRAG_MAX_CONCURRENT_CALLS", 256, ge=1, le=65_536)
-    asked_threads: int | None = _variable("HRAG_THREADS", None, ge=1, le=1024)
+    configured_threads: int | None = _variable("HRAG_THREADS", None, ge=1, le=1024)
     tenant_calls_per_s: CallsPerSecond = _variable("HRAG_TENANT_CALLS_PER_S", None)
-    tenant_burst: CallsAtOnce = _variable("HRAG_TENANT_BURST", None)
-    tenant_max_bytes: AtMost = _variable("HRAG_TENANT_MAX_BYTES", None)
-    tenant_max_documents: AtMost = _variable("HRAG_TENANT_MAX_DOCUMENTS", None)
-    tenant_max_collections: AtMost = _variable("HRAG_TENANT_MAX_COLLECTIONS", None)
+    tenant_burst: BurstCalls = _variable("HRAG_TENANT_BURST", None)
+    tenant_max_bytes: StorageLimit = _variable("HRAG_TENANT_MAX_BYTES", None)
+    tenant_max_documents: StorageLimit = _variable("HRAG_TENANT_MAX_DOCUMENTS", None)
+    tenant_max_collections: StorageLimit = _variable("HRAG_TENANT_MAX_COLLECTIONS", None)
     tenant_quotas_file: Path | None = _variable("HRAG_TENANT_QUOTAS_FILE", None)
     auth: Literal["none", "api_key", "jwt"] = _variable("HRAG_AUTH", "none")
     insecure_no_auth: str = _variable("HRAG_INSECURE_NO_AUTH", "")
@@ -153,7 +153,7 @@ class CommonSettings(EngineSettings):
 
     @field_validator("embedder")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _check_embedder(cls, value: str) -> str:
         if not _EMBEDDER.fullmatch(value):
             raise ValueError("must be builtin, openai, or hash:<dimension>, as in hash:384")
         return value
@@ -171,7 +171,7 @@ class CommonSettings(EngineSettings):
     @property
     def threads(self) -> int:
         """Number of calls that run at once; others wait."""
-        return self.asked_threads or _THREADS
+        return self.configured_threads or _THREADS
 
     @property
     def tenant_quota(self) -> Quota:
@@ -253,7 +253,7 @@ class RetrieverSettings(CommonSettings):
 
         Threads beyond the cores only compete for the interpreter lock then.
         """
-        if self.asked_threads is None and self.embedder != "openai" and not self.chat_model:
+        if self.configured_threads is None and self.embedder != "openai" and not self.chat_model:
             return min(_THREADS, (os.cpu_count() or 1) + _THREADS_BEYOND_CORES)
         return super().threads
 
@@ -263,24 +263,24 @@ class RetrieverSettings(CommonSettings):
         return _MAX_SEARCH_BYTES
 
     @property
-    def answers_at_once(self) -> int:
+    def concurrent_answers(self) -> int:
         """Number of threads that answers may hold; at least one is left to searches.
 
         Raises SettingsError.
         """
-        most = self.threads - 1
-        if most == 0:
+        limit = self.threads - 1
+        if limit == 0:
             raise SettingsError(
                 "HRAG_THREADS is 1; with HRAG_CHAT_MODEL it must be at least 2, because an "
                 "answer holds a thread while its model writes"
             )
-        asked = self.max_concurrent_answers
-        if asked is not None and asked > most:
+        configured = self.max_concurrent_answers
+        if configured is not None and configured > limit:
             raise SettingsError(
-                f"HRAG_MAX_CONCURRENT_ANSWERS is {asked}; it must be at most {most}, one less "
-                "than HRAG_THREADS, so that searches keep a thread"
+                f"HRAG_MAX_CONCURRENT_ANSWERS is {configured}; it must be at most {limit}, "
+                "one less than HRAG_THREADS, so that searches keep a thread"
             )
-        return asked or min(DEFAULT_ANSWERS_AT_ONCE, most)
+        return configured or min(DEFAULT_CONCURRENT_ANSWERS, limit)
 
 
 Settings = TypeVar("Settings", bound=EngineSettings)

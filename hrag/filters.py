@@ -105,7 +105,7 @@ def in_utc(moment: datetime) -> datetime:
 
 
 def check_filter(given: Filter) -> None:
-    """Raises InvalidArgument, or TooLarge past a limit, naming the place in the filter."""
+    """Raises InvalidArgument, or TooLarge past a limit, naming the path in the filter."""
     terms = sum(_checked(given, "filter", 1))
     if terms > MAX_FILTER_TERMS:
         raise TooLarge(
@@ -177,7 +177,7 @@ def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _checked(given: Filter, place: str, depth: int) -> Iterator[int]:
+def _checked(given: Filter, path: str, depth: int) -> Iterator[int]:
     """Checks a filter; yields numbers that sum to its count of conditions and values."""
     if depth > MAX_FILTER_DEPTH:
         raise TooLarge(
@@ -189,73 +189,73 @@ def _checked(given: Filter, place: str, depth: int) -> Iterator[int]:
             name = {AllOf: "all_of", AnyOf: "any_of", NoneOf: "none_of"}[type(given)]
             if not inner:
                 raise InvalidArgument(
-                    f"{place}.{name} is empty; it must hold a filter", field=f"{place}.{name}"
+                    f"{path}.{name} is empty; it must hold a filter", field=f"{path}.{name}"
                 )
             for number, each in enumerate(inner):
-                yield from _checked(each, f"{place}.{name}.filters[{number}]", depth + 1)
+                yield from _checked(each, f"{path}.{name}.filters[{number}]", depth + 1)
         case Match():
-            _check_match(given, f"{place}.match")
+            _check_match(given, f"{path}.match")
             yield 1 + len(given.values)
         case Range():
-            _check_range(given, f"{place}.range")
+            _check_range(given, f"{path}.range")
             yield 1
         case Exists():
-            _check_field(given.field, f"{place}.exists")
+            _check_field(given.field, f"{path}.exists")
             yield 1
 
 
-def _check_match(match: Match, place: str) -> None:
-    _check_field(match.field, place)
+def _check_match(match: Match, path: str) -> None:
+    _check_field(match.field, path)
     if not match.values:
         raise InvalidArgument(
-            f"{place}.values is empty; it must hold a value", field=f"{place}.values"
+            f"{path}.values is empty; it must hold a value", field=f"{path}.values"
         )
     for value in match.values:
-        _check_value(value, f"{place}.values")
+        _check_value(value, f"{path}.values")
         if not (isinstance(value, str) or match.field.startswith(METADATA)):
             raise InvalidArgument(
-                f"{place}.values holds {value!r}; {match.field} is a text", field=f"{place}.values"
+                f"{path}.values holds {value!r}; {match.field} is a text", field=f"{path}.values"
             )
 
 
-def _check_range(given: Range, place: str) -> None:
-    _check_field(given.field, place)
+def _check_range(given: Range, path: str) -> None:
+    _check_field(given.field, path)
     if not given.field.startswith(METADATA):
         raise InvalidArgument(
-            f"{place}.field is {given.field!r}; only metadata has numbers and timestamps",
-            field=f"{place}.field",
+            f"{path}.field is {given.field!r}; only metadata has numbers and timestamps",
+            field=f"{path}.field",
         )
     names = ("at_least", "above", "at_most", "below")
     bounds = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
     if not bounds:
-        raise InvalidArgument(f"{place} has no bound; give one at least", field=place)
+        raise InvalidArgument(f"{path} has no bound; give one at least", field=path)
     for first, second in (("at_least", "above"), ("at_most", "below")):
         if first in bounds and second in bounds:
             raise InvalidArgument(
-                f"{place} has both {first} and {second}; give one", field=f"{place}.{second}"
+                f"{path} has both {first} and {second}; give one", field=f"{path}.{second}"
             )
     for name, bound in bounds.items():
-        _check_value(bound, f"{place}.{name}")
+        _check_value(bound, f"{path}.{name}")
         if isinstance(bound, bool | str):
             raise InvalidArgument(
-                f"{place}.{name} is {bound!r}; it must be a number or a timestamp",
-                field=f"{place}.{name}",
+                f"{path}.{name} is {bound!r}; it must be a number or a timestamp",
+                field=f"{path}.{name}",
             )
     if len({isinstance(bound, datetime) for bound in bounds.values()}) > 1:
         raise InvalidArgument(
-            f"{place} has a number and a timestamp; bounds must be of one type", field=place
+            f"{path} has a number and a timestamp; bounds must be of one type", field=path
         )
 
 
-def _check_field(field: str, place: str) -> None:
+def _check_field(field: str, path: str) -> None:
     if field not in (DOCUMENT_ID, TITLE, SOURCE) and not field.startswith(METADATA):
         raise InvalidArgument(
-            f"{place}.field is {quoted(field)}; it must be document_id, title, source "
+            f"{path}.field is {quoted(field)}; it must be document_id, title, source "
             "or metadata.<key>",
-            field=f"{place}.field",
+            field=f"{path}.field",
         )
 
 
-def _check_value(value: FilterValue, place: str) -> None:
+def _check_value(value: FilterValue, path: str) -> None:
     if isinstance(value, int | float) and not math.isfinite(value):
-        raise InvalidArgument(f"{place} holds {value}; numbers must be finite", field=place)
+        raise InvalidArgument(f"{path} holds {value}; numbers must be finite", field=path)

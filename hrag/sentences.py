@@ -43,7 +43,7 @@ def sentence_ends(text: str) -> list[int]:
     return _without_blank(text, result)
 
 
-def says_something(text: str) -> bool:
+def has_word(text: str) -> bool:
     """True if a text has a letter or digit, not only punctuation and white space."""
     return _WORD.search(text) is not None
 

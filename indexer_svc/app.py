@@ -40,8 +40,10 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         closing.callback(engine.close)
         writer = engine.writer(protection.quota_of)
         maintenance = engine.maintenance()
-        shown = metrics.Readings(partial(readings, writer, settings))
-        closing.enter_context(serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, shown))
+        metric_readings = metrics.Readings(partial(readings, writer, settings))
+        closing.enter_context(
+            serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, metric_readings)
+        )
         servicer = _servicer(settings, writer, embedder, stopping)
         listening = server.build(
             settings,
@@ -74,6 +76,6 @@ def _stop_maintenance(maintenance: Maintenance) -> None:
 
 
 def _stop_summarising(summariser: Summariser) -> None:
-    """Does not wait for a model: it may take minutes, and the next start asks it again."""
+    """Does not wait for a model: it may take minutes, and the next start repeats the request."""
     if not summariser.close():
         abandon("summaries were still being written; the next start writes them")

@@ -40,7 +40,7 @@ _FRONT_MATTER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a Markdown text says about itself. `title` is empty where it names none."""
+    """The title and sections of a Markdown text; `title` is empty if it has none."""
 
     title: str
     sections: tuple[Section, ...]

@@ -223,7 +223,7 @@ class Pipeline:
         admission = self._admit(checked, "" if superseded else checked.content_hash)
         if admission.unchanged is not None:
             return admission.unchanged
-        # An endpoint may have to be asked for the dimension, so `embed` compares it.
+        # The dimension may need a request to an endpoint, so `embed` compares it.
         check_embedder(admission.collection.settings, self._embedder.name)
         return Pending(
             admission.collection, checked.document, checked.metadata_json, checked.content_hash

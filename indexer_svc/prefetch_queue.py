@@ -69,9 +69,9 @@ class PrefetchQueue(Generic[Item]):
                 return []
             if not self._waiting and self._failure is not None:
                 raise self._failure
-            taken = self._taken(capacity)
+            batch = self._take_queued(capacity)
             self._emptied.notify()
-            return taken
+            return batch
 
     def stop(self) -> None:
         """Ends the queue for both sides; returns at once, though the source may still be running.
@@ -87,17 +87,17 @@ class PrefetchQueue(Generic[Item]):
     def _has_result(self) -> bool:
         return bool(self._waiting) or self._ended or self._stopped
 
-    def _taken(self, capacity: float) -> list[Item]:
-        taken: list[Item] = []
+    def _take_queued(self, capacity: float) -> list[Item]:
+        batch: list[Item] = []
         weight = 0.0
         while self._waiting:
             next_weight = self._weigh(self._waiting[0])
-            if taken and weight + next_weight > capacity:
+            if batch and weight + next_weight > capacity:
                 break
             weight += next_weight
-            taken.append(self._waiting.popleft())
+            batch.append(self._waiting.popleft())
         self._weight = self._weight - weight if self._waiting else 0.0
-        return taken
+        return batch
 
     def _run(self) -> None:
         try:

@@ -59,7 +59,7 @@ _CALL_S = 300.0
 _CLOSE_S = 2.0
 _POLL_S = 0.5
 _FIRST_RETRY_S, _LAST_RETRY_S = 5.0, 300.0
-_REST_S = 300.0  # How long a document that failed is set aside.
+_BACKOFF_S = 300.0  # How long a document that failed is set aside.
 _TRIES = 3  # The third rejection or outage is put down to the document itself.
 _DRAFTS = 16  # Kept of unfinished documents; a few hundred bytes per section.
 _OUTAGES = (
@@ -101,7 +101,7 @@ class Summariser:
         self._embedder = embedder
         self._chat = chat
         self._limits = limits
-        self._resting: dict[int, float] = {}
+        self._set_aside_until: dict[int, float] = {}
         self._drafts: dict[int, _Draft] = {}
         self._closing = threading.Event()
         self._calls = ThreadPoolExecutor(_CALLS, thread_name_prefix="summary")
@@ -133,7 +133,7 @@ class Summariser:
                 retry_s = _FIRST_RETRY_S
             except _OUTAGES as error:
                 metrics.summary_failures.inc()
-                _log.warning("cannot_summarise", problem=str(error), retry_s=retry_s)
+                _log.warning("summary_failed", problem=str(error), retry_s=retry_s)
                 if document is not None:
                     self._failed_at(document)
                 self._closing.wait(retry_s)
@@ -145,30 +145,32 @@ class Summariser:
 
     def _next(self, last: CollectionHandle | None) -> Unsummarised | None:
         now = time.monotonic()
-        self._resting = {each: until for each, until in self._resting.items() if until > now}
-        return self._writer.next_unsummarised(self._embedder.name, last, self._resting)
+        self._set_aside_until = {
+            each: until for each, until in self._set_aside_until.items() if until > now
+        }
+        return self._writer.next_unsummarised(self._embedder.name, last, self._set_aside_until)
 
     def _give_up_for_now(self, document: Unsummarised | None, error: Exception) -> None:
         metrics.summary_failures.inc()
         name = document.document_id if document else ""
         if isinstance(error, HragError):
-            _log.error("cannot_summarise", document=name, problem=str(error), retry_s=_REST_S)
+            _log.error("summary_failed", document=name, problem=str(error), retry_s=_BACKOFF_S)
         else:
-            _log.error("cannot_summarise", document=name, retry_s=_REST_S, exc_info=error)
+            _log.error("summary_failed", document=name, retry_s=_BACKOFF_S, exc_info=error)
         if document is None:
             self._closing.wait(_FIRST_RETRY_S)
         else:
-            self._rest(document)
+            self._set_aside(document)
 
     def _failed_at(self, document: Unsummarised) -> None:
         """Sets the document aside if it has failed too often, so that others are not blocked."""
         draft = self._drafts[document.version]
         draft.failures += 1
         if draft.failures >= _TRIES:
-            self._rest(document)
+            self._set_aside(document)
 
-    def _rest(self, document: Unsummarised) -> None:
-        self._resting[document.version] = time.monotonic() + _REST_S
+    def _set_aside(self, document: Unsummarised) -> None:
+        self._set_aside_until[document.version] = time.monotonic() + _BACKOFF_S
 
     def summarise(self, document: Unsummarised) -> None:
         """Writes, embeds and stores the summaries of a document and of its sections.
@@ -185,7 +187,7 @@ class Summariser:
         draft = self._drafts.setdefault(document.version, _Draft())
         if len(self._drafts) > _DRAFTS:
             del self._drafts[next(iter(self._drafts))]
-        draft.most_tokens = self._limits.max_tokens - document.spent_tokens
+        draft.max_tokens = self._limits.max_tokens - document.spent_tokens
         return draft
 
     def _found(self, document: Unsummarised, draft: "_Draft") -> list[tuple[_Section, str]]:
@@ -226,7 +228,7 @@ class Summariser:
 
     def _generated(self, draft: "_Draft", section: _Section) -> str:
         """The chat model's summary; "" if the model is not to be used or rejects the text."""
-        if self._chat is None or draft.spent_tokens >= draft.most_tokens:
+        if self._chat is None or draft.spent_tokens >= draft.max_tokens:
             return ""
         prompt = _PROMPT.format(
             heading=section.heading or "a document", text=section.text[:_PROMPT_CHARS]
@@ -244,13 +246,13 @@ class Summariser:
 class _Draft:
     """The finished summaries of a document by their leaves, and the tokens they have cost.
 
-    Concurrent calls may exceed `most_tokens`.
+    Concurrent calls may exceed `max_tokens`.
     """
 
     def __init__(self) -> None:
         self.texts: dict[range, str] = {}
         self.failures = 0
-        self.most_tokens = 0
+        self.max_tokens = 0
         self.spent_tokens = 0
         self._lock = threading.Lock()
 

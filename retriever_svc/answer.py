@@ -32,13 +32,13 @@ _log = structlog.get_logger()
 class AnswerSetup:
     """The model, the prompt and the limits of answers.
 
-    `at_once` is how many answers may be written at the same time. `passage_tokens` is the
+    `max_concurrent` is how many answers may be written at the same time. `passage_tokens` is the
     token budget of a search that has none of its own.
     """
 
     chat: ChatModel
     prompt: Prompt
-    at_once: int
+    max_concurrent: int
     max_tokens: int
     passage_tokens: int
 
@@ -57,7 +57,7 @@ class Answer:
         self._sentences = sentences
         self._setup = setup
         self._clock = clock
-        self._slots = BoundedSemaphore(setup.at_once)
+        self._slots = BoundedSemaphore(setup.max_concurrent)
 
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
         """Yields the search's result once, the text in pieces, and the end once.
@@ -80,10 +80,10 @@ class Answer:
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """One of the few places for answers: each takes a thread from searches."""
+        """Holds a slot: an answer occupies a thread that searches could use. Raises TooBusy."""
         if not self._slots.acquire(blocking=False):
             raise TooBusy(
-                f"{self._setup.at_once} answers are being written, which is as many as "
+                f"{self._setup.max_concurrent} answers are being written, which is as many as "
                 "HRAG_MAX_CONCURRENT_ANSWERS allows at once"
             )
         try:
@@ -92,12 +92,12 @@ class Answer:
             self._slots.release()
 
     def _max_tokens(self, query: AnswerQuery) -> int:
-        most = self._setup.max_tokens
+        limit = self._setup.max_tokens
         if query.max_tokens is None:
-            return most
-        if not 1 <= query.max_tokens <= most:
+            return limit
+        if not 1 <= query.max_tokens <= limit:
             raise InvalidArgument(
-                f"max_tokens is {query.max_tokens}; it must be from 1 to {most}",
+                f"max_tokens is {query.max_tokens}; it must be from 1 to {limit}",
                 field="max_tokens",
             )
         return query.max_tokens
@@ -123,9 +123,9 @@ class Answer:
                 for piece in pieces:
                     if isinstance(piece, ChatEnd):
                         end = piece
-                    elif shown := reading.feed(piece):
+                    elif output := reading.feed(piece):
                         first_text_us = first_text_us or self._us_since(began)
-                        yield shown
+                        yield output
             except Cancelled:
                 raise  # No caller is left to report to.
             except HragError as failure:

@@ -57,7 +57,7 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
     ports = [0] * settings.workers
     with serve_metrics(settings.metrics_address, WorkerMetrics(ports)):
         workers.supervise(
-            workers.own_command(),
+            workers.worker_command(),
             ports,
             settings.address,
             settings.drain_s,
@@ -67,17 +67,17 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
 
 
 def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threading.Event) -> None:
-    """Serves at `address` beside the other workers, with its share of the memory budget.
+    """Serves as one of several workers at `address`, with its share of the memory budget.
 
     Raises as `serve` does.
     """
     if not settings.stop_on_eof:  # Otherwise the process watches standard input already.
         stop_on_eof(stopping)
     memory_bytes = settings.memory_bytes // settings.workers
-    own = {"address": address, "memory_bytes": memory_bytes}
+    overrides = {"address": address, "memory_bytes": memory_bytes}
     if settings.metrics_address:
-        own["metrics_address"] = _WORKER_METRICS
-    _serve(settings.model_copy(update=own), stopping, as_worker=True)
+        overrides["metrics_address"] = _WORKER_METRICS
+    _serve(settings.model_copy(update=overrides), stopping, as_worker=True)
 
 
 def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker: bool) -> None:
@@ -96,9 +96,9 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         queries = CachedQueries(embedder, settings.query_cache_entries)
         sentences = CachedQueries(embedder, settings.sentence_cache_entries)
         caches = {"query": queries, "sentence": sentences}
-        shown = metrics.Readings(partial(readings, reader, caches, settings))
+        metric_readings = metrics.Readings(partial(readings, reader, caches, settings))
         port = closing.enter_context(
-            serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, shown)
+            serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, metric_readings)
         )
         search = Search(reader, embedder, queries, sentences, settings.return_level)
         servicer = RetrieverServicer(
@@ -128,7 +128,7 @@ def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:
     return AnswerSetup(
         chat,
         load_prompt(settings.answer_prompt_file),
-        at_once=settings.answers_at_once,
+        max_concurrent=settings.concurrent_answers,
         max_tokens=settings.answer_max_tokens,
         passage_tokens=settings.answer_passage_tokens,
     )
@@ -155,7 +155,7 @@ def _server_info(
             filter_depth=MAX_FILTER_DEPTH,
             filter_terms=MAX_FILTER_TERMS,
             answer_tokens=answering.max_tokens if answering else 0,
-            concurrent_answers=answering.at_once if answering else 0,
+            concurrent_answers=answering.max_concurrent if answering else 0,
         ),
         reader=reader.status(),
         chat_model=answering.chat.name if answering else "",

@@ -15,7 +15,7 @@ from hrag.deadline import Deadline
 from hrag.embedding.cache import CachedQueries
 from hrag.engine import Vector
 from hrag.errors import HragError
-from hrag.sentences import says_something, sentence_ends
+from hrag.sentences import has_word, sentence_ends
 from hrag.types import (
     Chunk,
     Passage,
@@ -60,7 +60,7 @@ def _sentences(chunk: Chunk) -> list[_Sentence]:
     for end in sentence_ends(chunk.content):
         whole = chunk.content[start:end]
         text = whole.strip()
-        if says_something(text):
+        if has_word(text):
             blank = len(whole) - len(whole.lstrip())
             char = chunk.span.char_start + start + blank
             byte = start_byte + len(whole[:blank].encode())

@@ -93,9 +93,9 @@ def _check_summary_first(query: SearchQuery) -> None:
         _check_range("top_sections", query.top_sections, MAX_TOP_SECTIONS)
 
 
-def _check_range(field: str, value: int, most: int) -> None:
-    if not 1 <= value <= most:
-        raise InvalidArgument(f"{field} is {value}; it must be from 1 to {most}", field=field)
+def _check_range(field: str, value: int, limit: int) -> None:
+    if not 1 <= value <= limit:
+        raise InvalidArgument(f"{field} is {value}; it must be from 1 to {limit}", field=field)
 
 
 def _check_text(text: str) -> None:

@@ -1,9 +1,9 @@
-"""Collections that the service's embedder is known to have embedded.
+"""Collections that are known to exist and to use this service's embedder.
 
 A query's text is embedded before its snapshot is opened, because a read transaction must
-not wait for a model. So a collection's first query looks at the collection before it
-embeds: a query of a collection that does not exist, or that another embedder has made, must
-not cost a request to an endpoint. All later queries are checked by their snapshot alone.
+not wait for a model. A query of a collection that does not exist, or that uses another
+embedder, must not cost a request to an endpoint. So the first query of a collection looks
+at the collection before it embeds. Later queries are checked by their snapshot alone.
 """
 
 from threading import Lock
@@ -17,7 +17,7 @@ _MAX_COLLECTIONS = 10_000  # Some 2 MB.
 
 
 class KnownCollections:
-    """The most recently queried ones, by tenant and name; safe to use from several threads."""
+    """An LRU set of tenant and collection name. Thread-safe."""
 
     def __init__(self, reader: Reader, embedder: str) -> None:
         self._reader = reader
@@ -26,7 +26,7 @@ class KnownCollections:
         self._lock = Lock()
 
     def check(self, tenant_id: str, collection: str) -> None:
-        """Raises CollectionNotFound or EmbedderMismatch, unless the collection is known."""
+        """Raises CollectionNotFound or EmbedderMismatch if the collection cannot be queried."""
         key = (tenant_id, collection)
         with self._lock:
             if self._known.get(key):
@@ -37,6 +37,6 @@ class KnownCollections:
             self._known[key] = True
 
     def forget(self, tenant_id: str, collection: str) -> None:
-        """Has the collection's next query look again: its name is gone, or another's now."""
+        """Makes the collection's next query look again, after a snapshot did not match."""
         with self._lock:
             self._known.pop((tenant_id, collection), None)

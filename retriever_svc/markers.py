@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hrag.sentences import says_something, sentence_ends
+from hrag.sentences import has_word, sentence_ends
 
 MAX_MARKER_CHARS = 64  # Longer brackets are not markers: nobody cites so much at once.
 
@@ -59,7 +59,7 @@ class MarkerFilter:
         self._marker = ""  # Held back: may become a marker.
         self._ticks = 0  # Backticks read in a row.
         self._code = 0  # Backticks that began the code this is in; 0 outside.
-        self._shown: list[str] = []
+        self._output: list[str] = []
         self._tail = ""  # The last of what was shown.
         self._length = 0
         self._markers: list[Marker] = []
@@ -67,7 +67,7 @@ class MarkerFilter:
     @property
     def text(self) -> str:
         """All output so far."""
-        return "".join(self._shown)
+        return "".join(self._output)
 
     @property
     def markers(self) -> tuple[Marker, ...]:
@@ -76,10 +76,10 @@ class MarkerFilter:
 
     def feed(self, piece: str) -> str:
         """Returns the output that `piece` completes; may be empty."""
-        before = len(self._shown)
+        before = len(self._output)
         for char in piece:
             self._read(char)
-        return "".join(self._shown[before:])
+        return "".join(self._output[before:])
 
     def finish(self) -> str:
         """Returns what was still held back at the end of the text."""
@@ -139,15 +139,15 @@ class MarkerFilter:
         if not _ITEMS.fullmatch(inside):
             self._show(blanks + marker)
             return
-        asked = list(_numbers(inside))
-        known = [number for number in asked if number <= self._passages]
+        numbers = list(_numbers(inside))
+        known = [number for number in numbers if number <= self._passages]
         if not known:
             if _OPEN.search(self._tail):
                 self._show(_ELLIPSIS)  # Else the text around it could become a marker.
             return
         self._show(blanks)
         start = self._length
-        if known == asked:
+        if known == numbers:
             self._show(marker)
         else:
             self._show(marker[0] + ", ".join(map(str, known)) + char)
@@ -159,7 +159,7 @@ class MarkerFilter:
 
     def _show(self, text: str) -> None:
         if text:
-            self._shown.append(text)
+            self._output.append(text)
             self._tail = (self._tail + text)[-MAX_MARKER_CHARS:]
             self._length += len(text)
 
@@ -183,11 +183,11 @@ def cited(text: str, markers: Sequence[Marker]) -> list[Cited]:
     before = 0  # Where the previous marker ends.
     for marker in markers:
         at = bisect_right(starts, marker.start)
-        behind = range(marker.end, starts[at])
-        if _begins_line(text, marker.start) and says_something(text[behind.start : behind.stop]):
-            statement = _trimmed(text, behind)
-        elif says_something(text[before : marker.start]):
-            statement = _trimmed(text, _last_said(text, starts[: at + 1], before, marker.start))
+        after = range(marker.end, starts[at])
+        if _begins_line(text, marker.start) and has_word(text[after.start : after.stop]):
+            statement = _trimmed(text, after)
+        elif has_word(text[before : marker.start]):
+            statement = _trimmed(text, _last_sentence(text, starts[: at + 1], before, marker.start))
         found += [Cited(statement.start, statement.stop, number) for number in marker.numbers]
         before = marker.end
     return found
@@ -198,16 +198,16 @@ def _begins_line(text: str, position: int) -> bool:
     return _LIST_SIGNS.fullmatch(text, line, position) is not None
 
 
-def _last_said(text: str, starts: Sequence[int], begin: int, end: int) -> range:
+def _last_sentence(text: str, starts: Sequence[int], begin: int, end: int) -> range:
     """The last sentence between two positions that holds a word; there is one."""
     sentences = (
         range(max(start, begin), min(stop, end))
         for start, stop in zip(starts[-2::-1], starts[:0:-1], strict=True)
     )
-    return next(each for each in sentences if says_something(text[each.start : each.stop]))
+    return next(each for each in sentences if has_word(text[each.start : each.stop]))
 
 
 def _trimmed(text: str, statement: range) -> range:
-    said = text[statement.start : statement.stop]
-    start = statement.start + len(said) - len(said.lstrip())
-    return range(start, start + len(said.strip()))
+    statement_text = text[statement.start : statement.stop]
+    start = statement.start + len(statement_text) - len(statement_text.lstrip())
+    return range(start, start + len(statement_text.strip()))

@@ -1,4 +1,4 @@
-"""Modes: from a query and the collection's settings to what the engine is asked for."""
+"""Modes: translates a query and the collection's settings into the engine's request."""
 
 from hrag.engine import FindRequest, Vector
 from hrag.types import (

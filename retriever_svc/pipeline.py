@@ -46,7 +46,7 @@ def _find(snapshot: Snapshot, request: FindRequest) -> Found[Passage]:
 
 
 def _find_encoded(snapshot: Snapshot, request: FindRequest) -> Found[bytes]:
-    """By the engine if it can encode, else from values."""
+    """Encoded by the engine if it can, else from values."""
     if _encodes(snapshot):
         return snapshot.find_encoded(request, described_document)
     found = snapshot.find(request)
@@ -62,7 +62,7 @@ def _find_encoded(snapshot: Snapshot, request: FindRequest) -> Found[bytes]:
 
 
 def _encodes(snapshot: Snapshot) -> TypeGuard[EncodingSnapshot]:
-    """Asked once for each class: isinstance would read every property of the snapshot."""
+    """Cached for each class: isinstance would read every property of the snapshot."""
     return _class_encodes(type(snapshot))
 
 
@@ -109,7 +109,7 @@ class Search:
         return replace(result, passages=passages)
 
     def encoded(self, query: SearchQuery, deadline: Deadline) -> EncodedResult:
-        """Returns the same as the messages that are sent; raises as a call does."""
+        """Returns the same result with encoded passages; raises what `__call__` raises."""
         return EncodedResult(*self._one(query, deadline, _ENCODED))
 
     def batch(
@@ -121,9 +121,11 @@ class Search:
         """
         check_batch(len(queries))
         began = self._clock()
-        patience = deadline.within(MAX_WAIT_S)  # Of all of them together.
+        wait_deadline = deadline.within(MAX_WAIT_S)  # One wait for the whole batch.
         prepared = [
-            query if isinstance(query, HragError) else outcome_of(self._prepare, query, patience)
+            query
+            if isinstance(query, HragError)
+            else outcome_of(self._prepare, query, wait_deadline)
             for query in queries
         ]
         vectors = query_vectors(prepared, self._queries, deadline)
@@ -140,7 +142,7 @@ class Search:
         embed: Stage,
         deadline: Deadline,
     ) -> EncodedResult | HragError:
-        """The result of one of several; an error that it had before it was searched for stays."""
+        """Returns the result or error of one query of a batch."""
         if isinstance(query, HragError):
             return query
         if isinstance(vector, HragError):
@@ -156,10 +158,10 @@ class Search:
         vector = query_vector(query, self._queries, deadline)
         return self._run(query, vector, ("embed", began, self._clock()), deadline, form)
 
-    def _prepare(self, query: SearchQuery, patience: Deadline) -> SearchQuery:
+    def _prepare(self, query: SearchQuery, wait_deadline: Deadline) -> SearchQuery:
         """Refuses what can be refused before embedding, and waits for the tenant's change."""
         check_query(query)
-        wait_for_sequence(self._reader, query.tenant_id, query.min_sequence, patience)
+        wait_for_sequence(self._reader, query.tenant_id, query.min_sequence, wait_deadline)
         if _needs_embedder(query):
             self._known_collections.check(query.tenant_id, query.collection)
         return query
@@ -172,7 +174,7 @@ class Search:
         deadline: Deadline,
         form: _Form[P],
     ) -> tuple[SearchResult, tuple[P, ...]]:
-        """The result without its passages, and these. `embed` is when the vector was made."""
+        """Returns the result without its passages, and the passages."""
         deadline.check("embedding")
         open_snapshot = partial(self._snapshot, query, vector, deadline)
         if query.mode is SearchMode.SENTENCE_WINDOW:
@@ -207,7 +209,7 @@ class Search:
     def _snapshot(
         self, query: SearchQuery, vector: Vector, deadline: Deadline
     ) -> Iterator[Snapshot]:
-        """A snapshot of the query's collection, in which its vector can be searched for."""
+        """Opens a snapshot of the query's collection and checks the vector against it."""
         try:
             with self._reader.snapshot(
                 query.tenant_id,

@@ -1,7 +1,7 @@
 """The prompt: a template filled with the question and the numbered passages.
 
 `answer_prompt.txt` is the built-in one; HRAG_ANSWER_PROMPT_FILE names another. Passages are
-put in as they are: what looks like a placeholder in them is text.
+inserted unchanged: text in them that looks like a placeholder is not replaced.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""From what the engine found to the result that is sent, with its timings."""
+"""Makes the result that is sent from what the engine found, with its timings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -86,22 +86,24 @@ class SentenceWindowSearch:
     def _best(
         self, contexts: Sequence[SentenceContext], vector: Vector, deadline: Deadline
     ) -> Iterator[tuple[int, float]]:
-        """Each one's best sentence and its score; a single candidate keeps the leaf's score."""
+        """Yields the best sentence of each context and its score.
+
+        A single candidate is not embedded: it gets the leaf's score."""
         numbers = [sentence_windows.candidate_sentences(context) for context in contexts]
         texts = [
             context.sentences[number].content.strip()
-            for context, own in zip(contexts, numbers, strict=True)
-            if len(own) > 1
-            for number in own
+            for context, candidates in zip(contexts, numbers, strict=True)
+            if len(candidates) > 1
+            for number in candidates
         ]
         vectors = iter(self._sentences.embed_each(texts, deadline))
-        for context, own in zip(contexts, numbers, strict=True):
-            if len(own) == 1:
-                yield own[0], context.score
+        for context, candidates in zip(contexts, numbers, strict=True):
+            if len(candidates) == 1:
+                yield candidates[0], context.score
             else:
-                scores = [_score(next(vectors), vector) for _ in own]
+                scores = [_score(next(vectors), vector) for _ in candidates]
                 best = int(np.argmax(scores))
-                yield own[best], scores[best]
+                yield candidates[best], scores[best]
 
 
 def _score(sentence: Vector | HragError, vector: Vector) -> float:

@@ -23,6 +23,8 @@ _CODE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _SETTING = re.compile(r"\b(?:HRAG|HIERARCHICAL|SMALL_TO_BIG|OPENAI)_[A-Z_]*[A-Z]\b")
+_LOGGED = re.compile(r"_log\.(?:warning|error|exception)\(\s*\"(\w+)\"")
+_EVENT_TABLE = re.compile(r"^\| event \|.*?\n\n", re.MULTILINE | re.DOTALL)
 _NAMING = ("--tag", "--name")  # What follows names an image or a container.
 _PATH_END = (".py", ".pyx", ".proto", ".yml", ".yaml", ".md")
 
@@ -97,6 +99,20 @@ def _known_settings() -> set[str]:
 def test_settings_in_the_manuals_exist(page: Path) -> None:
     named = set(_SETTING.findall(page.read_text("utf-8")))
     assert named - _known_settings() == set()
+
+
+def test_log_events_that_need_attention_are_listed() -> None:
+    sources = [
+        path.read_text("utf-8")
+        for package in ("hrag", "indexer_svc", "retriever_svc")
+        for path in (ROOT / package).rglob("*.py")
+    ]
+    table = _EVENT_TABLE.search((ROOT / "docs/operations/monitoring.md").read_text("utf-8"))
+    assert table is not None
+    rows = [line.split("|")[1] for line in table[0].strip().splitlines()]
+    listed = {event for row in rows for event in _CODE.findall(row)}
+    assert {event for source in sources for event in _LOGGED.findall(source)} - listed == set()
+    assert [event for event in listed if not any(f'"{event}"' in each for each in sources)] == []
 
 
 def _hrag_calls(page: Path) -> Iterator[list[str]]:

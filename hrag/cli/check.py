@@ -1,4 +1,4 @@
-"""`hrag check`: proves a store's invariants, beside the services or without them."""
+"""`hrag check`: proves a store's invariants, with the services running or stopped."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ CANNOT_CHECK = 2
 def check(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """Check a whole store: every document, tree, vector and index file.
 
-    Opens the store read only, so it can run beside the services. It finds problems and
+    Opens the store read only, so the services may be running. It finds problems and
     never repairs them: each is one line that names the collection and the document or
     segment. `hrag reindex` makes segments anew; for all else there is `hrag restore`.
     Exit code 0: sound; 1: problems; 2: there is no store, or it cannot be opened.

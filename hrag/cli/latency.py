@@ -1,4 +1,4 @@
-"""The latency of small-to-big search beside that of standard search.
+"""The latency of small-to-big search, compared with standard search.
 
 The difference is the cost of returning larger passages. Both modes run the same questions,
 interleaved and alternating which one goes first, so that other load on the machine affects

@@ -44,10 +44,10 @@ def status(
 
     Leaves are the smallest chunks: they are embedded and searched. The tail is those not
     yet in an index file (a segment); it is scanned exactly, so that nothing waits to be
-    found. Sequence is the collection's last change, and how far segments cover it. Of
-    collections with summaries: how many there are, how many documents still wait for
-    theirs, and what a chat model has read and written for them. The last line of a
-    tenant is all it has, of what it may have.
+    found. Sequence is the collection's last change, and how far segments cover it.
+    Collections with summaries also show the number of summaries, of documents still
+    waiting for theirs, and of tokens that a chat model has read and written for them. The
+    last line of a tenant shows its total usage and its quota.
 
     \b
     Examples:

@@ -68,7 +68,7 @@ class Client:
     * StoreUnavailable: the service cannot open its store, or there is none yet.
     * InternalError: a fault of the service, whose log has the id in the message.
 
-    What else a method raises is said there. Calls that may safely run twice are retried, three
+    Each method lists what else it raises. Calls that may safely run twice are retried, three
     times at most, while a service is unavailable.
     """
 

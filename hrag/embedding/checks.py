@@ -40,13 +40,13 @@ def check_embedder(
     Callers check the name alone first, because the dimension may need a request to an endpoint.
     """
     if settings.embedder != embedder:
-        own = embedder
+        running = embedder
     elif dimension is not None and settings.dimension != dimension:
-        own = f"{embedder} ({dimension} dimensions)"
+        running = f"{embedder} ({dimension} dimensions)"
     else:
         return
     raise EmbedderMismatch(
         f"the collection was created with embedder {settings.embedder} "
-        f"({settings.dimension} dimensions); this service runs {own}",
+        f"({settings.dimension} dimensions); this service runs {running}",
         field="collection",
     )

@@ -1,4 +1,4 @@
-"""A search as an engine sees it: one request in, everything it found out."""
+"""A search as an engine sees it: the request, and the result."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

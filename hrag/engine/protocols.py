@@ -39,7 +39,7 @@ from hrag.types import (
 )
 
 Progress = Callable[[str], None]
-"""Takes a line that says what is done now."""
+"""Receives a line that describes the current step."""
 
 
 class Writer(Protocol):
@@ -242,11 +242,11 @@ class Reader(Protocol):
         """Loads what searches would otherwise have to wait for, as far as memory allows."""
 
     def close(self) -> None:
-        """Lets go of the store."""
+        """Releases the store."""
 
 
 class Maintenance(Protocol):
-    """The background work beside a writer: indexing, merging, repair, reclaiming."""
+    """The background work for a writer: indexing, merging, repair, reclaiming."""
 
     def start(self) -> None:
         """Starts the work, first what an earlier process left unfinished."""
@@ -285,14 +285,14 @@ class Administration(Protocol):
         """
 
     def reindex(self) -> Iterator[ReindexedCollection]:
-        """Builds each collection's index anew from its documents, when asked for the next.
+        """Rebuilds each collection's index from its documents, one at each step of the iterator.
 
         The old index serves until the new one is complete. Raises StorageFull.
         """
 
 
 class Engine(Protocol):
-    """A store, given by its settings. Opens nothing before it is asked to.
+    """A store, given by its settings. Opens nothing until a method does.
 
     A process that writes and reads opens the writer first: the reader may share what it
     has opened.
@@ -312,7 +312,7 @@ class Engine(Protocol):
         """Returns the maintenance of the opened writer's store; not started yet."""
 
     def reader(self) -> Reader:
-        """Opens the store for searching, beside a writer of this process or another.
+        """Opens the store for searching; this process or another may be writing to it.
 
         Raises StoreMissing while there is no store, or StoreUnavailable.
         """

@@ -1,8 +1,8 @@
-"""When a search has enough: candidates are leaves, but limits count passages.
+"""Rounds of a search: when to stop, and when to search again with more candidates.
 
-Candidates may collapse into fewer passages than were asked for. Then an engine looks at
-FACTOR times as many leaves, until enough passages come out or no leaf is left. The
-decisions are the same for every engine.
+Candidates are leaves, but a limit counts passages, and several leaves may become one
+passage. Then an engine looks at FACTOR times as many leaves, until there are enough
+passages or no leaf is left. All engines share these decisions.
 """
 
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from hrag.engine.find import FindRequest
 from hrag.types import Aggregation
 
-FACTOR = 4  # Few rounds, and at most three quarters of a round's work is repeated.
+FACTOR = 4  # Few rounds; all earlier ones together cost at most a third of the last.
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a search: how many groups of leaves it came to.
+    """One round of a search, and into how many groups its candidates fell.
 
-    `reaching` counts those of the `groups` that reach `request.min_score`; `complete` says
-    that every eligible leaf was a candidate.
+    `reaching` is the number of groups with at least `request.min_score`. `complete` is True
+    if every eligible leaf was a candidate.
     """
 
     request: FindRequest
@@ -28,13 +28,13 @@ class Round:
 
     @property
     def has_enough_groups(self) -> bool:
-        """Whether passages are worth reading: there are `limit` groups, or no more leaves."""
+        """True if the passages are worth reading: `limit` groups, or no leaf left."""
         return self.complete or self.groups >= self.request.limit
 
     def is_final(self, passages: int) -> bool:
-        """Returns whether a deeper round adds nothing to so many passages.
+        """Returns True if another round would add nothing to this number of `passages`.
 
-        It adds something only where joined groups made too few passages.
+        It would add some only where joining left fewer than `limit`.
         """
         return (
             not self.request.merge_adjacent
@@ -45,7 +45,7 @@ class Round:
         )
 
     def is_exhausted(self, passages: int) -> bool:
-        """Returns whether the snapshot has nothing to return beyond so many passages."""
+        """Returns True if the snapshot has no passage besides these `passages`."""
         request = self.request
         # Deeper leaves score lower, so with these a group below min_score stays below.
         is_monotonic = request.aggregation in (Aggregation.MAX, Aggregation.MEAN)

@@ -9,10 +9,10 @@ from hrag.types import CollectionSettings, SummaryUnit
 
 def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
     """Raises InvalidArgument unless tree and vectors have the levels and sizes of `settings`."""
-    levels, wanted = len(document.tree.counts), len(settings.tree.level_sizes)
-    if levels != wanted:
+    levels, expected = len(document.tree.counts), len(settings.tree.level_sizes)
+    if levels != expected:
         raise InvalidArgument(
-            f"tree has {levels} levels; the collection's have {wanted}", field="tree"
+            f"tree has {levels} levels; the collection's have {expected}", field="tree"
         )
     shape = (document.tree.counts[settings.tree.embedding_level], settings.dimension)
     if document.vectors.shape != shape:

@@ -70,7 +70,7 @@ class PassageDraft:
         return self.positions[0]
 
     def touches(self, other: "PassageDraft") -> bool:
-        """Returns whether both are of one document with no token between them."""
+        """Returns True if both are of one document with no token between them."""
         return (
             self.document.outline.document_id == other.document.outline.document_id
             and other.record.token_start <= _token_end(self.record)
@@ -124,7 +124,7 @@ def select_drafts(
 def _with(
     chosen: list[PassageDraft], touching: Sequence[PassageDraft], whole: PassageDraft
 ) -> list[PassageDraft]:
-    """With `whole` in the place of the first that it touches, or at the end."""
+    """Returns the drafts with `whole` in place of those it touches; appended if there are none."""
     if not touching:
         return [*chosen, whole]
     first, rest = touching[0], touching[1:]

@@ -29,14 +29,15 @@ class Sentence:
 class SentenceContext:
     """A leaf and the sentences around it.
 
-    `own` numbers the sentences that the leaf touches; the first may begin before the leaf
-    and the last may end behind it. `chunk` is without content; `score` is the leaf's.
+    `leaf_sentences` is the range of those that the leaf touches, by index in `sentences`; the
+    first may begin before the leaf, and the last may end after it. `chunk` has no content;
+    `score` is the leaf's.
     """
 
     chunk: Chunk
     score: float
     sentences: tuple[Sentence, ...]
-    own: range
+    leaf_sentences: range
 
 
 def sentence_context(
@@ -61,9 +62,9 @@ def sentence_context(
         sentence = _sentence(document, text[first:last], byte, char + first)
         sentences.append(sentence)
         byte = sentence.span.byte_end
-    own = range(touched[0] - chosen.start, touched[-1] - chosen.start + 1)
+    leaf_sentences = range(touched[0] - chosen.start, touched[-1] - chosen.start + 1)
     chunk = document.chunk(position, record, content=False)
-    return SentenceContext(chunk, score, tuple(sentences), own)
+    return SentenceContext(chunk, score, tuple(sentences), leaf_sentences)
 
 
 def _sentence(document: TreeText, content: str, byte_start: int, char_start: int) -> Sentence:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from hrag import tokens
 from hrag.passages.sentence_context import Sentence, SentenceContext
-from hrag.sentences import fitting, says_something
+from hrag.sentences import fitting, has_word
 from hrag.types import Aggregation, Chunk, MatchedChild, PageStart, Passage, SearchQuery, Span
 
 
@@ -131,8 +131,8 @@ def _behind(sentence: Sentence, span: Span) -> Sentence | None:
 
 def candidate_sentences(context: SentenceContext) -> list[int]:
     """Returns the numbers of the leaf's sentences that hold a word; if none does, the first."""
-    found = [n for n in context.own if says_something(context.sentences[n].content)]
-    return found or [context.own.start]
+    found = [n for n in context.leaf_sentences if has_word(context.sentences[n].content)]
+    return found or [context.leaf_sentences.start]
 
 
 def window(context: SentenceContext, number: int, score: float, margin: int) -> Window:

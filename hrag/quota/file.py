@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from hrag.config import AtMost, CallsAtOnce, CallsPerSecond, CommonSettings, SettingsError
+from hrag.config import BurstCalls, CallsPerSecond, CommonSettings, SettingsError, StorageLimit
 from hrag.ids import is_name, quoted
 from hrag.net.watched_file import WatchedFile
 from hrag.quota.quotas import Quota
@@ -27,10 +27,10 @@ def _tenant(value: str) -> str:
 
 class _Table(BaseModel, extra="forbid"):
     calls_per_s: CallsPerSecond = None
-    burst: CallsAtOnce = None
-    max_bytes: AtMost = None
-    max_documents: AtMost = None
-    max_collections: AtMost = None
+    burst: BurstCalls = None
+    max_bytes: StorageLimit = None
+    max_documents: StorageLimit = None
+    max_collections: StorageLimit = None
 
 
 _FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_tenant)], _Table])

@@ -37,7 +37,7 @@ _CLOSE_S = 1.5  # For a worker to close its resources after it has drained.
 _WILDCARDS = ("0.0.0.0", "[::]")
 
 
-def own_command() -> list[str]:
+def worker_command() -> list[str]:
     """Returns the command line of this process, with the options of Python itself."""
     return [sys.executable, *sys.orig_argv[1:]]
 

@@ -1,4 +1,4 @@
-"""What the services report of themselves and of what is stored."""
+"""What the services report about themselves and about the store."""
 
 from dataclasses import dataclass, field, replace
 
@@ -60,8 +60,8 @@ class EmbeddedStoreTotals:
     """The embedded engine's index and files.
 
     `sequence` counts the commits of all tenants. Tails and segments are those of leaves and
-    of summaries. `file_bytes` is the size of LMDB's file, `disk_free_bytes` what its disk
-    still takes.
+    of summaries. `file_bytes` is the size of LMDB's file, `disk_free_bytes` the free
+    space on its disk.
     """
 
     sequence: int
@@ -117,7 +117,7 @@ class ReaderStatus:
     embedded: EmbeddedReaderStatus | None = None
 
     def without_store_wide(self) -> "ReaderStatus":
-        """The status without what is counted over all tenants."""
+        """Returns the status without the numbers that are counted over all tenants."""
         if self.embedded is None:
             return self
         return replace(self, embedded=replace(self.embedded, sequence=None, applied_sequence=None))

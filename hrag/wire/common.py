@@ -39,14 +39,14 @@ _UNFIT = (TypeError, ValueError, OverflowError)  # Raised by protobuf for values
 Built = TypeVar("Built", bound=Message)
 
 
-def bounded(values: Sized, most: int, field: str) -> None:
-    """Raises TooLarge if a field has more than `most` entries.
+def bounded(values: Sized, limit: int, field: str) -> None:
+    """Raises TooLarge if a field has more than `limit` entries.
 
     Called before the entries are decoded: a request may hold tens of millions.
     """
-    if len(values) > most:
+    if len(values) > limit:
         raise TooLarge(
-            f"{field} has {len(values)} entries; at most {most} are allowed", field=field
+            f"{field} has {len(values)} entries; at most {limit} are allowed", field=field
         )
 
 

@@ -154,7 +154,7 @@ def _assert_alike(one: Found[Passage], other: Found[Passage]) -> None:
 def _without_scores(found: Found[Passage]) -> tuple[object, ...]:
     return (
         [(each.chunk, _children(each)) for each in found.passages],
-        [(each.chunk, each.sentences, each.own) for each in found.contexts],
+        [(each.chunk, each.sentences, each.leaf_sentences) for each in found.contexts],
         [replace(each, score=0.0) for each in found.sections],
         (found.eligible_leaves, found.considered, found.exhausted),
     )

@@ -229,11 +229,11 @@ def test_a_context_is_a_leafs_sentences_and_some_on_either_side(opened, margin):
             for start, end in itertools.pairwise([0, *ends])
             if start < each.chunk.span.char_end and each.chunk.span.char_start < end
         ]
-        own = [each.sentences[number] for number in each.own]
+        own = [each.sentences[number] for number in each.leaf_sentences]
         if "no end" not in own[-1].content:  # Where that is cut depends on where one begins.
             assert [sentence.span.char_end for sentence in own] == touched
-            assert each.own.start == min(margin, ends.index(touched[0]))
-        assert each.own.stop + margin >= len(each.sentences)
+            assert each.leaf_sentences.start == min(margin, ends.index(touched[0]))
+        assert each.leaf_sentences.stop + margin >= len(each.sentences)
         for sentence in each.sentences:
             span = sentence.span
             assert sentence.content == whole[span.char_start : span.char_end]

@@ -1,6 +1,6 @@
 """The embedded engine: LMDB, hnswlib and `hrag_fast`, in this process, on a local disk.
 
-One LMDB environment per process: what one engine opens shares one store.
+One LMDB environment per process: writer, reader and maintenance share one store.
 """
 
 import structlog

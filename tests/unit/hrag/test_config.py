@@ -79,7 +79,7 @@ def test_the_defaults_are_the_documented_ones():
         ("SMALL_TO_BIG_RETURN_LEVEL", "3", "return_level", 3),
         ("HRAG_MAX_DOCUMENT_BYTES", "1024", "max_document_bytes", 1024),
         ("HRAG_MAX_CONCURRENT_CALLS", "1", "max_concurrent_calls", 1),
-        ("HRAG_THREADS", "4", "asked_threads", 4),
+        ("HRAG_THREADS", "4", "configured_threads", 4),
         ("HRAG_AUTH", "api_key", "auth", "api_key"),
         ("HRAG_API_KEYS_FILE", "/keys.json", "api_keys_file", Path("/keys.json")),
         ("HRAG_JWT_JWKS_FILE", "/jwks.json", "jwt_jwks_file", Path("/jwks.json")),
@@ -257,7 +257,7 @@ def test_a_wrong_value_is_refused_with_variable_value_and_rule(
 def test_answers_leave_searches_a_thread(monkeypatch, threads, asked, expected):
     monkeypatch.setenv("HRAG_THREADS", threads)
     monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", asked)
-    assert load(RetrieverSettings).answers_at_once == expected
+    assert load(RetrieverSettings).concurrent_answers == expected
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_answers_that_would_take_every_thread_are_refused(monkeypatch, threads, 
     monkeypatch.setenv("HRAG_THREADS", threads)
     monkeypatch.setenv("HRAG_MAX_CONCURRENT_ANSWERS", asked)
     with pytest.raises(SettingsError, match=message):
-        _ = load(RetrieverSettings).answers_at_once
+        _ = load(RetrieverSettings).concurrent_answers
 
 
 def test_answers_have_settings_of_their_own(monkeypatch):
@@ -324,7 +324,7 @@ def test_keys_are_not_shown(monkeypatch, variable):
 def test_settings_are_frozen(monkeypatch):
     settings = loaded(monkeypatch)
     with pytest.raises(ValidationError):
-        settings.asked_threads = 3
+        settings.configured_threads = 3
 
 
 @pytest.mark.parametrize("service", ["INDEXER", "RETRIEVER"])

@@ -23,12 +23,12 @@ class EmbeddedAdministration:
         self._opened = opened
 
     def check(self) -> CheckReport:
-        """Opens the store read only, beside the services."""
+        """Opens the store read only; services may be running."""
         with self._reading() as store:
             return check(store)
 
     def backup(self, target: Path, progress: Progress) -> BackupReport:
-        """Opens the store read only, beside the services; see `admin.backup`."""
+        """Opens the store read only; services may be running. See `admin.backup`."""
         with self._reading() as store:
             return backup.backup(store, target, progress)
 

@@ -60,7 +60,7 @@ def _collection(walk: Walk, number: int, record: CollectionRecord) -> Iterator[s
 
 
 def _owner_problems(walk: Walk, number: int, record: CollectionRecord) -> Iterator[str]:
-    """Whether it is found by its name, or through the collection that it summarises."""
+    """Yields a problem unless the collection is found by its name or by the one it summarises."""
     if record.summarises:
         exists = collection_exists(walk.store, walk.txn, record.summarises)
         owner = read_collection(walk.store, walk.txn, record.summarises) if exists else None
@@ -77,6 +77,6 @@ def _tenants(walk: Walk) -> Iterator[str]:
     kept = {str(key, "utf-8"): Usage.from_bytes(value) for key, value in walk.entries("tenants")}
     for tenant_id in sorted(kept.keys() | walk.usage.keys()):
         found = kept.get(tenant_id, Usage())
-        wanted = walk.usage.get(tenant_id, Usage())._replace(sequence=found.sequence)
-        for problem in differences(found, wanted):
+        expected = walk.usage.get(tenant_id, Usage())._replace(sequence=found.sequence)
+        for problem in differences(found, expected):
             yield f"tenant {tenant_id}: {problem}"

@@ -1,4 +1,4 @@
-"""What shall the next segment of a collection hold, as one transaction sees it?"""
+"""Which documents go into the next segment of a collection?"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ def seal_plan(
     damaged: frozenset[int] = frozenset(),
     busy_ordinal: int = 0,
 ) -> BuildPlan | None:
-    """Plans the sealing of a full tail, perhaps beside a build of ordinals to `busy_ordinal`.
+    """Plans the sealing of a full tail, even while ordinals up to `busy_ordinal` are being built.
 
     None if the tail has fewer than `threshold` leaves, or the collection is gone.
     """

@@ -31,7 +31,7 @@ class SegmentStats:
 
     @property
     def needs_rewrite(self) -> bool:
-        """Whether so many leaves are deleted that a new segment is worth its cost."""
+        """True if enough leaves are deleted that a rewrite is worth its cost."""
         return self.deleted > MAX_DELETED_SHARE * self.rows
 
 
@@ -45,7 +45,7 @@ class MergePlan:
 
 
 def plan_merge(segments: Sequence[SegmentStats]) -> MergePlan | None:
-    """Returns what to do with the segments, oldest first, whatever the tail; None for nothing."""
+    """Returns the next merge or rewrite of the segments, oldest first; None if none is due."""
     return _repair(segments) or _merge(segments) or _rewrite(segments)
 
 

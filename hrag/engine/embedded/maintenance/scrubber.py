@@ -1,4 +1,4 @@
-"""The scrubber: which segments have files that are not what was written?
+"""The scrubber: which segments have damaged files?
 
 At the start it verifies every segment, one at a time, for a disk may have lost or changed
 something while no process ran; after that, it verifies those that a reader reports.

@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 _BLOCK_LEAVES = 1024  # Inserted in a fraction of a second, between two looks at the clock.
 _MAX_UNUSED_ITEMS = 0.1  # Share of an index's items; more would spoil the graph to resume from.
 _FLOAT_BYTES = 4
-_BYTES_BESIDE_VECTOR = 256  # Of a leaf in a segment's files, at most: links, labels, ancestors.
+_OVERHEAD_BYTES = 256  # At most, for a leaf's links, label and ancestors.
 
 Between = Callable[[], None]
 """Called between two blocks of leaves; an exception that it raises ends the build."""
@@ -89,7 +89,7 @@ def reindex(store: Store, collection: int, threshold: int, between: Between = la
 
 
 def _build(store: Store, plan: BuildPlan, between: Between, insert: Insert) -> SegmentRecord | None:
-    bytes_per_leaf = _FLOAT_BYTES * plan.settings.dimension + _BYTES_BESIDE_VECTOR
+    bytes_per_leaf = _FLOAT_BYTES * plan.settings.dimension + _OVERHEAD_BYTES
     store.require_space(plan.max_leaves * bytes_per_leaf)
     builder, vectors, documents = _begin(store, plan, insert)
     for block in _blocks(documents):

@@ -13,13 +13,13 @@ from hrag.tree import ChunkRecord, Tree
 from hrag_fast import CitedDocument, PassageEncoder
 
 _CITATION_BYTES = 32 << 20  # Some 10,000 documents; reading one again takes 15 us.
-_OWN_BYTES = 1_500  # Of a citation in memory, beside a multiple of its record on disk.
+_CITATION_OVERHEAD_BYTES = 1_500  # In memory, added to a multiple of the record's size on disk.
 _RECORD_FACTOR = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """What is read of a document for every passage: its outline and its slot."""
+    """The part of a document that every passage needs: its outline and its slot."""
 
     outline: Outline
     slot: bytes
@@ -38,7 +38,7 @@ class Citation:
             record.sections,
             record.pages,
         )
-        return cls(outline, slot, _OWN_BYTES + _RECORD_FACTOR * len(packed))
+        return cls(outline, slot, _CITATION_OVERHEAD_BYTES + _RECORD_FACTOR * len(packed))
 
     def cited(self, describe: Describe) -> CitedDocument:
         """Returns what encoded passages of the document share; made once."""

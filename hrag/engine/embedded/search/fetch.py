@@ -76,7 +76,7 @@ def _encoded(
     encoder: hrag_fast.PassageEncoder,
     describe: Describe,
 ) -> bytes:
-    """`encoder` is that of all groups; joined ones need one of their own."""
+    """`encoder` encodes all groups; joined passages need a new one."""
     group = draft.groups[0]
     ordinal = split_label(int(groups.groups.keys[group]))[0]
     if len(draft.groups) > 1:

@@ -1,7 +1,7 @@
 """A collection in memory: its current view, kept up to date from the change log.
 
 Changes are applied by whoever needs them first: a search, or the background thread. New
-segments are loaded beside the current view and swapped in; until then the tail holds their
+segments are loaded while the current view serves, then swapped in; until then the tail holds their
 leaves, so freshness never waits for a file.
 """
 
@@ -28,7 +28,7 @@ from hrag.engine.embedded.store.records import Counters, SegmentRecord
 _log = structlog.get_logger()
 
 
-class CollectionGone(Exception):
+class CollectionDeleted(Exception):
     """The collection was deleted; raised before anything of it is read."""
 
 
@@ -39,7 +39,7 @@ class LoadedCollection:
     """
 
     def __init__(self, store: Store, number: int) -> None:
-        """Loads it, or raises CollectionGone."""
+        """Loads it, or raises CollectionDeleted."""
         self._store = store
         self._number = number
         self._advancing = threading.Lock()
@@ -64,7 +64,7 @@ class LoadedCollection:
     def _read(self) -> Iterator[Txn]:
         with self._store.read() as txn:
             if not collection_exists(self._store, txn, self._number):
-                raise CollectionGone
+                raise CollectionDeleted
             yield txn
 
     def view_at(self, txn: Txn) -> View | None:
@@ -77,7 +77,7 @@ class LoadedCollection:
         return view if view.sequence == committed.sequence else None
 
     def refresh(self) -> None:
-        """Applies what was committed, or raises CollectionGone.
+        """Applies what was committed, or raises CollectionDeleted.
 
         New segments are loaded while searches go on with the current view.
         """
@@ -155,4 +155,4 @@ class LoadedCollection:
         try:
             report_damage(self._store.segments, segment_id)
         except OSError as error:
-            _log.warning("cannot_report_damage", segment=segment_id, problem=str(error))
+            _log.warning("damage_report_failed", segment=segment_id, problem=str(error))

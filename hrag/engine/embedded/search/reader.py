@@ -19,7 +19,7 @@ from hrag.engine.documents import StoredDocument
 from hrag.engine.embedded.search import export
 from hrag.engine.embedded.search.documents import CitationCache
 from hrag.engine.embedded.search.filter_eval import SelectedRowsCache
-from hrag.engine.embedded.search.loaded_collection import CollectionGone, LoadedCollection
+from hrag.engine.embedded.search.loaded_collection import CollectionDeleted, LoadedCollection
 from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
@@ -88,7 +88,7 @@ class EmbeddedReader:
         return loaded.view_at(txn)
 
     def _summaries_of(self, txn: Txn, number: int) -> int:
-        """The collection that holds another one's summaries, or NoSummaries."""
+        """Returns the summary collection of a collection, or raises NoSummaries."""
         record = read_collection(self._store, txn, number)
         if not record.summaries:
             raise NoSummaries(
@@ -154,7 +154,7 @@ class EmbeddedReader:
 
     def _load(self, number: int, keep: Sequence[int] = ()) -> None:
         """Loads the collection unless it has been deleted; evicts none of those in `keep`."""
-        with self._loading[number % _LOADING_LOCKS], suppress(CollectionGone):
+        with self._loading[number % _LOADING_LOCKS], suppress(CollectionDeleted):
             if number not in self._loaded:
                 loaded = LoadedCollection(self._store, number)
                 self._loaded[number] = loaded
@@ -179,7 +179,7 @@ class EmbeddedReader:
                     metrics.evictions.inc()
 
     def _drop(self, number: int) -> None:
-        """Lets go of a collection; searches in flight keep the view that they began with."""
+        """Evicts a collection; running searches keep the view that they began with."""
         self._loaded.pop(number, None)
         self._sizes.pop(number, None)
 
@@ -188,7 +188,7 @@ class EmbeddedReader:
             try:
                 self._apply_changes()
             except Exception:
-                _log.exception("cannot_follow")
+                _log.exception("reader_refresh_failed")
 
     def _apply_changes(self) -> None:
         """Brings every loaded collection to the store's last change.
@@ -208,10 +208,10 @@ class EmbeddedReader:
         try:
             loaded.refresh()
             self._account(number, loaded)
-        except CollectionGone:
+        except CollectionDeleted:
             with self._accounting:
                 self._drop(number)
         except Exception:
-            _log.exception("cannot_follow", collection=number)
+            _log.exception("reader_refresh_failed", collection=number)
             return False
         return True

@@ -88,7 +88,7 @@ class EmbeddedSnapshot:
 
     @property
     def settings(self) -> CollectionSettings:
-        """Those of the collection."""
+        """The collection's settings."""
         return self._view.settings
 
     @property
@@ -109,7 +109,7 @@ class EmbeddedSnapshot:
         return self._find(request, partial(fetch.encoded_passages, self._documents, describe))
 
     def _find_contexts(self, request: FindRequest) -> Found[Any]:
-        """The best leaves in place of passages."""
+        """Finds leaves with their sentences, for SENTENCE_WINDOW."""
         found: Found[Any] = self._find(request, partial(fetch.sentence_contexts, self._documents))
         return replace(found, passages=(), contexts=found.passages)
 

@@ -1,7 +1,7 @@
 """Two-stage routing: which sections a search by summaries looks into.
 
-Summaries are leaves of a collection of their own: of each document first the summary of
-the whole, then those of its sections. The nearest summaries are found there; the rows of
+Summaries are leaves of a summary collection: for each document first the summary of the
+whole document, then those of its sections. The nearest summaries are found there; the rows of
 the sections they stand for become the eligible rows of the search.
 """
 

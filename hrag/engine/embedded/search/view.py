@@ -29,7 +29,7 @@ from hrag.types import CollectionSettings
 
 _GROWTH = 1.5  # Appending n rows one by one copies at most 3 n in all.
 _SPARE_SHARE = 8  # Capacity for an eighth of the segments' rows: no memory until used.
-_SLACK = 1024  # Deleted rows that a tail may keep beside twice its living ones.
+_SLACK = 1024  # Deleted rows that a tail may keep in addition to twice its living ones.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +90,7 @@ class View:
         return distinct(ordinals_of(living))
 
     def advanced(self, store: Store, txn: Txn, changes: Iterable[Change], sequence: int) -> "View":
-        """Returns the view after `changes`, which lead to `sequence`, the transaction's own."""
+        """Returns the view after `changes`, which end at `sequence`, the transaction's."""
         changes = list(changes)
         removed = {change.removed for change in changes}
         added = [c.added for c in changes if c.added and c.added not in removed]

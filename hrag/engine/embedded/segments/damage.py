@@ -1,4 +1,4 @@
-"""Damage reports: how a reader, which cannot write to LMDB, tells the writer's process.
+"""Damage reports from a reader, which cannot write to LMDB, to the writer's process.
 
 A reader that finds a listed segment damaged creates the empty file `<segment>.damaged`
 beside it. The scrubber of the writer's process reads these markers and verifies the

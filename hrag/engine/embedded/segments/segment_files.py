@@ -58,7 +58,7 @@ class DamagedSegment(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Dense arrays beside an index, one column per row, rows in order of label.
+    """Dense arrays that belong to an index, one column per row, rows in order of label.
 
     `labels` is `uint64[rows]`; `ancestors` `uint32[levels, rows]`, its row 0 the leaf's
     own index; `heads` and `members` are `uint32`, empty where item i is row i.
@@ -164,7 +164,7 @@ def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, S
 
 
 def load(folder: Path, record: SegmentRecord) -> LoadedSegment:
-    """Opens a segment for searching. Raises DamagedSegment, which says what is wrong where.
+    """Opens a segment for searching. Raises DamagedSegment with the file and its defect.
 
     The index stays in its file, which is mapped, so several processes share the memory.
     """

@@ -72,7 +72,7 @@ class Store:
             raise found from error
 
     def require_space(self, extra_bytes: int = 0) -> None:
-        """Raises StorageFull unless `extra_bytes` fit on the disk beside the reserve.
+        """Raises StorageFull unless `extra_bytes` fit on the disk without touching the reserve.
 
         The reserve is for deletions, which must work on a full disk.
         """
@@ -152,7 +152,7 @@ def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
 
 
 def open_for_reading(directory: Path) -> Store:
-    """Opens an existing store, beside a writer.
+    """Opens an existing store for reading; a writer may have it open.
 
     Raises StoreMissing while there is none, StoreUnavailable if it cannot be opened.
     """

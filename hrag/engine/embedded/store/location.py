@@ -89,10 +89,7 @@ def require_data(directory: Path, hint: str = "") -> None:
 
 @contextmanager
 def explained_errors(directory: Path) -> Iterator[None]:
-    """Turns an OSError about the store in `directory` into one that says what to do.
-
-    Raises StorageFull or StoreUnavailable.
-    """
+    """Raises StorageFull or StoreUnavailable in place of an OSError about the store."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Is every page of a store's file there? Asked in a process that may die of the answer.
+"""Checks in a child process that every page of a store's file can be read.
 
 Reading past the end of a mapped file ends the process with SIGBUS, which nothing can
 catch. So `every_page_is_readable` starts this module as a program of its own:

@@ -48,5 +48,5 @@ def check_quota(tenant_id: str, quota: Quota, used: Usage, more: Usage) -> None:
 
 
 def tenant_usage(used: Usage, quota: Quota) -> TenantUsage:
-    """What a client may know of the record, with the quota that bounds it."""
+    """The record's public fields, with the tenant's quota."""
     return TenantUsage(used.collections, used.documents, used.stored_bytes, quota)

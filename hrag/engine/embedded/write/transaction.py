@@ -47,7 +47,7 @@ from hrag.types import CollectionSettings, IngestOutcome, IngestResult
 
 
 class WriteTransaction:
-    """The changes of one transaction; nothing of them counts before `finish`."""
+    """The changes of one transaction; `finish` writes what they share."""
 
     def __init__(self, store: Store, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
         self._store = store
@@ -92,7 +92,7 @@ class WriteTransaction:
     def put_summaries(
         self, handle: CollectionHandle, ordinal: int, summaries: DocumentSummaries, tokens: int = 0
     ) -> bool:
-        """Stores the summaries of a document; False if it does not wait for them any more.
+        """Stores the summaries of a document; False if they are no longer pending.
 
         The `tokens` that they cost count in either case. Raises CollectionNotFound.
         """

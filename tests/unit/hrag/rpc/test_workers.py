@@ -18,7 +18,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag.errors import ServiceUnavailable
-from hrag.rpc.workers import RestartBackoff, own_command, reserved, supervise, worker_address
+from hrag.rpc.workers import RestartBackoff, reserved, supervise, worker_address, worker_command
 from tests.processes import is_alive
 
 _SERVE = "import os, sys; os.write(0, b'7'); sys.stdin.read()"
@@ -203,12 +203,14 @@ def test_a_worker_is_recognised_by_its_last_arguments() -> None:
     assert worker_address(["127.0.0.1:7"]) is None
 
 
-def test_the_own_command_keeps_the_options_of_python() -> None:
-    program = "from hrag.rpc.workers import own_command; print(*own_command(), sep='\\0', end='')"
+def test_the_worker_command_keeps_the_options_of_python() -> None:
+    program = (
+        "from hrag.rpc.workers import worker_command; print(*worker_command(), sep='\\0', end='')"
+    )
     command = [sys.executable, "-P", "-X", "utf8", "-c", program, "argument"]
     ran = subprocess.run(command, check=True, capture_output=True, text=True)
     assert ran.stdout.split("\0") == command
-    assert own_command()[0] == sys.executable
+    assert worker_command()[0] == sys.executable
 
 
 # The address

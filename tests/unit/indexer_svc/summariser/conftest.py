@@ -13,7 +13,7 @@ def _soon(monkeypatch):
     monkeypatch.setattr(summariser_module, "_POLL_S", 0.005)
     monkeypatch.setattr(summariser_module, "_FIRST_RETRY_S", 0.005)
     monkeypatch.setattr(summariser_module, "_LAST_RETRY_S", 0.02)
-    monkeypatch.setattr(summariser_module, "_REST_S", 0.05)
+    monkeypatch.setattr(summariser_module, "_BACKOFF_S", 0.05)
 
 
 @pytest.fixture

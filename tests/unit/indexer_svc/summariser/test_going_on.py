@@ -82,7 +82,7 @@ def test_it_tries_again_later_and_later(writer, embedder, monkeypatch):
         run_to_end(writer, embedder, FakeChat(FailingAt("", *DOWN, *DOWN)))
         put(writer, document("e", SHORT))
         run_to_end(writer, embedder, FakeChat(FailingAt("", *DOWN[:1])))
-    waits = [log["retry_s"] for log in logs if log["event"] == "cannot_summarise"]
+    waits = [log["retry_s"] for log in logs if log["event"] == "summary_failed"]
     assert waits == [0.005, 0.01, 0.02, 0.02, 0.02, 0.02, 0.005]
     assert logs[0]["problem"] == "down"
 
@@ -94,7 +94,7 @@ def test_a_success_makes_it_patient_anew(writer, embedder):
     second = FailingAt("is e", *DOWN[:1])
     with capture_logs() as logs:
         run_to_end(writer, embedder, FakeChat(lambda prompt: failing(prompt) and second(prompt)))
-    waits = [log["retry_s"] for log in logs if log["event"] == "cannot_summarise"]
+    waits = [log["retry_s"] for log in logs if log["event"] == "summary_failed"]
     assert waits == [0.005, 0.01, 0.005]
 
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_stored_is_stored_later_and_not_paid_twice(writer, embedd
     with capture_logs() as logs:
         run_to_end(FailingWriter(writer, error, error), embedder, chat)
     assert len(chat.prompts) == len(texts_of(writer))
-    assert [log["event"] for log in logs] == ["cannot_summarise"] * 2
+    assert [log["event"] for log in logs] == ["summary_failed"] * 2
 
 
 def test_a_section_that_is_refused_thrice_speaks_for_itself(writer, embedder):
@@ -171,14 +171,14 @@ def test_a_document_at_which_the_model_always_fails_lets_others_go_first(writer,
 
 @pytest.mark.parametrize("error", [RuntimeError("a fault"), EmbedderRejected("no")])
 def test_a_document_that_fails_for_a_reason_of_its_own_rests(writer, embedder, monkeypatch, error):
-    monkeypatch.setattr(summariser_module, "_REST_S", WAIT_S)
+    monkeypatch.setattr(summariser_module, "_BACKOFF_S", WAIT_S)
     put(writer, document("bad", f"Poison. {SHORT}"))
     put(writer, document("good", LONG))
     chat = FakeChat(FailingAt("Poison", *[error] * 100))
     with capture_logs() as logs, running(writer, embedder, chat):
         wait_until(lambda: waiting(writer) == 1)
         time.sleep(0.05)
-    (log,) = (log for log in logs if log["event"] == "cannot_summarise")
+    (log,) = (log for log in logs if log["event"] == "summary_failed")
     assert (log["document"], log["log_level"]) == ("bad", "error")
     assert sum("Poison" in prompt for prompt in chat.prompts) == 1
     assert texts_of(writer, "good")
@@ -378,7 +378,7 @@ def test_a_call_that_hangs_is_told_of_whatever_became_of_the_others(
 
 
 def test_it_closes_at_once_while_it_waits(writer, embedder, monkeypatch):
-    for name in ("_POLL_S", "_FIRST_RETRY_S", "_REST_S"):
+    for name in ("_POLL_S", "_FIRST_RETRY_S", "_BACKOFF_S"):
         monkeypatch.setattr(summariser_module, name, 10 * WAIT_S)
     with running(writer, embedder):
         time.sleep(0.02)

@@ -1,1 +1,1 @@
-"""Which invariants of a store does a check prove, by what they are about?"""
+"""Which invariants of a store does `hrag check` prove? One module for each subject."""

@@ -47,12 +47,12 @@ def document_problems(
             continue
         counted = counted.plus(document, ordinal, 1)
         terms += len(terms_of(document))
-        place = f"document {document.document_id} (ordinal {ordinal})"
+        location = f"document {document.document_id} (ordinal {ordinal})"
         for problem in (
             *_record_problems(walk, number, ordinal, leaf_count, document, stored),
             *_content_problems(walk, slot, document, record.settings, leaf_count),
         ):
-            yield f"{place}: {problem}"
+            yield f"{location}: {problem}"
     walk.documents += counted.documents
     walk.leaves += counted.leaves
     _charge(walk, record, counted)
@@ -62,8 +62,8 @@ def document_problems(
 
 def _charge(walk: Walk, record: CollectionRecord, counted: Counters) -> None:
     """Counts what was found for the tenant; of summary collections only the bytes count."""
-    own = Usage(1, counted.documents) if not record.summarises else Usage()
-    found = own._replace(stored_bytes=counted.stored_bytes)
+    usage = Usage(1, counted.documents) if not record.summarises else Usage()
+    found = usage._replace(stored_bytes=counted.stored_bytes)
     walk.usage[record.tenant_id] = walk.usage.get(record.tenant_id, Usage()).plus(found)
 
 

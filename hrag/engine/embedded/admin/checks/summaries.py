@@ -1,4 +1,4 @@
-"""Does each summary belong to leaves that exist, and is every missing one waited for?"""
+"""Does each summary belong to leaves that exist, and is every missing one pending?"""
 
 from collections.abc import Iterator, Sequence
 
@@ -28,12 +28,13 @@ def summary_problems(walk: Walk, number: int, summarised_number: int) -> Iterato
         documents += 1
         ordinal = schema.read_in_collection(key)[1]
         summarised = Summarised.from_bytes(value)
-        own = walk.leaf_count(number, ordinal)
+        summary_count = walk.leaf_count(number, ordinal)
         leaf_count = walk.leaf_count(summarised_number, summarised.ordinal)
-        if own is None or leaf_count is None:
+        if summary_count is None or leaf_count is None:
             yield f"ordinal {ordinal} or what it summarises does not live"
-        elif own != 1 + len(summarised.sections):
-            yield f"ordinal {ordinal} has {own} summaries of {len(summarised.sections)} sections"
+        elif summary_count != 1 + len(summarised.sections):
+            sections = len(summarised.sections)
+            yield f"ordinal {ordinal} has {summary_count} summaries of {sections} sections"
         elif not _are_ranges_within(summarised.sections, leaf_count):
             yield f"ordinal {ordinal} summarises leaves that are not there, or twice"
     counted = walk.count("ordinals", number)
@@ -42,6 +43,6 @@ def summary_problems(walk: Walk, number: int, summarised_number: int) -> Iterato
 
 
 def _are_ranges_within(ranges: Sequence[range], count: int) -> bool:
-    """Whether they are not empty, follow each other, and end by `count`."""
+    """True if the ranges are not empty, in order, disjoint and end at most at `count`."""
     bounds = [bound for each in ranges for bound in (each.start, each.stop)]
     return all(ranges) and bounds == sorted(bounds) and all(0 <= bound <= count for bound in bounds)

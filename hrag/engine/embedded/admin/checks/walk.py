@@ -58,6 +58,6 @@ class Walk:
 
 def differences(stored: Numbers, counted: Numbers) -> Iterator[str]:
     """Yields a problem for each counter that is not what was counted."""
-    for name, wanted, found in zip(stored._fields, counted, stored, strict=True):
-        if wanted != found:
-            yield f"counter {name} is {found}, counted {wanted}"
+    for name, expected, found in zip(stored._fields, counted, stored, strict=True):
+        if expected != found:
+            yield f"counter {name} is {found}, counted {expected}"

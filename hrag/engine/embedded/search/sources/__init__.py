@@ -1,4 +1,4 @@
-"""Which rows answer a query best? One module for each way to tell.
+"""Which rows answer a query best? One module for each kind of index.
 
 A source searches a view: its segments and its tail, each by the part that the source needs.
 It knows nothing of levels, modes or other sources.

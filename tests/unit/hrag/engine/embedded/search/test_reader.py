@@ -191,7 +191,7 @@ def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, mo
     with capture_logs() as logs:
         monkeypatch.setattr(LoadedCollection, "refresh", broken)
         put(engine, model, "new")
-        wait_until(lambda: any(log["event"] == "cannot_follow" for log in logs))
+        wait_until(lambda: any(log["event"] == "reader_refresh_failed" for log in logs))
         monkeypatch.undo()
     put(engine, model, "newer", seed=9)
     assert_right(engine, model)
