@@ -171,7 +171,7 @@ def test_a_segment_that_finds_no_space_is_sealed_later(disk: Path) -> None:
         assert filling.status.embedded.segments == ()
     filling.ballast.fill(_TOO_LITTLE_BYTES)
     with _filling(disk, filling.collection, HRAG_DISK_RESERVE_BYTES="0") as filling:
-        until(lambda: "cannot_seal" in filling.services.indexer.log)
+        until(lambda: "maintenance_failed" in filling.services.indexer.log)
         assert list((filling.services.data_dir / "segments").iterdir()) == []
         filling.verify()
         filling.ballast.remove()

@@ -122,7 +122,7 @@ def test_no_kill_leaves_half_of_anything(tmp_path: Path, operation: str) -> None
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_no_kill_at_many_steps_leaves_half_of_anything(tmp_path: Path, operation: str) -> None:
     """Every sixth step; at a stride of 1 it takes a quarter of an hour."""
-    assert kills(tmp_path, operation, stride=6) > 25
+    assert kills(tmp_path, operation, stride=6) >= 20
 
 
 def kills(folder: Path, operation: str, stride: int) -> int:
