@@ -87,7 +87,7 @@ class EngineSettings(BaseSettings):
     All that `hrag.engine.open_engine` needs; services and commands read the same variables.
     """
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
 
     engine: Literal["embedded"] = _variable("HRAG_ENGINE", "embedded")
     data_dir: Path = _variable("HRAG_DATA_DIR", Path("./data"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from hrag.config import EngineSettings
 from hrag.engine import CollectionHandle, open_engine
@@ -20,6 +21,9 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.types import SummaryUnit
 from tests.fakes import run_maintenance, seal
+
+hypothesis_settings.register_profile("default", deadline=None)  # A busy machine is no failure.
+hypothesis_settings.load_profile("default")
 
 _OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")
 

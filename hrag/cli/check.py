@@ -6,6 +6,7 @@ import typer
 
 from hrag.cli.console import Failure, output, printable, show_error
 from hrag.cli.options import DEFAULT_DATA_DIR, DataDir
+from hrag.cli.render import counted
 
 if TYPE_CHECKING:
     from hrag.engine import CheckReport
@@ -42,12 +43,13 @@ def check(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
 def _show(report: "CheckReport") -> None:
     console = output()
     console.print(
-        f"looked at {report.collections:,} collections, {report.documents:,} documents, "
-        f"{report.leaves:,} leaves, {report.segments:,} segments"
+        "looked at "
+        f"{counted(report.collections, 'collection')}, {counted(report.documents, 'document')}, "
+        f"{counted(report.leaves, 'leaf', 'leaves')}, {counted(report.segments, 'segment')}"
     )
     for problem in report.problems:
         console.print(printable(problem), style="red", markup=False, soft_wrap=True)
     if report.problems:
-        console.print(f"{len(report.problems):,} problems", style="bold red")
+        console.print(counted(len(report.problems), "problem"), style="bold red")
     else:
         console.print("the store is sound", style="green")

@@ -2,6 +2,7 @@
 
 from hrag.cli.console import output, printable
 from hrag.cli.options import DEFAULT_DATA_DIR, DataDir
+from hrag.cli.render import counted
 
 
 def reindex(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
@@ -28,4 +29,4 @@ def reindex(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
         name = printable(f"{done.tenant_id}/{done.name}")
         line = f"collection {name}: {done.leaves:,} leaves indexed"
         console.print(line, markup=False, soft_wrap=True)
-    console.print(f"reindexed {collections:,} collections", style="green")
+    console.print(f"reindexed {counted(collections, 'collection')}", style="green")

@@ -48,9 +48,9 @@ def first_words(text: str, chars: int) -> str:
     return line[: chars - 1 if end < 0 else end] + "…"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 passage`, `2 passages`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 passage`, `2 passages`; `2 leaves` with the plural given."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def pages(part: Chunk | ChosenSection) -> str:

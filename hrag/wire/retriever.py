@@ -128,17 +128,24 @@ def _known(names: Mapping[Any, Known], number: int, field: str) -> Known:
     return names[number]
 
 
+def _number(numbers: Mapping[Any, Known], value: object, field: str) -> Known:
+    if value not in numbers:
+        allowed = ", ".join(numbers)
+        raise InvalidArgument(f"{field} is {value!r}; allowed are {allowed}", field=field)
+    return numbers[value]
+
+
 def search_request(query: SearchQuery) -> pb.SearchRequest:
     """Raises InvalidArgument for what a message cannot hold."""
     message = built(
         pb.SearchRequest,
         tenant_id=query.tenant_id,
         collection=query.collection,
-        mode=_MODE_NUMBER[query.mode],
+        mode=_number(_MODE_NUMBER, query.mode, "mode"),
         limit=query.limit,
         return_level=query.return_level,
         candidates=query.candidates,
-        aggregation=_AGGREGATION_NUMBER[query.aggregation],
+        aggregation=_number(_AGGREGATION_NUMBER, query.aggregation, "aggregation"),
         token_budget=query.token_budget,
         min_sequence=query.min_sequence,
         merge_ratio=query.merge_ratio,
@@ -148,7 +155,11 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         cut_last=query.cut_last,
         filter=None if query.filter is None else filter_message(query.filter),
         top_sections=query.top_sections,
-        summary_scope=_SCOPE_NUMBER[query.summary_scope] if query.summary_scope else None,
+        summary_scope=(
+            _number(_SCOPE_NUMBER, query.summary_scope, "summary_scope")
+            if query.summary_scope
+            else None
+        ),
     )
     if isinstance(query.query, str):
         message.text = checked_text(query.query, "text")

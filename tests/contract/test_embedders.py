@@ -133,7 +133,7 @@ def test_reports_its_name_and_dimension(embedder: Embedder) -> None:
     assert embedder.max_tokens >= 2048
 
 
-@hypothesis_settings(max_examples=25, deadline=None)
+@hypothesis_settings(max_examples=25)
 @given(texts=st.lists(st.text(max_size=50), max_size=5))
 def test_accepts_any_text(embedder: Embedder, texts: list[str]) -> None:
     _assert_well_formed(embedder.embed(texts), embedder, len(texts))

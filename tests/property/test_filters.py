@@ -32,7 +32,7 @@ from tests.fakes import (
 metadata_of_all = st.lists(filter_model.METADATA, min_size=1, max_size=12)
 
 
-@hypothesis_settings(deadline=None, max_examples=100)
+@hypothesis_settings(max_examples=100)
 @given(metadata_of_all, st.lists(filter_model.FILTERS, min_size=1, max_size=5), st.booleans())
 def test_a_filter_selects_what_a_plain_loop_selects(metadata_of_all, filters, sealed):
     with tempfile.TemporaryDirectory() as folder:

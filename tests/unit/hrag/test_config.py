@@ -36,6 +36,11 @@ def loaded(monkeypatch, **variables: str) -> CommonSettings:
     return load(CommonSettings)
 
 
+def test_a_misspelt_argument_is_no_default():
+    with pytest.raises(ValidationError, match="data_dir"):
+        CommonSettings(data_dir="elsewhere")
+
+
 def test_a_copy_of_the_example_changes_no_default(monkeypatch):
     variables = example()
     assert variables.keys() >= VARIABLES

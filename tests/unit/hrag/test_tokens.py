@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hrag import tokens
@@ -14,7 +13,6 @@ from hrag import tokens
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 
 
-@hypothesis_settings(deadline=None)
 @given(texts)
 def test_byte_ends_are_the_ends_of_the_tokens(text):
     ids = tokens.encode(text)

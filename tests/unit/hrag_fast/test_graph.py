@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import hnswlib
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag_fast import Graph, _reference
@@ -38,7 +38,6 @@ def file() -> bytes:
     return index_of(300, 8)[1]
 
 
-@settings(deadline=None)  # The twin takes its time.
 @given(
     st.sampled_from([1, 2, 20, 300]),
     st.sampled_from([2, 3, 8, 16, 17, 33, 100]),  # In one dimension all are equal.

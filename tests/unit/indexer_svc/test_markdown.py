@@ -73,7 +73,7 @@ def test_offsets_are_code_points_of_the_original_text(line_end):
     assert text[second.char_start :].startswith("Two")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(markdown_texts())
 def test_sections_are_the_headings_an_unaltered_parser_finds(text):
     expected = reference_headings(text)
@@ -109,7 +109,7 @@ def test_a_title_in_front_matter_leaves_the_sections_alone():
     assert outline_of(text) == Outline("x", (Section("A", 1, 17),))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(markdown_texts())
 def test_sections_are_in_order_and_have_short_plain_titles(text):
     sections = sections_of(text)
@@ -119,7 +119,7 @@ def test_sections_are_in_order_and_have_short_plain_titles(text):
     assert all(section.title == section_title(section.title) for section in sections)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text())
 def test_any_text_has_an_outline(text):
     assert all(0 <= section.char_start < len(text) for section in sections_of(text))

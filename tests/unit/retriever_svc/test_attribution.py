@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hrag.deadline import NEVER, Deadline
@@ -121,7 +120,6 @@ def test_a_passage_without_words_is_cited_whole() -> None:
     assert (citation.span, citation.score) == (passage.chunk.span, None)
 
 
-@hypothesis_settings(deadline=None)
 @given(st.text("a。. \n字🐕", max_size=40))
 def test_a_span_always_lies_in_its_passage(content: str) -> None:
     passage = _passage(content)

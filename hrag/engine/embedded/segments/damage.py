@@ -21,7 +21,8 @@ def report_damage(folder: Path, segment_id: int) -> None:
 def reported_damage(folder: Path) -> set[int]:
     """Returns the ids of the segments that have a marker."""
     with os.scandir(folder) as entries:
-        return {int(Path(each.name).stem) for each in entries if each.name.endswith(MARKER)}
+        markers = [Path(each.name) for each in entries if each.name.endswith(MARKER)]
+    return {int(marker.stem) for marker in markers if marker.stem.isdecimal()}
 
 
 def forget_damage(folder: Path, segment_id: int) -> None:

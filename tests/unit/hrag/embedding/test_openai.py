@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hrag.deadline import Deadline
@@ -101,7 +100,6 @@ def test_long_texts_are_split_into_several_requests(
     assert [len(request["input"]) for request in server.requests] == [2, 2, 1]
 
 
-@hypothesis_settings(deadline=None)
 @given(st.lists(st.integers(0, 2 * MAX_REQUEST_BYTES), max_size=12))
 def test_batches_keep_order_and_bounds(sizes: list[int]) -> None:
     """Each batch is as large as possible; only a single long text exceeds the limit."""

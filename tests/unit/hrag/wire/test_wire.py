@@ -283,6 +283,14 @@ def test_an_unknown_enum_number_is_refused_by_name(field: str) -> None:
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize("field", ["mode", "aggregation", "summary_scope"])
+def test_an_unknown_choice_is_refused_by_name(field: str) -> None:
+    query = types.SearchQuery("t", "x", **{field: "best"})
+    with pytest.raises(InvalidArgument, match=f"{field} is 'best'; allowed are ") as caught:
+        retriever.search_request(query)
+    assert caught.value.field == field
+
+
 def test_a_search_without_a_query_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="set text or vector") as caught:
         retriever.search_query_from(rpb.SearchRequest(tenant_id="t"))

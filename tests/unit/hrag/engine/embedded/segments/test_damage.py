@@ -1,0 +1,16 @@
+from pathlib import Path
+
+from hrag.engine.embedded.segments.damage import forget_damage, report_damage, reported_damage
+
+
+def test_a_report_stays_until_it_is_forgotten(tmp_path: Path) -> None:
+    report_damage(tmp_path, 7)
+    report_damage(tmp_path, 8)
+    forget_damage(tmp_path, 7)
+    forget_damage(tmp_path, 9)
+    assert reported_damage(tmp_path) == {8}
+
+
+def test_a_stranger_file_is_no_report(tmp_path: Path) -> None:
+    (tmp_path / "notes.damaged").touch()
+    assert reported_damage(tmp_path) == set()
