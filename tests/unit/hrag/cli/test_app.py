@@ -130,7 +130,7 @@ def test_check_tells_each_problem_and_exits_with_1(tmp_path, monkeypatch):
     result = _run("check", "--data-dir", str(tmp_path))
     assert result.exit_code == 1
     assert "texts has slot 7" in result.output
-    assert "1 problems" in result.output
+    assert "1 problem" in result.output
 
 
 def test_commands_are_shown_without_loading_grpc_or_storage():
