@@ -28,11 +28,8 @@ sync-client: setup
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile -p no:benchmark
 
-# The kills mostly wait for processes, so they go on beside the rest.
 test-slow: setup
-	$(BIN)/python -m pytest -m slow tests/crash & kills=$$!; \
-	$(BIN)/python -m pytest -m slow --ignore=tests/crash; rest=$$?; \
-	wait $$kills && exit $$rest
+	$(BIN)/python -m pytest -n 2 --dist load -p no:benchmark -m slow
 
 test-endurance: setup
 	$(BIN)/python -m pytest -m endurance -s
