@@ -24,9 +24,9 @@ demo: setup
 sync-client: setup
 	$(BIN)/python -m tests.sync_client
 
-# Two processes share the files; benchmarks, which xdist would disable with a warning, are not here.
+# Two processes share the tests; benchmarks, which xdist would disable with a warning, are not here.
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile -p no:benchmark
+	$(BIN)/python -m pytest -n 2 --dist worksteal -p no:benchmark
 
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist load -p no:benchmark -m slow

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -25,7 +26,6 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.types",
             "hrag.deadline",
             "hrag.answers",
-            "hrag.canonical_json",
             "hrag.net",
             "hrag.quota.quotas",
         ),
@@ -107,12 +107,17 @@ def _modules() -> dict[str, Path]:
 MODULES = _modules()
 
 
-def _imports(name: str) -> Iterator[str]:
+def _imports(name: str) -> tuple[str, ...]:
     """The modules a module imports, wherever in it; those of ours to the file."""
-    yield from _imports_of(MODULES[name])
+    return _imports_of(MODULES[name])
 
 
-def _imports_of(path: Path) -> Iterator[str]:
+@cache
+def _imports_of(path: Path) -> tuple[str, ...]:
+    return tuple(_imports_in(path))
+
+
+def _imports_in(path: Path) -> Iterator[str]:
     name = path.name
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -186,7 +191,7 @@ def _room(name: str) -> tuple[int, str]:
 @pytest.mark.parametrize("name", [name for name in MODULES if _is_in(name, f"{EMBEDDED}")])
 def test_rooms_of_the_embedded_engine_are_entered_one_way(name: str) -> None:
     if name == EMBEDDED:
-        assert list(_imports(name)) == []
+        assert _imports(name) == ()
         return
     place, room = _room(name)
     for imported in _imports(name):
@@ -249,7 +254,7 @@ def test_no_module_reads_the_environment_after_start() -> None:
 
 
 def test_the_package_itself_loads_nothing() -> None:
-    assert list(_imports("hrag")) == []
+    assert _imports("hrag") == ()
 
 
 def _loaded_by(statement: str) -> set[str]:

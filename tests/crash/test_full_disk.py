@@ -213,6 +213,7 @@ def _at(point: str, act: Callable[[], None]) -> Iterator[None]:
 # Backups
 
 
+@pytest.mark.slow
 def test_a_backup_that_finds_no_space_leaves_nothing_behind(disk: Path, tmp_path: Path) -> None:
     with running(tmp_path / "store", VARIABLES) as services:
         filling = Filling(services, Ballast(disk), _created(services.client))

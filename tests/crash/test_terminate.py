@@ -12,6 +12,8 @@ from itertools import count
 from pathlib import Path
 from threading import Event
 
+import pytest
+
 from hrag.client import Client
 from hrag.errors import HragError
 from hrag.types import DEFAULT_COLLECTION, MAX_PAGE_SIZE, Document
@@ -66,6 +68,7 @@ def _workers(client: Client, collection: Collection) -> list[Worker]:
     ]
 
 
+@pytest.mark.slow
 def test_a_stop_under_load_loses_nothing(tmp_path: Path) -> None:
     data_dir = tmp_path / "store"
     with running(data_dir, VARIABLES) as services, services.new_client() as client:

@@ -139,6 +139,7 @@ def _all_ids(client: Client, tenant: str) -> set[str]:
             return found
 
 
+@pytest.mark.slow
 def test_a_stop_ends_a_busy_stream_and_what_was_answered_is_stored(data_dir: Path) -> None:
     with running(data_dir) as services:
         answered = _stop_amid(services, _documents(), 500)

@@ -242,7 +242,13 @@ def test_check_runs_beside_the_services(serving):
     assert "the store is sound" in done.stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_signals_stop_both_services_cleanly(tmp_path, number):
     with _serve(tmp_path) as serving:
         children = serving.children()

@@ -52,6 +52,7 @@ def test_demo_on_given_files_runs_all_parts_and_cleans_up(tmp_path, files):
     assert "The services are stopped" in done.stdout
 
 
+@pytest.mark.slow
 def test_demo_asks_the_given_question(tmp_path, files):
     done = _demo(tmp_path, str(files), "--ask", "How long should tea draw?", "--searches", "1")
     assert done.returncode == 0, done.stderr

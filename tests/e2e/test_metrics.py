@@ -279,6 +279,7 @@ def test_there_is_an_alert_for_every_critical_condition() -> None:
     assert len(names) == len(set(names)) >= 9
 
 
+@pytest.mark.slow
 def test_the_metrics_of_workers_are_served_at_one_address(data_dir: Path) -> None:
     settings, _, address = _monitored({"HRAG_WORKERS": "2"})
     with running(data_dir, settings) as services:

@@ -160,6 +160,7 @@ def test_a_restore_refuses_a_folder_that_holds_a_store(loaded: Running, tmp_path
     check_store(other)
 
 
+@pytest.mark.slow
 def test_a_full_disk_fails_a_backup_and_nothing_else(loaded: Running, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 16 * MIB) as disk:
         ballast = Ballast(disk)
@@ -186,6 +187,7 @@ def test_a_backup_of_nothing_is_an_error_and_makes_nothing(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_backup_says_what_it_is(stopped: Path, tmp_path: Path) -> None:
     succeeds("backup", tmp_path / "b", "--data-dir", stopped)
     label = json.loads((tmp_path / "b" / "backup.json").read_text())
@@ -206,6 +208,7 @@ def test_a_vacuum_waits_for_services_to_be_stopped(loaded: Running) -> None:
     assert "vacuumed" in succeeds("vacuum", "--data-dir", loaded.data_dir)
 
 
+@pytest.mark.slow
 def test_a_vacuum_gives_back_what_deletions_freed(stopped: Path) -> None:
     before = (stopped / "data.mdb").stat().st_size
     said = succeeds("vacuum", "--data-dir", stopped)
@@ -227,6 +230,7 @@ def test_reindexing_brings_lost_segments_back(stopped: Path) -> None:
     assert_has(stopped, {f"d{number}": text(number) for number in range(10)})
 
 
+@pytest.mark.slow
 def test_reindexing_needs_the_indexer_stopped_but_not_the_retriever(loaded: Running) -> None:
     said = fails("reindex", "--data-dir", loaded.data_dir)
     assert "another indexer has the store" in said

@@ -102,6 +102,7 @@ def _dead_documents_are_not_found_any_more(services: Running) -> None:
             assert "d0" not in {passage.chunk.document_id for passage in found.passages}
 
 
+@pytest.mark.slow
 def test_a_restart_finds_segments_and_tail_again(data_dir: Path) -> None:
     with running(data_dir, SEALS) as services:
         _ingest(services.client, range(30))

@@ -22,12 +22,17 @@ def spans(client, tenant, level):
 @pytest.mark.parametrize(
     ("settings", "sizes", "matched", "returned"),
     [
-        ({"HIERARCHICAL_CHUNKS_ENABLED": "false"}, (256,), 0, 0),
-        ({"HIERARCHICAL_CHUNK_LEVELS": "128,500,1300"}, (128, 500, 1300), 0, 2),
-        ({"SMALL_TO_BIG_RETURN_LEVEL": "3"}, (256, 512, 1024, 2048), 0, 3),
         ({"HIERARCHICAL_EMBEDDING_LEVEL": "1"}, (256, 512, 1024, 2048), 1, 2),
-        ({"HIERARCHICAL_OVERLAP_RATIO": "0"}, (256, 512, 1024, 2048), 0, 2),
-        ({"HIERARCHICAL_OVERLAP_RATIO": "0.5"}, (256, 512, 1024, 2048), 0, 2),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                ({"HIERARCHICAL_CHUNKS_ENABLED": "false"}, (256,), 0, 0),
+                ({"HIERARCHICAL_CHUNK_LEVELS": "128,500,1300"}, (128, 500, 1300), 0, 2),
+                ({"SMALL_TO_BIG_RETURN_LEVEL": "3"}, (256, 512, 1024, 2048), 0, 3),
+                ({"HIERARCHICAL_OVERLAP_RATIO": "0"}, (256, 512, 1024, 2048), 0, 2),
+                ({"HIERARCHICAL_OVERLAP_RATIO": "0.5"}, (256, 512, 1024, 2048), 0, 2),
+            )
+        ),
     ],
 )
 def test_settings_shape_trees_and_searches(data_dir, settings, sizes, matched, returned):

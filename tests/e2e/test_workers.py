@@ -205,6 +205,7 @@ def test_a_stop_under_load_takes_little_longer_than_the_drain(
             each.result(30)
 
 
+@pytest.mark.slow
 def test_workers_do_not_outlive_their_supervisor(services: Running) -> None:
     workers = services.retriever.children
     services.retriever.kill()
@@ -234,8 +235,13 @@ def test_no_process_outlives_a_killed_hrag_serve(data_dir: Path) -> None:
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("HRAG_THREADS", "0"), ("HRAG_WORKERS", "257"), ("OPENAI_BASE_URL", "nonsense")],
-    ids=["common", "count", "seen by the workers only"],
+    [
+        pytest.param("HRAG_THREADS", "0", id="common"),
+        pytest.param("HRAG_WORKERS", "257", id="count"),
+        pytest.param(
+            "OPENAI_BASE_URL", "nonsense", id="seen by workers only", marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_an_invalid_setting_ends_all_with_code_2(data_dir: Path, variable: str, value: str) -> None:
     settings = {**_WORKERS, "HRAG_EMBEDDER": "openai", variable: value}
@@ -248,7 +254,7 @@ def test_an_invalid_setting_ends_all_with_code_2(data_dir: Path, variable: str, 
     assert value in retriever.log
 
 
-@pytest.mark.parametrize("count", [1, _COUNT])
+@pytest.mark.parametrize("count", [1, pytest.param(_COUNT, marks=pytest.mark.slow)])
 def test_the_port_of_workers_cannot_be_bound_by_others(services: Running, count: int) -> None:
     taken = services.retriever.address
     settings = {**FAST, "HRAG_WORKERS": str(count)}

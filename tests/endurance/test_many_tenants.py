@@ -25,7 +25,7 @@ from tests.endurance.report import Report
 from tests.endurance.searches import Window
 from tests.processes import Running, running
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 TENANTS = 10_000
 LEAVES = 20
@@ -38,8 +38,13 @@ _TOLERANCE = 1e-5
 @pytest.mark.parametrize(
     ("dimension", "memory"),
     [
-        pytest.param(64, {}, id="all-fit"),
-        pytest.param(384, {"HRAG_MEMORY_BYTES": str(MEMORY_BYTES)}, id="they-do-not-fit"),
+        pytest.param(64, {}, marks=pytest.mark.endurance, id="all-fit"),
+        pytest.param(
+            384,
+            {"HRAG_MEMORY_BYTES": str(MEMORY_BYTES)},
+            marks=pytest.mark.slow,
+            id="they-do-not-fit",
+        ),
     ],
 )
 def test_ten_thousand_tenants(

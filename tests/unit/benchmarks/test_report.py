@@ -199,6 +199,7 @@ def test_a_session_writes_its_results(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "| its rate | 3 | " not in capsys.readouterr().out  # Another test's seed.
 
 
+@pytest.mark.slow
 def test_a_full_session_says_so(tmp_path: Path) -> None:
     code, kept = session(tmp_path, "-m", "full")
     assert code == 0
