@@ -4,16 +4,15 @@ Settings are passed in the environment, the health service says when a service s
 stops it, and its exit code must then be 0. When both have stopped, the whole store is checked.
 """
 
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import environ
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -24,6 +23,7 @@ from hrag.client.calls import channel_options
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
+from tests.forked import Forked
 
 # Beside other tests, an indexer of low priority would not seal in time.
 FAST = {"HRAG_EMBEDDER": "hash:64", "HRAG_INDEXER_NICENESS": "0"}
@@ -33,25 +33,53 @@ _POLL_S = 0.02
 _DEBUG = {"HRAG_LOG_LEVEL": "debug"}
 
 
+class Program(Protocol):
+    """What `subprocess.Popen` and `Forked` share."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+Start = Callable[[str, Mapping[str, str], Path], Program]
+
+
+def fresh(module: str, environment: Mapping[str, str], log: Path) -> Program:
+    """Starts an interpreter of its own, as users do: for figures of memory and time."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", module],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+
+
 class Process:
     """One service process, from its start to its exit code."""
 
     def __init__(
-        self, service: Service, data_dir: Path, settings: Mapping[str, str], address: str = ""
+        self,
+        service: Service,
+        data_dir: Path,
+        settings: Mapping[str, str],
+        address: str = "",
+        start: Start = Forked,
     ) -> None:
         """Starts it, on a free port unless `address` is given. Its output goes to a file."""
         self.service = service
         self.address = address or free_addresses(1)[0]
         self._log_path = data_dir.with_name(f"{data_dir.name}-{service.name}-{self.port}.log")
         own = {"HRAG_DATA_DIR": str(data_dir), service.address_variable: self.address}
-        with self._log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", service.module],
-                env={**environ, **_DEBUG, **settings, **own},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        environment = {**environ, **_DEBUG, **settings, **own}
+        self._process = start(service.module, environment, self._log_path)
 
     @property
     def port(self) -> str:
@@ -96,7 +124,7 @@ class Process:
         return self._process.wait(timeout_s)
 
     def terminate(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
+        self._process.terminate()
 
     def stop(self) -> int:
         """Sends SIGTERM; returns the exit code."""
@@ -127,11 +155,13 @@ class Running:
 
 
 @contextmanager
-def running(data_dir: Path, settings: Mapping[str, str] = FAST) -> Iterator[Running]:
+def running(
+    data_dir: Path, settings: Mapping[str, str] = FAST, start: Start = Forked
+) -> Iterator[Running]:
     """Runs both services on the store in `data_dir`; stops them cleanly and checks the store."""
     with (
-        started(INDEXER, data_dir, settings) as indexer,
-        started(RETRIEVER, data_dir, settings) as retriever,
+        started(INDEXER, data_dir, settings, start=start) as indexer,
+        started(RETRIEVER, data_dir, settings, start=start) as retriever,
         Client(indexer.address, retriever.address) as client,
         _channel(indexer) as to_indexer,
         _channel(retriever) as to_retriever,
@@ -155,10 +185,14 @@ def _channel(process: Process) -> grpc.Channel:
 
 @contextmanager
 def started(
-    service: Service, data_dir: Path, settings: Mapping[str, str] = FAST, address: str = ""
+    service: Service,
+    data_dir: Path,
+    settings: Mapping[str, str] = FAST,
+    address: str = "",
+    start: Start = Forked,
 ) -> Iterator[Process]:
     """Runs one service. Unless the test has ended it, it must stop with exit code 0."""
-    process = Process(service, data_dir, settings, address)
+    process = Process(service, data_dir, settings, address, start)
     try:
         yield process
         if process.is_running:

@@ -48,7 +48,6 @@ def embedded(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -
         yield both
 
 
-@pytest.mark.slow
 def test_re_ingesting_a_corpus_embeds_nothing_and_leaves_the_store_as_it_is(
     embedded: Running, endpoint: OpenAIServer, tenant: str
 ) -> None:

@@ -11,7 +11,7 @@ from tests.endurance.processes import MB, MemorySampler, memory_of, wait_until_i
 from tests.endurance.raw_index import raw_seconds
 from tests.endurance.report import Report
 from tests.endurance.settled import max_segments, wait_until_sealed
-from tests.processes import Running, running
+from tests.processes import Running, fresh, running
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(900)]
 
@@ -30,7 +30,7 @@ SETTINGS = {
 
 
 def test_bulk_load(data_dir: Path, report: Report) -> None:
-    with running(data_dir, SETTINGS) as services, MemorySampler(services.indexer) as indexer:
+    with running(data_dir, SETTINGS, fresh) as services, MemorySampler(services.indexer) as indexer:
         began = time.monotonic()
         _stream(services)
         durable_s = time.monotonic() - began

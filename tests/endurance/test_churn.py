@@ -21,7 +21,7 @@ from tests.endurance.processes import MB, Memory, memory_of
 from tests.endurance.report import Report
 from tests.endurance.searches import Window, searching
 from tests.endurance.settled import lmdb_bytes, max_segments, wait_until_settled
-from tests.processes import Process, Running, running
+from tests.processes import Process, Running, fresh, running
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(900)]
 
@@ -96,7 +96,7 @@ class Churn:
 
 
 def test_churn(tmp_path: Path, data_dir: Path, report: Report) -> None:
-    with running(data_dir, SETTINGS) as services:
+    with running(data_dir, SETTINGS, fresh) as services:
         churn = Churn(services)
         churn.load()
         wait_until_settled(services, TENANT, SEGMENT_MIN_LEAVES, SETTLE_S)

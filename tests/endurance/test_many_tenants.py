@@ -23,7 +23,7 @@ from tests.endurance import texts
 from tests.endurance.processes import MB, MemorySampler, memory_of
 from tests.endurance.report import Report
 from tests.endurance.searches import Window
-from tests.processes import Running, running
+from tests.processes import Running, fresh, running
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -56,7 +56,7 @@ def test_ten_thousand_tenants(
         "HRAG_EMBEDDER": f"hash:{dimension}",
         "HRAG_LOG_LEVEL": "info",
     }
-    with running(data_dir, settings) as services:
+    with running(data_dir, settings, fresh) as services:
         leaves = _ingest(services, HashEmbedder(dimension))
         vector_bytes = sum(vectors.nbytes for vectors in leaves)
         if memory:

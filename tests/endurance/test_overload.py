@@ -20,7 +20,7 @@ from hrag.errors import HragError
 from hrag.types import IngestResult
 from tests.endurance.processes import MB, ROOT, MemorySampler
 from tests.endurance.report import Report
-from tests.processes import Running, running
+from tests.processes import Running, fresh, running
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(300)]
 
@@ -37,7 +37,7 @@ _POLL_S = 0.05
 
 
 def test_five_times_the_capacity(data_dir: Path, report: Report) -> None:
-    with running(data_dir, SETTINGS) as services:
+    with running(data_dir, SETTINGS, fresh) as services:
         _fill(services)
         at_ease = _sent(services, CAPACITY_S)
         assert at_ease.data_bytes > 1000 * at_ease.calls, "searches were refused"

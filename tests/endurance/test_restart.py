@@ -23,7 +23,7 @@ from tests.endurance.load import loading_seconds
 from tests.endurance.processes import memory_of, wait_until_idle
 from tests.endurance.report import Report
 from tests.endurance.settled import wait_until_sealed
-from tests.processes import Process, check_store, started
+from tests.processes import Process, check_store, fresh, started
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(900)]
 
@@ -47,7 +47,7 @@ SETTINGS = {
 
 def test_restart_of_a_million_leaves(data_dir: Path, report: Report) -> None:
     vectors = _filled(data_dir)
-    with started(INDEXER, data_dir, SETTINGS) as indexer:
+    with started(INDEXER, data_dir, SETTINGS, start=fresh) as indexer:
         indexer.wait_until_serving()
         with Client(indexer.address) as client:
             status = wait_until_sealed(client, TENANT, 1, SEAL_S)
@@ -75,7 +75,10 @@ def _filled(data_dir: Path) -> Vectors:
 
 def _grow(data_dir: Path, tail: int, number: int) -> int:
     """Ingests from `number` on until the tail is so long, then kills the indexer."""
-    with started(INDEXER, data_dir, SETTINGS) as indexer, Client(indexer.address) as client:
+    with (
+        started(INDEXER, data_dir, SETTINGS, start=fresh) as indexer,
+        Client(indexer.address) as client,
+    ):
         indexer.wait_until_serving()
         missing = tail - client.index_status(TENANT).embedded.tail_leaf_count
         numbers = range(number, number + -(-missing // stores.LEAVES_EACH))
@@ -109,7 +112,7 @@ def _measure(report: Report, data_dir: Path, tail: int, vectors: Vectors, last: 
 def _serving(stack: ExitStack, service: Service, data_dir: Path) -> tuple[Process, float]:
     """A service with the seconds from its start until it served."""
     began = time.perf_counter()
-    process = stack.enter_context(started(service, data_dir, SETTINGS))
+    process = stack.enter_context(started(service, data_dir, SETTINGS, start=fresh))
     process.wait_until_serving()
     return process, time.perf_counter() - began
 

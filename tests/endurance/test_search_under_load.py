@@ -20,7 +20,7 @@ from tests.endurance import texts
 from tests.endurance.report import Report
 from tests.endurance.searches import Window, searching
 from tests.endurance.settled import wait_until_settled
-from tests.processes import Running, running
+from tests.processes import Running, fresh, running
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(600)]
 
@@ -43,7 +43,7 @@ SETTINGS = {
 def test_search_during_bulk_load_and_sealing(
     tmp_path: Path, data_dir: Path, report: Report
 ) -> None:
-    with running(data_dir, SETTINGS) as services:
+    with running(data_dir, SETTINGS, fresh) as services:
         _load(services, SEARCHED, texts.documents(range(DOCUMENTS), LEAVES))
         before = wait_until_settled(services, SEARCHED, SEGMENT_MIN_LEAVES, SETTLE_S)
         with searching(tmp_path, services.retriever.address, SEARCHED, 0) as searcher:
