@@ -100,7 +100,6 @@ def test_no_two_filters_that_look_alike_share_a_digest():
 # Selectivity
 
 DOCUMENTS = 10_000
-ALWAYS = ("a number's range",)  # The others take as long.
 MIN_RECALL = 0.99
 QUERIES = 10
 
@@ -189,10 +188,8 @@ def large() -> Iterator[tuple[EmbeddedReader, ModelCollection]]:
         store.close()
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param(kind, marks=() if kind in ALWAYS else pytest.mark.slow) for kind in SELECTIONS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SELECTIONS)
 def test_filters_of_every_selectivity_find_the_nearest_that_pass(large, kind):
     reader, whole = large
     queries = [query_vector(seed) for seed in range(QUERIES)]

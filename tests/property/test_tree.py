@@ -25,7 +25,7 @@ SECTION = hrag_fast.CUT_PARAGRAPH + 1
 GOLDEN = "6e8cc1d73bc45c0278b30da28531cbe69a43018aeb000f138d1c1d9032688258"
 INSIDE_CODE_POINT = 3  # Boundaries in a row that may all lie inside one code point.
 
-many = hypothesis_settings(max_examples=200)
+many = hypothesis_settings(max_examples=100)
 few = hypothesis_settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -354,6 +354,7 @@ def test_standard_input_is_ignored_by_default() -> None:
         assert process.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_a_signal_stops_a_process_that_holds_the_events_lock() -> None:
     """A signal handler may run while the main thread holds the lock."""
     for _ in range(4):  # A signal handler that set the event hung in every second process.
