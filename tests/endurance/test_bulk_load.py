@@ -13,7 +13,7 @@ from tests.endurance.report import Report
 from tests.endurance.settled import max_segments, wait_until_sealed
 from tests.processes import Running, fresh, running
 
-pytestmark = [pytest.mark.endurance, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.endurance, pytest.mark.timeout(2400)]
 
 TENANT = "bulk"
 DOCUMENTS = 200_000

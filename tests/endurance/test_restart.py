@@ -25,7 +25,7 @@ from tests.endurance.report import Report
 from tests.endurance.settled import wait_until_sealed
 from tests.processes import Process, check_store, fresh, started
 
-pytestmark = [pytest.mark.endurance, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.endurance, pytest.mark.timeout(3600)]
 
 TENANT = "restart"
 LEAVES = 1_000_000
@@ -34,7 +34,7 @@ LARGE_TAIL = 30_000
 SEGMENT_MIN_LEAVES = 65_536  # So that the large tail stays one.
 DIMENSION = 16
 SEED = 81
-SEAL_S = 400.0
+SEAL_S = 1200.0
 LEAST_RECALL = 0.99
 BEYOND_LOADING_S = 3.0
 SETTINGS = {

@@ -52,4 +52,4 @@ def test_services_that_ask_for_no_credentials(tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("path", CALLS)
 def test_many_messages(target: Target, path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    Report(capsys).tell(f"{path}: {MANY:,} messages", str(target.fire(path, MANY, SEED)))
+    Report(capsys).record(f"{path}: {MANY:,} messages", str(target.fire(path, MANY, SEED)))
