@@ -13,7 +13,7 @@ from hrag.engine.documents import (
     Unsummarised,
 )
 from hrag.engine.factory import open_engine
-from hrag.engine.find import Describe, FindRequest, Found, Vector
+from hrag.engine.find import Evidence, FindRequest, Found, Fusion, PassageFields, Vector
 from hrag.engine.protocols import (
     Administration,
     EncodingSnapshot,
@@ -32,13 +32,15 @@ __all__ = [
     "BackupReport",
     "CheckReport",
     "CollectionHandle",
-    "Describe",
     "DocumentSummaries",
     "EncodingSnapshot",
     "Engine",
+    "Evidence",
     "FindRequest",
     "Found",
+    "Fusion",
     "Maintenance",
+    "PassageFields",
     "PreparedDocument",
     "Progress",
     "Reader",
