@@ -6,7 +6,7 @@ from typing import Any
 
 from hrag.engine import Found
 from hrag.tracing import Stage
-from hrag.types import SearchPlan, SearchQuery, SearchResult, Timings
+from hrag.types import Retrieval, SearchPlan, SearchQuery, SearchResult, Timings
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,7 @@ class SearchOutcome:
     """A search without its passages: what the engine found last, in which snapshot.
 
     `exhausted` and `stages` are those of the whole search; `sequence` is the snapshot's.
+    `fallback` says why `retrieval` is less than what was asked for.
     """
 
     found: Found[Any]
@@ -22,6 +23,8 @@ class SearchOutcome:
     matched_at_level: int
     returned_at_level: int
     sequence: int
+    retrieval: Retrieval
+    fallback: str
 
 
 def stage_seconds(stages: Iterable[Stage]) -> dict[str, float]:
@@ -56,6 +59,8 @@ def result_of(
         plan=SearchPlan.SCAN if found.exact else SearchPlan.INDEX,
         eligible_leaves=found.eligible_leaves,
         sections=found.sections,
+        retrieval=outcome.retrieval,
+        fallback=outcome.fallback,
     )
 
 

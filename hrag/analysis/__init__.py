@@ -6,6 +6,7 @@ queries always agree. Knows nothing of collections, stores or services.
 """
 
 from hrag.analysis.analyzer import (
+    DEFAULT_LANGUAGE,
     LANGUAGES,
     MAX_QUERY_TERMS,
     Analyzer,
@@ -16,6 +17,7 @@ from hrag.analysis.analyzer import (
 from hrag_fast import MAX_FREQUENCY, LeafTerms, Matches, term_id
 
 __all__ = [
+    "DEFAULT_LANGUAGE",
     "LANGUAGES",
     "MAX_FREQUENCY",
     "MAX_QUERY_TERMS",

@@ -24,6 +24,7 @@ from hrag_fast import LeafTerms, Matches, TermExtractor, Token, term_id
 MAX_QUERY_TERMS = 256
 NO_STEMMER = "simple"
 # Whatever its stemmer, `simple` has none.
+DEFAULT_LANGUAGE = "english"
 LANGUAGES = (NO_STEMMER, *sorted(Stemmer.algorithms()))
 NEWEST_VERSION = 1
 # English words are ASCII; what is not is a name or a word of another language.

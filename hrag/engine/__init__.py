@@ -13,7 +13,7 @@ from hrag.engine.documents import (
     Unsummarised,
 )
 from hrag.engine.factory import open_engine
-from hrag.engine.find import Evidence, FindRequest, Found, Fusion, PassageFields, Vector
+from hrag.engine.find import FindRequest, Found, Fusion, PassageFields, Vector
 from hrag.engine.protocols import (
     Administration,
     EncodingSnapshot,
@@ -35,7 +35,6 @@ __all__ = [
     "DocumentSummaries",
     "EncodingSnapshot",
     "Engine",
-    "Evidence",
     "FindRequest",
     "Found",
     "Fusion",

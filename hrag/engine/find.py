@@ -17,26 +17,15 @@ from hrag.types import (
     DEFAULT_WINDOW_SENTENCES,
     Aggregation,
     ChosenSection,
+    Evidence,
     FusionMethod,
-    MatchedSentence,
     Retrieval,
     SearchMode,
     SummaryScope,
-    TermSpan,
 )
 
 Vector = NDArray[np.float32]
 P_co = TypeVar("P_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Why a passage was found, apart from its matched leaves; see `hrag.types.Passage`."""
-
-    lexical_score: float | None
-    dense_score: float | None
-    term_spans: tuple[TermSpan, ...]
-    matched_sentence: MatchedSentence
 
 
 class PassageFields(Protocol):

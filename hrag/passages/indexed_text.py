@@ -17,7 +17,8 @@ def indexed_texts(
     """Returns the indexed text of each leaf, which are the chunks at `level`, in order.
 
     With `headings` it begins with a line `title > section > subsection`, of at most
-    MAX_HEADING_CHARS characters, unless that is empty.
+    MAX_HEADING_CHARS characters, unless that is empty. A title that the first section repeats
+    stays: its words count twice, which found 1 to 5 % more on the development sets.
     """
     leaves = tree.level(level)
     bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
@@ -36,7 +37,5 @@ def _line(title: str, sections: Sequence[Section], parents: Sequence[int], secti
     while section != NONE:
         path.insert(0, sections[section].title)
         section = parents[section]
-    if path[:1] == [title]:
-        path = path[1:]
     heading = " > ".join(filter(None, (title, *path)))[:MAX_HEADING_CHARS]
     return f"{heading}\n" if heading else ""

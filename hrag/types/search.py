@@ -153,6 +153,16 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why a passage was found, apart from its matched leaves; see `Passage`."""
+
+    lexical_score: float | None
+    dense_score: float | None
+    term_spans: tuple[TermSpan, ...]
+    matched_sentence: MatchedSentence
+
+
+@dataclass(frozen=True, slots=True)
 class ChosenSection:
     """A section of a document that SUMMARY_FIRST chose by its summary.
 

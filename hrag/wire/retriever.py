@@ -13,6 +13,7 @@ from hrag.types import (
     ChosenSection,
     ChunkNode,
     EmbeddedReaderStatus,
+    Evidence,
     FusionMethod,
     Hierarchy,
     Limits,
@@ -300,16 +301,29 @@ def encoded_passage(passage: Passage) -> bytes:
     return pb.SearchResponse(passages=[_passage_message(passage)]).SerializeToString()
 
 
-def described_document(
-    document_id: str, title: str, source: str, metadata: Mapping[str, Any]
-) -> bytes:
-    """Returns an encoded hrag.v1.Chunk with the fields that all chunks of a document share."""
-    return types_pb2.Chunk(
-        document_id=document_id,
-        title=title,
-        source=source,
-        metadata=struct_message(metadata) if metadata else None,
-    ).SerializeToString()
+class PassageFieldCodec:
+    """See `hrag.engine.PassageFields`."""
+
+    def document(
+        self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
+    ) -> bytes:
+        return types_pb2.Chunk(
+            document_id=document_id,
+            title=title,
+            source=source,
+            metadata=struct_message(metadata) if metadata else None,
+        ).SerializeToString()
+
+    def evidence(self, evidence: Evidence) -> bytes:
+        return pb.Passage(
+            lexical_score=evidence.lexical_score,
+            dense_score=evidence.dense_score,
+            term_spans=map(_term_span_message, evidence.term_spans),
+            matched_sentence=_sentence_message(evidence.matched_sentence),
+        ).SerializeToString()
+
+
+PASSAGE_FIELDS = PassageFieldCodec()
 
 
 def _passage_message(passage: Passage) -> pb.Passage:

@@ -18,8 +18,7 @@ from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store.labels import label, leaves_of, ordinals_of, split_label
 from hrag.engine.find import FindRequest
 from hrag.passages.auto_merge import representatives
-from hrag.passages.drafts import LeafMatch
-from hrag.passages.tree_text import TreePosition
+from hrag.passages.tree_text import LeafMatch, TreePosition
 from hrag.tree import Tree
 from hrag.types import Aggregation, SearchMode
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hrag.analysis import LeafTerms, analyzer
 from hrag.embedding import Vectors
+from hrag.engine.embedded.segments.leaf_terms import NO_LEAVES, joined, without_terms
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.labels import labels_of
@@ -68,7 +69,7 @@ def read_leaves(
     labels = [np.empty(0, np.uint64)]
     ancestors = [np.empty((heights, 0), np.uint32)]
     vectors = [np.empty((0, settings.dimension), np.float32)]
-    terms = [LeafTerms.empty()]
+    terms = [NO_LEAVES]
     for ordinal in ordinals:
         slot = slot_of(store, txn, collection, ordinal)
         tree = Tree(required(txn.get(slot, db=store.db["trees"])))
@@ -79,11 +80,13 @@ def read_leaves(
         if settings.analyzer:
             texts = read_indexed_texts(store, txn, slot, tree, settings)
             terms.append(analyzer(settings.analyzer).leaf_terms(texts))
+        else:
+            terms.append(without_terms(count))
     return LeafBlock(
         np.concatenate(labels),
         np.concatenate(ancestors, axis=1),
         np.concatenate(vectors),
-        LeafTerms.joined(terms),
+        joined(terms),
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.analysis import LeafTerms
+from hrag.engine.embedded.segments.leaf_terms import joined
 from hrag.engine.embedded.segments.leaves import LeafBlock
 from hrag.engine.embedded.segments.segment_files import POSTINGS, LoadedSegment
 from hrag_fast import Postings, postings_of, write_postings
@@ -50,7 +51,7 @@ class PostingsPart:
             self._invert()
 
     def _invert(self) -> None:
-        terms = LeafTerms.joined(self._waiting)
+        terms = joined(self._waiting)
         run = Postings(postings_of(terms.starts, terms.entries, self._waiting_leaves))
         self._runs.append((run, self._leaves + np.arange(self._waiting_leaves)))
         self._leaves += self._waiting_leaves
