@@ -153,9 +153,9 @@ cdef class PassageEncoder:
         self.has_dense = dense is not None
         self.lexical = lexical if self.has_lexical else self.child_scores
         self.dense = dense if self.has_dense else self.child_scores
-        for scores in (self.child_scores, self.lexical, self.dense):
-            if self.children.shape[0] != scores.shape[0]:
-                raise ValueError(f"{self.children.shape[0]} children, {scores.shape[0]} scores")
+        for count in (self.child_scores.shape[0], self.lexical.shape[0], self.dense.shape[0]):
+            if self.children.shape[0] != count:
+                raise ValueError(f"{self.children.shape[0]} children, {count} scores")
 
     def passage(
         self,

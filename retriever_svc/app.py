@@ -100,7 +100,14 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         port = closing.enter_context(
             serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, metric_readings)
         )
-        search = Search(reader, embedder, queries, sentences, settings.return_level)
+        search = Search(
+            reader,
+            embedder,
+            queries,
+            sentences,
+            settings.return_level,
+            allows_fallback=settings.hybrid_fallback,
+        )
         servicer = RetrieverServicer(
             search,
             unconfigured if answering is None else Answer(search, sentences, answering),

@@ -18,7 +18,7 @@ from hrag.engine.embedded.search.candidates import Candidates, RowNumbers, Score
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
-from hrag_fast import Postings, bm25_scores, forward_matches
+from hrag_fast import Postings, bm25, forward_matches
 
 _K1 = 1.2
 _B = 0.75
@@ -70,8 +70,10 @@ def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
 
 def _in_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
     """Where the terms occur in living rows of the tail."""
-    tail, used = view.tail, view.count - view.tail_base
-    rows, which, frequencies = forward_matches(tail.term_starts, tail.entries, 0, used, ids)
+    used = view.count - view.tail_base
+    starts = view.tail.term_starts[: used + 1]
+    entries = view.tail.entries[: starts[-1]]
+    rows, which, frequencies = forward_matches(starts, entries, 0, used, ids)
     rows = rows + np.uint32(view.tail_base)
     living = view.alive[rows] != 0
     return TermMatches(rows[living], which[living], frequencies[living])
@@ -131,15 +133,17 @@ def _best_in_tail(query: LexicalQuery, eligible: EligibleRows, count: int) -> Ca
 def _tail_scores(query: LexicalQuery, view: View) -> tuple[RowNumbers, Scores]:
     """The tail's living rows with a term of the query, ascending, and their scores."""
     matches = query.in_tail
-    return bm25_scores(
-        matches.rows,
-        matches.which,
-        matches.frequencies,
+    rows, numbers = np.unique(matches.rows, return_inverse=True)
+    scores = bm25(
         query.weights,
         query.a,
         query.b,
-        view.lengths,
+        numbers.astype(np.uint32),
+        matches.which,
+        matches.frequencies,
+        view.lengths[rows],
     )
+    return rows, scores
 
 
 def _segments(view: View) -> Iterator[tuple[LoadedSegment, int, int]]:
