@@ -31,6 +31,6 @@ def generate_grpc_code() -> None:
 generate_grpc_code()
 kernels = [
     Extension(f"hrag_fast.{name}", [f"hrag_fast/{name}.pyx"], extra_compile_args=["-O3"])
-    for name in ("_boundaries", "_climb", "_graph", "_passages")
+    for name in ("_analysis", "_boundaries", "_climb", "_graph", "_passages")
 ]
 setup(ext_modules=cythonize(kernels, compiler_directives={"language_level": "3"}))

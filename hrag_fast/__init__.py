@@ -11,12 +11,13 @@ the import fails: nobody would notice a fallback that is only slow.
 """
 
 try:
-    from hrag_fast._analysis_reference import (
+    from hrag_fast._analysis import (
         MAX_FREQUENCY,
         LeafTerms,
         Matches,
         TermExtractor,
         Token,
+        fold,
         term_id,
     )
     from hrag_fast._boundaries import (
@@ -27,7 +28,7 @@ try:
         CUT_WORD,
         boundary_ranks,
     )
-    from hrag_fast._characters import fold, inside_word
+    from hrag_fast._characters import inside_word
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._graph import Graph
     from hrag_fast._passages import CitedDocument, PassageEncoder
