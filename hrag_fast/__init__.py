@@ -13,12 +13,13 @@ extension is not compiled, the import fails: nobody would notice a fallback that
 """
 
 try:
-    from hrag_fast._analysis_reference import (
+    from hrag_fast._analysis import (
         MAX_FREQUENCY,
         LeafTerms,
         Matches,
         TermExtractor,
         Token,
+        fold,
         term_id,
     )
     from hrag_fast._bm25 import Postings
@@ -31,7 +32,7 @@ try:
         CUT_WORD,
         boundary_ranks,
     )
-    from hrag_fast._characters import fold, inside_word
+    from hrag_fast._characters import inside_word
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._forward import forward_matches
     from hrag_fast._graph import Graph
