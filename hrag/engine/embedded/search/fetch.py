@@ -7,7 +7,8 @@ from hrag.engine.embedded.search.ancestor_groups import AncestorGroups
 from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.store.labels import split_label
 from hrag.engine.find import Describe, FindRequest
-from hrag.passages.drafts import PassageDraft, PassageLimits, passage_of, select_drafts
+from hrag.passages.budget import PassageLimits, select_drafts
+from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.sentence_context import SentenceContext, sentence_context
 from hrag.types import Passage
 
