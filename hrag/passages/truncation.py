@@ -22,6 +22,7 @@ from hrag.sentences import fitting, sentence_ends
 from hrag.tree import ChunkRecord, covering
 
 _NO_LETTERS_AT_THE_END = re.compile(r"[\W_]*\Z")
+_FIRST_CJK = "\u2e80"  # Chinese, Japanese and what else has no spaces between words lies above.
 _MAX_CHARACTER_BYTES = 4  # Of UTF-8.
 _MAX_RUN_BYTES = 64  # Longer ones are ruled lines, whose tokens are alike from any start.
 
@@ -59,8 +60,14 @@ def first_words(document: TreeText, record: ChunkRecord, token_budget: int) -> C
     then.
     """
     span = _EncodedSpan(document, record)
-    for end in reversed(span.token_ends[:token_budget]):
-        ...
+    places = [span.character_at(end) for end in span.token_ends[:token_budget]]
+    ends = [end for end in places if end is not None]
+    words = [end for end in ends if not _is_inside_word(span.text, end)]
+    if not ends:
+        return None
+    end = (words or ends)[-1]
+    part = span.part(span.start, span.cut(end, len(span.text[:end].encode())))
+    return _unless_blank(document, part)
 
 
 class _Cut(NamedTuple):
@@ -101,6 +108,12 @@ class _EncodedSpan:
             return _Cut(char, byte, token, token + 1)
         return _Cut(char - len(inside), before, token, token)
 
+    def character_at(self, byte: int) -> int | None:
+        """Returns the number of characters before a byte; None inside a character."""
+        if byte < len(self.raw) and self.raw[byte] & 0xC0 == 0x80:  # A continuation byte.
+            return None
+        return len(self.raw[:byte].decode())
+
     def part(self, start: _Cut, end: _Cut) -> ChunkRecord:
         """Returns the text between two places, with every token of which it has any byte."""
         record = self.record
@@ -127,6 +140,12 @@ def _character_behind(document: TreeText, record: ChunkRecord) -> str:
     """The character behind a span; "" if it is white space, or there is none."""
     text = document.text[record.byte_end : record.byte_end + _MAX_CHARACTER_BYTES]
     return str(text, "utf-8", "ignore")[:1].strip()
+
+
+def _is_inside_word(text: str, char: int) -> bool:
+    """Whether a place has a letter or digit on both sides, of a script that spaces its words."""
+    sides = text[char - 1 : char + 1]
+    return len(sides) == 2 and sides.isalnum() and max(sides) < _FIRST_CJK
 
 
 def _sentences(document: TreeText, record: ChunkRecord) -> list[ChunkRecord]:
