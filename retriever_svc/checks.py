@@ -22,7 +22,7 @@ from hrag.types import (
     SearchQuery,
 )
 
-_OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
+OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
 
 
 def check_query(query: SearchQuery) -> None:
@@ -35,21 +35,25 @@ def check_query(query: SearchQuery) -> None:
     if isinstance(query.query, str):
         _check_text(query.query)
     _check_retrieval(query)
-    if query.mode in _OF_LEAVES and query.return_level is not None:
+    if query.mode_or_default in OF_LEAVES and query.return_level is not None:
         raise InvalidArgument(
-            f"return_level is {query.return_level}; {query.mode.name} returns the embedded "
+            f"return_level is {query.return_level}; {query.mode_or_default.name} returns the embedded "
             "level, so leave it unset",
             field="return_level",
         )
-    if query.cut_last and not query.token_budget and query.mode is not SearchMode.CONTEXT:
+    if (
+        query.cut_last
+        and not query.token_budget
+        and query.mode_or_default is not SearchMode.CONTEXT
+    ):
         raise InvalidArgument(
             "cut_last is set without a token_budget; set that, or leave both unset",
             field="cut_last",
         )
     if query.window_sentences is not None:
-        _check_window(query.window_sentences, query.mode)
+        _check_window(query.window_sentences, query.mode_or_default)
     if query.merge_ratio is not None:
-        _check_merge_ratio(query.merge_ratio, query.mode)
+        _check_merge_ratio(query.merge_ratio, query.mode_or_default)
     _check_summary_first(query)
     if query.filter is not None:
         check_filter(query.filter)
@@ -67,7 +71,7 @@ def _check_retrieval(query: SearchQuery) -> None:
             f"retrieval is {retrieval.name} and text is empty; a query by vector alone is DENSE",
             field="retrieval",
         )
-    if retrieval is Retrieval.LEXICAL and query.mode is SearchMode.SENTENCE_WINDOW:
+    if retrieval is Retrieval.LEXICAL and query.mode_or_default is SearchMode.SENTENCE_WINDOW:
         raise InvalidArgument(
             "retrieval is LEXICAL; SENTENCE_WINDOW compares the vectors of sentences, so use "
             "HYBRID or DENSE",
@@ -119,10 +123,10 @@ def _check_window(sentences: int, mode: SearchMode) -> None:
 def _check_summary_first(query: SearchQuery) -> None:
     options = {"top_sections": query.top_sections, "summary_scope": query.summary_scope}
     for field, value in options.items():
-        if value is not None and query.mode is not SearchMode.SUMMARY_FIRST:
+        if value is not None and query.mode_or_default is not SearchMode.SUMMARY_FIRST:
             raise InvalidArgument(
                 f"{field} is {value}; only SUMMARY_FIRST has one, so leave it unset in "
-                f"{query.mode.name}",
+                f"{query.mode_or_default.name}",
                 field=field,
             )
     if query.top_sections is not None:

@@ -20,21 +20,21 @@ from hrag.types import (
     SearchQuery,
     SummaryScope,
 )
+from retriever_svc.checks import OF_LEAVES
 from retriever_svc.prepared_query import EmbeddedQuery
 
-OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
 T = TypeVar("T")
 
 
 def returned_level(query: SearchQuery, settings: CollectionSettings, default_level: int) -> int:
     """Returns the level of the query's passages, the highest one in AUTO_MERGE.
 
-    STANDARD, SENTENCE_WINDOW and CONTEXT return the embedded level. Else the query's own level comes
-    first, then the collection's, then the service's. Raises InvalidArgument for a level that
-    the collection cannot return.
+    STANDARD, SENTENCE_WINDOW and CONTEXT return the embedded level. Else the query's own level
+    comes first, then the collection's, then the service's. Raises InvalidArgument for a level
+    that the collection cannot return.
     """
     tree = settings.tree
-    if query.mode in OF_LEAVES:
+    if query.mode_or_default in OF_LEAVES:
         return tree.embedding_level
     if query.return_level is not None:
         tree.check_return_level(query.return_level)
@@ -49,12 +49,12 @@ def find_request(
 ) -> FindRequest:
     """Returns the request for passages at `level`; what the query leaves out has its default."""
     query = embedded.prepared.query
-    is_context = query.mode is SearchMode.CONTEXT
+    is_context = query.mode_or_default is SearchMode.CONTEXT
     budget = query.token_budget or (DEFAULT_CONTEXT_TOKENS if is_context else 0)
     bonus = DEFAULT_NEIGHBOUR_BONUS if is_context else 0.0
     return FindRequest(
         vector=None if retrieval is Retrieval.LEXICAL else embedded.vector,
-        mode=query.mode,
+        mode=query.mode_or_default,
         level=level,
         # No more passages than tokens fit a budget, so this is no limit.
         limit=_given(query.limit, budget if is_context else DEFAULT_LIMIT),

@@ -169,7 +169,7 @@ class Search:
         check_query(query)
         prepared = prepared_query(query)
         wait_for_sequence(self._reader, query.tenant_id, query.min_sequence, wait_deadline)
-        if prepared.embeds or query.mode is SearchMode.SENTENCE_WINDOW:
+        if prepared.embeds or query.mode_or_default is SearchMode.SENTENCE_WINDOW:
             has_vectors = self._known_collections.have_vectors(query.tenant_id, query.collection)
             prepared = replace(prepared, embeds=prepared.embeds and has_vectors)
         return prepared
@@ -192,7 +192,7 @@ class Search:
         deadline.check("embedding")
         query = embedded.prepared.query
         open_snapshot = partial(self._snapshot, embedded, deadline)
-        if query.mode is SearchMode.SENTENCE_WINDOW:
+        if query.mode_or_default is SearchMode.SENTENCE_WINDOW:
             outcome, windows = self._find_windows(embedded, self._request, open_snapshot, deadline)
             passages = tuple(map(form.from_value, windows))
         else:
@@ -235,7 +235,7 @@ class Search:
             with self._reader.snapshot(
                 query.tenant_id,
                 query.collection,
-                summaries=query.mode is SearchMode.SUMMARY_FIRST,
+                summaries=query.mode_or_default is SearchMode.SUMMARY_FIRST,
                 deadline=deadline,
             ) as snapshot:
                 settings = snapshot.settings
@@ -251,4 +251,4 @@ class Search:
 
 def _needs_embedder(prepared: PreparedQuery) -> bool:
     """Whether the service embeds something for it: the query's text, or sentences."""
-    return prepared.embeds or prepared.query.mode is SearchMode.SENTENCE_WINDOW
+    return prepared.embeds or prepared.query.mode_or_default is SearchMode.SENTENCE_WINDOW

@@ -143,7 +143,7 @@ class QueryEmbedding:
         if isinstance(vector, HragError):
             is_hybrid = prepared.retrieval is Retrieval.HYBRID
             # Sentences have to be embedded too.
-            is_possible = prepared.query.mode is not SearchMode.SENTENCE_WINDOW
+            is_possible = prepared.query.mode_or_default is not SearchMode.SENTENCE_WINDOW
             is_failure = isinstance(vector, _EMBEDDER_FAILURES)
             if is_failure and is_hybrid and is_possible and self._allows_fallback:
                 return EmbeddedQuery(prepared, None, vector.message)

@@ -42,7 +42,7 @@ def result_of(
     found = outcome.found
     return SearchResult(
         passages=(),
-        mode=query.mode,
+        mode=query.mode_or_default,
         matched_at_level=outcome.matched_at_level,
         returned_at_level=outcome.returned_at_level,
         candidates_considered=found.considered,

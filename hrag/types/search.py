@@ -63,13 +63,13 @@ class SearchQuery:
     """A search request: a text, or a vector that is already embedded.
 
     With a text, `vector` is used in place of the text's own vector. None takes the default,
-    which may depend on mode, retrieval and collection.
+    which may depend on the call, mode, retrieval and collection.
     """
 
     tenant_id: str
     query: str | Sequence[float]
     collection: str = DEFAULT_COLLECTION
-    mode: SearchMode = SearchMode.SMALL_TO_BIG
+    mode: SearchMode | None = None
     limit: int | None = None
     return_level: int | None = None
     candidates: int = DEFAULT_CANDIDATES
@@ -90,6 +90,11 @@ class SearchQuery:
     lexical_weight: float | None = None
     neighbour_bonus: float | None = None
     max_per_document: int = 0
+
+    @property
+    def mode_or_default(self) -> SearchMode:
+        """The mode, SMALL_TO_BIG if it is None."""
+        return self.mode or SearchMode.SMALL_TO_BIG
 
     @property
     def text(self) -> str:

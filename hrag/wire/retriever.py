@@ -55,8 +55,9 @@ _MODE_NUMBER = {
     SearchMode.SUMMARY_FIRST: pb.SEARCH_MODE_SUMMARY_FIRST,
     SearchMode.CONTEXT: pb.SEARCH_MODE_CONTEXT,
 }
-_MODE = {number: mode for mode, number in _MODE_NUMBER.items()} | {
-    pb.SEARCH_MODE_UNSPECIFIED: SearchMode.SMALL_TO_BIG
+_MODE: dict[int, SearchMode | None] = {
+    **{number: mode for mode, number in _MODE_NUMBER.items()},
+    pb.SEARCH_MODE_UNSPECIFIED: None,
 }
 _AGGREGATION_NUMBER = {
     Aggregation.MAX: pb.AGGREGATION_MAX,
@@ -171,7 +172,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         pb.SearchRequest,
         tenant_id=query.tenant_id,
         collection=query.collection,
-        mode=_number(_MODE_NUMBER, query.mode, "mode"),
+        mode=_number_or_none(_MODE_NUMBER, query.mode, "mode"),
         limit=query.limit,
         return_level=query.return_level,
         candidates=query.candidates,
@@ -375,7 +376,7 @@ def _sentence_from(message: pb.MatchedSentence) -> MatchedSentence:
 def search_result_from(message: pb.SearchResponse) -> SearchResult:
     return SearchResult(
         passages=tuple(map(_passage_from, message.passages)),
-        mode=_known(_MODE, message.mode, "mode"),
+        mode=_known(_MODE, message.mode, "mode") or SearchMode.SMALL_TO_BIG,
         matched_at_level=message.matched_at_level,
         returned_at_level=message.returned_at_level,
         candidates_considered=message.candidates_considered,
