@@ -1,4 +1,4 @@
-"""A search: check, wait for the tenant's change, embed, open a snapshot, find, respond.
+"""A search: check, wait for the tenant's change, embed, open a snapshot, find, rerank, respond.
 
 The engine does the search itself, from the filter to the passages, see
 `hrag.engine.Snapshot.find`. A search opens one snapshot, except in SENTENCE_WINDOW, see
@@ -27,6 +27,7 @@ from retriever_svc.freshness import MAX_WAIT_S, wait_for_sequence
 from retriever_svc.known_collections import KnownCollections
 from retriever_svc.modes import find_request, returned_level
 from retriever_svc.query_vectors import query_vector, query_vectors
+from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.results import SearchOutcome, result_of, stage_seconds
 from retriever_svc.sentence_window import SentenceWindowSearch
 
@@ -90,6 +91,7 @@ class Search:
         sentences: CachedQueries,
         return_level: int,
         clock: Callable[[], float] = time.perf_counter,
+        reranking: RerankSetup | None = None,
     ) -> None:
         self._reader = reader
         self._embedder = embedder
@@ -98,12 +100,13 @@ class Search:
         self._return_level = return_level
         self._clock = clock
         self._find_windows = SentenceWindowSearch(sentences, clock)
+        self._rerank = RerankStage(reranking, clock)
 
     def __call__(self, query: SearchQuery, deadline: Deadline) -> SearchResult:
         """Returns the passages that answer a query best, best first.
 
         Raises InvalidArgument, CollectionNotFound, EmbedderMismatch, SequenceNotReached,
-        NoSummaries, DeadlineExceeded, and as the embedder does.
+        NoSummaries, RerankerNotConfigured, DeadlineExceeded, and as the embedder does.
         """
         result, passages = self._one(query, deadline, _VALUES)
         return replace(result, passages=passages)
@@ -161,6 +164,7 @@ class Search:
     def _prepare(self, query: SearchQuery, wait_deadline: Deadline) -> SearchQuery:
         """Refuses what can be refused before embedding, and waits for the tenant's change."""
         check_query(query)
+        self._rerank.check(query)
         wait_for_sequence(self._reader, query.tenant_id, query.min_sequence, wait_deadline)
         if _needs_embedder(query):
             self._known_collections.check(query.tenant_id, query.collection)
@@ -180,6 +184,11 @@ class Search:
         if query.mode is SearchMode.SENTENCE_WINDOW:
             outcome, windows = self._find_windows(query, vector, open_snapshot, deadline)
             passages = tuple(map(form.from_value, windows))
+        elif self._rerank.applies_to(query):
+            with open_snapshot() as snapshot:
+                found = self._found(snapshot, self._rerank.widened(query), vector, _VALUES)
+            outcome, reranked = self._rerank(query, *found, deadline)
+            passages = tuple(map(form.from_value, reranked))
         else:
             with open_snapshot() as snapshot:
                 outcome, passages = self._found(snapshot, query, vector, form)

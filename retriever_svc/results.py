@@ -14,6 +14,7 @@ class SearchOutcome:
     """A search without its passages: what the engine found last, in which snapshot.
 
     `exhausted` and `stages` are those of the whole search; `sequence` is the snapshot's.
+    `reranked` and `rerank_failure` are as in SearchResult.
     """
 
     found: Found[Any]
@@ -22,6 +23,8 @@ class SearchOutcome:
     matched_at_level: int
     returned_at_level: int
     sequence: int
+    reranked: bool = False
+    rerank_failure: str = ""
 
 
 def stage_seconds(stages: Iterable[Stage]) -> dict[str, float]:
@@ -52,10 +55,13 @@ def result_of(
             fetch_us=_us(seconds["fetch"]),
             total_us=_us(total_s),
             filter_us=_us(seconds.get("filter", 0.0)),
+            rerank_us=_us(seconds.get("rerank", 0.0)),
         ),
         plan=SearchPlan.SCAN if found.exact else SearchPlan.INDEX,
         eligible_leaves=found.eligible_leaves,
         sections=found.sections,
+        reranked=outcome.reranked,
+        rerank_failure=outcome.rerank_failure,
     )
 
 

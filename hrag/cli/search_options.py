@@ -102,6 +102,14 @@ def _query(
             "and then those of the best documents' sections. Default: sections."
         ),
     ] = None,
+    rerank: Annotated[
+        bool | None,
+        typer.Option(
+            "--rerank/--no-rerank",
+            help="Let the retriever's reranker order the best passages. Default: if it has one.",
+            show_default=False,
+        ),
+    ] = None,
     merge_adjacent: Annotated[
         bool,
         typer.Option(
@@ -136,6 +144,7 @@ def _query(
         cut_last=cut_last,
         top_sections=top_sections,
         summary_scope=summary_scope,
+        rerank=rerank,
     )
 
 

@@ -266,6 +266,7 @@ class Client:
         cut_last: bool = False,
         top_sections: int | None = None,
         summary_scope: SummaryScope | None = None,
+        rerank: bool | None = None,
         timeout_s: float | None = None,
     ) -> SearchResult:
         """Returns the passages that best answer `query`, best first.
@@ -290,6 +291,8 @@ class Client:
         * `window_sentences` (SENTENCE_WINDOW): sentences on each side, 0 to 20; None means 3.
         * `top_sections`, `summary_scope` (SUMMARY_FIRST): how many sections are searched, 1 to
           1,000, None means 3; and by which summaries they are chosen.
+        * `rerank`: let the server's reranker order the best passages; True requires one, None
+          means if there is one. If it fails, the result has the search's order and says why.
 
         Raises CollectionNotFound, NoSummaries, SequenceNotReached and, for a text,
         EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.
@@ -313,6 +316,7 @@ class Client:
             cut_last=cut_last,
             top_sections=top_sections,
             summary_scope=summary_scope,
+            rerank=rerank,
         )
         return self._run(calls.search(search_query), timeout_s)
 

@@ -64,6 +64,7 @@ class SearchQuery:
     cut_last: bool = False
     top_sections: int | None = None
     summary_scope: SummaryScope | None = None
+    rerank: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +81,15 @@ class Passage:
     """A chunk that answers a query, with the leaves that matched inside it.
 
     If chunks were joined, `merged_chunk_ids` names them in order of the text, and `chunk`
-    is the best of them with content, span, pages and tokens of all.
+    is the best of them with content, span, pages and tokens of all. `rerank_score` is the
+    reranker's, on a scale of its own; None if it gave none.
     """
 
     chunk: Chunk
     score: float
     matched_children: tuple[MatchedChild, ...]
     merged_chunk_ids: tuple[str, ...] = ()
+    rerank_score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class Timings:
     fetch_us: int
     total_us: int
     filter_us: int = 0
+    rerank_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,8 @@ class SearchResult:
 
     `eligible_leaves` counts all leaves or those that pass the filter. `sequence` is the
     tenant's last change in the snapshot. `plan` is None if the service does not report it.
-    `sections` are those that SUMMARY_FIRST chose, best first.
+    `sections` are those that SUMMARY_FIRST chose, best first. `reranked` is True if a reranker
+    ordered the passages; `rerank_failure` says why not if one was asked, else it is empty.
     """
 
     passages: tuple[Passage, ...]
@@ -139,3 +144,5 @@ class SearchResult:
     plan: SearchPlan | None
     eligible_leaves: int
     sections: tuple[ChosenSection, ...] = ()
+    reranked: bool = False
+    rerank_failure: str = ""

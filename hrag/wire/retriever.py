@@ -109,6 +109,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
         filter=filter_from(message.filter) if message.HasField("filter") else None,
         top_sections=message.top_sections if message.HasField("top_sections") else None,
         summary_scope=_known(_SCOPE, message.summary_scope, "summary_scope"),
+        rerank=message.rerank if message.HasField("rerank") else None,
     )
 
 
@@ -160,6 +161,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
             if query.summary_scope
             else None
         ),
+        rerank=query.rerank,
     )
     if isinstance(query.query, str):
         message.text = checked_text(query.query, "text")
@@ -225,10 +227,13 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
             fetch_us=took.fetch_us,
             total_us=took.total_us,
             filter_us=took.filter_us,
+            rerank_us=took.rerank_us,
         ),
         plan=_PLAN_NUMBER[result.plan] if result.plan else None,
         eligible_leaves=result.eligible_leaves,
         sections=map(_section_message, result.sections),
+        reranked=result.reranked,
+        rerank_failure=result.rerank_failure,
     )
 
 
@@ -286,6 +291,7 @@ def _passage_message(passage: Passage) -> pb.Passage:
             for child in passage.matched_children
         ],
         merged_chunk_ids=passage.merged_chunk_ids,
+        rerank_score=passage.rerank_score,
     )
 
 
@@ -302,6 +308,8 @@ def search_result_from(message: pb.SearchResponse) -> SearchResult:
         plan=_PLAN.get(message.plan),
         eligible_leaves=message.eligible_leaves,
         sections=tuple(map(_section_from, message.sections)),
+        reranked=message.reranked,
+        rerank_failure=message.rerank_failure,
     )
 
 
@@ -314,6 +322,7 @@ def _passage_from(message: pb.Passage) -> Passage:
             for child in message.matched_children
         ),
         tuple(message.merged_chunk_ids),
+        message.rerank_score if message.HasField("rerank_score") else None,
     )
 
 
