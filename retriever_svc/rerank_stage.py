@@ -46,7 +46,7 @@ _MAX_HEADING_CHARS = 256
 
 @dataclass(frozen=True, slots=True)
 class RerankSetup:
-    """The reranker, how many passages it orders, and how many tokens of each it reads."""
+    """The reranker, how many passages it orders, and about how many tokens of each it reads."""
 
     reranker: Reranker
     top: int = DEFAULT_RERANK_TOP
