@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from hrag.analysis import DEFAULT_LANGUAGE, LANGUAGES
 from hrag.errors import InvalidArgument
 from hrag.net.addresses import MAX_PORT
 from hrag.quota.quotas import Quota
@@ -44,7 +45,7 @@ NO_AUTH_WORDS = "everybody may read and change all data"
 PLAINTEXT_WORDS = "everybody on the way may read all data and tokens"
 _REQUEST_PER_DOCUMENT = 4
 _MAX_SEARCH_BYTES = 16 * MIB  # A full batch whose filters name 10,000 ids each has 15 MiB.
-_EMBEDDER = re.compile(r"builtin|openai|hash:[1-9][0-9]{0,4}")
+_EMBEDDER = re.compile(r"builtin|openai|none|hash:[1-9][0-9]{0,4}")
 _VARIABLE_OF_TREE_FIELD = {
     "level_sizes": "HIERARCHICAL_CHUNK_LEVELS",
     "overlap_ratio": "HIERARCHICAL_OVERLAP_RATIO",
@@ -160,7 +161,7 @@ class CommonSettings(EngineSettings):
     @classmethod
     def _check_embedder(cls, value: str) -> str:
         if not _EMBEDDER.fullmatch(value):
-            raise ValueError("must be builtin, openai, or hash:<dimension>, as in hash:384")
+            raise ValueError("must be builtin, openai, none, or hash:<dimension>, as in hash:384")
         return value
 
     @model_validator(mode="after")
@@ -231,6 +232,14 @@ class IndexerSettings(CommonSettings):
     summary_min_chars: int = _variable("HRAG_SUMMARY_MIN_CHARS", 50, ge=1, le=1_000_000)
     summary_max_tokens: int = _variable("HRAG_SUMMARY_MAX_TOKENS", 10_000_000, ge=0, le=1 << 50)
     niceness: int = _variable("HRAG_INDEXER_NICENESS", 10, ge=0, le=19)
+    language: str = _variable("HRAG_ANALYZER", DEFAULT_LANGUAGE)
+
+    @field_validator("language")
+    @classmethod
+    def _check_language(cls, value: str) -> str:
+        if value not in LANGUAGES:
+            raise ValueError(f"must be one of {', '.join(LANGUAGES)}")
+        return value
 
 
 class RetrieverSettings(CommonSettings):
@@ -263,6 +272,7 @@ class RetrieverSettings(CommonSettings):
     )
     rerank_timeout_s: float = _variable("HRAG_RERANK_TIMEOUT_S", 2.0, gt=0, le=60)
     workers: int = _variable("HRAG_WORKERS", 1, ge=1, le=256)
+    hybrid_fallback: bool = _variable("HRAG_HYBRID_FALLBACK", True)
 
     @property
     def threads(self) -> int:

@@ -70,6 +70,14 @@ class NoSummaries(HragError):
     """The collection was created without summaries."""
 
 
+class NoVectors(HragError):
+    """The collection was created without an embedder, so it has no vectors."""
+
+
+class NoLexicalIndex(HragError):
+    """The collection has no lexical index: it was created before there was one."""
+
+
 class EmbedderMismatch(HragError):
     """The collection was created with another embedder than that of the service."""
 

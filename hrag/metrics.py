@@ -102,6 +102,12 @@ _reranker_tokens = _counter(
     "hrag_reranker_tokens_total", "Tokens that the reranking endpoint reported."
 )
 
+_search_fallbacks = _counter(
+    "hrag_search_fallbacks_total",
+    "HYBRID searches that could not use one source: dense or lexical.",
+    "missing",
+)
+
 # Instruments of the indexer
 
 _ingest_stages = _histogram(
@@ -171,6 +177,11 @@ def call_rejected(method: str, code: str) -> None:
     """Counts a call that admission control rejected; it has no duration."""
     calls, _duration = _call_instruments(method, code)
     calls.inc()
+
+
+def search_fallback(missing: str) -> None:
+    """Counts a HYBRID search without one source, `dense` or `lexical`."""
+    _search_fallbacks.labels(missing).inc()
 
 
 def search_finished(stages: Iterable[tuple[str, float]]) -> None:

@@ -104,7 +104,13 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, metric_readings)
         )
         search = Search(
-            reader, embedder, queries, sentences, settings.return_level, reranking=reranking
+            reader,
+            embedder,
+            queries,
+            sentences,
+            settings.return_level,
+            allows_fallback=settings.hybrid_fallback,
+            reranking=reranking,
         )
         servicer = RetrieverServicer(
             search,

@@ -24,7 +24,8 @@ from hrag.errors import (
 )
 from hrag.passages.excerpt import excerpt
 from hrag.rerank import Reranker
-from hrag.types import Passage, SearchMode, SearchQuery
+from hrag.types import DEFAULT_LIMIT, Passage, SearchMode, SearchQuery
+from retriever_svc.prepared_query import EmbeddedQuery
 from retriever_svc.results import SearchOutcome
 from retriever_svc.token_budget import within_budget
 
@@ -72,7 +73,7 @@ class RerankStage:
                 f"rerank is true; {query.mode.name} is not reranked, so leave it unset",
                 field="rerank",
             )
-        if not _text(query):
+        if not query.text:
             raise InvalidArgument(
                 "rerank is true in a search by vector; a reranker needs a text, so leave it unset",
                 field="rerank",
@@ -85,40 +86,42 @@ class RerankStage:
     def applies_to(self, query: SearchQuery) -> bool:
         """Returns True if the query, which has been checked, is to be reranked."""
         wanted = query.rerank is not False and query.mode in _MODES
-        return wanted and self._setup is not None and bool(_text(query))
+        return wanted and self._setup is not None and bool(query.text)
 
-    def widened(self, query: SearchQuery) -> SearchQuery:
+    def widened(self, embedded: EmbeddedQuery) -> EmbeddedQuery:
         """Returns the query that finds what is reranked: enough passages, and without a budget."""
         assert self._setup is not None
-        return replace(
-            query, limit=max(query.limit, self._setup.top), token_budget=0, cut_last=False
-        )
+        query = embedded.prepared.query
+        limit = max(_limit(query), self._setup.top)
+        wide = replace(query, limit=limit, token_budget=0, cut_last=False)
+        return replace(embedded, prepared=replace(embedded.prepared, query=wide))
 
     def __call__(
         self,
-        query: SearchQuery,
+        embedded: EmbeddedQuery,
         outcome: SearchOutcome,
         passages: Sequence[Passage],
         deadline: Deadline,
     ) -> tuple[SearchOutcome, tuple[Passage, ...]]:
-        """Returns the outcome and the passages of `query`; `passages` are the widened query's.
+        """Returns the outcome and the passages of a query; `passages` are the widened query's.
 
         Raises DeadlineExceeded or Cancelled if the caller has left.
         """
         began = self._clock()
-        ordered, failure = self._ordered(query, passages, deadline)
+        query = embedded.prepared.query
+        ordered, failure = self._ordered(embedded.prepared.text, passages, deadline)
         outcome = replace(
             outcome,
-            exhausted=outcome.exhausted and len(passages) <= query.limit,
+            exhausted=outcome.exhausted and len(passages) <= _limit(query),
             stages=(*outcome.stages, ("rerank", began, self._clock())),
             reranked=bool(passages) and not failure,
             rerank_failure=failure,
         )
-        first = ordered[: query.limit]
+        first = ordered[: _limit(query)]
         return outcome, within_budget(first, query.token_budget, cut_last=query.cut_last)
 
     def _ordered(
-        self, query: SearchQuery, passages: Sequence[Passage], deadline: Deadline
+        self, text: str, passages: Sequence[Passage], deadline: Deadline
     ) -> tuple[list[Passage], str]:
         """The passages in the reranker's order, or as they are and why."""
         assert self._setup is not None
@@ -127,7 +130,7 @@ class RerankStage:
         top = passages[: self._setup.top]
         texts = [_text_of(passage, self._setup.text_tokens) for passage in top]
         try:
-            scores = self._scores(_text(query), texts, deadline)
+            scores = self._scores(text, texts, deadline)
         except (RerankerUnavailable, RerankerRejected) as error:
             _log.warning("rerank_failed", reranker=self._setup.reranker.name, problem=error.message)
             return list(passages), error.message
@@ -150,9 +153,8 @@ class RerankStage:
             ) from None
 
 
-def _text(query: SearchQuery) -> str:
-    """The text of a query; empty for a search by vector."""
-    return query.query if isinstance(query.query, str) else ""
+def _limit(query: SearchQuery) -> int:
+    return DEFAULT_LIMIT if query.limit is None else query.limit
 
 
 def _text_of(passage: Passage, max_tokens: int) -> str:

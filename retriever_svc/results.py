@@ -6,7 +6,7 @@ from typing import Any
 
 from hrag.engine import Found
 from hrag.tracing import Stage
-from hrag.types import SearchPlan, SearchQuery, SearchResult, Timings
+from hrag.types import Retrieval, SearchPlan, SearchQuery, SearchResult, Timings
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,7 @@ class SearchOutcome:
     """A search without its passages: what the engine found last, in which snapshot.
 
     `exhausted` and `stages` are those of the whole search; `sequence` is the snapshot's.
+    `fallback` says why `retrieval` is less than what was asked for.
     `reranked` and `rerank_failure` are as in SearchResult.
     """
 
@@ -23,6 +24,8 @@ class SearchOutcome:
     matched_at_level: int
     returned_at_level: int
     sequence: int
+    retrieval: Retrieval
+    fallback: str
     reranked: bool = False
     rerank_failure: str = ""
 
@@ -60,6 +63,8 @@ def result_of(
         plan=SearchPlan.SCAN if found.exact else SearchPlan.INDEX,
         eligible_leaves=found.eligible_leaves,
         sections=found.sections,
+        retrieval=outcome.retrieval,
+        fallback=outcome.fallback,
         reranked=outcome.reranked,
         rerank_failure=outcome.rerank_failure,
     )

@@ -59,7 +59,16 @@ def cut_passage(passage: Passage, token_budget: int) -> Passage | None:
         ),
     )
     children = (_inside(child, span) for child in passage.matched_children)
-    return replace(passage, chunk=part, matched_children=tuple(filter(None, children)))
+    return replace(
+        passage,
+        chunk=part,
+        matched_children=tuple(filter(None, children)),
+        term_spans=tuple(
+            term
+            for term in passage.term_spans
+            if span.char_start <= term.char_start and term.char_end <= span.char_end
+        ),
+    )
 
 
 def _record(span: Span, token_count: int) -> ChunkRecord:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hrag.passages.tree_text import TreePosition, TreeText
+from hrag.passages.cited_place import CitedPlace
+from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.passages.truncation import truncated
 from hrag.tree import ChunkRecord
 from hrag.types import Passage
@@ -26,8 +27,8 @@ class MatchedLeaves(Protocol):
     def score(self, group: int) -> float:
         """Returns the group's score."""
 
-    def leaves(self, groups: Sequence[int]) -> Sequence[tuple[int, float]]:
-        """Returns index and score of the leaves of groups of one document, best first."""
+    def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
+        """Returns the leaves of groups of one document, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,24 +134,36 @@ def _with(
 
 def _cut(draft: PassageDraft, matches: MatchedLeaves, token_budget: int) -> PassageDraft | None:
     """The sentences that fit, among them the one in which the best leaf begins; or None."""
-    best, _ = matches.leaves(draft.groups)[0]
-    keep = draft.document.tree.record(matches.level, best)
+    best = matches.leaves(draft.groups)[0]
+    keep = draft.document.tree.record(matches.level, best.leaf)
     record = truncated(draft.document.content(draft.record), draft.record, keep, token_budget)
     return None if record is None else replace(draft, record=record)
 
 
-def passage_of(draft: PassageDraft, matches: MatchedLeaves) -> Passage:
-    """Returns the passage with its text, score and matched leaves."""
+def passage_of(
+    draft: PassageDraft, matches: MatchedLeaves, place: CitedPlace | None = None
+) -> Passage:
+    """Returns the passage with its text, scores and matched leaves.
+
+    Of `place` it takes the sentence to cite, with its section, and the spans of terms.
+    """
     document = draft.document
+    leaves = matches.leaves(draft.groups)
     children = (
-        document.matched_child((matches.level, leaf), score, draft.record)
-        for leaf, score in matches.leaves(draft.groups)
+        document.matched_child((matches.level, each.leaf), each, draft.record) for each in leaves
     )
+    chunk = document.chunk(draft.position, draft.record)
+    if place is not None:
+        chunk = replace(chunk, section_path=place.sentence.section_path)
     return Passage(
-        document.chunk(draft.position, draft.record),
+        chunk,
         matches.score(draft.groups[0]),
         tuple(child for child in children if child),
         tuple(document.chunk_id(position) for position in draft.merged_positions()),
+        leaves[0].lexical,
+        leaves[0].dense,
+        () if place is None else place.term_spans,
+        None if place is None else place.sentence,
     )
 
 

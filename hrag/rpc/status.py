@@ -41,6 +41,8 @@ TABLE: dict[type[HragError], Situation] = {
     errors.ChunkNotFound: Situation(_CODE.NOT_FOUND, "CHUNK_NOT_FOUND"),
     errors.CollectionExists: Situation(_CODE.ALREADY_EXISTS, "COLLECTION_EXISTS"),
     errors.NoSummaries: Situation(_CODE.FAILED_PRECONDITION, "NO_SUMMARIES"),
+    errors.NoVectors: Situation(_CODE.FAILED_PRECONDITION, "NO_VECTORS"),
+    errors.NoLexicalIndex: Situation(_CODE.FAILED_PRECONDITION, "NO_LEXICAL_INDEX"),
     errors.EmbedderMismatch: Situation(_CODE.FAILED_PRECONDITION, "EMBEDDER_MISMATCH"),
     errors.EmbedderRejected: Situation(_CODE.FAILED_PRECONDITION, "EMBEDDER_REJECTED"),
     errors.EmbedderUnavailable: Situation(_CODE.UNAVAILABLE, "EMBEDDER_UNAVAILABLE", 5.0),
