@@ -22,7 +22,6 @@ from hrag.types import (
 )
 from retriever_svc.prepared_query import EmbeddedQuery
 
-
 OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
 T = TypeVar("T")
 

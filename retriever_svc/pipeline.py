@@ -198,9 +198,7 @@ class Search:
         query = embedded.prepared.query
         open_snapshot = partial(self._snapshot, embedded, deadline)
         if query.mode is SearchMode.SENTENCE_WINDOW:
-            outcome, windows = self._find_windows(
-                embedded, self._request, open_snapshot, deadline
-            )
+            outcome, windows = self._find_windows(embedded, self._request, open_snapshot, deadline)
             passages = tuple(map(form.from_value, windows))
         elif self._rerank.applies_to(query):
             with open_snapshot() as snapshot:
@@ -216,9 +214,7 @@ class Search:
         tracing.add(stages)
         return result_of(query, outcome, seconds, self._clock() - embed[1]), passages
 
-    def _request(
-        self, snapshot: Snapshot, embedded: EmbeddedQuery
-    ) -> tuple[FindRequest, str]:
+    def _request(self, snapshot: Snapshot, embedded: EmbeddedQuery) -> tuple[FindRequest, str]:
         """Returns the request to the snapshot, and why it asks fewer sources than the query."""
         level = returned_level(embedded.prepared.query, snapshot.settings, self._return_level)
         retrieval, fallback = embedded.sources(snapshot.settings)

@@ -73,7 +73,8 @@ class TermLocator:
             return none, none, np.empty(0, np.uint32)
         found = self._analyzer.matches(document.content(leaf), self._ids)
         offset = leaf.char_start
-        return found.starts.astype(np.int64) + offset, found.ends + offset, found.which
+        starts, ends = found.starts.astype(np.int64), found.ends.astype(np.int64)
+        return starts + offset, ends + offset, found.which
 
 
 def _merged(

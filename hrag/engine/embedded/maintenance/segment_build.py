@@ -171,9 +171,7 @@ def _begin(
     return *_builder(plan, vectors, postings), documents
 
 
-def _builder(
-    plan: BuildPlan, vectors: VectorPart | None, postings: PostingsPart | None
-) -> _Begun:
+def _builder(plan: BuildPlan, vectors: VectorPart | None, postings: PostingsPart | None) -> _Begun:
     parts = [part for part in (vectors, postings) if part is not None]
     return SegmentBuilder(_heights(plan), parts), vectors
 
@@ -183,9 +181,7 @@ def _heights(plan: BuildPlan) -> int:
     return tree.top_level - tree.embedding_level + 1
 
 
-def _resumed(
-    store: Store, plan: BuildPlan, base: ManifestEntry, insert: Insert
-) -> _Begun | None:
+def _resumed(store: Store, plan: BuildPlan, base: ManifestEntry, insert: Insert) -> _Begun | None:
     """Resumes from the base's indexes and rows; None if it is damaged or mostly unused."""
     try:
         loaded = segment_files.load(store.segments, base.record)

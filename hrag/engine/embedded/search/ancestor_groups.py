@@ -4,7 +4,7 @@ Works on the view's dense arrays; AUTO_MERGE also reads the trees of the documen
 leaves matched. Groups of a later round are appended: those of earlier rounds never change.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,13 @@ import hrag_fast
 from hrag.engine.embedded.search.candidates import RowNumbers, ScoredRows, Scores
 from hrag.engine.embedded.search.eligible_rows import is_in
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.store.labels import label, leaves_of, ordinals_of, split_label
+from hrag.engine.embedded.store.labels import (
+    first_labels,
+    label,
+    leaves_of,
+    ordinals_of,
+    split_label,
+)
 from hrag.engine.find import FindRequest
 from hrag.passages.auto_merge import representatives
 from hrag.passages.tree_text import LeafMatch, TreePosition
@@ -45,7 +51,7 @@ class AncestorGroups:
     view: View
     groups: hrag_fast.Groups
     ancestor_level: int
-    positions: Mapping[int, TreePosition] | None = None
+    positions: dict[int, TreePosition] | None = None
     lexical: Scores | None = None
     dense: Scores | None = None
 
@@ -74,13 +80,13 @@ class AncestorGroups:
     def _only(self, chosen: NDArray[np.bool_]) -> "AncestorGroups":
         if chosen.all():
             return self
-        starts = self.groups.starts
-        children = np.repeat(chosen, np.diff(starts.astype(np.int64)))
-        sizes = np.diff(starts.astype(np.int64))[chosen]
+        starts = self.groups.starts.astype(np.int64)
+        sizes = starts[1:] - starts[:-1]
+        children = np.repeat(chosen, sizes)
         groups = hrag_fast.Groups(
             self.groups.keys[chosen],
             self.groups.scores[chosen],
-            np.concatenate(([0], np.cumsum(sizes))).astype(np.uint32),
+            np.concatenate(([0], np.cumsum(sizes[chosen]))).astype(np.uint32),
             self.groups.children[children],
             self.groups.child_scores[children],
         )
@@ -105,7 +111,7 @@ class AncestorGroups:
         return replace(
             self,
             groups=groups,
-            positions=None if self.positions is None else {**self.positions, **more.positions},
+            positions=None if self.positions is None else self.positions | (more.positions or {}),
             lexical=_both(self.lexical, more.lexical),
             dense=_both(self.dense, more.dense),
         )
@@ -167,9 +173,7 @@ def _both(first: Scores | None, more: Scores | None) -> Scores | None:
     return None if first is None or more is None else np.concatenate([first, more])
 
 
-def grouped(
-    view: View, found: ScoredRows, request: FindRequest, tree_of: TreeOf
-) -> AncestorGroups:
+def grouped(view: View, found: ScoredRows, request: FindRequest, tree_of: TreeOf) -> AncestorGroups:
     """Returns the rows of a first round, grouped as the request's mode wants."""
     if request.mode is SearchMode.AUTO_MERGE:
         groups = auto_merge(
@@ -207,7 +211,8 @@ def _keys(view: View, rows: RowNumbers, level: int) -> NDArray[np.uint64]:
     """The key of each row's group."""
     labels = view.labels[rows]
     ancestors = view.ancestors[level - view.settings.tree.embedding_level][rows]
-    return labels - leaves_of(labels).astype(np.uint64) + ancestors.astype(np.uint64)
+    keys: NDArray[np.uint64] = first_labels(ordinals_of(labels)) + ancestors
+    return keys
 
 
 def _rows_of(found: ScoredRows, chosen: NDArray[np.bool_]) -> ScoredRows:
@@ -223,9 +228,7 @@ def _with_source_scores(groups: AncestorGroups, found: ScoredRows) -> AncestorGr
     )
 
 
-def _outside(
-    groups: AncestorGroups, rows: RowNumbers, tree_of: TreeOf
-) -> NDArray[np.bool_]:
+def _outside(groups: AncestorGroups, rows: RowNumbers, tree_of: TreeOf) -> NDArray[np.bool_]:
     """Which of the rows lie inside none of the chunks that AUTO_MERGE chose: `bool[n]`."""
     chosen: dict[int, list[TreePosition]] = {}
     for key, position in (groups.positions or {}).items():
@@ -245,9 +248,7 @@ def _outside(
     return outside
 
 
-def _alone(
-    groups: AncestorGroups, found: ScoredRows, aggregation: Aggregation
-) -> AncestorGroups:
+def _alone(groups: AncestorGroups, found: ScoredRows, aggregation: Aggregation) -> AncestorGroups:
     """AUTO_MERGE's groups of rows that each stand for themselves, with keys of their own."""
     used: dict[int, int] = {}
     for key in groups.positions or {}:
@@ -261,14 +262,10 @@ def _alone(
         members[at] = used.get(ordinal, 0)
         used[ordinal] = int(members[at]) + 1
         positions[label(ordinal, int(members[at]))] = (groups.level, leaf)
-    return _by_members(
-        groups.view, found, members, aggregation, groups.ancestor_level, positions
-    )
+    return _by_members(groups.view, found, members, aggregation, groups.ancestor_level, positions)
 
 
-def climb(
-    view: View, found: ScoredRows, level: int, aggregation: Aggregation
-) -> AncestorGroups:
+def climb(view: View, found: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGroups:
     """Returns the rows grouped by their ancestor at `level`."""
     groups = hrag_fast.climb(
         found.rows,
@@ -316,7 +313,7 @@ def _by_members(
     members: NDArray[np.uint32],
     aggregation: Aggregation,
     level: int,
-    positions: Mapping[int, TreePosition],
+    positions: dict[int, TreePosition],
 ) -> AncestorGroups:
     """Groups rows by the number that each has within its document."""
     rows = np.arange(len(found.rows), dtype=np.uint32)

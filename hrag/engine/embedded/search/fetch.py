@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from hrag.engine.embedded.search.ancestor_groups import AncestorGroups
 from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.store.labels import split_label
-from hrag.engine.find import Evidence, FindRequest, PassageFields
+from hrag.engine.find import FindRequest, PassageFields
 from hrag.engine.rounds import Selection
-from hrag.passages.budget import fill_budget
+from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
 from hrag.passages.cited_place import CitedPlace, TermLocator
-from hrag.passages.drafts import PassageDraft, PassageLimits, passage_of, select_drafts
+from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.sentence_context import SentenceContext, sentence_context
-from hrag.types import Passage, Retrieval, SearchMode
+from hrag.types import Evidence, Passage, Retrieval, SearchMode
 from hrag_fast import PassageEncoder
 
 
@@ -58,10 +58,13 @@ class Fetch:
         request = self.request
         drafts = self._drafts(groups)
         if request.mode is SearchMode.CONTEXT:
-            limits = PassageLimits(
-                request.limit, request.token_budget, max_per_document=request.max_per_document
+            chosen = fill_budget(
+                drafts,
+                request.token_budget,
+                groups,
+                limit=request.limit,
+                max_per_document=request.max_per_document,
             )
-            chosen = fill_budget(drafts, limits, groups)
         elif request.token_budget or request.merge_adjacent:
             limits = PassageLimits(
                 request.limit,

@@ -20,8 +20,8 @@ def of_one_source(found: Candidates, *, lexical: bool) -> ScoredRows:
     """Returns one source's candidates, ranked by its own scores."""
     order = np.argsort(found.rows)
     rows, scores = found.rows[order], found.scores[order]
-    own = (scores, None) if lexical else (None, scores)
-    return ScoredRows(rows, scores, *own, found.exact, found.complete)
+    by_terms, by_vector = (scores, None) if lexical else (None, scores)
+    return ScoredRows(rows, scores, by_terms, by_vector, found.exact, found.complete)
 
 
 def fused(
@@ -40,7 +40,8 @@ def fused(
         near = (dense - np.float32(fusion.lowest_cosine)) / np.float32(scale)
         scores = _weighted(lexical, near, fusion)
     else:
-        scores = _weighted(*(_reciprocal_ranks(rows, each) for each in found), fusion)
+        by_terms, by_vector = (_reciprocal_ranks(rows, each) for each in found)
+        scores = _weighted(by_terms, by_vector, fusion)
     return ScoredRows(
         rows,
         scores,
@@ -65,9 +66,7 @@ def _reciprocal_ranks(rows: RowNumbers, found: Candidates) -> Scores:
     return reciprocal
 
 
-def with_neighbour_bonus(
-    found: ScoredRows, labels: NDArray[np.uint64], bonus: float
-) -> Scores:
+def with_neighbour_bonus(found: ScoredRows, labels: NDArray[np.uint64], bonus: float) -> Scores:
     """Returns s + bonus * max(s, s of the leaf before, s of the leaf after) of each row.
 
     Answers often lie beside what matched. Neighbours are those of the same document among the

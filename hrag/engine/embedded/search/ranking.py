@@ -54,9 +54,7 @@ class Ranking:
 
     def _found(self, eligible: EligibleRows, count: int) -> ScoredRows:
         if self.lexical is None:
-            return of_one_source(
-                _VECTORS.candidates(self._vector, eligible, count), lexical=False
-            )
+            return of_one_source(_VECTORS.candidates(self._vector, eligible, count), lexical=False)
         by_terms = _TERMS.candidates(self.lexical, eligible, count)
         if self._request.retrieval is Retrieval.LEXICAL:
             return of_one_source(by_terms, lexical=True)

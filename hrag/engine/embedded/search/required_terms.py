@@ -4,8 +4,6 @@ Postings give the rows that have all words of a part, in any order and form; the
 these is then compared. Without a lexical index every eligible text is compared.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from hrag.analysis import analyzer
@@ -24,7 +22,7 @@ from hrag.tree import Tree
 
 
 def with_required(
-    store: Store, txn: Txn, eligible: EligibleRows, required: Sequence[str], deadline: Deadline
+    store: Store, txn: Txn, eligible: EligibleRows, required: tuple[str, ...], deadline: Deadline
 ) -> EligibleRows:
     """Returns those of the eligible rows whose indexed text has every part of `required`.
 
@@ -50,7 +48,7 @@ def _texts(store: Store, txn: Txn, view: View, ordinal: int) -> list[str]:
     return read_indexed_texts(store, txn, slot, tree, view.settings)
 
 
-def _possible(eligible: EligibleRows, required: Sequence[str]) -> RowNumbers:
+def _possible(eligible: EligibleRows, required: tuple[str, ...]) -> RowNumbers:
     """The eligible rows with all words of all parts: ascending."""
     view = eligible.view
     words = np.empty(0, np.uint64)

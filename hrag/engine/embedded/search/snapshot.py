@@ -9,13 +9,12 @@ transaction.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from hrag.deadline import Deadline
 from hrag.analysis import analyzer
+from hrag.deadline import Deadline
 from hrag.engine.embedded.search.ancestor_groups import AncestorGroups, deepened, grouped
 from hrag.engine.embedded.search.candidates import RowNumbers
 from hrag.engine.embedded.search.documents import CitationCache, DocumentReader

@@ -306,7 +306,9 @@ def _over_segments(
     if len(deleted):
         alive[np.isin(ordinals_of(labels), deleted)] = 0
     none = np.empty((heights, 0), np.uint32)
-    lengths = [s.rows.lengths if s.postings else np.zeros(s.record.rows, np.uint32) for s in segments]
+    lengths = [
+        s.rows.lengths if s.postings else np.zeros(s.record.rows, np.uint32) for s in segments
+    ]
     all_lengths = np.concatenate([np.empty(0, np.uint32), *lengths])
     return View(
         collection=collection,

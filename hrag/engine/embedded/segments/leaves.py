@@ -102,9 +102,7 @@ def read_indexed_texts(
     return indexed_texts(text, record.title, record.sections, tree, level, headings=True)
 
 
-def _vectors_in_place(
-    store: Store, txn: Txn, slot: bytes, count: int, dimension: int
-) -> Vectors:
+def _vectors_in_place(store: Store, txn: Txn, slot: bytes, count: int, dimension: int) -> Vectors:
     """A document's `count` vectors in LMDB's memory, valid as long as the transaction."""
     value = required(txn.get(slot, db=store.db["vectors"]))
     return np.frombuffer(value, "<f4", count * dimension).reshape(count, dimension)

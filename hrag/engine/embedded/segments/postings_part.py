@@ -74,4 +74,3 @@ def _renumbered(
     rows = row_of[leaves]
     rows[leaves < 0] = _DROPPED
     return postings, rows
-

@@ -106,9 +106,7 @@ class LoadedSegment:
     @property
     def size_bytes(self) -> int:
         """Memory it takes; files of indexes are mapped and shared by all processes."""
-        mapped = sum(
-            file.size_bytes for name, file in self.record.files.items() if name != ROWS
-        )
+        mapped = sum(file.size_bytes for name, file in self.record.files.items() if name != ROWS)
         return self.rows.size_bytes + self.items.nbytes + mapped
 
     def search(self, query: Vector, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
@@ -222,9 +220,7 @@ def _check_graph(path: Path, graph: Graph, record: SegmentRecord) -> None:
             f"{path} holds vectors of {graph.dimension} numbers, not {record.dimension}"
         )
     if len(graph) != record.items:
-        raise DamagedSegment(
-            f"{path} holds {len(graph)} vectors; the manifest says {record.items}"
-        )
+        raise DamagedSegment(f"{path} holds {len(graph)} vectors; the manifest says {record.items}")
 
 
 def _mapped(path: Path) -> mmap.mmap:

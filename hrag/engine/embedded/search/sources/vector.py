@@ -40,7 +40,6 @@ class VectorSource:
             found.append(nearest)
         return best_of(found, count)
 
-
     def cosines(self, query: Vector, view: View, rows: RowNumbers) -> Scores:
         """Returns the exact cosine of each of `rows`, which are ascending: `float32[n]`."""
         cosines = np.empty(len(rows), np.float32)
