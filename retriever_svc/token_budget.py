@@ -1,16 +1,14 @@
-"""Fills a token budget with passages whose order the engine does not know.
-
-The rules are those of `hrag.passages.drafts.select_drafts`, applied to finished passages.
-"""
+"""Fills a token budget with finished passages, in an order that the engine does not know."""
 
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
+from hrag import tokens
 from hrag.answers.citations import pages_of
-from hrag.passages.truncation import truncated
-from hrag.tree import ChunkRecord
-from hrag.types import MatchedChild, Passage, Span
+from hrag.sentences import fitting, sentence_ends
+from hrag.types import Chunk, MatchedChild, Passage, Span
 
 
 def within_budget(
@@ -36,29 +34,20 @@ def within_budget(
 def cut_passage(passage: Passage, token_budget: int) -> Passage | None:
     """Returns the passage cut to the whole sentences that fit; None if none does.
 
-    The sentence in which its best leaf begins is among them.
+    It begins with the passage or, if that would not reach its best leaf, with the sentence in
+    which that leaf begins.
     """
     chunk = passage.chunk
-    record = _record(chunk.span, chunk.token_count)
+    sentences = list(pairwise([0, *sentence_ends(chunk.content)]))
+    sizes = [len(tokens.encode(chunk.content[start:end])) for start, end in sentences]
     best = passage.matched_children[0].span if passage.matched_children else chunk.span
-    cut = truncated(chunk.content, record, _record(best, 0), token_budget)
-    if cut is None:
+    wanted = max(best.char_start - chunk.span.char_start, 0)
+    number = next(number for number, (_, end) in enumerate(sentences) if end > wanted)
+    kept = fitting(sizes, number, token_budget)
+    if kept is None:
         return None
-    span = Span(cut.byte_start, cut.byte_end, cut.char_start, cut.char_end)
-    first_page, last_page = pages_of(chunk, span)
-    offset = chunk.span.char_start
-    part = replace(
-        chunk,
-        content=chunk.content[span.char_start - offset : span.char_end - offset],
-        token_count=cut.token_count,
-        span=span,
-        first_page=first_page,
-        last_page=last_page,
-        page_starts=tuple(
-            page for page in chunk.page_starts if span.char_start < page.char_start < span.char_end
-        ),
-    )
-    children = (_inside(child, span) for child in passage.matched_children)
+    part = _part(chunk, sentences[kept[0]][0], sentences[kept[-1]][1])
+    children = (_inside(child, part.span) for child in passage.matched_children)
     return replace(
         passage,
         chunk=part,
@@ -66,14 +55,33 @@ def cut_passage(passage: Passage, token_budget: int) -> Passage | None:
         term_spans=tuple(
             term
             for term in passage.term_spans
-            if span.char_start <= term.char_start and term.char_end <= span.char_end
+            if part.span.char_start <= term.char_start and term.char_end <= part.span.char_end
         ),
     )
 
 
-def _record(span: Span, token_count: int) -> ChunkRecord:
-    return ChunkRecord(
-        span.byte_start, span.byte_end, span.char_start, span.char_end, 0, token_count, 0, 0, 0, 0
+def _part(chunk: Chunk, start: int, end: int) -> Chunk:
+    """The part of a chunk between two characters of its content."""
+    content = chunk.content[start:end]
+    whole = chunk.span
+    byte_start = whole.byte_start + len(chunk.content[:start].encode())
+    span = Span(
+        byte_start,
+        byte_start + len(content.encode()),
+        whole.char_start + start,
+        whole.char_start + end,
+    )
+    first_page, last_page = pages_of(chunk, span)
+    return replace(
+        chunk,
+        content=content,
+        token_count=len(tokens.encode(content)),
+        span=span,
+        first_page=first_page,
+        last_page=last_page,
+        page_starts=tuple(
+            page for page in chunk.page_starts if span.char_start < page.char_start < span.char_end
+        ),
     )
 
 

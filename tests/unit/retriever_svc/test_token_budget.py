@@ -1,72 +1,98 @@
-"""Budgets filled with finished passages: the same as where the engine fills them."""
+"""Budgets filled with finished passages: whole ones, and the last one cut."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 
-from hrag.passages.drafts import PassageDraft, PassageLimits, passage_of, select_drafts
-from hrag.passages.outline import Outline
-from hrag.passages.tree_text import TreeText
-from hrag.tree import PageSpan, ParsedText, Section
-from hrag.types import Passage
-from retriever_svc.token_budget import within_budget
-from tests.fakes import prepared, sentences
+from hrag import tokens
+from hrag.sentences import sentence_ends
+from hrag.types import Chunk, MatchedChild, PageStart, Passage, Span, TermSpan
+from retriever_svc.token_budget import cut_passage, within_budget
 
-_TEXT = sentences(30) + "猫睡觉。它们喜欢鱼。" * 20 + sentences(30, 1)
-_PAGES = tuple(
-    PageSpan(number, start, min(start + 300, len(_TEXT)))
-    for number, start in enumerate(range(0, len(_TEXT), 300), 1)
-)
-_SECTIONS = (Section("Alpha", 1, 0), Section("Beta", 1, 900))
+SENTENCES = ["Dogs bark. ", "Cats sleep all day. ", "猫睡觉。", "它们喜欢鱼。", "Fish swim."]
+TEXT = "".join(SENTENCES)
+ENDS = list(accumulate(map(len, SENTENCES)))
+SIZES = [len(tokens.encode(each)) for each in SENTENCES]
+OFFSET = 100  # Of the passage in its document, in characters and bytes.
 
 
-def _document() -> TreeText:
-    given = prepared("d", ParsedText(_TEXT, _SECTIONS, _PAGES))
-    outline = Outline.of("d", given.title, given.source, {}, _SECTIONS, _PAGES)
-    return TreeText(outline, given.tree, given.parsed.text.encode())
+def _span(start: int, end: int) -> Span:
+    first, last = len(TEXT[:start].encode()), len(TEXT[:end].encode())
+    return Span(OFFSET + first, OFFSET + last, OFFSET + start, OFFSET + end)
 
 
-DOCUMENT = _document()
-LEVEL = 2  # Passages of 128 tokens over leaves of 32.
-PASSAGE_OF = DOCUMENT.tree.ancestors(0)[LEVEL].tolist()
+def _passage(*leaves: int, name: str = "d") -> Passage:
+    """A passage of all sentences, whose matched leaves are two sentences from each of `leaves`."""
+    starts = [0, *ENDS]
+    whole = _span(0, len(TEXT))
+    count = len(tokens.encode(TEXT))
+    pages = (PageStart(5, OFFSET + ENDS[1]), PageStart(6, OFFSET + ENDS[3]))
+    chunk = Chunk(f"{name}#2.0", name, 2, 0, TEXT, count, whole, ("S",), 4, 6, "", "", {}, pages)
+    children = tuple(
+        MatchedChild(f"{name}#0.{leaf}", 0.9, _span(starts[leaf], starts[min(leaf + 2, 5)]))
+        for leaf in leaves
+    )
+    return Passage(chunk, 0.9, children, rerank_score=2.0)
 
 
-@dataclass(frozen=True)
-class Matches:
-    """Every other leaf of each passage matched, the last of them best."""
-
-    level: int = 0
-
-    def score(self, group: int) -> float:
-        return 1 - group / 10
-
-    def leaves(self, groups: Sequence[int]) -> Sequence[tuple[int, float]]:
-        inside = [leaf for leaf, passage in enumerate(PASSAGE_OF) if passage in groups]
-        return [(leaf, leaf / 100) for leaf in reversed(inside[::2])]
+def test_the_sentences_are_those_of_the_text() -> None:
+    assert sentence_ends(TEXT) == ENDS
 
 
-def _passages(limits: PassageLimits) -> tuple[Passage, ...]:
-    """What an engine returns."""
-    count = DOCUMENT.tree.counts[LEVEL]
-    drafts = (PassageDraft.of(DOCUMENT, (LEVEL, index), index) for index in range(count))
-    chosen = select_drafts(drafts, limits, Matches())
-    return tuple(passage_of(draft, Matches()) for draft in chosen)
+def test_passages_are_taken_whole_as_long_as_they_fit() -> None:
+    first, second = _passage(0, name="a"), _passage(0, name="b")
+    size = first.chunk.token_count
+    assert within_budget([first, second], 0, cut_last=False) == (first, second)
+    assert within_budget([first, second], 2 * size, cut_last=True) == (first, second)
+    assert within_budget([first, second], 2 * size - 1, cut_last=False) == (first,)
+    small = cut_passage(second, SIZES[0])
+    assert small is not None
+    left = size + SIZES[0]
+    assert within_budget([first, second, small], left, cut_last=False) == (first, small)
+    assert within_budget([first, second, small], left, cut_last=True) == (first, small)
+    assert within_budget([first, second], size, cut_last=True) == (first,)
 
 
-@pytest.mark.parametrize("cut_last", [False, True])
-def test_a_budget_takes_the_passages_that_an_engine_takes(cut_last: bool) -> None:
-    whole = _passages(PassageLimits(100))
-    assert len(whole) > 3
-    for budget in range(0, sum(each.chunk.token_count for each in whole) + 20, 7):
-        limits = PassageLimits(100, budget, cut_last=cut_last)
-        assert within_budget(whole, budget, cut_last=cut_last) == _passages(limits)
+@pytest.mark.parametrize("leaf", range(5))
+def test_a_cut_has_whole_sentences_and_the_start_of_the_best_leaf(leaf: int) -> None:
+    passage = _passage(leaf)
+    for budget in range(passage.chunk.token_count):
+        part = cut_passage(passage, budget)
+        if part is None:
+            assert budget < SIZES[leaf]
+            continue
+        span = part.chunk.span
+        start, end = span.char_start - OFFSET, span.char_end - OFFSET
+        assert start in (0, [0, *ENDS][leaf])
+        assert end in ENDS[leaf:]
+        assert part.chunk.content == TEXT[start:end]
+        assert span == _span(start, end)
+        assert part.chunk.token_count <= budget
+        assert part.matched_children[0].span.char_start >= span.char_start
+        assert part.matched_children[0].span.char_end <= span.char_end
+        assert (part.score, part.rerank_score) == (0.9, 2.0)
 
 
 def test_pages_and_matched_leaves_are_cut_with_the_text() -> None:
-    whole = _passages(PassageLimits(1))
-    (part,) = within_budget(whole, 60, cut_last=True)
-    assert part.chunk.token_count <= 60
-    assert part.chunk.content == _TEXT[part.chunk.span.char_start : part.chunk.span.char_end]
-    assert part.chunk.last_page <= whole[0].chunk.last_page
-    assert 0 < len(part.matched_children) <= len(whole[0].matched_children)
+    part = cut_passage(_passage(1, 0, 3), SIZES[0] + SIZES[1])
+    assert part is not None
+    assert (part.chunk.first_page, part.chunk.last_page, part.chunk.page_starts) == (4, 4, ())
+    spans = [child.span for child in part.matched_children]
+    assert spans == [_span(ENDS[0], ENDS[1]), _span(0, ENDS[1])]
+    part = cut_passage(_passage(2), sum(SIZES[2:4]))
+    assert part is not None
+    assert (part.chunk.first_page, part.chunk.last_page) == (5, 5)
+
+
+def test_terms_behind_the_cut_are_left_out() -> None:
+    terms = tuple(TermSpan(OFFSET + end - 4, OFFSET + end - 1) for end in ENDS)
+    part = cut_passage(replace(_passage(0), term_spans=terms), SIZES[0] + SIZES[1])
+    assert part is not None
+    assert part.term_spans == terms[:2]
+
+
+def test_a_passage_without_matched_leaves_is_cut_from_its_start() -> None:
+    part = cut_passage(_passage(), SIZES[0])
+    assert part is not None
+    assert part.chunk.content == SENTENCES[0]
