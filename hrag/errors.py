@@ -102,6 +102,18 @@ class ChatRejected(HragError):
     """The chat endpoint refuses, or its reply is invalid. Not retryable."""
 
 
+class RerankerNotConfigured(HragError):
+    """The search requires a reranker, and the service is configured without one."""
+
+
+class RerankerUnavailable(HragError):
+    """The reranking endpoint is down, slow or rate-limiting. Retryable."""
+
+
+class RerankerRejected(HragError):
+    """The reranking endpoint refuses, or its reply is invalid. Not retryable."""
+
+
 class SequenceNotReached(HragError):
     """The store has not reached the sequence that the search requires."""
 

@@ -1,4 +1,4 @@
-"""A search: check, wait for the tenant's change, embed, open a snapshot, find, respond.
+"""A search: check, wait for the tenant's change, embed, open a snapshot, find, rerank, respond.
 
 The engine does the search itself, from the filter to the passages, see
 `hrag.engine.Snapshot.find`. A search opens one snapshot, except in SENTENCE_WINDOW, see
@@ -39,6 +39,7 @@ from retriever_svc.prepared_query import (
     VectorMissing,
     prepared_query,
 )
+from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.results import SearchOutcome, result_of, stage_seconds
 from retriever_svc.sentence_window import SentenceWindowSearch
 
@@ -105,6 +106,7 @@ class Search:
         *,
         allows_fallback: bool = True,
         clock: Callable[[], float] = time.perf_counter,
+        reranking: RerankSetup | None = None,
     ) -> None:
         self._reader = reader
         self._embedder = embedder
@@ -113,12 +115,14 @@ class Search:
         self._return_level = return_level
         self._clock = clock
         self._find_windows = SentenceWindowSearch(sentences, clock)
+        self._rerank = RerankStage(reranking, clock)
 
     def __call__(self, query: SearchQuery, deadline: Deadline) -> SearchResult:
         """Returns the passages that answer a query best, best first.
 
         Raises InvalidArgument, CollectionNotFound, EmbedderMismatch, SequenceNotReached,
-        NoSummaries, NoVectors, NoLexicalIndex, DeadlineExceeded, and as the embedder does.
+        NoSummaries, NoVectors, NoLexicalIndex, RerankerNotConfigured, DeadlineExceeded, and as
+        the embedder does.
         """
         result, passages = self._one(query, deadline, _VALUES)
         return replace(result, passages=passages)
@@ -167,6 +171,7 @@ class Search:
     def _prepare(self, query: SearchQuery, wait_deadline: Deadline) -> PreparedQuery:
         """Refuses what can be refused before embedding, and waits for the tenant's change."""
         check_query(query)
+        self._rerank.check(query)
         prepared = prepared_query(query)
         wait_for_sequence(self._reader, query.tenant_id, query.min_sequence, wait_deadline)
         if prepared.embeds or query.mode_or_default is SearchMode.SENTENCE_WINDOW:
@@ -195,6 +200,11 @@ class Search:
         if query.mode_or_default is SearchMode.SENTENCE_WINDOW:
             outcome, windows = self._find_windows(embedded, self._request, open_snapshot, deadline)
             passages = tuple(map(form.from_value, windows))
+        elif self._rerank.applies_to(query):
+            with open_snapshot() as snapshot:
+                found = self._found(snapshot, self._rerank.widened(embedded), _VALUES)
+            outcome, reranked = self._rerank(embedded, *found, deadline)
+            passages = tuple(map(form.from_value, reranked))
         else:
             with open_snapshot() as snapshot:
                 outcome, passages = self._found(snapshot, embedded, form)

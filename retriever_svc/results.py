@@ -15,6 +15,7 @@ class SearchOutcome:
 
     `exhausted` and `stages` are those of the whole search; `sequence` is the snapshot's.
     `fallback` says why `retrieval` is less than what was asked for.
+    `reranked` and `rerank_failure` are as in SearchResult.
     """
 
     found: Found[Any]
@@ -25,6 +26,8 @@ class SearchOutcome:
     sequence: int
     retrieval: Retrieval
     fallback: str
+    reranked: bool = False
+    rerank_failure: str = ""
 
 
 def stage_seconds(stages: Iterable[Stage]) -> dict[str, float]:
@@ -55,12 +58,15 @@ def result_of(
             fetch_us=_us(seconds["fetch"]),
             total_us=_us(total_s),
             filter_us=_us(seconds.get("filter", 0.0)),
+            rerank_us=_us(seconds.get("rerank", 0.0)),
         ),
         plan=SearchPlan.SCAN if found.exact else SearchPlan.INDEX,
         eligible_leaves=found.eligible_leaves,
         sections=found.sections,
         retrieval=outcome.retrieval,
         fallback=outcome.fallback,
+        reranked=outcome.reranked,
+        rerank_failure=outcome.rerank_failure,
     )
 
 

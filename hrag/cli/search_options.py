@@ -145,6 +145,14 @@ def _query(
             "and then those of the best documents' sections. Default: sections."
         ),
     ] = None,
+    rerank: Annotated[
+        bool | None,
+        typer.Option(
+            "--rerank/--no-rerank",
+            help="Let the retriever's reranker order the best passages. Default: if it has one.",
+            show_default=False,
+        ),
+    ] = None,
     merge_adjacent: Annotated[
         bool,
         typer.Option(
@@ -184,6 +192,7 @@ def _query(
         lexical_weight=lexical_weight,
         neighbour_bonus=neighbour_bonus,
         max_per_document=max_per_document,
+        rerank=rerank,
     )
 
 

@@ -282,6 +282,7 @@ class AsyncClient:
         lexical_weight: float | None = None,
         neighbour_bonus: float | None = None,
         max_per_document: int = 0,
+        rerank: bool | None = None,
         timeout_s: float | None = None,
     ) -> SearchResult:
         """Returns the passages that best answer `query`, best first.
@@ -313,6 +314,8 @@ class AsyncClient:
         * `window_sentences` (SENTENCE_WINDOW): sentences on each side, 0 to 20; None means 3.
         * `top_sections`, `summary_scope` (SUMMARY_FIRST): how many sections are searched, 1 to
           1,000, None means 3; and by which summaries they are chosen.
+        * `rerank`: let the server's reranker order the best passages; True requires one, None
+          means if there is one. If it fails, the result has the search's order and says why.
 
         Raises CollectionNotFound, NoSummaries, NoVectors, NoLexicalIndex, SequenceNotReached and,
         for a text, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.
@@ -342,6 +345,7 @@ class AsyncClient:
             lexical_weight=lexical_weight,
             neighbour_bonus=neighbour_bonus,
             max_per_document=max_per_document,
+            rerank=rerank,
         )
         return await self._run(calls.search(search_query), timeout_s)
 

@@ -90,6 +90,7 @@ class SearchQuery:
     lexical_weight: float | None = None
     neighbour_bonus: float | None = None
     max_per_document: int = 0
+    rerank: bool | None = None
 
     @property
     def mode_or_default(self) -> SearchMode:
@@ -144,7 +145,8 @@ class Passage:
     If chunks were joined, `merged_chunk_ids` names them in order of the text, and `chunk`
     is the best of them with content, span, pages and tokens of all. `lexical_score` and
     `dense_score` are those of its best leaf, None if the source was not searched.
-    `term_spans` are in order and do not overlap.
+    `term_spans` are in order and do not overlap. `rerank_score` is the reranker's, on a scale
+    of its own; None if it gave none.
     """
 
     chunk: Chunk
@@ -155,6 +157,7 @@ class Passage:
     dense_score: float | None = None
     term_spans: tuple[TermSpan, ...] = ()
     matched_sentence: MatchedSentence | None = None
+    rerank_score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,7 @@ class Timings:
     fetch_us: int
     total_us: int
     filter_us: int = 0
+    rerank_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +208,9 @@ class SearchResult:
     `eligible_leaves` counts all leaves or those that pass the filter. `sequence` is the
     tenant's last change in the snapshot. `plan` is None if the service does not report it.
     `sections` are those that SUMMARY_FIRST chose, best first. `retrieval` is what was done;
-    where that is less than what was asked for, `fallback` says why.
+    where that is less than what was asked for, `fallback` says why. `reranked` is True if a
+    reranker ordered the passages; `rerank_failure` says why not if one was asked, else it is
+    empty.
     """
 
     passages: tuple[Passage, ...]
@@ -220,3 +226,5 @@ class SearchResult:
     sections: tuple[ChosenSection, ...] = ()
     retrieval: Retrieval = Retrieval.DENSE
     fallback: str = ""
+    reranked: bool = False
+    rerank_failure: str = ""

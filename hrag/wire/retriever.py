@@ -138,6 +138,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
         lexical_weight=_given(message, "lexical_weight"),
         neighbour_bonus=_given(message, "neighbour_bonus"),
         max_per_document=message.max_per_document,
+        rerank=_given(message, "rerank"),
     )
 
 
@@ -192,6 +193,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         lexical_weight=query.lexical_weight,
         neighbour_bonus=query.neighbour_bonus,
         max_per_document=query.max_per_document,
+        rerank=query.rerank,
     )
     vector = query.vector
     if isinstance(query.query, str):
@@ -262,12 +264,15 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
             fetch_us=took.fetch_us,
             total_us=took.total_us,
             filter_us=took.filter_us,
+            rerank_us=took.rerank_us,
         ),
         plan=_PLAN_NUMBER[result.plan] if result.plan else None,
         eligible_leaves=result.eligible_leaves,
         sections=map(_section_message, result.sections),
         retrieval=_RETRIEVAL_NUMBER[result.retrieval],
         fallback=result.fallback,
+        reranked=result.reranked,
+        rerank_failure=result.rerank_failure,
     )
 
 
@@ -346,6 +351,7 @@ def _passage_message(passage: Passage) -> pb.Passage:
         dense_score=passage.dense_score,
         term_spans=map(_term_span_message, passage.term_spans),
         matched_sentence=_sentence_message(passage.matched_sentence),
+        rerank_score=passage.rerank_score,
     )
 
 
@@ -388,6 +394,8 @@ def search_result_from(message: pb.SearchResponse) -> SearchResult:
         sections=tuple(map(_section_from, message.sections)),
         retrieval=_RETRIEVAL.get(message.retrieval) or Retrieval.DENSE,
         fallback=message.fallback,
+        reranked=message.reranked,
+        rerank_failure=message.rerank_failure,
     )
 
 
@@ -410,6 +418,7 @@ def _passage_from(message: pb.Passage) -> Passage:
         _given(message, "dense_score"),
         tuple(TermSpan(span.char_start, span.char_end) for span in message.term_spans),
         _sentence_from(message.matched_sentence) if message.HasField("matched_sentence") else None,
+        _given(message, "rerank_score"),
     )
 
 
