@@ -70,7 +70,7 @@ class RerankStage:
             return
         if query.mode not in _MODES:
             raise InvalidArgument(
-                f"rerank is true; {query.mode.name} is not reranked, so leave it unset",
+                f"rerank is true; {query.mode_or_default.name} is not reranked, so leave it unset",
                 field="rerank",
             )
         if not query.text:
