@@ -1,13 +1,16 @@
-"""The compiled hot path: ANN search, climbing to ancestors, encoding passages, cutting texts.
+"""The compiled hot path: ANN search, climbing, encoding passages, cutting and analysing texts.
 
 * `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`).
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
 * `PassageEncoder` encodes passages as protobuf messages.
 * `boundary_ranks` says how good a cut at each offset of a text is (`CUT_...`).
+* `TermExtractor` finds the terms of texts for the lexical index; `fold` and `inside_word`
+  compare texts as it does.
 
-Arrays in, arrays and bytes out: it knows nothing of stores or services. The `.pyi` files are
-its documentation, `_reference.py` defines the right answers. If the extension is not compiled,
-the import fails: nobody would notice a fallback that is only slow.
+Arrays and text in, arrays and bytes out: it knows nothing of stores or services. The `.pyi`
+files are its documentation; `_reference.py` and `_analysis_reference.py` define the right
+answers. If the extension is not compiled, the import fails: nobody would notice a fallback that
+is only slow.
 """
 
 try:
