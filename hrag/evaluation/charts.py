@@ -19,6 +19,7 @@ _LABEL_CHARS = 32
 _RIGHT = 96
 _PLOT_HEIGHT = 260
 _TOP, _BOTTOM = 14, 34
+_SHORTEST_REACH = 0.01  # To either side of zero.
 # A circle, a square, a triangle, a diamond.
 _SHAPES = (
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
@@ -77,12 +78,13 @@ def line_chart(title: str, positions: Sequence[str], series: Sequence[Series]) -
 
 
 def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequence[str]) -> str:
-    """Returns one row for each estimate, a point with its interval, around a line at zero."""
-    reach = max([0.01, *(max(abs(each.low), abs(each.high)) for _, each in rows)]) * 1.1
+    """Returns one row for each estimate, a point with its interval, beside a line at zero."""
+    lowest = min([-_SHORTEST_REACH, *(each.low for _, each in rows)])
+    highest = max([_SHORTEST_REACH, *(each.high for _, each in rows)])
     left, right = _LABEL_WIDTH, _WIDTH - _RIGHT
 
     def x(value: float) -> float:
-        return left + (right - left) * (value + reach) / (2 * reach)
+        return left + (right - left) * (value - lowest) / (highest - lowest)
 
     bottom = _TOP + _ROW * len(rows)
     parts = [f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{_TOP}" y2="{bottom}"/>']
@@ -96,9 +98,8 @@ def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequ
         )
         parts.append(f'<circle class="point {style}" cx="{x(each.mean):.1f}" cy="{middle}" r="5"/>')
         parts.append(_text(right + 10, middle + 4, text, "start"))
-    parts.append(_text(x(-reach / 1.1), bottom + 18, f"{-100 * reach / 1.1:.1f}", "middle"))
-    parts.append(_text(x(0), bottom + 18, "0", "middle"))
-    parts.append(_text(x(reach / 1.1), bottom + 18, f"+{100 * reach / 1.1:.1f}", "middle"))
+    for value in (lowest, 0.0, highest):
+        parts.append(_text(x(value), bottom + 18, f"{100 * value:+.1f}", "middle"))
     return _svg(title, bottom + _BOTTOM, parts)
 
 

@@ -18,12 +18,13 @@ from hrag.evaluation.summary import FailedCall, RetrievalFigures, ScoredQuestion
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _QUESTIONS_SHOWN = 30
 _FAILURES_SHOWN = 50
-_CAPTIONS = {
-    RECALL: "Share of the gold that the text holds, in %.",
-    PRECISION: "Share of the text that is gold, in %.",
-    IOU: "Gold within the text over gold and text together, in %.",
-    HIT: "Questions for which the text finds any piece of the gold, in %.",
-}
+_SMALL = 0.1  # Shares below it are shown with one more digit.
+_METRICS = (
+    (RECALL, "Recall", "Share of the gold that the text holds, in %."),
+    (PRECISION, "Precision", "Share of the text that is gold, in %."),
+    (IOU, "Intersection over union", "Gold within the text over gold and text together, in %."),
+    (HIT, "Hit rate", "Questions for which the text finds any piece of the gold, in %."),
+)
 
 
 def html_report(report: Report) -> str:
@@ -71,8 +72,8 @@ def _retrieval(figures: RetrievalFigures) -> Iterator[str]:
         "Recall in % when the passages fill so many tokens, with 95 % intervals.",
     )
     yield from _differences(figures)
-    for metric, caption in _CAPTIONS.items():
-        yield f"<h2>{escape(metric.upper() if metric == IOU else metric.capitalize())}</h2>"
+    for metric, title, caption in _METRICS:
+        yield f"<h2>{escape(title)}</h2>"
         yield _paragraph(caption, "note")
         yield _table(
             ["system", *(f"{each} tokens" for each in budgets)],
@@ -246,8 +247,9 @@ def _cell(text: str, style: str = "") -> str:
 
 def _estimate(system: SystemFigures, name: str) -> str:
     each = system.estimates[name]
-    interval = f"{100 * each.low:.1f} to {100 * each.high:.1f}"
-    return f"<td>{100 * each.mean:.1f} <small>{interval}</small></td>"
+    digits = 2 if 0 < each.high < _SMALL else 1
+    interval = f"{100 * each.low:.{digits}f} to {100 * each.high:.{digits}f}"
+    return f"<td>{100 * each.mean:.{digits}f} <small>{interval}</small></td>"
 
 
 def _difference(each: Estimate) -> str:

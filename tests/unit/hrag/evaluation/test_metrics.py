@@ -19,7 +19,7 @@ from hrag.evaluation.metrics import (
 from hrag.evaluation.questions import GoldDocument, GoldQuote, GoldSpan, Question, TextSpan
 from hrag.evaluation.retrieved import Retrieved, find_quote
 from hrag.tokens import encode
-from tests.evaluation_values import passage
+from tests.evaluation_fakes import passage
 
 
 def spans(*triples: tuple[str, int, int]) -> tuple[TextSpan, ...]:

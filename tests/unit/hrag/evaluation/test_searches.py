@@ -9,7 +9,6 @@ import pytest
 from hrag.client import Client
 from hrag.errors import (
     CollectionNotFound,
-    DocumentNotFound,
     HragError,
     InvalidArgument,
     TooBusy,
@@ -23,7 +22,7 @@ from hrag.evaluation.searches import Searched, missing_documents, search_all, se
 from hrag.evaluation.summary import as_json, summarise
 from hrag.evaluation.systems import parse_systems
 from hrag.types import SearchMode, SearchResult
-from tests.evaluation_values import passage, result
+from tests.evaluation_fakes import ToldClient, passage, result
 
 WORDS = "one two three four five six seven eight nine ten "  # Eleven tokens.
 QUESTIONS = (
@@ -36,24 +35,8 @@ BOTH = parse_systems("context,standard:dense:candidates=9")
 Find = Callable[..., SearchResult]
 
 
-class Told:
-    """A client whose searches are given; records the calls."""
-
-    def __init__(self, find: Find) -> None:
-        self._find = find
-        self.calls: list[dict[str, Any]] = []
-
-    def search(self, tenant_id: str, query: str, **options: Any) -> SearchResult:
-        self.calls.append({"tenant_id": tenant_id, "query": query, **options})
-        return self._find(query, **options)
-
-    def get_chunk(self, tenant_id: str, chunk_id: str, *, collection: str) -> None:
-        if chunk_id != "a#0.0":
-            raise DocumentNotFound(f"no {chunk_id} in {tenant_id} {collection}")
-
-
 def finding(find: Find) -> tuple[Client, list[dict[str, Any]]]:
-    told = Told(find)
+    told = ToldClient(find)
     return cast("Client", told), told.calls
 
 
