@@ -12,7 +12,7 @@ SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py do
 setup: $(STAMP)
 
 # Reinstalled when what is compiled, generated or required changes; Python edits need none.
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard hrag_fast/*.pyx protos/hrag/v1/*.proto)
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard hrag_fast/*.pyx hrag_fast/*.pxd protos/hrag/v1/*.proto)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@

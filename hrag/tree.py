@@ -49,6 +49,24 @@ class ChunkRecord(NamedTuple):
     child_count: int
     section: int
 
+    @property
+    def token_end(self) -> int:
+        """Number of the document's tokens up to the end of the chunk."""
+        return self.token_start + self.token_count
+
+
+def covering(records: Sequence[ChunkRecord]) -> ChunkRecord:
+    """Returns the span of all the records; every other field is the first one's."""
+    token_start = min(record.token_start for record in records)
+    return records[0]._replace(
+        byte_start=min(record.byte_start for record in records),
+        byte_end=max(record.byte_end for record in records),
+        char_start=min(record.char_start for record in records),
+        char_end=max(record.char_end for record in records),
+        token_start=token_start,
+        token_count=max(record.token_end for record in records) - token_start,
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class Section:

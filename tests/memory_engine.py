@@ -20,7 +20,8 @@ from hrag.engine import Admission, CollectionHandle, Found, StoredDocument, Unsu
 from hrag.engine.rounds import FACTOR, Round
 from hrag.engine.validation import check_quota, check_shapes, check_summaries
 from hrag.passages import auto_merge, outline, sentence_context
-from hrag.passages.drafts import PassageDraft, PassageLimits, passage_of, select_drafts
+from hrag.passages.budget import PassageLimits, select_drafts
+from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.tree_text import TreeText
 from hrag.quota.quotas import TenantUsage, unlimited
 from hrag.types import IngestOutcome, SearchMode, SummaryScope, SummaryUnit

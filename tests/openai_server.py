@@ -145,6 +145,8 @@ def _events(pieces: Sequence[str], finish: str | None, usage: bool) -> tuple[byt
 class OpenAIServer:
     """The server on a free loopback port, from `with` to its end."""
 
+    paths: tuple[str, ...] = (_EMBEDDINGS, _CHAT)
+
     def __init__(self, dimension: int = DEFAULT_DIMENSION, *, base64_known: bool = True) -> None:
         """Without `base64_known` it always returns floats, as some servers do.
 
@@ -196,6 +198,14 @@ class OpenAIServer:
             fault = self._faults.popleft() if self._faults else None
         reply = self._well(request)
         return reply if fault is None else fault(reply)
+
+    def content(self, reply: Reply) -> bytes:
+        """Returns the body of a reply that is not streamed."""
+        if reply.body is not None:
+            return reply.body
+        usage = {"prompt_tokens": 1, "total_tokens": 1}
+        whole = {"object": "list", "model": "test", "data": reply.data, "usage": usage}
+        return json.dumps(whole).encode()
 
     def left(self) -> None:
         """Records that the client of a stream has left."""
@@ -259,7 +269,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.path not in (_EMBEDDINGS, _CHAT):
+        if self.path not in self.owner.paths:
             self.send_error(404)
             return
         reply = self.owner.answer(json.loads(content), self.headers["Authorization"])
@@ -307,11 +317,7 @@ class _Handler(BaseHTTPRequestHandler):
                 raise ConnectionResetError
 
     def _send(self, reply: Reply) -> None:
-        content = reply.body
-        if content is None:
-            usage = {"prompt_tokens": 1, "total_tokens": 1}
-            whole = {"object": "list", "model": "test", "data": reply.data, "usage": usage}
-            content = json.dumps(whole).encode()
+        content = self.owner.content(reply)
         try:
             self.send_response(reply.status)
             for name, value in reply.headers.items():

@@ -1,18 +1,17 @@
-"""From groups of matched leaves to passages: joining neighbours, filling a token budget.
+"""Drafts of passages: chunks with their matched leaves, before their text is read.
 
 An engine groups the leaves that matched by the chunk that represents them, best group
-first, and makes a draft of each. `select_drafts` decides which drafts become passages and
-with which span; `passage_of` turns a draft into the value.
+first, and makes a draft of each. `hrag.passages.budget` decides which drafts become passages
+and with which span; `passage_of` turns a draft into the value.
 """
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hrag.passages.tree_text import TreePosition, TreeText
-from hrag.passages.truncation import truncated
-from hrag.tree import ChunkRecord
+from hrag.passages.cited_place import CitedPlace
+from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
+from hrag.tree import ChunkRecord, covering
 from hrag.types import Passage
 
 
@@ -26,24 +25,8 @@ class MatchedLeaves(Protocol):
     def score(self, group: int) -> float:
         """Returns the group's score."""
 
-    def leaves(self, groups: Sequence[int]) -> Sequence[tuple[int, float]]:
-        """Returns index and score of the leaves of groups of one document, best first."""
-
-
-@dataclass(frozen=True, slots=True)
-class PassageLimits:
-    """How much text a search may return.
-
-    `limit` counts passages; a `token_budget` of 0 is none. `merge_adjacent` joins passages
-    of one document that overlap or touch, as long as no more than `limit` remain.
-    `cut_last` ends with the first passage that does not fit the budget, cut to whole
-    sentences; without it, what does not fit is passed over.
-    """
-
-    limit: int
-    token_budget: int = 0
-    merge_adjacent: bool = False
-    cut_last: bool = False
+    def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
+        """Returns the leaves of groups of one document, best first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,24 +48,21 @@ class PassageDraft:
         return cls(document, document.tree.record(*position), (group,), (position,))
 
     @property
+    def document_id(self) -> str:
+        """The id of its document."""
+        return self.document.outline.document_id
+
+    @property
     def position(self) -> TreePosition:
         """The best of its chunks."""
         return self.positions[0]
-
-    def touches(self, other: "PassageDraft") -> bool:
-        """Returns True if both are of one document with no token between them."""
-        return (
-            self.document.outline.document_id == other.document.outline.document_id
-            and other.record.token_start <= _token_end(self.record)
-            and self.record.token_start <= _token_end(other.record)
-        )
 
     def joined(self, others: "Sequence[PassageDraft]") -> "PassageDraft":
         """Returns the draft that covers all of them; the others score no higher than this."""
         drafts = (self, *others)
         return replace(
             self,
-            record=_covering([each.record for each in drafts]),
+            record=covering([each.record for each in drafts]),
             groups=tuple(group for each in drafts for group in each.groups),
             positions=tuple(position for each in drafts for position in each.positions),
         )
@@ -94,78 +74,20 @@ class PassageDraft:
         return sorted(self.positions, key=lambda position: self.document.tree.record(*position))
 
 
-def select_drafts(
-    candidates: Iterable[PassageDraft], limits: PassageLimits, matches: MatchedLeaves
-) -> list[PassageDraft]:
-    """Returns the drafts that become passages, best first.
-
-    `candidates` is one draft a group, in order of the groups; it is read no further than
-    needed.
-    """
-    chosen: list[PassageDraft] = []
-    left = limits.token_budget or sys.maxsize
-    for one in candidates:
-        touching = [each for each in chosen if each.touches(one)] if limits.merge_adjacent else []
-        if len(chosen) == limits.limit and not touching:
-            break
-        whole = touching[0].joined([*touching[1:], one]) if touching else one
-        more = whole.record.token_count - sum(each.record.token_count for each in touching)
-        if more <= left:
-            left -= more
-            chosen = _with(chosen, touching, whole)
-        elif limits.cut_last:
-            part = None if touching else _cut(one, matches, left)
-            return [*chosen, part] if part else chosen
-        if len(chosen) == limits.limit and not limits.merge_adjacent:
-            break
-    return chosen
-
-
-def _with(
-    chosen: list[PassageDraft], touching: Sequence[PassageDraft], whole: PassageDraft
-) -> list[PassageDraft]:
-    """Returns the drafts with `whole` in place of those it touches; appended if there are none."""
-    if not touching:
-        return [*chosen, whole]
-    first, rest = touching[0], touching[1:]
-    return [whole if each is first else each for each in chosen if each not in rest]
-
-
-def _cut(draft: PassageDraft, matches: MatchedLeaves, token_budget: int) -> PassageDraft | None:
-    """The sentences that fit, among them the one in which the best leaf begins; or None."""
-    best, _ = matches.leaves(draft.groups)[0]
-    keep = draft.document.tree.record(matches.level, best)
-    record = truncated(draft.document.content(draft.record), draft.record, keep, token_budget)
-    return None if record is None else replace(draft, record=record)
-
-
-def passage_of(draft: PassageDraft, matches: MatchedLeaves) -> Passage:
-    """Returns the passage with its text, score and matched leaves."""
+def passage_of(draft: PassageDraft, matches: MatchedLeaves, place: CitedPlace) -> Passage:
+    """Returns the passage with its text, scores, matched leaves and the place to cite."""
     document = draft.document
+    leaves = matches.leaves(draft.groups)
     children = (
-        document.matched_child((matches.level, leaf), score, draft.record)
-        for leaf, score in matches.leaves(draft.groups)
+        document.matched_child((matches.level, each.leaf), each, draft.record) for each in leaves
     )
     return Passage(
-        document.chunk(draft.position, draft.record),
+        document.chunk(draft.position, draft.record._replace(section=place.section)),
         matches.score(draft.groups[0]),
         tuple(child for child in children if child),
         tuple(document.chunk_id(position) for position in draft.merged_positions()),
-    )
-
-
-def _token_end(record: ChunkRecord) -> int:
-    return record.token_start + record.token_count
-
-
-def _covering(records: Sequence[ChunkRecord]) -> ChunkRecord:
-    """The span of all; every other field is the first one's."""
-    token_start = min(record.token_start for record in records)
-    return records[0]._replace(
-        byte_start=min(record.byte_start for record in records),
-        byte_end=max(record.byte_end for record in records),
-        char_start=min(record.char_start for record in records),
-        char_end=max(record.char_end for record in records),
-        token_start=token_start,
-        token_count=max(map(_token_end, records)) - token_start,
+        leaves[0].lexical,
+        leaves[0].dense,
+        place.term_spans,
+        place.sentence,
     )

@@ -64,6 +64,7 @@ from hrag.types.limits import (
 from hrag.types.search import (
     Aggregation,
     ChosenSection,
+    Evidence,
     FusionMethod,
     MatchedChild,
     MatchedSentence,
@@ -132,6 +133,7 @@ __all__ = [
     "EmbeddedIndexStatus",
     "EmbeddedReaderStatus",
     "EmbeddedStoreTotals",
+    "Evidence",
     "FusionMethod",
     "Hierarchy",
     "IndexStatus",

@@ -63,13 +63,13 @@ class SearchQuery:
     """A search request: a text, or a vector that is already embedded.
 
     With a text, `vector` is used in place of the text's own vector. None takes the default,
-    which may depend on mode, retrieval and collection.
+    which may depend on the call, mode, retrieval and collection.
     """
 
     tenant_id: str
     query: str | Sequence[float]
     collection: str = DEFAULT_COLLECTION
-    mode: SearchMode = SearchMode.SMALL_TO_BIG
+    mode: SearchMode | None = None
     limit: int | None = None
     return_level: int | None = None
     candidates: int = DEFAULT_CANDIDATES
@@ -90,6 +90,12 @@ class SearchQuery:
     lexical_weight: float | None = None
     neighbour_bonus: float | None = None
     max_per_document: int = 0
+    rerank: bool | None = None
+
+    @property
+    def mode_or_default(self) -> SearchMode:
+        """The mode, SMALL_TO_BIG if it is None."""
+        return self.mode or SearchMode.SMALL_TO_BIG
 
     @property
     def text(self) -> str:
@@ -139,7 +145,8 @@ class Passage:
     If chunks were joined, `merged_chunk_ids` names them in order of the text, and `chunk`
     is the best of them with content, span, pages and tokens of all. `lexical_score` and
     `dense_score` are those of its best leaf, None if the source was not searched.
-    `term_spans` are in order and do not overlap.
+    `term_spans` are in order and do not overlap. `rerank_score` is the reranker's, on a scale
+    of its own; None if it gave none.
     """
 
     chunk: Chunk
@@ -150,6 +157,17 @@ class Passage:
     dense_score: float | None = None
     term_spans: tuple[TermSpan, ...] = ()
     matched_sentence: MatchedSentence | None = None
+    rerank_score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why a passage was found, apart from its matched leaves; see `Passage`."""
+
+    lexical_score: float | None
+    dense_score: float | None
+    term_spans: tuple[TermSpan, ...]
+    matched_sentence: MatchedSentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +198,7 @@ class Timings:
     fetch_us: int
     total_us: int
     filter_us: int = 0
+    rerank_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +208,9 @@ class SearchResult:
     `eligible_leaves` counts all leaves or those that pass the filter. `sequence` is the
     tenant's last change in the snapshot. `plan` is None if the service does not report it.
     `sections` are those that SUMMARY_FIRST chose, best first. `retrieval` is what was done;
-    where that is less than what was asked for, `fallback` says why.
+    where that is less than what was asked for, `fallback` says why. `reranked` is True if a
+    reranker ordered the passages; `rerank_failure` says why not if one was asked, else it is
+    empty.
     """
 
     passages: tuple[Passage, ...]
@@ -205,3 +226,5 @@ class SearchResult:
     sections: tuple[ChosenSection, ...] = ()
     retrieval: Retrieval = Retrieval.DENSE
     fallback: str = ""
+    reranked: bool = False
+    rerank_failure: str = ""

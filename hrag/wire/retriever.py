@@ -13,6 +13,7 @@ from hrag.types import (
     ChosenSection,
     ChunkNode,
     EmbeddedReaderStatus,
+    Evidence,
     FusionMethod,
     Hierarchy,
     Limits,
@@ -54,8 +55,9 @@ _MODE_NUMBER = {
     SearchMode.SUMMARY_FIRST: pb.SEARCH_MODE_SUMMARY_FIRST,
     SearchMode.CONTEXT: pb.SEARCH_MODE_CONTEXT,
 }
-_MODE = {number: mode for mode, number in _MODE_NUMBER.items()} | {
-    pb.SEARCH_MODE_UNSPECIFIED: SearchMode.SMALL_TO_BIG
+_MODE: dict[int, SearchMode | None] = {
+    **{number: mode for mode, number in _MODE_NUMBER.items()},
+    pb.SEARCH_MODE_UNSPECIFIED: None,
 }
 _AGGREGATION_NUMBER = {
     Aggregation.MAX: pb.AGGREGATION_MAX,
@@ -136,6 +138,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
         lexical_weight=_given(message, "lexical_weight"),
         neighbour_bonus=_given(message, "neighbour_bonus"),
         max_per_document=message.max_per_document,
+        rerank=_given(message, "rerank"),
     )
 
 
@@ -170,7 +173,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         pb.SearchRequest,
         tenant_id=query.tenant_id,
         collection=query.collection,
-        mode=_number(_MODE_NUMBER, query.mode, "mode"),
+        mode=_number_or_none(_MODE_NUMBER, query.mode, "mode"),
         limit=query.limit,
         return_level=query.return_level,
         candidates=query.candidates,
@@ -190,6 +193,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         lexical_weight=query.lexical_weight,
         neighbour_bonus=query.neighbour_bonus,
         max_per_document=query.max_per_document,
+        rerank=query.rerank,
     )
     vector = query.vector
     if isinstance(query.query, str):
@@ -260,12 +264,15 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
             fetch_us=took.fetch_us,
             total_us=took.total_us,
             filter_us=took.filter_us,
+            rerank_us=took.rerank_us,
         ),
         plan=_PLAN_NUMBER[result.plan] if result.plan else None,
         eligible_leaves=result.eligible_leaves,
         sections=map(_section_message, result.sections),
         retrieval=_RETRIEVAL_NUMBER[result.retrieval],
         fallback=result.fallback,
+        reranked=result.reranked,
+        rerank_failure=result.rerank_failure,
     )
 
 
@@ -300,16 +307,29 @@ def encoded_passage(passage: Passage) -> bytes:
     return pb.SearchResponse(passages=[_passage_message(passage)]).SerializeToString()
 
 
-def described_document(
-    document_id: str, title: str, source: str, metadata: Mapping[str, Any]
-) -> bytes:
-    """Returns an encoded hrag.v1.Chunk with the fields that all chunks of a document share."""
-    return types_pb2.Chunk(
-        document_id=document_id,
-        title=title,
-        source=source,
-        metadata=struct_message(metadata) if metadata else None,
-    ).SerializeToString()
+class PassageFieldCodec:
+    """See `hrag.engine.PassageFields`."""
+
+    def document(
+        self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
+    ) -> bytes:
+        return types_pb2.Chunk(
+            document_id=document_id,
+            title=title,
+            source=source,
+            metadata=struct_message(metadata) if metadata else None,
+        ).SerializeToString()
+
+    def evidence(self, evidence: Evidence) -> bytes:
+        return pb.Passage(
+            lexical_score=evidence.lexical_score,
+            dense_score=evidence.dense_score,
+            term_spans=map(_term_span_message, evidence.term_spans),
+            matched_sentence=_sentence_message(evidence.matched_sentence),
+        ).SerializeToString()
+
+
+PASSAGE_FIELDS = PassageFieldCodec()
 
 
 def _passage_message(passage: Passage) -> pb.Passage:
@@ -331,6 +351,7 @@ def _passage_message(passage: Passage) -> pb.Passage:
         dense_score=passage.dense_score,
         term_spans=map(_term_span_message, passage.term_spans),
         matched_sentence=_sentence_message(passage.matched_sentence),
+        rerank_score=passage.rerank_score,
     )
 
 
@@ -361,7 +382,7 @@ def _sentence_from(message: pb.MatchedSentence) -> MatchedSentence:
 def search_result_from(message: pb.SearchResponse) -> SearchResult:
     return SearchResult(
         passages=tuple(map(_passage_from, message.passages)),
-        mode=_known(_MODE, message.mode, "mode"),
+        mode=_known(_MODE, message.mode, "mode") or SearchMode.SMALL_TO_BIG,
         matched_at_level=message.matched_at_level,
         returned_at_level=message.returned_at_level,
         candidates_considered=message.candidates_considered,
@@ -373,6 +394,8 @@ def search_result_from(message: pb.SearchResponse) -> SearchResult:
         sections=tuple(map(_section_from, message.sections)),
         retrieval=_RETRIEVAL.get(message.retrieval) or Retrieval.DENSE,
         fallback=message.fallback,
+        reranked=message.reranked,
+        rerank_failure=message.rerank_failure,
     )
 
 
@@ -395,6 +418,7 @@ def _passage_from(message: pb.Passage) -> Passage:
         _given(message, "dense_score"),
         tuple(TermSpan(span.char_start, span.char_end) for span in message.term_spans),
         _sentence_from(message.matched_sentence) if message.HasField("matched_sentence") else None,
+        _given(message, "rerank_score"),
     )
 
 

@@ -164,7 +164,7 @@ def _assert_cut(
         text = model.documents[chunk.document_id].parsed.text
         assert chunk.content == text[chunk.span.char_start : chunk.span.char_end]
         assert chunk.content in uncut.chunk.content
-        assert chunk.content.endswith(". ") or uncut.chunk.content.endswith(chunk.content)
+        assert chunk.content.endswith(".") or uncut.chunk.content.endswith(chunk.content)
         assert best.chunk_id == uncut.matched_children[0].chunk_id
         for child in passage.matched_children:
             assert chunk.span.char_start <= child.span.char_start < child.span.char_end
@@ -189,7 +189,7 @@ def test_a_passage_is_cut_to_where_its_best_leaf_begins(opened):
         (cut,) = best_passage(token_budget=20, cut_last=True)
         best = whole.matched_children[0].span
         assert whole.chunk.span.char_start < cut.chunk.span.char_start <= best.char_start
-        assert text[: cut.chunk.span.char_start].endswith(". ")
+        assert text[: cut.chunk.span.char_start].endswith(".")
         assert cut.chunk.span.char_end > best.char_start
         assert best_passage(token_budget=3, cut_last=True) == ()
         assert best_passage(token_budget=20) == ()

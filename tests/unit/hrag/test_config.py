@@ -166,6 +166,7 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch):
         ({"HRAG_EMBEDDER": "hash:64"}, 4),
         ({"HRAG_EMBEDDER": "openai"}, 16),
         ({"HRAG_CHAT_MODEL": "some"}, 16),
+        ({"HRAG_RERANK_BASE_URL": "http://x"}, 16),
         ({"HRAG_THREADS": "7"}, 7),
         ({"HRAG_EMBEDDER": "openai", "HRAG_THREADS": "7"}, 7),
     ],

@@ -5,18 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from hrag.passages.drafts import (
-    PassageDraft,
-    PassageLimits,
-    passage_of,
-    select_drafts,
-)
+from hrag.passages.budget import NO_LIMIT, PassageLimits, fill_budget, select_drafts
+from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import TreeText
 from hrag.types import MatchedChild, Span
 from tests.fakes import prepared, sentences
-
-NO_LIMIT = 1000
 
 
 @dataclass(frozen=True)
@@ -33,9 +27,9 @@ class Matches:
         return [(self.leaf_of[group], self.score(group)) for group in sorted(groups)]
 
 
-def document(name: str = "d", count: int = 40) -> TreeText:
+def document(name: str = "d", text: str = "") -> TreeText:
     """Twelve leaves or so of 32 tokens, four sentences each, that overlap a little."""
-    given = prepared(name, sentences(count))
+    given = prepared(name, text or sentences(40))
     outline = Outline.of(name, given.title, given.source, given.metadata, (), ())
     return TreeText(outline, given.tree, given.parsed.text.encode())
 
@@ -118,6 +112,95 @@ def test_a_joined_passage_costs_only_the_tokens_that_it_adds():
     (joined,) = select([0, 1], token_budget=whole, merge_adjacent=True)
     assert joined.record.token_count == whole
     assert indexes(select([0, 1], token_budget=whole - 1, merge_adjacent=True)) == [[0]]
+
+
+def test_a_document_gives_no_more_passages_than_it_may():
+    other = document("e")
+    ranked = [(DOCUMENT, 0), (DOCUMENT, 6), (DOCUMENT, 1), (other, 0), (DOCUMENT, 4)]
+    drafts = [PassageDraft.of(each, (0, leaf), group) for group, (each, leaf) in enumerate(ranked)]
+    matches = Matches([leaf for _, leaf in ranked])
+    alone = select_drafts(drafts, PassageLimits(2, max_per_document=1), matches)
+    assert [(each.document_id, each.position) for each in alone] == [("d", (0, 0)), ("e", (0, 0))]
+    for joined in (
+        select_drafts(
+            drafts, PassageLimits(NO_LIMIT, merge_adjacent=True, max_per_document=1), matches
+        ),
+        fill_budget(drafts, 1000, matches, max_per_document=1),
+    ):
+        assert [(each.document_id, each.groups) for each in joined] == [("d", (0, 2)), ("e", (3,))]
+
+
+def fill(leaves: Sequence[int], token_budget: int, text: TreeText = DOCUMENT) -> list[PassageDraft]:
+    drafts = (PassageDraft.of(text, (0, leaf), group) for group, leaf in enumerate(leaves))
+    return fill_budget(drafts, token_budget, Matches(leaves))
+
+
+def test_leaves_fill_a_budget_in_order_and_neighbours_become_one_passage():
+    found = fill([4, 0, 8, 5, 1, 9], 1000)
+    assert indexes(found) == [[4, 5], [0, 1], [8, 9]]
+    assert [each.groups for each in found] == [(0, 3), (1, 4), (2, 5)]
+    assert indexes(fill([0, 4, 2, 3, 1], 1000)) == [[0, 4, 2, 3, 1]]
+    assert fill([], 1000) == []
+
+
+def contents(drafts: Sequence[PassageDraft]) -> list[str]:
+    return [each.document.content(each.record) for each in drafts]
+
+
+LEAVES = [DOCUMENT.content(DOCUMENT.tree.record(0, leaf)) for leaf in range(8)]
+SIZES = [DOCUMENT.tree.record(0, leaf).token_count for leaf in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("leaves", "left", "expected"),
+    [
+        pytest.param(
+            [0, 4],
+            19,
+            [LEAVES[0], " tells a short story. Sentence 0 11 tells a short story."],
+            id="a passage of its own",
+        ),
+        pytest.param(
+            [4, 5], 19, [LEAVES[4] + " Sentence 0 13 tells a short story."], id="behind a passage"
+        ),
+        pytest.param(
+            [5, 4],
+            19,
+            [" Sentence 0 11 tells a short story. Sentence 0 12 tells a" + LEAVES[5]],
+            id="before a passage",
+        ),
+        pytest.param(
+            [4, 6, 5],
+            19,
+            [LEAVES[4] + " Sentence 0 13 tells a short story.", LEAVES[6]],
+            id="between two passages",
+        ),
+        pytest.param([0, 4], 3, [LEAVES[0]], id="not a sentence of it fits"),
+    ],
+)
+@pytest.mark.parametrize("worse", [[], [2, 0]])
+def test_the_last_leaf_is_cut_at_a_sentence_next_to_what_it_touches(leaves, left, expected, worse):
+    whole = sum(SIZES[leaf] for leaf in leaves[:-1])
+    found = fill([*leaves, *worse], whole + left)
+    assert contents(found) == expected
+    assert sum(each.record.token_count for each in found) <= whole + left
+
+
+@pytest.mark.parametrize(
+    ("text", "token_budget", "expected"),
+    [
+        ("", 25, ["Sentence 0 0 tells a short story. Sentence 0 1 tells a short story."]),
+        ("", 6, ["Sentence 0 0 tells"]),
+        ("", 1, ["Sentence"]),
+        ("Pneumonoultramicroscopic", 2, ["Pne"]),
+        ("两个小块。", 2, ["两个"]),
+        ("🙂🙂", 1, []),
+    ],
+)
+def test_of_a_first_leaf_that_does_not_fit_sentences_come_first_then_words(
+    text, token_budget, expected
+):
+    assert contents(fill([0], token_budget, document("d", text))) == expected
 
 
 def test_a_passage_tells_its_leaves_as_far_as_they_lie_inside():

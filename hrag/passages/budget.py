@@ -1,0 +1,237 @@
+"""Which drafts become passages, with which span: limits, a token budget, joining, cutting.
+
+Drafts are taken in the order given, best first, and what was taken is never taken back. So a
+larger budget gives what a smaller one does, and more: the same groups first, and around their
+text only more text.
+
+The drafts of one search are chunks of which none lies inside another.
+"""
+
+import sys
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from operator import attrgetter
+
+from hrag.passages.drafts import MatchedLeaves, PassageDraft
+from hrag.passages.truncation import first_sentences, first_words, last_sentences, truncated
+from hrag.tree import ChunkRecord
+
+NO_LIMIT = sys.maxsize
+
+
+@dataclass(frozen=True, slots=True)
+class PassageLimits:
+    """How much text a search may return.
+
+    `limit` counts passages; a `token_budget` of 0 is none. `merge_adjacent` joins passages
+    of one document that overlap or touch, as long as no more than `limit` remain.
+    `cut_last` ends with the first draft that does not fit the budget, cut to whole sentences:
+    where it touches a passage, that grows towards it; without `cut_last`, what does not fit is
+    passed over. So is what would give a document more than `max_per_document` passages; 0 is
+    no such limit.
+    """
+
+    limit: int
+    token_budget: int = 0
+    merge_adjacent: bool = False
+    cut_last: bool = False
+    max_per_document: int = 0
+
+
+def fill_budget(
+    candidates: Iterable[PassageDraft],
+    token_budget: int,
+    matches: MatchedLeaves,
+    *,
+    limit: int = NO_LIMIT,
+    max_per_document: int = 0,
+) -> list[PassageDraft]:
+    """Returns the text that answers best, of at most `token_budget` tokens, as drafts.
+
+    `candidates` are the leaves in rank order; it is read no further than needed. Leaves that
+    overlap or touch become one passage at the place of the best of them, so no text comes
+    twice. The last leaf is cut at a sentence; what remains of the budget then is left, since
+    worse leaves would take it from better ones of a larger budget. If not even the first
+    sentence of the first leaf fits, its first words are returned.
+    """
+    rest = iter(candidates)
+    best = next(rest, None)
+    if best is None:
+        return []
+    limits = PassageLimits(
+        limit,
+        token_budget,
+        merge_adjacent=True,
+        cut_last=True,
+        max_per_document=max_per_document,
+    )
+    chosen = select_drafts(chain([best], rest), limits, matches)
+    if chosen:
+        return chosen
+    record = first_words(best.document, best.record, token_budget)
+    return [] if record is None else [replace(best, record=record)]
+
+
+def select_drafts(
+    candidates: Iterable[PassageDraft], limits: PassageLimits, matches: MatchedLeaves
+) -> list[PassageDraft]:
+    """Returns the drafts that become passages, best first.
+
+    `candidates` is one draft a group, in order of the groups; it is read no further than
+    needed.
+    """
+    chosen = _Chosen(limits)
+    left = limits.token_budget or sys.maxsize
+    for draft in candidates:
+        touching = chosen.touching(draft)
+        if not touching and chosen.has_enough_of(draft.document_id):
+            continue
+        if not touching and chosen.is_full:
+            break
+        tokens = _new_tokens(draft, touching)
+        if tokens <= left:
+            left -= tokens
+            chosen.add(draft)
+        elif limits.cut_last:
+            part = _cut(draft, touching, matches, left)
+            if part:
+                chosen.add(part)
+            break
+        if chosen.is_full and not limits.merge_adjacent:
+            break
+    return chosen.drafts()
+
+
+@dataclass(slots=True)
+class _Passage:
+    """Drafts of one document with no token between them, and the tokens that they cover."""
+
+    parts: list[PassageDraft]
+    token_start: int
+    token_end: int
+
+    def absorb(self, other: "_Passage") -> None:
+        self.parts += other.parts
+        self.token_start = min(self.token_start, other.token_start)
+        self.token_end = max(self.token_end, other.token_end)
+
+    def draft(self) -> PassageDraft:
+        """Returns all of it as one draft, the parts best first."""
+        best, *others = sorted(self.parts, key=lambda part: part.groups)
+        return best.joined(others) if others else best
+
+
+_token_start = attrgetter("token_start")
+_token_end = attrgetter("token_end")
+
+
+class _Chosen:
+    """The passages so far, by document.
+
+    If passages are joined, a document's have tokens between them and are in order of the
+    text; so those that a draft touches are consecutive, and bisection finds them.
+    """
+
+    def __init__(self, limits: PassageLimits) -> None:
+        self._limits = limits
+        self._of_document: defaultdict[str, list[_Passage]] = defaultdict(list)
+        self._count = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many passages as the limit allows."""
+        return self._count >= self._limits.limit
+
+    def has_enough_of(self, document_id: str) -> bool:
+        """Whether the document has given as many passages as it may."""
+        return 0 < self._limits.max_per_document <= len(self._of_document[document_id])
+
+    def touching(self, draft: PassageDraft) -> list[_Passage]:
+        """Returns the passages that `draft` is to be joined with, in order of the text."""
+        return self._of_document[draft.document_id][self._touched(draft)]
+
+    def add(self, draft: PassageDraft) -> None:
+        """Adds a passage, or joins those that the draft touches, and the draft, into one."""
+        passages, touched = self._of_document[draft.document_id], self._touched(draft)
+        new = _Passage([draft], draft.record.token_start, draft.record.token_end)
+        # The one with most parts takes up the others, so that each part moves a few times only.
+        whole, *others = sorted([*passages[touched], new], key=lambda each: -len(each.parts))
+        for each in others:
+            whole.absorb(each)
+        passages[touched] = [whole]
+        self._count += 1 - len(others)
+
+    def drafts(self) -> list[PassageDraft]:
+        """Returns the passages, best first."""
+        drafts = (each.draft() for each in chain(*self._of_document.values()))
+        return sorted(drafts, key=lambda draft: draft.groups)
+
+    def _touched(self, draft: PassageDraft) -> slice:
+        """Which of its document's passages the draft touches; else where it belongs."""
+        passages, record = self._of_document[draft.document_id], draft.record
+        if not self._limits.merge_adjacent:
+            return slice(len(passages), len(passages))
+        first = bisect_left(passages, record.token_start, key=_token_end)
+        return slice(first, bisect_right(passages, record.token_end, first, key=_token_start))
+
+
+def _new_tokens(draft: PassageDraft, touching: Sequence[_Passage]) -> int:
+    """The tokens that a draft adds to the passages that it touches."""
+    start = min([draft.record.token_start, *map(_token_start, touching)])
+    end = max([draft.record.token_end, *map(_token_end, touching)])
+    return int(end - start - sum(each.token_end - each.token_start for each in touching))
+
+
+def _cut(
+    draft: PassageDraft, touching: Sequence[_Passage], matches: MatchedLeaves, token_budget: int
+) -> PassageDraft | None:
+    """The sentences of a draft that fit; None if none do.
+
+    Those of a draft that touches passages continue one of them: the one before it in the
+    text, else the one behind it. Those of another begin at its start or, if its best leaf
+    would not be reached, with the sentence in which that begins.
+    """
+    if touching:
+        return _continuation(draft, touching, token_budget)
+    best = matches.leaves(draft.groups)[0]
+    keep = draft.document.tree.record(matches.level, best.leaf)
+    record = truncated(draft.document, draft.record, keep, token_budget)
+    return None if record is None else replace(draft, record=record)
+
+
+def _continuation(
+    draft: PassageDraft, touching: Sequence[_Passage], token_budget: int
+) -> PassageDraft | None:
+    """The sentences of a draft next to a passage that it touches; None if none fit."""
+    new = draft.record
+    before, behind = touching[0].draft().record, touching[-1].draft().record
+    follows = before.token_start <= new.token_start
+    if follows:
+        new = _from(new, before)
+    if behind.token_end >= new.token_end:
+        new = _until(new, behind)
+    cut = first_sentences if follows else last_sentences
+    record = cut(draft.document, new, token_budget)
+    return None if record is None else replace(draft, record=record)
+
+
+def _from(record: ChunkRecord, before: ChunkRecord) -> ChunkRecord:
+    """The part of a span behind the end of another one."""
+    return record._replace(
+        byte_start=before.byte_end,
+        char_start=before.char_end,
+        token_start=before.token_end,
+        token_count=record.token_end - before.token_end,
+    )
+
+
+def _until(record: ChunkRecord, behind: ChunkRecord) -> ChunkRecord:
+    """The part of a span before the start of another one."""
+    return record._replace(
+        byte_end=behind.byte_start,
+        char_end=behind.char_start,
+        token_count=behind.token_start - record.token_start,
+    )
