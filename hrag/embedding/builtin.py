@@ -29,6 +29,7 @@ class BuiltinEmbedder:
     name = "builtin/use-multilingual-v3"
     dimension = 512
     max_tokens = MAX_CHUNK_TOKENS  # The model sums over tokens and has no limit of its own.
+    lowest_cosine = -1.0
 
     def __init__(self) -> None:
         # One BLAS thread for each call, and several calls for many texts: on two cores this

@@ -55,6 +55,7 @@ class CoalescingEmbedder:
         """The model counts as busy while `max_requests` requests are running."""
         self.name = embedder.name
         self.max_tokens = embedder.max_tokens
+        self.lowest_cosine = embedder.lowest_cosine
         self._embedder = embedder
         self._max_requests = max_requests
         self._sleep = sleep

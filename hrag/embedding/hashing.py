@@ -24,6 +24,7 @@ class HashEmbedder:
     """
 
     max_tokens = MAX_CHUNK_TOKENS
+    lowest_cosine = -1.0
 
     def __init__(self, dimension: int) -> None:
         """`dimension` is the length of every vector, from 1 to 99,999."""

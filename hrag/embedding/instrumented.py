@@ -14,6 +14,7 @@ class InstrumentedEmbedder:
         self._embedder = embedder
         self.name = embedder.name
         self.max_tokens = embedder.max_tokens
+        self.lowest_cosine = embedder.lowest_cosine
 
     @property
     def dimension(self) -> int:

@@ -49,6 +49,7 @@ class OpenAIEmbedder:
     """The embedding model of an OpenAI-compatible endpoint. Thread-safe."""
 
     max_tokens = 8191  # Of every OpenAI embedding model.
+    lowest_cosine = -1.0
 
     def __init__(
         self,
