@@ -20,10 +20,11 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from hrag.analysis import DEFAULT_LANGUAGE, LANGUAGES
 from hrag.errors import InvalidArgument
 from hrag.net.addresses import MAX_PORT
 from hrag.quota.quotas import Quota
-from hrag.types import MIN_CHUNK_TOKENS, SummaryUnit, TreeSettings
+from hrag.types import MAX_CHUNK_TOKENS, MAX_LIMIT, MIN_CHUNK_TOKENS, SummaryUnit, TreeSettings
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -34,13 +35,18 @@ _THREADS_BEYOND_CORES = 2
 
 DEFAULT_RETURN_LEVEL = 2  # 1,024 tokens with the default levels.
 DEFAULT_CONCURRENT_ANSWERS = 8
+# Hugging Face's text-embeddings-inference takes no more texts in a request by default.
+DEFAULT_RERANK_TOP = 32
+# A default leaf with some of its surroundings. With heading and query it stays below the 512
+# tokens that many rerankers read; some servers refuse longer texts.
+DEFAULT_RERANK_TEXT_TOKENS = 320
 # The exact values with which an operator acknowledges that a service is open to the network.
 NO_AUTH_WORDS = "everybody may read and change all data"
 PLAINTEXT_WORDS = "everybody on the way may read all data and tokens"
 _REQUEST_PER_DOCUMENT = 4
 _MAX_SEARCH_BYTES = 16 * MIB  # A full batch whose filters name 10,000 ids each has 15 MiB.
 E5_SMALL = "e5-small"
-_EMBEDDER = re.compile(rf"builtin|{E5_SMALL}|openai|hash:[1-9][0-9]{{0,4}}")
+_EMBEDDER = re.compile(rf"builtin|{E5_SMALL}|openai|none|hash:[1-9][0-9]{{0,4}}")
 _VARIABLE_OF_TREE_FIELD = {
     "level_sizes": "HIERARCHICAL_CHUNK_LEVELS",
     "overlap_ratio": "HIERARCHICAL_OVERLAP_RATIO",
@@ -157,7 +163,7 @@ class CommonSettings(EngineSettings):
     def _check_embedder(cls, value: str) -> str:
         if not _EMBEDDER.fullmatch(value):
             raise ValueError(
-                "must be builtin, e5-small, openai, or hash:<dimension>, as in hash:384"
+                "must be builtin, e5-small, openai, none, or hash:<dimension>, as in hash:384"
             )
         return value
 
@@ -229,6 +235,14 @@ class IndexerSettings(CommonSettings):
     summary_min_chars: int = _variable("HRAG_SUMMARY_MIN_CHARS", 50, ge=1, le=1_000_000)
     summary_max_tokens: int = _variable("HRAG_SUMMARY_MAX_TOKENS", 10_000_000, ge=0, le=1 << 50)
     niceness: int = _variable("HRAG_INDEXER_NICENESS", 10, ge=0, le=19)
+    language: str = _variable("HRAG_ANALYZER", DEFAULT_LANGUAGE)
+
+    @field_validator("language")
+    @classmethod
+    def _check_language(cls, value: str) -> str:
+        if value not in LANGUAGES:
+            raise ValueError(f"must be one of {', '.join(LANGUAGES)}")
+        return value
 
 
 class RetrieverSettings(CommonSettings):
@@ -248,7 +262,20 @@ class RetrieverSettings(CommonSettings):
     max_concurrent_answers: int | None = _variable(
         "HRAG_MAX_CONCURRENT_ANSWERS", None, ge=1, le=1024
     )
+    rerank_base_url: str = _variable("HRAG_RERANK_BASE_URL", "")
+    rerank_form: Literal["cohere", "tei"] = _variable("HRAG_RERANK_FORM", "cohere")
+    rerank_model: str = _variable("HRAG_RERANK_MODEL", "")
+    rerank_api_key: str = _variable("HRAG_RERANK_API_KEY", "", repr=False)
+    rerank_top: int = _variable("HRAG_RERANK_TOP", DEFAULT_RERANK_TOP, ge=1, le=MAX_LIMIT)
+    rerank_text_tokens: int = _variable(
+        "HRAG_RERANK_TEXT_TOKENS",
+        DEFAULT_RERANK_TEXT_TOKENS,
+        ge=MIN_CHUNK_TOKENS,
+        le=MAX_CHUNK_TOKENS,
+    )
+    rerank_timeout_s: float = _variable("HRAG_RERANK_TIMEOUT_S", 2.0, gt=0, le=60)
     workers: int = _variable("HRAG_WORKERS", 1, ge=1, le=256)
+    hybrid_fallback: bool = _variable("HRAG_HYBRID_FALLBACK", True)
 
     @property
     def threads(self) -> int:
@@ -256,7 +283,8 @@ class RetrieverSettings(CommonSettings):
 
         Threads beyond the cores only compete for the interpreter lock then.
         """
-        if self.configured_threads is None and self.embedder != "openai" and not self.chat_model:
+        waits = self.embedder == "openai" or self.chat_model or self.rerank_base_url
+        if self.configured_threads is None and not waits:
             return min(_THREADS, (os.cpu_count() or 1) + _THREADS_BEYOND_CORES)
         return super().threads
 

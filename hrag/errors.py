@@ -70,6 +70,14 @@ class NoSummaries(HragError):
     """The collection was created without summaries."""
 
 
+class NoVectors(HragError):
+    """The collection was created without an embedder, so it has no vectors."""
+
+
+class NoLexicalIndex(HragError):
+    """The collection has no lexical index: it was created before there was one."""
+
+
 class EmbedderMismatch(HragError):
     """The collection was created with another embedder than that of the service."""
 
@@ -92,6 +100,18 @@ class ChatUnavailable(HragError):
 
 class ChatRejected(HragError):
     """The chat endpoint refuses, or its reply is invalid. Not retryable."""
+
+
+class RerankerNotConfigured(HragError):
+    """The search requires a reranker, and the service is configured without one."""
+
+
+class RerankerUnavailable(HragError):
+    """The reranking endpoint is down, slow or rate-limiting. Retryable."""
+
+
+class RerankerRejected(HragError):
+    """The reranking endpoint refuses, or its reply is invalid. Not retryable."""
 
 
 class SequenceNotReached(HragError):

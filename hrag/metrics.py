@@ -93,6 +93,20 @@ _search_stages = _histogram(
 evictions = _counter(
     "hrag_reader_evictions_total", "Collections evicted to stay within the memory budget."
 )
+_reranker_calls = _counter("hrag_reranker_calls_total", "Requests to the reranker.", "outcome")
+_reranker_seconds = _histogram(
+    "hrag_reranker_seconds", "Duration of requests to the reranker, with retries.", _MODEL_S
+)
+_reranker_texts = _counter("hrag_reranker_texts_total", "Texts sent to the reranker.")
+_reranker_tokens = _counter(
+    "hrag_reranker_tokens_total", "Tokens that the reranking endpoint reported."
+)
+
+_search_fallbacks = _counter(
+    "hrag_search_fallbacks_total",
+    "HYBRID searches that could not use one source: dense or lexical.",
+    "missing",
+)
 
 # Instruments of the indexer
 
@@ -165,6 +179,11 @@ def call_rejected(method: str, code: str) -> None:
     calls.inc()
 
 
+def search_fallback(missing: str) -> None:
+    """Counts a HYBRID search without one source, `dense` or `lexical`."""
+    _search_fallbacks.labels(missing).inc()
+
+
 def search_finished(stages: Iterable[tuple[str, float]]) -> None:
     """Records the duration in seconds of each stage that a search had."""
     for stage, seconds in stages:
@@ -198,6 +217,11 @@ def embedder_tokens(count: int) -> None:
     _embedder_tokens.inc(count)
 
 
+def reranker_tokens(count: int) -> None:
+    """Adds the tokens that a reranking endpoint reported."""
+    _reranker_tokens.inc(count)
+
+
 def chat_tokens(prompt: int, completion: int) -> None:
     """Adds the input and output tokens that a chat endpoint reported."""
     _chat_tokens.labels("prompt").inc(prompt)
@@ -216,6 +240,14 @@ def embedder_request(texts: int) -> Iterator[None]:
 def chat_request() -> Iterator[None]:
     """Times and counts a request to the chat model, to the end of its text."""
     with _chat_seconds.time(), _outcome_counted(_chat_calls):
+        yield
+
+
+@contextmanager
+def reranker_request(texts: int) -> Iterator[None]:
+    """Times and counts a request of `texts` texts to the reranker."""
+    _reranker_texts.inc(texts)
+    with _reranker_seconds.time(), _outcome_counted(_reranker_calls):
         yield
 
 

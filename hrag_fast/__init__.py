@@ -1,16 +1,32 @@
-"""The compiled hot path: ANN search, climbing to ancestors, encoding passages, cutting texts.
+"""The compiled hot path: ANN and BM25 search, climbing, encoding passages, cutting, analysis.
 
 * `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`).
+* `Postings` finds leaves by BM25 in an inverted index; `postings_of` and `write_postings` make
+  one. `forward_matches` and `bm25` score leaves that are in none.
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
 * `PassageEncoder` encodes passages as protobuf messages.
 * `boundary_ranks` says how good a cut at each offset of a text is (`CUT_...`).
+* `TermExtractor` finds the terms of texts for the lexical index; `fold` and `inside_word`
+  compare texts as it does.
 
-Arrays in, arrays and bytes out: it knows nothing of stores or services. The `.pyi` files are
-its documentation, `_reference.py` defines the right answers. If the extension is not compiled,
-the import fails: nobody would notice a fallback that is only slow.
+Arrays and text in, arrays and bytes out: it knows nothing of stores or services. The `.pyi`
+files are its documentation; `_reference.py`, `_bm25_reference.py` and `_analysis_reference.py`
+define the right answers. If the extension is not compiled, the import fails: nobody would notice
+a fallback that is only slow.
 """
 
 try:
+    from hrag_fast._analysis import (
+        MAX_FREQUENCY,
+        LeafTerms,
+        Matches,
+        TermExtractor,
+        Token,
+        fold,
+        term_id,
+    )
+    from hrag_fast._bm25 import Postings
+    from hrag_fast._bm25_formula import bm25
     from hrag_fast._boundaries import (
         CUT_CODE_POINT,
         CUT_FORBIDDEN,
@@ -19,9 +35,12 @@ try:
         CUT_WORD,
         boundary_ranks,
     )
+    from hrag_fast._characters import inside_word
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
+    from hrag_fast._forward import forward_matches
     from hrag_fast._graph import Graph
     from hrag_fast._passages import CitedDocument, PassageEncoder
+    from hrag_fast._postings_writer import postings_of, write_postings
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("hrag_fast."):
         raise
@@ -39,12 +58,25 @@ __all__ = [
     "CUT_SENTENCE",
     "CUT_WORD",
     "MAX",
+    "MAX_FREQUENCY",
     "MEAN",
     "SUM",
     "CitedDocument",
     "Graph",
     "Groups",
+    "LeafTerms",
+    "Matches",
     "PassageEncoder",
+    "Postings",
+    "TermExtractor",
+    "Token",
+    "bm25",
     "boundary_ranks",
     "climb",
+    "fold",
+    "forward_matches",
+    "inside_word",
+    "postings_of",
+    "term_id",
+    "write_postings",
 ]

@@ -44,11 +44,19 @@ class PassageEncoder:
     Concatenated, these messages are one SearchResponse with all passages.
     """
 
-    def __init__(self, labels: NDArray[np.uint64], groups: Groups, leaf_level: int) -> None:
+    def __init__(
+        self,
+        labels: NDArray[np.uint64],
+        groups: Groups,
+        leaf_level: int,
+        lexical: NDArray[np.float32] | None = None,
+        dense: NDArray[np.float32] | None = None,
+    ) -> None:
         """For groups as `climb` returns them, whose children are rows of `labels`, uint64[n].
 
-        Leaves are chunks of `leaf_level`. Raises ValueError if the groups have other numbers of
-        children than of children's scores.
+        Leaves are chunks of `leaf_level`. `lexical` and `dense` are each source's scores of the
+        children, float32[children]; None if it was not searched. Raises ValueError if the groups
+        have other numbers of children than of children's scores.
         """
 
     def passage(
@@ -61,6 +69,7 @@ class PassageEncoder:
         group: int,
         record: tuple[int, ...] | None = None,
         merged: Sequence[tuple[int, int]] = (),
+        evidence: bytes = b"",
     ) -> bytes:
         """Returns one encoded passage: a chunk with the score and the children of a group.
 
@@ -71,6 +80,7 @@ class PassageEncoder:
         * `record`: the fields of hrag.tree.CHUNK to use instead of the chunk's own, for a span
           that is cut or widened.
         * `merged`: level and index of the chunks that it was joined from.
+        * `evidence`: further encoded fields of hrag.v1.Passage, written as they are.
 
         Children are cut to the passage's span; those outside it are left out. Takes time linear
         in the bytes returned and the group's children.

@@ -50,6 +50,8 @@ cdef enum:  # Field numbers.
     CHILD_CHUNK_ID = 1
     CHILD_SCORE = 2
     CHILD_SPAN = 3
+    CHILD_LEXICAL_SCORE = 4
+    CHILD_DENSE_SCORE = 5
 
 cdef uint32_t NONE = 0xFFFFFFFF  # The section of a chunk that is in none.
 
@@ -61,7 +63,7 @@ cdef enum:
     POSITION_BYTES = 2 * 11  # "#", a level, "." and an index.
     # Without document id, section path, pages and content.
     CHUNK_BYTES = 7 * NUMBER_BYTES + SPAN_BYTES + POSITION_BYTES
-    CHILD_BYTES = 3 * NUMBER_BYTES + SPAN_BYTES + POSITION_BYTES
+    CHILD_BYTES = 5 * NUMBER_BYTES + SPAN_BYTES + POSITION_BYTES
     PAGE_BYTES = 3 * NUMBER_BYTES
     MERGED_BYTES = NUMBER_BYTES + POSITION_BYTES
 
@@ -137,16 +139,23 @@ cdef class PassageEncoder:
     cdef const uint32_t[::1] starts
     cdef const uint32_t[::1] children
     cdef const float[::1] child_scores
+    cdef const float[::1] lexical
+    cdef const float[::1] dense
+    cdef bint has_lexical
+    cdef bint has_dense
     cdef uint32_t leaf_level
 
-    def __init__(self, labels, groups, uint32_t leaf_level):
+    def __init__(self, labels, groups, uint32_t leaf_level, lexical=None, dense=None):
         self.labels = labels
         _, self.scores, self.starts, self.children, self.child_scores = groups
         self.leaf_level = leaf_level
-        if self.children.shape[0] != self.child_scores.shape[0]:
-            raise ValueError(
-                f"{self.children.shape[0]} children, {self.child_scores.shape[0]} scores"
-            )
+        self.has_lexical = lexical is not None
+        self.has_dense = dense is not None
+        self.lexical = lexical if self.has_lexical else self.child_scores
+        self.dense = dense if self.has_dense else self.child_scores
+        for count in (self.child_scores.shape[0], self.lexical.shape[0], self.dense.shape[0]):
+            if self.children.shape[0] != count:
+                raise ValueError(f"{self.children.shape[0]} children, {count} scores")
 
     def passage(
         self,
@@ -158,6 +167,7 @@ cdef class PassageEncoder:
         size_t group,
         record=None,
         merged=(),
+        bytes evidence not None=b"",
     ):
         """Returns one passage as an encoded SearchResponse; see `_passages.pyi`."""
         cdef Level chunks = level_of(tree, level)
@@ -181,7 +191,7 @@ cdef class PassageEncoder:
             raise ValueError(
                 f"bytes {own.byte_start} to {own.byte_end} of a text of {text.shape[0]}"
             )
-        return self.encoded(document, &own, text, leaves, level, index, group, merged)
+        return self.encoded(document, &own, text, leaves, level, index, group, merged, evidence)
 
     cdef bytes encoded(
         self,
@@ -193,13 +203,14 @@ cdef class PassageEncoder:
         size_t index,
         size_t group,
         merged,
+        bytes evidence,
     ):
         cdef bytes section_path = document.section_path(own.section)
         cdef size_t name = PyBytes_GET_SIZE(document.name)
         cdef size_t capacity = (
             3 * NUMBER_BYTES + chunk_capacity(document, own) + PyBytes_GET_SIZE(section_path)
             + (self.starts[group + 1] - self.starts[group]) * (CHILD_BYTES + name)
-            + len(merged) * (MERGED_BYTES + name)
+            + len(merged) * (MERGED_BYTES + name) + PyBytes_GET_SIZE(evidence)
         )
         cdef uint8_t* buffer = <uint8_t*>malloc(capacity)
         if buffer == NULL:
@@ -208,6 +219,7 @@ cdef class PassageEncoder:
         cdef const uint8_t* chunk_end
         writer.at = writer.end = buffer + capacity
         try:
+            put_bytes(&writer, PyBytes_AS_STRING(evidence), PyBytes_GET_SIZE(evidence))
             for merged_level, merged_index in reversed(merged):
                 put_id(
                     &writer, PASSAGE_MERGED_CHUNK_IDS, document.name, merged_level, merged_index
@@ -250,6 +262,10 @@ cdef class PassageEncoder:
             part.char_start = max(own.char_start, inside.char_start)
             part.char_end = min(own.char_end, inside.char_end)
             end_of_child = writer.at
+            if self.has_dense:
+                put_present_float(writer, CHILD_DENSE_SCORE, self.dense[i - 1])
+            if self.has_lexical:
+                put_present_float(writer, CHILD_LEXICAL_SCORE, self.lexical[i - 1])
             put_span(writer, CHILD_SPAN, &part)
             put_float(writer, CHILD_SCORE, self.child_scores[i - 1])
             put_id(writer, CHILD_CHUNK_ID, document_id, self.leaf_level, leaf)
@@ -344,6 +360,12 @@ cdef inline void put_float(Writer* writer, int field, float value) noexcept:
     if bits:  # -0.0 is written, as protobuf does.
         put_bytes(writer, <const char*>&bits, sizeof(bits))
         put_tag(writer, field, FIXED32)
+
+
+cdef inline void put_present_float(Writer* writer, int field, float value) noexcept:
+    """Writes a field that has presence, 0 too."""
+    put_bytes(writer, <const char*>&value, sizeof(value))
+    put_tag(writer, field, FIXED32)
 
 
 cdef inline void put_span(Writer* writer, int field, const Record* record) noexcept:

@@ -65,7 +65,9 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
 def _servicer(
     settings: IndexerSettings, writer: Writer, embedder: Embedder, stopping: threading.Event
 ) -> IndexerServicer:
-    defaults = Defaults(settings.tree, settings.max_document_bytes, settings.summaries)
+    defaults = Defaults(
+        settings.tree, settings.max_document_bytes, settings.summaries, settings.language
+    )
     return IndexerServicer(Pipeline(writer, embedder, defaults), Catalog(writer), stopping)
 
 

@@ -13,10 +13,14 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
+
 from hrag import canonical_json, ids, metrics
+from hrag.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.deadline import Deadline
 from hrag.embedding import Embedder, Vectors
 from hrag.embedding.checks import check_embedder
+from hrag.embedding.none import NoEmbedder
 from hrag.engine import Admission, CollectionHandle, PreparedDocument, Writer
 from hrag.errors import (
     CollectionExists,
@@ -25,11 +29,13 @@ from hrag.errors import (
     InvalidArgument,
     TooLarge,
 )
+from hrag.passages.indexed_text import embedded_texts
 from hrag.tree import CHUNK, ParsedText, Tree
 from hrag.types import (
     DEFAULT_COLLECTION,
     MAX_METADATA_BYTES,
     MAX_TITLE_BYTES,
+    NO_EMBEDDER,
     Collection,
     CollectionSettings,
     Document,
@@ -51,11 +57,15 @@ _FLOAT32_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Settings of a new collection that its creator does not set, and the largest body."""
+    """Settings of a new collection that its creator does not set, and the largest body.
+
+    `language` is that of the analyzer.
+    """
 
     tree: TreeSettings
     max_document_bytes: int
     summaries: SummaryUnit = SummaryUnit.NONE
+    language: str = DEFAULT_LANGUAGE
 
 
 Key = tuple[str, str, str]
@@ -120,11 +130,23 @@ class Draft:
         vectors = self.leaf_count * self._settings.dimension * _FLOAT32_BYTES
         return text + tree + vectors
 
+    @property
+    def has_vectors(self) -> bool:
+        """Whether its leaves are to be embedded."""
+        return self._settings.dimension > 0
+
     def leaf_texts(self) -> list[str]:
-        """The texts to embed, in order."""
-        leaves = self.tree.level(self._settings.tree.embedding_level)
-        bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
-        return [self.parsed.text[start:end] for start, end in bounds]
+        """The texts to embed, in order; none in a collection without vectors."""
+        if not self.has_vectors:
+            return []
+        return embedded_texts(
+            self.parsed.text,
+            self.title,
+            self.parsed.sections,
+            self.tree,
+            self._settings.tree.embedding_level,
+            headings=self._settings.index_headings,
+        )
 
     def with_vectors(self, vectors: Vectors) -> Ready:
         """The document with its vectors, `float32[leaf_count, dimension]`."""
@@ -165,20 +187,49 @@ class Pipeline:
         """
         ids.check_tenant_id(tenant_id)
         ids.check_collection_name(name, "name")
+        embedder = self._embedder_of(request)
+        language = self._defaults.language if request.analyzer is None else request.analyzer
         settings = CollectionSettings(
             tree=_tree_settings(request, self._defaults.tree),
-            embedder=self._embedder.name,
-            dimension=self._embedder.dimension,
+            embedder=embedder.name,
+            dimension=embedder.dimension,
             return_level=request.return_level,
-            summaries=self._defaults.summaries if request.summaries is None else request.summaries,
+            summaries=self._summaries_of(request, embedder),
+            analyzer=analyzer_name(language),
+            index_headings=request.index_headings is not False,
         )
-        if settings.tree.leaf_tokens > self._embedder.max_tokens:
+        if settings.tree.leaf_tokens > embedder.max_tokens:
             raise InvalidArgument(
                 f"level_sizes gives leaves of up to {settings.tree.leaf_tokens} tokens; "
-                f"embedder {self._embedder.name} takes at most {self._embedder.max_tokens}",
+                f"embedder {embedder.name} takes at most {embedder.max_tokens}",
                 field="level_sizes",
             )
         return self._writer.create_collection(tenant_id, name, settings)
+
+    def _embedder_of(self, request: SettingsRequest) -> Embedder:
+        """The service's embedder, or none; raises InvalidArgument for any other."""
+        if request.embedder == NO_EMBEDDER:
+            return NoEmbedder()
+        if request.embedder not in (None, self._embedder.name):
+            raise InvalidArgument(
+                f"embedder is {request.embedder!r}; it must be empty for this indexer's, "
+                f"{self._embedder.name!r}, or {NO_EMBEDDER!r} for a collection without vectors",
+                field="embedder",
+            )
+        return self._embedder
+
+    def _summaries_of(self, request: SettingsRequest, embedder: Embedder) -> SummaryUnit:
+        """Summaries have vectors, so a collection without an embedder has none."""
+        has_vectors = embedder.dimension > 0
+        if request.summaries is None:
+            return self._defaults.summaries if has_vectors else SummaryUnit.NONE
+        if request.summaries is not SummaryUnit.NONE and not has_vectors:
+            raise InvalidArgument(
+                f"summaries is {request.summaries.value!r}; a collection without vectors "
+                "(embedder 'none') has no summaries",
+                field="summaries",
+            )
+        return request.summaries
 
     def ingest(
         self, tenant_id: str, collection: str, document: Document, deadline: Deadline
@@ -223,8 +274,10 @@ class Pipeline:
         admission = self._admit(checked, "" if superseded else checked.content_hash)
         if admission.unchanged is not None:
             return admission.unchanged
-        # The dimension may need a request to an endpoint, so `embed` compares it.
-        check_embedder(admission.collection.settings, self._embedder.name)
+        settings = admission.collection.settings
+        if settings.dimension:
+            # The dimension may need a request to an endpoint, so `embed` compares it.
+            check_embedder(settings, self._embedder.name)
         return Pending(
             admission.collection, checked.document, checked.metadata_json, checked.content_hash
         )
@@ -278,15 +331,21 @@ class Pipeline:
         """
         for draft in drafts:
             settings = draft.pending.collection.settings
-            check_embedder(settings, self._embedder.name, self._embedder.dimension)
-        texts = [text for draft in drafts for text in draft.leaf_texts()]
-        with metrics.ingest_stage("embed"):
-            vectors = self._embedder.embed(texts, deadline)
-        ends = accumulate(draft.leaf_count for draft in drafts)
+            if draft.has_vectors:
+                check_embedder(settings, self._embedder.name, self._embedder.dimension)
+        texts = [draft.leaf_texts() for draft in drafts]
+        vectors = self._embedded([text for of_draft in texts for text in of_draft], deadline)
+        ends = accumulate(map(len, texts))
         return [
-            draft.with_vectors(vectors[end - draft.leaf_count : end])
-            for draft, end in zip(drafts, ends, strict=True)
+            draft.with_vectors(vectors[end - len(own) : end] if own else _no_vectors(draft))
+            for draft, own, end in zip(drafts, texts, ends, strict=True)
         ]
+
+    def _embedded(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
+        if not texts:
+            return np.empty((0, 0), np.float32)
+        with metrics.ingest_stage("embed"):
+            return self._embedder.embed(texts, deadline)
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
         """Waits while indexing is too far behind the writes; raises DeadlineExceeded."""
@@ -299,6 +358,10 @@ class Pipeline:
         """
         with metrics.ingest_stage("commit"):
             return self._writer.put_many([(each.collection, each.document) for each in ready])
+
+
+def _no_vectors(draft: Draft) -> Vectors:
+    return np.empty((draft.leaf_count, 0), np.float32)
 
 
 def hash_document(document: Document, metadata_json: bytes | None = None) -> str:

@@ -18,7 +18,7 @@ from hrag.chat import ChatEnd, ChatModel
 from hrag.deadline import Deadline
 from hrag.embedding.cache import CachedQueries
 from hrag.errors import Cancelled, ChatNotConfigured, HragError, InvalidArgument, TooBusy, TooLarge
-from hrag.types import MAX_QUERY_BYTES, Passage, SearchQuery
+from hrag.types import MAX_QUERY_BYTES, Passage, SearchMode, SearchQuery
 from retriever_svc.attribution import citations
 from retriever_svc.checks import check_query
 from retriever_svc.markers import MarkerFilter, cited
@@ -66,6 +66,8 @@ class Answer:
         TooBusy.
         """
         began = self._clock()
+        if query.search.mode is None:
+            query = replace(query, search=replace(query.search, mode=SearchMode.CONTEXT))
         check_query(query.search)
         question = _question(query)
         max_tokens = self._max_tokens(query)

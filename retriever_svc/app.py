@@ -13,6 +13,7 @@ from hrag.embedding.cache import CachedQueries
 from hrag.embedding.factory import open_query_embedders
 from hrag.engine import Reader, open_engine
 from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
+from hrag.rerank.factory import open_reranker
 from hrag.rpc import server, workers
 from hrag.rpc.metrics_server import serve_metrics
 from hrag.rpc.process import report_serving, serve_until_stopped, stop_on_eof, wait_for_store
@@ -36,6 +37,7 @@ from retriever_svc.browse import Browse
 from retriever_svc.pipeline import Search
 from retriever_svc.prompt import load_prompt
 from retriever_svc.readings import readings
+from retriever_svc.rerank_stage import RerankSetup
 from retriever_svc.servicer import RetrieverServicer
 
 # How long a search waits for the interpreter while another thread, such as that which follows
@@ -88,6 +90,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         embedders = open_query_embedders(settings)
         embedder = embedders.queries
         answering = _answer_setup(settings)
+        reranking = _rerank_setup(settings)
         engine = open_engine(settings)
         closing.callback(engine.close)
         reader = wait_for_store(engine.reader, stopping)
@@ -101,7 +104,15 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         port = closing.enter_context(
             serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, metric_readings)
         )
-        search = Search(reader, embedder, queries, sentences, settings.return_level)
+        search = Search(
+            reader,
+            embedder,
+            queries,
+            sentences,
+            settings.return_level,
+            allows_fallback=settings.hybrid_fallback,
+            reranking=reranking,
+        )
         servicer = RetrieverServicer(
             search,
             unconfigured if answering is None else Answer(search, sentences, answering),
@@ -133,6 +144,14 @@ def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:
         max_tokens=settings.answer_max_tokens,
         passage_tokens=settings.answer_passage_tokens,
     )
+
+
+def _rerank_setup(settings: RetrieverSettings) -> RerankSetup | None:
+    """Returns None without a reranker; raises SettingsError for wrong settings of it."""
+    reranker = open_reranker(settings)
+    if reranker is None:
+        return None
+    return RerankSetup(reranker, settings.rerank_top, settings.rerank_text_tokens)
 
 
 def _server_info(

@@ -11,40 +11,49 @@ from hrag.filters import check_filter
 from hrag.types import (
     MAX_CANDIDATES,
     MAX_LIMIT,
+    MAX_NEIGHBOUR_BONUS,
+    MAX_PER_DOCUMENT,
     MAX_QUERY_BYTES,
     MAX_TOP_SECTIONS,
     MAX_WINDOW_SENTENCES,
     CollectionSettings,
+    Retrieval,
     SearchMode,
     SearchQuery,
 )
 
-_OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW)
+OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
 
 
 def check_query(query: SearchQuery) -> None:
     """Checks all that needs no collection; raises InvalidArgument or TooLarge."""
     ids.check_tenant_id(query.tenant_id)
     ids.check_collection_name(query.collection)
-    _check_range("limit", query.limit, MAX_LIMIT)
+    if query.limit is not None:
+        _check_range("limit", query.limit, MAX_LIMIT)
     _check_range("candidates", query.candidates, MAX_CANDIDATES)
     if isinstance(query.query, str):
         _check_text(query.query)
-    if query.mode in _OF_LEAVES and query.return_level is not None:
+    _check_retrieval(query)
+    if query.mode_or_default in OF_LEAVES and query.return_level is not None:
         raise InvalidArgument(
-            f"return_level is {query.return_level}; {query.mode.name} returns the embedded "
+            f"return_level is {query.return_level}; {query.mode_or_default.name} returns the embedded "
             "level, so leave it unset",
             field="return_level",
         )
-    if query.cut_last and not query.token_budget:
+    if (
+        query.cut_last
+        and not query.token_budget
+        and query.mode_or_default is not SearchMode.CONTEXT
+    ):
         raise InvalidArgument(
             "cut_last is set without a token_budget; set that, or leave both unset",
             field="cut_last",
         )
     if query.window_sentences is not None:
-        _check_window(query.window_sentences, query.mode)
+        _check_window(query.window_sentences, query.mode_or_default)
     if query.merge_ratio is not None:
-        _check_merge_ratio(query.merge_ratio, query.mode)
+        _check_merge_ratio(query.merge_ratio, query.mode_or_default)
     _check_summary_first(query)
     if query.filter is not None:
         check_filter(query.filter)
@@ -52,6 +61,37 @@ def check_query(query: SearchQuery) -> None:
         raise InvalidArgument(
             f"min_score is {query.min_score}; it must be a finite number", field="min_score"
         )
+
+
+def _check_retrieval(query: SearchQuery) -> None:
+    """Checks what concerns the sources: which, with which weights, for which query."""
+    retrieval = query.retrieval or (Retrieval.HYBRID if query.text else Retrieval.DENSE)
+    if not query.text and retrieval is not Retrieval.DENSE:
+        raise InvalidArgument(
+            f"retrieval is {retrieval.name} and text is empty; a query by vector alone is DENSE",
+            field="retrieval",
+        )
+    if retrieval is Retrieval.LEXICAL and query.mode_or_default is SearchMode.SENTENCE_WINDOW:
+        raise InvalidArgument(
+            "retrieval is LEXICAL; SENTENCE_WINDOW compares the vectors of sentences, so use "
+            "HYBRID or DENSE",
+            field="retrieval",
+        )
+    for field, value in (("fusion", query.fusion), ("lexical_weight", query.lexical_weight)):
+        if value is not None and retrieval is not Retrieval.HYBRID:
+            raise InvalidArgument(
+                f"{field} is {value}; only HYBRID has one, so leave it unset in {retrieval.name}",
+                field=field,
+            )
+    _check_share("lexical_weight", query.lexical_weight, 1.0)
+    _check_share("neighbour_bonus", query.neighbour_bonus, MAX_NEIGHBOUR_BONUS)
+    if query.max_per_document:
+        _check_range("max_per_document", query.max_per_document, MAX_PER_DOCUMENT)
+
+
+def _check_share(field: str, value: float | None, limit: float) -> None:
+    if value is not None and not 0 <= value <= limit:
+        raise InvalidArgument(f"{field} is {value:g}; it must be from 0 to {limit:g}", field=field)
 
 
 def _check_merge_ratio(ratio: float, mode: SearchMode) -> None:
@@ -83,10 +123,10 @@ def _check_window(sentences: int, mode: SearchMode) -> None:
 def _check_summary_first(query: SearchQuery) -> None:
     options = {"top_sections": query.top_sections, "summary_scope": query.summary_scope}
     for field, value in options.items():
-        if value is not None and query.mode is not SearchMode.SUMMARY_FIRST:
+        if value is not None and query.mode_or_default is not SearchMode.SUMMARY_FIRST:
             raise InvalidArgument(
                 f"{field} is {value}; only SUMMARY_FIRST has one, so leave it unset in "
-                f"{query.mode.name}",
+                f"{query.mode_or_default.name}",
                 field=field,
             )
     if query.top_sections is not None:

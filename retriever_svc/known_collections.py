@@ -1,4 +1,4 @@
-"""Collections that are known to exist and to use this service's embedder.
+"""Collections that are known to exist and to use this service's embedder, or none.
 
 A query's text is embedded before its snapshot is opened, because a read transaction must
 not wait for a model. A query of a collection that does not exist, or that uses another
@@ -12,12 +12,13 @@ from cachetools import LRUCache
 
 from hrag.embedding.checks import check_embedder
 from hrag.engine import Reader
+from hrag.types import NO_EMBEDDER
 
 _MAX_COLLECTIONS = 10_000  # Some 2 MB.
 
 
 class KnownCollections:
-    """An LRU set of tenant and collection name. Thread-safe."""
+    """An LRU map from tenant and collection name to whether it has vectors. Thread-safe."""
 
     def __init__(self, reader: Reader, embedder: str) -> None:
         self._reader = reader
@@ -25,16 +26,23 @@ class KnownCollections:
         self._known: LRUCache[tuple[str, str], bool] = LRUCache(_MAX_COLLECTIONS)
         self._lock = Lock()
 
-    def check(self, tenant_id: str, collection: str) -> None:
-        """Raises CollectionNotFound or EmbedderMismatch if the collection cannot be queried."""
+    def have_vectors(self, tenant_id: str, collection: str) -> bool:
+        """Returns whether the collection has vectors.
+
+        Raises CollectionNotFound, or EmbedderMismatch if they are another embedder's.
+        """
         key = (tenant_id, collection)
         with self._lock:
-            if self._known.get(key):
-                return
+            known = self._known.get(key)
+        if known is not None:
+            return known
         with self._reader.snapshot(tenant_id, collection) as snapshot:
-            check_embedder(snapshot.settings, self._embedder)
+            has_vectors = snapshot.settings.dimension > 0
+            if has_vectors and self._embedder != NO_EMBEDDER:
+                check_embedder(snapshot.settings, self._embedder)
         with self._lock:
-            self._known[key] = True
+            self._known[key] = has_vectors
+        return has_vectors
 
     def forget(self, tenant_id: str, collection: str) -> None:
         """Makes the collection's next query look again, after a snapshot did not match."""

@@ -1,26 +1,43 @@
 """Modes: translates a query and the collection's settings into the engine's request."""
 
-from hrag.engine import FindRequest, Vector
+from dataclasses import replace
+from typing import TypeVar
+
+from hrag.engine import FindRequest, Fusion
 from hrag.types import (
+    DEFAULT_CONTEXT_TOKENS,
+    DEFAULT_LEXICAL_WEIGHT,
+    DEFAULT_LIMIT,
     DEFAULT_MERGE_RATIO,
+    DEFAULT_NEIGHBOUR_BONUS,
     DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
+    Aggregation,
     CollectionSettings,
+    FusionMethod,
+    Retrieval,
     SearchMode,
     SearchQuery,
     SummaryScope,
 )
+from retriever_svc.checks import OF_LEAVES
+from retriever_svc.prepared_query import EmbeddedQuery
+
+# Where passages are leaves, an answer that lies beside what matched is missed without it; larger
+# passages contain it.
+_BONUS_MODES = (SearchMode.CONTEXT, SearchMode.STANDARD)
+T = TypeVar("T")
 
 
 def returned_level(query: SearchQuery, settings: CollectionSettings, default_level: int) -> int:
     """Returns the level of the query's passages, the highest one in AUTO_MERGE.
 
-    STANDARD and SENTENCE_WINDOW return the embedded level. Else the query's own level comes
-    first, then the collection's, then the service's. Raises InvalidArgument for a level that
-    the collection cannot return.
+    STANDARD, SENTENCE_WINDOW and CONTEXT return the embedded level. Else the query's own level
+    comes first, then the collection's, then the service's. Raises InvalidArgument for a level
+    that the collection cannot return.
     """
     tree = settings.tree
-    if query.mode in (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW):
+    if query.mode_or_default in OF_LEAVES:
         return tree.embedding_level
     if query.return_level is not None:
         tree.check_return_level(query.return_level)
@@ -30,40 +47,63 @@ def returned_level(query: SearchQuery, settings: CollectionSettings, default_lev
     return max(tree.embedding_level, min(default_level, tree.top_level))
 
 
-def find_request(query: SearchQuery, vector: Vector, level: int) -> FindRequest:
+def find_request(
+    embedded: EmbeddedQuery, retrieval: Retrieval, level: int, lowest_cosine: float
+) -> FindRequest:
     """Returns the request for passages at `level`; what the query leaves out has its default."""
+    query = embedded.prepared.query
+    is_context = query.mode_or_default is SearchMode.CONTEXT
+    budget = query.token_budget or (DEFAULT_CONTEXT_TOKENS if is_context else 0)
+    bonus = DEFAULT_NEIGHBOUR_BONUS if query.mode_or_default in _BONUS_MODES else 0.0
     return FindRequest(
-        vector=vector,
-        mode=query.mode,
+        vector=None if retrieval is Retrieval.LEXICAL else embedded.vector,
+        mode=query.mode_or_default,
         level=level,
-        limit=query.limit,
+        # No more passages than tokens fit a budget, so this is no limit.
+        limit=_given(query.limit, budget if is_context else DEFAULT_LIMIT),
         candidates=query.candidates,
+        text=embedded.prepared.text,
+        required=embedded.prepared.required,
+        retrieval=retrieval,
+        fusion=Fusion(
+            query.fusion or FusionMethod.CONVEX,
+            _given(query.lexical_weight, DEFAULT_LEXICAL_WEIGHT),
+            lowest_cosine,
+        ),
+        neighbour_bonus=_given(query.neighbour_bonus, bonus),
+        max_per_document=query.max_per_document,
         aggregation=query.aggregation,
         min_score=query.min_score,
-        token_budget=query.token_budget,
-        cut_last=query.cut_last,
-        merge_adjacent=query.merge_adjacent,
-        merge_ratio=DEFAULT_MERGE_RATIO if query.merge_ratio is None else query.merge_ratio,
+        token_budget=budget,
+        cut_last=query.cut_last or is_context,
+        merge_adjacent=query.merge_adjacent or is_context,
+        merge_ratio=_given(query.merge_ratio, DEFAULT_MERGE_RATIO),
         filter=query.filter,
         top_sections=query.top_sections or DEFAULT_TOP_SECTIONS,
         summary_scope=query.summary_scope or SummaryScope.SECTIONS,
     )
 
 
-def contexts_request(query: SearchQuery, vector: Vector, level: int, leaves: int) -> FindRequest:
-    """Returns SENTENCE_WINDOW's request for the sentence contexts of the best `leaves`.
+def contexts_request(request: FindRequest, leaves: int, sentences: int) -> FindRequest:
+    """Returns SENTENCE_WINDOW's request for the contexts of the best `leaves`.
 
     Scores, budget and joining concern sentences, so the engine is not asked for them.
     """
-    return FindRequest(
-        vector=vector,
-        mode=query.mode,
-        level=level,
+    return replace(
+        request,
         limit=leaves,
-        candidates=query.candidates,
-        window_sentences=window_sentences(query),
-        filter=query.filter,
+        window_sentences=sentences,
+        aggregation=Aggregation.MAX,
+        min_score=None,
+        token_budget=0,
+        cut_last=False,
+        merge_adjacent=False,
+        max_per_document=0,
     )
+
+
+def _given(value: T | None, default: T) -> T:
+    return default if value is None else value
 
 
 def window_sentences(query: SearchQuery) -> int:

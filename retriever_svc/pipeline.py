@@ -1,4 +1,4 @@
-"""A search: check, wait for the tenant's change, embed, open a snapshot, find, respond.
+"""A search: check, wait for the tenant's change, embed, open a snapshot, find, rerank, respond.
 
 The engine does the search itself, from the filter to the passages, see
 `hrag.engine.Snapshot.find`. A search opens one snapshot, except in SENTENCE_WINDOW, see
@@ -17,16 +17,29 @@ from hrag.deadline import Deadline
 from hrag.embedding import Embedder
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.checks import check_embedder
-from hrag.engine import EncodingSnapshot, FindRequest, Found, Reader, Snapshot, Vector
-from hrag.errors import CollectionNotFound, EmbedderMismatch, HragError, outcome_of
+from hrag.engine import EncodingSnapshot, FindRequest, Found, Reader, Snapshot
+from hrag.errors import (
+    CollectionNotFound,
+    EmbedderMismatch,
+    HragError,
+    NoVectors,
+    outcome_of,
+)
 from hrag.tracing import Stage
 from hrag.types import Passage, SearchMode, SearchQuery, SearchResult, check_batch
-from hrag.wire.retriever import EncodedResult, described_document, encoded_passage
+from hrag.wire.retriever import PASSAGE_FIELDS, EncodedResult, encoded_passage
 from retriever_svc.checks import check_dimension, check_query
 from retriever_svc.freshness import MAX_WAIT_S, wait_for_sequence
 from retriever_svc.known_collections import KnownCollections
 from retriever_svc.modes import find_request, returned_level
-from retriever_svc.query_vectors import query_vector, query_vectors
+from retriever_svc.prepared_query import (
+    EmbeddedQuery,
+    PreparedQuery,
+    QueryEmbedding,
+    VectorMissing,
+    prepared_query,
+)
+from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.results import SearchOutcome, result_of, stage_seconds
 from retriever_svc.sentence_window import SentenceWindowSearch
 
@@ -48,7 +61,7 @@ def _find(snapshot: Snapshot, request: FindRequest) -> Found[Passage]:
 def _find_encoded(snapshot: Snapshot, request: FindRequest) -> Found[bytes]:
     """Encoded by the engine if it can, else from values."""
     if _encodes(snapshot):
-        return snapshot.find_encoded(request, described_document)
+        return snapshot.find_encoded(request, PASSAGE_FIELDS)
     found = snapshot.find(request)
     return Found(
         passages=tuple(map(encoded_passage, found.passages)),
@@ -79,7 +92,8 @@ class Search:
     """Answers queries; safe to call from several threads.
 
     `return_level` is what SMALL_TO_BIG returns where neither the query nor the
-    collection says.
+    collection says. With `allows_fallback`, HYBRID searches by words alone while the embedder
+    is down.
     """
 
     def __init__(
@@ -89,21 +103,26 @@ class Search:
         queries: CachedQueries,
         sentences: CachedQueries,
         return_level: int,
+        *,
+        allows_fallback: bool = True,
         clock: Callable[[], float] = time.perf_counter,
+        reranking: RerankSetup | None = None,
     ) -> None:
         self._reader = reader
         self._embedder = embedder
-        self._queries = queries
+        self._embedding = QueryEmbedding(queries, allows_fallback=allows_fallback)
         self._known_collections = KnownCollections(reader, embedder.name)
         self._return_level = return_level
         self._clock = clock
         self._find_windows = SentenceWindowSearch(sentences, clock)
+        self._rerank = RerankStage(reranking, clock)
 
     def __call__(self, query: SearchQuery, deadline: Deadline) -> SearchResult:
         """Returns the passages that answer a query best, best first.
 
         Raises InvalidArgument, CollectionNotFound, EmbedderMismatch, SequenceNotReached,
-        NoSummaries, DeadlineExceeded, and as the embedder does.
+        NoSummaries, NoVectors, NoLexicalIndex, RerankerNotConfigured, DeadlineExceeded, and as
+        the embedder does.
         """
         result, passages = self._one(query, deadline, _VALUES)
         return replace(result, passages=passages)
@@ -128,104 +147,118 @@ class Search:
             else outcome_of(self._prepare, query, wait_deadline)
             for query in queries
         ]
-        vectors = query_vectors(prepared, self._queries, deadline)
+        embedded = self._embedding.all(prepared, deadline)
         embed: Stage = ("embed", began, self._clock())
-        return [
-            self._encoded_outcome(query, vector, embed, deadline)
-            for query, vector in zip(prepared, vectors, strict=True)
-        ]
+        return [self._encoded_outcome(each, embed, deadline) for each in embedded]
 
     def _encoded_outcome(
-        self,
-        query: SearchQuery | HragError,
-        vector: Vector | HragError,
-        embed: Stage,
-        deadline: Deadline,
+        self, embedded: EmbeddedQuery | HragError, embed: Stage, deadline: Deadline
     ) -> EncodedResult | HragError:
         """Returns the result or error of one query of a batch."""
-        if isinstance(query, HragError):
-            return query
-        if isinstance(vector, HragError):
-            return vector
-        found = outcome_of(self._run, query, vector, embed, deadline, _ENCODED)
+        if isinstance(embedded, HragError):
+            return embedded
+        found = outcome_of(self._run, embedded, embed, deadline, _ENCODED)
         return found if isinstance(found, HragError) else EncodedResult(*found)
 
     def _one(
         self, query: SearchQuery, deadline: Deadline, form: _Form[P]
     ) -> tuple[SearchResult, tuple[P, ...]]:
         began = self._clock()
-        self._prepare(query, deadline.within(MAX_WAIT_S))
-        vector = query_vector(query, self._queries, deadline)
-        return self._run(query, vector, ("embed", began, self._clock()), deadline, form)
+        prepared = self._prepare(query, deadline.within(MAX_WAIT_S))
+        embedded = self._embedding.one(prepared, deadline)
+        return self._run(embedded, ("embed", began, self._clock()), deadline, form)
 
-    def _prepare(self, query: SearchQuery, wait_deadline: Deadline) -> SearchQuery:
+    def _prepare(self, query: SearchQuery, wait_deadline: Deadline) -> PreparedQuery:
         """Refuses what can be refused before embedding, and waits for the tenant's change."""
         check_query(query)
+        self._rerank.check(query)
+        prepared = prepared_query(query)
         wait_for_sequence(self._reader, query.tenant_id, query.min_sequence, wait_deadline)
-        if _needs_embedder(query):
-            self._known_collections.check(query.tenant_id, query.collection)
-        return query
+        if prepared.embeds or query.mode_or_default is SearchMode.SENTENCE_WINDOW:
+            has_vectors = self._known_collections.have_vectors(query.tenant_id, query.collection)
+            prepared = replace(prepared, embeds=prepared.embeds and has_vectors)
+        return prepared
 
     def _run(
-        self,
-        query: SearchQuery,
-        vector: Vector,
-        embed: Stage,
-        deadline: Deadline,
-        form: _Form[P],
+        self, embedded: EmbeddedQuery, embed: Stage, deadline: Deadline, form: _Form[P]
     ) -> tuple[SearchResult, tuple[P, ...]]:
         """Returns the result without its passages, and the passages."""
+        try:
+            return self._run_once(embedded, embed, deadline, form)
+        except VectorMissing:  # The collection was made anew, with vectors.
+            query = embedded.prepared.query
+            self._known_collections.forget(query.tenant_id, query.collection)
+            again = self._embedding.one(replace(embedded.prepared, embeds=True), deadline)
+            return self._run_once(again, embed, deadline, form)
+
+    def _run_once(
+        self, embedded: EmbeddedQuery, embed: Stage, deadline: Deadline, form: _Form[P]
+    ) -> tuple[SearchResult, tuple[P, ...]]:
         deadline.check("embedding")
-        open_snapshot = partial(self._snapshot, query, vector, deadline)
-        if query.mode is SearchMode.SENTENCE_WINDOW:
-            outcome, windows = self._find_windows(query, vector, open_snapshot, deadline)
+        query = embedded.prepared.query
+        open_snapshot = partial(self._snapshot, embedded, deadline)
+        if query.mode_or_default is SearchMode.SENTENCE_WINDOW:
+            outcome, windows = self._find_windows(embedded, self._request, open_snapshot, deadline)
             passages = tuple(map(form.from_value, windows))
+        elif self._rerank.applies_to(query):
+            with open_snapshot() as snapshot:
+                found = self._found(snapshot, self._rerank.widened(embedded), _VALUES)
+            outcome, reranked = self._rerank(embedded, *found, deadline)
+            passages = tuple(map(form.from_value, reranked))
         else:
             with open_snapshot() as snapshot:
-                outcome, passages = self._found(snapshot, query, vector, form)
+                outcome, passages = self._found(snapshot, embedded, form)
         stages = (embed, *outcome.stages)
         seconds = stage_seconds(stages)
         metrics.search_finished(seconds.items())
         tracing.add(stages)
         return result_of(query, outcome, seconds, self._clock() - embed[1]), passages
 
+    def _request(self, snapshot: Snapshot, embedded: EmbeddedQuery) -> tuple[FindRequest, str]:
+        """Returns the request to the snapshot, and why it asks fewer sources than the query."""
+        level = returned_level(embedded.prepared.query, snapshot.settings, self._return_level)
+        retrieval, fallback = embedded.sources(snapshot.settings)
+        return find_request(embedded, retrieval, level, self._embedder.lowest_cosine), fallback
+
     def _found(
-        self, snapshot: Snapshot, query: SearchQuery, vector: Vector, form: _Form[P]
+        self, snapshot: Snapshot, embedded: EmbeddedQuery, form: _Form[P]
     ) -> tuple[SearchOutcome, tuple[P, ...]]:
-        settings = snapshot.settings
-        level = returned_level(query, settings, self._return_level)
-        found = form.find(snapshot, find_request(query, vector, level))
+        request, fallback = self._request(snapshot, embedded)
+        found = form.find(snapshot, request)
         outcome = SearchOutcome(
             found,
             found.exhausted,
             found.stages,
-            settings.tree.embedding_level,
-            level,
+            snapshot.settings.tree.embedding_level,
+            request.level,
             snapshot.sequence,
+            request.retrieval,
+            fallback,
         )
         return outcome, found.passages
 
     @contextmanager
-    def _snapshot(
-        self, query: SearchQuery, vector: Vector, deadline: Deadline
-    ) -> Iterator[Snapshot]:
+    def _snapshot(self, embedded: EmbeddedQuery, deadline: Deadline) -> Iterator[Snapshot]:
         """Opens a snapshot of the query's collection and checks the vector against it."""
+        query, vector = embedded.prepared.query, embedded.vector
         try:
             with self._reader.snapshot(
                 query.tenant_id,
                 query.collection,
-                summaries=query.mode is SearchMode.SUMMARY_FIRST,
+                summaries=query.mode_or_default is SearchMode.SUMMARY_FIRST,
                 deadline=deadline,
             ) as snapshot:
-                if _needs_embedder(query):
-                    check_embedder(snapshot.settings, self._embedder.name, len(vector))
-                check_dimension(vector, snapshot.settings)
+                settings = snapshot.settings
+                if vector is not None and settings.dimension:
+                    if _needs_embedder(embedded.prepared):
+                        check_embedder(settings, self._embedder.name, len(vector))
+                    check_dimension(vector, settings)
                 yield snapshot
-        except (CollectionNotFound, EmbedderMismatch):
+        except (CollectionNotFound, EmbedderMismatch, NoVectors):
             self._known_collections.forget(query.tenant_id, query.collection)
             raise
 
 
-def _needs_embedder(query: SearchQuery) -> bool:
+def _needs_embedder(prepared: PreparedQuery) -> bool:
     """Whether the service embeds something for it: the query's text, or sentences."""
-    return isinstance(query.query, str) or query.mode is SearchMode.SENTENCE_WINDOW
+    return prepared.embeds or prepared.query.mode_or_default is SearchMode.SENTENCE_WINDOW

@@ -6,7 +6,7 @@ from typing import Any
 
 from hrag.engine import Found
 from hrag.tracing import Stage
-from hrag.types import SearchPlan, SearchQuery, SearchResult, Timings
+from hrag.types import Retrieval, SearchPlan, SearchQuery, SearchResult, Timings
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,8 @@ class SearchOutcome:
     """A search without its passages: what the engine found last, in which snapshot.
 
     `exhausted` and `stages` are those of the whole search; `sequence` is the snapshot's.
+    `fallback` says why `retrieval` is less than what was asked for.
+    `reranked` and `rerank_failure` are as in SearchResult.
     """
 
     found: Found[Any]
@@ -22,6 +24,10 @@ class SearchOutcome:
     matched_at_level: int
     returned_at_level: int
     sequence: int
+    retrieval: Retrieval
+    fallback: str
+    reranked: bool = False
+    rerank_failure: str = ""
 
 
 def stage_seconds(stages: Iterable[Stage]) -> dict[str, float]:
@@ -39,7 +45,7 @@ def result_of(
     found = outcome.found
     return SearchResult(
         passages=(),
-        mode=query.mode,
+        mode=query.mode_or_default,
         matched_at_level=outcome.matched_at_level,
         returned_at_level=outcome.returned_at_level,
         candidates_considered=found.considered,
@@ -52,10 +58,15 @@ def result_of(
             fetch_us=_us(seconds["fetch"]),
             total_us=_us(total_s),
             filter_us=_us(seconds.get("filter", 0.0)),
+            rerank_us=_us(seconds.get("rerank", 0.0)),
         ),
         plan=SearchPlan.SCAN if found.exact else SearchPlan.INDEX,
         eligible_leaves=found.eligible_leaves,
         sections=found.sections,
+        retrieval=outcome.retrieval,
+        fallback=outcome.fallback,
+        reranked=outcome.reranked,
+        rerank_failure=outcome.rerank_failure,
     )
 
 

@@ -11,18 +11,22 @@ import numpy as np
 
 from hrag.deadline import Deadline
 from hrag.embedding.cache import CachedQueries
-from hrag.engine import Snapshot, Vector
+from hrag.engine import FindRequest, Snapshot, Vector
 from hrag.engine.rounds import FACTOR
-from hrag.errors import EmbedderRejected, HragError
+from hrag.errors import EmbedderRejected, HragError, NoVectors
 from hrag.passages import sentence_windows
 from hrag.passages.sentence_context import SentenceContext
 from hrag.passages.sentence_windows import Window
 from hrag.tracing import Stage
-from hrag.types import Passage, SearchQuery
+from hrag.types import DEFAULT_LIMIT, Passage, SearchQuery
 from retriever_svc.modes import contexts_request, window_sentences
+from retriever_svc.prepared_query import EmbeddedQuery
 from retriever_svc.results import SearchOutcome
 
 _LEAVES_PER_WINDOW = 2  # Neighbouring leaves often share a window.
+
+RequestOf = Callable[[Snapshot, EmbeddedQuery], tuple[FindRequest, str]]
+"""Returns a query's request to a snapshot, and why it asks fewer sources than the query."""
 
 
 class SentenceWindowSearch:
@@ -35,31 +39,38 @@ class SentenceWindowSearch:
 
     def __call__(
         self,
-        query: SearchQuery,
-        vector: Vector,
+        embedded: EmbeddedQuery,
+        request_of: RequestOf,
         open_snapshot: Callable[[], AbstractContextManager[Snapshot]],
         deadline: Deadline,
     ) -> tuple[SearchOutcome, tuple[Passage, ...]]:
-        """Returns `query.limit` windows, or as many as there are.
+        """Returns the query's `limit` of windows, or as many as there are.
 
-        Raises DeadlineExceeded, and as the embedder does.
+        Raises DeadlineExceeded, NoVectors, and as the embedder does.
         """
+        query = embedded.prepared.query
+        limit = DEFAULT_LIMIT if query.limit is None else query.limit
         stages: list[Stage] = []
-        leaves = _LEAVES_PER_WINDOW * query.limit
+        leaves = _LEAVES_PER_WINDOW * limit
         while True:
             with open_snapshot() as snapshot:
-                level = snapshot.settings.tree.embedding_level
-                found = snapshot.find(contexts_request(query, vector, level, leaves))
-                sequence = snapshot.sequence
+                request, fallback = request_of(snapshot, embedded)
+                vector = _required(request.vector)
+                sentences = window_sentences(query)
+                found = snapshot.find(contexts_request(request, leaves, sentences))
+                sequence, level = snapshot.sequence, request.level
             stages += found.stages
             deadline.check("searching")
             began = self._clock()
-            windows, is_rest = self._windows(query, vector, found.contexts, deadline)
+            windows, is_rest = self._windows(query, limit, vector, found.contexts, deadline)
             stages.append(("embed", began, self._clock()))
-            if len(windows) == query.limit or found.exhausted:
+            if len(windows) == limit or found.exhausted:
                 passages = sentence_windows.passages_of(windows, query)
                 is_all = found.exhausted and not is_rest and len(passages) == len(windows)
-                outcome = SearchOutcome(found, is_all, tuple(stages), level, level, sequence)
+                retrieval = request.retrieval
+                outcome = SearchOutcome(
+                    found, is_all, tuple(stages), level, level, sequence, retrieval, fallback
+                )
                 return outcome, passages
             deadline.check("embedding sentences")
             leaves *= FACTOR
@@ -67,6 +78,7 @@ class SentenceWindowSearch:
     def _windows(
         self,
         query: SearchQuery,
+        limit: int,
         vector: Vector,
         contexts: Sequence[SentenceContext],
         deadline: Deadline,
@@ -75,8 +87,8 @@ class SentenceWindowSearch:
         margin = window_sentences(query)
         found: list[Window] = []
         rest = list(contexts)
-        while rest and len(found) < query.limit:
-            some, rest = rest[: query.limit - len(found)], rest[query.limit - len(found) :]
+        while rest and len(found) < limit:
+            some, rest = rest[: limit - len(found)], rest[limit - len(found) :]
             best = self._best(some, vector, deadline)
             for context, (number, score) in zip(some, best, strict=True):
                 new = sentence_windows.window(context, number, score, margin)
@@ -104,6 +116,17 @@ class SentenceWindowSearch:
                 scores = [_score(next(vectors), vector) for _ in candidates]
                 best = int(np.argmax(scores))
                 yield candidates[best], scores[best]
+
+
+def _required(vector: Vector | None) -> Vector:
+    """The query's vector; raises NoVectors in a collection without."""
+    if vector is None:
+        raise NoVectors(
+            "the collection has no vectors (embedder `none`), and SENTENCE_WINDOW compares those "
+            "of sentences; use another mode",
+            field="mode",
+        )
+    return vector
 
 
 def _score(sentence: Vector | HragError, vector: Vector) -> float:

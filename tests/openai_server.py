@@ -1,7 +1,8 @@
 """A local server with OpenAI's protocol, and faults on demand.
 
 `POST /v1/embeddings`: its vectors are a hash of the text, of length 3, as floats or base64
-as the request asks. `POST /v1/chat/completions`, streamed: it says the same always.
+as the request asks. `POST /v1/chat/completions`, streamed: it says the same always, or what
+its script makes of the prompt.
 Faults change the next replies, in the order they were injected; then it answers well again.
 """
 
@@ -144,8 +145,14 @@ def _events(pieces: Sequence[str], finish: str | None, usage: bool) -> tuple[byt
 class OpenAIServer:
     """The server on a free loopback port, from `with` to its end."""
 
+    paths: tuple[str, ...] = (_EMBEDDINGS, _CHAT)
+
     def __init__(self, dimension: int = DEFAULT_DIMENSION, *, base64_known: bool = True) -> None:
-        """Without `base64_known` it always returns floats, as some servers do."""
+        """Without `base64_known` it always returns floats, as some servers do.
+
+        `script` makes the text of a chat reply from the prompt.
+        """
+        self.script: Callable[[str], str] = lambda _: "".join(SAID)
         self.requests: list[dict[str, Any]] = []
         self.authorizations: list[str | None] = []
         self.streams_left = 0  # Streams whose client left before their end.
@@ -192,6 +199,14 @@ class OpenAIServer:
         reply = self._well(request)
         return reply if fault is None else fault(reply)
 
+    def content(self, reply: Reply) -> bytes:
+        """Returns the body of a reply that is not streamed."""
+        if reply.body is not None:
+            return reply.body
+        usage = {"prompt_tokens": 1, "total_tokens": 1}
+        whole = {"object": "list", "model": "test", "data": reply.data, "usage": usage}
+        return json.dumps(whole).encode()
+
     def left(self) -> None:
         """Records that the client of a stream has left."""
         with self._lock:
@@ -207,7 +222,9 @@ class OpenAIServer:
 
     def _well(self, request: dict[str, Any]) -> Reply:
         if "messages" in request:
-            return Reply([], events=_events(SAID, "stop", usage=True))
+            text = self.script(request["messages"][-1]["content"])
+            pieces = SAID if text == "".join(SAID) else (text,)
+            return Reply([], events=_events(pieces, "stop", usage=True))
         return Reply(self._data(request))
 
     def _data(self, request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -252,7 +269,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.path not in (_EMBEDDINGS, _CHAT):
+        if self.path not in self.owner.paths:
             self.send_error(404)
             return
         reply = self.owner.answer(json.loads(content), self.headers["Authorization"])
@@ -300,11 +317,7 @@ class _Handler(BaseHTTPRequestHandler):
                 raise ConnectionResetError
 
     def _send(self, reply: Reply) -> None:
-        content = reply.body
-        if content is None:
-            usage = {"prompt_tokens": 1, "total_tokens": 1}
-            whole = {"object": "list", "model": "test", "data": reply.data, "usage": usage}
-            content = json.dumps(whole).encode()
+        content = self.owner.content(reply)
         try:
             self.send_response(reply.status)
             for name, value in reply.headers.items():

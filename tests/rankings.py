@@ -15,6 +15,7 @@ from hrag.engine import Describe, FindRequest, Found
 from hrag.passages.sentence_context import SentenceContext
 from hrag.types import CollectionSettings, SearchMode, SearchQuery, TreeSettings
 from retriever_svc.pipeline import Search
+from retriever_svc.rerank_stage import RerankSetup
 
 DIMENSION = 4
 TREE = TreeSettings((32, 64, 128, 256), 0.0)
@@ -134,9 +135,13 @@ class Embedder(HashEmbedder):
 
 
 def search_of(
-    snapshot: PlainSnapshot, return_level: int = 2, embedder: Any = None, reader: Any = None
+    snapshot: PlainSnapshot,
+    return_level: int = 2,
+    embedder: Any = None,
+    reader: Any = None,
+    reranking: RerankSetup | None = None,
 ) -> Search:
     embedder = embedder or Embedder(snapshot)
     reader = reader or FakeReader(snapshot)
     queries, sentences = CachedQueries(embedder, 10), CachedQueries(embedder, 10)
-    return Search(reader, embedder, queries, sentences, return_level)
+    return Search(reader, embedder, queries, sentences, return_level, reranking=reranking)

@@ -106,7 +106,13 @@ index_details = st.builds(
 )
 statuses = st.builds(types.IndexStatus, *[U64] * 10, usages, st.none() | index_details)
 children = st.builds(types.MatchedChild, NAME, F32, spans)
-passages = st.builds(types.Passage, chunks, F32, st.lists(children, max_size=3).map(tuple))
+passages = st.builds(
+    types.Passage,
+    chunks,
+    F32,
+    st.lists(children, max_size=3).map(tuple),
+    rerank_score=st.none() | F32,
+)
 sections = st.builds(
     types.ChosenSection, NAME, TEXT, TEXT, F32, spans, st.lists(TEXT).map(tuple), U32, U32
 )
@@ -119,10 +125,12 @@ search_results = st.builds(
     candidates_considered=U32,
     exhausted=st.booleans(),
     sequence=U64,
-    timings=st.builds(types.Timings, U32, U32, U32, U32, U32, U32),
+    timings=st.builds(types.Timings, *[U32] * 7),
     plan=st.none() | st.sampled_from(types.SearchPlan),
     eligible_leaves=U64,
     sections=st.lists(sections, max_size=2).map(tuple),
+    reranked=st.booleans(),
+    rerank_failure=TEXT,
 )
 moments = st.datetimes(timezones=st.just(UTC))
 values = TEXT | st.floats(allow_nan=False) | st.booleans() | moments
@@ -159,6 +167,7 @@ queries = st.builds(
     cut_last=st.booleans(),
     top_sections=st.none() | U32,
     summary_scope=st.none() | st.sampled_from(types.SummaryScope),
+    rerank=st.none() | st.booleans(),
 )
 limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 9)
 reader_details = st.builds(

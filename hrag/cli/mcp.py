@@ -18,8 +18,9 @@ from hrag.cli.options import (
     Tenant,
     TokenBudget,
 )
+from hrag.client.tools import DEFAULT_PASSAGES
 from hrag.net.addresses import MAX_PORT
-from hrag.types import DEFAULT_COLLECTION, DEFAULT_LIMIT, MAX_LIMIT, SearchMode
+from hrag.types import DEFAULT_COLLECTION, MAX_LIMIT, SearchMode
 
 # On these hosts the MCP SDK checks the Host header, as a defence against DNS rebinding.
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -33,7 +34,7 @@ def mcp(
     description: Annotated[
         str, typer.Option(help="What the documents are about. The model reads it.")
     ] = "",
-    mode: Mode = SearchMode.SMALL_TO_BIG,
+    mode: Mode = SearchMode.CONTEXT,
     limit: Annotated[
         int,
         typer.Option(
@@ -41,7 +42,7 @@ def mcp(
             max=MAX_LIMIT,
             help="Maximum number of passages, unless the model asks for another.",
         ),
-    ] = DEFAULT_LIMIT,
+    ] = DEFAULT_PASSAGES,
     token_budget: TokenBudget = 0,
     min_score: MinScore = None,
     filter: Conditions = None,

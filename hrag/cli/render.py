@@ -171,8 +171,9 @@ def timings(result: SearchResult) -> str:
     """Returns the durations of a search and its stages, in order."""
     took = result.timings
     filtering = f"filter {duration(took.filter_us)}, " if took.filter_us else ""
+    reranking = f", rerank {duration(took.rerank_us)}" if took.rerank_us else ""
     return (
         f"{duration(took.total_us)} in the service: embed {duration(took.embed_us)}, {filtering}"
         f"search {duration(took.search_us)}, climb {duration(took.climb_us)}, "
-        f"fetch {duration(took.fetch_us)}"
+        f"fetch {duration(took.fetch_us)}{reranking}"
     )

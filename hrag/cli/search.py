@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hrag.cli.connection import Credentials, connect, connection_options
-from hrag.cli.console import has_colour, output
+from hrag.cli.console import has_colour, output, printable
 from hrag.cli.options import DEFAULT_RETRIEVER, AsJson, Retriever
 from hrag.cli.render import (
     chunk_suffix,
@@ -83,8 +83,12 @@ def show_result(result: SearchResult, console: Console) -> None:
         f"leaves of level {result.matched_at_level}{more}; "
         f"{result.candidates_considered:,} of "
         f"{result.eligible_leaves:,} leaves considered{_PLAN[result.plan]}"
+        f"{', reranked' if result.reranked else ''}"
     )
     console.print(Text(summary, style="dim"), soft_wrap=True)
+    if result.rerank_failure:
+        problem = f"not reranked: {printable(result.rerank_failure)}"
+        console.print(Text(problem, style="yellow"), soft_wrap=True)
     console.print(Text(timings(result), style="dim"), soft_wrap=True)
 
 
@@ -124,7 +128,10 @@ def _show_passage(number: int, passage: Passage, console: Console) -> None:
     chunk = passage.chunk
     # Lines are wrapped for a terminal and kept as they are for a pipe.
     wrap_off = not console.is_terminal
-    heading = Text(f"{number}. {passage.score:.3f}  ", style="bold").append(citation(chunk))
+    scores = f"{passage.score:.3f}"
+    if passage.rerank_score is not None:
+        scores += f" (reranker {passage.rerank_score:.3f})"
+    heading = Text(f"{number}. {scores}  ", style="bold").append(citation(chunk))
     console.print(heading, soft_wrap=wrap_off)
     leaves = ", ".join(
         f"{chunk_suffix(child.chunk_id)} {child.score:.3f}" for child in passage.matched_children

@@ -18,17 +18,22 @@ from hrag.cli.options import (
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_COLLECTION,
+    DEFAULT_LEXICAL_WEIGHT,
     DEFAULT_LIMIT,
     DEFAULT_MERGE_RATIO,
+    DEFAULT_NEIGHBOUR_BONUS,
     DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
     MAX_CANDIDATES,
     MAX_LEVELS,
     MAX_LIMIT,
+    MAX_NEIGHBOUR_BONUS,
+    MAX_PER_DOCUMENT,
     MAX_TOP_SECTIONS,
     MAX_WINDOW_SENTENCES,
     Aggregation,
-    SearchMode,
+    FusionMethod,
+    Retrieval,
     SearchQuery,
     SummaryScope,
 )
@@ -42,10 +47,20 @@ def _query(
     ],
     tenant: Tenant = DEFAULT_TENANT,
     collection: CollectionName = DEFAULT_COLLECTION,
-    mode: Mode = SearchMode.SMALL_TO_BIG,
+    mode: Mode | None = None,
+    retrieval: Annotated[
+        Retrieval | None,
+        typer.Option(help="Search by words, by vectors, or by both. Default: hybrid."),
+    ] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=MAX_LIMIT, help="Maximum number of passages.")
-    ] = DEFAULT_LIMIT,
+        int | None,
+        typer.Option(
+            min=1,
+            max=MAX_LIMIT,
+            help=f"Maximum number of passages. Default: {DEFAULT_LIMIT}; in context none.",
+            show_default=False,
+        ),
+    ] = None,
     return_level: Annotated[
         int | None,
         typer.Option(
@@ -55,8 +70,36 @@ def _query(
         ),
     ] = None,
     candidates: Annotated[
-        int, typer.Option(min=1, max=MAX_CANDIDATES, help="Number of leaves to find first.")
+        int,
+        typer.Option(min=1, max=MAX_CANDIDATES, help="Number of leaves to take from each source."),
     ] = DEFAULT_CANDIDATES,
+    fusion: Annotated[
+        FusionMethod | None,
+        typer.Option(help="hybrid: how both scores become one. Default: convex."),
+    ] = None,
+    lexical_weight: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help=f"hybrid: share of the score by words. Default: {DEFAULT_LEXICAL_WEIGHT}.",
+        ),
+    ] = None,
+    neighbour_bonus: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=MAX_NEIGHBOUR_BONUS,
+            help="How much the leaves beside one count. "
+            f"Default: {DEFAULT_NEIGHBOUR_BONUS} in context and standard, else 0.",
+        ),
+    ] = None,
+    max_per_document: Annotated[
+        int,
+        typer.Option(
+            min=0, max=MAX_PER_DOCUMENT, help="Maximum number of passages of one document; 0: any."
+        ),
+    ] = 0,
     aggregation: Annotated[
         Aggregation,
         typer.Option(help="How a passage's score is computed from those of its matched leaves."),
@@ -102,6 +145,14 @@ def _query(
             "and then those of the best documents' sections. Default: sections."
         ),
     ] = None,
+    rerank: Annotated[
+        bool | None,
+        typer.Option(
+            "--rerank/--no-rerank",
+            help="Let the retriever's reranker order the best passages. Default: if it has one.",
+            show_default=False,
+        ),
+    ] = None,
     merge_adjacent: Annotated[
         bool,
         typer.Option(
@@ -136,6 +187,12 @@ def _query(
         cut_last=cut_last,
         top_sections=top_sections,
         summary_scope=summary_scope,
+        retrieval=retrieval,
+        fusion=fusion,
+        lexical_weight=lexical_weight,
+        neighbour_bonus=neighbour_bonus,
+        max_per_document=max_per_document,
+        rerank=rerank,
     )
 
 

@@ -22,16 +22,17 @@ from hrag.filters import Filter
 from hrag.types import (
     DEFAULT_CANDIDATES,
     DEFAULT_COLLECTION,
-    DEFAULT_LIMIT,
     Aggregation,
     ChunkNode,
     Collection,
     Document,
     DocumentInfo,
+    FusionMethod,
     Hierarchy,
     IndexStatus,
     IngestResult,
     Listing,
+    Retrieval,
     SearchMode,
     SearchQuery,
     SearchResult,
@@ -251,8 +252,8 @@ class Client:
         query: str | Sequence[float],
         *,
         collection: str = DEFAULT_COLLECTION,
-        mode: SearchMode = SearchMode.SMALL_TO_BIG,
-        limit: int = DEFAULT_LIMIT,
+        mode: SearchMode | None = None,
+        limit: int | None = None,
         return_level: int | None = None,
         candidates: int = DEFAULT_CANDIDATES,
         aggregation: Aggregation = Aggregation.MAX,
@@ -266,21 +267,35 @@ class Client:
         cut_last: bool = False,
         top_sections: int | None = None,
         summary_scope: SummaryScope | None = None,
+        vector: Sequence[float] | None = None,
+        retrieval: Retrieval | None = None,
+        fusion: FusionMethod | None = None,
+        lexical_weight: float | None = None,
+        neighbour_bonus: float | None = None,
+        max_per_document: int = 0,
+        rerank: bool | None = None,
         timeout_s: float | None = None,
     ) -> SearchResult:
         """Returns the passages that best answer `query`, best first.
 
-        `query` is a text of at most 32 KiB, or a vector with the collection's dimension.
+        `query` is a text of at most 32 KiB, or a vector with the collection's dimension; with a
+        text, `vector` is used instead of its own. Quoted phrases and `+words` are required.
 
-        * `mode`: what a passage is.
-        * `limit`: most passages, 1 to 100. There are fewer only if the result is `exhausted`,
-          or for `token_budget`.
+        * `mode`: what a passage is; None means SMALL_TO_BIG.
+        * `limit`: most passages, 1 to 100; None means 5, in CONTEXT any number. There are fewer
+          only if the result is `exhausted`, or for `token_budget`.
+        * `retrieval`: search by words and vectors (HYBRID, for a text the default), or by one.
         * `return_level`: level of the passages; None takes the collection's, else the server's.
-        * `candidates`: leaves to look at first, 1 to 10,000. More are slower and find more.
-        * `aggregation`: how a passage's score comes from those of its matching leaves, which
-          are cosine similarities from -1 to 1.
-        * `token_budget`: most tokens of all passages together; 0 means no bound. A passage that
-          does not fit is left out or, with `cut_last`, cut after a sentence.
+        * `candidates`: leaves to take from each source, 1 to 10,000. More are slower and find
+          more.
+        * `fusion`, `lexical_weight` (HYBRID): how both scores become one; 0 to 1, None means 0.5.
+        * `neighbour_bonus`: how much the leaves beside one count, 0 to 1; None means 0.5 in
+          CONTEXT, else 0.
+        * `max_per_document`: most passages of one document; 0 means no bound.
+        * `aggregation`: how a passage's score comes from those of its matching leaves.
+        * `token_budget`: most tokens of all passages together; 0 means no bound, in CONTEXT
+          4,096. A passage that does not fit is left out or, with `cut_last`, cut after a
+          sentence.
         * `min_sequence`: wait until this change is visible, 30 s at most.
         * `min_score`: leave out passages that score less.
         * `merge_adjacent`: join passages of one document that overlap or touch.
@@ -290,9 +305,11 @@ class Client:
         * `window_sentences` (SENTENCE_WINDOW): sentences on each side, 0 to 20; None means 3.
         * `top_sections`, `summary_scope` (SUMMARY_FIRST): how many sections are searched, 1 to
           1,000, None means 3; and by which summaries they are chosen.
+        * `rerank`: let the server's reranker order the best passages; True requires one, None
+          means if there is one. If it fails, the result has the search's order and says why.
 
-        Raises CollectionNotFound, NoSummaries, SequenceNotReached and, for a text,
-        EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.
+        Raises CollectionNotFound, NoSummaries, NoVectors, NoLexicalIndex, SequenceNotReached and,
+        for a text, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.
         """
         search_query = SearchQuery(
             tenant_id=tenant_id,
@@ -313,6 +330,13 @@ class Client:
             cut_last=cut_last,
             top_sections=top_sections,
             summary_scope=summary_scope,
+            vector=vector,
+            retrieval=retrieval,
+            fusion=fusion,
+            lexical_weight=lexical_weight,
+            neighbour_bonus=neighbour_bonus,
+            max_per_document=max_per_document,
+            rerank=rerank,
         )
         return self._run(calls.search(search_query), timeout_s)
 

@@ -14,7 +14,9 @@ from hrag.embedding import Embedder
 from hrag.embedding.coalescer import CoalescingEmbedder
 from hrag.embedding.hashing import HashEmbedder
 from hrag.embedding.instrumented import InstrumentedEmbedder
+from hrag.embedding.none import NoEmbedder
 from hrag.endpoint.access import Variable, access
+from hrag.types import NO_EMBEDDER
 
 
 def open_embedder(settings: CommonSettings) -> Embedder:
@@ -54,6 +56,8 @@ def open_query_embedders(settings: CommonSettings) -> QueryEmbedders:
 
 def _create(settings: CommonSettings) -> Embedder:
     provider, _, argument = settings.embedder.partition(":")
+    if provider == NO_EMBEDDER:
+        return NoEmbedder()
     if provider == "hash":
         return _hash_embedder(int(argument))
     if provider == "openai":

@@ -13,7 +13,7 @@ from hrag.engine.documents import (
     Unsummarised,
 )
 from hrag.engine.factory import open_engine
-from hrag.engine.find import Describe, FindRequest, Found, Vector
+from hrag.engine.find import FindRequest, Found, Fusion, PassageFields, Vector
 from hrag.engine.protocols import (
     Administration,
     EncodingSnapshot,
@@ -32,13 +32,14 @@ __all__ = [
     "BackupReport",
     "CheckReport",
     "CollectionHandle",
-    "Describe",
     "DocumentSummaries",
     "EncodingSnapshot",
     "Engine",
     "FindRequest",
     "Found",
+    "Fusion",
     "Maintenance",
+    "PassageFields",
     "PreparedDocument",
     "Progress",
     "Reader",

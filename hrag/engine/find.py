@@ -1,8 +1,8 @@
 """A search as an engine sees it: the request, and the result."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,39 +11,75 @@ from hrag.filters import Filter
 from hrag.passages.sentence_context import SentenceContext
 from hrag.tracing import Stage
 from hrag.types import (
+    DEFAULT_LEXICAL_WEIGHT,
     DEFAULT_MERGE_RATIO,
     DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
     Aggregation,
     ChosenSection,
+    Evidence,
+    FusionMethod,
+    Retrieval,
     SearchMode,
     SummaryScope,
 )
 
 Vector = NDArray[np.float32]
-Describe = Callable[[str, str, str, Mapping[str, Any]], bytes]
-"""Encodes what all chunks of a document share: its id, title, source and metadata."""
-
 P_co = TypeVar("P_co", covariant=True)
+
+
+class PassageFields(Protocol):
+    """Encodes the parts of passages that an engine which encodes does not know itself."""
+
+    def document(
+        self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
+    ) -> bytes:
+        """Returns the fields of hrag.v1.Chunk that all chunks of a document share."""
+
+    def evidence(self, evidence: Evidence) -> bytes:
+        """Returns the fields of hrag.v1.Passage that tell the evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """How the scores of both sources become one, see `hrag.types.FusionMethod`.
+
+    A cosine counts as (cosine - lowest_cosine) / (1 - lowest_cosine): models differ in how
+    small the cosine of texts that have nothing in common is.
+    """
+
+    method: FusionMethod = FusionMethod.CONVEX
+    lexical_weight: float = DEFAULT_LEXICAL_WEIGHT
+    lowest_cosine: float = -1.0
 
 
 @dataclass(frozen=True, slots=True)
 class FindRequest:
     """What one search wants of a snapshot. The caller has checked every field.
 
-    `vector` is `float32[dimension]` of unit length. `level` is that of the passages, the
-    highest one in AUTO_MERGE. `candidates` is how many leaves are looked at first; more are
-    while fewer than `limit` passages come out and more leaves exist. A `token_budget` of 0
-    is none. In SENTENCE_WINDOW the result is the best `limit` leaves with
-    `window_sentences` sentences on either side, instead of passages; `level` is that of
-    the leaves then, and scores, budget and joining are left to the caller.
+    `vector` is `float32[dimension]` of unit length, None in LEXICAL; `text` is that of the
+    query, empty if it has none, and every part of `required` must occur in a leaf exactly.
+    `retrieval` is one that the collection has the sources for. `level` is that of the
+    passages, the highest one in AUTO_MERGE. `candidates` is how many leaves are taken from
+    each source first; more are while fewer than `limit` passages come out and more leaves
+    exist, and their passages come after those of the first. A `token_budget` of 0 is none,
+    which CONTEXT does not allow; a `max_per_document` of 0 is none. In SENTENCE_WINDOW the
+    result is the best `limit` leaves with `window_sentences` sentences on either side,
+    instead of passages; `level` is that of the leaves then, and scores, budget and joining
+    are left to the caller.
     """
 
-    vector: Vector
+    vector: Vector | None
     mode: SearchMode
     level: int
     limit: int
     candidates: int
+    text: str = ""
+    required: tuple[str, ...] = ()
+    retrieval: Retrieval = Retrieval.DENSE
+    fusion: Fusion = field(default_factory=Fusion)
+    neighbour_bonus: float = 0.0
+    max_per_document: int = 0
     aggregation: Aggregation = Aggregation.MAX
     min_score: float | None = None
     token_budget: int = 0
@@ -61,8 +97,8 @@ class Found(Generic[P_co]):
     """What a search found, best first.
 
     `considered` is how many leaves were looked at of the `eligible_leaves`. `exact` is True
-    if no other eligible leaf is nearer for certain, `exhausted` if the snapshot has nothing
-    more to return. `stages` are the names and times of `search`, `climb`, `fetch` and, with
+    if each source's candidates are its best for certain, `exhausted` if the snapshot has
+    nothing more to return. `stages` are the names and times of `search`, `climb`, `fetch` and, with
     a filter, `filter`; a stage that was repeated comes again.
     """
 

@@ -19,7 +19,7 @@ from hrag.engine.documents import (
     StoredDocument,
     Unsummarised,
 )
-from hrag.engine.find import Describe, FindRequest, Found
+from hrag.engine.find import FindRequest, Found, PassageFields
 from hrag.engine.reports import BackupReport, CheckReport, ReindexedCollection, VacuumReport
 from hrag.errors import HragError
 from hrag.ids import ChunkId
@@ -198,11 +198,10 @@ class Snapshot(Protocol):
 class EncodingSnapshot(Snapshot, Protocol):
     """A snapshot that can encode passages itself: an optional, faster way to send them."""
 
-    def find_encoded(self, request: FindRequest, describe: Describe) -> Found[bytes]:
+    def find_encoded(self, request: FindRequest, fields: PassageFields) -> Found[bytes]:
         """Returns what `find` does; each passage is an encoded hrag.v1.SearchResponse of its own.
 
-        `describe` encodes the fields of hrag.v1.Chunk that all chunks of a document share;
-        its result may be kept for the document's other chunks.
+        What `fields` encodes of a document may be kept for its other chunks.
         """
 
 

@@ -1,24 +1,55 @@
 """Rounds of a search: when to stop, and when to search again with more candidates.
 
-Candidates are leaves, but a limit counts passages, and several leaves may become one
-passage. Then an engine looks at FACTOR times as many leaves, until there are enough
-passages or no leaf is left. All engines share these decisions.
+Candidates are leaves, but a limit counts passages, and several leaves may become one passage.
+Then an engine looks at FACTOR times as many leaves, until there are enough passages or no leaf
+is left. What a later round finds comes after what earlier rounds found, and changes nothing
+of it: so the passages for a smaller limit are the first of those for a larger one. All engines
+share these decisions.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hrag.engine.find import FindRequest
-from hrag.types import Aggregation
+from hrag.passages.drafts import PassageDraft
+from hrag.types import Aggregation, Retrieval, SearchMode
 
 FACTOR = 4  # Few rounds; all earlier ones together cost at most a third of the last.
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """What was made of the groups of a round.
+
+    `is_full`: `limit` or budget allows no more. `took_all`: no group was left out.
+    """
+
+    is_full: bool
+    took_all: bool
+
+    @classmethod
+    def of_groups(cls, groups: int, limit: int) -> "Selection":
+        """Every group becomes a passage, as far as `limit` allows."""
+        return cls(groups >= limit, groups <= limit)
+
+    @classmethod
+    def of_drafts(
+        cls, drafts: Sequence[PassageDraft], groups: int, request: FindRequest
+    ) -> "Selection":
+        """Groups have become drafts, each of one group or several."""
+        used = sum(len(draft.groups) for draft in drafts)
+        tokens = sum(draft.record.token_count for draft in drafts)
+        is_cut = 0 < request.token_budget <= tokens
+        took_all = used == groups and not is_cut
+        return cls(not took_all or len(drafts) >= request.limit, took_all)
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a search, and into how many groups its candidates fell.
+    """One round of a search, and into how many groups the candidates so far fell.
 
     `reaching` is the number of groups with at least `request.min_score`. `complete` is True
-    if every eligible leaf was a candidate.
+    if the sources have no further leaf.
     """
 
     request: FindRequest
@@ -28,31 +59,24 @@ class Round:
 
     @property
     def has_enough_groups(self) -> bool:
-        """True if the passages are worth reading: `limit` groups, or no leaf left."""
-        return self.complete or self.groups >= self.request.limit
+        """True if passages are worth reading."""
+        enough = self.complete or self.groups >= self.request.limit
+        return enough or self.request.mode is SearchMode.CONTEXT
 
-    def is_final(self, passages: int) -> bool:
-        """Returns True if another round would add nothing to this number of `passages`.
+    def is_final(self, selection: Selection) -> bool:
+        """Returns True if another round would add nothing to the `selection`."""
+        return selection.is_full or self._is_cut_by_score or self.complete
 
-        It would add some only where joining left fewer than `limit`.
-        """
-        return (
-            not self.request.merge_adjacent
-            or self.request.token_budget > 0
-            or passages >= self.request.limit
-            or self._is_cut_by_score
-            or self.complete
-        )
-
-    def is_exhausted(self, passages: int) -> bool:
-        """Returns True if the snapshot has no passage besides these `passages`."""
+    def is_exhausted(self, selection: Selection) -> bool:
+        """Returns True if the snapshot has no passage besides those of the `selection`."""
         request = self.request
-        # Deeper leaves score lower, so with these a group below min_score stays below.
-        is_monotonic = request.aggregation in (Aggregation.MAX, Aggregation.MEAN)
-        all_returned = self.reaching <= request.limit or (
-            passages < request.limit and not request.token_budget
+        # Deeper leaves score lower then, so a group below min_score stays below.
+        is_monotonic = (
+            request.aggregation in (Aggregation.MAX, Aggregation.MEAN)
+            and request.retrieval is not Retrieval.HYBRID
+            and not request.neighbour_bonus
         )
-        return (self.complete or (self._is_cut_by_score and is_monotonic)) and all_returned
+        return (self.complete or (self._is_cut_by_score and is_monotonic)) and selection.took_all
 
     @property
     def _is_cut_by_score(self) -> bool:

@@ -196,8 +196,8 @@ def _cut(
     """
     if touching:
         return _continuation(draft, touching, token_budget)
-    best, _ = matches.leaves(draft.groups)[0]
-    keep = draft.document.tree.record(matches.level, best)
+    best = matches.leaves(draft.groups)[0]
+    keep = draft.document.tree.record(matches.level, best.leaf)
     record = truncated(draft.document, draft.record, keep, token_budget)
     return None if record is None else replace(draft, record=record)
 

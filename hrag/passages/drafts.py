@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hrag.passages.tree_text import TreePosition, TreeText
+from hrag.passages.cited_place import CitedPlace
+from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.tree import ChunkRecord, covering
 from hrag.types import Passage
 
@@ -24,8 +25,8 @@ class MatchedLeaves(Protocol):
     def score(self, group: int) -> float:
         """Returns the group's score."""
 
-    def leaves(self, groups: Sequence[int]) -> Sequence[tuple[int, float]]:
-        """Returns index and score of the leaves of groups of one document, best first."""
+    def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
+        """Returns the leaves of groups of one document, best first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,16 +74,20 @@ class PassageDraft:
         return sorted(self.positions, key=lambda position: self.document.tree.record(*position))
 
 
-def passage_of(draft: PassageDraft, matches: MatchedLeaves) -> Passage:
-    """Returns the passage with its text, score and matched leaves."""
+def passage_of(draft: PassageDraft, matches: MatchedLeaves, place: CitedPlace) -> Passage:
+    """Returns the passage with its text, scores, matched leaves and the place to cite."""
     document = draft.document
+    leaves = matches.leaves(draft.groups)
     children = (
-        document.matched_child((matches.level, leaf), score, draft.record)
-        for leaf, score in matches.leaves(draft.groups)
+        document.matched_child((matches.level, each.leaf), each, draft.record) for each in leaves
     )
     return Passage(
-        document.chunk(draft.position, draft.record),
+        document.chunk(draft.position, draft.record._replace(section=place.section)),
         matches.score(draft.groups[0]),
         tuple(child for child in children if child),
         tuple(document.chunk_id(position) for position in draft.merged_positions()),
+        leaves[0].lexical,
+        leaves[0].dense,
+        place.term_spans,
+        place.sentence,
     )

@@ -57,6 +57,11 @@ class Outline:
             section = self.section_parents[section]
         return tuple(reversed(titles))
 
+    def section_at(self, char: int) -> int:
+        """Returns the index of the innermost section that a character is in, or NONE."""
+        before = bisect_right(self.sections, char, key=lambda section: section.char_start)
+        return before - 1 if before else NONE
+
     def page_range(self, char_start: int, char_end: int) -> tuple[int, int]:
         """Returns the numbers of the first and last page of a span; (0, 0) without pages."""
         if not self.page_starts:

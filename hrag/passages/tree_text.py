@@ -6,6 +6,7 @@ that leave it from here, so that every engine describes a chunk alike.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hrag.ids import ChunkId
 from hrag.passages.outline import Outline
@@ -14,6 +15,15 @@ from hrag.types import ChosenSection, Chunk, ChunkNode, Hierarchy, MatchedChild,
 
 TreePosition = tuple[int, int]
 """A chunk's level and index in its tree."""
+
+
+class LeafMatch(NamedTuple):
+    """A leaf that matched, by index, with its scores; None of a source not searched."""
+
+    leaf: int
+    score: float
+    lexical: float | None = None
+    dense: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,7 @@ class TreeText:
         )
 
     def matched_child(
-        self, position: TreePosition, score: float, passage: ChunkRecord
+        self, position: TreePosition, match: LeafMatch, passage: ChunkRecord
     ) -> MatchedChild | None:
         """Returns the part of a leaf that lies inside a passage's span; None if no part does."""
         record = self.tree.record(*position)
@@ -77,7 +87,8 @@ class TreeText:
             max(record.char_start, passage.char_start),
             min(record.char_end, passage.char_end),
         )
-        return MatchedChild(self.chunk_id(position), score, span)
+        chunk_id = self.chunk_id(position)
+        return MatchedChild(chunk_id, match.score, span, match.lexical, match.dense)
 
     def chosen_section(
         self, leaf_level: int, leaves: range, summary: str, score: float

@@ -8,6 +8,8 @@ from typing import Generic, TypeVar
 from hrag.errors import InvalidArgument
 from hrag.types.limits import MAX_CHUNK_TOKENS, MAX_LEVELS, MAX_OVERLAP_RATIO, MIN_CHUNK_TOKENS
 
+NO_EMBEDDER = "none"
+
 
 class SummaryUnit(StrEnum):
     """Which parts of a document get a summary, besides the whole document."""
@@ -85,13 +87,21 @@ def _check_level_sizes(sizes: tuple[int, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CollectionSettings:
-    """Settings that are fixed when a collection is created."""
+    """Settings that are fixed when a collection is created.
+
+    A collection of the embedder NO_EMBEDDER has the dimension 0: no vectors. `analyzer` is
+    empty if the collection has no lexical index, as those made before there was one; reindexing
+    changes it to the newest version. With `index_headings`, the indexed text of a leaf begins
+    with the document's title and the leaf's section path.
+    """
 
     tree: TreeSettings
     embedder: str
     dimension: int
     return_level: int | None = None
     summaries: SummaryUnit = SummaryUnit.NONE
+    analyzer: str = ""
+    index_headings: bool = False
 
     def __post_init__(self) -> None:
         if self.return_level is not None:
@@ -100,13 +110,19 @@ class CollectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class SettingsRequest:
-    """Settings that a client requests for a new collection; None takes the indexer's default."""
+    """Settings that a client requests for a new collection; None takes the indexer's default.
+
+    `embedder` may be NO_EMBEDDER, `analyzer` a language.
+    """
 
     level_sizes: tuple[int, ...] | None = None
     overlap_ratio: float | None = None
     embedding_level: int | None = None
     return_level: int | None = None
     summaries: SummaryUnit | None = None
+    embedder: str | None = None
+    analyzer: str | None = None
+    index_headings: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

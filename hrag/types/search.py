@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from hrag.filters import Filter
 from hrag.types.chunks import Chunk, Span
-from hrag.types.limits import DEFAULT_CANDIDATES, DEFAULT_COLLECTION, DEFAULT_LIMIT
+from hrag.types.limits import DEFAULT_CANDIDATES, DEFAULT_COLLECTION
 
 
 class SearchMode(StrEnum):
@@ -17,6 +17,22 @@ class SearchMode(StrEnum):
     AUTO_MERGE = "auto_merge"
     SENTENCE_WINDOW = "sentence_window"
     SUMMARY_FIRST = "summary_first"
+    CONTEXT = "context"
+
+
+class Retrieval(StrEnum):
+    """Which sources a search takes its candidates from."""
+
+    HYBRID = "hybrid"
+    DENSE = "dense"
+    LEXICAL = "lexical"
+
+
+class FusionMethod(StrEnum):
+    """How HYBRID makes one score of both sources'."""
+
+    CONVEX = "convex"
+    RECIPROCAL_RANK = "reciprocal_rank"
 
 
 class SummaryScope(StrEnum):
@@ -44,13 +60,17 @@ class Aggregation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """A search request: a text, or a vector that is already embedded."""
+    """A search request: a text, or a vector that is already embedded.
+
+    With a text, `vector` is used in place of the text's own vector. None takes the default,
+    which may depend on the call, mode, retrieval and collection.
+    """
 
     tenant_id: str
     query: str | Sequence[float]
     collection: str = DEFAULT_COLLECTION
-    mode: SearchMode = SearchMode.SMALL_TO_BIG
-    limit: int = DEFAULT_LIMIT
+    mode: SearchMode | None = None
+    limit: int | None = None
     return_level: int | None = None
     candidates: int = DEFAULT_CANDIDATES
     aggregation: Aggregation = Aggregation.MAX
@@ -64,15 +84,58 @@ class SearchQuery:
     cut_last: bool = False
     top_sections: int | None = None
     summary_scope: SummaryScope | None = None
+    vector: Sequence[float] | None = None
+    retrieval: Retrieval | None = None
+    fusion: FusionMethod | None = None
+    lexical_weight: float | None = None
+    neighbour_bonus: float | None = None
+    max_per_document: int = 0
+    rerank: bool | None = None
+
+    @property
+    def mode_or_default(self) -> SearchMode:
+        """The mode, SMALL_TO_BIG if it is None."""
+        return self.mode or SearchMode.SMALL_TO_BIG
+
+    @property
+    def text(self) -> str:
+        """The query's text; empty if it is a vector alone."""
+        return self.query if isinstance(self.query, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedChild:
-    """A leaf that matched inside a passage; in SENTENCE_WINDOW, its best sentence."""
+    """A leaf that matched inside a passage; in SENTENCE_WINDOW, its best sentence.
+
+    `lexical_score` and `dense_score` are None if the source was not searched.
+    """
 
     chunk_id: str
     score: float
     span: Span
+    lexical_score: float | None = None
+    dense_score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TermSpan:
+    """Where a term of the query occurs in the document's text, in characters."""
+
+    char_start: int
+    char_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedSentence:
+    """The sentence of a passage that matches the query best: the place to cite.
+
+    `section_path` is that of the section it is in. Pages are 0 if the document has none.
+    """
+
+    span: Span
+    section_path: tuple[str, ...]
+    first_page: int
+    last_page: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +143,31 @@ class Passage:
     """A chunk that answers a query, with the leaves that matched inside it.
 
     If chunks were joined, `merged_chunk_ids` names them in order of the text, and `chunk`
-    is the best of them with content, span, pages and tokens of all.
+    is the best of them with content, span, pages and tokens of all. `lexical_score` and
+    `dense_score` are those of its best leaf, None if the source was not searched.
+    `term_spans` are in order and do not overlap. `rerank_score` is the reranker's, on a scale
+    of its own; None if it gave none.
     """
 
     chunk: Chunk
     score: float
     matched_children: tuple[MatchedChild, ...]
     merged_chunk_ids: tuple[str, ...] = ()
+    lexical_score: float | None = None
+    dense_score: float | None = None
+    term_spans: tuple[TermSpan, ...] = ()
+    matched_sentence: MatchedSentence | None = None
+    rerank_score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why a passage was found, apart from its matched leaves; see `Passage`."""
+
+    lexical_score: float | None
+    dense_score: float | None
+    term_spans: tuple[TermSpan, ...]
+    matched_sentence: MatchedSentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +198,7 @@ class Timings:
     fetch_us: int
     total_us: int
     filter_us: int = 0
+    rerank_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +207,10 @@ class SearchResult:
 
     `eligible_leaves` counts all leaves or those that pass the filter. `sequence` is the
     tenant's last change in the snapshot. `plan` is None if the service does not report it.
-    `sections` are those that SUMMARY_FIRST chose, best first.
+    `sections` are those that SUMMARY_FIRST chose, best first. `retrieval` is what was done;
+    where that is less than what was asked for, `fallback` says why. `reranked` is True if a
+    reranker ordered the passages; `rerank_failure` says why not if one was asked, else it is
+    empty.
     """
 
     passages: tuple[Passage, ...]
@@ -139,3 +224,7 @@ class SearchResult:
     plan: SearchPlan | None
     eligible_leaves: int
     sections: tuple[ChosenSection, ...] = ()
+    retrieval: Retrieval = Retrieval.DENSE
+    fallback: str = ""
+    reranked: bool = False
+    rerank_failure: str = ""

@@ -212,16 +212,23 @@ def settings_request_from(message: pb.CollectionSettings) -> SettingsRequest:
         embedding_level=given("embedding_level"),
         return_level=given("return_level"),
         summaries=_unit_from(message.summaries),
+        embedder=message.embedder or None,
+        analyzer=given("analyzer"),
+        index_headings=given("index_headings"),
     )
 
 
 def settings_request_message(request: SettingsRequest) -> pb.CollectionSettings:
-    return pb.CollectionSettings(
+    return built(
+        pb.CollectionSettings,
         level_sizes=request.level_sizes or (),
         overlap_ratio=request.overlap_ratio,
         embedding_level=request.embedding_level,
         return_level=request.return_level,
         summaries=None if request.summaries is None else _UNIT_NUMBER[request.summaries],
+        embedder=request.embedder,
+        analyzer=request.analyzer,
+        index_headings=request.index_headings,
     )
 
 
@@ -248,6 +255,8 @@ def collection_message(collection: Collection) -> pb.Collection:
             embedder=settings.embedder,
             dimension=settings.dimension,
             summaries=_UNIT_NUMBER[settings.summaries],
+            analyzer=settings.analyzer,
+            index_headings=settings.index_headings,
         ),
         document_count=collection.document_count,
     )
@@ -268,6 +277,8 @@ def collection_from(message: pb.Collection) -> Collection:
             settings.dimension,
             return_level,
             _UNIT.get(settings.summaries, SummaryUnit.NONE),
+            settings.analyzer,
+            settings.index_headings,
         ),
         message.document_count,
     )

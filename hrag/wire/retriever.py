@@ -9,22 +9,26 @@ from google.protobuf.message import Message
 from hrag.errors import HragError, InvalidArgument, outcome_of
 from hrag.types import (
     DEFAULT_CANDIDATES,
-    DEFAULT_LIMIT,
     Aggregation,
     ChosenSection,
     ChunkNode,
     EmbeddedReaderStatus,
+    Evidence,
+    FusionMethod,
     Hierarchy,
     Limits,
     MatchedChild,
+    MatchedSentence,
     Passage,
     ReaderStatus,
+    Retrieval,
     SearchMode,
     SearchPlan,
     SearchQuery,
     SearchResult,
     ServerInfo,
     SummaryScope,
+    TermSpan,
     Timings,
 )
 from hrag.v1 import retriever_pb2 as pb
@@ -49,9 +53,11 @@ _MODE_NUMBER = {
     SearchMode.AUTO_MERGE: pb.SEARCH_MODE_AUTO_MERGE,
     SearchMode.SENTENCE_WINDOW: pb.SEARCH_MODE_SENTENCE_WINDOW,
     SearchMode.SUMMARY_FIRST: pb.SEARCH_MODE_SUMMARY_FIRST,
+    SearchMode.CONTEXT: pb.SEARCH_MODE_CONTEXT,
 }
-_MODE = {number: mode for mode, number in _MODE_NUMBER.items()} | {
-    pb.SEARCH_MODE_UNSPECIFIED: SearchMode.SMALL_TO_BIG
+_MODE: dict[int, SearchMode | None] = {
+    **{number: mode for mode, number in _MODE_NUMBER.items()},
+    pb.SEARCH_MODE_UNSPECIFIED: None,
 }
 _AGGREGATION_NUMBER = {
     Aggregation.MAX: pb.AGGREGATION_MAX,
@@ -69,6 +75,23 @@ _SCOPE_NUMBER = {
 _SCOPE: dict[int, SummaryScope | None] = {
     **{number: scope for scope, number in _SCOPE_NUMBER.items()},
     pb.SUMMARY_SCOPE_UNSPECIFIED: None,
+}
+_RETRIEVAL_NUMBER = {
+    Retrieval.HYBRID: pb.RETRIEVAL_HYBRID,
+    Retrieval.DENSE: pb.RETRIEVAL_DENSE,
+    Retrieval.LEXICAL: pb.RETRIEVAL_LEXICAL,
+}
+_RETRIEVAL: dict[int, Retrieval | None] = {
+    **{number: retrieval for retrieval, number in _RETRIEVAL_NUMBER.items()},
+    pb.RETRIEVAL_UNSPECIFIED: None,
+}
+_FUSION_NUMBER = {
+    FusionMethod.CONVEX: pb.FUSION_METHOD_CONVEX,
+    FusionMethod.RECIPROCAL_RANK: pb.FUSION_METHOD_RECIPROCAL_RANK,
+}
+_FUSION: dict[int, FusionMethod | None] = {
+    **{number: fusion for fusion, number in _FUSION_NUMBER.items()},
+    pb.FUSION_METHOD_UNSPECIFIED: None,
 }
 _PLAN_NUMBER = {
     SearchPlan.SCAN: pb.SEARCH_PLAN_SCAN,
@@ -93,33 +116,38 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
     return SearchQuery(
         tenant_id=message.tenant_id,
         query=_query_from(message),
+        vector=message.vector.values if message.text and message.HasField("vector") else None,
         collection=collection_or_default(message.collection),
         mode=_known(_MODE, message.mode, "mode"),
-        limit=message.limit if message.HasField("limit") else DEFAULT_LIMIT,
-        return_level=message.return_level if message.HasField("return_level") else None,
+        limit=_given(message, "limit"),
+        return_level=_given(message, "return_level"),
         candidates=message.candidates if message.HasField("candidates") else DEFAULT_CANDIDATES,
         aggregation=_known(_AGGREGATION, message.aggregation, "aggregation"),
         token_budget=message.token_budget,
         min_sequence=message.min_sequence,
-        merge_ratio=message.merge_ratio if message.HasField("merge_ratio") else None,
+        merge_ratio=_given(message, "merge_ratio"),
         merge_adjacent=message.merge_adjacent,
-        min_score=message.min_score if message.HasField("min_score") else None,
-        window_sentences=message.window_sentences if message.HasField("window_sentences") else None,
+        min_score=_given(message, "min_score"),
+        window_sentences=_given(message, "window_sentences"),
         cut_last=message.cut_last,
         filter=filter_from(message.filter) if message.HasField("filter") else None,
-        top_sections=message.top_sections if message.HasField("top_sections") else None,
+        top_sections=_given(message, "top_sections"),
         summary_scope=_known(_SCOPE, message.summary_scope, "summary_scope"),
+        retrieval=_known(_RETRIEVAL, message.retrieval, "retrieval"),
+        fusion=_known(_FUSION, message.fusion, "fusion"),
+        lexical_weight=_given(message, "lexical_weight"),
+        neighbour_bonus=_given(message, "neighbour_bonus"),
+        max_per_document=message.max_per_document,
+        rerank=_given(message, "rerank"),
     )
 
 
 def _query_from(message: pb.SearchRequest) -> Any:
-    match message.WhichOneof("query"):
-        case "text":
-            return message.text
-        case "vector":
-            return message.vector.values
-        case _:
-            raise InvalidArgument("query is missing; set text or vector", field="query")
+    if message.text:
+        return message.text
+    if message.HasField("vector"):
+        return message.vector.values
+    raise InvalidArgument("query is missing; set text or vector", field="text")
 
 
 def _known(names: Mapping[Any, Known], number: int, field: str) -> Known:
@@ -135,13 +163,17 @@ def _number(numbers: Mapping[Any, Known], value: object, field: str) -> Known:
     return numbers[value]
 
 
+def _number_or_none(numbers: Mapping[Any, Known], value: object, field: str) -> Known | None:
+    return None if value is None else _number(numbers, value, field)
+
+
 def search_request(query: SearchQuery) -> pb.SearchRequest:
     """Raises InvalidArgument for what a message cannot hold."""
     message = built(
         pb.SearchRequest,
         tenant_id=query.tenant_id,
         collection=query.collection,
-        mode=_number(_MODE_NUMBER, query.mode, "mode"),
+        mode=_number_or_none(_MODE_NUMBER, query.mode, "mode"),
         limit=query.limit,
         return_level=query.return_level,
         candidates=query.candidates,
@@ -155,16 +187,23 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         cut_last=query.cut_last,
         filter=None if query.filter is None else filter_message(query.filter),
         top_sections=query.top_sections,
-        summary_scope=(
-            _number(_SCOPE_NUMBER, query.summary_scope, "summary_scope")
-            if query.summary_scope
-            else None
-        ),
+        summary_scope=_number_or_none(_SCOPE_NUMBER, query.summary_scope, "summary_scope"),
+        retrieval=_number_or_none(_RETRIEVAL_NUMBER, query.retrieval, "retrieval"),
+        fusion=_number_or_none(_FUSION_NUMBER, query.fusion, "fusion"),
+        lexical_weight=query.lexical_weight,
+        neighbour_bonus=query.neighbour_bonus,
+        max_per_document=query.max_per_document,
+        rerank=query.rerank,
     )
+    vector = query.vector
     if isinstance(query.query, str):
         message.text = checked_text(query.query, "text")
+    elif vector is None:
+        vector = query.query
     else:
-        message.vector.values.extend(query.query)
+        raise InvalidArgument("vector is given twice, in query too", field="vector")
+    if vector is not None:
+        message.vector.values.extend(vector)
         message.vector.SetInParent()
     return message
 
@@ -225,10 +264,15 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
             fetch_us=took.fetch_us,
             total_us=took.total_us,
             filter_us=took.filter_us,
+            rerank_us=took.rerank_us,
         ),
         plan=_PLAN_NUMBER[result.plan] if result.plan else None,
         eligible_leaves=result.eligible_leaves,
         sections=map(_section_message, result.sections),
+        retrieval=_RETRIEVAL_NUMBER[result.retrieval],
+        fallback=result.fallback,
+        reranked=result.reranked,
+        rerank_failure=result.rerank_failure,
     )
 
 
@@ -263,16 +307,29 @@ def encoded_passage(passage: Passage) -> bytes:
     return pb.SearchResponse(passages=[_passage_message(passage)]).SerializeToString()
 
 
-def described_document(
-    document_id: str, title: str, source: str, metadata: Mapping[str, Any]
-) -> bytes:
-    """Returns an encoded hrag.v1.Chunk with the fields that all chunks of a document share."""
-    return types_pb2.Chunk(
-        document_id=document_id,
-        title=title,
-        source=source,
-        metadata=struct_message(metadata) if metadata else None,
-    ).SerializeToString()
+class PassageFieldCodec:
+    """See `hrag.engine.PassageFields`."""
+
+    def document(
+        self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
+    ) -> bytes:
+        return types_pb2.Chunk(
+            document_id=document_id,
+            title=title,
+            source=source,
+            metadata=struct_message(metadata) if metadata else None,
+        ).SerializeToString()
+
+    def evidence(self, evidence: Evidence) -> bytes:
+        return pb.Passage(
+            lexical_score=evidence.lexical_score,
+            dense_score=evidence.dense_score,
+            term_spans=map(_term_span_message, evidence.term_spans),
+            matched_sentence=_sentence_message(evidence.matched_sentence),
+        ).SerializeToString()
+
+
+PASSAGE_FIELDS = PassageFieldCodec()
 
 
 def _passage_message(passage: Passage) -> pb.Passage:
@@ -281,18 +338,51 @@ def _passage_message(passage: Passage) -> pb.Passage:
         score=passage.score,
         matched_children=[
             pb.MatchedChild(
-                chunk_id=child.chunk_id, score=child.score, span=span_message(child.span)
+                chunk_id=child.chunk_id,
+                score=child.score,
+                span=span_message(child.span),
+                lexical_score=child.lexical_score,
+                dense_score=child.dense_score,
             )
             for child in passage.matched_children
         ],
         merged_chunk_ids=passage.merged_chunk_ids,
+        lexical_score=passage.lexical_score,
+        dense_score=passage.dense_score,
+        term_spans=map(_term_span_message, passage.term_spans),
+        matched_sentence=_sentence_message(passage.matched_sentence),
+        rerank_score=passage.rerank_score,
+    )
+
+
+def _term_span_message(span: TermSpan) -> pb.TermSpan:
+    return pb.TermSpan(char_start=span.char_start, char_end=span.char_end)
+
+
+def _sentence_message(sentence: MatchedSentence | None) -> pb.MatchedSentence | None:
+    if sentence is None:
+        return None
+    return pb.MatchedSentence(
+        span=span_message(sentence.span),
+        section_path=sentence.section_path,
+        first_page=sentence.first_page,
+        last_page=sentence.last_page,
+    )
+
+
+def _sentence_from(message: pb.MatchedSentence) -> MatchedSentence:
+    return MatchedSentence(
+        span_from(message.span),
+        tuple(message.section_path),
+        message.first_page,
+        message.last_page,
     )
 
 
 def search_result_from(message: pb.SearchResponse) -> SearchResult:
     return SearchResult(
         passages=tuple(map(_passage_from, message.passages)),
-        mode=_known(_MODE, message.mode, "mode"),
+        mode=_known(_MODE, message.mode, "mode") or SearchMode.SMALL_TO_BIG,
         matched_at_level=message.matched_at_level,
         returned_at_level=message.returned_at_level,
         candidates_considered=message.candidates_considered,
@@ -302,6 +392,10 @@ def search_result_from(message: pb.SearchResponse) -> SearchResult:
         plan=_PLAN.get(message.plan),
         eligible_leaves=message.eligible_leaves,
         sections=tuple(map(_section_from, message.sections)),
+        retrieval=_RETRIEVAL.get(message.retrieval) or Retrieval.DENSE,
+        fallback=message.fallback,
+        reranked=message.reranked,
+        rerank_failure=message.rerank_failure,
     )
 
 
@@ -310,10 +404,21 @@ def _passage_from(message: pb.Passage) -> Passage:
         chunk_from(message.chunk),
         message.score,
         tuple(
-            MatchedChild(child.chunk_id, child.score, span_from(child.span))
+            MatchedChild(
+                child.chunk_id,
+                child.score,
+                span_from(child.span),
+                _given(child, "lexical_score"),
+                _given(child, "dense_score"),
+            )
             for child in message.matched_children
         ),
         tuple(message.merged_chunk_ids),
+        _given(message, "lexical_score"),
+        _given(message, "dense_score"),
+        tuple(TermSpan(span.char_start, span.char_end) for span in message.term_spans),
+        _sentence_from(message.matched_sentence) if message.HasField("matched_sentence") else None,
+        _given(message, "rerank_score"),
     )
 
 

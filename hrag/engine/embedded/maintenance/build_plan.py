@@ -1,9 +1,10 @@
 """Which documents go into the next segment of a collection?"""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
+from hrag.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.engine.embedded.maintenance.merge_policy import (
     MergePlan,
     SegmentStats,
@@ -85,14 +86,22 @@ def seal_plan(
 def reindex_plan(store: Store, collection: int, threshold: int) -> BuildPlan | None:
     """Plans one segment of everything, without resuming from the present segments.
 
-    None if there are none and fewer leaves than `threshold`.
+    Its postings are those of the newest version of the collection's analyzer. None if there
+    are no segments and fewer leaves than `threshold`.
     """
 
     def choose(entries: Sequence[ManifestEntry], tail: int) -> MergePlan | None:
         due = entries or tail >= threshold
         return MergePlan(0, len(entries), tail=True) if due else None
 
-    return _plan(store, collection, choose, lambda _: False)
+    plan = _plan(store, collection, choose, lambda _: False)
+    return None if plan is None else replace(plan, settings=with_newest_analyzer(plan.settings))
+
+
+def with_newest_analyzer(settings: CollectionSettings) -> CollectionSettings:
+    """Returns the settings that a collection has once it is reindexed."""
+    language = settings.analyzer.partition("/")[0]
+    return replace(settings, analyzer=analyzer_name(language or DEFAULT_LANGUAGE))
 
 
 def segment_stats(entry: ManifestEntry, *, damaged: bool = False) -> SegmentStats:

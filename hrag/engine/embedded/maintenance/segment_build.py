@@ -9,22 +9,34 @@ at a time: the one that has the store for writing.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
 from hrag import metrics
-from hrag.engine.embedded.maintenance.build_plan import BuildPlan, reindex_plan
+from hrag.engine.embedded.maintenance.build_plan import (
+    BuildPlan,
+    reindex_plan,
+    with_newest_analyzer,
+)
 from hrag.engine.embedded.segments import leaves, manifest, segment_files, vector_part
 from hrag.engine.embedded.segments.builder import SegmentBuilder
 from hrag.engine.embedded.segments.manifest import Contents, ManifestEntry
+from hrag.engine.embedded.segments.postings_part import PostingsPart
 from hrag.engine.embedded.segments.vector_part import Insert, VectorPart, insert
 from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.change_log import note_commit
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.labels import Labels, ordinals_of
-from hrag.engine.embedded.store.queries import collection_exists, read_counters
+from hrag.engine.embedded.store.queries import (
+    collection_exists,
+    read_collection,
+    read_counters,
+    set_analyzer,
+)
 from hrag.engine.embedded.store.records import Counters, SegmentRecord
 
 _log = structlog.get_logger()
@@ -83,9 +95,19 @@ def reindex(store: Store, collection: int, threshold: int, between: Between = la
     """
     plan = reindex_plan(store, collection, threshold)
     if plan is None or not plan.documents:
+        _upgrade_analyzer(store, collection)
         return 0
     record = build(store, plan, between)
     return record.rows if record else 0
+
+
+def _upgrade_analyzer(store: Store, collection: int) -> None:
+    """Gives a collection that needs no segment the newest version of its analyzer."""
+    with store.write() as txn:
+        if collection_exists(store, txn, collection):
+            settings = read_collection(store, txn, collection).settings
+            if set_analyzer(store, txn, collection, with_newest_analyzer(settings).analyzer):
+                note_commit(store, txn, collection)
 
 
 def _build(store: Store, plan: BuildPlan, between: Between, insert: Insert) -> SegmentRecord | None:
@@ -97,7 +119,8 @@ def _build(store: Store, plan: BuildPlan, between: Between, insert: Insert) -> S
         _add(store, plan, builder, block)
     reach("seal.built" if plan.tail else "merge.built")
     labels = builder.labels()
-    record = _record(plan, _next_id(store), rows=len(labels), items=vectors.item_count)
+    items = 0 if vectors is None else vectors.item_count
+    record = _record(plan, _next_id(store), rows=len(labels), items=items)
     if record.rows:
         files = segment_files.write(store.segments, record.segment_id, builder.write)
         record = replace(record, files=files)
@@ -116,6 +139,7 @@ def _record(plan: BuildPlan, segment_id: int, *, rows: int, items: int) -> Segme
         last_ordinal=plan.last_ordinal,
         covered_sequence=plan.covered_sequence,
         files={},
+        analyzer=plan.settings.analyzer,
     )
 
 
@@ -124,9 +148,12 @@ def _next_id(store: Store) -> int:
         return store.next_number(txn, schema.LAST_SEGMENT)
 
 
+_Begun: TypeAlias = tuple[SegmentBuilder, VectorPart | None]
+
+
 def _begin(
     store: Store, plan: BuildPlan, insert: Insert
-) -> tuple[SegmentBuilder, VectorPart, tuple[tuple[int, int], ...]]:
+) -> tuple[SegmentBuilder, VectorPart | None, tuple[tuple[int, int], ...]]:
     """A builder that has resumed from the base if it can, and the documents still to read."""
     documents = plan.documents
     if plan.base is not None:
@@ -136,9 +163,17 @@ def _begin(
         with store.read() as txn:
             of_base = leaves.covered_ordinals(store, txn, plan.collection, plan.base.record)
             documents = (*of_base, *documents)
-    index = vector_part.new_index(plan.settings.dimension, plan.max_leaves)
-    vectors = VectorPart(index, insert)
-    return SegmentBuilder(_heights(plan), [vectors]), vectors, documents
+    vectors = None
+    if plan.settings.dimension:
+        index = vector_part.new_index(plan.settings.dimension, plan.max_leaves)
+        vectors = VectorPart(index, insert)
+    postings = PostingsPart() if plan.settings.analyzer else None
+    return *_builder(plan, vectors, postings), documents
+
+
+def _builder(plan: BuildPlan, vectors: VectorPart | None, postings: PostingsPart | None) -> _Begun:
+    parts = [part for part in (vectors, postings) if part is not None]
+    return SegmentBuilder(_heights(plan), parts), vectors
 
 
 def _heights(plan: BuildPlan) -> int:
@@ -146,10 +181,8 @@ def _heights(plan: BuildPlan) -> int:
     return tree.top_level - tree.embedding_level + 1
 
 
-def _resumed(
-    store: Store, plan: BuildPlan, base: ManifestEntry, insert: Insert
-) -> tuple[SegmentBuilder, VectorPart] | None:
-    """Resumes from the base's index and rows; None if it is damaged or mostly unused."""
+def _resumed(store: Store, plan: BuildPlan, base: ManifestEntry, insert: Insert) -> _Begun | None:
+    """Resumes from the base's indexes and rows; None if it is damaged or mostly unused."""
     try:
         loaded = segment_files.load(store.segments, base.record)
     except segment_files.DamagedSegment as error:
@@ -159,12 +192,17 @@ def _resumed(
     used = len(np.unique(loaded.items[living]))
     if used < (1 - _MAX_UNUSED_ITEMS) * base.record.items:
         return None
-    capacity = base.record.items + sum(count for _, count in plan.documents)
-    vectors = VectorPart(vector_part.load_index(store.segments, base.record, capacity), insert)
-    vectors.resume_from(store.segments, loaded, living)
-    builder = SegmentBuilder(_heights(plan), [vectors])
-    builder.resume_from(loaded.rows, living)
-    return builder, vectors
+    vectors = postings = None
+    if plan.settings.dimension:
+        capacity = base.record.items + sum(count for _, count in plan.documents)
+        vectors = VectorPart(vector_part.load_index(store.segments, base.record, capacity), insert)
+        vectors.resume_from(store.segments, loaded, living)
+    if plan.settings.analyzer:
+        postings = PostingsPart()
+        postings.resume_from(loaded, living)
+    begun = _builder(plan, vectors, postings)
+    begun[0].resume_from(loaded.rows, living)
+    return begun
 
 
 def _living_rows(
@@ -211,6 +249,7 @@ def _publish(
         with store.write() as txn:
             if not collection_exists(store, txn, collection):
                 return None
+            set_analyzer(store, txn, collection, record.analyzer)
             replaced = manifest.publish(store, txn, collection, record, contents)
             reach("publish.written")
         published = True

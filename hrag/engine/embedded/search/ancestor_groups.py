@@ -1,10 +1,10 @@
 """Groups candidates by the chunk that represents them: an ancestor, or AUTO_MERGE's choice.
 
 Works on the view's dense arrays; AUTO_MERGE also reads the trees of the documents in which
-leaves matched.
+leaves matched. Groups of a later round are appended: those of earlier rounds never change.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,13 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hrag_fast
-from hrag.engine.embedded.search.candidates import Candidates, RowNumbers, Scores
+from hrag.engine.embedded.search.candidates import RowNumbers, ScoredRows, Scores
+from hrag.engine.embedded.search.eligible_rows import is_in
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.store.labels import label, leaves_of, ordinals_of, split_label
-from hrag.passages.auto_merge import representatives
-from hrag.passages.tree_text import TreePosition
+from hrag.engine.embedded.store.labels import (
+    first_labels,
+    label,
+    leaves_of,
+    ordinals_of,
+    split_label,
+)
+from hrag.engine.find import FindRequest
+from hrag.passages.auto_merge import MERGED_LEAVES, representatives
+from hrag.passages.tree_text import LeafMatch, TreePosition
 from hrag.tree import Tree
-from hrag.types import Aggregation
+from hrag.types import Aggregation, SearchMode
+
+TreeOf = Callable[[int], Tree]
+"""Returns a document's tree by its ordinal."""
 
 _KERNEL_CODE = {
     Aggregation.MAX: hrag_fast.MAX,
@@ -33,13 +44,16 @@ class AncestorGroups:
     """Candidates grouped and ranked by `hrag_fast.climb`. See `MatchedLeaves`.
 
     A key is a document's ordinal with the index of a chunk at `ancestor_level`; with
-    `positions`, it stands for the chunk that these have for the key.
+    `positions`, it stands for the chunk that these have for the key. `lexical` and `dense`
+    are each source's scores of `groups.children`, None if it was not searched.
     """
 
     view: View
     groups: hrag_fast.Groups
     ancestor_level: int
-    positions: Mapping[int, TreePosition] | None = None
+    positions: dict[int, TreePosition] | None = None
+    lexical: Scores | None = None
+    dense: Scores | None = None
 
     def __len__(self) -> int:
         return len(self.groups.keys)
@@ -51,11 +65,56 @@ class AncestorGroups:
 
     def reaching(self, score: float) -> "AncestorGroups":
         """Returns the groups with this score or a higher one."""
-        count = int(np.count_nonzero(self.groups.scores >= score))
-        best = self.groups._replace(
-            keys=self.groups.keys[:count], scores=self.groups.scores[:count]
+        return self._only(self.groups.scores >= score)
+
+    def with_most_of_each_document(self, most: int) -> "AncestorGroups":
+        """Returns the groups without those after the best `most` of their document."""
+        ordinals = ordinals_of(self.groups.keys)
+        order = np.argsort(ordinals, kind="stable")
+        found, first = np.unique(ordinals[order], return_index=True)
+        rank = np.empty(len(ordinals), np.int64)
+        counts = np.diff(np.append(first, len(ordinals)))
+        rank[order] = np.arange(len(ordinals)) - np.repeat(first, counts)
+        return self if not len(found) else self._only(rank < most)
+
+    def _only(self, chosen: NDArray[np.bool_]) -> "AncestorGroups":
+        if chosen.all():
+            return self
+        starts = self.groups.starts.astype(np.int64)
+        sizes = starts[1:] - starts[:-1]
+        children = np.repeat(chosen, sizes)
+        groups = hrag_fast.Groups(
+            self.groups.keys[chosen],
+            self.groups.scores[chosen],
+            np.concatenate(([0], np.cumsum(sizes[chosen]))).astype(np.uint32),
+            self.groups.children[children],
+            self.groups.child_scores[children],
         )
-        return replace(self, groups=best)
+        return replace(
+            self,
+            groups=groups,
+            lexical=None if self.lexical is None else self.lexical[children],
+            dense=None if self.dense is None else self.dense[children],
+        )
+
+    def followed_by(self, more: "AncestorGroups") -> "AncestorGroups":
+        """Returns all groups of both, of the same view and level; they share no key."""
+        first, rest = self.groups, more.groups
+        offset = np.uint32(len(first.children))
+        groups = hrag_fast.Groups(
+            np.concatenate([first.keys, rest.keys]),
+            np.concatenate([first.scores, rest.scores]),
+            np.concatenate([first.starts, rest.starts[1:] + offset]),
+            np.concatenate([first.children, rest.children]),
+            np.concatenate([first.child_scores, rest.child_scores]),
+        )
+        return replace(
+            self,
+            groups=groups,
+            positions=None if self.positions is None else self.positions | (more.positions or {}),
+            lexical=_both(self.lexical, more.lexical),
+            dense=_both(self.dense, more.dense),
+        )
 
     def keys(self, limit: int | None = None) -> list[int]:
         """Returns the keys of `limit` groups, or of all, best first."""
@@ -72,43 +131,150 @@ class AncestorGroups:
         """Returns the group's score."""
         return float(self.groups.scores[group])
 
-    def leaves(self, groups: Sequence[int]) -> Sequence[tuple[int, float]]:
-        """Returns index and score of the leaves of groups of one document, best first."""
-        rows, scores = self._best_first(groups)
-        leaves = leaves_of(self.view.labels[rows])
-        return list(zip(leaves.tolist(), scores.tolist(), strict=True))
+    def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
+        """Returns the leaves of groups of one document, best first."""
+        chosen = self._best_first(groups)
+        leaves = leaves_of(self.view.labels[self.groups.children[chosen]]).tolist()
+        scores = self.groups.child_scores[chosen].tolist()
+        none = [None] * len(leaves)
+        lexical = none if self.lexical is None else self.lexical[chosen].tolist()
+        dense = none if self.dense is None else self.dense[chosen].tolist()
+        return list(map(LeafMatch, leaves, scores, lexical, dense))
 
-    def joined(self, groups: Sequence[int]) -> hrag_fast.Groups:
+    def joined(self, groups: Sequence[int]) -> "AncestorGroups":
         """Returns several groups as one, with the key and score of the first."""
-        rows, scores = self._best_first(groups)
+        chosen = self._best_first(groups)
         first = slice(groups[0], groups[0] + 1)
-        bounds = np.array([0, len(rows)], np.uint32)
-        return hrag_fast.Groups(
-            self.groups.keys[first], self.groups.scores[first], bounds, rows, scores
+        children = self.groups.children[chosen]
+        joined = hrag_fast.Groups(
+            self.groups.keys[first],
+            self.groups.scores[first],
+            np.array([0, len(children)], np.uint32),
+            children,
+            self.groups.child_scores[chosen],
+        )
+        return replace(
+            self,
+            groups=joined,
+            lexical=None if self.lexical is None else self.lexical[chosen],
+            dense=None if self.dense is None else self.dense[chosen],
         )
 
-    def _best_first(self, groups: Sequence[int]) -> tuple[RowNumbers, Scores]:
-        """Rows and scores of the groups' leaves."""
-        starts, children, scores = (
-            self.groups.starts,
-            self.groups.children,
-            self.groups.child_scores,
-        )
+    def _best_first(self, groups: Sequence[int]) -> NDArray[np.integer[Any]] | slice:
+        """Where the groups' leaves are in `groups.children`, best first."""
+        starts, scores = self.groups.starts, self.groups.child_scores
         if len(groups) == 1:  # The kernel has sorted them.
-            start, end = starts[groups[0] : groups[0] + 2].tolist()
-            return children[start:end], scores[start:end]
+            return slice(*starts[groups[0] : groups[0] + 2].tolist())
         chosen = np.concatenate([np.arange(*starts[group : group + 2]) for group in groups])
-        chosen = chosen[np.argsort(-scores[chosen], kind="stable")]
-        return children[chosen], scores[chosen]
+        return chosen[np.argsort(-scores[chosen], kind="stable")]
 
 
-def climb(
-    view: View, candidates: Candidates, level: int, aggregation: Aggregation
+def _both(first: Scores | None, more: Scores | None) -> Scores | None:
+    return None if first is None or more is None else np.concatenate([first, more])
+
+
+def grouped(view: View, found: ScoredRows, request: FindRequest, tree_of: TreeOf) -> AncestorGroups:
+    """Returns the rows of a first round, grouped as the request's mode wants."""
+    if request.mode is not SearchMode.AUTO_MERGE:
+        groups = climb(view, found, request.level, request.aggregation)
+        return _with_source_scores(groups, found)
+    order = np.lexsort((found.rows, -found.scores))
+    is_best = np.zeros(len(found), np.bool_)
+    is_best[order[:MERGED_LEAVES]] = True
+    best = _rows_of(found, is_best)
+    merged = auto_merge(
+        view, best, request.level, request.merge_ratio, request.aggregation, tree_of
+    )
+    groups = _with_source_scores(merged, found)
+    return deepened(groups, best.rows, found, request, tree_of)
+
+
+def deepened(
+    groups: AncestorGroups,
+    considered: RowNumbers,
+    found: ScoredRows,
+    request: FindRequest,
+    tree_of: TreeOf,
 ) -> AncestorGroups:
-    """Returns the candidates grouped by their ancestor at `level`."""
+    """Returns the groups with those of a further round after them.
+
+    Rows that were `considered` before (ascending) are skipped, and so are those that fall into
+    one of the groups. In AUTO_MERGE the others are not merged.
+    """
+    view = groups.view
+    new = ~is_in(found.rows, considered)
+    if request.mode is SearchMode.AUTO_MERGE:
+        new[new] = _outside(groups, found.rows[new], tree_of)
+        more = _alone(groups, _rows_of(found, new), request.aggregation)
+    else:
+        new[new] = ~np.isin(_keys(view, found.rows[new], request.level), groups.groups.keys)
+        more = climb(view, _rows_of(found, new), request.level, request.aggregation)
+    return groups.followed_by(_with_source_scores(more, found))
+
+
+def _keys(view: View, rows: RowNumbers, level: int) -> NDArray[np.uint64]:
+    """The key of each row's group."""
+    labels = view.labels[rows]
+    ancestors = view.ancestors[level - view.settings.tree.embedding_level][rows]
+    keys: NDArray[np.uint64] = first_labels(ordinals_of(labels)) + ancestors
+    return keys
+
+
+def _rows_of(found: ScoredRows, chosen: NDArray[np.bool_]) -> ScoredRows:
+    return replace(found, rows=found.rows[chosen], scores=found.scores[chosen])
+
+
+def _with_source_scores(groups: AncestorGroups, found: ScoredRows) -> AncestorGroups:
+    at = np.searchsorted(found.rows, groups.groups.children)
+    return replace(
+        groups,
+        lexical=None if found.lexical is None else found.lexical[at],
+        dense=None if found.dense is None else found.dense[at],
+    )
+
+
+def _outside(groups: AncestorGroups, rows: RowNumbers, tree_of: TreeOf) -> NDArray[np.bool_]:
+    """Which of the rows lie inside none of the chunks that AUTO_MERGE chose: `bool[n]`."""
+    chosen: dict[int, list[TreePosition]] = {}
+    for key, position in (groups.positions or {}).items():
+        chosen.setdefault(split_label(key)[0], []).append(position)
+    outside = np.ones(len(rows), np.bool_)
+    for at, row_label in enumerate(groups.view.labels[rows].tolist()):
+        ordinal, leaf = split_label(row_label)
+        if ordinal not in chosen:
+            continue
+        tree = tree_of(ordinal)
+        own = tree.record(groups.level, leaf)
+        outside[at] = not any(
+            tree.record(*position).byte_start <= own.byte_start
+            and own.byte_end <= tree.record(*position).byte_end
+            for position in chosen[ordinal]
+        )
+    return outside
+
+
+def _alone(groups: AncestorGroups, found: ScoredRows, aggregation: Aggregation) -> AncestorGroups:
+    """AUTO_MERGE's groups of rows that each stand for themselves, with keys of their own."""
+    used: dict[int, int] = {}
+    for key in groups.positions or {}:
+        ordinal, which = split_label(key)
+        used[ordinal] = max(used.get(ordinal, 0), which + 1)
+    labels = groups.view.labels[found.rows]
+    members = np.zeros(len(labels), np.uint32)
+    positions: dict[int, TreePosition] = {}
+    for at, row_label in enumerate(labels.tolist()):
+        ordinal, leaf = split_label(row_label)
+        members[at] = used.get(ordinal, 0)
+        used[ordinal] = int(members[at]) + 1
+        positions[label(ordinal, int(members[at]))] = (groups.level, leaf)
+    return _by_members(groups.view, found, members, aggregation, groups.ancestor_level, positions)
+
+
+def climb(view: View, found: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGroups:
+    """Returns the rows grouped by their ancestor at `level`."""
     groups = hrag_fast.climb(
-        candidates.rows,
-        candidates.scores,
+        found.rows,
+        found.scores,
         view.labels,
         view.ancestors[level - view.settings.tree.embedding_level],
         view.alive,
@@ -119,18 +285,18 @@ def climb(
 
 def auto_merge(
     view: View,
-    candidates: Candidates,
+    found: ScoredRows,
     level: int,
     ratio: float,
     aggregation: Aggregation,
-    tree_of: Callable[[int], Tree],
+    tree_of: TreeOf,
 ) -> AncestorGroups:
-    """Returns the candidates grouped by the chunk that represents them.
+    """Returns the rows grouped by the chunk that represents them.
 
     See `hrag.passages.auto_merge`; `level` is the highest, `tree_of` gives a document's tree
     by its ordinal.
     """
-    labels, alive = view.labels[candidates.rows], view.alive[candidates.rows]
+    labels, alive = view.labels[found.rows], view.alive[found.rows]
     members = np.zeros(len(labels), np.uint32)  # Numbers a document's representatives.
     positions: dict[int, TreePosition] = {}
     for ordinal, own in _by_document(labels):
@@ -143,10 +309,23 @@ def auto_merge(
         number = {position: which for which, position in enumerate(chunks)}
         members[own] = [number[chosen[index]] for index in indexes]
         positions |= {label(ordinal, which): position for position, which in number.items()}
-    rows = np.arange(len(labels), dtype=np.uint32)
+    return _by_members(view, found, members, aggregation, level, positions)
+
+
+def _by_members(
+    view: View,
+    found: ScoredRows,
+    members: NDArray[np.uint32],
+    aggregation: Aggregation,
+    level: int,
+    positions: dict[int, TreePosition],
+) -> AncestorGroups:
+    """Groups rows by the number that each has within its document."""
+    rows = np.arange(len(found.rows), dtype=np.uint32)
+    labels, alive = view.labels[found.rows], view.alive[found.rows]
     code = _KERNEL_CODE[aggregation]
-    groups = hrag_fast.climb(rows, candidates.scores, labels, members, alive, code)
-    groups = groups._replace(children=candidates.rows[groups.children])
+    groups = hrag_fast.climb(rows, found.scores, labels, members, alive, code)
+    groups = groups._replace(children=found.rows[groups.children])
     return AncestorGroups(view, groups, level, positions)
 
 

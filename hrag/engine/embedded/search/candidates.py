@@ -27,6 +27,25 @@ class Candidates:
         return len(self.rows)
 
 
+@dataclass(frozen=True, slots=True)
+class ScoredRows:
+    """Candidates of all sources, rows ascending: `uint32[n]`, with `float32[n]` scores.
+
+    `lexical` and `dense` are each source's own scores, None if it was not searched; `scores`
+    rank the rows. `exact` and `complete` hold if they do for each source.
+    """
+
+    rows: RowNumbers
+    scores: Scores
+    lexical: Scores | None
+    dense: Scores | None
+    exact: bool
+    complete: bool
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
 _NONE = Candidates(np.empty(0, np.uint32), np.empty(0, np.float32), exact=True, complete=True)
 
 

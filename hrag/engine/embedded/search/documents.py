@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import required, slot_of
 from hrag.engine.embedded.store.records import DocumentRecord
-from hrag.engine.find import Describe
+from hrag.engine.find import PassageFields
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.tree import ChunkRecord, Tree
@@ -24,7 +24,7 @@ class Citation:
     outline: Outline
     slot: bytes
     size_bytes: int  # In memory, estimated.
-    _cited: dict[Describe, CitedDocument] = field(default_factory=dict)
+    _cited: dict[PassageFields, CitedDocument] = field(default_factory=dict)
 
     @classmethod
     def of(cls, packed: memoryview, slot: bytes) -> "Citation":
@@ -40,19 +40,21 @@ class Citation:
         )
         return cls(outline, slot, _CITATION_OVERHEAD_BYTES + _RECORD_FACTOR * len(packed))
 
-    def cited(self, describe: Describe) -> CitedDocument:
+    def cited(self, fields: PassageFields) -> CitedDocument:
         """Returns what encoded passages of the document share; made once."""
-        found = self._cited.get(describe)
+        found = self._cited.get(fields)
         if found is None:
             outline = self.outline
             found = CitedDocument(
-                describe(outline.document_id, outline.title, outline.source, outline.metadata),
+                fields.document(
+                    outline.document_id, outline.title, outline.source, outline.metadata
+                ),
                 outline.document_id.encode(),
                 outline.section_path,
                 (page.number for page in outline.pages),
                 outline.page_starts,
             )
-            self._cited[describe] = found
+            self._cited[fields] = found
         return found
 
 
@@ -110,16 +112,17 @@ class DocumentReader:
         self,
         ordinal: int,
         encoder: PassageEncoder,
-        describe: Describe,
+        fields: PassageFields,
         position: TreePosition,
         group: int,
-        record: ChunkRecord | None = None,
-        merged: Sequence[TreePosition] = (),
+        record: ChunkRecord,
+        merged: Sequence[TreePosition],
+        evidence: bytes,
     ) -> bytes:
-        """Returns a group's chunk as an encoded passage, with the span of `record` if given."""
+        """Returns a group's chunk as an encoded passage, with the span of `record`."""
         citation, tree, text = self._stored(ordinal)
-        cited = citation.cited(describe)
-        return encoder.passage(cited, tree, text, *position, group, record, merged)
+        cited = citation.cited(fields)
+        return encoder.passage(cited, tree, text, *position, group, record, merged, evidence)
 
     def _stored(self, ordinal: int) -> tuple[Citation, memoryview, memoryview]:
         """Its citation, its packed tree and its text."""

@@ -1,87 +1,127 @@
 """The last step of a search: reads the best groups as passages or sentence contexts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-import hrag_fast
 from hrag.engine.embedded.search.ancestor_groups import AncestorGroups
 from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.store.labels import split_label
-from hrag.engine.find import Describe, FindRequest
-from hrag.passages.budget import PassageLimits, select_drafts
+from hrag.engine.find import FindRequest, PassageFields
+from hrag.engine.rounds import Selection
+from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
+from hrag.passages.cited_place import CitedPlace, TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.sentence_context import SentenceContext, sentence_context
-from hrag.types import Passage
+from hrag.types import Evidence, Passage, Retrieval, SearchMode
+from hrag_fast import PassageEncoder
 
 
-def passages(
-    documents: DocumentReader, groups: AncestorGroups, request: FindRequest
-) -> tuple[Passage, ...]:
-    """Returns the best groups as values."""
-    return tuple(passage_of(draft, groups) for draft in _selected(documents, groups, request))
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Reads what a request asks for in one transaction."""
 
+    documents: DocumentReader
+    request: FindRequest
+    terms: TermLocator
 
-def encoded_passages(
-    documents: DocumentReader, describe: Describe, groups: AncestorGroups, request: FindRequest
-) -> tuple[bytes, ...]:
-    """Returns the same passages, each as an encoded hrag.v1.SearchResponse."""
-    encoder = _encoder(groups, groups.groups)
-    if not request.token_budget and not request.merge_adjacent:  # Chunks as they are stored.
-        return tuple(
-            documents.encoded(split_label(key)[0], encoder, describe, groups.position(key), group)
-            for group, key in enumerate(groups.keys(request.limit))
+    def passages(self, groups: AncestorGroups) -> tuple[tuple[Passage, ...], Selection]:
+        """Returns the best groups as values."""
+        drafts, selection = self._selected(groups)
+        passages = (passage_of(draft, groups, self._place(draft, groups)) for draft in drafts)
+        return tuple(passages), selection
+
+    def encoded_passages(
+        self, fields: PassageFields, groups: AncestorGroups
+    ) -> tuple[tuple[bytes, ...], Selection]:
+        """Returns the same passages, each as an encoded hrag.v1.SearchResponse."""
+        encoder = _encoder(groups)
+        drafts, selection = self._selected(groups)
+        return tuple(self._encoded(draft, groups, encoder, fields) for draft in drafts), selection
+
+    def sentence_contexts(
+        self, groups: AncestorGroups
+    ) -> tuple[tuple[SentenceContext, ...], Selection]:
+        """Returns the best groups' chunks with the sentences around them."""
+        limit = self.request.limit
+        contexts = (
+            sentence_context(
+                self.documents.tree_text(split_label(key)[0]),
+                groups.position(key),
+                groups.score(group),
+                self.request.window_sentences,
+            )
+            for group, key in enumerate(groups.keys(limit))
         )
-    return tuple(
-        _encoded(documents, groups, draft, encoder, describe)
-        for draft in _selected(documents, groups, request)
-    )
+        return tuple(contexts), Selection.of_groups(len(groups), limit)
 
+    def _selected(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], Selection]:
+        request = self.request
+        drafts = self._drafts(groups)
+        if request.mode is SearchMode.CONTEXT:
+            chosen = fill_budget(
+                drafts,
+                request.token_budget,
+                groups,
+                limit=request.limit,
+                max_per_document=request.max_per_document,
+            )
+        elif request.token_budget or request.merge_adjacent:
+            limits = PassageLimits(
+                request.limit,
+                request.token_budget,
+                request.merge_adjacent,
+                request.cut_last,
+                request.max_per_document,
+            )
+            chosen = select_drafts(drafts, limits, groups)
+        else:
+            return list(drafts), Selection.of_groups(len(groups), request.limit)
+        return chosen, Selection.of_drafts(chosen, len(groups), request)
 
-def sentence_contexts(
-    documents: DocumentReader, groups: AncestorGroups, request: FindRequest
-) -> tuple[SentenceContext, ...]:
-    """Returns the best groups' chunks with the sentences around them."""
-    return tuple(
-        sentence_context(
-            documents.tree_text(split_label(key)[0]),
-            groups.position(key),
-            groups.score(group),
-            request.window_sentences,
+    def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
+        request = self.request
+        joins = request.token_budget or request.merge_adjacent
+        for group, key in enumerate(groups.keys(None if joins else request.limit)):
+            document = self.documents.tree_text(split_label(key)[0])
+            yield PassageDraft.of(document, groups.position(key), group)
+
+    def _place(self, draft: PassageDraft, groups: AncestorGroups) -> CitedPlace:
+        return self.terms.cited_place(
+            draft.document,
+            groups.level,
+            groups.leaves(draft.groups),
+            draft.record,
+            spans=self.request.retrieval is not Retrieval.DENSE,
         )
-        for group, key in enumerate(groups.keys(request.limit))
-    )
+
+    def _encoded(
+        self,
+        draft: PassageDraft,
+        groups: AncestorGroups,
+        encoder: PassageEncoder,
+        fields: PassageFields,
+    ) -> bytes:
+        """`encoder` encodes all groups; joined passages need a new one."""
+        group = draft.groups[0]
+        ordinal = split_label(int(groups.groups.keys[group]))[0]
+        place = self._place(draft, groups)
+        best = groups.leaves(draft.groups)[0]
+        evidence = Evidence(best.lexical, best.dense, place.term_spans, place.sentence)
+        if len(draft.groups) > 1:
+            encoder, group = _encoder(groups.joined(draft.groups)), 0
+        return self.documents.encoded(
+            ordinal,
+            encoder,
+            fields,
+            draft.position,
+            group,
+            draft.record._replace(section=place.section),
+            draft.merged_positions(),
+            fields.evidence(evidence),
+        )
 
 
-def _selected(
-    documents: DocumentReader, groups: AncestorGroups, request: FindRequest
-) -> list[PassageDraft]:
-    limits = PassageLimits(
-        request.limit, request.token_budget, request.merge_adjacent, request.cut_last
-    )
-    return select_drafts(_drafts(documents, groups), limits, groups)
-
-
-def _drafts(documents: DocumentReader, groups: AncestorGroups) -> Iterator[PassageDraft]:
-    for group, key in enumerate(groups.keys()):
-        document = documents.tree_text(split_label(key)[0])
-        yield PassageDraft.of(document, groups.position(key), group)
-
-
-def _encoder(groups: AncestorGroups, kernel: hrag_fast.Groups) -> hrag_fast.PassageEncoder:
-    return hrag_fast.PassageEncoder(groups.view.labels, kernel, groups.level)
-
-
-def _encoded(
-    documents: DocumentReader,
-    groups: AncestorGroups,
-    draft: PassageDraft,
-    encoder: hrag_fast.PassageEncoder,
-    describe: Describe,
-) -> bytes:
-    """`encoder` encodes all groups; joined passages need a new one."""
-    group = draft.groups[0]
-    ordinal = split_label(int(groups.groups.keys[group]))[0]
-    if len(draft.groups) > 1:
-        encoder, group = _encoder(groups, groups.joined(draft.groups)), 0
-    return documents.encoded(
-        ordinal, encoder, describe, draft.position, group, draft.record, draft.merged_positions()
+def _encoder(groups: AncestorGroups) -> PassageEncoder:
+    return PassageEncoder(
+        groups.view.labels, groups.groups, groups.level, groups.lexical, groups.dense
     )

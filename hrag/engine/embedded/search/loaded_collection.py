@@ -46,8 +46,6 @@ class LoadedCollection:
         self._segments: dict[int, segment_files.LoadedSegment] = {}
         self._damaged: set[int] = set()
         self.used_s = time.monotonic()
-        with self._read() as txn:
-            self.settings = read_collection(store, txn, number).settings
         self._view = self._load()
 
     @property
@@ -84,7 +82,9 @@ class LoadedCollection:
         with self._read() as txn:
             self.view_at(txn)
             listed = listed_segments(self._store, txn, self._number)
-        if {record.segment_id for record in listed} != self._known:
+            settings = read_collection(self._store, txn, self._number).settings
+        is_same = settings == self._view.settings  # Reindexing may change the analyzer.
+        if not is_same or {record.segment_id for record in listed} != self._known:
             view = self._load()
             with self._advancing:
                 # It may be older than the one it replaces; each call advances it.
@@ -143,7 +143,8 @@ class LoadedCollection:
         return failed
 
     def _load_view(self, txn: Txn) -> View:
-        return load_view(self._store, txn, self.settings, self._number, self._segments)
+        settings = read_collection(self._store, txn, self._number).settings
+        return load_view(self._store, txn, settings, self._number, self._segments)
 
     def _report(self, segment_id: int, problem: str) -> None:
         _log.error(

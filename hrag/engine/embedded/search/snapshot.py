@@ -1,28 +1,28 @@
 """One call's snapshot of a collection: a read transaction and a view of the same change.
 
-A search runs in steps, a module each: eligible rows (a filter's, a summary routing's) ->
-candidates of each source -> fusion -> groups -> enough passages? -> fetch. Only the
-passages that are returned are read from LMDB, in the snapshot's transaction.
+A search runs in steps, a module each: eligible rows (a filter's, a summary routing's, those
+with what the query requires) -> ranking (candidates of each source, fused) -> groups -> enough
+passages? -> fetch. Only the passages that are returned are read from LMDB, in the snapshot's
+transaction.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from hrag.analysis import analyzer
 from hrag.deadline import Deadline
-from hrag.engine.embedded.search import fetch
-from hrag.engine.embedded.search.ancestor_groups import AncestorGroups, auto_merge, climb
-from hrag.engine.embedded.search.candidates import Candidates, RowNumbers
+from hrag.engine.embedded.search.ancestor_groups import AncestorGroups, deepened, grouped
+from hrag.engine.embedded.search.candidates import RowNumbers
 from hrag.engine.embedded.search.documents import CitationCache, DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
+from hrag.engine.embedded.search.fetch import Fetch
 from hrag.engine.embedded.search.filter_eval import SelectedRowsCache, evaluate
-from hrag.engine.embedded.search.fusion import fuse
-from hrag.engine.embedded.search.sources import CandidateSource
-from hrag.engine.embedded.search.sources.vector import VectorSource
+from hrag.engine.embedded.search.ranking import Ranking
+from hrag.engine.embedded.search.required_terms import with_required
 from hrag.engine.embedded.search.summary_routing import (
     SummaryRouter,
     chosen_sections,
@@ -32,11 +32,12 @@ from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.tenant_usage import read_usage
-from hrag.engine.find import Describe, FindRequest, Found, Vector
-from hrag.engine.rounds import FACTOR, Round
+from hrag.engine.find import FindRequest, Found, PassageFields
+from hrag.engine.rounds import FACTOR, Round, Selection
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.filters import Filter, filter_digest
 from hrag.ids import ChunkId
+from hrag.passages.cited_place import TermLocator
 from hrag.passages.tree_text import TreeText
 from hrag.tracing import Stage
 from hrag.types import (
@@ -49,10 +50,10 @@ from hrag.types import (
 )
 
 P = TypeVar("P")  # A passage as a value or encoded, or a sentence context.
-Read: TypeAlias = Callable[[AncestorGroups, FindRequest], tuple[P, ...]]
+Read: TypeAlias = Callable[[Fetch, AncestorGroups], tuple[tuple[P, ...], Selection]]
 
 _MAX_SHOWN_SECTIONS = 100  # As many as passages.
-_VECTORS: CandidateSource[Vector] = VectorSource()
+_NO_ROWS = np.empty(0, np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,70 +101,91 @@ class EmbeddedSnapshot:
         """See `hrag.engine.Snapshot.find`."""
         if request.mode is SearchMode.SENTENCE_WINDOW:
             return self._find_contexts(request)
-        return self._find(request, partial(fetch.passages, self._documents))
+        return self._find(request, Fetch.passages)
 
-    def find_encoded(self, request: FindRequest, describe: Describe) -> Found[bytes]:
+    def find_encoded(self, request: FindRequest, fields: PassageFields) -> Found[bytes]:
         """See `hrag.engine.EncodingSnapshot.find_encoded`."""
         if request.mode is SearchMode.SENTENCE_WINDOW:
             return self._find_contexts(request)
-        return self._find(request, partial(fetch.encoded_passages, self._documents, describe))
+
+        def read(fetch: Fetch, groups: AncestorGroups) -> tuple[tuple[bytes, ...], Selection]:
+            return fetch.encoded_passages(fields, groups)
+
+        return self._find(request, read)
 
     def _find_contexts(self, request: FindRequest) -> Found[Any]:
         """Finds leaves with their sentences, for SENTENCE_WINDOW."""
-        found: Found[Any] = self._find(request, partial(fetch.sentence_contexts, self._documents))
+        found: Found[Any] = self._find(request, Fetch.sentence_contexts)
         return replace(found, passages=(), contexts=found.passages)
 
     def _find(self, request: FindRequest, read: Read[P]) -> Found[P]:
         """Looks at more and more leaves until enough passages come out or no leaf is left."""
         stages: list[Stage] = []
         eligible, sections = self._eligible(request, stages)
-        count = max(request.candidates, request.limit)
+        began = time.perf_counter()
+        ranking = Ranking(self._view, request)
+        stages.append(("search", began, time.perf_counter()))
+        fetch = Fetch(self._documents, request, self._locator(ranking))
+        count, considered, all_groups = request.candidates, _NO_ROWS, None
         while True:
             self._deadline.check("searching")
-            candidates, groups = self._look(request, eligible, count, stages)
+            began = time.perf_counter()
+            found = ranking.best(eligible, count)
+            searched = time.perf_counter()
+            if all_groups is None:
+                all_groups = grouped(self._view, found, request, self._documents.tree)
+            else:
+                tree_of = self._documents.tree
+                all_groups = deepened(all_groups, considered, found, request, tree_of)
+            considered = np.union1d(considered, found.rows)
+            groups = all_groups
+            if request.max_per_document and not _joins(request):
+                groups = groups.with_most_of_each_document(request.max_per_document)
             reaching = groups if request.min_score is None else groups.reaching(request.min_score)
-            round_ = Round(request, len(groups), len(reaching), candidates.complete)
+            stages += [("search", began, searched), ("climb", searched, time.perf_counter())]
+            round_ = Round(request, len(groups), len(reaching), found.complete)
             if round_.has_enough_groups:
                 began = time.perf_counter()
-                passages = read(reaching, request)
+                passages, selection = read(fetch, reaching)
                 stages.append(("fetch", began, time.perf_counter()))
-                if round_.is_final(len(passages)):
+                if round_.is_final(selection):
                     return Found(
                         passages=passages,
-                        considered=len(candidates),
+                        considered=len(considered),
                         eligible_leaves=eligible.count,
-                        exact=candidates.exact,
-                        exhausted=round_.is_exhausted(len(passages)),
+                        exact=found.exact,
+                        exhausted=round_.is_exhausted(selection),
                         stages=tuple(stages),
                         sections=sections,
                     )
             count *= FACTOR
 
-    def _look(
-        self, request: FindRequest, eligible: EligibleRows, count: int, stages: list[Stage]
-    ) -> tuple[Candidates, AncestorGroups]:
-        """One round: candidates of every source, fused, and grouped as the mode wants."""
-        began = time.perf_counter()
-        candidates = fuse([_VECTORS.candidates(request.vector, eligible, count)])
-        searched = time.perf_counter()
-        if request.mode is SearchMode.AUTO_MERGE:
-            groups = auto_merge(
-                self._view,
-                candidates,
-                request.level,
-                request.merge_ratio,
-                request.aggregation,
-                self._documents.tree,
-            )
-        else:
-            groups = climb(self._view, candidates, request.level, request.aggregation)
-        stages += [("search", began, searched), ("climb", searched, time.perf_counter())]
-        return candidates, groups
+    def _locator(self, ranking: Ranking) -> TermLocator:
+        """Finds the query's terms in passages; rare ones count more, if that is known."""
+        name = self.settings.analyzer
+        ids = np.sort(np.array([term.id for term in ranking.terms], np.uint64))
+        weights = np.ones(len(ids), np.float32)
+        if ranking.lexical is not None:
+            weights = ranking.lexical.weights
+        return TermLocator(analyzer(name) if name else None, ids, weights)
 
     def _eligible(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
         """The rows that the request may find, and the sections that summaries led to."""
+        eligible, sections = self._selected(request, stages)
+        if request.required:
+            began = time.perf_counter()
+            eligible = with_required(
+                self._store, self._txn, eligible, request.required, self._deadline
+            )
+            stages.append(("filter", began, time.perf_counter()))
+        return eligible, sections
+
+    def _selected(
+        self, request: FindRequest, stages: list[Stage]
+    ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
+        """The rows that filter and summaries leave, and the sections that these led to."""
         if request.mode is SearchMode.SUMMARY_FIRST:
             return self._routed(request, stages)
         if request.filter is None:
@@ -235,3 +257,8 @@ class EmbeddedSnapshot:
 
     def _reader_of(self, view: View) -> DocumentReader:
         return DocumentReader(self._store, self._txn, view.collection, self._caches.citations)
+
+
+def _joins(request: FindRequest) -> bool:
+    """Whether several groups may become one passage."""
+    return bool(request.merge_adjacent or request.token_budget)

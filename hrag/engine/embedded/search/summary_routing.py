@@ -1,35 +1,32 @@
 """Two-stage routing: which sections a search by summaries looks into.
 
 Summaries are leaves of a summary collection: for each document first the summary of the
-whole document, then those of its sections. The nearest summaries are found there; the rows of
-the sections they stand for become the eligible rows of the search.
+whole document, then those of its sections. The best summaries are found there by the sources
+of the search itself; the rows of the sections they stand for become its eligible rows.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hrag.deadline import Deadline
-from hrag.engine.embedded.search.candidates import Candidates, RowNumbers
+from hrag.engine.embedded.search.candidates import RowNumbers, ScoredRows, Scores
 from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.filter_eval import SelectedRowsCache, evaluate
-from hrag.engine.embedded.search.sources import CandidateSource
-from hrag.engine.embedded.search.sources.vector import VectorSource
+from hrag.engine.embedded.search.ranking import Ranking
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.labels import label, leaves_of, ordinals_of, split_label
 from hrag.engine.embedded.store.queries import required
 from hrag.engine.embedded.store.records import Summarised
-from hrag.engine.find import FindRequest, Vector
+from hrag.engine.find import FindRequest
 from hrag.filters import Filter, filter_digest
 from hrag.types import ChosenSection, SummaryScope
-
-_VECTORS: CandidateSource[Vector] = VectorSource()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +71,14 @@ class SummaryRouter:
         `eligible` are the request's summaries. With SummaryScope.DOCUMENTS, as many documents
         are chosen first, and their sections are ranked.
         """
-        vector, count = request.vector, request.top_sections
+        count = request.top_sections
+        ranking = Ranking(self._view, replace(request, neighbour_bonus=0.0))
         if request.summary_scope is SummaryScope.DOCUMENTS:
-            best = _VECTORS.candidates(vector, eligible, count)
-            ordinals = np.sort(ordinals_of(self._view.labels[best.rows]))
+            rows, _ = _best(ranking.best(eligible, count), count)
+            ordinals = np.sort(ordinals_of(self._view.labels[rows]))
             rows = self._of_kind(self._view.rows_of(ordinals), sections=True)
             eligible = EligibleRows(self._view, rows)
-        return list(self._routed(_VECTORS.candidates(vector, eligible, count)))
+        return list(self._routed(*_best(ranking.best(eligible, count), count)))
 
     def _rows(self, given: Filter | None, *, sections: bool) -> RowNumbers:
         """All summaries of sections, or all of whole documents, that pass the filter."""
@@ -102,15 +100,20 @@ class SummaryRouter:
         chosen: RowNumbers = rows[is_section == sections].astype(np.uint32)
         return chosen
 
-    def _routed(self, nearest: Candidates) -> Iterator[RoutedSection]:
-        order = np.lexsort((nearest.rows, -nearest.scores))
-        labels = self._view.labels[nearest.rows[order]].tolist()
-        for summary, score in zip(labels, nearest.scores[order].tolist(), strict=True):
+    def _routed(self, rows: RowNumbers, scores: Scores) -> Iterator[RoutedSection]:
+        labels = self._view.labels[rows].tolist()
+        for summary, score in zip(labels, scores.tolist(), strict=True):
             ordinal, leaf = split_label(summary)
             entry = schema.in_collection(self._view.collection, ordinal)
             value = required(self._txn.get(entry, db=self._store.db["summarised"]))
             summarised = Summarised.from_bytes(value)
             yield RoutedSection(summarised.ordinal, summarised.sections[leaf - 1], summary, score)
+
+
+def _best(found: ScoredRows, count: int) -> tuple[RowNumbers, Scores]:
+    """The `count` best rows and their scores, best first."""
+    order = np.lexsort((found.rows, -found.scores))[:count]
+    return found.rows[order], found.scores[order]
 
 
 def chosen_sections(

@@ -17,6 +17,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.analysis import LeafTerms
 from hrag.embedding import Vectors
 from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.segments.manifest import deleted_ordinals
@@ -37,29 +38,55 @@ class Tail:
     """What sources search of the rows that no segment holds: one part for each source.
 
     `vectors` is `float32[capacity, dimension]`; row r of the view has vector r - tail_base.
+    Its terms are `entries[term_starts[i]:term_starts[i + 1]]`, i = r - tail_base, in the form
+    of `hrag.analysis.LeafTerms`: `int64[capacity + 1]` and `uint64[entry capacity]`.
     """
 
     vectors: Vectors
+    term_starts: NDArray[np.int64]
+    entries: NDArray[np.uint64]
 
     @classmethod
     def empty(cls, dimension: int) -> "Tail":
         """Returns a tail without capacity."""
-        return cls(np.empty((0, dimension), np.float32))
+        vectors = np.empty((0, dimension), np.float32)
+        return cls(vectors, np.zeros(1, np.int64), np.empty(0, np.uint64))
 
-    def grown(self, used: int, capacity: int) -> "Tail":
-        """Returns a copy of the first `used` rows with that capacity."""
+    def grown(self, used: int, capacity: int, entry_capacity: int) -> "Tail":
+        """Returns a copy of the first `used` rows with these capacities."""
         vectors = np.empty((capacity, self.vectors.shape[1]), np.float32)
+        term_starts = np.empty(capacity + 1, np.int64)
+        entries = np.empty(entry_capacity, np.uint64)
         vectors[:used] = self.vectors[:used]
-        return Tail(vectors)
+        term_starts[: used + 1] = self.term_starts[: used + 1]
+        used_entries = self.entry_count(used)
+        entries[:used_entries] = self.entries[:used_entries]
+        return Tail(vectors, term_starts, entries)
+
+    def entry_count(self, used: int) -> int:
+        """Returns how many entries the first `used` rows have."""
+        return int(self.term_starts[used])
 
     def write(self, start: int, block: leaves.LeafBlock) -> None:
         """Fills in a block's leaves from row `start` of the tail on, beyond all that is used."""
-        self.vectors[start : start + len(block.labels)] = block.vectors
+        end = start + len(block.labels)
+        first = self.entry_count(start)
+        self.vectors[start:end] = block.vectors
+        self.term_starts[start + 1 : end + 1] = first + block.terms.starts[1:]
+        self.entries[first : first + len(block.terms.entries)] = block.terms.entries
+
+    def terms(self, rows: NDArray[np.int64], lengths: NDArray[np.uint32]) -> LeafTerms:
+        """Returns a copy of the terms of rows of the tail, ascending, which have `lengths`."""
+        starts = self.term_starts[rows]
+        counts = self.term_starts[rows + 1] - starts
+        ends = np.concatenate(([0], np.cumsum(counts)))
+        at = np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])
+        return LeafTerms(ends.astype(np.int64), self.entries[at], lengths)
 
     @property
     def size_bytes(self) -> int:
         """Memory of its whole capacity."""
-        return self.vectors.nbytes
+        return self.vectors.nbytes + self.term_starts.nbytes + self.entries.nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -67,8 +94,9 @@ class View:
     """See the module. `count` rows are in use; arrays may be longer.
 
     `labels` is `uint64[capacity]`, `ancestors` `uint32[levels, capacity]`, `alive`
-    `uint8[capacity]`. `bases` are the first rows of the segments, `tail_base` that of the
-    tail; `living` counts the rows whose `alive` byte is 1.
+    `uint8[capacity]`, `lengths` `uint32[capacity]`: how many terms each leaf has. `bases` are
+    the first rows of the segments, `tail_base` that of the tail; `living` counts the rows
+    whose `alive` byte is 1, `living_terms` their lengths.
     """
 
     collection: int
@@ -79,10 +107,12 @@ class View:
     labels: NDArray[np.uint64]
     ancestors: NDArray[np.uint32]
     alive: NDArray[np.uint8]
+    lengths: NDArray[np.uint32]
     tail: Tail
     tail_base: int
     count: int
     living: int
+    living_terms: int
 
     def ordinals(self) -> NDArray[np.uint64]:
         """Returns those of the living documents, ascending: `uint64[n]`."""
@@ -107,7 +137,12 @@ class View:
             return self
         alive = self.alive.copy()
         alive[deleted] = 0
-        return replace(self, alive=alive, living=self.living - len(deleted))
+        return replace(
+            self,
+            alive=alive,
+            living=self.living - len(deleted),
+            living_terms=self.living_terms - _total(self.lengths[deleted]),
+        )
 
     def rows_of(self, ordinals: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Returns the rows of documents' leaves, ascending if the documents are."""
@@ -137,26 +172,45 @@ class View:
     def _with(self, block: leaves.LeafBlock) -> "View":
         """The view with a block of living leaves, newer than all others, appended to the tail."""
         start, end = self.count, self.count + len(block.labels)
-        view = self if end <= len(self.labels) else self._grown(end)
+        view = self._with_capacity(end, len(block.terms.entries))
         view.labels[start:end] = block.labels
         view.ancestors[:, start:end] = block.ancestors
         view.alive[start:end] = 1
+        view.lengths[start:end] = block.terms.lengths
         view.tail.write(start - self.tail_base, block)
-        return replace(view, count=end, living=view.living + end - start)
+        return replace(
+            view,
+            count=end,
+            living=view.living + end - start,
+            living_terms=view.living_terms + _total(block.terms.lengths),
+        )
 
-    def _grown(self, needed: int) -> "View":
-        """A copy with capacity for `needed` rows, and for more if the tail has grown before."""
+    def _with_capacity(self, rows: int, more_entries: int) -> "View":
+        """The view if it has capacity for `rows` rows and `more_entries` terms, else a copy.
+
+        The copy has capacity for more if the tail has grown before.
+        """
         used = self.count - self.tail_base
-        tail_rows = int((needed - self.tail_base) * _GROWTH) if used else needed - self.tail_base
+        entries = self.tail.entry_count(used) + more_entries
+        if rows <= len(self.labels) and entries <= len(self.tail.entries):
+            return self
+        growth = _GROWTH if used else 1
+        tail_rows = int((rows - self.tail_base) * growth)
         capacity = self.tail_base + max(tail_rows, self.tail_base // _SPARE_SHARE)
+        capacity = max(capacity, len(self.labels))
         labels = np.empty(capacity, np.uint64)
         ancestors = np.empty((len(self.ancestors), capacity), np.uint32)
         alive = np.zeros(capacity, np.uint8)
-        tail = self.tail.grown(used, capacity - self.tail_base)
+        lengths = np.zeros(capacity, np.uint32)
+        entry_capacity = max(int(entries * growth), len(self.tail.entries))
+        tail = self.tail.grown(used, capacity - self.tail_base, entry_capacity)
         labels[: self.count] = self.labels[: self.count]
         ancestors[:, : self.count] = self.ancestors[:, : self.count]
         alive[: self.count] = self.alive[: self.count]
-        return replace(self, labels=labels, ancestors=ancestors, alive=alive, tail=tail)
+        lengths[: self.count] = self.lengths[: self.count]
+        return replace(
+            self, labels=labels, ancestors=ancestors, alive=alive, lengths=lengths, tail=tail
+        )
 
     def _tidied(self) -> "View":
         """The view without the tail's deleted rows, if they are most of it.
@@ -168,26 +222,35 @@ class View:
         if self.count - base <= 2 * len(living) + _SLACK:
             return self
         block = leaves.LeafBlock(
-            self.labels[living], self.ancestors[:, living], self.tail.vectors[living - base]
+            self.labels[living],
+            self.ancestors[:, living],
+            self.tail.vectors[living - base],
+            self.tail.terms(living - base, self.lengths[living]),
         )
         without_tail = replace(
             self,
             labels=self.labels[:base],
             ancestors=self.ancestors[:, :base],
             alive=self.alive[:base],
+            lengths=self.lengths[:base],
             tail=Tail.empty(self.settings.dimension),
             count=base,
             living=self.living - len(living),
+            living_terms=self.living_terms - _total(self.lengths[living]),
         )
         return without_tail._with(block)
 
     @property
     def size_bytes(self) -> int:
         """Memory it takes, its segments included; capacity that is not in use costs none."""
-        arrays = (self.labels, self.ancestors, self.alive)
+        arrays = (self.labels, self.ancestors, self.alive, self.lengths)
         allocated = sum(array.nbytes for array in arrays) + self.tail.size_bytes
         used = allocated * self.count // max(len(self.labels), 1)
         return used + sum(segment.size_bytes for segment in self.segments)
+
+
+def _total(lengths: NDArray[np.uint32]) -> int:
+    return int(lengths.sum(dtype=np.int64))
 
 
 def distinct(ascending: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -208,14 +271,19 @@ def load_view(
     """Returns the collection as the transaction sees it.
 
     It uses those of the segments `loaded`, by id, that the transaction lists. Living leaves
-    that are in none of them become the tail, so a segment that cannot be loaded costs time
-    and memory, never a result.
+    that are in none of them become the tail, so a segment that cannot be loaded, or has terms
+    of another analyzer, costs time and memory, never a result.
     """
     counters = read_counters(store, txn, collection)
     listed = listed_segments(store, txn, collection)
-    used = [loaded[record.segment_id] for record in listed if record.segment_id in loaded]
+    usable = {
+        record.segment_id
+        for record in listed
+        if record.segment_id in loaded and record.analyzer == settings.analyzer
+    }
+    used = [loaded[record.segment_id] for record in listed if record.segment_id in usable]
     deleted = deleted_ordinals(store, txn, collection) if used else np.empty(0, np.uint64)
-    gaps = [record for record in listed if record.segment_id not in loaded]
+    gaps = [record for record in listed if record.segment_id not in usable]
     tail = [
         *(leaves.covered_ordinals(store, txn, collection, record) for record in gaps),
         leaves.living_ordinals(store, txn, collection, counters.sealed_ordinal),
@@ -238,6 +306,10 @@ def _over_segments(
     if len(deleted):
         alive[np.isin(ordinals_of(labels), deleted)] = 0
     none = np.empty((heights, 0), np.uint32)
+    lengths = [
+        s.rows.lengths if s.postings else np.zeros(s.record.rows, np.uint32) for s in segments
+    ]
+    all_lengths = np.concatenate([np.empty(0, np.uint32), *lengths])
     return View(
         collection=collection,
         settings=settings,
@@ -247,8 +319,10 @@ def _over_segments(
         labels=labels,
         ancestors=np.concatenate([none, *(s.rows.ancestors for s in segments)], axis=1),
         alive=alive,
+        lengths=all_lengths,
         tail=Tail.empty(settings.dimension),
         tail_base=len(labels),
         count=len(labels),
         living=int(alive.sum()),
+        living_terms=_total(all_lengths[alive != 0]),
     )

@@ -1,7 +1,8 @@
 """Reads the leaves of many documents from LMDB into dense arrays.
 
 Tails, builds and reindexing all read leaves here, so that a row means the same in each: a
-label, and the index of the leaf's ancestor at every level from the embedded one up.
+label, the index of the leaf's ancestor at every level from the embedded one up, its vector
+and its terms. Terms are not stored in LMDB: analysing a text costs less than reading them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,23 +11,30 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.analysis import LeafTerms, analyzer
 from hrag.embedding import Vectors
+from hrag.engine.embedded.segments.leaf_terms import NO_LEAVES, joined, without_terms
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.labels import labels_of
 from hrag.engine.embedded.store.queries import required, slot_of
-from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.embedded.store.records import DocumentRecord, SegmentRecord
+from hrag.passages.indexed_text import lexical_texts
 from hrag.tree import Tree
 from hrag.types import CollectionSettings
 
 
 @dataclass(frozen=True, slots=True)
 class LeafBlock:
-    """Leaves in order of label: `uint64[n]`, `uint32[levels, n]`, `float32[n, dimension]`."""
+    """Leaves in order of label: `uint64[n]`, `uint32[levels, n]`, `float32[n, dimension]`.
+
+    A collection without an analyzer has no terms, one without an embedder vectors of no numbers.
+    """
 
     labels: NDArray[np.uint64]
     ancestors: NDArray[np.uint32]
     vectors: Vectors
+    terms: LeafTerms
 
 
 def living_ordinals(
@@ -57,26 +65,44 @@ def read_leaves(
 ) -> LeafBlock:
     """Copies the leaves of documents that exist in this transaction."""
     level = settings.tree.embedding_level
-    labels, ancestors, vectors = [], [], []
+    heights = settings.tree.top_level - level + 1
+    labels = [np.empty(0, np.uint64)]
+    ancestors = [np.empty((heights, 0), np.uint32)]
+    vectors = [np.empty((0, settings.dimension), np.float32)]
+    terms = [NO_LEAVES]
     for ordinal in ordinals:
         slot = slot_of(store, txn, collection, ordinal)
         tree = Tree(required(txn.get(slot, db=store.db["trees"])))
-        labels.append(labels_of(ordinal, tree.counts[level]))
+        count = tree.counts[level]
+        labels.append(labels_of(ordinal, count))
         ancestors.append(tree.ancestors(level))
-        vectors.append(_vectors_in_place(store, txn, slot, settings.dimension))
-    if not labels:
-        heights = settings.tree.top_level - level + 1
-        return LeafBlock(
-            np.empty(0, np.uint64),
-            np.empty((heights, 0), np.uint32),
-            np.empty((0, settings.dimension), np.float32),
-        )
+        vectors.append(_vectors_in_place(store, txn, slot, count, settings.dimension))
+        if settings.analyzer:
+            texts = read_lexical_texts(store, txn, slot, tree, settings)
+            terms.append(analyzer(settings.analyzer).leaf_terms(texts))
+        else:
+            terms.append(without_terms(count))
     return LeafBlock(
-        np.concatenate(labels), np.concatenate(ancestors, axis=1), np.concatenate(vectors)
+        np.concatenate(labels),
+        np.concatenate(ancestors, axis=1),
+        np.concatenate(vectors),
+        joined(terms),
     )
 
 
-def _vectors_in_place(store: Store, txn: Txn, slot: bytes, dimension: int) -> Vectors:
-    """A document's vectors in LMDB's memory, valid as long as the transaction."""
+def read_lexical_texts(
+    store: Store, txn: Txn, slot: bytes, tree: Tree, settings: CollectionSettings
+) -> list[str]:
+    """Returns what the lexical index holds of each leaf, see `lexical_texts`."""
+    text = str(required(txn.get(slot, db=store.db["texts"])), "utf-8")
+    level = settings.tree.embedding_level
+    if not settings.index_headings:
+        return lexical_texts(text, "", (), tree, level, headings=False)
+    record = DocumentRecord.from_bytes(required(txn.get(slot, db=store.db["documents"])))
+    return lexical_texts(text, record.title, record.sections, tree, level, headings=True)
+
+
+def _vectors_in_place(store: Store, txn: Txn, slot: bytes, count: int, dimension: int) -> Vectors:
+    """A document's `count` vectors in LMDB's memory, valid as long as the transaction."""
     value = required(txn.get(slot, db=store.db["vectors"]))
-    return np.frombuffer(value, "<f4").reshape(-1, dimension)
+    return np.frombuffer(value, "<f4", count * dimension).reshape(count, dimension)

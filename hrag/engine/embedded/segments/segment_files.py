@@ -1,6 +1,7 @@
-"""The files of a segment: an immutable index with its dense arrays, in a folder of its own.
+"""The files of a segment: immutable indexes with their dense arrays, in a folder of its own.
 
-hnswlib builds the index of the vectors; `hrag_fast.Graph` searches its file in place.
+hnswlib builds the index of the vectors, which `hrag_fast.Graph` searches in place; the
+postings are read in place by `hrag_fast.Postings`. A collection has one of both, or both.
 
 A segment is derived from LMDB and readable only once the manifest there lists it: files
 are written under a temporary name, read back and summed, synced, and renamed; the commit
@@ -30,7 +31,7 @@ from hrag.engine.embedded.store import disk
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.records import SegmentFile, SegmentRecord
 from hrag.engine.find import Vector
-from hrag_fast import Graph
+from hrag_fast import Graph, Postings
 
 # ef at search, with the index of `vector_part`: 64 gave recall@10 of 1.0 on 100,000 x 384 and
 # of 0.995 on 100,000 x 96, but 0.96 on 100,000 x 64; there ef 300 gives 0.993, and costs a sixth
@@ -44,9 +45,10 @@ _EF_ITEMS = 1 << 16
 
 UNFINISHED = ".tmp"  # Suffix of a folder whose files are not durable yet.
 INDEX = "index.hnsw"
+POSTINGS = "postings.bin"
 ROWS = "rows.npz"
 
-# What Graph and numpy raise for files that are not theirs.
+# What Graph, Postings and numpy raise for files that are not theirs.
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)
 
 WriteParts = Callable[[Path], Mapping[str, NDArray[Any]]]
@@ -61,13 +63,16 @@ class Rows:
     """Dense arrays that belong to an index, one column per row, rows in order of label.
 
     `labels` is `uint64[rows]`; `ancestors` `uint32[levels, rows]`, its row 0 the leaf's
-    own index; `heads` and `members` are `uint32`, empty where item i is row i.
+    own index; `heads` and `members` are `uint32`, empty where item i is row i or there are no
+    vectors; `lengths` are `uint32[rows]`, the number of each leaf's terms, empty without
+    postings.
     """
 
     labels: NDArray[np.uint64]
     ancestors: NDArray[np.uint32]
     heads: NDArray[np.uint32]
     members: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
 
     def items(self) -> NDArray[np.uint32]:
         """Returns each row's item, `uint32[rows]`."""
@@ -88,18 +93,21 @@ class Rows:
 class LoadedSegment:
     """A segment in memory, ready to search from any number of threads.
 
-    `items` is each row's item, `uint32[rows]`.
+    `items` is each row's item, `uint32[rows]`. A part that the collection does not have is
+    None.
     """
 
     record: SegmentRecord
     rows: Rows
     items: NDArray[np.uint32]
-    graph: Graph
+    graph: Graph | None
+    postings: Postings | None
 
     @property
     def size_bytes(self) -> int:
-        """Memory it takes; the index's file is mapped and shared by all processes."""
-        return self.rows.size_bytes + self.items.nbytes + self.record.files[INDEX].size_bytes
+        """Memory it takes; files of indexes are mapped and shared by all processes."""
+        mapped = sum(file.size_bytes for name, file in self.record.files.items() if name != ROWS)
+        return self.rows.size_bytes + self.items.nbytes + mapped
 
     def search(self, query: Vector, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
         """Returns the rows nearest to `query`, `uint32[n]`, and their cosines, `float32[n]`.
@@ -109,14 +117,20 @@ class LoadedSegment:
         graph that is not fully connected.
         """
         ef = search_ef(self.record.dimension, self.record.items)
-        items, scores = self.graph.search(query, count, ef)
+        items, scores = self._vectors.search(query, count, ef)
         if len(items) < min(count, self.record.items):
             return None
         return self._expand(items, scores)
 
     def scores(self, query: Vector, rows: NDArray[np.uint32]) -> Vector:
         """Returns the cosine of each of `rows`, `float32[n]`."""
-        return self.graph.scores(query, self.items[rows])
+        return self._vectors.scores(query, self.items[rows])
+
+    @property
+    def _vectors(self) -> Graph:
+        if self.graph is None:
+            raise TypeError("the segment's collection has no vectors")
+        return self.graph
 
     def _expand(
         self, items: NDArray[np.uint32], scores: Vector
@@ -166,25 +180,47 @@ def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, S
 def load(folder: Path, record: SegmentRecord) -> LoadedSegment:
     """Opens a segment for searching. Raises DamagedSegment with the file and its defect.
 
-    The index stays in its file, which is mapped, so several processes share the memory.
+    Indexes stay in their files, which are mapped, so several processes share the memory.
     """
     verify(folder, record)
     path = path_of(folder, record.segment_id)
     try:
-        graph = Graph(_mapped(path / INDEX))
-        rows = Rows(*load_arrays(folder, record.segment_id, Rows.__slots__))
+        graph = Graph(_mapped(path / INDEX)) if record.dimension else None
+        postings = Postings(_mapped(path / POSTINGS)) if record.analyzer else None
+        rows = _load_rows(folder, record)
     except _UNREADABLE as error:
         raise DamagedSegment(f"{path} cannot be read: {error}") from error
+    if len(rows.labels) != record.rows:
+        raise DamagedSegment(
+            f"{path} holds {len(rows.labels)} leaves; the manifest says {record.rows}"
+        )
+    if graph is not None:
+        _check_graph(path / INDEX, graph, record)
+    if postings is not None and not postings.rows == len(rows.lengths) == record.rows:
+        raise DamagedSegment(
+            f"{path / POSTINGS} is about {postings.rows} leaves; the manifest says {record.rows}"
+        )
+    return LoadedSegment(record, rows, rows.items(), graph, postings)
+
+
+def _load_rows(folder: Path, record: SegmentRecord) -> Rows:
+    names = ["labels", "ancestors"]
+    if record.dimension:
+        names += ["heads", "members"]
+    if record.analyzer:
+        names += ["lengths"]
+    found = dict(zip(names, load_arrays(folder, record.segment_id, names), strict=True))
+    none = np.empty(0, np.uint32)
+    return Rows(**{name: found.get(name, none) for name in Rows.__slots__})
+
+
+def _check_graph(path: Path, graph: Graph, record: SegmentRecord) -> None:
     if graph.dimension != record.dimension:
         raise DamagedSegment(
-            f"{path / INDEX} holds vectors of {graph.dimension} numbers, not {record.dimension}"
+            f"{path} holds vectors of {graph.dimension} numbers, not {record.dimension}"
         )
-    if len(graph) != record.items or len(rows.labels) != record.rows:
-        raise DamagedSegment(
-            f"{path} holds {len(graph)} vectors of {len(rows.labels)} leaves; "
-            f"the manifest says {record.items} of {record.rows}"
-        )
-    return LoadedSegment(record, rows, rows.items(), graph)
+    if len(graph) != record.items:
+        raise DamagedSegment(f"{path} holds {len(graph)} vectors; the manifest says {record.items}")
 
 
 def _mapped(path: Path) -> mmap.mmap:

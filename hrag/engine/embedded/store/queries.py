@@ -1,6 +1,7 @@
 """Lookups and deletions that several rooms need, inside a transaction of the caller."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from hrag.engine.embedded.store import schema
@@ -51,8 +52,18 @@ def read_collection(store: Store, txn: Txn, number: int) -> CollectionRecord:
 
 @lru_cache(maxsize=1024)
 def _collection_record(value: bytes) -> CollectionRecord:
-    """Every document needs it, and it never changes."""
+    """Every document needs it, and it hardly ever changes."""
     return CollectionRecord.from_bytes(value)
+
+
+def set_analyzer(store: Store, txn: Txn, number: int, analyzer: str) -> bool:
+    """Changes the analyzer of a collection that exists; returns False if it was the same."""
+    record = read_collection(store, txn, number)
+    if record.settings.analyzer == analyzer:
+        return False
+    changed = replace(record, settings=replace(record.settings, analyzer=analyzer))
+    txn.put(schema.u32(number), changed.to_bytes(), db=store.db["collections"])
+    return True
 
 
 def read_counters(store: Store, txn: Txn, number: int) -> Counters:

@@ -248,8 +248,9 @@ class SegmentRecord:
 
     It holds the leaves of those documents from `first_ordinal` to `last_ordinal` that
     existed when it was built: `rows` leaves. Its index has `items` distinct vectors, some
-    of which may belong to leaves that were deleted before. `covered_sequence` is the
-    tenant's sequence at the last change that it covers.
+    of which may belong to leaves that were deleted before; a segment of the dimension 0 has
+    no vectors. Its postings have the terms of `analyzer`; without one it has none.
+    `covered_sequence` is the tenant's sequence at the last change that it covers.
     """
 
     segment_id: int
@@ -262,6 +263,7 @@ class SegmentRecord:
     last_ordinal: int
     covered_sequence: int
     files: Mapping[str, SegmentFile]
+    analyzer: str = ""
 
     def to_bytes(self) -> bytes:
         return _dump(asdict(self))

@@ -232,7 +232,8 @@ class WriteTransaction:
         txn.put(slot, document.parsed.text.encode(), db=db["texts"], append=is_new)
         txn.put(slot, document.tree.to_bytes(), db=db["trees"], append=is_new)
         vectors = document.vectors.astype("<f4", order="C", copy=False)
-        txn.put(slot, vectors.data.cast("B"), db=db["vectors"], append=is_new)
+        packed = vectors.data.cast("B") if vectors.size else b""
+        txn.put(slot, packed, db=db["vectors"], append=is_new)
 
     def _take_slot(self) -> tuple[bytes, bool]:
         """A packed slot, a free one if there is any, and whether it is past all others."""

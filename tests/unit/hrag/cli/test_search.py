@@ -1,11 +1,15 @@
 """The output of `hrag search`, and options that are refused before the search."""
 
+from contextlib import contextmanager
+from dataclasses import replace
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from hrag.cli import search as command
 from hrag.cli.app import app
 from hrag.cli.search import show_result
 from hrag.types import (
@@ -33,9 +37,13 @@ def shown(*sections: ChosenSection, mode: SearchMode = SearchMode.SUMMARY_FIRST)
     result = SearchResult(
         passages, mode, 0, 2, 1, True, 1, Timings(1, 2, 3, 4, 10), None, len(passages), sections
     )
-    written = StringIO()
-    show_result(result, Console(file=written, width=200))
-    return written.getvalue()
+    return written(result)
+
+
+def written(result: SearchResult) -> str:
+    output = StringIO()
+    show_result(result, Console(file=output, width=200))
+    return output.getvalue()
 
 
 def test_sections_come_before_passages():
@@ -70,6 +78,37 @@ def test_summary_cannot_control_the_terminal():
 
 def test_other_modes_show_no_sections():
     assert "section" not in shown(mode=SearchMode.SMALL_TO_BIG)
+
+
+def test_reranking_and_its_failure_are_shown():
+    reranked = replace(PASSAGE, rerank_score=-1.5)
+    took = Timings(1, 2, 3, 4, 10, rerank_us=5)
+    result = SearchResult((reranked,), SearchMode.STANDARD, 0, 0, 1, True, 1, took, None, 1)
+    output = written(replace(result, reranked=True))
+    assert "1. 0.750 (reranker -1.500)  Guide" in output
+    assert "leaves considered, reranked\n" in output
+    assert "fetch 4 µs, rerank 5 µs" in output
+    output = written(replace(result, rerank_failure="it is \x1b[2Jdown"))
+    assert "not reranked: it is" in output
+    assert "\x1b" not in output
+
+
+@pytest.mark.parametrize(
+    ("options", "rerank"), [([], None), (["--rerank"], True), (["--no-rerank"], False)]
+)
+def test_reranking_is_asked_for_or_not(options, rerank, monkeypatch):
+    asked = {}
+    result = SearchResult(
+        (), SearchMode.STANDARD, 0, 0, 0, True, 1, Timings(1, 2, 3, 4, 10), None, 0
+    )
+
+    @contextmanager
+    def connect(*_, **__):
+        yield SimpleNamespace(search=lambda **query: asked.update(query) or result)
+
+    monkeypatch.setattr(command, "connect", connect)
+    CliRunner().invoke(app, ["search", "x", *options], catch_exceptions=False)
+    assert asked["rerank"] is rerank
 
 
 def test_missing_summaries_are_reported():

@@ -12,6 +12,7 @@ import numpy as np
 
 from hrag.engine.embedded.search.candidates import Candidates, RowNumbers, Scores, best_of
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
+from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
 from hrag.engine.find import Vector
 from hrag.engine.rounds import FACTOR
@@ -38,6 +39,17 @@ class VectorSource:
                 return best_of([*tail, *_scan_segments(query, eligible)], count)
             found.append(nearest)
         return best_of(found, count)
+
+    def cosines(self, query: Vector, view: View, rows: RowNumbers) -> Scores:
+        """Returns the exact cosine of each of `rows`, which are ascending: `float32[n]`."""
+        cosines = np.empty(len(rows), np.float32)
+        first = np.searchsorted(rows, view.tail_base)
+        cosines[first:] = view.tail.vectors[rows[first:] - np.uint32(view.tail_base)] @ query
+        for segment, base in zip(view.segments, view.bases, strict=True):
+            start, stop = np.searchsorted(rows, (base, base + segment.record.rows))
+            if start < stop:
+                cosines[start:stop] = segment.scores(query, rows[start:stop] - np.uint32(base))
+        return cosines
 
 
 def _search_graph(

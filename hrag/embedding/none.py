@@ -1,0 +1,24 @@
+"""No embedder: for collections that are searched by words alone."""
+
+from collections.abc import Sequence
+
+from hrag.deadline import NEVER, Deadline
+from hrag.embedding import Vectors
+from hrag.errors import EmbedderRejected
+from hrag.types import MAX_CHUNK_TOKENS, NO_EMBEDDER
+
+
+class NoEmbedder:
+    """See `hrag.embedding.Embedder`; vectors have no numbers, and none can be made."""
+
+    name = NO_EMBEDDER
+    dimension = 0
+    max_tokens = MAX_CHUNK_TOKENS
+    lowest_cosine = -1.0
+
+    def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
+        """Raises EmbedderRejected."""
+        raise EmbedderRejected(
+            f"this service has no embedder (HRAG_EMBEDDER=none), so {len(texts)} texts cannot "
+            "be embedded; search by words, in LEXICAL"
+        )

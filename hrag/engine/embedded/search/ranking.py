@@ -1,0 +1,75 @@
+"""Ranking: what a request's sources find in a view, as one list of scored rows.
+
+Statistics of the query's terms are read once; a request may be ranked in several rounds, each
+with more candidates than the one before.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from hrag.analysis import QueryTerm, analyzer
+from hrag.engine.embedded.search.candidates import ScoredRows
+from hrag.engine.embedded.search.eligible_rows import EligibleRows
+from hrag.engine.embedded.search.fusion import fused, of_one_source, with_neighbour_bonus
+from hrag.engine.embedded.search.sources.lexical import (
+    LexicalQuery,
+    LexicalSource,
+    lexical_query,
+)
+from hrag.engine.embedded.search.sources.vector import VectorSource
+from hrag.engine.embedded.search.view import View
+from hrag.engine.find import FindRequest, Vector
+from hrag.types import Retrieval
+
+_VECTORS = VectorSource()
+_TERMS = LexicalSource()
+
+
+class Ranking:
+    """A request's candidates in one view.
+
+    `terms` are those of the query's text, none if the view has no lexical index; `lexical`
+    has their statistics, None in DENSE.
+    """
+
+    def __init__(self, view: View, request: FindRequest) -> None:
+        self._view = view
+        self._request = request
+        self.terms: tuple[QueryTerm, ...] = ()
+        self.lexical: LexicalQuery | None = None
+        if view.settings.analyzer:
+            self.terms = analyzer(view.settings.analyzer).query_terms(request.text)
+        if request.retrieval is not Retrieval.DENSE:
+            self.lexical = lexical_query(self.terms, view)
+
+    def best(self, eligible: EligibleRows, count: int) -> ScoredRows:
+        """Returns the `count` best eligible rows of each source, with their scores."""
+        found = self._found(eligible, count)
+        bonus = self._request.neighbour_bonus
+        if not bonus:
+            return found
+        labels = self._view.labels[found.rows]
+        return replace(found, scores=with_neighbour_bonus(found, labels, bonus))
+
+    def _found(self, eligible: EligibleRows, count: int) -> ScoredRows:
+        if self.lexical is None:
+            return of_one_source(_VECTORS.candidates(self._vector, eligible, count), lexical=False)
+        by_terms = _TERMS.candidates(self.lexical, eligible, count)
+        if self._request.retrieval is Retrieval.LEXICAL:
+            return of_one_source(by_terms, lexical=True)
+        by_vector = _VECTORS.candidates(self._vector, eligible, count)
+        rows = np.union1d(by_terms.rows, by_vector.rows)
+        return fused(
+            rows,
+            _TERMS.scores(self.lexical, self._view, rows),
+            _VECTORS.cosines(self._vector, self._view, rows),
+            (by_terms, by_vector),
+            self._request.fusion,
+        )
+
+    @property
+    def _vector(self) -> Vector:
+        if self._request.vector is None:
+            raise TypeError("the request has no vector")
+        return self._request.vector

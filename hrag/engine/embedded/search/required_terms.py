@@ -1,0 +1,63 @@
+"""Required parts of a query: the rows whose text has each of them, exactly.
+
+Postings give the rows that have all words of a part, in any order and form; the text of each of
+these is then compared. Without a lexical index every eligible text is compared.
+"""
+
+import numpy as np
+
+from hrag.analysis import analyzer
+from hrag.analysis.query_syntax import contains
+from hrag.deadline import Deadline
+from hrag.engine.embedded.search.candidates import RowNumbers
+from hrag.engine.embedded.search.eligible_rows import EligibleRows, is_in
+from hrag.engine.embedded.search.sources.lexical import rows_with_all
+from hrag.engine.embedded.search.view import View
+from hrag.engine.embedded.segments.leaves import read_lexical_texts
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.labels import split_label
+from hrag.engine.embedded.store.queries import required as existing
+from hrag.engine.embedded.store.queries import slot_of
+from hrag.tree import Tree
+
+
+def with_required(
+    store: Store, txn: Txn, eligible: EligibleRows, required: tuple[str, ...], deadline: Deadline
+) -> EligibleRows:
+    """Returns those of the eligible rows whose indexed text has every part of `required`.
+
+    Raises DeadlineExceeded between two documents.
+    """
+    view = eligible.view
+    texts: dict[int, list[str]] = {}
+    kept = []
+    for row in _possible(eligible, required).tolist():
+        ordinal, leaf = split_label(int(view.labels[row]))
+        if ordinal not in texts:
+            deadline.check("comparing texts")
+            texts.clear()  # Rows of a document are neighbours.
+            texts[ordinal] = _texts(store, txn, view, ordinal)
+        if contains(texts[ordinal][leaf], required):
+            kept.append(row)
+    return EligibleRows(view, np.array(kept, np.uint32), exact=eligible.exact)
+
+
+def _texts(store: Store, txn: Txn, view: View, ordinal: int) -> list[str]:
+    slot = slot_of(store, txn, view.collection, ordinal)
+    tree = Tree(existing(txn.get(slot, db=store.db["trees"])))
+    return read_lexical_texts(store, txn, slot, tree, view.settings)
+
+
+def _possible(eligible: EligibleRows, required: tuple[str, ...]) -> RowNumbers:
+    """The eligible rows with all words of all parts: ascending."""
+    view = eligible.view
+    words = np.empty(0, np.uint64)
+    if view.settings.analyzer:
+        analysis = analyzer(view.settings.analyzer)
+        words = np.concatenate([words, *(analysis.word_ids(part) for part in required)])
+    if len(words):
+        rows = rows_with_all(view, words)
+        return rows if eligible.rows is None else rows[is_in(rows, eligible.rows)]
+    if eligible.rows is not None:
+        return eligible.rows
+    return np.flatnonzero(view.alive[: view.count]).astype(np.uint32)

@@ -1,0 +1,76 @@
+"""The postings of a segment: an inverted index of its leaves' terms, for BM25.
+
+Leaves come in blocks; every few thousand of them become an inverted index in memory, and all
+of these are merged into one file. A build may resume from the postings of an existing segment,
+whose texts are then not analysed again.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag.analysis import LeafTerms
+from hrag.engine.embedded.segments.leaf_terms import joined
+from hrag.engine.embedded.segments.leaves import LeafBlock
+from hrag.engine.embedded.segments.segment_files import POSTINGS, LoadedSegment
+from hrag_fast import Postings, postings_of, write_postings
+
+_RUN_LEAVES = 8192  # As many as a window of the index has: each run is one.
+_DROPPED = np.uint32(0xFFFF_FFFF)
+
+
+class PostingsPart:
+    """Indexes the terms of a segment's leaves. See `builder.SegmentPart`."""
+
+    def __init__(self) -> None:
+        # Each inverted index, and which of the builder's leaves its rows are.
+        self._runs: list[tuple[Postings, NDArray[np.int64]]] = []
+        self._lengths = [np.empty(0, np.uint32)]
+        self._waiting: list[LeafTerms] = []
+        self._waiting_leaves = 0
+        self._leaves = 0
+
+    def resume_from(self, base: LoadedSegment, living: NDArray[np.bool_]) -> None:
+        """Takes over the living rows of `base`, before anything is added."""
+        if base.postings is None:
+            raise TypeError("the segment to resume from has no postings")
+        leaves = np.full(len(living), -1, np.int64)
+        leaves[living] = np.arange(int(living.sum()))
+        self._runs.append((base.postings, leaves))
+        self._lengths.append(base.rows.lengths[living])
+        self._leaves = int(living.sum())
+
+    def add(self, block: LeafBlock) -> None:
+        """Takes over the terms of the next leaves."""
+        self._waiting.append(block.terms)
+        self._lengths.append(block.terms.lengths)
+        self._waiting_leaves += len(block.labels)
+        if self._waiting_leaves >= _RUN_LEAVES:
+            self._invert()
+
+    def _invert(self) -> None:
+        terms = joined(self._waiting)
+        run = Postings(postings_of(terms.starts, terms.entries, self._waiting_leaves))
+        self._runs.append((run, self._leaves + np.arange(self._waiting_leaves)))
+        self._leaves += self._waiting_leaves
+        self._waiting, self._waiting_leaves = [], 0
+
+    def write(self, folder: Path, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Writes the postings. Returns `lengths`, `uint32[rows]`. Raises OSError."""
+        if self._waiting_leaves:
+            self._invert()
+        row_of = np.empty(len(order), np.uint32)
+        row_of[order] = np.arange(len(order), dtype=np.uint32)
+        write_postings(folder / POSTINGS, [_renumbered(*run, row_of) for run in self._runs])
+        return {"lengths": np.concatenate(self._lengths)[order]}
+
+
+def _renumbered(
+    postings: Postings, leaves: NDArray[np.int64], row_of: NDArray[np.uint32]
+) -> tuple[Postings, NDArray[np.uint32]]:
+    """The postings with each row's new number, or the mark of a row that is dropped."""
+    rows = row_of[leaves]
+    rows[leaves < 0] = _DROPPED
+    return postings, rows

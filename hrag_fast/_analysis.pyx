@@ -1,0 +1,768 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""`TermExtractor`, on the path of every ingest and query: which terms a text has, and where.
+
+Two passes over flat buffers. The first folds the text into UTF-8 with one class byte for each
+byte, by tables of characters and, where characters combine, by Python's `unicodedata`. The
+second cuts it into words, joined runs and CJK terms, hashes them, and looks words up among the
+stems. `_analysis.pyi` is the documentation for callers; `_analysis_reference.py` has the plain
+twin, which defines the right answer.
+
+Threads. Everything runs under the GIL. It may change hands wherever Python code is called: when
+a stem, a page of characters or a cluster is missing. So buffers belong to one call, pages never
+change once published, and a set of stems is read, or written, with no Python code in between.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.unicode cimport (
+    PyUnicode_1BYTE_DATA,
+    PyUnicode_2BYTE_DATA,
+    PyUnicode_4BYTE_DATA,
+    PyUnicode_DecodeUTF8,
+    PyUnicode_KIND,
+    PyUnicode_Substring,
+)
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from hrag_fast import _characters
+from hrag_fast._characters import character_page, folded_bytes
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_ASCII(object text)
+    void* PyEval_SaveThread() noexcept
+    void PyEval_RestoreThread(void* state) noexcept
+
+cdef extern from "<stdlib.h>":
+    void* aligned_alloc(size_t alignment, size_t size)
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+
+    #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    #error "words are compared as little-endian integers"
+    #endif
+
+    static inline uint64_t hrag_load(const uint8_t* at) {
+        uint64_t value;
+        memcpy(&value, at, 8);
+        return value;
+    }
+
+    // Returns where a run of the class 1, WORD, ends: the first byte of another class.
+    static inline size_t hrag_word_end(const uint8_t* classes, size_t place) {
+        uint64_t differing;
+        while (!(differing = hrag_load(classes + place) ^ 0x0101010101010101u)) place += 8;
+        return place + (__builtin_ctzll(differing) >> 3);
+    }
+
+    // Returns up to 8 of the bytes at a place as an integer, padded with zeros.
+    static inline uint64_t hrag_padded(const uint8_t* at, size_t size) {
+        return size >= 8 ? hrag_load(at) : hrag_load(at) & (((uint64_t)1 << 8 * size) - 1);
+    }
+    """
+    size_t hrag_word_end(const uint8_t* classes, size_t place) noexcept nogil
+    uint64_t hrag_padded(const uint8_t* at, size_t size) noexcept nogil
+
+LeafTerms = namedtuple("LeafTerms", ("starts", "entries", "lengths"))
+Matches = namedtuple("Matches", ("starts", "ends", "which"))
+Token = namedtuple("Token", ("text", "is_word"))
+
+cdef enum:
+    # The classes of characters; `_characters.py` says what is in each.
+    OTHER, WORD, CJK, MARK, SPACE, JOINER, SUFFIX
+
+assert (_characters.OTHER, _characters.WORD, _characters.CJK) == (OTHER, WORD, CJK)
+assert (_characters.MARK, _characters.SPACE) == (MARK, SPACE)
+assert (_characters.JOINER, _characters.SUFFIX) == (JOINER, SUFFIX)
+
+cdef enum:
+    FREQUENCY_LIMIT = 255
+    STEMMED_CHARS = 64  # Longer words are data, not language.
+    PAGES = 0x1100  # Of 256 characters: all that Unicode has room for.
+    CLUSTERS = 8192  # Clusters remembered, about 200 bytes each.
+    STEM_SET_BITS = 13
+    STEM_WAYS = 4  # With 8,192 sets, the stems of 32,768 words: 1 MB for each language.
+    STEM_WORD_BYTES = 24
+    LONG_STEMS = 8192  # Longer words and stems remembered, about 150 bytes each.
+    PADDING = 24  # Bytes that may be read past the end of a text.
+    CROWDED = 64  # Ids in a bucket; more are not sorted by insertion.
+    TEXT_BYTES_A_TURN = 1 << 18  # About 3 ms; then other threads may have the GIL.
+
+MAX_FREQUENCY = FREQUENCY_LIMIT
+cdef Py_ssize_t CLUSTER_LIMIT = _characters.MAX_CLUSTER
+
+cdef uint64_t FNV_BASIS = 0xCBF29CE484222325
+cdef uint64_t FNV_PRIME = 0x100000001B3
+
+
+cdef struct Character:
+    # An entry of `character_page`.
+    uint8_t class_
+    uint8_t may_combine
+    uint8_t size
+    uint8_t unused
+    uint8_t folded[4]
+
+cdef struct Stem:
+    uint64_t word[3]  # UTF-8, padded with zeros, which no word contains.
+    uint64_t id
+
+cdef struct StemSet:
+    # Two cache lines: words that share a hash, the latest first; one more ousts the last.
+    Stem stems[STEM_WAYS]
+
+cdef struct Occurrence:
+    uint64_t id
+    uint32_t start  # Bytes in the folded text.
+    uint32_t end
+
+cdef struct Match:
+    uint32_t start
+    uint32_t end
+    uint32_t which
+
+ctypedef fused Unit:
+    # A code point in each of the three kinds of str.
+    uint8_t
+    uint16_t
+    uint32_t
+
+# Published page by page, never changed or freed: 2 KB each, at most 9 MB.
+cdef Character* pages[PAGES]
+cdef dict clusters = {}
+
+
+cdef Character* load_page(uint32_t number) except NULL:
+    cdef bytes entries = character_page(number)
+    cdef Character* page
+    if pages[number] is NULL:  # Another thread may have been faster.
+        page = <Character*>calloc(256, sizeof(Character))
+        if page is NULL:
+            raise MemoryError
+        memcpy(page, <const char*>entries, 256 * sizeof(Character))
+        pages[number] = page
+    return pages[number]
+
+
+cdef inline Character* character(uint32_t code_point) except NULL:
+    cdef Character* page = pages[code_point >> 8]
+    if page is NULL:
+        page = load_page(code_point >> 8)
+    return page + (code_point & 0xFF)
+
+
+cdef tuple folded_cluster(str text, Py_ssize_t start, Py_ssize_t end):
+    cdef str cluster = PyUnicode_Substring(text, start, end)
+    cdef tuple folded = clusters.get(cluster)
+    if folded is None:
+        folded = folded_bytes(cluster)
+        if len(clusters) >= CLUSTERS:
+            clusters.clear()
+        clusters[cluster] = folded
+    return folded
+
+
+cdef inline uint64_t fnv(uint64_t state, const uint8_t* data, size_t size) noexcept nogil:
+    cdef size_t i
+    for i in range(size):
+        state = (state ^ data[i]) * FNV_PRIME
+    return state
+
+
+cdef inline uint64_t mixed(uint64_t x) noexcept nogil:
+    x = (x ^ (x >> 33)) * <uint64_t>0xFF51AFD7ED558CCD
+    x = (x ^ (x >> 33)) * <uint64_t>0xC4CEB9FE1A85EC53
+    return x ^ (x >> 33)
+
+
+cdef inline uint64_t hashed(const uint8_t* term, size_t size) noexcept nogil:
+    return mixed(fnv(FNV_BASIS, term, size)) >> 8
+
+
+def term_id(str term not None):
+    """Returns the id of a term; see `_analysis.pyi`."""
+    cdef bytes encoded = term.encode()
+    return hashed(<const uint8_t*><const char*>encoded, len(encoded))
+
+
+def fold(str text not None, *, bint single_spaces=False):
+    """Folds a text; see `_analysis.pyi`."""
+    if PyUnicode_IS_ASCII(text) and not single_spaces:
+        return text.lower()
+    cdef Buffers buffers = Buffers()
+    buffers.fold(text)
+    if single_spaces:
+        buffers.collapse_spaces()
+    return PyUnicode_DecodeUTF8(<const char*>buffers.bytes, buffers.size, NULL)
+
+
+cdef void* resized(void* memory, size_t size) except NULL:
+    memory = PyMem_Realloc(memory, size)
+    if memory is NULL:
+        raise MemoryError
+    return memory
+
+
+cdef size_t larger(size_t capacity, size_t needed) noexcept nogil:
+    return max(needed, capacity + capacity // 2)
+
+
+cdef class Buffers:
+    """The memory of one call: a folded text and the terms found in it; reused for each text."""
+
+    cdef:
+        uint8_t* bytes  # The folded text and, behind it, PADDING of class OTHER.
+        uint8_t* classes
+        bint keeps_places
+        uint32_t* places  # Pairs of start and end of a byte's cluster in the original text.
+        size_t size
+        size_t capacity
+        Occurrence* found
+        size_t found_size
+        size_t found_capacity
+        Match* matches
+        uint64_t* ids  # The ids of `found`, sorted.
+        uint32_t* offsets
+        size_t ids_capacity
+
+    def __cinit__(self, bint keeps_places=False):
+        self.keeps_places = keeps_places
+
+    def __dealloc__(self):
+        PyMem_Free(self.bytes)
+        PyMem_Free(self.classes)
+        PyMem_Free(self.places)
+        PyMem_Free(self.found)
+        PyMem_Free(self.matches)
+        PyMem_Free(self.ids)
+        PyMem_Free(self.offsets)
+
+    cdef int reserve(self, size_t needed) except -1:
+        """Makes capacity for `needed` bytes of folded text in all, and for the padding."""
+        needed += PADDING
+        if needed <= self.capacity:
+            return 0
+        if needed > <size_t>0xFFFFFFFF:
+            raise OverflowError("the folded text must be below 4 GiB")
+        needed = larger(self.capacity, needed)
+        self.bytes = <uint8_t*>resized(self.bytes, needed)
+        self.classes = <uint8_t*>resized(self.classes, needed)
+        if self.keeps_places:
+            self.places = <uint32_t*>resized(self.places, 2 * needed * sizeof(uint32_t))
+        self.capacity = needed
+        return 0
+
+    cdef int fold(self, str text) except -1:
+        """Fills `bytes`, `classes` and, if they are kept, `places`."""
+        cdef int kind = PyUnicode_KIND(text)
+        self.size = 0
+        self.reserve(len(text))
+        if kind == 1:
+            if PyUnicode_IS_ASCII(text) and not self.keeps_places:
+                fold_ascii(self, PyUnicode_1BYTE_DATA(text), len(text))
+            else:
+                fold_units(self, text, <const uint8_t*>PyUnicode_1BYTE_DATA(text), len(text))
+        elif kind == 2:
+            fold_units(self, text, <const uint16_t*>PyUnicode_2BYTE_DATA(text), len(text))
+        else:
+            fold_units(self, text, <const uint32_t*>PyUnicode_4BYTE_DATA(text), len(text))
+        memset(self.bytes + self.size, 0, PADDING)
+        memset(self.classes + self.size, OTHER, PADDING)
+        return 0
+
+    cdef inline void append(
+        self, const uint8_t* data, uint32_t size, uint8_t class_, uint32_t start, uint32_t end
+    ) noexcept:
+        """Appends a folded character of up to 4 bytes, for which there is capacity."""
+        cdef size_t i, place = self.size
+        if class_ == MARK:
+            class_ = WORD if place > 0 and self.classes[place - 1] == WORD else OTHER
+        memcpy(self.bytes + place, data, 4)
+        memset(self.classes + place, class_, 4)
+        if self.keeps_places:
+            for i in range(place, place + size):
+                self.places[2 * i] = start
+                self.places[2 * i + 1] = end
+        self.size = place + size
+
+    cdef void collapse_spaces(self) noexcept:
+        """Leaves one space of each run of white space in `bytes`, and none at the ends."""
+        cdef size_t i, size = 0
+        cdef bint is_space, follows_space = True
+        for i in range(self.size):
+            is_space = self.classes[i] == SPACE
+            self.bytes[size] = b" " if is_space else self.bytes[i]
+            size += not (is_space and follows_space)
+            follows_space = is_space
+        self.size = size - (size > 0 and follows_space)
+
+    cdef inline int emit(self, uint64_t term, size_t start, size_t end) except -1:
+        if self.found_size == self.found_capacity:
+            self.grow_found()
+        self.found[self.found_size] = Occurrence(term, <uint32_t>start, <uint32_t>end)
+        self.found_size += 1
+        return 0
+
+    cdef int grow_found(self) except -1:
+        cdef size_t capacity = larger(self.found_capacity, 256)
+        self.found = <Occurrence*>resized(self.found, capacity * sizeof(Occurrence))
+        self.found_capacity = capacity
+        return 0
+
+    cdef int sort(self) except -1:
+        """Sorts the ids of `found` into `ids`: ids are hashes, so their first bits spread them."""
+        cdef size_t n = self.found_size
+        cdef int bits = 4
+        while (<size_t>1 << bits) < 2 * n and bits < 24:
+            bits += 1
+        cdef size_t needed = max(n, <size_t>1 << bits)
+        if needed > self.ids_capacity:
+            self.ids = <uint64_t*>resized(self.ids, needed * sizeof(uint64_t))
+            self.offsets = <uint32_t*>resized(self.offsets, needed * sizeof(uint32_t))
+            self.ids_capacity = needed
+        sort_hashes(self.found, n, bits, self.ids, self.offsets)
+        return 0
+
+    cdef size_t match(self, const uint64_t* wanted, size_t n) except? 0:
+        """Fills `matches` with the occurrences of wanted ids, sorted; returns how many.
+
+        They are found almost in order: only a joined run comes after its words, and the
+        characters of one cluster share their place. So insertion takes linear time.
+        """
+        cdef size_t i, place, which, size = 0
+        cdef Match match
+        cdef Occurrence each
+        self.matches = <Match*>resized(self.matches, (self.found_size + 1) * sizeof(Match))
+        for i in range(self.found_size):
+            each = self.found[i]
+            which = lower_bound(wanted, n, each.id)
+            if which == n or wanted[which] != each.id:
+                continue
+            match.start = self.places[2 * <size_t>each.start]
+            match.end = self.places[2 * <size_t>each.end - 1]
+            match.which = <uint32_t>which
+            place = size
+            while place > 0 and is_before(match, self.matches[place - 1]):
+                self.matches[place] = self.matches[place - 1]
+                place -= 1
+            self.matches[place] = match
+            size += 1
+        return size
+
+
+cdef void fold_ascii(Buffers buffers, const uint8_t* text, size_t size) noexcept:
+    cdef const Character* page = pages[0]
+    cdef uint8_t* folded = buffers.bytes
+    cdef uint8_t* classes = buffers.classes
+    cdef size_t i
+    for i in range(size):
+        folded[i] = text[i] | 0x20 if b"A" <= text[i] <= b"Z" else text[i]
+    for i in range(size):
+        classes[i] = page[text[i]].class_
+    buffers.size = size
+
+
+cdef int fold_units(Buffers buffers, str text, const Unit* units, Py_ssize_t size) except -1:
+    cdef Py_ssize_t start = 0, end
+    cdef Character* first
+    buffers.reserve(4 * size)
+    while start < size:
+        first = character(units[start])
+        end = start + 1
+        while (
+            end < size
+            and units[end] >= 0x80
+            and end - start < CLUSTER_LIMIT
+            and character(units[end]).may_combine
+        ):
+            end += 1
+        if end == start + 1 and first.size > 0:
+            buffers.append(first.folded, first.size, first.class_, start, end)
+        else:
+            append_cluster(buffers, text, start, end)
+            buffers.reserve(buffers.size + 4 * (size - end))
+        start = end
+    return 0
+
+
+cdef int append_cluster(Buffers buffers, str text, Py_ssize_t start, Py_ssize_t end) except -1:
+    cdef tuple folded = folded_cluster(text, start, end)
+    cdef bytes encoded = folded[0]
+    cdef bytes classes = folded[1]
+    cdef const uint8_t* data = <const uint8_t*><const char*>encoded
+    cdef const uint8_t* classes_of = <const uint8_t*><const char*>classes
+    cdef uint8_t byte[4]  # One, and what `append` reads beyond it.
+    cdef size_t i, size = len(encoded)
+    buffers.reserve(buffers.size + size)
+    for i in range(size):
+        byte[0] = data[i]
+        buffers.append(byte, 1, classes_of[i], start, end)
+    return 0
+
+
+cdef void sort_hashes(
+    const Occurrence* found, size_t n, int bits, uint64_t* ids, uint32_t* offsets
+) noexcept nogil:
+    """Sorts by buckets of the first bits of 56; `offsets` has space for the buckets."""
+    cdef size_t i, bucket, buckets = <size_t>1 << bits
+    cdef uint32_t largest = 0, count, start = 0, end = 0
+    cdef int shift = 56 - bits
+    memset(offsets, 0, buckets * sizeof(uint32_t))
+    for i in range(n):
+        offsets[found[i].id >> shift] += 1
+    for i in range(buckets):
+        count = offsets[i]
+        largest = max(largest, count)
+        offsets[i] = end
+        end += count
+    for i in range(n):
+        bucket = found[i].id >> shift
+        ids[offsets[bucket]] = found[i].id
+        offsets[bucket] += 1
+    if largest <= CROWDED:
+        insertion_sort(ids, n)
+        return
+    for i in range(buckets):  # An offset is now the end of its bucket.
+        count = offsets[i] - start
+        if count <= CROWDED:
+            insertion_sort(ids + start, count)
+        else:
+            heap_sort(ids + start, count)
+        start = offsets[i]
+
+
+cdef inline void insertion_sort(uint64_t* ids, size_t n) noexcept nogil:
+    cdef size_t i, place
+    cdef uint64_t value
+    for i in range(1, n):
+        value = ids[i]
+        place = i
+        while place > 0 and ids[place - 1] > value:
+            ids[place] = ids[place - 1]
+            place -= 1
+        ids[place] = value
+
+
+cdef void heap_sort(uint64_t* ids, size_t n) noexcept nogil:
+    """For crowded buckets: linear if all are equal, and never quadratic."""
+    cdef size_t i
+    for i in range(n // 2, 0, -1):
+        sift_down(ids, i - 1, n)
+    for i in range(n - 1, 0, -1):
+        ids[0], ids[i] = ids[i], ids[0]
+        sift_down(ids, 0, i)
+
+
+cdef inline void sift_down(uint64_t* ids, size_t place, size_t n) noexcept nogil:
+    cdef uint64_t value = ids[place]
+    cdef size_t child = 2 * place + 1
+    while child < n:
+        if child + 1 < n and ids[child + 1] > ids[child]:
+            child += 1
+        if ids[child] <= value:
+            break
+        ids[place] = ids[child]
+        place = child
+        child = 2 * place + 1
+    ids[place] = value
+
+
+cdef class TermExtractor:
+    """Finds the terms of texts; see `_analysis.pyi`."""
+
+    cdef:
+        object stem
+        bint ascii_only
+        StemSet* stems
+        dict long_stems
+
+    def __cinit__(self, stem, *, bint ascii_only=False):
+        self.stem = stem
+        self.ascii_only = ascii_only
+        self.long_stems = {}
+        self.stems = <StemSet*>aligned_alloc(sizeof(StemSet), sizeof(StemSet) << STEM_SET_BITS)
+        if self.stems is NULL:
+            raise MemoryError
+        memset(self.stems, 0, sizeof(StemSet) << STEM_SET_BITS)
+
+    def __dealloc__(self):
+        free(self.stems)
+
+    def terms(self, str text not None):
+        cdef Buffers buffers = Buffers()
+        buffers.fold(text)
+        self.scan(buffers, True)
+        cdef size_t i
+        ids = np.empty(buffers.found_size, np.uint64)
+        cdef uint64_t[::1] out = ids
+        for i in range(buffers.found_size):
+            out[i] = buffers.found[i].id
+        return ids
+
+    def word_ids(self, str text not None):
+        cdef Buffers buffers = Buffers()
+        buffers.fold(text)
+        self.scan(buffers, False)
+        buffers.sort()
+        cdef size_t i, size = 0
+        for i in range(buffers.found_size):
+            if i == 0 or buffers.ids[i] != buffers.ids[i - 1]:
+                buffers.ids[size] = buffers.ids[i]
+                size += 1
+        return copied(buffers.ids, size)
+
+    def leaf_terms(self, texts not None):
+        if isinstance(texts, str):
+            raise TypeError("texts must be a sequence of str, not one str")
+        cdef list leaves = list(texts)
+        cdef Py_ssize_t i, n = len(leaves)
+        cdef size_t turn = 0
+        starts = np.zeros(n + 1, np.int64)
+        lengths = np.empty(n, np.uint32)
+        cdef int64_t[::1] starts_out = starts
+        cdef uint32_t[::1] lengths_out = lengths
+        cdef Buffers buffers = Buffers()
+        cdef Entries entries = Entries()
+        cdef str text
+        for i in range(n):
+            text = leaves[i]
+            if text is None:
+                raise TypeError(f"texts[{i}] is None; it must be a str")
+            buffers.fold(text)
+            self.scan(buffers, True)
+            buffers.sort()
+            entries.extend(buffers.ids, buffers.found_size)
+            starts_out[i + 1] = entries.size
+            lengths_out[i] = buffers.found_size
+            turn += buffers.size
+            if turn >= TEXT_BYTES_A_TURN:
+                turn = 0
+                PyEval_RestoreThread(PyEval_SaveThread())
+        return LeafTerms(starts, copied(entries.values, entries.size), lengths)
+
+    def matches(self, str text not None, const uint64_t[::1] ids not None):
+        cdef size_t i, n = ids.shape[0]
+        for i in range(1, n):
+            if ids[i - 1] > ids[i]:
+                raise ValueError(f"ids must ascend; ids[{i}] is {ids[i]}, after {ids[i - 1]}")
+        cdef Buffers buffers = Buffers(True)
+        buffers.fold(text)
+        self.scan(buffers, True)
+        cdef const uint64_t* wanted = &ids[0] if n > 0 else NULL
+        cdef size_t size = buffers.match(wanted, n)
+        cdef const Match* found = buffers.matches
+        starts, ends, which = (np.empty(size, np.uint32) for _ in range(3))
+        cdef uint32_t[::1] starts_out = starts, ends_out = ends, which_out = which
+        for i in range(size):
+            starts_out[i] = found[i].start
+            ends_out[i] = found[i].end
+            which_out[i] = found[i].which
+        return Matches(starts, ends, which)
+
+    def tokens(self, str text not None):
+        cdef Buffers buffers = Buffers()
+        cdef Occurrence each
+        cdef size_t i
+        cdef list result = []
+        buffers.fold(text)
+        self.scan(buffers, True)
+        for i in range(buffers.found_size):
+            each = buffers.found[i]
+            result.append(Token(
+                PyUnicode_DecodeUTF8(
+                    <const char*>buffers.bytes + each.start, each.end - each.start, NULL
+                ),
+                is_word(buffers.classes, each.start, each.end),
+            ))
+        return result
+
+    def term(self, token not None):
+        text, is_word = token
+        if is_word and self.is_stemmed(len(text), text.isascii()):
+            return self.stem(text) or text
+        return text
+
+    cdef inline bint is_stemmed(self, Py_ssize_t chars, bint is_ascii) noexcept:
+        return (
+            self.stem is not None
+            and chars <= STEMMED_CHARS
+            and (is_ascii or not self.ascii_only)
+        )
+
+    cdef int scan(self, Buffers buffers, bint joined) except -1:
+        """Fills `found` with the terms of the folded text."""
+        cdef const uint8_t* classes = buffers.classes
+        cdef size_t place = 0, size = buffers.size
+        buffers.found_size = 0
+        while place < size:
+            if classes[place] == WORD:
+                place = self.scan_run(buffers, place, joined)
+            elif classes[place] == CJK:
+                place = scan_cjk(buffers, place)
+            else:
+                place += 1
+        return 0
+
+    cdef size_t scan_run(self, Buffers buffers, size_t start, bint joined) except 0:
+        """Adds the words of a run and, if it is more than a word, the run. Returns its end."""
+        cdef const uint8_t* classes = buffers.classes
+        cdef const uint8_t* data = buffers.bytes
+        cdef size_t end = hrag_word_end(classes, start), word = start, first_end = end
+        while True:
+            buffers.emit(self.word_term(data + word, end - word), word, end)
+            word = end
+            while classes[word] >= JOINER:
+                word += 1
+            if word == end or classes[word] != WORD:
+                break
+            end = hrag_word_end(classes, word)
+        while classes[end] == SUFFIX:
+            end += 1
+        if joined and end > first_end:
+            buffers.emit(hashed(data + start, end - start), start, end)
+        return end
+
+    cdef inline uint64_t word_term(self, const uint8_t* word, size_t size) except? 0:
+        """Returns the id of a word's stem, or of the word if it is not stemmed."""
+        cdef Stem key
+        cdef Stem* ways
+        cdef int i
+        if self.stem is None:
+            return hashed(word, size)
+        if size > STEM_WORD_BYTES:
+            return self.long_word_term(word, size)
+        key.word[0] = hrag_padded(word, size)
+        key.word[1] = hrag_padded(word + 8, size - 8) if size > 8 else 0
+        key.word[2] = hrag_padded(word + 16, size - 16) if size > 16 else 0
+        ways = self.stems[set_of(&key)].stems
+        for i in range(STEM_WAYS):
+            if is_same(ways + i, &key):
+                return ways[i].id
+        key.id = self.stemmed(word, size)
+        for i in range(STEM_WAYS - 1, 0, -1):
+            ways[i] = ways[i - 1]
+        ways[0] = key
+        return key.id
+
+    cdef uint64_t long_word_term(self, const uint8_t* word, size_t size) except? 0:
+        if size > 4 * STEMMED_CHARS:  # Without a look at it: too long in any script.
+            return hashed(word, size)
+        cdef bytes key = word[:size]
+        term = self.long_stems.get(key)
+        if term is None:
+            term = self.stemmed(word, size)
+            if len(self.long_stems) >= LONG_STEMS:
+                self.long_stems.clear()
+            self.long_stems[key] = term
+        return term
+
+    cdef uint64_t stemmed(self, const uint8_t* word, size_t size) except? 0:
+        cdef str text = PyUnicode_DecodeUTF8(<const char*>word, size, NULL)
+        cdef bytes stem
+        if self.is_stemmed(len(text), text.isascii()):
+            stem = self.stem(text).encode()
+            if stem:
+                return hashed(<const uint8_t*><const char*>stem, len(stem))
+        return hashed(word, size)
+
+
+cdef inline uint64_t set_of(const Stem* key) noexcept nogil:
+    cdef uint64_t mix = key.word[0] * <uint64_t>0x9E3779B97F4A7C15
+    mix = (mix ^ (mix >> 32) ^ key.word[1]) * <uint64_t>0xD6E8FEB86659FD93
+    mix = (mix ^ (mix >> 32) ^ key.word[2]) * <uint64_t>0xD6E8FEB86659FD93
+    return mix >> (64 - STEM_SET_BITS)
+
+
+cdef inline bint is_same(const Stem* a, const Stem* b) noexcept nogil:
+    return (a.word[0] ^ b.word[0] | a.word[1] ^ b.word[1] | a.word[2] ^ b.word[2]) == 0
+
+
+cdef size_t scan_cjk(Buffers buffers, size_t place) except 0:
+    """Adds the characters and bigrams of a run of class CJK. Returns its end."""
+    cdef const uint8_t* data = buffers.bytes
+    cdef const uint8_t* classes = buffers.classes
+    cdef size_t end = next_character(data, place), after
+    while True:
+        buffers.emit(hashed(data + place, end - place), place, end)
+        if classes[end] != CJK:
+            return end
+        after = next_character(data, end)
+        buffers.emit(hashed(data + place, after - place), place, after)
+        place = end
+        end = after
+
+
+cdef inline size_t next_character(const uint8_t* data, size_t place) noexcept nogil:
+    """Returns the end of a character of at least three bytes: all of class CJK are."""
+    return place + (4 if data[place] >= 0xF0 else 3)
+
+
+cdef bint is_word(const uint8_t* classes, size_t start, size_t end) noexcept nogil:
+    cdef size_t i
+    for i in range(start, end):
+        if classes[i] != WORD:
+            return False
+    return True
+
+
+cdef class Entries:
+    """A growing array of entries of leaves."""
+
+    cdef:
+        uint64_t* values
+        size_t size
+        size_t capacity
+
+    def __dealloc__(self):
+        PyMem_Free(self.values)
+
+    cdef int extend(self, const uint64_t* ids, size_t n) except -1:
+        """Appends sorted ids, each once, with its frequency."""
+        cdef size_t i, start = 0, last = self.size
+        if self.size + n > self.capacity:
+            self.capacity = larger(self.capacity, self.size + n)
+            self.values = <uint64_t*>resized(self.values, self.capacity * sizeof(uint64_t))
+        for i in range(n):  # Without branches: whether an id repeats cannot be predicted.
+            last += i > 0 and ids[i] != ids[i - 1]
+            start = i if i == 0 or ids[i] != ids[i - 1] else start
+            self.values[last] = ids[i] << 8 | min(i + 1 - start, <size_t>FREQUENCY_LIMIT)
+        self.size = last + (n > 0)
+        return 0
+
+
+cdef object copied(const uint64_t* values, size_t size):
+    """Returns uint64[size]."""
+    result = np.empty(size, np.uint64)
+    cdef uint64_t[::1] out = result
+    if size > 0:
+        memcpy(&out[0], values, size * sizeof(uint64_t))
+    return result
+
+
+cdef inline bint is_before(Match a, Match b) noexcept nogil:
+    if a.start != b.start:
+        return a.start < b.start
+    if a.end != b.end:
+        return a.end < b.end
+    return a.which < b.which
+
+
+cdef inline size_t lower_bound(const uint64_t* ids, size_t n, uint64_t value) noexcept nogil:
+    cdef size_t low = 0, high = n, middle
+    while low < high:
+        middle = (low + high) // 2
+        if ids[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+load_page(0)

@@ -1,0 +1,162 @@
+"""Plain Python twin of the compiled term extractor: it defines the right answer.
+
+Written to be read, with strings and regular expressions. `_analysis.pyi` is the documentation
+of both; tests hold them equal.
+"""
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag_fast._characters import (
+    CJK,
+    JOINER,
+    MARK,
+    OTHER,
+    SPACE,
+    SUFFIX,
+    WORD,
+    character_class,
+    clusters,
+    fold,
+    fold_cluster,
+)
+
+__all__ = ["LeafTerms", "Matches", "TermExtractor", "Token", "fold", "term_id"]
+
+MAX_FREQUENCY = 255
+MAX_STEMMED_CHARS = 64
+_LETTERS = {OTHER: " ", SPACE: " ", WORD: "w", CJK: "c", MARK: "m", JOINER: "j", SUFFIX: "s"}
+_WORDS_WITH_MARKS = re.compile("w[wm]*")
+_RUNS = re.compile("w+(?:[js]+w+)*s*|c+")
+_WORDS = re.compile("w+")
+_MASK = (1 << 64) - 1
+
+
+class LeafTerms(NamedTuple):
+    starts: NDArray[np.int64]
+    entries: NDArray[np.uint64]
+    lengths: NDArray[np.uint32]
+
+
+class Matches(NamedTuple):
+    starts: NDArray[np.uint32]
+    ends: NDArray[np.uint32]
+    which: NDArray[np.uint32]
+
+
+class Token(NamedTuple):
+    text: str
+    is_word: bool
+
+
+class _Span(NamedTuple):
+    """A token's place in the folded text, and whether it is a word, joined, or CJK."""
+
+    start: int
+    end: int
+    kind: str
+
+
+def term_id(term: str) -> int:
+    """FNV-1a with MurmurHash3's finalizer, the highest 56 bits."""
+    value = 0xCBF29CE484222325
+    for byte in term.encode():
+        value = (value ^ byte) * 0x100000001B3 & _MASK
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        value = (value ^ value >> 33) * factor & _MASK
+    return (value ^ value >> 33) >> 8
+
+
+class TermExtractor:
+    """Twin of `hrag_fast.TermExtractor`; see `_analysis.pyi`."""
+
+    def __init__(self, stem: Callable[[str], str] | None, *, ascii_only: bool = False) -> None:
+        self._stem = stem
+        self._ascii_only = ascii_only
+
+    def terms(self, text: str) -> NDArray[np.uint64]:
+        folded = fold(text)
+        return np.array([self._id(folded, span) for span in _spans(folded)], np.uint64)
+
+    def word_ids(self, text: str) -> NDArray[np.uint64]:
+        folded = fold(text)
+        spans = [span for span in _spans(folded) if span.kind != "joined"]
+        return np.array(sorted({self._id(folded, span) for span in spans}), np.uint64)
+
+    def leaf_terms(self, texts: Sequence[str]) -> LeafTerms:
+        starts, entries, lengths = [0], [], []
+        for text in texts:
+            ids = self.terms(text).tolist()
+            entries += [
+                each << 8 | min(n, MAX_FREQUENCY) for each, n in sorted(Counter(ids).items())
+            ]
+            starts.append(len(entries))
+            lengths.append(len(ids))
+        return LeafTerms(
+            np.array(starts, np.int64), np.array(entries, np.uint64), np.array(lengths, np.uint32)
+        )
+
+    def matches(self, text: str, ids: NDArray[np.uint64]) -> Matches:
+        places = [
+            (place, piece)
+            for place in clusters(text)
+            for piece in fold_cluster(text[slice(*place)])
+        ]
+        folded = "".join(piece for _, piece in places)
+        wanted = ids.tolist()
+        found = []
+        for span in _spans(folded):
+            term = self._id(folded, span)
+            which = bisect_left(wanted, term)
+            if which < len(wanted) and wanted[which] == term:
+                (start, _), _ = places[span.start]
+                (_, end), _ = places[span.end - 1]
+                found.append((start, end, which))
+        columns = np.array(sorted(found), np.uint32).reshape(-1, 3).T
+        return Matches(*(column.copy() for column in columns))
+
+    def tokens(self, text: str) -> list[Token]:
+        folded = fold(text)
+        return [Token(folded[s.start : s.end], s.kind == "word") for s in _spans(folded)]
+
+    def term(self, token: Token) -> str:
+        text, is_word = token
+        stemmed = is_word and len(text) <= MAX_STEMMED_CHARS
+        if self._stem is None or not stemmed or (self._ascii_only and not text.isascii()):
+            return text
+        return self._stem(text) or text
+
+    def _id(self, folded: str, span: _Span) -> int:
+        return term_id(self.term(Token(folded[span.start : span.end], span.kind == "word")))
+
+
+def _spans(folded: str) -> Iterator[_Span]:
+    """Yields the tokens of a folded text: what is joined after its words, a bigram after its
+    first character."""
+    letters = "".join(_LETTERS[character_class(c)] for c in folded)
+    letters = _WORDS_WITH_MARKS.sub(lambda found: "w" * len(found[0]), letters)
+    for run in _RUNS.finditer(letters):
+        if run[0][0] == "c":
+            yield from _cjk(*run.span())
+        else:
+            yield from _joined(letters, *run.span())
+
+
+def _cjk(start: int, end: int) -> Iterator[_Span]:
+    for place in range(start, end):
+        yield _Span(place, place + 1, "cjk")
+        if place + 2 <= end:
+            yield _Span(place, place + 2, "cjk")
+
+
+def _joined(letters: str, start: int, end: int) -> Iterator[_Span]:
+    for word in _WORDS.finditer(letters, start, end):
+        yield _Span(*word.span(), "word")
+    if "j" in letters[start:end] or "s" in letters[start:end]:
+        yield _Span(start, end, "joined")

@@ -1,0 +1,153 @@
+"""What Unicode says about characters: how text is folded, and the class of each character.
+
+Folding makes spellings that mean the same equal: NFKC, then case folding, then NFKC again.
+It works cluster by cluster. A cluster is a character and those after it that may combine with
+it: marks and the inner letters of Hangul syllables. Across the border of two clusters nothing
+composes and nothing is reordered, so a folded text is its folded clusters in a row, and each
+folded character has a place in the original text.
+
+The compiled term extractor reads the tables that `character_page` makes; its plain twin calls
+the other functions. Both therefore follow the Unicode version of the running Python.
+"""
+
+import re
+import struct
+import sys
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator
+
+# Unicode bounds sequences of marks to 30 for streams (UAX #15, Stream-Safe Text Format). Python
+# sorts marks in quadratic time, so a cluster is cut at this length, whatever a text contains.
+MAX_CLUSTER = 32
+
+OTHER, WORD, CJK, MARK, SPACE, JOINER, SUFFIX = range(7)
+"""Classes of folded characters.
+
+* WORD: letters, digits and numerals, but those of class CJK.
+* CJK: letters and marks of scripts that are written without spaces, and Hangul syllables.
+* MARK: combining marks. After a WORD character they belong to the word; otherwise they separate.
+* SPACE: white space.
+* JOINER: ``. - _ / @``; SUFFIX: ``+ #``, which join too, and may also end what is joined.
+* OTHER: everything else; it separates.
+"""
+
+JOINERS = frozenset(".-_/@")
+SUFFIXES = frozenset("+#")
+CJK_RANGES = (
+    (0x0E00, 0x0EFF),  # Thai and Lao.
+    (0x1000, 0x109F),  # Myanmar.
+    (0x1780, 0x17FF),  # Khmer.
+    (0x3000, 0x303F),  # Han iteration marks and numerals among the CJK punctuation.
+    (0x3040, 0x30FF),  # Hiragana and Katakana, with the prolonged sound mark.
+    (0x31F0, 0x31FF),  # Small Katakana.
+    (0x3400, 0x4DBF),  # Han, extension A.
+    (0x4E00, 0x9FFF),  # Han.
+    (0xA9E0, 0xA9FF),  # Myanmar, extension B.
+    (0xAA60, 0xAA7F),  # Myanmar, extension A.
+    (0xAC00, 0xD7A3),  # Hangul syllables.
+    (0xF900, 0xFAFF),  # Han compatibility ideographs.
+    (0x1AFF0, 0x1B16F),  # Kana extensions.
+    (0x20000, 0x3FFFF),  # Han beyond the basic plane.
+)
+HANGUL_VOWELS_AND_FINALS = ((0x1160, 0x11FF), (0xD7B0, 0xD7FF))
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+# A page has one entry for each of 256 characters.
+PAGE_SIZE = 256
+# Class; 1 if the character may combine with the one before it; number of UTF-8 bytes of its
+# folded form, 0 if that is not exactly one character; those bytes.
+ENTRY = struct.Struct("<BBBx4s")
+
+
+def fold(text: str, *, single_spaces: bool = False) -> str:
+    """Twin of `hrag_fast.fold`; see `_analysis.pyi`."""
+    folded = "".join(fold_cluster(text[start:end]) for start, end in clusters(text))
+    return " ".join(folded.split()) if single_spaces else folded
+
+
+def clusters(text: str) -> Iterator[tuple[int, int]]:
+    """Yields start and end of each cluster in characters; in order and without gaps."""
+    start = 0
+    for place in range(1, len(text)):
+        if place - start == MAX_CLUSTER or not may_combine(text[place]):
+            yield start, place
+            start = place
+    if text:
+        yield start, len(text)
+
+
+def may_combine(character: str) -> bool:
+    """True if a character may combine with the one before it."""
+    first = unicodedata.normalize("NFKD", character)[0]
+    return unicodedata.category(first)[0] == "M" or _is_in(first, HANGUL_VOWELS_AND_FINALS)
+
+
+def fold_cluster(cluster: str) -> str:
+    """Returns the folded form of one cluster."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", cluster).casefold())
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", folded)
+
+
+def character_class(character: str) -> int:
+    """Returns the class of a folded character: OTHER, WORD, CJK, MARK, SPACE, JOINER or SUFFIX."""
+    if character in JOINERS:
+        return JOINER
+    if character in SUFFIXES:
+        return SUFFIX
+    category = unicodedata.category(character)
+    if (category[0] in "LM" or category == "Nl") and _is_in(character, CJK_RANGES):
+        return CJK
+    if category[0] == "M":
+        return MARK
+    if character.isspace():
+        return SPACE
+    return WORD if character.isalnum() else OTHER
+
+
+def inside_word(folded: str, place: int) -> bool:
+    """True if a word of a folded text goes on from before a place to behind it.
+
+    `place` is in characters, from 0 to the length of the text.
+    """
+    return _is_word(folded, place) and _is_word(folded, place - 1)
+
+
+def _is_word(folded: str, place: int) -> bool:
+    """True if the character at a place is part of a word; a mark is if what bears it is."""
+    if place == len(folded):
+        return False
+    for before in range(place, max(place - MAX_CLUSTER, -1), -1):
+        found = character_class(folded[before])
+        if found != MARK:
+            return found == WORD
+    return False
+
+
+def _is_in(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
+    """True if a character lies in one of some ranges, which ascend."""
+    before = bisect_right(ranges, (ord(character), sys.maxunicode)) - 1
+    return before >= 0 and ord(character) <= ranges[before][1]
+
+
+def character_page(number: int) -> bytes:
+    """Returns the entries of characters `number * 256` to `number * 256 + 255`, 8 bytes each."""
+    first = number * PAGE_SIZE
+    return b"".join(_entry(chr(first + i)) for i in range(PAGE_SIZE))
+
+
+def _entry(character: str) -> bytes:
+    folded = fold_cluster(character)
+    if len(folded) != 1:
+        return ENTRY.pack(OTHER, may_combine(character), 0, b"")
+    encoded = folded.encode()
+    return ENTRY.pack(
+        character_class(folded), may_combine(character), len(encoded), encoded.ljust(4, b"\0")
+    )
+
+
+def folded_bytes(cluster: str) -> tuple[bytes, bytes]:
+    """Returns the folded cluster in UTF-8, and the class of the character of each byte."""
+    folded = fold_cluster(cluster)
+    classes = b"".join(bytes([character_class(c)]) * len(c.encode()) for c in folded)
+    return folded.encode(), classes

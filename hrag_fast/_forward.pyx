@@ -1,0 +1,130 @@
+# distutils: language = c++
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""`forward_matches`: finds a query's terms in rows that are in no postings yet.
+
+The forward form lists the terms of each row. A search scans it: a bitmap of the low bits of the
+query's term ids, which are hashes, rules out nearly every entry by one look-up in the L1 cache.
+What it lets pass is looked up by binary search.
+
+`_forward.pyi` is the documentation for callers; `_bm25_reference.py` has the plain twin, which
+defines the right answer.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from libcpp.vector cimport vector
+
+cdef enum:
+    FREQUENCY_BITS = 8  # An entry is `term_id << 8 | frequency`.
+    MAX_FREQUENCY = 255
+    BITMAP_BITS = 15
+    # A thread that releases the GIL may wait for another's whole switch interval, 5 ms, to get
+    # it back. Up to this many entries the work takes about 10 us: keeping it delays nobody.
+    GIL_KEPT_UP_TO = 8000
+
+
+cdef struct Terms:  # What is looked for.
+    const uint64_t* ids
+    size_t count
+    uint8_t bitmap[1 << (BITMAP_BITS - 3)]
+
+
+cdef struct Forward:  # The rows from 0 to `rows`.
+    const int64_t* starts
+    const uint64_t* entries
+    size_t rows
+
+
+def forward_matches(
+    const int64_t[::1] starts not None,
+    const uint64_t[::1] entries not None,
+    size_t first,
+    size_t last,
+    const uint64_t[::1] ids not None,
+):
+    """Where a query's terms occur in the forward form; see `_forward.pyi`."""
+    cdef size_t i, row_count = max(<Py_ssize_t>1, starts.shape[0]) - 1
+    if not first <= last <= row_count:
+        raise ValueError(f"first and last are {first} and {last}; there are {row_count} rows")
+    for i in range(1, <size_t>ids.shape[0]):
+        if ids[i - 1] >= ids[i]:
+            raise ValueError(f"ids[{i}] is {ids[i]}; it must be above ids[{i - 1}], {ids[i - 1]}")
+    for i in range(first, last):
+        if not 0 <= starts[i] <= starts[i + 1] <= entries.shape[0]:
+            raise ValueError(
+                f"starts[{i}] and starts[{i + 1}] are {starts[i]} and {starts[i + 1]}; "
+                f"they must ascend from 0 to {entries.shape[0]}"
+            )
+    cdef Terms terms
+    terms.ids = &ids[0]
+    terms.count = ids.shape[0]
+    fill_bitmap(&terms)
+    cdef Forward forward
+    forward.starts = &starts[first]
+    forward.entries = &entries[0]
+    forward.rows = last - first
+    cdef vector[uint32_t] rows, which, frequencies
+    if first < last and starts[last] - starts[first] <= GIL_KEPT_UP_TO:
+        find(&forward, &terms, rows, which, frequencies)
+    else:
+        with nogil:
+            find(&forward, &terms, rows, which, frequencies)
+    return array_of(rows), array_of(which), array_of(frequencies)
+
+
+cdef object array_of(vector[uint32_t]& values):
+    array = np.empty(values.size(), np.uint32)
+    cdef uint32_t[::1] out = array
+    if values.size():
+        memcpy(&out[0], values.data(), values.size() * sizeof(uint32_t))
+    return array
+
+
+cdef void fill_bitmap(Terms* terms) noexcept nogil:
+    cdef size_t i
+    cdef uint32_t low
+    memset(terms.bitmap, 0, sizeof(terms.bitmap))
+    for i in range(terms.count):
+        low = terms.ids[i] & ((1 << BITMAP_BITS) - 1)
+        terms.bitmap[low >> 3] |= 1 << (low & 7)
+
+
+cdef inline bint may_be_wanted(const Terms* terms, uint64_t entry) noexcept nogil:
+    cdef uint32_t low = (entry >> FREQUENCY_BITS) & ((1 << BITMAP_BITS) - 1)
+    return terms.bitmap[low >> 3] >> (low & 7) & 1
+
+
+cdef size_t term_of(const Terms* terms, uint64_t id) noexcept nogil:
+    """Position of a term among those that are looked for, or their number."""
+    cdef size_t low = 0, high = terms.count, middle
+    while low < high:
+        middle = (low + high) >> 1
+        if terms.ids[middle] < id:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < terms.count and terms.ids[low] == id else terms.count
+
+
+cdef void find(
+    const Forward* forward,
+    const Terms* terms,
+    vector[uint32_t]& rows,
+    vector[uint32_t]& which,
+    vector[uint32_t]& frequencies,
+) noexcept nogil:
+    cdef size_t row, term
+    cdef int64_t i
+    cdef uint64_t entry
+    for row in range(forward.rows):
+        for i in range(forward.starts[row], forward.starts[row + 1]):
+            entry = forward.entries[i]
+            if not may_be_wanted(terms, entry):
+                continue
+            term = term_of(terms, entry >> FREQUENCY_BITS)
+            if term < terms.count:
+                rows.push_back(<uint32_t>row)
+                which.push_back(<uint32_t>term)
+                frequencies.push_back(<uint32_t>(entry & MAX_FREQUENCY))

@@ -1,0 +1,462 @@
+# distutils: language = c++
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""`postings_of` and `write_postings`: make postings of rows, and merge postings into a file.
+
+A merge goes through the terms of all sources in order of their ids (a k-way merge with a heap)
+and writes each list as soon as it is complete. The number of terms decides where the lists
+begin, so terms are counted first. Memory is needed for one list and for some small buffers,
+however long the file becomes.
+
+`_postings_writer.pyi` is the documentation for callers; `_bm25_reference.py` has the plain twin,
+which defines the right answer; `_bm25.pyx` describes the layout.
+"""
+
+import os
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+from libcpp.algorithm cimport sort
+from libcpp.pair cimport pair
+from libcpp.queue cimport priority_queue
+from libcpp.vector cimport vector
+
+from hrag_fast._bm25 cimport (
+    BLOCK_HEADER_UNITS,
+    FORMAT_VERSION,
+    FREQUENCY_BITS,
+    LONG_FREQUENCY,
+    MAX_FREQUENCY,
+    MAX_ROWS,
+    WINDOW_BITS,
+    WINDOW_ROWS,
+    Header,
+    Posting,
+    Postings,
+    magic,
+    read_posting,
+)
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t pwrite(int file, const void* data, size_t size, int64_t offset)
+
+cdef enum:
+    ENTRY_BITS = 8  # An entry of the forward form is `term_id << 8 | frequency`.
+    SINK_BYTES = 1 << 18
+
+cdef enum:  # The parts of a file, in their order.
+    HEADER, IDS, OFFSETS, FREQUENCIES, UNITS, PARTS
+
+cdef uint32_t DROPPED = 0xFFFFFFFF
+
+ctypedef pair[uint64_t, uint64_t] Occurrence  # A term's id; `row << 8 | frequency`.
+ctypedef pair[uint64_t, size_t] Head  # The next term of a source; the complement of its number.
+
+
+cdef struct Source:
+    const uint64_t* ids
+    const uint64_t* offsets
+    const uint16_t* units
+    const uint32_t* remap
+    size_t terms
+    size_t next  # Position of the term that is merged next.
+    bint drops  # Whether any row is dropped.
+
+
+cdef cppclass Sink:
+    """Writes one part of a file, through a buffer."""
+
+    int file
+    int64_t offset
+    int error
+    vector[uint8_t] buffer
+
+    void put(const void* data, size_t size) noexcept nogil:
+        cdef const uint8_t* first = <const uint8_t*>data
+        this.buffer.insert(this.buffer.end(), first, first + size)
+        if this.buffer.size() >= SINK_BYTES:
+            this.flush()
+
+    void flush() noexcept nogil:
+        cdef size_t done = 0
+        cdef ssize_t written
+        while done < this.buffer.size() and this.error == 0:
+            written = pwrite(
+                this.file, this.buffer.data() + done, this.buffer.size() - done, this.offset
+            )
+            if written < 0:
+                this.error = errno
+            else:
+                done += written
+                this.offset += written
+        this.buffer.clear()
+
+
+cdef void append_list(vector[uint16_t]& units, const uint64_t* postings, size_t count) noexcept nogil:
+    """Encodes a term's postings, `row << 8 | frequency`, which ascend."""
+    cdef size_t i = 0, block
+    cdef uint64_t window, row
+    cdef uint32_t frequency
+    while i < count:
+        window = postings[i] >> (ENTRY_BITS + WINDOW_BITS)
+        block = units.size()
+        units.push_back(<uint16_t>window)
+        units.push_back(0)
+        while i < count and postings[i] >> (ENTRY_BITS + WINDOW_BITS) == window:
+            row = (postings[i] >> ENTRY_BITS) & (WINDOW_ROWS - 1)
+            frequency = postings[i] & MAX_FREQUENCY
+            if frequency < LONG_FREQUENCY:
+                units.push_back(<uint16_t>(row << FREQUENCY_BITS | frequency))
+            else:
+                units.push_back(<uint16_t>(row << FREQUENCY_BITS | LONG_FREQUENCY))
+                units.push_back(<uint16_t>frequency)
+            i += 1
+        units[block + 1] = <uint16_t>(units.size() - block - BLOCK_HEADER_UNITS)
+
+
+cdef Header header_of(size_t rows, size_t terms, size_t units) noexcept nogil:
+    cdef Header header
+    memcpy(header.magic, magic(), sizeof(header.magic))
+    header.version = FORMAT_VERSION
+    header.rows = <uint32_t>rows
+    header.terms = terms
+    header.units = units
+    return header
+
+
+def postings_of(
+    const int64_t[::1] starts not None, const uint64_t[::1] entries not None, size_t rows
+):
+    """Makes postings of the forward form, in memory; see `_postings_writer.pyi`."""
+    if rows > MAX_ROWS:
+        raise ValueError(f"rows is {rows}; it must be at most {MAX_ROWS}")
+    if <size_t>starts.shape[0] != rows + 1:
+        raise ValueError(f"starts has {starts.shape[0]} entries; it must have {rows + 1}")
+    cdef vector[Occurrence] occurrences
+    cdef vector[uint64_t] ids, offsets
+    cdef vector[uint32_t] frequencies
+    cdef vector[uint16_t] units
+    cdef size_t row
+    with nogil:
+        row = read_forward(starts, entries, occurrences)
+    if row < rows:
+        raise ValueError(
+            f"row {row} is no row of the forward form: its entries must lie in entries, "
+            "ascend by term, and have frequencies above 0"
+        )
+    with nogil:
+        sort(occurrences.begin(), occurrences.end())
+        encode(occurrences, ids, offsets, frequencies, units)
+    return packed(rows, ids, offsets, frequencies, units)
+
+
+cdef size_t read_forward(
+    const int64_t[::1] starts, const uint64_t[::1] entries, vector[Occurrence]& occurrences
+) noexcept nogil:
+    """Collects all occurrences; returns the first row that is damaged, or the number of rows."""
+    cdef size_t row, rows = starts.shape[0] - 1
+    cdef int64_t i
+    cdef uint64_t entry
+    for row in range(rows):
+        if not 0 <= starts[row] <= starts[row + 1] <= entries.shape[0]:
+            return row
+        for i in range(starts[row], starts[row + 1]):
+            entry = entries[i]
+            if entry & MAX_FREQUENCY == 0:
+                return row
+            if i > starts[row] and entries[i - 1] >> ENTRY_BITS >= entry >> ENTRY_BITS:
+                return row
+            occurrences.push_back(
+                Occurrence(entry >> ENTRY_BITS, row << ENTRY_BITS | (entry & MAX_FREQUENCY))
+            )
+    return rows
+
+
+cdef void encode(
+    const vector[Occurrence]& occurrences,
+    vector[uint64_t]& ids,
+    vector[uint64_t]& offsets,
+    vector[uint32_t]& frequencies,
+    vector[uint16_t]& units,
+) noexcept nogil:
+    """Encodes occurrences, which are sorted, as the arrays of postings."""
+    cdef size_t i = 0
+    cdef uint64_t id
+    cdef vector[uint64_t] postings
+    while i < occurrences.size():
+        id = occurrences[i].first
+        postings.clear()
+        while i < occurrences.size() and occurrences[i].first == id:
+            postings.push_back(occurrences[i].second)
+            i += 1
+        ids.push_back(id)
+        offsets.push_back(units.size())
+        frequencies.push_back(<uint32_t>postings.size())
+        append_list(units, postings.data(), postings.size())
+    offsets.push_back(units.size())
+
+
+cdef bytes packed(
+    size_t rows,
+    const vector[uint64_t]& ids,
+    const vector[uint64_t]& offsets,
+    const vector[uint32_t]& frequencies,
+    const vector[uint16_t]& units,
+):
+    cdef Header header = header_of(rows, ids.size(), units.size())
+    cdef size_t size = (
+        sizeof(Header)
+        + (ids.size() + offsets.size()) * sizeof(uint64_t)
+        + frequencies.size() * sizeof(uint32_t)
+        + units.size() * sizeof(uint16_t)
+    )
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, size)
+    cdef char* out = PyBytes_AS_STRING(result)
+    out = copied(out, &header, sizeof(Header))
+    out = copied(out, ids.data(), ids.size() * sizeof(uint64_t))
+    out = copied(out, offsets.data(), offsets.size() * sizeof(uint64_t))
+    out = copied(out, frequencies.data(), frequencies.size() * sizeof(uint32_t))
+    copied(out, units.data(), units.size() * sizeof(uint16_t))
+    return result
+
+
+cdef char* copied(char* out, const void* data, size_t size) noexcept nogil:
+    """Copies `data` to `out`; returns where the copy ends."""
+    if size:
+        memcpy(out, data, size)
+    return out + size
+
+
+def write_postings(path, sources):
+    """Merges postings into a file; see `_postings_writer.pyi`."""
+    cdef vector[Source] merged
+    cdef vector[uint8_t] seen
+    cdef size_t rows = 0, dropped
+    cdef Postings postings
+    cdef const uint32_t[::1] remap
+    kept = [(postings, remap) for postings, remap in sources]  # Buffers live while C reads them.
+    for number, (postings, remap) in enumerate(kept):
+        if <size_t>remap.shape[0] != postings.index.header.rows:
+            raise ValueError(
+                f"the remap of source {number} has {remap.shape[0]} entries; "
+                f"it must have {postings.index.header.rows}, one a row"
+            )
+        dropped = count_dropped(remap)
+        rows += remap.shape[0] - dropped
+        merged.push_back(source_of(postings, remap, dropped > 0))
+    if rows > MAX_ROWS:
+        raise ValueError(f"the merged postings have {rows} rows; at most {MAX_ROWS} are possible")
+    seen.resize(rows)
+    for number, (postings, remap) in enumerate(kept):
+        if not marked(remap, seen):
+            raise ValueError(
+                f"the remap of source {number} has a row twice, or one not below {rows}; "
+                f"together the remaps must have each row from 0 to {rows - 1} once"
+            )
+    cdef int file
+    cdef int error
+    with open(path, "wb") as out:
+        file = out.fileno()
+        with nogil:
+            error = write_merged(file, merged, rows)
+        if error:
+            raise OSError(error, os.strerror(error), os.fspath(path))
+
+
+cdef size_t count_dropped(const uint32_t[::1] remap) noexcept nogil:
+    cdef size_t i, count = 0
+    for i in range(<size_t>remap.shape[0]):
+        count += remap[i] == DROPPED
+    return count
+
+
+cdef bint marked(const uint32_t[::1] remap, vector[uint8_t]& seen) noexcept nogil:
+    """Marks the rows that are kept; False if one is not below their number, or was marked."""
+    cdef size_t i
+    for i in range(<size_t>remap.shape[0]):
+        if remap[i] != DROPPED:
+            if remap[i] >= seen.size() or seen[remap[i]]:
+                return False
+            seen[remap[i]] = 1
+    return True
+
+
+cdef Source source_of(Postings postings, const uint32_t[::1] remap, bint drops):
+    cdef Source source
+    source.ids = postings.index.ids
+    source.offsets = postings.index.offsets
+    source.units = postings.index.units
+    source.remap = &remap[0]
+    source.terms = postings.index.header.terms
+    source.next = 0
+    source.drops = drops
+    return source
+
+
+cdef int write_merged(int file, vector[Source]& sources, size_t rows) noexcept nogil:
+    """Writes the file; returns 0, or the number of the error."""
+    cdef size_t terms = count_terms(sources)
+    cdef vector[Sink] sinks = sinks_of(file, terms)
+    cdef vector[size_t] holders
+    cdef vector[uint64_t] postings
+    cdef vector[uint16_t] units
+    cdef priority_queue[Head] heads = first_heads(sources)
+    cdef Header header
+    cdef uint64_t id, unit_count = 0
+    cdef uint32_t frequency
+    while not heads.empty() and first_error(sinks) == 0:
+        id = next_term(sources, heads, holders)
+        gather(sources, holders, postings)
+        if postings.empty():
+            continue
+        units.clear()
+        append_list(units, postings.data(), postings.size())
+        frequency = <uint32_t>postings.size()
+        sinks[IDS].put(&id, sizeof(id))
+        sinks[OFFSETS].put(&unit_count, sizeof(unit_count))
+        sinks[FREQUENCIES].put(&frequency, sizeof(frequency))
+        sinks[UNITS].put(units.data(), units.size() * sizeof(uint16_t))
+        unit_count += units.size()
+    sinks[OFFSETS].put(&unit_count, sizeof(unit_count))
+    header = header_of(rows, terms, unit_count)
+    sinks[HEADER].put(&header, sizeof(header))
+    flush(sinks)
+    return first_error(sinks)
+
+
+cdef vector[Sink] sinks_of(int file, size_t terms) noexcept nogil:
+    """A sink for each part of the file."""
+    cdef size_t sizes[PARTS]
+    cdef vector[Sink] sinks
+    cdef int64_t offset = 0
+    cdef int part
+    sizes[HEADER] = sizeof(Header)
+    sizes[IDS] = terms * sizeof(uint64_t)
+    sizes[OFFSETS] = (terms + 1) * sizeof(uint64_t)
+    sizes[FREQUENCIES] = terms * sizeof(uint32_t)
+    sizes[UNITS] = 0  # It is the last one.
+    sinks.resize(PARTS)
+    for part in range(PARTS):
+        sinks[part].file = file
+        sinks[part].error = 0
+        sinks[part].offset = offset
+        offset += sizes[part]
+    return sinks
+
+
+cdef void flush(vector[Sink]& sinks) noexcept nogil:
+    """The header comes last: a file that was not finished holds no postings."""
+    cdef int part
+    for part in range(PARTS - 1, -1, -1):
+        if first_error(sinks) == 0:
+            sinks[part].flush()
+
+
+cdef int first_error(const vector[Sink]& sinks) noexcept nogil:
+    cdef int part
+    for part in range(PARTS):
+        if sinks[part].error:
+            return sinks[part].error
+    return 0
+
+
+cdef priority_queue[Head] first_heads(vector[Source]& sources) noexcept nogil:
+    """The first term of each source; the lowest id on top, and of equal ones the first source.
+
+    Ids and numbers are complemented because the queue has the largest on top.
+    """
+    cdef priority_queue[Head] heads
+    cdef size_t i
+    for i in range(sources.size()):
+        sources[i].next = 0
+        if sources[i].terms:
+            heads.push(Head(~sources[i].ids[0], ~i))
+    return heads
+
+
+cdef uint64_t next_term(
+    vector[Source]& sources, priority_queue[Head]& heads, vector[size_t]& holders
+) noexcept nogil:
+    """Takes the lowest term from the heads; lists the sources that have it, and advances them."""
+    cdef uint64_t key = heads.top().first
+    cdef size_t i
+    holders.clear()
+    while not heads.empty() and heads.top().first == key:
+        i = ~heads.top().second
+        heads.pop()
+        holders.push_back(i)
+        sources[i].next += 1
+        if sources[i].next < sources[i].terms:
+            heads.push(Head(~sources[i].ids[sources[i].next], ~i))
+    return ~key
+
+
+cdef size_t count_terms(vector[Source]& sources) noexcept nogil:
+    """The number of terms that some row keeps."""
+    cdef priority_queue[Head] heads = first_heads(sources)
+    cdef vector[size_t] holders
+    cdef size_t i, count = 0
+    while not heads.empty():
+        next_term(sources, heads, holders)
+        for i in range(holders.size()):
+            if keeps_any(&sources[holders[i]]):
+                count += 1
+                break
+    return count
+
+
+cdef bint keeps_any(const Source* source) noexcept nogil:
+    """True if a row that has the term before the source's next one is kept."""
+    cdef const uint16_t* next = source.units + source.offsets[source.next - 1]
+    cdef const uint16_t* end = source.units + source.offsets[source.next]
+    cdef const uint16_t* block_end
+    cdef size_t first
+    cdef Posting posting
+    if not source.drops:
+        return True
+    while next < end:
+        first = <size_t>next[0] << WINDOW_BITS
+        block_end = next + BLOCK_HEADER_UNITS + next[1]
+        next += BLOCK_HEADER_UNITS
+        while next < block_end:
+            next = read_posting(next, &posting)
+            if source.remap[first + posting.row] != DROPPED:
+                return True
+    return False
+
+
+cdef void gather(
+    const vector[Source]& sources, const vector[size_t]& holders, vector[uint64_t]& postings
+) noexcept nogil:
+    """Collects a term's postings from the sources that have it, in order of their new rows."""
+    cdef size_t i
+    cdef uint64_t least = 0
+    cdef bint ascending = True
+    postings.clear()
+    for i in range(holders.size()):
+        append_remapped(&sources[holders[i]], postings)
+    for i in range(postings.size()):
+        ascending = ascending and postings[i] >= least
+        least = postings[i]
+    if not ascending:
+        sort(postings.begin(), postings.end())
+
+
+cdef void append_remapped(const Source* source, vector[uint64_t]& postings) noexcept nogil:
+    """Appends `new_row << 8 | frequency` for each kept posting of the term before the next one."""
+    cdef const uint16_t* next = source.units + source.offsets[source.next - 1]
+    cdef const uint16_t* end = source.units + source.offsets[source.next]
+    cdef const uint16_t* block_end
+    cdef size_t first
+    cdef Posting posting
+    cdef uint32_t row
+    while next < end:
+        first = <size_t>next[0] << WINDOW_BITS
+        block_end = next + BLOCK_HEADER_UNITS + next[1]
+        next += BLOCK_HEADER_UNITS
+        while next < block_end:
+            next = read_posting(next, &posting)
+            row = source.remap[first + posting.row]
+            if row != DROPPED:
+                postings.push_back(<uint64_t>row << ENTRY_BITS | posting.frequency)

@@ -1,0 +1,164 @@
+"""The optional last stage of a search: a reranker orders the best passages.
+
+The search is asked for a fixed number of passages, or for as many as the caller wants if that
+is more, so the order does not depend on the limit. The snapshot is closed by then: a read
+transaction must not wait for a model. Whatever the reranker does, the search has its passages:
+if it fails, they keep the search's order, and the result says why.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from hrag.answers.citations import sections
+from hrag.config import DEFAULT_RERANK_TEXT_TOKENS, DEFAULT_RERANK_TOP
+from hrag.deadline import Deadline
+from hrag.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    RerankerNotConfigured,
+    RerankerRejected,
+    RerankerUnavailable,
+)
+from hrag.passages.excerpt import excerpt
+from hrag.rerank import Reranker
+from hrag.types import DEFAULT_LIMIT, Passage, SearchMode, SearchQuery
+from retriever_svc.prepared_query import EmbeddedQuery
+from retriever_svc.results import SearchOutcome
+from retriever_svc.token_budget import within_budget
+
+_log = structlog.get_logger()
+
+# Modes whose passages are chunks. Others join text in the order of their leaves.
+_MODES = frozenset(
+    {
+        SearchMode.SMALL_TO_BIG,
+        SearchMode.STANDARD,
+        SearchMode.AUTO_MERGE,
+        SearchMode.SUMMARY_FIRST,
+    }
+)
+# The rest of the caller's time is for the reply, which must arrive if the reranker does not.
+_SHARE_OF_TIME = 0.8
+_MAX_HEADING_CHARS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RerankSetup:
+    """The reranker, how many passages it orders, and about how many tokens of each it reads."""
+
+    reranker: Reranker
+    top: int = DEFAULT_RERANK_TOP
+    text_tokens: int = DEFAULT_RERANK_TEXT_TOKENS
+
+
+class RerankStage:
+    """Reranks what searches find; safe to call from several threads."""
+
+    def __init__(
+        self, setup: RerankSetup | None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        """Without a setup, no search is reranked. `clock` times the stage."""
+        self._setup = setup
+        self._clock = clock
+
+    def check(self, query: SearchQuery) -> None:
+        """Raises InvalidArgument or RerankerNotConfigured if `rerank` cannot be true here."""
+        if not query.rerank:
+            return
+        if query.mode_or_default not in _MODES:
+            raise InvalidArgument(
+                f"rerank is true; {query.mode_or_default.name} is not reranked, so leave it unset",
+                field="rerank",
+            )
+        if not query.text:
+            raise InvalidArgument(
+                "rerank is true in a search by vector; a reranker needs a text, so leave it unset",
+                field="rerank",
+            )
+        if self._setup is None:
+            raise RerankerNotConfigured(
+                "rerank is true, and this retriever has no reranker; set HRAG_RERANK_BASE_URL"
+            )
+
+    def applies_to(self, query: SearchQuery) -> bool:
+        """Returns True if the query, which has been checked, is to be reranked."""
+        wanted = query.rerank is not False and query.mode_or_default in _MODES
+        return wanted and self._setup is not None and bool(query.text)
+
+    def widened(self, embedded: EmbeddedQuery) -> EmbeddedQuery:
+        """Returns the query that finds what is reranked: enough passages, and without a budget."""
+        assert self._setup is not None
+        query = embedded.prepared.query
+        limit = max(_limit(query), self._setup.top)
+        wide = replace(query, limit=limit, token_budget=0, cut_last=False)
+        return replace(embedded, prepared=replace(embedded.prepared, query=wide))
+
+    def __call__(
+        self,
+        embedded: EmbeddedQuery,
+        outcome: SearchOutcome,
+        passages: Sequence[Passage],
+        deadline: Deadline,
+    ) -> tuple[SearchOutcome, tuple[Passage, ...]]:
+        """Returns the outcome and the passages of a query; `passages` are the widened query's.
+
+        Raises DeadlineExceeded or Cancelled if the caller has left.
+        """
+        began = self._clock()
+        query = embedded.prepared.query
+        ordered, failure = self._ordered(embedded.prepared.text, passages, deadline)
+        outcome = replace(
+            outcome,
+            exhausted=outcome.exhausted and len(passages) <= _limit(query),
+            stages=(*outcome.stages, ("rerank", began, self._clock())),
+            reranked=bool(passages) and not failure,
+            rerank_failure=failure,
+        )
+        first = ordered[: _limit(query)]
+        return outcome, within_budget(first, query.token_budget, cut_last=query.cut_last)
+
+    def _ordered(
+        self, text: str, passages: Sequence[Passage], deadline: Deadline
+    ) -> tuple[list[Passage], str]:
+        """The passages in the reranker's order, or as they are and why."""
+        assert self._setup is not None
+        if not passages:
+            return [], ""
+        top = passages[: self._setup.top]
+        texts = [_text_of(passage, self._setup.text_tokens) for passage in top]
+        try:
+            scores = self._scores(text, texts, deadline)
+        except (RerankerUnavailable, RerankerRejected) as error:
+            _log.warning("rerank_failed", reranker=self._setup.reranker.name, problem=error.message)
+            return list(passages), error.message
+        scored = [
+            replace(passage, rerank_score=score) for passage, score in zip(top, scores, strict=True)
+        ]
+        best_first = sorted(scored, key=lambda passage: passage.rerank_score or 0.0, reverse=True)
+        return [*best_first, *passages[self._setup.top :]], ""
+
+    def _scores(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
+        assert self._setup is not None
+        reranker = self._setup.reranker
+        try:
+            share = deadline.within(_SHARE_OF_TIME * deadline.remaining_s)
+            return reranker.rerank(query, texts, share)
+        except DeadlineExceeded:
+            deadline.check("reranking")
+            raise RerankerUnavailable(
+                f"the reranker {reranker.name} did not answer within its share of the call's time"
+            ) from None
+
+
+def _limit(query: SearchQuery) -> int:
+    return DEFAULT_LIMIT if query.limit is None else query.limit
+
+
+def _text_of(passage: Passage, max_tokens: int) -> str:
+    """What the reranker reads: title and sections, and the text around the best leaf."""
+    chunk = passage.chunk
+    heading = " > ".join(filter(None, (chunk.title, sections(chunk))))[:_MAX_HEADING_CHARS]
+    return "\n".join(filter(None, (heading, excerpt(passage, max_tokens))))

@@ -1,0 +1,96 @@
+"""Fills a token budget with finished passages, in an order that the engine does not know."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from hrag import tokens
+from hrag.answers.citations import pages_of
+from hrag.sentences import fitting, sentence_ends
+from hrag.types import Chunk, MatchedChild, Passage, Span
+
+
+def within_budget(
+    passages: Sequence[Passage], token_budget: int, *, cut_last: bool
+) -> tuple[Passage, ...]:
+    """Returns the passages that fit the budget, in order; a budget of 0 is none.
+
+    One that does not fit is left out; with `cut_last` it is cut to the whole sentences that
+    fit, and is the last.
+    """
+    left = token_budget or sys.maxsize
+    taken: list[Passage] = []
+    for passage in passages:
+        if passage.chunk.token_count <= left:
+            taken.append(passage)
+            left -= passage.chunk.token_count
+        elif cut_last:
+            part = cut_passage(passage, left)
+            return (*taken, part) if part else tuple(taken)
+    return tuple(taken)
+
+
+def cut_passage(passage: Passage, token_budget: int) -> Passage | None:
+    """Returns the passage cut to the whole sentences that fit; None if none does.
+
+    It begins with the passage or, if that would not reach its best leaf, with the sentence in
+    which that leaf begins.
+    """
+    chunk = passage.chunk
+    sentences = list(pairwise([0, *sentence_ends(chunk.content)]))
+    sizes = [len(tokens.encode(chunk.content[start:end])) for start, end in sentences]
+    best = passage.matched_children[0].span if passage.matched_children else chunk.span
+    wanted = max(best.char_start - chunk.span.char_start, 0)
+    number = next(number for number, (_, end) in enumerate(sentences) if end > wanted)
+    kept = fitting(sizes, number, token_budget)
+    if kept is None:
+        return None
+    part = _part(chunk, sentences[kept[0]][0], sentences[kept[-1]][1])
+    children = (_inside(child, part.span) for child in passage.matched_children)
+    return replace(
+        passage,
+        chunk=part,
+        matched_children=tuple(filter(None, children)),
+        term_spans=tuple(
+            term
+            for term in passage.term_spans
+            if part.span.char_start <= term.char_start and term.char_end <= part.span.char_end
+        ),
+    )
+
+
+def _part(chunk: Chunk, start: int, end: int) -> Chunk:
+    """The part of a chunk between two characters of its content."""
+    content = chunk.content[start:end]
+    whole = chunk.span
+    byte_start = whole.byte_start + len(chunk.content[:start].encode())
+    span = Span(
+        byte_start,
+        byte_start + len(content.encode()),
+        whole.char_start + start,
+        whole.char_start + end,
+    )
+    first_page, last_page = pages_of(chunk, span)
+    return replace(
+        chunk,
+        content=content,
+        token_count=len(tokens.encode(content)),
+        span=span,
+        first_page=first_page,
+        last_page=last_page,
+        page_starts=tuple(
+            page for page in chunk.page_starts if span.char_start < page.char_start < span.char_end
+        ),
+    )
+
+
+def _inside(child: MatchedChild, span: Span) -> MatchedChild | None:
+    """The part of a matched leaf inside `span`; None if no part is."""
+    inside = Span(
+        max(child.span.byte_start, span.byte_start),
+        min(child.span.byte_end, span.byte_end),
+        max(child.span.char_start, span.char_start),
+        min(child.span.char_end, span.char_end),
+    )
+    return replace(child, span=inside) if inside.char_start < inside.char_end else None

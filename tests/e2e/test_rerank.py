@@ -1,0 +1,137 @@
+"""Reranked searches over gRPC, and what clients see of a reranker that fails."""
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from hrag.cli.processes import free_addresses
+from hrag.errors import InvalidArgument, RerankerNotConfigured
+from hrag.rpc.status import error_from
+from hrag.types import Document, SearchMode, SearchResult
+from hrag.v1 import retriever_pb2
+from tests.metrics_page import Scrape
+from tests.openai_server import Fault, body, hang_up, indexes, refuse, short, slow
+from tests.processes import FAST, Running, running
+from tests.rerank_server import RerankServer, last_score
+
+KEY = "sk-test-4711"
+QUERY = "how do dogs sleep at night"
+TEXTS = {
+    "birds": "Birds fly.",
+    "cats": "Cats sleep.",
+    "dogs": "Dogs sleep at night.",
+    "fish": "Fish sleep at night.",
+}
+BEST_FIRST = ["dogs", "fish", "cats", "birds"]
+
+
+@pytest.fixture(scope="module")
+def endpoint(_no_settings_from_outside: None) -> Iterator[RerankServer]:
+    with RerankServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def metrics_address() -> str:
+    (address,) = free_addresses(1)
+    return address
+
+
+@pytest.fixture(scope="module")
+def reranked(
+    endpoint: RerankServer, metrics_address: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """Services whose retriever has a reranker and little patience."""
+    settings = {
+        "HRAG_RERANK_BASE_URL": f"{endpoint.base_url}/v1",
+        "HRAG_RERANK_MODEL": "m",
+        "HRAG_RERANK_API_KEY": KEY,
+        "HRAG_RERANK_TIMEOUT_S": "0.5",
+        "HRAG_RETRIEVER_METRICS_ADDRESS": metrics_address,
+    }
+    with running(tmp_path_factory.mktemp("rerank") / "store", {**FAST, **settings}) as both:
+        for name, text in TEXTS.items():
+            both.client.ingest("t", Document(text, name, title=name.title()))
+        yield both
+
+
+def found(result: SearchResult) -> list[str]:
+    return [passage.chunk.document_id for passage in result.passages]
+
+
+def test_the_reranker_orders_the_passages(reranked: Running, endpoint: RerankServer) -> None:
+    plain = reranked.client.search("t", QUERY, rerank=False)
+    assert (plain.reranked, plain.rerank_failure, plain.timings.rerank_us) == (False, "", 0)
+    calls = endpoint.calls
+    result = reranked.client.search("t", QUERY)
+    assert found(result) == BEST_FIRST
+    assert (result.reranked, result.rerank_failure, result.exhausted) == (True, "", True)
+    assert [passage.rerank_score for passage in result.passages] == [4, 3, 1, 0]
+    scores = {passage.chunk.document_id: passage.score for passage in plain.passages}
+    assert {passage.chunk.document_id: passage.score for passage in result.passages} == scores
+    assert 0 < result.timings.rerank_us <= result.timings.total_us
+    assert (endpoint.calls, endpoint.authorizations[-1]) == (calls + 1, f"Bearer {KEY}")
+    assert set(endpoint.requests[-1]["documents"]) == {
+        f"{name.title()}\n{text}" for name, text in TEXTS.items()
+    }
+
+
+def test_fewer_passages_come_in_the_same_order(reranked: Running) -> None:
+    for limit in range(1, 4):
+        result = reranked.client.search("t", QUERY, limit=limit, rerank=True)
+        assert (found(result), result.exhausted) == (BEST_FIRST[:limit], False)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (refuse(503, retry_after="0.001"), "answered 503; gave up after at most 2 attempts"),
+        (refuse(401), "answered 401: check HRAG_RERANK_API_KEY"),
+        (hang_up, "cannot be reached"),
+        (slow(30), "did not answer within 0.5 s"),
+        (short, "returned 3 scores for 4 texts"),
+        (indexes(0, 1, 2, 2), "whose indexes are not 0 to 3, each once"),
+        (last_score(float("nan")), "no finite number"),
+        (body(b"nonsense"), "not JSON"),
+    ],
+    ids=["down", "refused", "lost", "slow", "short", "duplicate", "nan", "nonsense"],
+)
+def test_a_failing_reranker_costs_the_order_and_nothing_else(
+    reranked: Running, endpoint: RerankServer, fault: Fault, words: str
+) -> None:
+    plain = reranked.client.search("t", QUERY, rerank=False)
+    endpoint.inject(fault, times=2)
+    result = reranked.client.search("t", QUERY, rerank=True)
+    endpoint.forget_faults()
+    assert result.passages == plain.passages
+    assert not result.reranked
+    assert words in result.rerank_failure
+    assert endpoint.address in result.rerank_failure
+    assert KEY not in result.rerank_failure + reranked.retriever.log
+    assert "rerank_failed" in reranked.retriever.log
+    assert found(reranked.client.search("t", QUERY)) == BEST_FIRST
+
+
+def test_metrics_tell_of_the_reranker(reranked: Running, metrics_address: str) -> None:
+    before = Scrape(metrics_address)
+    reranked.client.search("t", QUERY)
+    after = Scrape(metrics_address)
+
+    def grown(series: str, **labels: str) -> float:
+        return after.value(series, **labels) - before.value(series, **labels)
+
+    assert grown("hrag_reranker_calls_total", outcome="ok") == 1
+    assert grown("hrag_reranker_texts_total") == len(TEXTS)
+    assert grown("hrag_search_stage_seconds_count", stage="rerank") == 1
+
+
+def test_what_cannot_be_reranked_is_refused(reranked: Running, services: Running) -> None:
+    with pytest.raises(InvalidArgument, match="SENTENCE_WINDOW is not reranked"):
+        reranked.client.search("t", QUERY, mode=SearchMode.SENTENCE_WINDOW, rerank=True)
+    assert not reranked.client.search("t", QUERY, mode=SearchMode.SENTENCE_WINDOW).reranked
+    request = retriever_pb2.SearchRequest(tenant_id="nobody", text="x", rerank=True)
+    with pytest.raises(grpc.RpcError) as caught:
+        services.raw_retriever.Search(request, timeout=5)
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert isinstance(error_from(caught.value), RerankerNotConfigured)

@@ -1,0 +1,98 @@
+"""Budgets filled with finished passages: whole ones, and the last one cut."""
+
+from dataclasses import replace
+from itertools import accumulate
+
+import pytest
+
+from hrag import tokens
+from hrag.sentences import sentence_ends
+from hrag.types import Chunk, MatchedChild, PageStart, Passage, Span, TermSpan
+from retriever_svc.token_budget import cut_passage, within_budget
+
+SENTENCES = ["Dogs bark. ", "Cats sleep all day. ", "猫睡觉。", "它们喜欢鱼。", "Fish swim."]
+TEXT = "".join(SENTENCES)
+ENDS = list(accumulate(map(len, SENTENCES)))
+SIZES = [len(tokens.encode(each)) for each in SENTENCES]
+OFFSET = 100  # Of the passage in its document, in characters and bytes.
+
+
+def _span(start: int, end: int) -> Span:
+    first, last = len(TEXT[:start].encode()), len(TEXT[:end].encode())
+    return Span(OFFSET + first, OFFSET + last, OFFSET + start, OFFSET + end)
+
+
+def _passage(*leaves: int, name: str = "d") -> Passage:
+    """A passage of all sentences, whose matched leaves are two sentences from each of `leaves`."""
+    starts = [0, *ENDS]
+    whole = _span(0, len(TEXT))
+    count = len(tokens.encode(TEXT))
+    pages = (PageStart(5, OFFSET + ENDS[1]), PageStart(6, OFFSET + ENDS[3]))
+    chunk = Chunk(f"{name}#2.0", name, 2, 0, TEXT, count, whole, ("S",), 4, 6, "", "", {}, pages)
+    children = tuple(
+        MatchedChild(f"{name}#0.{leaf}", 0.9, _span(starts[leaf], starts[min(leaf + 2, 5)]))
+        for leaf in leaves
+    )
+    return Passage(chunk, 0.9, children, rerank_score=2.0)
+
+
+def test_the_sentences_are_those_of_the_text() -> None:
+    assert sentence_ends(TEXT) == ENDS
+
+
+def test_passages_are_taken_whole_as_long_as_they_fit() -> None:
+    first, second = _passage(0, name="a"), _passage(0, name="b")
+    size = first.chunk.token_count
+    assert within_budget([first, second], 0, cut_last=False) == (first, second)
+    assert within_budget([first, second], 2 * size, cut_last=True) == (first, second)
+    assert within_budget([first, second], 2 * size - 1, cut_last=False) == (first,)
+    small = cut_passage(second, SIZES[0])
+    assert small is not None
+    left = size + SIZES[0]
+    assert within_budget([first, second, small], left, cut_last=False) == (first, small)
+    assert within_budget([first, second, small], left, cut_last=True) == (first, small)
+    assert within_budget([first, second], size, cut_last=True) == (first,)
+
+
+@pytest.mark.parametrize("leaf", range(5))
+def test_a_cut_has_whole_sentences_and_the_start_of_the_best_leaf(leaf: int) -> None:
+    passage = _passage(leaf)
+    for budget in range(passage.chunk.token_count):
+        part = cut_passage(passage, budget)
+        if part is None:
+            assert budget < SIZES[leaf]
+            continue
+        span = part.chunk.span
+        start, end = span.char_start - OFFSET, span.char_end - OFFSET
+        assert start in (0, [0, *ENDS][leaf])
+        assert end in ENDS[leaf:]
+        assert part.chunk.content == TEXT[start:end]
+        assert span == _span(start, end)
+        assert part.chunk.token_count <= budget
+        assert part.matched_children[0].span.char_start >= span.char_start
+        assert part.matched_children[0].span.char_end <= span.char_end
+        assert (part.score, part.rerank_score) == (0.9, 2.0)
+
+
+def test_pages_and_matched_leaves_are_cut_with_the_text() -> None:
+    part = cut_passage(_passage(1, 0, 3), SIZES[0] + SIZES[1])
+    assert part is not None
+    assert (part.chunk.first_page, part.chunk.last_page, part.chunk.page_starts) == (4, 4, ())
+    spans = [child.span for child in part.matched_children]
+    assert spans == [_span(ENDS[0], ENDS[1]), _span(0, ENDS[1])]
+    part = cut_passage(_passage(2), sum(SIZES[2:4]))
+    assert part is not None
+    assert (part.chunk.first_page, part.chunk.last_page) == (5, 5)
+
+
+def test_terms_behind_the_cut_are_left_out() -> None:
+    terms = tuple(TermSpan(OFFSET + end - 4, OFFSET + end - 1) for end in ENDS)
+    part = cut_passage(replace(_passage(0), term_spans=terms), SIZES[0] + SIZES[1])
+    assert part is not None
+    assert part.term_spans == terms[:2]
+
+
+def test_a_passage_without_matched_leaves_is_cut_from_its_start() -> None:
+    part = cut_passage(_passage(), SIZES[0])
+    assert part is not None
+    assert part.chunk.content == SENTENCES[0]
