@@ -299,7 +299,7 @@ class AsyncClient:
           more.
         * `fusion`, `lexical_weight` (HYBRID): how both scores become one; 0 to 1, None means 0.5.
         * `neighbour_bonus`: how much the leaves beside one count, 0 to 1; None means 0.5 in
-          CONTEXT, else 0.
+          CONTEXT and STANDARD, else 0.
         * `max_per_document`: most passages of one document; 0 means no bound.
         * `aggregation`: how a passage's score comes from those of its matching leaves.
         * `token_budget`: most tokens of all passages together; 0 means no bound, in CONTEXT
