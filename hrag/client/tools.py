@@ -26,6 +26,7 @@ from hrag.rpc.status import situation_of
 from hrag.types import DEFAULT_COLLECTION, MAX_LIMIT, Passage, SearchMode, SearchResult
 from hrag.wire.common import checked_text
 
+DEFAULT_PASSAGES = 20  # More than fill CONTEXT's budget in leaves of 256 tokens.
 MAX_DESCRIPTION_CHARS = 2000  # It is part of every prompt.
 
 Query: TypeAlias = Annotated[
@@ -73,8 +74,6 @@ class Findings:
         return "\n\n".join(blocks) or self.error or _NOTHING
 
 
-DEFAULT_PASSAGES = 20  # More than fill CONTEXT's budget in leaves of 256 tokens.
-
 Search: TypeAlias = Callable[..., Findings]
 AsyncSearch: TypeAlias = Callable[..., Awaitable[Findings]]
 
@@ -92,7 +91,8 @@ def knowledge_base(
 
     `limit` is the default for the model, `description` tells it what the documents are about,
     and `search_options` are further arguments of `Client.search`, such as mode (CONTEXT unless
-    given), filter or token_budget. The function never raises errors of hrag and is as thread-safe as `client`.
+    given), filter or token_budget. The function never raises errors of hrag and is as
+    thread-safe as `client`.
 
     Raises InvalidArgument for a malformed name or description and TypeError for an option that
     `Client.search` does not have.
