@@ -90,6 +90,8 @@ class TermExtractor:
         return np.array(sorted({self._id(folded, span) for span in spans}), np.uint64)
 
     def leaf_terms(self, texts: Sequence[str]) -> LeafTerms:
+        if isinstance(texts, str):
+            raise TypeError("texts must be a sequence of str, not one str")
         starts, entries, lengths = [0], [], []
         for text in texts:
             ids = self.terms(text).tolist()

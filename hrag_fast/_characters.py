@@ -121,7 +121,7 @@ def _is_word(folded: str, place: int) -> bool:
         found = character_class(folded[before])
         if found != MARK:
             return found == WORD
-    return False
+    return place >= MAX_CLUSTER  # Too many marks to see what bears them.
 
 
 def _is_in(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
