@@ -12,6 +12,7 @@ from hrag.cli.latency import Samples, percentile
 from hrag.cli.render import (
     chunk_suffix,
     citation,
+    cited_place,
     duration,
     emphasised,
     excerpt,
@@ -72,7 +73,7 @@ def show_result(console: Console, number: int, question: Question, result: Searc
 def _show_passage(console: Console, question: Question, passage: Passage) -> None:
     chunk, best = passage.chunk, passage.matched_children[0]
     heading = Text("  ").append(f"{passage.score:.2f}", style="bold").append("  ")
-    heading.append(citation(chunk), style="cyan")
+    heading.append(citation(cited_place(passage)), style="cyan")
     console.print(heading, no_wrap=True, overflow="ellipsis")
     leaves = len(passage.matched_children)
     console.print(

@@ -23,10 +23,16 @@ from hrag.client.context import by_section_and_page
 from hrag.errors import HragError, InvalidArgument, TooLarge
 from hrag.ids import check_collection_name, check_tenant_id, quoted
 from hrag.rpc.status import situation_of
-from hrag.types import DEFAULT_COLLECTION, MAX_LIMIT, Passage, SearchMode, SearchResult
+from hrag.types import (
+    DEFAULT_COLLECTION,
+    DEFAULT_TOOL_PASSAGES,
+    MAX_LIMIT,
+    Passage,
+    SearchMode,
+    SearchResult,
+)
 from hrag.wire.common import checked_text
 
-DEFAULT_PASSAGES = 20  # More than fill CONTEXT's budget in leaves of 256 tokens.
 MAX_DESCRIPTION_CHARS = 2000  # It is part of every prompt.
 
 Query: TypeAlias = Annotated[
@@ -83,7 +89,7 @@ def knowledge_base(
     tenant_id: str,
     *,
     collection: str = DEFAULT_COLLECTION,
-    limit: int = DEFAULT_PASSAGES,
+    limit: int = DEFAULT_TOOL_PASSAGES,
     description: str = "",
     **search_options: Any,
 ) -> Search:
@@ -114,7 +120,7 @@ def async_knowledge_base(
     tenant_id: str,
     *,
     collection: str = DEFAULT_COLLECTION,
-    limit: int = DEFAULT_PASSAGES,
+    limit: int = DEFAULT_TOOL_PASSAGES,
     description: str = "",
     **search_options: Any,
 ) -> AsyncSearch:
