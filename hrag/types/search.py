@@ -76,6 +76,20 @@ class MatchedChild:
 
 
 @dataclass(frozen=True, slots=True)
+class MatchedSentence:
+    """The sentence that a citation of a passage points to, with its section and pages.
+
+    `span` begins and ends with a visible character. `section_path` names the innermost
+    section that holds the sentence, outermost title first. Pages are 0 without pages.
+    """
+
+    span: Span
+    section_path: tuple[str, ...]
+    first_page: int
+    last_page: int
+
+
+@dataclass(frozen=True, slots=True)
 class Passage:
     """A chunk that answers a query, with the leaves that matched inside it.
 
