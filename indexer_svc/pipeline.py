@@ -51,7 +51,7 @@ MAX_SOURCE_BYTES = 2048
 
 # Part of every content hash: raised when documents are read or cut in another way, so that
 # ingesting them again does not count as UNCHANGED.
-_PIPELINE_VERSION = b"2"
+_PIPELINE_VERSION = b"3"
 _FLOAT32_BYTES = 4
 
 
