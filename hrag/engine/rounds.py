@@ -7,11 +7,10 @@ of it: so the passages for a smaller limit are the first of those for a larger o
 share these decisions.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hrag.engine.find import FindRequest
-from hrag.passages.drafts import PassageDraft
+from hrag.passages.budget import SelectedDrafts
 from hrag.types import Aggregation, Retrieval, SearchMode
 
 FACTOR = 4  # Few rounds; all earlier ones together cost at most a third of the last.
@@ -33,15 +32,10 @@ class Selection:
         return cls(groups >= limit, groups <= limit)
 
     @classmethod
-    def of_drafts(
-        cls, drafts: Sequence[PassageDraft], groups: int, request: FindRequest
-    ) -> "Selection":
+    def of_drafts(cls, selected: SelectedDrafts, groups: int) -> "Selection":
         """Groups have become drafts, each of one group or several."""
-        used = sum(len(draft.groups) for draft in drafts)
-        tokens = sum(draft.record.token_count for draft in drafts)
-        is_cut = 0 < request.token_budget <= tokens
-        took_all = used == groups and not is_cut
-        return cls(not took_all or len(drafts) >= request.limit, took_all)
+        used = sum(len(draft.groups) for draft in selected.drafts)
+        return cls(selected.is_full, selected.took_all and used == groups)
 
 
 @dataclass(frozen=True, slots=True)

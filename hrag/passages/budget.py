@@ -41,6 +41,19 @@ class PassageLimits:
     max_per_document: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SelectedDrafts:
+    """The drafts that become passages, best first.
+
+    `is_full`: limit or budget allows no more, whatever else there is. `took_all`: of what was
+    read nothing was left out, not even a part.
+    """
+
+    drafts: Sequence[PassageDraft]
+    is_full: bool
+    took_all: bool
+
+
 def fill_budget(
     candidates: Iterable[PassageDraft],
     token_budget: int,
@@ -48,7 +61,7 @@ def fill_budget(
     *,
     limit: int = NO_LIMIT,
     max_per_document: int = 0,
-) -> list[PassageDraft]:
+) -> SelectedDrafts:
     """Returns the text that answers best, of at most `token_budget` tokens, as drafts.
 
     `candidates` are the leaves in rank order; it is read no further than needed. Leaves that
@@ -60,7 +73,7 @@ def fill_budget(
     rest = iter(candidates)
     best = next(rest, None)
     if best is None:
-        return []
+        return SelectedDrafts((), is_full=False, took_all=True)
     limits = PassageLimits(
         limit,
         token_budget,
@@ -69,40 +82,45 @@ def fill_budget(
         max_per_document=max_per_document,
     )
     chosen = select_drafts(chain([best], rest), limits, matches)
-    if chosen:
+    if chosen.drafts:
         return chosen
     record = first_words(best.document, best.record, token_budget)
-    return [] if record is None else [replace(best, record=record)]
+    return replace(chosen, drafts=() if record is None else (replace(best, record=record),))
 
 
 def select_drafts(
     candidates: Iterable[PassageDraft], limits: PassageLimits, matches: MatchedLeaves
-) -> list[PassageDraft]:
-    """Returns the drafts that become passages, best first.
+) -> SelectedDrafts:
+    """Returns the drafts that become passages.
 
     `candidates` is one draft a group, in order of the groups; it is read no further than
     needed.
     """
     chosen = _Chosen(limits)
     left = limits.token_budget or sys.maxsize
+    is_full, took_all = False, True
     for draft in candidates:
         touching = chosen.touching(draft)
         if not touching and chosen.has_enough_of(draft.document_id):
+            took_all = False
             continue
         if not touching and chosen.is_full:
+            is_full, took_all = True, False
             break
         tokens = _new_tokens(draft, touching)
         if tokens <= left:
             left -= tokens
             chosen.add(draft)
-        elif limits.cut_last:
+            if chosen.is_full and not limits.merge_adjacent:
+                break
+            continue
+        is_full, took_all = True, False
+        if limits.cut_last:
             part = _cut(draft, touching, matches, left)
             if part:
                 chosen.add(part)
             break
-        if chosen.is_full and not limits.merge_adjacent:
-            break
-    return chosen.drafts()
+    return SelectedDrafts(chosen.drafts(), is_full or chosen.is_full, took_all)
 
 
 @dataclass(slots=True)

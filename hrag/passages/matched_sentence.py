@@ -8,12 +8,13 @@ A heading is a sentence of its own. It is worth less than a sentence below it wi
 terms, because it says less.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
-from typing import Any
+from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -25,6 +26,9 @@ from hrag.tree import NONE, ChunkRecord, Section
 from hrag.types import MatchedSentence, Span
 
 
+_Numbers: TypeAlias = "NDArray[Any] | array[int]"
+
+
 @dataclass(frozen=True, slots=True)
 class TermMatches:
     """Where a query's terms occur in a leaf: four arrays of the same length.
@@ -33,10 +37,10 @@ class TermMatches:
     number. `weights` says how much the term counts, the same wherever it occurs.
     """
 
-    char_starts: NDArray[Any]
-    char_ends: NDArray[Any]
-    weights: NDArray[Any]
-    which: NDArray[Any]
+    char_starts: _Numbers
+    char_ends: _Numbers
+    weights: _Numbers
+    which: _Numbers
 
 
 @dataclass(frozen=True, slots=True)

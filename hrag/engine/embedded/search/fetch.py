@@ -76,7 +76,7 @@ class Fetch:
             chosen = select_drafts(drafts, limits, groups)
         else:
             return list(drafts), Selection.of_groups(len(groups), request.limit)
-        return chosen, Selection.of_drafts(chosen, len(groups), request)
+        return chosen.drafts, Selection.of_drafts(chosen, len(groups))
 
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
         request = self.request

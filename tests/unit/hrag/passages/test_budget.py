@@ -43,7 +43,7 @@ def select(
     leaves: Sequence[int], limit: int = NO_LIMIT, document: TreeText = DOCUMENT, **asked: object
 ) -> list[PassageDraft]:
     drafts = (PassageDraft.of(document, (0, leaf), group) for group, leaf in enumerate(leaves))
-    return select_drafts(drafts, PassageLimits(limit, **asked), Matches(leaves))
+    return select_drafts(drafts, PassageLimits(limit, **asked), Matches(leaves)).drafts
 
 
 def indexes(drafts: Sequence[PassageDraft]) -> list[list[int]]:
@@ -58,7 +58,7 @@ def test_no_more_than_the_limit_are_read():
             read.append(group)
             yield PassageDraft.of(DOCUMENT, (0, 2 * group), group)
 
-    chosen = select_drafts(drafts(), PassageLimits(2), Matches(range(0, 10, 2)))
+    chosen = select_drafts(drafts(), PassageLimits(2), Matches(range(0, 10, 2))).drafts
     assert indexes(chosen) == [[0], [2]]
     assert read == [0, 1]
 
@@ -105,7 +105,7 @@ def test_documents_are_not_joined():
     other = document("e")
     drafts = [PassageDraft.of(DOCUMENT, (0, 0), 0), PassageDraft.of(other, (0, 1), 1)]
     limits = PassageLimits(NO_LIMIT, merge_adjacent=True)
-    assert len(select_drafts(drafts, limits, Matches([0, 1]))) == 2
+    assert len(select_drafts(drafts, limits, Matches([0, 1])).drafts) == 2
 
 
 def test_a_joined_passage_costs_only_the_tokens_that_it_adds():
@@ -121,20 +121,20 @@ def test_a_document_gives_no_more_passages_than_it_may():
     ranked = [(DOCUMENT, 0), (DOCUMENT, 6), (DOCUMENT, 1), (other, 0), (DOCUMENT, 4)]
     drafts = [PassageDraft.of(each, (0, leaf), group) for group, (each, leaf) in enumerate(ranked)]
     matches = Matches([leaf for _, leaf in ranked])
-    alone = select_drafts(drafts, PassageLimits(2, max_per_document=1), matches)
+    alone = select_drafts(drafts, PassageLimits(2, max_per_document=1), matches).drafts
     assert [(each.document_id, each.position) for each in alone] == [("d", (0, 0)), ("e", (0, 0))]
     for joined in (
         select_drafts(
             drafts, PassageLimits(NO_LIMIT, merge_adjacent=True, max_per_document=1), matches
-        ),
-        fill_budget(drafts, 1000, matches, max_per_document=1),
+        ).drafts,
+        fill_budget(drafts, 1000, matches, max_per_document=1).drafts,
     ):
         assert [(each.document_id, each.groups) for each in joined] == [("d", (0, 2)), ("e", (3,))]
 
 
 def fill(leaves: Sequence[int], token_budget: int, text: TreeText = DOCUMENT) -> list[PassageDraft]:
     drafts = (PassageDraft.of(text, (0, leaf), group) for group, leaf in enumerate(leaves))
-    return fill_budget(drafts, token_budget, Matches(leaves))
+    return fill_budget(drafts, token_budget, Matches(leaves)).drafts
 
 
 def test_leaves_fill_a_budget_in_order_and_neighbours_become_one_passage():
@@ -142,7 +142,7 @@ def test_leaves_fill_a_budget_in_order_and_neighbours_become_one_passage():
     assert indexes(found) == [[4, 5], [0, 1], [8, 9]]
     assert [each.groups for each in found] == [(0, 3), (1, 4), (2, 5)]
     assert indexes(fill([0, 4, 2, 3, 1], 1000)) == [[0, 4, 2, 3, 1]]
-    assert fill([], 1000) == []
+    assert not fill([], 1000)
 
 
 def contents(drafts: Sequence[PassageDraft]) -> list[str]:
