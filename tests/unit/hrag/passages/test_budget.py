@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from hrag.passages.budget import NO_LIMIT, PassageLimits, fill_budget, select_drafts
+from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.outline import Outline
-from hrag.passages.tree_text import TreeText
-from hrag.types import MatchedChild, Span
+from hrag.passages.tree_text import LeafMatch, TreeText
+from hrag.types import MatchedChild, Passage, Span
 from tests.fakes import prepared, sentences
 
 
@@ -23,8 +25,8 @@ class Matches:
     def score(self, group: int) -> float:
         return 1 - group / 10
 
-    def leaves(self, groups: Sequence[int]) -> Sequence[tuple[int, float]]:
-        return [(self.leaf_of[group], self.score(group)) for group in sorted(groups)]
+    def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
+        return [LeafMatch(self.leaf_of[group], self.score(group)) for group in sorted(groups)]
 
 
 def document(name: str = "d", text: str = "") -> TreeText:
@@ -203,10 +205,17 @@ def test_of_a_first_leaf_that_does_not_fit_sentences_come_first_then_words(
     assert contents(fill([0], token_budget, document("d", text))) == expected
 
 
+def as_passage(draft: PassageDraft, matches: Matches) -> Passage:
+    terms = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))
+    leaves = matches.leaves(draft.groups)
+    place = terms.cited_place(draft.document, matches.level, leaves, draft.record, spans=False)
+    return passage_of(draft, matches, place)
+
+
 def test_a_passage_tells_its_leaves_as_far_as_they_lie_inside():
     matches = Matches([0, 1, 2])
     (whole,) = select([0, 1, 2], merge_adjacent=True)
-    passage = passage_of(whole, matches)
+    passage = as_passage(whole, matches)
     assert passage.chunk.content == DOCUMENT.content(whole.record)
     assert (passage.score, passage.merged_chunk_ids) == (1.0, ("d#0.0", "d#0.1", "d#0.2"))
     assert [child.chunk_id for child in passage.matched_children] == ["d#0.0", "d#0.1", "d#0.2"]
@@ -215,5 +224,5 @@ def test_a_passage_tells_its_leaves_as_far_as_they_lie_inside():
     expected = MatchedChild(
         "d#0.1", 1.0, Span(record.byte_start, record.byte_end, record.char_start, record.char_end)
     )
-    assert passage_of(alone, Matches([1])).matched_children == (expected,)
-    assert passage_of(alone, Matches([1])).merged_chunk_ids == ()
+    assert as_passage(alone, Matches([1])).matched_children == (expected,)
+    assert as_passage(alone, Matches([1])).merged_chunk_ids == ()
