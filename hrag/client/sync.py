@@ -295,8 +295,7 @@ class Client:
         * `window_sentences` (SENTENCE_WINDOW): sentences on each side, 0 to 20; None means 3.
         * `top_sections`, `summary_scope` (SUMMARY_FIRST): sections to search, 1 to 1,000, None
           means 3; and by which summaries they are chosen.
-        * `rerank`: let the server's reranker order the best passages; True requires one, None
-          means if there is one. If it fails, the result has the search's order and says why.
+        * `rerank`: the server's reranker, if it has one, orders the best; True requires one.
 
         Raises CollectionNotFound, NoSummaries, NoVectors, NoLexicalIndex, SequenceNotReached and,
         for a text, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.
