@@ -10,7 +10,7 @@ share these decisions.
 from dataclasses import dataclass
 
 from hrag.engine.find import FindRequest
-from hrag.passages.budget import SelectedDrafts
+from hrag.passages.budget import Selected
 from hrag.types import Aggregation, Retrieval, SearchMode
 
 FACTOR = 4  # Few rounds; all earlier ones together cost at most a third of the last.
@@ -20,7 +20,8 @@ FACTOR = 4  # Few rounds; all earlier ones together cost at most a third of the 
 class Selection:
     """What was made of the groups of a round.
 
-    `is_full`: `limit` or budget allows no more. `took_all`: no group was left out.
+    `is_full`: `limit` or budget allows no more. `took_all`: no group was left out or cut, except
+    of documents that have given as many passages as they may.
     """
 
     is_full: bool
@@ -32,10 +33,15 @@ class Selection:
         return cls(groups >= limit, groups <= limit)
 
     @classmethod
-    def of_drafts(cls, selected: SelectedDrafts, groups: int) -> "Selection":
+    def of_drafts(cls, selected: Selected, groups: int, request: FindRequest) -> "Selection":
         """Groups have become drafts, each of one group or several."""
-        used = sum(len(draft.groups) for draft in selected.drafts)
-        return cls(selected.is_full, selected.took_all and used == groups)
+        tokens = sum(draft.record.token_count for draft in selected.drafts)
+        has_spent_all = 0 < request.token_budget <= tokens
+        has_all_passages = len(selected.drafts) >= request.limit
+        return cls(
+            selected.left_out or has_spent_all or has_all_passages,
+            selected.considered == groups and not selected.left_out,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
+from typing import NamedTuple
 
 from hrag.passages.drafts import MatchedLeaves, PassageDraft
 from hrag.passages.truncation import first_sentences, first_words, last_sentences, truncated
@@ -41,17 +42,16 @@ class PassageLimits:
     max_per_document: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedDrafts:
-    """The drafts that become passages, best first.
+class Selected(NamedTuple):
+    """The drafts that become passages, best first, of the first `considered` candidates.
 
-    `is_full`: limit or budget allows no more, whatever else there is. `took_all`: of what was
-    read nothing was left out, not even a part.
+    `left_out`: limit or budget did not allow all of these; one was left out or cut. A document
+    that has given as many passages as it may is not such a reason.
     """
 
-    drafts: Sequence[PassageDraft]
-    is_full: bool
-    took_all: bool
+    drafts: list[PassageDraft]
+    considered: int
+    left_out: bool
 
 
 def fill_budget(
@@ -61,7 +61,7 @@ def fill_budget(
     *,
     limit: int = NO_LIMIT,
     max_per_document: int = 0,
-) -> SelectedDrafts:
+) -> Selected:
     """Returns the text that answers best, of at most `token_budget` tokens, as drafts.
 
     `candidates` are the leaves in rank order; it is read no further than needed. Leaves that
@@ -73,7 +73,7 @@ def fill_budget(
     rest = iter(candidates)
     best = next(rest, None)
     if best is None:
-        return SelectedDrafts((), is_full=False, took_all=True)
+        return Selected([], 0, left_out=False)
     limits = PassageLimits(
         limit,
         token_budget,
@@ -81,16 +81,16 @@ def fill_budget(
         cut_last=True,
         max_per_document=max_per_document,
     )
-    chosen = select_drafts(chain([best], rest), limits, matches)
-    if chosen.drafts:
-        return chosen
+    selected = select_drafts(chain([best], rest), limits, matches)
+    if selected.drafts:
+        return selected
     record = first_words(best.document, best.record, token_budget)
-    return replace(chosen, drafts=() if record is None else (replace(best, record=record),))
+    return selected if record is None else selected._replace(drafts=[replace(best, record=record)])
 
 
 def select_drafts(
     candidates: Iterable[PassageDraft], limits: PassageLimits, matches: MatchedLeaves
-) -> SelectedDrafts:
+) -> Selected:
     """Returns the drafts that become passages.
 
     `candidates` is one draft a group, in order of the groups; it is read no further than
@@ -98,29 +98,29 @@ def select_drafts(
     """
     chosen = _Chosen(limits)
     left = limits.token_budget or sys.maxsize
-    is_full, took_all = False, True
+    considered, left_out = 0, False
     for draft in candidates:
+        considered += 1
         touching = chosen.touching(draft)
         if not touching and chosen.has_enough_of(draft.document_id):
-            took_all = False
             continue
         if not touching and chosen.is_full:
-            is_full, took_all = True, False
+            left_out = True
             break
         tokens = _new_tokens(draft, touching)
         if tokens <= left:
             left -= tokens
             chosen.add(draft)
-            if chosen.is_full and not limits.merge_adjacent:
+        else:
+            left_out = True
+            if limits.cut_last:
+                part = _cut(draft, touching, matches, left)
+                if part:
+                    chosen.add(part)
                 break
-            continue
-        is_full, took_all = True, False
-        if limits.cut_last:
-            part = _cut(draft, touching, matches, left)
-            if part:
-                chosen.add(part)
+        if chosen.is_full and not limits.merge_adjacent:
             break
-    return SelectedDrafts(chosen.drafts(), is_full or chosen.is_full, took_all)
+    return Selected(chosen.drafts(), considered, left_out)
 
 
 @dataclass(slots=True)
