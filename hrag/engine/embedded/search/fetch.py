@@ -58,7 +58,7 @@ class Fetch:
         request = self.request
         drafts = self._drafts(groups)
         if request.mode is SearchMode.CONTEXT:
-            chosen = fill_budget(
+            selected = fill_budget(
                 drafts,
                 request.token_budget,
                 groups,
@@ -73,10 +73,10 @@ class Fetch:
                 request.cut_last,
                 request.max_per_document,
             )
-            chosen = select_drafts(drafts, limits, groups)
+            selected = select_drafts(drafts, limits, groups)
         else:
             return list(drafts), Selection.of_groups(len(groups), request.limit)
-        return chosen, Selection.of_drafts(chosen, len(groups), request)
+        return selected.drafts, Selection.of_drafts(selected, len(groups), request)
 
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
         request = self.request
