@@ -65,7 +65,6 @@ from hrag.types.limits import (
 from hrag.types.search import (
     Aggregation,
     ChosenSection,
-    Evidence,
     FusionMethod,
     MatchedChild,
     MatchedSentence,
@@ -135,7 +134,6 @@ __all__ = [
     "EmbeddedIndexStatus",
     "EmbeddedReaderStatus",
     "EmbeddedStoreTotals",
-    "Evidence",
     "FusionMethod",
     "Hierarchy",
     "IndexStatus",
