@@ -149,15 +149,15 @@ class QueryEmbedding:
     def _embedded(
         self, prepared: PreparedQuery, vector: Vector | HragError | None, deadline: Deadline
     ) -> EmbeddedQuery | HragError:
-        if isinstance(vector, DeadlineExceeded) and deadline.remaining_s > 0:
-            vector = EmbedderUnavailable(
-                "the embedder did not answer within its share of the call's time"
-            )
         if isinstance(vector, HragError):
+            if not self._may_fall_back(prepared):
+                return vector
+            if isinstance(vector, DeadlineExceeded) and deadline.remaining_s > 0:
+                vector = EmbedderUnavailable(
+                    "the embedder did not answer within its share of the call's time"
+                )
             is_failure = isinstance(vector, _EMBEDDER_FAILURES)
-            if is_failure and self._may_fall_back(prepared):
-                return EmbeddedQuery(prepared, None, vector)
-            return vector
+            return EmbeddedQuery(prepared, None, vector) if is_failure else vector
         given = _given_vector(prepared.query)
         if given is None or prepared.retrieval is Retrieval.LEXICAL:
             return EmbeddedQuery(prepared, vector)
