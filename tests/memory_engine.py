@@ -1,32 +1,67 @@
 """A storage engine in memory: plain and exact, the proof that the protocols suffice.
 
 Contents are immutable: a write replaces them under a lock, a snapshot keeps those that it was
-opened on. A search compares every eligible leaf. See `hrag.engine.protocols` for signatures.
+opened on. A search scores every leaf by words and by vector, one after the other. See
+`hrag.engine.protocols` for signatures.
 """
 
+import math
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, count
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from hrag import errors, types
+from hrag.analysis import MAX_FREQUENCY, analyzer
+from hrag.analysis.query_syntax import contains
 from hrag.deadline import NEVER, Deadline
-from hrag.engine import Admission, CollectionHandle, Found, StoredDocument, Unsummarised
-from hrag.engine.rounds import FACTOR, Round
+from hrag.engine import (
+    Admission,
+    CollectionHandle,
+    FindRequest,
+    Found,
+    StoredDocument,
+    Unsummarised,
+)
+from hrag.engine.rounds import FACTOR, Round, Selection
 from hrag.engine.validation import check_quota, check_shapes, check_summaries
 from hrag.passages import auto_merge, outline, sentence_context
-from hrag.passages.budget import PassageLimits, select_drafts
+from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
+from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
-from hrag.passages.tree_text import TreeText
+from hrag.passages.indexed_text import MAX_HEADING_CHARS, indexed_texts
+from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.quota.quotas import TenantUsage, unlimited
-from hrag.types import IngestOutcome, SearchMode, SummaryScope, SummaryUnit
+from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, SummaryScope, SummaryUnit
 from tests.fakes import aggregated
 from tests.filter_model import passes
+
+_K1, _B = 1.2, 0.75
+_RRF_K = 60
+F32 = np.float32  # Scores have as many bits as those of other engines, so that ties are ties.
+
+
+@dataclass(frozen=True, eq=False)
+class _Leaf:
+    """What a source scores: a leaf of a document, or one of its summaries, with its terms."""
+
+    version: "_Version"
+    number: int
+    vector: Any
+    text: str
+    terms: Counter[int]
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.version.number, self.number
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +69,7 @@ class _Version:
     """One version of a document, numbered in order of commits; see `_sums` for its sizes."""
 
     number: int
+    settings: types.CollectionSettings
     stored: StoredDocument
     info: types.DocumentInfo
     text: TreeText
@@ -41,7 +77,9 @@ class _Version:
     unchanged: types.IngestResult
 
     @classmethod
-    def of(cls, number: int, sequence: int, stored: StoredDocument) -> "_Version":
+    def of(
+        cls, number: int, sequence: int, settings: types.CollectionSettings, stored: StoredDocument
+    ) -> "_Version":
         document, tree, parsed = stored.document, stored.document.tree, stored.document.parsed
         text, vectors = parsed.text.encode(), document.vectors
         summaries = stored.summaries.summaries if stored.summaries else ()
@@ -55,7 +93,31 @@ class _Version:
         sizes += (len(summaries), stored_bytes)
         result = (document.document_id, IngestOutcome.UNCHANGED, sequence, tree.counts, tokens)
         unchanged = types.IngestResult(*result)
-        return cls(number, stored, info, TreeText(about, tree, text), sizes, unchanged)
+        return cls(number, settings, stored, info, TreeText(about, tree, text), sizes, unchanged)
+
+    @cached_property
+    def leaves(self) -> list[_Leaf]:
+        document, level = self.stored.document, self.settings.tree.embedding_level
+        parsed, headings = document.parsed, self.settings.index_headings
+        about = (parsed.text, document.title, parsed.sections, document.tree, level)
+        return self._leaves(document.vectors, indexed_texts(*about, headings=headings))
+
+    @cached_property
+    def summaries(self) -> list[_Leaf]:
+        """That of the whole document, then those of its sections."""
+        summaries, title = self.stored.summaries, self.stored.document.title
+        if summaries is None:
+            return []
+        has_heading = bool(title and self.settings.index_headings)
+        heading = f"{title[:MAX_HEADING_CHARS]}\n" if has_heading else ""
+        texts = [heading + each.text.strip() for each in summaries.summaries]
+        return self._leaves(summaries.vectors, texts)
+
+    def _leaves(self, vectors: Any, texts: Sequence[str]) -> list[_Leaf]:
+        name = self.settings.analyzer
+        ids = (analyzer(name).terms(text).tolist() if name else () for text in texts)
+        numbered = enumerate(zip(vectors, texts, map(Counter, ids), strict=True))
+        return [_Leaf(self, number, *each) for number, each in numbered]
 
 
 @dataclass(frozen=True)
@@ -211,7 +273,8 @@ class MemoryEngine:
             check_shapes(document, collection.settings)
             if stored.summaries:
                 check_summaries(document, collection)
-            new = _Version.of(next(self.numbers), self.sequences[tenant_id] + 1, stored)
+            numbers = (next(self.numbers), self.sequences[tenant_id] + 1)
+            new = _Version.of(*numbers, collection.settings, stored)
             asked = (tenant_id, collection.name, document.document_id, document.content_hash)
             if unchanged := self.admit(*asked, new.sizes[-1]).unchanged:
                 return unchanged
@@ -254,7 +317,8 @@ class MemoryEngine:
             versions, old = dict(own.versions), own.unsummarised.get(document.version)
             if old is not None:
                 new = replace(old.stored, summaries=summaries)
-                versions[document.document_id] = _Version.of(old.number, old.info.sequence, new)
+                numbers = (old.number, old.info.sequence)
+                versions[document.document_id] = _Version.of(*numbers, old.settings, new)
             self._change(own, versions=versions, summary_tokens=own.summary_tokens + tokens)
             return old is not None
         return False
@@ -263,6 +327,123 @@ class MemoryEngine:
 def _page(items: Mapping[str, Any], size: int, token: str) -> types.Listing[Any]:
     keys = sorted(key for key in items if key > token)
     return types.Listing(tuple(map(items.get, keys[:size])), keys[size - 1] if keys[size:] else "")
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """A leaf with its score and each source's, None of one that was not searched."""
+
+    leaf: _Leaf
+    score: Any
+    lexical: Any = None
+    dense: Any = None
+
+    @property
+    def rank(self) -> Any:
+        return -self.score, self.leaf.order
+
+    @property
+    def match(self) -> LeafMatch:
+        given = (None if each is None else float(each) for each in (self.lexical, self.dense))
+        return LeafMatch(self.leaf.number, float(self.score), *given)
+
+
+class _Ranking:
+    """A request's candidates; the statistics of its terms are those of all `leaves`."""
+
+    def __init__(self, request: FindRequest, analyzer_name: str, leaves: Sequence[_Leaf]) -> None:
+        self._request = request
+        self._analyzer = analyzer(analyzer_name) if analyzer_name else None
+        terms = self._analyzer.query_terms(request.text) if self._analyzer else ()
+        self._ids = sorted(term.id for term in terms)
+        found = [sum(term in leaf.terms for leaf in leaves) for term in self._ids]
+        idf = [math.log1p((len(leaves) - n + 0.5) / (n + 0.5)) for n in found]
+        self._weights = [F32(each / sum(idf)) for each in idf]
+        mean_length = sum(leaf.terms.total() for leaf in leaves) / max(len(leaves), 1)
+        self._a, self._b = F32(_K1 * (1 - _B)), F32(_K1 * _B / max(mean_length, 1.0))
+
+    @property
+    def locator(self) -> TermLocator:
+        is_dense = self._request.retrieval is Retrieval.DENSE
+        weights = [1.0] * len(self._ids) if is_dense else self._weights
+        return TermLocator(self._analyzer, np.array(self._ids, np.uint64), np.array(weights, F32))
+
+    def best(self, eligible: Sequence[_Leaf], count: int) -> tuple[list[_Scored], bool]:
+        """The `count` best leaves of each source, and whether there are no others."""
+        request, fusion = self._request, self._request.fusion
+        if request.retrieval is Retrieval.DENSE:
+            by_vector = self._by_vector(eligible)
+            found = [replace(each, dense=each.score) for each in by_vector[:count]]
+            return self._with_bonus(found), len(by_vector) <= count
+        by_terms = self._by_terms(eligible)
+        if request.retrieval is Retrieval.LEXICAL:
+            found = [replace(each, lexical=each.score) for each in by_terms[:count]]
+            return self._with_bonus(found), len(by_terms) <= count
+        by_vector = self._by_vector(eligible)
+        ranked = (by_terms[:count], by_vector[:count])
+        leaves = {each.leaf for each in chain(*ranked)}
+        lexical = dict.fromkeys(leaves, F32(0)) | {each.leaf: each.score for each in by_terms}
+        dense = {each.leaf: each.score for each in by_vector}
+        if fusion.method is FusionMethod.CONVEX:
+            low, scale = F32(fusion.lowest_cosine), F32(1 - fusion.lowest_cosine)
+            parts = (lexical, {leaf: (dense[leaf] - low) / scale for leaf in leaves})
+        else:
+            parts = tuple(
+                dict.fromkeys(leaves, F32(0))
+                | {own.leaf: F32(1) / F32(_RRF_K + place) for place, own in enumerate(each, 1)}
+                for each in ranked
+            )
+        weight = F32(fusion.lexical_weight)
+        fused = {leaf: weight * parts[0][leaf] + (1 - weight) * parts[1][leaf] for leaf in leaves}
+        found = [_Scored(leaf, fused[leaf], lexical[leaf], dense[leaf]) for leaf in leaves]
+        return self._with_bonus(found), len(by_vector) <= count
+
+    def _by_terms(self, leaves: Sequence[_Leaf]) -> list[_Scored]:
+        scored = (_Scored(leaf, self._bm25(leaf)) for leaf in leaves)
+        return sorted((each for each in scored if each.score > 0), key=lambda each: each.rank)
+
+    def _bm25(self, leaf: _Leaf) -> Any:
+        score, norm = F32(0), self._a + self._b * F32(leaf.terms.total())
+        for term, weight in zip(self._ids, self._weights, strict=True):
+            if term in leaf.terms:
+                frequency = F32(min(leaf.terms[term], MAX_FREQUENCY))
+                score += weight * frequency / (frequency + norm)
+        return score
+
+    def _by_vector(self, leaves: Sequence[_Leaf]) -> list[_Scored]:
+        scored = (_Scored(leaf, F32(leaf.vector @ self._request.vector)) for leaf in leaves)
+        return sorted(scored, key=lambda each: each.rank)
+
+    def _with_bonus(self, found: list[_Scored]) -> list[_Scored]:
+        """Each with the neighbours' bonus, best first."""
+        bonus, scores = F32(self._request.neighbour_bonus), {e.leaf.order: e.score for e in found}
+        for number, each in enumerate(found):
+            version, leaf = each.leaf.order
+            near = [scores[own] for step in (-1, 0, 1) if (own := (version, leaf + step)) in scores]
+            found[number] = replace(each, score=each.score + bonus * max(near))
+        return sorted(found, key=lambda each: each.rank)
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """A chunk, and the leaves that it represents, best first."""
+
+    version: _Version
+    position: TreePosition
+    score: Any
+    leaves: list[_Scored]
+
+    @property
+    def rank(self) -> Any:
+        record = self.version.text.tree.record(*self.position)
+        return -self.score, -self.leaves[0].score, self.version.number, record
+
+    def has(self, leaf: _Leaf, level: int) -> bool:
+        """Whether the leaf, at `level`, lies inside the chunk."""
+        tree = self.version.text.tree
+        whole, part = tree.record(*self.position), tree.record(level, leaf.number)
+        is_inside = whole.byte_start <= part.byte_start and part.byte_end <= whole.byte_end
+        return leaf.version is self.version and is_inside
 
 
 class MemorySnapshot:
@@ -276,86 +457,135 @@ class MemorySnapshot:
     def find(self, request):
         began = time.perf_counter()
         eligible, sections = self._eligible(request)
-        ranked = sorted(
-            (-float(each.stored.document.vectors[leaf] @ request.vector), each.number, leaf, each)
-            for each, leaves in eligible
-            for leaf in leaves
-        )
-        wanted, least = max(request.candidates, request.limit), request.min_score
+        ranking = self._ranking(request, [leaf for each in self._versions for leaf in each.leaves])
+        wanted, considered, groups = request.candidates, set(), []
+        joins = request.merge_adjacent or request.token_budget
         while True:
             self._deadline.check("searching")
-            groups = self._groups(request, ranked[:wanted])
-            best = [group for group in groups if least is None or -group[0][0] >= least]
-            this = Round(request, len(groups), len(best), wanted >= len(ranked))
-            found = tuple(self._read(request, best))
-            if this.has_enough_groups and this.is_final(len(found)):
-                break
+            scored, complete = ranking.best(eligible, wanted)
+            new = [each for each in scored if each.leaf not in considered]
+            groups += self._groups(request, new, groups)
+            considered.update(each.leaf for each in new)
+            kept = groups if joins else list(_most_of_each(groups, request.max_per_document))
+            least = -math.inf if request.min_score is None else request.min_score
+            best = [group for group in kept if group.score >= least]
+            this = Round(request, len(kept), len(best), complete)
+            if this.has_enough_groups:
+                found, selection = self._read(request, best, ranking.locator)
+                if this.is_final(selection):
+                    break
             wanted *= FACTOR
-        names = (*(["filter"] if request.filter else []), "search", "climb", "fetch")
-        stages = tuple((name, began, time.perf_counter()) for name in names)
-        sizes = (min(wanted, len(ranked)), len(ranked))
+        filters = ["filter"] if request.filter or request.required else []
+        stages = [(n, began, time.perf_counter()) for n in (*filters, "search", "climb", "fetch")]
         is_window = request.mode is SearchMode.SENTENCE_WINDOW
         passages, contexts = ((), found) if is_window else (found, ())
-        outcome = (True, this.is_exhausted(len(found)), stages)
-        return Found(passages, *sizes, *outcome, contexts, sections)
+        outcome = (len(considered), len(eligible), True, this.is_exhausted(selection))
+        return Found(passages, *outcome, tuple(stages), contexts, sections)
+
+    @property
+    def _versions(self) -> list[_Version]:
+        return list(self._contents.versions.values())
+
+    def _ranking(self, request: FindRequest, leaves: Sequence[_Leaf]) -> _Ranking:
+        return _Ranking(request, self.settings.analyzer, leaves)
 
     def _eligible(self, request):
-        """Documents with the leaves that may be found, and the chosen sections."""
-        given, most, ranked = request.filter, request.top_sections, []
-        versions = self._contents.versions.values()
-        versions = [v for v in versions if given is None or passes(given, v.stored.document)]
-        if request.mode is not SearchMode.SUMMARY_FIRST:
-            return [(each, range(len(each.stored.document.vectors))) for each in versions], ()
-        for version in [each for each in versions if each.stored.summaries]:
-            summaries = version.stored.summaries
-            for number, summary in enumerate(summaries.summaries):
-                score = float(summaries.vectors[number] @ request.vector)
-                ranked.append((-score, version.number, number, version, summary))
-        ranked.sort(key=lambda each: each[:3])
-        if request.summary_scope is SummaryScope.DOCUMENTS:
-            chosen = [each[1] for each in ranked if each[2] == 0][:most]
-            ranked = [each for each in ranked if each[1] in chosen]
-        best = [each for each in ranked if each[2] > 0][:most]
-        sections = (
-            version.text.chosen_section(self._level, summary.leaves, summary.text, -score)
-            for score, _, _, version, summary in best[:100]
+        """The leaves that may be found, and the chosen sections."""
+        given, sections = request.filter, ()
+        versions = [v for v in self._versions if given is None or passes(given, v.stored.document)]
+        leaves = [leaf for each in versions for leaf in each.leaves]
+        if request.mode is SearchMode.SUMMARY_FIRST:
+            best = self._best_summaries(request, versions)
+            chosen = [(each, _summary_of(each.leaf)) for each in best]
+            leaves = [each.leaf.version.leaves[n] for each, own in chosen for n in own.leaves]
+            sections = tuple(
+                each.leaf.version.text.chosen_section(
+                    self._level, own.leaves, own.text, float(each.score)
+                )
+                for each, own in chosen[:100]
+            )
+        return [leaf for leaf in leaves if contains(leaf.text, request.required)], sections
+
+    def _best_summaries(self, request, versions) -> list[_Scored]:
+        """The best summaries of sections."""
+        summaries = [leaf for each in self._versions for leaf in each.summaries]
+        ranking = self._ranking(replace(request, neighbour_bonus=0.0), summaries)
+        eligible, most = (
+            [leaf for each in versions for leaf in each.summaries],
+            request.top_sections,
         )
-        return [(version, summary.leaves) for *_, version, summary in best], tuple(sections)
+        if request.summary_scope is SummaryScope.DOCUMENTS:
+            of_documents = [leaf for leaf in eligible if leaf.number == 0]
+            chosen = [each.leaf.version for each in ranking.best(of_documents, most)[0][:most]]
+            eligible = [leaf for leaf in eligible if leaf.version in chosen]
+        return ranking.best([leaf for leaf in eligible if leaf.number > 0], most)[0][:most]
 
-    def _groups(self, request, ranked):
-        """Leaves by the chunk that represents them: rank, text, position, leaves; best first."""
-        families, groups = defaultdict(dict), []
-        for score, _, leaf, version in ranked:
-            families[version][leaf] = -score
-        for version, leaves in families.items():
-            tree, levels = version.text.tree, (self._level, request.level)
-            if request.mode is SearchMode.AUTO_MERGE:
-                positions = auto_merge.representatives(tree, leaves, *levels, request.merge_ratio)
-            else:
+    def _groups(self, request, found: list[_Scored], before: list[_Group]) -> list[_Group]:
+        """Leaves by the chunk that represents them, best first; none that `before` has."""
+        families, groups = defaultdict(list), []
+        is_merged = request.mode is SearchMode.AUTO_MERGE
+        for each in found:
+            families[each.leaf.version].append(each)
+        for version, own in families.items():
+            tree, numbers = version.text.tree, [each.leaf.number for each in own]
+            if not is_merged:
                 above = tree.ancestors(self._level)[request.level - self._level].tolist()
-                positions = {leaf: (request.level, above[leaf]) for leaf in leaves}
+                positions = {leaf: (request.level, above[leaf]) for leaf in numbers}
+            elif before:
+                positions = {leaf: (self._level, leaf) for leaf in numbers}
+            else:
+                levels = (self._level, request.level)
+                positions = auto_merge.representatives(tree, numbers, *levels, request.merge_ratio)
+            taken = [group for group in before if group.version is version]
             for position in set(positions.values()):
-                own = [(leaf, leaves[leaf]) for leaf in leaves if positions[leaf] == position]
-                score = aggregated([score for _, score in own], request.aggregation)
-                rank = (-score, -own[0][1], version.number, tree.record(*position))
-                groups.append((rank, version.text, position, own))
-        return sorted(groups, key=lambda group: group[0])
+                family = [each for each in own if positions[each.leaf.number] == position]
+                if is_merged and any(group.has(family[0].leaf, self._level) for group in taken):
+                    continue
+                if not any(group.position == position for group in taken):
+                    score = F32(aggregated([each.score for each in family], request.aggregation))
+                    groups.append(_Group(version, position, score, family))
+        return sorted(groups, key=lambda group: group.rank)
 
-    def _read(self, request, groups):
-        """Yields passages, or in SENTENCE_WINDOW contexts."""
+    def _read(self, request, groups: list[_Group], locator: TermLocator):
+        """Returns passages, or in SENTENCE_WINDOW contexts."""
+        best = groups[: request.limit]
         if request.mode is SearchMode.SENTENCE_WINDOW:
-            for rank, *chunk, _ in groups[: request.limit]:
-                yield sentence_context.sentence_context(*chunk, -rank[0], request.window_sentences)
-            return
+            chunks = ((each.version.text, each.position, float(each.score)) for each in best)
+            margin = request.window_sentences
+            contexts = (sentence_context.sentence_context(*chunk, margin) for chunk in chunks)
+            return tuple(contexts), Selection.of_groups(len(groups), request.limit)
         matches = SimpleNamespace(
             level=self._level,
-            score=lambda number: -groups[number][0][0],
-            leaves=lambda ns: sorted(chain(*(groups[n][3] for n in ns)), key=lambda leaf: -leaf[1]),
+            score=lambda number: float(groups[number].score),
+            leaves=lambda ns: [
+                each.match
+                for each in sorted(chain(*(groups[n].leaves for n in ns)), key=lambda e: -e.score)
+            ],
         )
-        drafts = [PassageDraft.of(*group[1:3], number) for number, group in enumerate(groups)]
-        limits = (request.limit, request.token_budget, request.merge_adjacent, request.cut_last)
-        for draft in select_drafts(drafts, PassageLimits(*limits), matches):
-            yield passage_of(draft, matches)
+        drafts, selection = self._drafts(request, groups, matches)
+        return tuple(self._passages(request, drafts, matches, locator)), selection
+
+    def _drafts(self, request, groups: list[_Group], matches):
+        drafts = [
+            PassageDraft.of(group.version.text, group.position, number)
+            for number, group in enumerate(groups)
+        ]
+        limit, most = request.limit, request.max_per_document
+        if request.mode is SearchMode.CONTEXT:
+            limits = {"limit": limit, "max_per_document": most}
+            selected = fill_budget(drafts, request.token_budget, matches, **limits)
+        elif request.token_budget or request.merge_adjacent:
+            options = (request.token_budget, request.merge_adjacent, request.cut_last, most)
+            selected = select_drafts(drafts, PassageLimits(limit, *options), matches)
+        else:
+            return drafts[:limit], Selection.of_groups(len(groups), limit)
+        return selected.drafts, Selection.of_drafts(selected, len(groups), request)
+
+    def _passages(self, request, drafts, matches, locator: TermLocator) -> Iterator[types.Passage]:
+        spans = request.retrieval is not Retrieval.DENSE
+        for draft in drafts:
+            own = (draft.document, self._level, matches.leaves(draft.groups), draft.record)
+            yield passage_of(draft, matches, locator.cited_place(*own, spans=spans))
 
     def chunk(self, chunk_id):
         return self.hierarchy(chunk_id, 0, content=False).node
@@ -367,6 +597,19 @@ class MemorySnapshot:
             problem = f"document {chunk_id.document_id!r} has no chunk {str(chunk_id)!r}"
             raise errors.ChunkNotFound(problem, field="chunk_id")
         return text.hierarchy(position, depth, content=content)
+
+
+def _most_of_each(groups: Sequence[_Group], most: int) -> Iterator[_Group]:
+    """The groups without those after the best `most` of their document; 0 is no limit."""
+    counts: Counter[_Version] = Counter()
+    for group in groups:
+        counts[group.version] += 1
+        if not most or counts[group.version] <= most:
+            yield group
+
+
+def _summary_of(leaf: _Leaf) -> Any:
+    return leaf.version.stored.summaries.summaries[leaf.number]
 
 
 @dataclass(frozen=True)

@@ -94,9 +94,9 @@ class LexicalSource:
                 query.b,
                 eligible.view.lengths[base:end],
                 allowed,
-                count,
+                count + 1,  # One more shows whether there are more.
             )
-            complete = len(rows) < count
+            complete = len(rows) <= count
             found.append(Candidates(rows + np.uint32(base), scores, exact=True, complete=complete))
         return best_of(found, count)
 
