@@ -29,7 +29,16 @@ def generate_grpc_code() -> None:
 
 
 generate_grpc_code()
-NAMES = ("_bm25", "_boundaries", "_climb", "_forward", "_graph", "_passages", "_postings_writer")
+NAMES = (
+    "_bm25",
+    "_boundaries",
+    "_climb",
+    "_forward",
+    "_graph",
+    "_passages",
+    "_posting_lists",
+    "_postings_writer",
+)
 # A fused multiply-add rounds once where numpy rounds twice: scores would differ from the twin's.
 FLAGS = {"_bm25": ["-ffp-contract=off"]}
 kernels = [
