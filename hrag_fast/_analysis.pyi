@@ -106,10 +106,12 @@ def term_id(term: str) -> int:
 def fold(text: str, *, single_spaces: bool = False) -> str:
     """Returns the folded text: in it, spellings that mean the same are equal.
 
-    That is NFKC, then full case folding, then NFKC. With `single_spaces`, white space is also
-    replaced by one space for each run, and removed at the ends.
+    That is NFKC, then full case folding, then NFKC. What is invisible inside words is dropped
+    before: soft hyphens U+00AD, joiners U+034F, U+200C, U+200D and U+2060, byte order marks
+    U+FEFF, and variation selectors. With `single_spaces`, white space is also replaced by one
+    space for each run, and removed at the ends.
 
-    A cluster is a character with the marks and inner Hangul letters that follow it. One of more
-    than 32 code points is folded in pieces of 32, so that time stays linear in whatever text.
-    A lone surrogate becomes U+FFFD.
+    A cluster is a character with the marks, inner Hangul letters and invisible characters that
+    follow it. One of more than 32 code points is folded in pieces of 32, so that time stays
+    linear in whatever text. A lone surrogate becomes U+FFFD.
     """

@@ -1,10 +1,11 @@
 """What Unicode says about characters: how text is folded, and the class of each character.
 
-Folding makes spellings that mean the same equal: NFKC, then case folding, then NFKC again.
-It works cluster by cluster. A cluster is a character and those after it that may combine with
-it: marks and the inner letters of Hangul syllables. Across the border of two clusters nothing
-composes and nothing is reordered, so a folded text is its folded clusters in a row, and each
-folded character has a place in the original text.
+Folding makes spellings that mean the same equal: invisible characters are dropped, then NFKC,
+then case folding, then NFKC again. It works cluster by cluster. A cluster is a character and
+those after it that may combine with it or are invisible: marks and the inner letters of Hangul
+syllables. Across the border of two clusters nothing composes and nothing is reordered, so a
+folded text is its folded clusters in a row, and each folded character has a place in the
+original text.
 
 The compiled term extractor reads the tables that `character_page` makes; its plain twin calls
 the other functions. Both therefore follow the Unicode version of the running Python.
@@ -52,11 +53,16 @@ CJK_RANGES = (
 )
 HANGUL_VOWELS_AND_FINALS = ((0x1160, 0x11FF), (0xD7B0, 0xD7FF))
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# Default ignorable code points (UAX #44) that occur inside words and say only how they look or
+# break: soft hyphen, combining grapheme joiner, zero width non-joiner and joiner, word joiner,
+# byte order mark, variation selectors. NFKC_Casefold drops them, too. Not the zero width space
+# U+200B, which separates words where nobody sees a space.
+_INVISIBLE = re.compile("[\u00ad\u034f\u200c\u200d\u2060\ufeff\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
 
 # A page has one entry for each of 256 characters.
 PAGE_SIZE = 256
-# Class; 1 if the character may combine with the one before it; number of UTF-8 bytes of its
-# folded form, 0 if that is not exactly one character; those bytes.
+# Class; 1 if `may_combine`; number of UTF-8 bytes of the folded form, 0 if that is not exactly
+# one character; those bytes.
 ENTRY = struct.Struct("<BBBx4s")
 
 
@@ -78,14 +84,17 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
 
 
 def may_combine(character: str) -> bool:
-    """True if a character may combine with the one before it."""
+    """True if a character may combine with the one before it, or is invisible beside it."""
+    if _INVISIBLE.match(character):
+        return True
     first = unicodedata.normalize("NFKD", character)[0]
     return unicodedata.category(first)[0] == "M" or _is_in(first, HANGUL_VOWELS_AND_FINALS)
 
 
 def fold_cluster(cluster: str) -> str:
     """Returns the folded form of one cluster."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", cluster).casefold())
+    visible = _INVISIBLE.sub("", cluster)
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", folded)
 
 

@@ -281,8 +281,7 @@ class Client:
         * `candidates`: leaves to take from each source, 1 to 10,000; more are slower and find more.
         * `fusion`, `lexical_weight` (HYBRID): how both scores become one; 0 to 1, None means 0.5.
         * `neighbour_bonus`: how much the leaves beside one count, 0 to 1; None means 0.5 in
-          CONTEXT, else 0.
-        * `max_per_document`: most passages of one document; 0 means no bound.
+          CONTEXT and STANDARD, else 0. `max_per_document`: most passages of one; 0: no bound.
         * `aggregation`: how a passage's score comes from those of its matching leaves.
         * `token_budget`: most tokens of all passages; 0 means no bound, in CONTEXT 4,096. A
           passage that does not fit is left out or, with `cut_last`, cut after a sentence.
@@ -295,8 +294,7 @@ class Client:
         * `window_sentences` (SENTENCE_WINDOW): sentences on each side, 0 to 20; None means 3.
         * `top_sections`, `summary_scope` (SUMMARY_FIRST): sections to search, 1 to 1,000, None
           means 3; and by which summaries they are chosen.
-        * `rerank`: let the server's reranker order the best passages; True requires one, None
-          means if there is one. If it fails, the result has the search's order and says why.
+        * `rerank`: the server's reranker, if it has one, orders the best; True requires one.
 
         Raises CollectionNotFound, NoSummaries, NoVectors, NoLexicalIndex, SequenceNotReached and,
         for a text, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.

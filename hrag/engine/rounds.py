@@ -7,11 +7,10 @@ of it: so the passages for a smaller limit are the first of those for a larger o
 share these decisions.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hrag.engine.find import FindRequest
-from hrag.passages.drafts import PassageDraft
+from hrag.passages.budget import Selected
 from hrag.types import Aggregation, Retrieval, SearchMode
 
 FACTOR = 4  # Few rounds; all earlier ones together cost at most a third of the last.
@@ -21,7 +20,8 @@ FACTOR = 4  # Few rounds; all earlier ones together cost at most a third of the 
 class Selection:
     """What was made of the groups of a round.
 
-    `is_full`: `limit` or budget allows no more. `took_all`: no group was left out.
+    `is_full`: `limit` or budget allows no more. `took_all`: no group was left out or cut, except
+    of documents that have given as many passages as they may.
     """
 
     is_full: bool
@@ -33,15 +33,15 @@ class Selection:
         return cls(groups >= limit, groups <= limit)
 
     @classmethod
-    def of_drafts(
-        cls, drafts: Sequence[PassageDraft], groups: int, request: FindRequest
-    ) -> "Selection":
+    def of_drafts(cls, selected: Selected, groups: int, request: FindRequest) -> "Selection":
         """Groups have become drafts, each of one group or several."""
-        used = sum(len(draft.groups) for draft in drafts)
-        tokens = sum(draft.record.token_count for draft in drafts)
-        is_cut = 0 < request.token_budget <= tokens
-        took_all = used == groups and not is_cut
-        return cls(not took_all or len(drafts) >= request.limit, took_all)
+        tokens = sum(draft.record.token_count for draft in selected.drafts)
+        has_spent_all = 0 < request.token_budget <= tokens
+        has_all_passages = len(selected.drafts) >= request.limit
+        return cls(
+            selected.left_out or has_spent_all or has_all_passages,
+            selected.considered == groups and not selected.left_out,
+        )
 
 
 @dataclass(frozen=True, slots=True)

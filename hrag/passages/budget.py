@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
+from typing import NamedTuple
 
 from hrag.passages.drafts import MatchedLeaves, PassageDraft
 from hrag.passages.truncation import first_sentences, first_words, last_sentences, truncated
@@ -41,6 +42,18 @@ class PassageLimits:
     max_per_document: int = 0
 
 
+class Selected(NamedTuple):
+    """The drafts that become passages, best first, of the first `considered` candidates.
+
+    `left_out`: limit or budget did not allow all of these; one was left out or cut. A document
+    that has given as many passages as it may is not such a reason.
+    """
+
+    drafts: list[PassageDraft]
+    considered: int
+    left_out: bool
+
+
 def fill_budget(
     candidates: Iterable[PassageDraft],
     token_budget: int,
@@ -48,7 +61,7 @@ def fill_budget(
     *,
     limit: int = NO_LIMIT,
     max_per_document: int = 0,
-) -> list[PassageDraft]:
+) -> Selected:
     """Returns the text that answers best, of at most `token_budget` tokens, as drafts.
 
     `candidates` are the leaves in rank order; it is read no further than needed. Leaves that
@@ -60,7 +73,7 @@ def fill_budget(
     rest = iter(candidates)
     best = next(rest, None)
     if best is None:
-        return []
+        return Selected([], 0, left_out=False)
     limits = PassageLimits(
         limit,
         token_budget,
@@ -68,41 +81,46 @@ def fill_budget(
         cut_last=True,
         max_per_document=max_per_document,
     )
-    chosen = select_drafts(chain([best], rest), limits, matches)
-    if chosen:
-        return chosen
+    selected = select_drafts(chain([best], rest), limits, matches)
+    if selected.drafts:
+        return selected
     record = first_words(best.document, best.record, token_budget)
-    return [] if record is None else [replace(best, record=record)]
+    return selected if record is None else selected._replace(drafts=[replace(best, record=record)])
 
 
 def select_drafts(
     candidates: Iterable[PassageDraft], limits: PassageLimits, matches: MatchedLeaves
-) -> list[PassageDraft]:
-    """Returns the drafts that become passages, best first.
+) -> Selected:
+    """Returns the drafts that become passages.
 
     `candidates` is one draft a group, in order of the groups; it is read no further than
     needed.
     """
     chosen = _Chosen(limits)
     left = limits.token_budget or sys.maxsize
+    considered, left_out = 0, False
     for draft in candidates:
+        considered += 1
         touching = chosen.touching(draft)
         if not touching and chosen.has_enough_of(draft.document_id):
             continue
         if not touching and chosen.is_full:
+            left_out = True
             break
         tokens = _new_tokens(draft, touching)
         if tokens <= left:
             left -= tokens
             chosen.add(draft)
-        elif limits.cut_last:
-            part = _cut(draft, touching, matches, left)
-            if part:
-                chosen.add(part)
-            break
+        else:
+            left_out = True
+            if limits.cut_last:
+                part = _cut(draft, touching, matches, left)
+                if part:
+                    chosen.add(part)
+                break
         if chosen.is_full and not limits.merge_adjacent:
             break
-    return chosen.drafts()
+    return Selected(chosen.drafts(), considered, left_out)
 
 
 @dataclass(slots=True)

@@ -1,9 +1,10 @@
 """Where in a passage the query's terms are, and which of its sentences to cite."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hrag.analysis import Analyzer
@@ -12,7 +13,7 @@ from hrag.passages.tree_text import LeafMatch, TreeText
 from hrag.tree import ChunkRecord
 from hrag.types import MatchedSentence, TermSpan
 
-_NO_MATCHES = TermMatches(*(np.empty(0, np.uint32) for _ in range(4)))
+_NO_MATCHES = TermMatches(*(array("I") for _ in range(4)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,12 @@ class CitedPlace:
 class TermLocator:
     """Finds terms in the text of leaves.
 
-    `ids` are `uint64[q]`, ascending, and `weights` say how much each counts for a sentence.
+    `ids` are `uint64[q]`, ascending, and `weights`, `float32[q]`, say how much each counts for
+    a sentence.
     Without an analyzer there are none.
     """
 
-    def __init__(
-        self, analyzer: Analyzer | None, ids: NDArray[np.uint64], weights: NDArray[np.float32]
-    ) -> None:
+    def __init__(self, analyzer: Analyzer | None, ids: NDArray[Any], weights: NDArray[Any]) -> None:
         self._analyzer = analyzer
         self._ids = ids
         self._weights = weights
@@ -71,12 +71,12 @@ class TermLocator:
         if self._analyzer is None or not len(self._ids):
             return _NO_MATCHES
         starts, ends, which = self._analyzer.matches(document.content(leaf), self._ids)
-        offset = np.uint32(leaf.char_start)
-        return TermMatches(starts + offset, ends + offset, self._weights[which], which)
+        weights = self._weights[which]
+        return TermMatches(starts + leaf.char_start, ends + leaf.char_start, weights, which)
 
 
 def _merged(found: Sequence[TermMatches], passage: ChunkRecord) -> tuple[TermSpan, ...]:
-    """The spans inside the passage, in order, each character once."""
+    """The spans inside the passage, in order; those that overlap are one."""
     merged: list[TermSpan] = []
     spans = {
         span
@@ -86,7 +86,8 @@ def _merged(found: Sequence[TermMatches], passage: ChunkRecord) -> tuple[TermSpa
     }
     for start, end in sorted(spans):
         if merged and start < merged[-1].char_end:
-            start = merged[-1].char_end  # noqa: PLW2901  # the part that is not covered yet
-        if start < end:
+            last = merged.pop()
+            merged.append(TermSpan(last.char_start, max(last.char_end, end)))
+        else:
             merged.append(TermSpan(start, end))
     return tuple(merged)

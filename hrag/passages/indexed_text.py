@@ -20,15 +20,7 @@ def embedded_texts(
     MAX_HEADING_CHARS characters, unless that is empty. A first section that repeats the title
     is left out.
     """
-    leaves = tree.level(level)
-    bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
-    texts = [text[start:end] for start, end in bounds]
-    if not headings or not (title or sections):
-        return texts
-    owners = leaves["section"].tolist()
-    parents = section_parents(sections)
-    lines = {owner: _line(title, sections, parents, owner) for owner in set(owners)}
-    return [lines[owner] + leaf for owner, leaf in zip(owners, texts, strict=True)]
+    return _with_headings(text, title, sections, tree, level, times=int(headings))
 
 
 def lexical_texts(
@@ -36,13 +28,23 @@ def lexical_texts(
 ) -> list[str]:
     """Returns what the lexical index holds of each leaf, as `embedded_texts` does.
 
-    With `headings` the title comes on a line of its own too, so that its words count twice:
-    that found 3 % more of medical pages and changed nothing elsewhere.
+    With `headings` the line comes twice, so that its words count twice.
     """
-    texts = embedded_texts(text, title, sections, tree, level, headings=headings)
-    if not headings or not title:
+    return _with_headings(text, title, sections, tree, level, times=2 * headings)
+
+
+def _with_headings(
+    text: str, title: str, sections: Sequence[Section], tree: Tree, level: int, *, times: int
+) -> list[str]:
+    leaves = tree.level(level)
+    bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
+    texts = [text[start:end] for start, end in bounds]
+    if not times or not (title or sections):
         return texts
-    return [f"{title[:MAX_HEADING_CHARS]}\n{leaf}" for leaf in texts]
+    owners = leaves["section"].tolist()
+    parents = section_parents(sections)
+    lines = {owner: times * _line(title, sections, parents, owner) for owner in set(owners)}
+    return [lines[owner] + leaf for owner, leaf in zip(owners, texts, strict=True)]
 
 
 def _line(title: str, sections: Sequence[Section], parents: Sequence[int], section: int) -> str:

@@ -8,12 +8,12 @@ A heading is a sentence of its own. It is worth less than a sentence below it wi
 terms, because it says less.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import fsum
-from typing import Any
+from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -24,6 +24,13 @@ from hrag.sentences import MAX_SENTENCE_CHARS, has_word, sentence_ends
 from hrag.tree import NONE, ChunkRecord, Section
 from hrag.types import MatchedSentence, Span
 
+# Characters read on either side of a leaf to complete a sentence, before MAX_SENTENCE_CHARS are:
+# most leaves begin and end with whole sentences.
+_REACH = MAX_SENTENCE_CHARS // 8
+
+
+_Numbers: TypeAlias = "NDArray[Any] | array[int]"
+
 
 @dataclass(frozen=True, slots=True)
 class TermMatches:
@@ -33,40 +40,78 @@ class TermMatches:
     number. `weights` says how much the term counts, the same wherever it occurs.
     """
 
-    char_starts: NDArray[Any]
-    char_ends: NDArray[Any]
-    weights: NDArray[Any]
-    which: NDArray[Any]
+    char_starts: _Numbers
+    char_ends: _Numbers
+    weights: _Numbers
+    which: _Numbers
 
 
 @dataclass(frozen=True, slots=True)
 class _Excerpt:
-    """A part of a document's text, and where it begins."""
+    """A leaf's text with some more on either side, and its sentences.
+
+    Sentence i is from `borders[i]` to `borders[i + 1]`; those that touch the leaf are `inside`.
+    `headings` maps the start of each heading to its end, and the start of a section without a
+    heading to itself. All are code points of the document. `known` is the range of borders
+    that do not only come from where the excerpt was cut.
+    """
 
     text: str
     byte_start: int
     char_start: int
+    borders: list[int]
+    headings: dict[int, int]
+    inside: range
+    known: range
 
-    def span(self, char_start: int, char_end: int) -> Span:
-        """Where a part of it lies, without the white space around that part."""
+    @classmethod
+    def of(cls, document: TreeText, leaf: ChunkRecord, reach: int) -> "_Excerpt":
+        """The leaf with `reach` more characters on either side, if there are as many."""
+        before, inside, behind = surroundings(document, leaf, reach)
+        text = before + inside + behind
+        byte_start = leaf.byte_start - len(before.encode())
+        char_start = leaf.char_start - len(before)
+        headings = _headings(text, char_start, document.outline.sections)
+        borders = [char_start, *(char_start + end for end in sentence_ends(text))]
+        if headings:
+            borders = _borders(borders, headings)
+        first = bisect_right(borders, leaf.char_start) - 1
+        last = bisect_left(borders, leaf.char_end)
+        begins = byte_start == 0
+        ends = leaf.byte_end + len(behind.encode()) == len(document.text)
+        known = range(0 if begins else 1, len(borders) if ends else len(borders) - 1)
+        return cls(text, byte_start, char_start, borders, headings, range(first, last), known)
+
+    def is_heading(self, sentence: int) -> bool:
+        return self.headings.get(self.borders[sentence]) == self.borders[sentence + 1]
+
+    def is_whole(self, sentence: int) -> bool:
+        return sentence in self.known and sentence + 1 in self.known
+
+    def inner_part(self, sentence: int, leaf: ChunkRecord) -> str:
+        """The part of a sentence that lies in the leaf."""
+        start = max(self.borders[sentence], leaf.char_start) - self.char_start
+        end = min(self.borders[sentence + 1], leaf.char_end) - self.char_start
+        return self.text[start:end]
+
+    def span(self, sentence: int, leaf: ChunkRecord) -> Span:
+        """Where a sentence lies, without the white space around it.
+
+        It ends at the leaf's edge where its own end is not known.
+        """
+        char_start, char_end = self.borders[sentence : sentence + 2]
+        if sentence not in self.known:
+            char_start = leaf.char_start
+        if sentence + 1 not in self.known:
+            char_end = leaf.char_end
         part = self.text[char_start - self.char_start : char_end - self.char_start]
-        if part.strip():
-            char_start += len(part) - len(part.lstrip())
-            part = part.strip()
+        if stripped := part.strip():
+            char_start += part.index(stripped)
+            part = stripped
         before = self.text[: char_start - self.char_start]
         byte_start = self.byte_start + len(before.encode())
         byte_end = byte_start + len(part.encode())
         return Span(byte_start, byte_end, char_start, char_start + len(part))
-
-
-@dataclass(frozen=True, slots=True)
-class _Sentence:
-    """A sentence in code points of the document; `section` is an index or NONE."""
-
-    start: int
-    end: int
-    section: int
-    is_heading: bool
 
 
 def matched_sentence(
@@ -75,55 +120,46 @@ def matched_sentence(
     """Returns the sentence of a leaf whose terms have the highest sum of weights.
 
     A term counts once in a sentence. Of equal sentences the first one is returned, but a
-    heading only if no sentence directly below it is equal. If no term occurs, the sentence
+    heading only if no sentence of its own section is equal. If no term occurs, the sentence
     is the first one of the section that holds most of the leaf. A sentence that the leaf's
     edge cuts is returned whole if it ends within MAX_SENTENCE_CHARS characters of the edge.
     """
-    excerpt = _Excerpt(document.content(leaf), leaf.byte_start, leaf.char_start)
-    sentences = _sentences(excerpt, document.outline.sections)
-    weights = _weights(sentences, matches)
-    if any(weights):
-        best = _heaviest(sentences, weights)
-    else:
-        best = _first(sentences, excerpt, leaf, document.outline.sections)
-    span = excerpt.span(best.start, best.end)
-    if best is sentences[0] or best is sentences[-1]:  # The leaf's edge may cut it.
-        span = _whole(document, leaf, best)
+    sections = document.outline.sections
+    excerpt = _Excerpt.of(document, leaf, _REACH)
+    best = _best(excerpt, leaf, matches, sections)
+    if not excerpt.is_whole(best):
+        excerpt = _Excerpt.of(document, leaf, MAX_SENTENCE_CHARS)
+        best = _best(excerpt, leaf, matches, sections)
+    span = excerpt.span(best, leaf)
     first_page, last_page = document.outline.page_range(span.char_start, span.char_end)
-    path = document.outline.section_path(best.section)
+    path = document.outline.section_path(_section_at(sections, span.char_start))
     return MatchedSentence(span, path, first_page, last_page)
 
 
-def _sentences(excerpt: _Excerpt, sections: Sequence[Section]) -> list[_Sentence]:
-    """The sentences of a text; sections and the text below a heading begin new ones."""
-    headings = _headings(excerpt, sections)
-    cuts = {excerpt.char_start, *headings, *headings.values()}
-    starts = list(headings)
-    for end in sentence_ends(excerpt.text):
-        cut = excerpt.char_start + end
-        before = bisect_left(starts, cut) - 1
-        if before < 0 or headings[starts[before]] <= cut:  # Else it is inside the heading.
-            cuts.add(cut)
-    found = []
-    for start, end in pairwise(sorted(cuts)):
-        section = _section_at(sections, start)
-        found.append(_Sentence(start, end, section, headings.get(start, start) == end))
-    return found
+def _headings(text: str, char_start: int, sections: Sequence[Section]) -> dict[int, int]:
+    """Start and end of the heading of each section that begins in a text, in order.
 
-
-def _headings(excerpt: _Excerpt, sections: Sequence[Section]) -> dict[int, int]:
-    """Start and end of each heading in a text; equal for a section without one."""
-    text_end = excerpt.char_start + len(excerpt.text)
-    first = bisect_left(sections, excerpt.char_start, key=_char_start)
-    last = bisect_left(sections, text_end, key=_char_start)
+    They are equal for a section without one.
+    """
+    first = bisect_left(sections, char_start, key=_char_start)
+    last = bisect_left(sections, char_start + len(text), first, key=_char_start)
     headings: dict[int, int] = {}
     for section in sections[first:last]:
         start = section.char_start
-        end = excerpt.char_start + heading_end(
-            excerpt.text, start - excerpt.char_start, section.title
-        )
+        end = char_start + heading_end(text, start - char_start, section.title)
         headings[start] = max(end, headings.get(start, start))
     return headings
+
+
+def _borders(borders: Sequence[int], headings: Mapping[int, int]) -> list[int]:
+    """Borders of sentences, with those of headings and without those inside of them."""
+    starts = list(headings)
+    found = {*starts, *headings.values()}
+    for border in borders:
+        before = bisect_left(starts, border) - 1
+        if before < 0 or headings[starts[before]] <= border:
+            found.add(border)
+    return sorted(found)
 
 
 def _char_start(section: Section) -> int:
@@ -136,13 +172,12 @@ def _section_at(sections: Sequence[Section], char: int) -> int:
     return NONE if at < 0 else at
 
 
-def _weights(sentences: Sequence[_Sentence], matches: TermMatches) -> list[float]:
-    """The sum of weights of the distinct terms in each sentence.
+def _weights(borders: Sequence[int], matches: TermMatches) -> dict[int, float]:
+    """The sum of weights of the distinct terms in each sentence that holds any weight.
 
     Equal terms give equal sums, in whatever order they occur.
     """
-    terms: list[dict[int, float]] = [{} for _ in sentences]
-    starts = [sentence.start for sentence in sentences]
+    terms: dict[int, dict[int, float]] = {}
     for start, end, weight, which in zip(
         matches.char_starts.tolist(),
         matches.char_ends.tolist(),
@@ -150,53 +185,41 @@ def _weights(sentences: Sequence[_Sentence], matches: TermMatches) -> list[float
         matches.which.tolist(),
         strict=True,
     ):
-        at = max(bisect_right(starts, start) - 1, 0)
-        if starts[at] <= start and end <= sentences[at].end:
-            terms[at][which] = weight
-    return [fsum(each.values()) for each in terms]
+        sentence = bisect_right(borders, start) - 1
+        if 0 <= sentence < len(borders) - 1 and end <= borders[sentence + 1] and weight > 0:
+            terms.setdefault(sentence, {})[which] = weight
+    return {sentence: fsum(each.values()) for sentence, each in terms.items()}
 
 
-def _heaviest(sentences: Sequence[_Sentence], weights: Sequence[float]) -> _Sentence:
-    """The first of the heaviest; one below a heading rather than that heading."""
-    most = max(weights)
-    heaviest = [each for each, weight in zip(sentences, weights, strict=True) if weight == most]
-    first = heaviest[0]
-    below = (each for each in heaviest if each.section == first.section and not each.is_heading)
+def _best(
+    excerpt: _Excerpt, leaf: ChunkRecord, matches: TermMatches, sections: Sequence[Section]
+) -> int:
+    """The number of the sentence that is cited."""
+    if weights := _weights(excerpt.borders, matches):
+        return _heaviest(excerpt, weights, sections)
+    return _first(excerpt, leaf, sections)
+
+
+def _heaviest(excerpt: _Excerpt, weights: Mapping[int, float], sections: Sequence[Section]) -> int:
+    """The first of the heaviest sentences; one of a section rather than its heading."""
+    most = max(weights.values())
+    first, *others = sorted(each for each, weight in weights.items() if weight == most)
+    if not excerpt.is_heading(first):
+        return first
+    section = _section_at(sections, excerpt.borders[first])
+    below = (
+        each
+        for each in others
+        if _section_at(sections, excerpt.borders[each]) == section and not excerpt.is_heading(each)
+    )
     return next(below, first)
 
 
-def _first(
-    sentences: Sequence[_Sentence],
-    excerpt: _Excerpt,
-    leaf: ChunkRecord,
-    sections: Sequence[Section],
-) -> _Sentence:
+def _first(excerpt: _Excerpt, leaf: ChunkRecord, sections: Sequence[Section]) -> int:
     """The first sentence of the section that holds most of the leaf; a heading if it must be."""
     start = 0 if leaf.section == NONE else sections[leaf.section].char_start
-    inside = [each for each in sentences if each.start >= start] or sentences
-    offset = excerpt.char_start
-    with_words = [
-        each for each in inside if has_word(excerpt.text[each.start - offset : each.end - offset])
-    ]
-    below = (each for each in with_words if not each.is_heading)
-    return next(below, (with_words or inside)[0])
-
-
-def _whole(document: TreeText, leaf: ChunkRecord, sentence: _Sentence) -> Span:
-    """Where a sentence at an edge of a leaf lies, with the part of it outside the leaf."""
-    before, inside, behind = surroundings(document, leaf, MAX_SENTENCE_CHARS)
-    text = before + inside + behind
-    excerpt = _Excerpt(text, leaf.byte_start - len(before.encode()), leaf.char_start - len(before))
-    text_end = excerpt.char_start + len(text)
-    reaches_end = leaf.byte_end + len(behind.encode()) == len(document.text)
-    parts = [
-        each
-        for each in _sentences(excerpt, document.outline.sections)
-        if each.start < sentence.end and sentence.start < each.end
-    ]
-    start, end = sentence.start, sentence.end
-    if start == leaf.char_start and (parts[0].start > excerpt.char_start or not excerpt.byte_start):
-        start = parts[0].start
-    if end == leaf.char_end and (parts[-1].end < text_end or reaches_end):
-        end = parts[-1].end
-    return excerpt.span(start, end)
+    in_section = [each for each in excerpt.inside if excerpt.borders[each] >= start]
+    sentences = in_section or excerpt.inside
+    with_words = [each for each in sentences if has_word(excerpt.inner_part(each, leaf))]
+    below = (each for each in with_words if not excerpt.is_heading(each))
+    return next(below, (with_words or sentences)[0])

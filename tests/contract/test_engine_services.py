@@ -35,7 +35,7 @@ from tests.summary_model import ModelSummaries, summarise
 EMBEDDER = HashEmbedder(16)
 TREE = TreeSettings((32, 64, 128), 0.1)
 QUERY = SearchQuery("t", "Sentence 3 4 tells a short story.", "c", limit=3)
-LEVELS = {SearchMode.STANDARD: 0, SearchMode.SENTENCE_WINDOW: 0}
+LEVELS = {SearchMode.STANDARD: 0, SearchMode.SENTENCE_WINDOW: 0, SearchMode.CONTEXT: 0}
 
 
 @pytest.fixture

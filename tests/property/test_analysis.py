@@ -13,13 +13,15 @@ from hrag.analysis.query_syntax import contains, parse
 from hrag_fast import _analysis_reference
 from hrag_fast._characters import MAX_CLUSTER, clusters
 
+INVISIBLE = "\u00ad\u034f\u200c\u200d\u2060\ufeff\ufe00\ufe0f\U000e0100\U000e01ef"
 ALPHABETS = (
     "abcXYZ019 ",
     ".-_/@+#",
     "型号数据库々〇",
     "カタナーｶﾅﾞ゛ぁ",
     "éïßﬁﷺ…½㎏㍿Σςİŉǰ",
-    "\u0301\u0316\u0345\u3099\u094d\ufe0f\u20e3\u200d\u00ad\u034f",
+    "\u0301\u0316\u0345\u3099\u094d\u20e3\u200b",
+    INVISIBLE,
     "한글각ㄱㅏﾡￂ가\u11a8",
     "ไทยน้ำๆ๑ລາວខ្មែမြန်",
     "हिन्दीعربىЖжΩ",
@@ -40,6 +42,7 @@ EXAMPLES = (
     *("C++", "c#", "3.11.7", "E-4711", "user@example.org", "/usr/local/bin", "snake_case"),
     *("型号AB-123的", "数据库", "カタカナ", "ﾊﾝｶｸ", "naïve", "ß", "ﬁ", "e.g.", "AT&T"),
     *("nai\u0308ve", "ｶﾞ", "1\ufe0f\u20e3", "\u0301a", "각", "가\u11a8", "น้ำ", "ŉ…½", "a" * 65),
+    *("co\u00adop\u00ad", "e\u00ad\u0301", "\ufeff\u0301x", "ᄀ\u034f\u200dᅡ\u11a8", "می\u200cرود"),
 )
 
 
@@ -53,6 +56,12 @@ PAIRS = [
     for kernel, twin in [(hrag_fast.TermExtractor, _analysis_reference.TermExtractor)]
     for stem, ascii_only in [(halved, False), (halved, True), (None, False)]
 ]
+
+
+def visible(text):
+    """Returns a text without the invisible characters that folding drops."""
+    drops = {*INVISIBLE, *map(chr, range(0xFE00, 0xFE10)), *map(chr, range(0xE0100, 0xE01F0))}
+    return "".join(character for character in text if character not in drops)
 
 
 def examples(test):
@@ -101,8 +110,24 @@ def test_folding_equals_its_twin_and_unicode(text):
     assert hrag_fast.fold(text) == folded
     assert hrag_fast.fold(text, single_spaces=True) == " ".join(folded.split())
     if all(end - start < MAX_CLUSTER for start, end in clusters(text)):
-        whole = unicodedata.normalize("NFKC", text).casefold()
+        whole = unicodedata.normalize("NFKC", visible(text)).casefold()
         assert folded == unicodedata.normalize("NFKC", whole)
+
+
+@given(TEXTS)
+def test_invisible_characters_change_no_term_and_lie_inside_matches(text):
+    plain = visible(text)
+    if all(end - start < MAX_CLUSTER for start, end in clusters(text)):
+        english = analyzer("english/1")
+        terms = english.terms(plain)
+        assert english.terms(text).tolist() == terms.tolist()
+        ids = np.unique(terms)
+        in_text, in_plain = english.matches(text, ids), english.matches(plain, ids)
+        assert [visible(each) for each in matched(text, in_text)] == matched(plain, in_plain)
+
+
+def matched(text, found):
+    return [text[start:end] for start, end in zip(found.starts, found.ends, strict=True)]
 
 
 @examples

@@ -93,10 +93,12 @@ def inside(part: Interval, whole: Interval) -> bool:
 @some
 @given(rankings(), budgets, per_document)
 def test_leaves_fill_the_budget_in_order_and_the_last_is_cut(ranking, budget, most):
-    found = fill_budget(ranking.drafts(), budget, ranking, max_per_document=most)
+    selected = fill_budget(ranking.drafts(), budget, ranking, max_per_document=most)
+    found = selected.drafts
     _assert_measured(found, ranking)
     passages = [interval(each) for each in found]
     whole, cut = model(ranking, budget, most)
+    assert selected.left_out == (cut is not None)
     assert sum(end - start for _, start, end in passages) <= budget
     assert [each.groups[0] for each in found] == sorted(each.groups[0] for each in found)
     if cut is None:
@@ -145,7 +147,7 @@ def _assert_more(less: list[PassageDraft], more: list[PassageDraft]) -> None:
 @given(rankings(), budgets, budgets, per_document)
 def test_a_larger_budget_gives_the_same_and_more(ranking, one, other, most):
     less, more = (
-        fill_budget(ranking.drafts(), budget, ranking, max_per_document=most)
+        fill_budget(ranking.drafts(), budget, ranking, max_per_document=most).drafts
         for budget in sorted((one, other))
     )
     _assert_more(less, more)
@@ -159,7 +161,7 @@ def test_a_larger_limit_gives_the_same_and_more(ranking, one, other, most):
             ranking.drafts(),
             PassageLimits(limit, merge_adjacent=True, max_per_document=most),
             ranking,
-        )
+        ).drafts
         for limit in sorted((one, other))
     )
     _assert_more(less, more)

@@ -50,7 +50,10 @@ _NONE = Candidates(np.empty(0, np.uint32), np.empty(0, np.float32), exact=True, 
 
 
 def best_of(parts: Sequence[Candidates], count: int) -> Candidates:
-    """Returns the `count` highest-scoring candidates of parts that share no row."""
+    """Returns the `count` highest-scoring candidates of parts that share no row.
+
+    Of those with the lowest score, the lower rows.
+    """
     if not parts:
         return _NONE
     if len(parts) == 1 and len(parts[0]) <= count:
@@ -60,5 +63,9 @@ def best_of(parts: Sequence[Candidates], count: int) -> Candidates:
     exact = all(part.exact for part in parts)
     if len(rows) <= count:
         return Candidates(rows, scores, exact, all(part.complete for part in parts))
-    chosen = np.argpartition(scores, len(scores) - count)[-count:]
+    lowest = np.partition(scores, len(scores) - count)[-count]
+    better = np.flatnonzero(scores > lowest)
+    equal = np.flatnonzero(scores == lowest)
+    equal = equal[np.argsort(rows[equal])][: count - len(better)]
+    chosen = np.concatenate([better, equal])
     return Candidates(rows[chosen], scores[chosen], exact, complete=False)

@@ -75,6 +75,10 @@ def texts_of(terms):
         ("हिन्दी", ["हिन्दी"]),
         ("\u0301a 🇩🇪👩‍👩‍👧!", ["a"]),
         ("\ud800a", ["a"]),
+        ("\ufeffco\u00adop\u00ader\u2060ate", ["cooper"]),
+        ("می\u200cخواهم 葛\U000e0100城\ufe00", ["میخواهم", "葛", "葛城", "城"]),
+        ("e\u034f\u00ad\u0301 well\u2060-\u200dknown", ["é", "well", "known", "well-known"]),
+        ("zero\u200bwidth", ["zero", "width"]),
     ],
 )
 def test_terms_of_a_text(english, text, terms):
@@ -145,6 +149,8 @@ def test_no_leaves_have_no_terms(english):
         ("ﾊﾝｶﾞｸ", "ガク", ["ｶﾞｸ"]),
         ("㎏㍿x", "株式", ["㍿"]),
         ("½…½", "2...1", ["½…½"]),
+        ("\ufeffCo\u00adop, co\u200dop\u00ad.", "coop", ["Co\u00adop", "co\u200dop\u00ad"]),
+        ("\u00ad葛\U000e0100城 x", "葛城", ["葛\U000e0100城"]),
         (unicodedata.normalize("NFD", "이데"), "데", [unicodedata.normalize("NFD", "데")]),
     ],
 )

@@ -55,6 +55,8 @@ def test_too_many_required_parts_are_refused():
         ("Stra\u00dfe", ("STRASSE",)),
         ("concatenate cat", ("cat",)),
         ("⚠\ufe0fWarning", ("warning",)),
+        ("co\u00adop\u00ad\u00aderate", ("cooperate",)),
+        ("cooperate", ("co\u2060operate",)),
         ("a -> b", ("->",)),
     ],
 )
@@ -68,6 +70,7 @@ def test_texts_contain_what_is_required(text, required):
         ("", ("a",)),
         ("concatenate", ("cat",)),
         ("cats", ("cat",)),
+        ("cat\u00ads", ("cat",)),
         ("E-47110", ("E-4711",)),
         ("one two", ("two one",)),
         ("one two", ("one", "three")),

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 
 from hrag.passages.budget import NO_LIMIT, PassageLimits, fill_budget, select_drafts
-from hrag.passages.cited_place import TermLocator
+from hrag.passages.cited_place import CitedPlace
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import LeafMatch, TreeText
-from hrag.types import MatchedChild, Passage, Span
+from hrag.tree import NONE
+from hrag.types import MatchedChild, MatchedSentence, Span, TermSpan
 from tests.fakes import prepared, sentences
 
 
@@ -37,13 +37,14 @@ def document(name: str = "d", text: str = "") -> TreeText:
 
 
 DOCUMENT = document()
+PLACE = CitedPlace(MatchedSentence(Span(0, 9, 0, 9), (), 0, 0), NONE, (TermSpan(0, 8),))
 
 
 def select(
     leaves: Sequence[int], limit: int = NO_LIMIT, document: TreeText = DOCUMENT, **asked: object
 ) -> list[PassageDraft]:
     drafts = (PassageDraft.of(document, (0, leaf), group) for group, leaf in enumerate(leaves))
-    return select_drafts(drafts, PassageLimits(limit, **asked), Matches(leaves))
+    return select_drafts(drafts, PassageLimits(limit, **asked), Matches(leaves)).drafts
 
 
 def indexes(drafts: Sequence[PassageDraft]) -> list[list[int]]:
@@ -59,8 +60,8 @@ def test_no_more_than_the_limit_are_read():
             yield PassageDraft.of(DOCUMENT, (0, 2 * group), group)
 
     chosen = select_drafts(drafts(), PassageLimits(2), Matches(range(0, 10, 2)))
-    assert indexes(chosen) == [[0], [2]]
-    assert read == [0, 1]
+    assert indexes(chosen.drafts) == [[0], [2]]
+    assert (read, chosen.considered, chosen.left_out) == ([0, 1], 2, False)
 
 
 def test_what_does_not_fit_the_budget_is_passed_over():
@@ -105,7 +106,7 @@ def test_documents_are_not_joined():
     other = document("e")
     drafts = [PassageDraft.of(DOCUMENT, (0, 0), 0), PassageDraft.of(other, (0, 1), 1)]
     limits = PassageLimits(NO_LIMIT, merge_adjacent=True)
-    assert len(select_drafts(drafts, limits, Matches([0, 1]))) == 2
+    assert len(select_drafts(drafts, limits, Matches([0, 1])).drafts) == 2
 
 
 def test_a_joined_passage_costs_only_the_tokens_that_it_adds():
@@ -122,19 +123,22 @@ def test_a_document_gives_no_more_passages_than_it_may():
     drafts = [PassageDraft.of(each, (0, leaf), group) for group, (each, leaf) in enumerate(ranked)]
     matches = Matches([leaf for _, leaf in ranked])
     alone = select_drafts(drafts, PassageLimits(2, max_per_document=1), matches)
-    assert [(each.document_id, each.position) for each in alone] == [("d", (0, 0)), ("e", (0, 0))]
+    found = [(each.document_id, each.position) for each in alone.drafts]
+    assert (found, alone.left_out) == ([("d", (0, 0)), ("e", (0, 0))], False)
     for joined in (
         select_drafts(
             drafts, PassageLimits(NO_LIMIT, merge_adjacent=True, max_per_document=1), matches
         ),
         fill_budget(drafts, 1000, matches, max_per_document=1),
     ):
-        assert [(each.document_id, each.groups) for each in joined] == [("d", (0, 2)), ("e", (3,))]
+        found = [(each.document_id, each.groups) for each in joined.drafts]
+        assert found == [("d", (0, 2)), ("e", (3,))]
+        assert (joined.considered, joined.left_out) == (5, False)
 
 
 def fill(leaves: Sequence[int], token_budget: int, text: TreeText = DOCUMENT) -> list[PassageDraft]:
     drafts = (PassageDraft.of(text, (0, leaf), group) for group, leaf in enumerate(leaves))
-    return fill_budget(drafts, token_budget, Matches(leaves))
+    return fill_budget(drafts, token_budget, Matches(leaves)).drafts
 
 
 def test_leaves_fill_a_budget_in_order_and_neighbours_become_one_passage():
@@ -205,17 +209,10 @@ def test_of_a_first_leaf_that_does_not_fit_sentences_come_first_then_words(
     assert contents(fill([0], token_budget, document("d", text))) == expected
 
 
-def as_passage(draft: PassageDraft, matches: Matches) -> Passage:
-    terms = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))
-    leaves = matches.leaves(draft.groups)
-    place = terms.cited_place(draft.document, matches.level, leaves, draft.record, spans=False)
-    return passage_of(draft, matches, place)
-
-
 def test_a_passage_tells_its_leaves_as_far_as_they_lie_inside():
     matches = Matches([0, 1, 2])
     (whole,) = select([0, 1, 2], merge_adjacent=True)
-    passage = as_passage(whole, matches)
+    passage = passage_of(whole, matches, PLACE)
     assert passage.chunk.content == DOCUMENT.content(whole.record)
     assert (passage.score, passage.merged_chunk_ids) == (1.0, ("d#0.0", "d#0.1", "d#0.2"))
     assert [child.chunk_id for child in passage.matched_children] == ["d#0.0", "d#0.1", "d#0.2"]
@@ -224,5 +221,12 @@ def test_a_passage_tells_its_leaves_as_far_as_they_lie_inside():
     expected = MatchedChild(
         "d#0.1", 1.0, Span(record.byte_start, record.byte_end, record.char_start, record.char_end)
     )
-    assert as_passage(alone, Matches([1])).matched_children == (expected,)
-    assert as_passage(alone, Matches([1])).merged_chunk_ids == ()
+    assert passage_of(alone, Matches([1]), PLACE).matched_children == (expected,)
+    assert passage_of(alone, Matches([1]), PLACE).merged_chunk_ids == ()
+
+
+def test_a_passage_tells_where_to_cite_it():
+    (alone,) = select([1])
+    passage = passage_of(alone, Matches([1]), PLACE)
+    assert (passage.matched_sentence, passage.term_spans) == (PLACE.sentence, PLACE.term_spans)
+    assert passage.chunk.section_path == ()

@@ -1,8 +1,7 @@
-"""A search looks at more leaves until enough passages come out, over plain rankings."""
+"""A search looks at more leaves until enough passages come out; what came out stays as it is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,74 +11,88 @@ from hypothesis import strategies as st
 
 from hrag import errors
 from hrag.deadline import NEVER, Deadline
-from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot
+from hrag.engine.embedded.search.ancestor_groups import AncestorGroups
+from hrag.engine.embedded.search.documents import CitationCache
+from hrag.engine.embedded.search.fetch import Fetch
+from hrag.engine.embedded.search.filter_eval import SelectedRowsCache
+from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
+from hrag.engine.embedded.search.view import Tail, View
+from hrag.engine.embedded.store.labels import labels_of, split_label
 from hrag.engine.find import FindRequest, Found
-from hrag.types import Aggregation, SearchMode
+from hrag.engine.rounds import Selection
+from hrag.types import Aggregation, CollectionSettings, SearchMode, TreeSettings
 
-REQUEST = FindRequest(np.ones(4, np.float32), SearchMode.SMALL_TO_BIG, 2, limit=5, candidates=50)
-
-
-@dataclass(frozen=True)
-class Leaves:
-    """Leaves as the names of the ancestors they lie in."""
-
-    ancestors: Sequence[str]
-    complete: bool
-    exact: bool = True
-
-    def __len__(self) -> int:
-        return len(self.ancestors)
+SETTINGS = CollectionSettings(TreeSettings((32, 64), 0.0), "fake", 1)
+REQUEST = FindRequest(
+    np.ones(1, np.float32), SearchMode.SMALL_TO_BIG, 1, limit=5, candidates=50
+)
+NOTHING: Any = None
+CACHES = SnapshotCaches(CitationCache(), SelectedRowsCache())
 
 
-class Groups(list[str]):
-    """Names of ancestors, best first; the score of one is minus its place."""
+def view_of(ancestors: Sequence[str]) -> View:
+    """A document whose leaf n is in the ancestor number n, and has the score 1 - n / 10,000."""
+    count, names = len(ancestors), list(dict.fromkeys(ancestors))
+    own = np.arange(count, dtype=np.uint32)
+    parents = np.array([names.index(name) for name in ancestors], np.uint32)
+    vectors = (1 - own / np.float32(10_000)).astype(np.float32).reshape(-1, 1)
+    none = np.zeros(count, np.uint32)
+    return View(
+        collection=1,
+        settings=SETTINGS,
+        sequence=1,
+        segments=(),
+        bases=(),
+        labels=labels_of(1, count),
+        ancestors=np.stack([own, parents]),
+        alive=np.ones(count, np.uint8),
+        lengths=none,
+        tail=Tail(vectors, np.zeros(count + 1, np.int64), np.empty(0, np.uint64)),
+        tail_base=0,
+        count=count,
+        living=count,
+        living_terms=0,
+    )
 
-    def reaching(self, score: float) -> "Groups":
-        return Groups(name for place, name in enumerate(self) if -place >= score)
 
+class Ranked:
+    """A search of leaves given as the names of the ancestors they lie in, best leaf first."""
 
-@dataclass
-class RankedSnapshot(EmbeddedSnapshot):
-    """Its ranking names, best leaf first, the ancestor of every leaf."""
-
-    ranking: Sequence[str]
-    _deadline: Deadline = NEVER
-    counts: list[int] = field(default_factory=list)
+    def __init__(self, ancestors: Sequence[str], deadline: Deadline = NEVER) -> None:
+        self._names = list(dict.fromkeys(ancestors))
+        view = view_of(ancestors)
+        self._snapshot = EmbeddedSnapshot(NOTHING, NOTHING, "t", CACHES, deadline, view)
 
     def ask(self, **asked: Any) -> Found[str]:
-        return self._find(replace(REQUEST, **asked), self._read)
+        return self._snapshot._find(replace(REQUEST, **asked), self._read)
 
-    def _eligible(self, request: FindRequest, stages: list[Any]) -> Any:
-        return SimpleNamespace(count=len(self.ranking)), ()
-
-    def _look(self, request: FindRequest, eligible: Any, count: int, stages: list[Any]) -> Any:
-        self.counts.append(count)
-        leaves = Leaves(self.ranking[:count], count >= len(self.ranking))
-        return leaves, Groups(dict.fromkeys(leaves.ancestors))
-
-    def _read(self, groups: Any, request: FindRequest) -> tuple[str, ...]:
-        """Neighbours are those with the same first letter."""
-        if request.merge_adjacent:
-            return tuple(dict.fromkeys(name[0] for name in groups))[: request.limit]
-        return tuple(groups[: request.limit])
+    def _read(self, fetch: Fetch, groups: AncestorGroups) -> tuple[tuple[str, ...], Selection]:
+        """If joined, neighbours are those with the same first letter."""
+        request = fetch.request
+        names = [self._names[split_label(key)[1]] for key in groups.keys()]
+        if not request.merge_adjacent:
+            selection = Selection.of_groups(len(groups), request.limit)
+            return tuple(names[: request.limit]), selection
+        joined = list(dict.fromkeys(name[0] for name in names))
+        is_full = len(joined) >= request.limit or bool(request.token_budget)
+        selection = Selection(is_full, len(joined) <= request.limit and not request.token_budget)
+        return tuple(joined[: request.limit]), selection
 
 
 def ask(ranking: Sequence[str], **asked: Any) -> Found[str]:
-    return RankedSnapshot(ranking).ask(**asked)
+    return Ranked(ranking).ask(**asked)
 
 
 # Enough passages
 
 
 def test_the_first_candidates_do_when_they_lie_in_enough_ancestors():
-    snapshot = RankedSnapshot([f"p{leaf}" for leaf in range(100)])
-    found = snapshot.ask()
+    found = ask([f"p{leaf}" for leaf in range(100)])
     assert found.passages == ("p0", "p1", "p2", "p3", "p4")
-    assert snapshot.counts == [50]
     assert (found.considered, found.eligible_leaves, found.exhausted) == (50, 100, False)
 
 
-@pytest.mark.parametrize("candidates", [1, 2, 10, 49, 50, 10_000])
+@pytest.mark.parametrize("candidates", [1, 10, 10_000])
 def test_it_looks_deeper_while_candidates_collapse_into_one_ancestor(candidates):
     ranking = ["long"] * 500 + [f"p{leaf}" for leaf in range(9)] + ["rest"] * 5000
     found = ask(ranking, limit=10, candidates=candidates)
@@ -88,16 +101,21 @@ def test_it_looks_deeper_while_candidates_collapse_into_one_ancestor(candidates)
 
 
 def test_each_round_looks_at_four_times_as_many_leaves():
-    snapshot = RankedSnapshot(["long"] * 1000)
-    found = snapshot.ask(limit=2, candidates=10)
-    assert snapshot.counts == [10, 40, 160, 640, 2560]
-    assert (found.passages, found.exhausted) == (("long",), True)
+    ranking = ["long"] * 1000
+    found = ask(ranking, limit=2, candidates=10)
+    assert (found.passages, found.considered, found.exhausted) == (("long",), 1000, True)
+    assert [stage for stage, *_ in found.stages].count("climb") == 5
+    ranking[639] = "other"
+    found = ask(ranking, limit=2, candidates=10)
+    assert (found.passages, found.considered) == (("long", "other"), 640)
 
 
-def test_it_looks_at_as_many_leaves_as_passages_are_wanted():
-    snapshot = RankedSnapshot([f"p{leaf}" for leaf in range(1000)])
-    snapshot.ask(limit=100, candidates=1)
-    assert snapshot.counts == [100]
+def test_a_larger_limit_takes_more_rounds_and_changes_nothing_of_the_first():
+    ranking = [f"p{leaf % 7}" for leaf in range(100)] + [f"q{leaf}" for leaf in range(100)]
+    assert ask(ranking, limit=7, candidates=20).considered == 20
+    found = ask(ranking, limit=30, candidates=20)
+    assert found.considered == 200
+    assert found.passages[:7] == ask(ranking, limit=7, candidates=20).passages
 
 
 @given(
@@ -115,6 +133,23 @@ def test_as_many_passages_come_out_as_there_are_up_to_the_limit(ranking, limit, 
         assert found.exhausted
 
 
+@given(
+    st.lists(st.sampled_from("abcdefgh"), max_size=100),
+    st.integers(1, 8),
+    st.integers(1, 8),
+    st.integers(1, 60),
+    st.sampled_from(Aggregation),
+)
+def test_the_first_passages_are_the_same_whatever_the_limit(
+    ranking, one, other, candidates, aggregation
+):
+    less, more = (
+        ask(ranking, limit=limit, candidates=candidates, aggregation=aggregation).passages
+        for limit in sorted((one, other))
+    )
+    assert more[: len(less)] == less
+
+
 def test_more_passages_than_the_limit_are_not_exhausted():
     assert not ask(["a", "b", "c"], limit=2).exhausted
     assert ask(["a", "b", "c"], limit=3).exhausted
@@ -127,52 +162,57 @@ def test_an_empty_collection_has_nothing_and_is_exhausted():
 
 def test_it_stops_looking_deeper_at_the_deadline():
     waits = iter([True, True, False])
-    snapshot = RankedSnapshot(["long"] * 1000, Deadline(is_waiting=lambda: next(waits)))
+    ranked = Ranked(["long"] * 1000, Deadline(is_waiting=lambda: next(waits)))
     with pytest.raises(errors.Cancelled, match="searching"):
-        snapshot.ask(limit=2, candidates=1)
-    assert snapshot.counts == [2, 8]
+        ranked.ask(limit=2, candidates=1)
+    assert next(waits, None) is None
 
 
 def test_nothing_is_searched_past_the_deadline():
-    snapshot = RankedSnapshot(["a"], Deadline.after(-1))
     with pytest.raises(errors.DeadlineExceeded, match="searching"):
-        snapshot.ask()
-    assert snapshot.counts == []
+        Ranked(["a"], Deadline.after(-1)).ask()
 
 
 # What scores too low
 
 
 def test_passages_below_the_score_are_left_out_and_nothing_deeper_is_asked():
-    snapshot = RankedSnapshot([f"p{leaf}" for leaf in range(1000)])
-    found = snapshot.ask(min_score=-1.0)
-    assert (found.passages, found.exhausted) == (("p0", "p1"), True)
-    assert snapshot.counts == [50]
+    ranking = [f"p{leaf}" for leaf in range(1000)]
+    found = ask(ranking, min_score=1 - 1.5 / 10_000)
+    assert (found.passages, found.exhausted, found.considered) == (("p0", "p1"), True, 50)
 
 
 def test_more_may_reach_a_sum_than_was_looked_at():
-    ranking = [f"p{leaf}" for leaf in range(1000)]
-    assert not ask(ranking, min_score=-1.0, aggregation=Aggregation.SUM).exhausted
-    assert ask(ranking[:9], min_score=-1.0, aggregation=Aggregation.SUM).exhausted
+    ranking, asked = [f"p{leaf}" for leaf in range(1000)], {"min_score": 1 - 1.5 / 10_000}
+    assert not ask(ranking, **asked, aggregation=Aggregation.SUM).exhausted
+    assert ask(ranking[:9], **asked, aggregation=Aggregation.SUM).exhausted
 
 
 def test_a_score_that_more_passages_reach_than_the_limit_changes_nothing():
-    found = ask([f"p{leaf}" for leaf in range(1000)], min_score=-49.0)
+    found = ask([f"p{leaf}" for leaf in range(1000)], min_score=0.9951)
     assert (found.passages, found.exhausted) == (("p0", "p1", "p2", "p3", "p4"), False)
+
+
+# Documents
+
+
+def test_documents_that_have_given_enough_are_passed_over():
+    ranking = [f"p{leaf}" for leaf in range(100)]
+    found = ask(ranking, max_per_document=2)
+    assert (found.passages, found.considered, found.exhausted) == (("p0", "p1"), 100, True)
 
 
 # Joined passages
 
 
 def test_it_looks_deeper_while_passages_are_joined_into_too_few():
-    snapshot = RankedSnapshot([*(f"a{leaf}" for leaf in range(300)), "b", "c", "d"])
-    found = snapshot.ask(limit=3, merge_adjacent=True)
-    assert found.passages == ("a", "b", "c")
-    assert (snapshot.counts, found.exhausted) == ([50, 200, 800], False)
-    assert snapshot.ask(limit=9, merge_adjacent=True).exhausted
+    ranking = [*(f"a{leaf}" for leaf in range(300)), "b", "c", "d"]
+    found = ask(ranking, limit=3, merge_adjacent=True)
+    assert (found.passages, found.considered) == (("a", "b", "c"), 303)
+    assert not found.exhausted
+    assert ask(ranking, limit=9, merge_adjacent=True).exhausted
 
 
 def test_a_budget_may_be_why_there_are_few_joined_passages():
-    snapshot = RankedSnapshot([f"a{leaf}" for leaf in range(300)])
-    assert not snapshot.ask(limit=3, merge_adjacent=True, token_budget=9).exhausted
-    assert snapshot.counts == [50]
+    found = ask([f"a{leaf}" for leaf in range(300)], limit=3, merge_adjacent=True, token_budget=9)
+    assert (found.considered, found.exhausted) == (50, False)

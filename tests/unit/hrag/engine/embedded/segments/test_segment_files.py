@@ -12,24 +12,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hrag.analysis import analyzer
 from hrag.engine.embedded.segments import segment_files, vector_part
 from hrag.engine.embedded.segments.builder import SegmentBuilder
 from hrag.engine.embedded.segments.leaves import LeafBlock
+from hrag.engine.embedded.segments.postings_part import PostingsPart
 from hrag.engine.embedded.segments.vector_part import VectorPart
 from hrag.engine.embedded.store import disk
 from hrag.engine.embedded.store.records import SegmentRecord
-from tests.fakes import query_vector, unit_vectors
+from tests.fakes import ANALYZER, query_vector, unit_vectors
 
-FILES = ("index.hnsw", "rows.npz")
+FILES = ("index.hnsw", "postings.bin", "rows.npz")
+IDS = analyzer(ANALYZER).word_ids("even odd")
+
+
+def block(vectors: np.ndarray) -> LeafBlock:
+    """Leaves with these vectors; leaf n has n and one of two words."""
+    count = len(vectors)
+    texts = [f"{n} {'odd' if n % 2 else 'even'}" for n in range(count)]
+    labels = np.arange(count, dtype=np.uint64)
+    terms = analyzer(ANALYZER).leaf_terms(texts)
+    return LeafBlock(labels, np.zeros((1, count), np.uint32), vectors, terms)
 
 
 def sealed(folder: Path, vectors: np.ndarray, segment_id: int = 1) -> SegmentRecord:
     """Writes a segment over vectors, as sealing does."""
     count = len(vectors)
     part = VectorPart(vector_part.new_index(vectors.shape[1], count))
-    builder = SegmentBuilder(1, [part])
-    labels = np.arange(count, dtype=np.uint64)
-    builder.add(LeafBlock(labels, np.zeros((1, count), np.uint32), vectors))
+    builder = SegmentBuilder(1, [part, PostingsPart()])
+    builder.add(block(vectors))
     return SegmentRecord(
         segment_id=segment_id,
         space=vector_part.SPACE,
@@ -41,6 +52,7 @@ def sealed(folder: Path, vectors: np.ndarray, segment_id: int = 1) -> SegmentRec
         last_ordinal=1,
         covered_sequence=1,
         files=segment_files.write(folder, segment_id, builder.write),
+        analyzer=ANALYZER,
     )
 
 
@@ -62,6 +74,31 @@ def test_a_segment_comes_back_and_finds_what_is_nearest(tmp_path, record):
         exact = vectors @ query_vector(seed)
         assert set(rows.tolist()) == set(np.argsort(exact)[-10:].tolist())
         assert np.allclose(scores, exact[rows], atol=1e-5)
+    assert loaded.postings.rows == 200
+    assert loaded.postings.document_frequencies(IDS, None).tolist() == [100, 100]
+    assert loaded.rows.lengths.tolist() == [2] * 200
+
+
+def test_a_segment_has_the_parts_that_its_collection_needs(tmp_path):
+    """Without vectors it has no index of them, without an analyzer no postings."""
+    vectors = unit_vectors(20, seed=1)
+    whole = sealed(tmp_path, vectors)
+    for parts, options in (
+        ([PostingsPart()], {"dimension": 0, "items": 0}),
+        ([VectorPart(vector_part.new_index(16, 20))], {"analyzer": ""}),
+    ):
+        builder = SegmentBuilder(1, parts)
+        builder.add(block(vectors))
+        files = segment_files.write(tmp_path, 2, builder.write)
+        record = replace(whole, segment_id=2, files=files, **options)
+        loaded = segment_files.load(tmp_path, record)
+        assert (loaded.graph is None, loaded.postings is None) == (
+            not record.dimension,
+            not record.analyzer,
+        )
+        assert len(files) == 2
+        assert len(loaded.items) == len(loaded.rows.labels) == 20
+        segment_files.remove(tmp_path, 2)
 
 
 def test_more_than_there_is_gives_all(tmp_path, record):
@@ -127,10 +164,22 @@ def test_vectors_of_another_dimension_are_refused(tmp_path, record):
         segment_files.load(tmp_path, replace(record, dimension=8))
 
 
-@pytest.mark.parametrize("wrong", [{"rows": 199}, {"items": 201}])
-def test_another_count_than_the_manifests_is_refused(tmp_path, record, wrong):
-    with pytest.raises(segment_files.DamagedSegment, match="holds 200 vectors of 200 leaves"):
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [({"rows": 199}, "holds 200 leaves"), ({"items": 201}, "holds 200 vectors")],
+)
+def test_another_count_than_the_manifests_is_refused(tmp_path, record, wrong, problem):
+    with pytest.raises(segment_files.DamagedSegment, match=problem):
         segment_files.load(tmp_path, replace(record, **wrong))
+
+
+def test_postings_of_other_leaves_are_refused(tmp_path, record):
+    other = sealed(tmp_path, unit_vectors(20, seed=2), 2)
+    path = path_of(tmp_path, record, "postings.bin")
+    path.write_bytes(path_of(tmp_path, other, "postings.bin").read_bytes())
+    files = {**record.files, "postings.bin": other.files["postings.bin"]}
+    with pytest.raises(segment_files.DamagedSegment, match="is about 20 leaves; the manifest says"):
+        segment_files.load(tmp_path, replace(record, files=files))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -219,12 +268,11 @@ def test_each_distinct_vector_is_indexed_once_and_stands_for_all_its_rows(kinds)
     vectors = unit_vectors(6, seed=3)[kinds]
     index = vector_part.new_index(vectors.shape[1], len(kinds))
     builder = SegmentBuilder(1, [VectorPart(index)])
-    labels = np.arange(len(kinds), dtype=np.uint64)
-    builder.add(LeafBlock(labels, np.zeros((1, len(kinds)), np.uint32), vectors))
+    builder.add(block(vectors))
     with TemporaryDirectory() as folder:
         arrays = builder.write(Path(folder))
     digests = arrays.pop("digests")
-    rows = segment_files.Rows(**arrays)
+    rows = segment_files.Rows(**arrays, lengths=np.empty(0, np.uint32))
     assert index.get_current_count() == len(digests) == len(set(kinds))
     items = rows.items()
     assert (np.asarray(index.get_items(items)) == vectors).all()
