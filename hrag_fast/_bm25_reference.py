@@ -181,7 +181,12 @@ def _read_list(units: list[int], rows: int) -> dict[int, int]:
                 postings[window * WINDOW_ROWS + row] = frequency
     except (IndexError, ValueError):
         raise ValueError("a list of the postings ends too early") from None
-    if max(postings, default=0) >= rows or _encoded(postings) != units:
+    frequencies = postings.values()
+    if (
+        max(postings, default=0) >= rows
+        or not all(1 <= frequency <= MAX_FREQUENCY for frequency in frequencies)
+        or _encoded(postings) != units
+    ):
         raise ValueError("a list of the postings is damaged")
     return postings
 
