@@ -31,7 +31,7 @@ from hrag.passages import auto_merge, outline, sentence_context
 from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
-from hrag.passages.indexed_text import MAX_HEADING_CHARS, indexed_texts
+from hrag.passages.indexed_text import MAX_HEADING_CHARS, lexical_texts
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.quota.quotas import TenantUsage, unlimited
 from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, SummaryScope, SummaryUnit
@@ -95,13 +95,13 @@ class _Version:
         document, level = self.stored.document, self.settings.tree.embedding_level
         parsed, headings = document.parsed, self.settings.index_headings
         about = (parsed.text, document.title, parsed.sections, document.tree, level)
-        return self._leaves(document.vectors, indexed_texts(*about, headings=headings))
+        return self._leaves(document.vectors, lexical_texts(*about, headings=headings))
 
     @cached_property
     def summaries(self) -> list[_Leaf]:
         """That of the whole document, then those of its sections."""
         title = self.stored.document.title if self.settings.index_headings else ""
-        heading = title and f"{title[:MAX_HEADING_CHARS]}\n"
+        heading = 2 * (title and f"{title[:MAX_HEADING_CHARS]}\n")
         own = self.stored.summaries or DocumentSummaries((), ())
         return self._leaves(own.vectors, [heading + each.text.strip() for each in own.summaries])
 
