@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup demo sync-client test test-slow test-endurance test-models test-clients test-containers lint bench bench-full bench-compare bench-store bench-peers clean
+.PHONY: setup demo sync-client test test-slow test-endurance test-models test-clients test-containers lint bench bench-full bench-compare bench-store bench-quality bench-peers clean
 
 setup: $(STAMP)
 
@@ -68,6 +68,11 @@ bench-compare: setup
 # Makes the latest run the stored one, and writes its tables and headline figures.
 bench-store: setup
 	$(BIN)/python -m benchmarks.store
+
+# What searches find on the development sets in the folder DATA; without it, says what that holds.
+# `make bench-quality DATA=folder STORE=--store` makes the run the stored one.
+bench-quality: setup
+	$(BIN)/python -m benchmarks.quality $(DATA) $(STORE)
 
 $(VENV)/.bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,bench]'

@@ -45,7 +45,8 @@ NO_AUTH_WORDS = "everybody may read and change all data"
 PLAINTEXT_WORDS = "everybody on the way may read all data and tokens"
 _REQUEST_PER_DOCUMENT = 4
 _MAX_SEARCH_BYTES = 16 * MIB  # A full batch whose filters name 10,000 ids each has 15 MiB.
-_EMBEDDER = re.compile(r"builtin|openai|none|hash:[1-9][0-9]{0,4}")
+E5_SMALL = "e5-small"
+_EMBEDDER = re.compile(rf"builtin|{E5_SMALL}|openai|none|hash:[1-9][0-9]{{0,4}}")
 _VARIABLE_OF_TREE_FIELD = {
     "level_sizes": "HIERARCHICAL_CHUNK_LEVELS",
     "overlap_ratio": "HIERARCHICAL_OVERLAP_RATIO",
@@ -161,7 +162,9 @@ class CommonSettings(EngineSettings):
     @classmethod
     def _check_embedder(cls, value: str) -> str:
         if not _EMBEDDER.fullmatch(value):
-            raise ValueError("must be builtin, openai, none, or hash:<dimension>, as in hash:384")
+            raise ValueError(
+                "must be builtin, e5-small, openai, none, or hash:<dimension>, as in hash:384"
+            )
         return value
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ sentence is useless. Long text without a boundary, such as a table, is cut at a 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 MAX_SENTENCE_CHARS = 1000
 
@@ -19,6 +19,9 @@ _ENDS = re.compile(
     r"|\n(?=[ \t]{0,8}(?:[-*+•] |\d{1,3}[.)] |#{1,6} |\|))"  # end of a line before a list item;
     r"|(?:\A|(?<=\n))#{1,6} [^\n]*+\n\s*+"  # end of a heading.
 )
+# What an end begins with. Looking for these characters first takes a tenth of the time: with a
+# class alone the regex engine skips everything else, with alternatives it tries each of them.
+_CANDIDATES = re.compile(r"[。！？；…．｡.!?\n\f#]")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[\"'“‘])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Mt|No|Nos|Fig|Figs|Eq|Sec|Ch|Vol|pp?|"
     r"vs|cf|al|ca|approx|resp|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K|[A-Z](?:\.[A-Z])+)\.$"
@@ -32,7 +35,7 @@ def sentence_ends(text: str) -> list[int]:
 
     Empty for an empty text.
     """
-    ends = [found.end() for found in _ENDS.finditer(text) if _is_end(text, found)]
+    ends = [found.end() for found in _found(text) if _is_end(text, found)]
     if text and (not ends or ends[-1] != len(text)):
         ends.append(len(text))
     result: list[int] = []
@@ -62,6 +65,15 @@ def fitting(sizes: Sequence[int], keep: int, budget: int) -> range | None:
         if last > keep:
             return range(first, last)
     return None
+
+
+def _found(text: str) -> Iterator["re.Match[str]"]:
+    """The matches of `_ENDS`, in order, none inside another."""
+    behind = 0
+    for candidate in _CANDIDATES.finditer(text):
+        if candidate.start() >= behind and (found := _ENDS.match(text, candidate.start())):
+            behind = found.end()
+            yield found
 
 
 def _is_end(text: str, found: "re.Match[str]") -> bool:

@@ -1,4 +1,4 @@
-"""The compiled hot path: ANN and BM25 search, climbing, encoding passages, cutting texts.
+"""The compiled hot path: ANN and BM25 search, climbing, encoding passages, cutting, analysis.
 
 * `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`).
 * `Postings` finds leaves by BM25 in an inverted index; `postings_of` and `write_postings` make
@@ -6,10 +6,13 @@
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
 * `PassageEncoder` encodes passages as protobuf messages.
 * `boundary_ranks` says how good a cut at each offset of a text is (`CUT_...`).
+* `TermExtractor` finds the terms of texts for the lexical index; `fold` and `inside_word`
+  compare texts as it does.
 
-Arrays in, arrays and bytes out: it knows nothing of stores or services. The `.pyi` files are
-its documentation, `_reference.py` and `_bm25_reference.py` define the right answers. If the
-extension is not compiled, the import fails: nobody would notice a fallback that is only slow.
+Arrays and text in, arrays and bytes out: it knows nothing of stores or services. The `.pyi`
+files are its documentation; `_reference.py`, `_bm25_reference.py` and `_analysis_reference.py`
+define the right answers. If the extension is not compiled, the import fails: nobody would notice
+a fallback that is only slow.
 """
 
 try:

@@ -16,7 +16,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.unicode cimport (
     PyUnicode_1BYTE_DATA,
     PyUnicode_2BYTE_DATA,
@@ -34,6 +34,8 @@ from hrag_fast._characters import character_page, folded_bytes
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_ASCII(object text)
+    void* PyEval_SaveThread() noexcept
+    void PyEval_RestoreThread(void* state) noexcept
 
 cdef extern from "<stdlib.h>":
     void* aligned_alloc(size_t alignment, size_t size)
@@ -74,10 +76,11 @@ Token = namedtuple("Token", ("text", "is_word"))
 
 cdef enum:
     # The classes of characters; `_characters.py` says what is in each.
-    OTHER, WORD, CJK, MARK, JOINER, SUFFIX
+    OTHER, WORD, CJK, MARK, SPACE, JOINER, SUFFIX
 
 assert (_characters.OTHER, _characters.WORD, _characters.CJK) == (OTHER, WORD, CJK)
-assert (_characters.MARK, _characters.JOINER, _characters.SUFFIX) == (MARK, JOINER, SUFFIX)
+assert (_characters.MARK, _characters.SPACE) == (MARK, SPACE)
+assert (_characters.JOINER, _characters.SUFFIX) == (JOINER, SUFFIX)
 
 cdef enum:
     FREQUENCY_LIMIT = 255
@@ -90,7 +93,7 @@ cdef enum:
     LONG_STEMS = 8192  # Longer words and stems remembered, about 150 bytes each.
     PADDING = 24  # Bytes that may be read past the end of a text.
     CROWDED = 64  # Ids in a bucket; more are not sorted by insertion.
-    TEXT_BYTES_A_TURN = 1 << 18  # Other threads may then have the GIL; about 3 ms.
+    TEXT_BYTES_A_TURN = 1 << 18  # About 3 ms; then other threads may have the GIL.
 
 MAX_FREQUENCY = FREQUENCY_LIMIT
 cdef Py_ssize_t CLUSTER_LIMIT = _characters.MAX_CLUSTER
@@ -189,12 +192,14 @@ def term_id(str term not None):
     return hashed(<const uint8_t*><const char*>encoded, len(encoded))
 
 
-def fold(str text not None):
+def fold(str text not None, *, bint single_spaces=False):
     """Folds a text; see `_analysis.pyi`."""
-    if PyUnicode_IS_ASCII(text):
+    if PyUnicode_IS_ASCII(text) and not single_spaces:
         return text.lower()
     cdef Buffers buffers = Buffers()
-    buffers.fold(text, False)
+    buffers.fold(text)
+    if single_spaces:
+        buffers.collapse_spaces()
     return PyUnicode_DecodeUTF8(<const char*>buffers.bytes, buffers.size, NULL)
 
 
@@ -213,12 +218,12 @@ cdef class Buffers:
     """The memory of one call: a folded text and the terms found in it; reused for each text."""
 
     cdef:
-        uint8_t* bytes  # The folded text; one byte of class OTHER follows it.
+        uint8_t* bytes  # The folded text and, behind it, PADDING of class OTHER.
         uint8_t* classes
+        bint keeps_places
         uint32_t* places  # Pairs of start and end of a byte's cluster in the original text.
         size_t size
         size_t capacity
-        bint keeps_places
         Occurrence* found
         size_t found_size
         size_t found_capacity
@@ -226,6 +231,9 @@ cdef class Buffers:
         uint64_t* ids  # The ids of `found`, sorted.
         uint32_t* offsets
         size_t ids_capacity
+
+    def __cinit__(self, bint keeps_places=False):
+        self.keeps_places = keeps_places
 
     def __dealloc__(self):
         PyMem_Free(self.bytes)
@@ -251,14 +259,13 @@ cdef class Buffers:
         self.capacity = needed
         return 0
 
-    cdef int fold(self, str text, bint keeps_places) except -1:
-        """Fills `bytes`, `classes` and, if asked, `places`."""
+    cdef int fold(self, str text) except -1:
+        """Fills `bytes`, `classes` and, if they are kept, `places`."""
         cdef int kind = PyUnicode_KIND(text)
         self.size = 0
-        self.keeps_places = keeps_places
         self.reserve(len(text))
         if kind == 1:
-            if PyUnicode_IS_ASCII(text) and not keeps_places:
+            if PyUnicode_IS_ASCII(text) and not self.keeps_places:
                 fold_ascii(self, PyUnicode_1BYTE_DATA(text), len(text))
             else:
                 fold_units(self, text, <const uint8_t*>PyUnicode_1BYTE_DATA(text), len(text))
@@ -285,6 +292,17 @@ cdef class Buffers:
                 self.places[2 * i + 1] = end
         self.size = place + size
 
+    cdef void collapse_spaces(self) noexcept:
+        """Leaves one space of each run of white space in `bytes`, and none at the ends."""
+        cdef size_t i, size = 0
+        cdef bint is_space, follows_space = True
+        for i in range(self.size):
+            is_space = self.classes[i] == SPACE
+            self.bytes[size] = b" " if is_space else self.bytes[i]
+            size += not (is_space and follows_space)
+            follows_space = is_space
+        self.size = size - (size > 0 and follows_space)
+
     cdef inline int emit(self, uint64_t term, size_t start, size_t end) except -1:
         if self.found_size == self.found_capacity:
             self.grow_found()
@@ -304,7 +322,7 @@ cdef class Buffers:
         cdef int bits = 4
         while (<size_t>1 << bits) < 2 * n and bits < 24:
             bits += 1
-        cdef size_t needed = max(n, (<size_t>1 << bits) + 1)
+        cdef size_t needed = max(n, <size_t>1 << bits)
         if needed > self.ids_capacity:
             self.ids = <uint64_t*>resized(self.ids, needed * sizeof(uint64_t))
             self.offsets = <uint32_t*>resized(self.offsets, needed * sizeof(uint32_t))
@@ -380,21 +398,21 @@ cdef int append_cluster(Buffers buffers, str text, Py_ssize_t start, Py_ssize_t 
     cdef bytes classes = folded[1]
     cdef const uint8_t* data = <const uint8_t*><const char*>encoded
     cdef const uint8_t* classes_of = <const uint8_t*><const char*>classes
-    cdef uint8_t character[4]
+    cdef uint8_t byte[4]  # One, and what `append` reads beyond it.
     cdef size_t i, size = len(encoded)
     buffers.reserve(buffers.size + size)
     for i in range(size):
-        character[0] = data[i]
-        buffers.append(character, 1, classes_of[i], start, end)
+        byte[0] = data[i]
+        buffers.append(byte, 1, classes_of[i], start, end)
     return 0
 
 
 cdef void sort_hashes(
     const Occurrence* found, size_t n, int bits, uint64_t* ids, uint32_t* offsets
 ) noexcept nogil:
-    """Sorts by buckets of the first bits of 56; `offsets` has space for one bucket more."""
+    """Sorts by buckets of the first bits of 56; `offsets` has space for the buckets."""
     cdef size_t i, bucket, buckets = <size_t>1 << bits
-    cdef uint32_t largest = 0, count, end = 0
+    cdef uint32_t largest = 0, count, start = 0, end = 0
     cdef int shift = 56 - bits
     memset(offsets, 0, buckets * sizeof(uint32_t))
     for i in range(n):
@@ -410,8 +428,14 @@ cdef void sort_hashes(
         offsets[bucket] += 1
     if largest <= CROWDED:
         insertion_sort(ids, n)
-    else:
-        heap_sort(ids, n)
+        return
+    for i in range(buckets):  # An offset is now the end of its bucket.
+        count = offsets[i] - start
+        if count <= CROWDED:
+            insertion_sort(ids + start, count)
+        else:
+            heap_sort(ids + start, count)
+        start = offsets[i]
 
 
 cdef inline void insertion_sort(uint64_t* ids, size_t n) noexcept nogil:
@@ -427,7 +451,7 @@ cdef inline void insertion_sort(uint64_t* ids, size_t n) noexcept nogil:
 
 
 cdef void heap_sort(uint64_t* ids, size_t n) noexcept nogil:
-    """For what has crowded buckets, perhaps on purpose: never quadratic."""
+    """For crowded buckets: linear if all are equal, and never quadratic."""
     cdef size_t i
     for i in range(n // 2, 0, -1):
         sift_down(ids, i - 1, n)
@@ -473,7 +497,7 @@ cdef class TermExtractor:
 
     def terms(self, str text not None):
         cdef Buffers buffers = Buffers()
-        buffers.fold(text, False)
+        buffers.fold(text)
         self.scan(buffers, True)
         cdef size_t i
         ids = np.empty(buffers.found_size, np.uint64)
@@ -484,7 +508,7 @@ cdef class TermExtractor:
 
     def word_ids(self, str text not None):
         cdef Buffers buffers = Buffers()
-        buffers.fold(text, False)
+        buffers.fold(text)
         self.scan(buffers, False)
         buffers.sort()
         cdef size_t i, size = 0
@@ -511,7 +535,7 @@ cdef class TermExtractor:
             text = leaves[i]
             if text is None:
                 raise TypeError(f"texts[{i}] is None; it must be a str")
-            buffers.fold(text, False)
+            buffers.fold(text)
             self.scan(buffers, True)
             buffers.sort()
             entries.extend(buffers.ids, buffers.found_size)
@@ -520,17 +544,16 @@ cdef class TermExtractor:
             turn += buffers.size
             if turn >= TEXT_BYTES_A_TURN:
                 turn = 0
-                with nogil:
-                    pass
+                PyEval_RestoreThread(PyEval_SaveThread())
         return LeafTerms(starts, copied(entries.values, entries.size), lengths)
 
     def matches(self, str text not None, const uint64_t[::1] ids not None):
         cdef size_t i, n = ids.shape[0]
         for i in range(1, n):
-            if ids[i - 1] >= ids[i]:
-                raise ValueError(f"ids must ascend; ids[{i}] is {ids[i]}, behind {ids[i - 1]}")
-        cdef Buffers buffers = Buffers()
-        buffers.fold(text, True)
+            if ids[i - 1] > ids[i]:
+                raise ValueError(f"ids must ascend; ids[{i}] is {ids[i]}, after {ids[i - 1]}")
+        cdef Buffers buffers = Buffers(True)
+        buffers.fold(text)
         self.scan(buffers, True)
         cdef const uint64_t* wanted = &ids[0] if n > 0 else NULL
         cdef size_t size = buffers.match(wanted, n)
@@ -548,7 +571,7 @@ cdef class TermExtractor:
         cdef Occurrence each
         cdef size_t i
         cdef list result = []
-        buffers.fold(text, False)
+        buffers.fold(text)
         self.scan(buffers, True)
         for i in range(buffers.found_size):
             each = buffers.found[i]
@@ -629,14 +652,15 @@ cdef class TermExtractor:
         return key.id
 
     cdef uint64_t long_word_term(self, const uint8_t* word, size_t size) except? 0:
+        if size > 4 * STEMMED_CHARS:  # Without a look at it: too long in any script.
+            return hashed(word, size)
         cdef bytes key = word[:size]
         term = self.long_stems.get(key)
         if term is None:
             term = self.stemmed(word, size)
             if len(self.long_stems) >= LONG_STEMS:
                 self.long_stems.clear()
-            if size <= 4 * STEMMED_CHARS:
-                self.long_stems[key] = term
+            self.long_stems[key] = term
         return term
 
     cdef uint64_t stemmed(self, const uint8_t* word, size_t size) except? 0:

@@ -18,6 +18,7 @@ from hrag_fast._characters import (
     JOINER,
     MARK,
     OTHER,
+    SPACE,
     SUFFIX,
     WORD,
     character_class,
@@ -30,7 +31,7 @@ __all__ = ["LeafTerms", "Matches", "TermExtractor", "Token", "fold", "term_id"]
 
 MAX_FREQUENCY = 255
 MAX_STEMMED_CHARS = 64
-_LETTERS = {OTHER: " ", WORD: "w", CJK: "c", MARK: "m", JOINER: "j", SUFFIX: "s"}
+_LETTERS = {OTHER: " ", SPACE: " ", WORD: "w", CJK: "c", MARK: "m", JOINER: "j", SUFFIX: "s"}
 _WORDS_WITH_MARKS = re.compile("w[wm]*")
 _RUNS = re.compile("w+(?:[js]+w+)*s*|c+")
 _WORDS = re.compile("w+")
@@ -89,6 +90,8 @@ class TermExtractor:
         return np.array(sorted({self._id(folded, span) for span in spans}), np.uint64)
 
     def leaf_terms(self, texts: Sequence[str]) -> LeafTerms:
+        if isinstance(texts, str):
+            raise TypeError("texts must be a sequence of str, not one str")
         starts, entries, lengths = [0], [], []
         for text in texts:
             ids = self.terms(text).tolist()

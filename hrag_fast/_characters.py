@@ -1,29 +1,34 @@
 """What Unicode says about characters: how text is folded, and the class of each character.
 
-Folding makes spellings that mean the same equal: NFKC, then case folding, then NFKC again.
-It works cluster by cluster. A cluster is a character and those after it that may combine with
-it: marks and the inner letters of Hangul syllables. Across the border of two clusters nothing
-composes and nothing is reordered, so a folded text is its folded clusters in a row, and each
-folded character has a place in the original text.
+Folding makes spellings that mean the same equal: invisible characters are dropped, then NFKC,
+then case folding, then NFKC again. It works cluster by cluster. A cluster is a character and
+those after it that may combine with it or are invisible: marks and the inner letters of Hangul
+syllables. Across the border of two clusters nothing composes and nothing is reordered, so a
+folded text is its folded clusters in a row, and each folded character has a place in the
+original text.
 
 The compiled term extractor reads the tables that `character_page` makes; its plain twin calls
 the other functions. Both therefore follow the Unicode version of the running Python.
 """
 
+import re
 import struct
+import sys
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterator
 
 # Unicode bounds sequences of marks to 30 for streams (UAX #15, Stream-Safe Text Format). Python
 # sorts marks in quadratic time, so a cluster is cut at this length, whatever a text contains.
 MAX_CLUSTER = 32
 
-OTHER, WORD, CJK, MARK, JOINER, SUFFIX = range(6)
+OTHER, WORD, CJK, MARK, SPACE, JOINER, SUFFIX = range(7)
 """Classes of folded characters.
 
 * WORD: letters, digits and numerals, but those of class CJK.
 * CJK: letters and marks of scripts that are written without spaces, and Hangul syllables.
 * MARK: combining marks. After a WORD character they belong to the word; otherwise they separate.
+* SPACE: white space.
 * JOINER: ``. - _ / @``; SUFFIX: ``+ #``, which join too, and may also end what is joined.
 * OTHER: everything else; it separates.
 """
@@ -47,20 +52,24 @@ CJK_RANGES = (
     (0x20000, 0x3FFFF),  # Han beyond the basic plane.
 )
 HANGUL_VOWELS_AND_FINALS = ((0x1160, 0x11FF), (0xD7B0, 0xD7FF))
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# Default ignorable code points (UAX #44) that occur inside words and say only how they look or
+# break: soft hyphen, combining grapheme joiner, zero width non-joiner and joiner, word joiner,
+# byte order mark, variation selectors. NFKC_Casefold drops them, too. Not the zero width space
+# U+200B, which separates words where nobody sees a space.
+_INVISIBLE = re.compile("[\u00ad\u034f\u200c\u200d\u2060\ufeff\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
 
 # A page has one entry for each of 256 characters.
 PAGE_SIZE = 256
-# Class; 1 if the character may combine with the one before it; number of UTF-8 bytes of its
-# folded form, 0 if that is not exactly one character; those bytes.
+# Class; 1 if `may_combine`; number of UTF-8 bytes of the folded form, 0 if that is not exactly
+# one character; those bytes.
 ENTRY = struct.Struct("<BBBx4s")
 
 
-def fold(text: str) -> str:
-    """Returns the folded text: NFKC, case folding, NFKC. A lone surrogate becomes U+FFFD."""
-    if text.isascii():
-        return text.lower()
-    return "".join(fold_cluster(text[start:end]) for start, end in clusters(text))
+def fold(text: str, *, single_spaces: bool = False) -> str:
+    """Twin of `hrag_fast.fold`; see `_analysis.pyi`."""
+    folded = "".join(fold_cluster(text[start:end]) for start, end in clusters(text))
+    return " ".join(folded.split()) if single_spaces else folded
 
 
 def clusters(text: str) -> Iterator[tuple[int, int]]:
@@ -75,19 +84,22 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
 
 
 def may_combine(character: str) -> bool:
-    """True if a character may combine with the one before it."""
+    """True if a character may combine with the one before it, or is invisible beside it."""
+    if _INVISIBLE.match(character):
+        return True
     first = unicodedata.normalize("NFKD", character)[0]
     return unicodedata.category(first)[0] == "M" or _is_in(first, HANGUL_VOWELS_AND_FINALS)
 
 
 def fold_cluster(cluster: str) -> str:
     """Returns the folded form of one cluster."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", cluster).casefold())
-    return "".join(REPLACEMENT if "\ud800" <= c <= "\udfff" else c for c in folded)
+    visible = _INVISIBLE.sub("", cluster)
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", folded)
 
 
 def character_class(character: str) -> int:
-    """Returns the class of a folded character: OTHER, WORD, CJK, MARK, JOINER or SUFFIX."""
+    """Returns the class of a folded character: OTHER, WORD, CJK, MARK, SPACE, JOINER or SUFFIX."""
     if character in JOINERS:
         return JOINER
     if character in SUFFIXES:
@@ -97,26 +109,34 @@ def character_class(character: str) -> int:
         return CJK
     if category[0] == "M":
         return MARK
+    if character.isspace():
+        return SPACE
     return WORD if character.isalnum() else OTHER
 
 
 def inside_word(folded: str, place: int) -> bool:
-    """True if a word of a folded text goes on from before a place to behind it."""
+    """True if a word of a folded text goes on from before a place to behind it.
+
+    `place` is in characters, from 0 to the length of the text.
+    """
     return _is_word(folded, place) and _is_word(folded, place - 1)
 
 
 def _is_word(folded: str, place: int) -> bool:
-    """True if the character at a place is part of a word."""
-    while 0 <= place < len(folded):
-        found = character_class(folded[place])
+    """True if the character at a place is part of a word; a mark is if what bears it is."""
+    if place == len(folded):
+        return False
+    for before in range(place, max(place - MAX_CLUSTER, -1), -1):
+        found = character_class(folded[before])
         if found != MARK:
             return found == WORD
-        place -= 1
-    return False
+    return place >= MAX_CLUSTER  # Too many marks to see what bears them.
 
 
 def _is_in(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
-    return any(first <= ord(character) <= last for first, last in ranges)
+    """True if a character lies in one of some ranges, which ascend."""
+    before = bisect_right(ranges, (ord(character), sys.maxunicode)) - 1
+    return before >= 0 and ord(character) <= ranges[before][1]
 
 
 def character_page(number: int) -> bytes:

@@ -1,12 +1,12 @@
 """Hierarchical chunking: cuts a text into its chunk tree. Pure and deterministic.
 
-The tree is built bottom-up over one token sequence. Level 0 is a sliding window. Each higher
-level groups consecutive chunks of the level below while they fit, then extends the end of
-each group until it shares the level's overlap with the next group. So every chunk has one
-parent and lies inside it, for any sizes.
+The tree is built bottom-up over one token sequence. Level 0 is a sliding window over each
+block of sections (see `boundaries`): it stops at the block's end and starts again behind it,
+without overlap. Each higher level groups consecutive chunks of the level below while they fit,
+then extends the end of each group until it shares the level's overlap with the next group, or
+ends it before a heading. So every chunk has one parent and lies inside it, for any sizes. No
+leaf leaves its block, also if a higher level is the embedded one.
 
-A boundary is a position between tokens, numbered by the tokens before it, 0 to n. Each has a
-rank: section, paragraph, sentence, word, code point, or forbidden (inside a code point).
 Every cut moves to the boundary of the highest rank near its target position.
 
 Time and memory are linear in the text, apart from one binary search for each chunk.
@@ -23,8 +23,7 @@ import hrag_fast
 from hrag import tokens
 from hrag.tree import CHUNK, NONE, ParsedText, Section, Tree, section_parents
 from hrag.types import TreeSettings
-
-_CUT_SECTION = hrag_fast.CUT_PARAGRAPH + 1
+from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
 
 # A cut may be earlier than its target by 1/_SNAP of the chunk size. A quarter of 256 tokens is
 # two or three sentences, so that it nearly always contains a sentence end.
@@ -68,24 +67,18 @@ def build_tree(parsed: ParsedText, settings: TreeSettings) -> Tree:
     """
     raw = parsed.text.encode()
     ends = tokens.byte_ends(tokens.encode(parsed.text))
-    ranks = _ranks(raw, ends, parsed)
+    offsets = np.concatenate((np.zeros(1, np.uint32), ends))
+    bounds = boundaries_of(parsed, raw, offsets, settings.leaf_tokens)
     smallest, *larger = (Level.of(size, settings.overlap_ratio) for size in settings.level_sizes)
-    spans = [_slide(ranks, smallest)]
-    for level in larger:
-        spans.append(_group(ranks, spans[-1], level))
-    boundaries = np.concatenate((np.zeros(1, np.uint32), ends))
-    levels = [_pack_level(level, boundaries) for level in spans]
+    spans = [_slide(bounds, smallest)]
+    for number, level in enumerate(larger, start=1):
+        in_blocks = number <= settings.embedding_level
+        spans.append(_group(bounds, spans[-1], level, in_blocks=in_blocks))
+    levels = [_pack_level(level, offsets) for level in spans]
     _add_char_offsets(levels, raw, ascii_only=len(raw) == len(parsed.text))
     _link(levels, spans)
     _add_sections(levels, parsed.sections)
     return Tree.from_levels(levels)
-
-
-def _byte_offsets(text: str, chars: Sequence[int]) -> NDArray[np.uint32]:
-    """Byte offsets in UTF-8 of ascending code-point offsets of `text`: `uint32[len(chars)]`."""
-    pieces = zip((0, *chars), chars, strict=False)
-    lengths = [len(text[start:end].encode()) for start, end in pieces]
-    return np.cumsum(lengths, dtype=np.uint32)
 
 
 class _CharOffsets:
@@ -106,29 +99,6 @@ class _CharOffsets:
         return self._chars[np.searchsorted(self._known, offsets)]
 
 
-def _ranks(raw: bytes, ends: NDArray[np.uint32], parsed: ParsedText) -> bytes:
-    """The rank of each boundary, one byte each; boundary 0 is the start of the text.
-
-    Starts of pages rank as paragraphs, starts of sections highest.
-    """
-    ranks = np.zeros(len(ends) + 1, np.uint8)
-    ranks[0] = _CUT_SECTION
-    ranks[1:] = hrag_fast.boundary_ranks(raw, ends)
-    length = len(parsed.text)
-    for rank, starts in (
-        (hrag_fast.CUT_PARAGRAPH, [p.char_start for p in parsed.pages if p.char_start < length]),
-        (_CUT_SECTION, [section.char_start for section in parsed.sections]),
-    ):
-        if not starts:
-            continue  # Many texts are short and have neither; numpy's calls take time.
-        targets = _byte_offsets(parsed.text, starts)
-        at = np.searchsorted(ends, targets)
-        inside = at < len(ends)
-        exact = at[inside][ends[at[inside]] == targets[inside]]
-        ranks[exact + 1] = rank
-    return ranks.tobytes()
-
-
 def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
     """The boundary of the highest rank in [low, high]; ties go to the one nearest to `near`.
 
@@ -144,35 +114,52 @@ def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
     return before
 
 
-def _slide(ranks: bytes, level: Level) -> _Spans:
-    """Sliding windows over the text; each starts `overlap` before the end of the previous one."""
-    count = len(ranks) - 1
-    starts, ends = [0], list[int]()
-    end = 0
-    while count - starts[-1] > level.size:
-        limit = starts[-1] + level.size
-        end = _best_cut(ranks, max(limit - level.size // _SNAP, end + 1), limit, limit, end)
-        ends.append(end)
-        starts.append(_next_start(ranks, end, level))
-    ends.append(count)
+def _slide(bounds: Boundaries, level: Level) -> _Spans:
+    """Sliding windows over each block; each starts `overlap` before the end of the previous one.
+
+    The last one of a block has at least 1/_SNAP of the size, unless the block has less.
+    """
+    ranks = bounds.ranks
+    starts, ends = list[int](), list[int]()
+    start = end = 0
+    least_new = max(0, level.size // _SNAP - level.overlap)
+    for block_end in bounds.block_ends:
+        while block_end - start > level.size:
+            limit = min(start + level.size, block_end - least_new)
+            end = _best_cut(ranks, max(limit - level.size // _SNAP, end + 1), limit, limit, end)
+            starts.append(start)
+            ends.append(end)
+            start = _next_start(ranks, end, level)
+        starts.append(start)
+        ends.append(block_end)
+        start = end = block_end
     return _Spans(starts, ends, [0] * len(starts))
 
 
 def _next_start(ranks: bytes, end: int, level: Level) -> int:
+    """Where the chunk after one that ends at `end` begins: at the last heading, if one is near."""
     if not level.overlap:
         return end
     near = end - level.overlap
     low, high = near - level.slack, min(near + level.slack, end)
+    heading = ranks.rfind(CUT_SECTION, low, end + 1)
+    if heading >= 0:
+        return heading
     return _best_cut(ranks, low, high, near, low - _MAX_CODE_POINT_TOKENS)
 
 
-def _group(ranks: bytes, below: _Spans, level: Level) -> _Spans:
-    """The longest runs of consecutive chunks that fit, with ends extended to the overlap."""
+def _group(bounds: Boundaries, below: _Spans, level: Level, *, in_blocks: bool) -> _Spans:
+    """The longest runs of consecutive chunks that fit, with ends extended to the overlap.
+
+    With `in_blocks` no run leaves its block.
+    """
     starts, ends, counts = list[int](), list[int](), list[int]()
+    stops = bounds.block_ends if in_blocks else bounds.block_ends[-1:]
     first, end = 0, 0
     while first < len(below.starts):
-        last = _last_that_fits(below, first, level)
-        end = _group_end(ranks, below, first, last, level, end)
+        stop = stops[bisect.bisect_left(stops, below.ends[first])]
+        last = _last_that_fits(bounds.ranks, below, first, level, stop)
+        end = _group_end(bounds.ranks, below, range(first, last + 1), level, end, stop)
         starts.append(below.starts[first])
         ends.append(end)
         counts.append(last - first + 1)
@@ -180,26 +167,40 @@ def _group(ranks: bytes, below: _Spans, level: Level) -> _Spans:
     return _Spans(starts, ends, counts)
 
 
-def _last_that_fits(below: _Spans, first: int, level: Level) -> int:
-    """Index of the last chunk of the longest run from `first` that still fits the overlap."""
+def _last_that_fits(ranks: bytes, below: _Spans, first: int, level: Level, stop: int) -> int:
+    """Index of the last chunk of the run from `first`; it ends at `stop` at the latest.
+
+    The run ends before a heading if it is then at most 1/_SNAP shorter than the size. Else it
+    is the longest that still fits the overlap.
+    """
     limit = below.starts[first] + level.size
-    last = bisect.bisect_right(below.ends, limit) - 1
-    if last == len(below.ends) - 1:
+    last = bisect.bisect_right(below.ends, min(limit, stop)) - 1
+    if below.ends[last] == stop:
         return last
+    for at in range(last, first - 1, -1):
+        if below.ends[at] < limit - level.size // _SNAP:
+            break
+        if ranks[below.starts[at + 1]] == CUT_SECTION:
+            return at
     last_start = limit - max(0, level.overlap - level.slack)
     return max(first, min(last, bisect.bisect_right(below.starts, last_start) - 2))
 
 
 def _group_end(
-    ranks: bytes, below: _Spans, first: int, last: int, level: Level, previous_end: int
+    ranks: bytes, below: _Spans, run: range, level: Level, previous_end: int, stop: int
 ) -> int:
-    """The end of a run: at or after its last chunk, within the size limit, near the overlap."""
-    own_end, text_end = below.ends[last], below.ends[-1]
-    if own_end == text_end:
+    """The end of a run: at or after its last chunk, within the size limit, near the overlap.
+
+    A run before a heading or at `stop` shares nothing with the next one.
+    """
+    own_end, next_start = below.ends[run[-1]], below.starts[run[-1] + 1 : run[-1] + 2]
+    if own_end == stop:
         return own_end
-    near = below.starts[last + 1] + level.overlap
+    if ranks[next_start[0]] == CUT_SECTION and own_end > previous_end:
+        return own_end
+    near = next_start[0] + level.overlap
     floor = max(own_end, previous_end + 1)
-    high = min(below.starts[first] + level.size, near + level.slack, text_end - 1)
+    high = min(below.starts[run[0]] + level.size, near + level.slack, stop - 1)
     low = min(max(floor, near - level.slack), high)
     return _best_cut(ranks, low, high, min(max(near, low), high), floor - 1)
 

@@ -28,6 +28,12 @@ _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")  # Zero-width char
 _WHITE_SPACE = re.compile(r"\s")
 _TITLE_SEARCH_CHARS = 20_000  # Four dense pages; a page of a PDF may be of any length.
 
+# What precedes a title on its line: "2.1", "IV.", "Chapter 3:", "Appendix B".
+_NUMBERED = (
+    r"(?:(?:chapter|section|part|article|appendix|annex)[ \t]+)?"
+    r"(?:[\d.]{1,12}|[IVXLC]{1,7}|[A-Z])?[.:)]?[ \t]*"
+)
+
 Body = str | bytes | tuple[Page, ...]
 
 
@@ -204,8 +210,12 @@ def _bookmarked_sections(
 
 
 def _line_of_title(title: str, text: str, start: int, end: int) -> int:
-    """Offset of the first line that is `title`, numbered or not; `start` if there is none."""
-    line = re.compile(rf"^[\d. \t]{{0,12}}{re.escape(title)}[ \t]*$", re.MULTILINE)
+    """Offset of the first line that is `title`; `start` if there is none.
+
+    The title may be numbered, broken into several lines and in another case.
+    """
+    words = r"\s+".join(map(re.escape, title.split()))
+    line = re.compile(rf"^{_NUMBERED}{words}[ \t]*$", re.MULTILINE | re.IGNORECASE)
     found = line.search(text, start, min(end, start + _TITLE_SEARCH_CHARS))
     return start if found is None else found.start()
 

@@ -29,7 +29,7 @@ from hrag.errors import (
     InvalidArgument,
     TooLarge,
 )
-from hrag.passages.indexed_text import indexed_texts
+from hrag.passages.indexed_text import embedded_texts
 from hrag.tree import CHUNK, ParsedText, Tree
 from hrag.types import (
     DEFAULT_COLLECTION,
@@ -51,7 +51,7 @@ MAX_SOURCE_BYTES = 2048
 
 # Part of every content hash: raised when documents are read or cut in another way, so that
 # ingesting them again does not count as UNCHANGED.
-_PIPELINE_VERSION = b"2"
+_PIPELINE_VERSION = b"3"
 _FLOAT32_BYTES = 4
 
 
@@ -139,7 +139,7 @@ class Draft:
         """The texts to embed, in order; none in a collection without vectors."""
         if not self.has_vectors:
             return []
-        return indexed_texts(
+        return embedded_texts(
             self.parsed.text,
             self.title,
             self.parsed.sections,

@@ -15,8 +15,15 @@ _MAX_SCALAR_CHARS = 4 * MAX_TITLE_BYTES  # Leaves room for quotes, escapes and i
 # A key of the outermost mapping with its value: the rest of the line and the indented lines below.
 _TITLE = re.compile(
     r"""^(?:title|"title"|'title')[ \t]*:(?=\s)(?P<value>[^\n]*(?:\n[ \t]+[^\n]*)*)""",
-    re.MULTILINE,
+    re.MULTILINE | re.IGNORECASE,
 )
+# In TOML, a string on one line. The outermost keys come before the first table.
+_TOML_MARK = "+++"
+_TOML_TITLE = re.compile(
+    r"""^(?:title|"title"|'title')[ \t]*=[ \t]*(?P<value>["'].*)""", re.MULTILINE
+)
+_TOML_TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
+_TOML_LITERAL = re.compile(r"'([^'\n]*)'")
 _DOUBLE_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SINGLE_QUOTED = re.compile(r"'((?:[^']|'')*)'")
 _BLOCK_SCALAR = re.compile(r"[|>][-+\d]*(?: |$)")
@@ -53,12 +60,14 @@ def section_title(text: str) -> str:
 
 
 def front_matter_title(front_matter: str) -> str:
-    """The string under the outermost key `title` of YAML front matter; empty if there is none.
+    """The string under the outermost key `title` of front matter; empty if there is none.
 
-    Reads plain, quoted and block scalars, folded to one line. No YAML parser is involved, so
-    anchors, tags and the expansion of aliases cannot be abused; a title that uses them, a
-    list, a mapping and null count as none.
+    Reads plain, quoted and block scalars of YAML, folded to one line, and strings of TOML on
+    one line. No YAML parser is involved, so anchors, tags and the expansion of aliases cannot
+    be abused; a title that uses them, a list, a mapping and null count as none.
     """
+    if front_matter.startswith(_TOML_MARK):
+        return document_title(_toml_title(front_matter))
     found = _TITLE.search(front_matter)
     if found is None:
         return ""
@@ -84,6 +93,18 @@ def _scalar(value: str) -> str:
         return value[block.end() :]
     plain = _COMMENT.sub("", value)
     return "" if _NOT_PLAIN.match(plain) or plain[0] in "\"'" else plain
+
+
+def _toml_title(front_matter: str) -> str:
+    table = _TOML_TABLE.search(front_matter)
+    found = _TOML_TITLE.search(front_matter, 0, table.start() if table else len(front_matter))
+    if found is None:
+        return ""
+    value = found["value"][:_MAX_SCALAR_CHARS]
+    if quoted := _DOUBLE_QUOTED.match(value):
+        return _unescaped(quoted[0])
+    literal = _TOML_LITERAL.match(value)
+    return literal[1] if literal else ""
 
 
 def _unescaped(quoted: str) -> str:

@@ -10,7 +10,7 @@ from hrag import metrics
 from hrag.chat.factory import open_chat
 from hrag.config import RetrieverSettings
 from hrag.embedding.cache import CachedQueries
-from hrag.embedding.factory import open_query_embedder
+from hrag.embedding.factory import open_query_embedders
 from hrag.engine import Reader, open_engine
 from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
 from hrag.rerank.factory import open_reranker
@@ -87,7 +87,8 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
     sys.setswitchinterval(_SWITCH_S)
     protection = open_protection(settings, settings.address)
     with ExitStack() as closing:
-        embedder = open_query_embedder(settings)
+        embedders = open_query_embedders(settings)
+        embedder = embedders.queries
         answering = _answer_setup(settings)
         reranking = _rerank_setup(settings)
         engine = open_engine(settings)
@@ -97,7 +98,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             return
         reader.preload()
         queries = CachedQueries(embedder, settings.query_cache_entries)
-        sentences = CachedQueries(embedder, settings.sentence_cache_entries)
+        sentences = CachedQueries(embedders.passages, settings.sentence_cache_entries)
         caches = {"query": queries, "sentence": sentences}
         metric_readings = metrics.Readings(partial(readings, reader, caches, settings))
         port = closing.enter_context(

@@ -35,25 +35,22 @@ def check_query(query: SearchQuery) -> None:
     if isinstance(query.query, str):
         _check_text(query.query)
     _check_retrieval(query)
-    if query.mode_or_default in OF_LEAVES and query.return_level is not None:
+    mode = query.mode_or_default
+    if mode in OF_LEAVES and query.return_level is not None:
         raise InvalidArgument(
-            f"return_level is {query.return_level}; {query.mode_or_default.name} returns the embedded "
-            "level, so leave it unset",
+            f"return_level is {query.return_level}; {mode.name} returns the embedded level, so "
+            "leave it unset",
             field="return_level",
         )
-    if (
-        query.cut_last
-        and not query.token_budget
-        and query.mode_or_default is not SearchMode.CONTEXT
-    ):
+    if query.cut_last and not query.token_budget and mode is not SearchMode.CONTEXT:
         raise InvalidArgument(
             "cut_last is set without a token_budget; set that, or leave both unset",
             field="cut_last",
         )
     if query.window_sentences is not None:
-        _check_window(query.window_sentences, query.mode_or_default)
+        _check_window(query.window_sentences, mode)
     if query.merge_ratio is not None:
-        _check_merge_ratio(query.merge_ratio, query.mode_or_default)
+        _check_merge_ratio(query.merge_ratio, mode)
     _check_summary_first(query)
     if query.filter is not None:
         check_filter(query.filter)

@@ -23,6 +23,9 @@ from hrag.types import (
 from retriever_svc.checks import OF_LEAVES
 from retriever_svc.prepared_query import EmbeddedQuery
 
+# Where passages are leaves, an answer that lies beside what matched is missed without it; larger
+# passages contain it.
+_BONUS_MODES = (SearchMode.CONTEXT, SearchMode.STANDARD)
 T = TypeVar("T")
 
 
@@ -51,7 +54,7 @@ def find_request(
     query = embedded.prepared.query
     is_context = query.mode_or_default is SearchMode.CONTEXT
     budget = query.token_budget or (DEFAULT_CONTEXT_TOKENS if is_context else 0)
-    bonus = DEFAULT_NEIGHBOUR_BONUS if is_context else 0.0
+    bonus = DEFAULT_NEIGHBOUR_BONUS if query.mode_or_default in _BONUS_MODES else 0.0
     return FindRequest(
         vector=None if retrieval is Retrieval.LEXICAL else embedded.vector,
         mode=query.mode_or_default,

@@ -27,7 +27,8 @@ from hrag.errors import (
 )
 from hrag.tracing import Stage
 from hrag.types import Passage, SearchMode, SearchQuery, SearchResult, check_batch
-from hrag.wire.retriever import PASSAGE_FIELDS, EncodedResult, encoded_passage
+from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
+from hrag.wire.retriever import EncodedResult
 from retriever_svc.checks import check_dimension, check_query
 from retriever_svc.freshness import MAX_WAIT_S, wait_for_sequence
 from retriever_svc.known_collections import KnownCollections

@@ -68,9 +68,9 @@ class RerankStage:
         """Raises InvalidArgument or RerankerNotConfigured if `rerank` cannot be true here."""
         if not query.rerank:
             return
-        if query.mode not in _MODES:
+        if query.mode_or_default not in _MODES:
             raise InvalidArgument(
-                f"rerank is true; {query.mode.name} is not reranked, so leave it unset",
+                f"rerank is true; {query.mode_or_default.name} is not reranked, so leave it unset",
                 field="rerank",
             )
         if not query.text:
@@ -85,7 +85,7 @@ class RerankStage:
 
     def applies_to(self, query: SearchQuery) -> bool:
         """Returns True if the query, which has been checked, is to be reranked."""
-        wanted = query.rerank is not False and query.mode in _MODES
+        wanted = query.rerank is not False and query.mode_or_default in _MODES
         return wanted and self._setup is not None and bool(query.text)
 
     def widened(self, embedded: EmbeddedQuery) -> EmbeddedQuery:

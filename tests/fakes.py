@@ -36,7 +36,7 @@ from hrag.types import (
     TreeSettings,
 )
 from hrag.v1 import retriever_pb2
-from hrag.wire.retriever import PASSAGE_FIELDS, encoded_passage
+from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
 from indexer_svc.chunker import build_tree
 from tests.filter_model import passes
 

@@ -27,11 +27,12 @@ from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequ
 from hrag.engine.documents import StoredDocument, Unsummarised
 from hrag.engine.rounds import FACTOR, Round, Selection
 from hrag.engine.validation import check_quota, check_shapes, check_summaries
-from hrag.passages import auto_merge, outline, sentence_context
+from hrag.passages import outline, sentence_context
+from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
-from hrag.passages.indexed_text import MAX_HEADING_CHARS, indexed_texts
+from hrag.passages.indexed_text import MAX_HEADING_CHARS, lexical_texts
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.quota.quotas import TenantUsage, unlimited
 from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, SummaryScope, SummaryUnit
@@ -48,13 +49,10 @@ class _Leaf:
 
     version: "_Version"
     number: int
+    order: tuple[int, int]
     vector: Any
     text: str
     terms: Counter[int]
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return self.version.number, self.number
 
     @property
     def summary(self) -> Any:
@@ -95,13 +93,13 @@ class _Version:
         document, level = self.stored.document, self.settings.tree.embedding_level
         parsed, headings = document.parsed, self.settings.index_headings
         about = (parsed.text, document.title, parsed.sections, document.tree, level)
-        return self._leaves(document.vectors, indexed_texts(*about, headings=headings))
+        return self._leaves(document.vectors, lexical_texts(*about, headings=headings))
 
     @cached_property
     def summaries(self) -> list[_Leaf]:
         """That of the whole document, then those of its sections."""
         title = self.stored.document.title if self.settings.index_headings else ""
-        heading = title and f"{title[:MAX_HEADING_CHARS]}\n"
+        heading = 2 * f"{title[:MAX_HEADING_CHARS]}\n" if title else ""
         own = self.stored.summaries or DocumentSummaries((), ())
         return self._leaves(own.vectors, [heading + each.text.strip() for each in own.summaries])
 
@@ -109,7 +107,7 @@ class _Version:
         name = self.settings.analyzer
         ids = (analyzer(name).terms(text).tolist() if name else () for text in texts)
         numbered = enumerate(zip(vectors, texts, map(Counter, ids), strict=True))
-        return [_Leaf(self, number, *each) for number, each in numbered]
+        return [_Leaf(self, n, (self.number, n), *each) for n, each in numbered]
 
 
 @dataclass(frozen=True)
@@ -389,7 +387,7 @@ class _Ranking:
     def _fused(self, tops: Sequence[Any], lexical: Any, dense: Any) -> Any:
         fusion = self._request.fusion
         low, scale = F32(fusion.lowest_cosine), F32(1 - fusion.lowest_cosine)
-        parts = (lexical, {leaf: (score - low) / scale for leaf, score in dense.items()})
+        parts = (lexical, {leaf: max(score - low, F32(0)) / scale for leaf, score in dense.items()})
         if fusion.method is FusionMethod.RECIPROCAL_RANK:
             parts = [{x: F32(1) / F32(_RRF_K + n) for n, x in enumerate(top, 1)} for top in tops]
         zero, weight = F32(0), F32(fusion.lexical_weight)
@@ -451,7 +449,9 @@ class MemorySnapshot:
             self._deadline.check("searching")
             scored, complete = ranking.best(eligible, wanted)
             scored = [each for each in scored if each.leaf not in considered]
-            groups += self._groups(request, scored, groups)
+            first = None if groups or request.mode is not SearchMode.AUTO_MERGE else MERGED_LEAVES
+            for part in (scored[:first], scored[len(scored[:first]) :]):
+                groups += self._groups(request, part, groups)
             considered.update(each.leaf for each in scored)
             kept = list(_most_of_each(groups, request))
             least = -math.inf if request.min_score is None else request.min_score
@@ -505,8 +505,8 @@ class MemorySnapshot:
             elif before:
                 positions = {leaf: (self._level, leaf) for leaf in numbers}
             else:
-                levels = (self._level, request.level)
-                positions = auto_merge.representatives(tree, numbers, *levels, request.merge_ratio)
+                levels, ratio = (self._level, request.level), request.merge_ratio
+                positions = representatives(tree, numbers, *levels, ratio)
             for position in set(positions.values()):
                 family = [each for each in own if positions[each.leaf.number] == position]
                 score = F32(aggregated([each.score for each in family], request.aggregation))

@@ -1,7 +1,8 @@
 """A local server with OpenAI's protocol, and faults on demand.
 
 `POST /v1/embeddings`: its vectors are a hash of the text, of length 3, as floats or base64
-as the request asks. `POST /v1/chat/completions`, streamed: it says the same always.
+as the request asks. `POST /v1/chat/completions`, streamed: it says the same always, or what
+its script makes of the prompt.
 Faults change the next replies, in the order they were injected; then it answers well again.
 """
 
@@ -147,7 +148,11 @@ class OpenAIServer:
     paths: tuple[str, ...] = (_EMBEDDINGS, _CHAT)
 
     def __init__(self, dimension: int = DEFAULT_DIMENSION, *, base64_known: bool = True) -> None:
-        """Without `base64_known` it always returns floats, as some servers do."""
+        """Without `base64_known` it always returns floats, as some servers do.
+
+        `script` makes the text of a chat reply from the prompt.
+        """
+        self.script: Callable[[str], str] = lambda _: "".join(SAID)
         self.requests: list[dict[str, Any]] = []
         self.authorizations: list[str | None] = []
         self.streams_left = 0  # Streams whose client left before their end.
@@ -217,7 +222,9 @@ class OpenAIServer:
 
     def _well(self, request: dict[str, Any]) -> Reply:
         if "messages" in request:
-            return Reply([], events=_events(SAID, "stop", usage=True))
+            text = self.script(request["messages"][-1]["content"])
+            pieces = SAID if text == "".join(SAID) else (text,)
+            return Reply([], events=_events(pieces, "stop", usage=True))
         return Reply(self._data(request))
 
     def _data(self, request: dict[str, Any]) -> list[dict[str, Any]]:

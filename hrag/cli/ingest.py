@@ -1,9 +1,9 @@
 """`hrag ingest`: stores files and folders in a collection."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,7 +15,13 @@ from hrag.cli.files import EXTENSIONS, InputDocument, find
 from hrag.cli.ingest_progress import IngestProgress, ingest_all
 from hrag.cli.options import DEFAULT_INDEXER, DEFAULT_TENANT, CollectionName, Indexer, Tenant
 from hrag.errors import CollectionExists
-from hrag.types import DEFAULT_COLLECTION, IngestOutcome, SettingsRequest, SummaryUnit
+from hrag.types import (
+    DEFAULT_COLLECTION,
+    NO_EMBEDDER,
+    IngestOutcome,
+    SettingsRequest,
+    SummaryUnit,
+)
 
 if TYPE_CHECKING:
     from hrag.client import Client
@@ -40,6 +46,23 @@ def ingest(
             show_default=False,
         ),
     ] = None,
+    analyzer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LANGUAGE",
+            help="With --create: the language of the texts, for searches by words: english, german "
+            "and so on, or simple for no stemming. Default: the indexer's HRAG_ANALYZER.",
+            show_default=False,
+        ),
+    ] = None,
+    embedder: Annotated[
+        str | None,
+        typer.Option(
+            help=f"With --create: {NO_EMBEDDER} makes a collection without vectors, which is "
+            "searched by words alone. Default: the indexer's HRAG_EMBEDDER.",
+            show_default=False,
+        ),
+    ] = None,
     indexer: Indexer = DEFAULT_INDEXER,
 ) -> None:
     """Store files and folders. They can be searched as soon as the command ends.
@@ -60,11 +83,10 @@ def ingest(
       hrag ingest docs/
       hrag ingest handbook.pdf notes.md --tenant acme --collection guides --create
       hrag ingest books/ --collection books --create --summaries section
+      hrag ingest logs/ --collection logs --create --embedder none --analyzer simple
     """
-    if summaries is not None and not create:
-        raise typer.BadParameter(
-            "it applies to new collections only: add --create", param_hint="--summaries"
-        )
+    wanted = {"summaries": summaries, "analyzer": analyzer, "embedder": embedder}
+    _check_create(create, wanted)
     documents = find(paths)
     if not documents:
         raise Failure(
@@ -74,7 +96,7 @@ def ingest(
     console = output()
     with connect(credentials, indexer=indexer) as client:
         if create:
-            _create(client, tenant, collection, summaries)
+            _create(client, tenant, collection, wanted)
         progress = ingest_with_progress(client, tenant, collection, documents, console)
         show_outcomes(progress, console)
         if progress.error is not None:
@@ -83,17 +105,34 @@ def ingest(
         raise typer.Exit(1)
 
 
-def _create(client: "Client", tenant: str, collection: str, summaries: SummaryUnit | None) -> None:
-    """Creates the collection unless it exists with the same summaries."""
+def _check_create(create: bool, wanted: Mapping[str, str | None]) -> None:
+    """Raises BadParameter for a setting of new collections without --create."""
+    for setting, value in wanted.items():
+        if value is not None and not create:
+            raise typer.BadParameter(
+                "it applies to new collections only: add --create", param_hint=f"--{setting}"
+            )
+
+
+def _create(client: "Client", tenant: str, collection: str, wanted: Mapping[str, Any]) -> None:
+    """Creates the collection unless it exists with the same settings."""
     try:
-        client.create_collection(tenant, collection, SettingsRequest(summaries=summaries))
+        client.create_collection(tenant, collection, SettingsRequest(**wanted))
     except CollectionExists:
-        existing = client.get_collection(tenant, collection).settings.summaries
-        if summaries not in (None, existing):
-            raise Failure(
-                f"collection {collection} exists already, with summaries {existing}, not "
-                f"{summaries}; a collection's summaries cannot be changed after its creation"
-            ) from None
+        settings = client.get_collection(tenant, collection).settings
+        language = settings.analyzer.partition("/")[0]
+        existing = {
+            "summaries": settings.summaries,
+            "analyzer": language or "none",
+            "embedder": settings.embedder,
+        }
+        for setting, value in wanted.items():
+            if value not in (None, existing[setting]):
+                raise Failure(
+                    f"collection {collection} exists already, with {setting} "
+                    f"{existing[setting]}, not {value}; a collection's {setting} cannot be "
+                    "changed after its creation"
+                ) from None
 
 
 def ingest_with_progress(

@@ -18,9 +18,8 @@ from hrag.cli.options import (
     Tenant,
     TokenBudget,
 )
-from hrag.client.tools import DEFAULT_PASSAGES
 from hrag.net.addresses import MAX_PORT
-from hrag.types import DEFAULT_COLLECTION, MAX_LIMIT, SearchMode
+from hrag.types import DEFAULT_COLLECTION, DEFAULT_TOOL_PASSAGES, MAX_LIMIT, SearchMode
 
 # On these hosts the MCP SDK checks the Host header, as a defence against DNS rebinding.
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -42,7 +41,7 @@ def mcp(
             max=MAX_LIMIT,
             help="Maximum number of passages, unless the model asks for another.",
         ),
-    ] = DEFAULT_PASSAGES,
+    ] = DEFAULT_TOOL_PASSAGES,
     token_budget: TokenBudget = 0,
     min_score: MinScore = None,
     filter: Conditions = None,

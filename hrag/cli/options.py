@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hrag.cli import filters
-from hrag.types import SearchMode
+from hrag.types import DEFAULT_CONTEXT_TOKENS, SearchMode
 
 DEFAULT_TENANT = "default"
 DEFAULT_INDEXER = "127.0.0.1:50051"
@@ -56,12 +56,18 @@ Mode = Annotated[
         help="What to return. small_to_big: the larger chunks around the leaves that matched; "
         "standard: the leaves themselves; auto_merge: a larger chunk only where enough of its "
         "children matched; sentence_window: the best sentence of each leaf with its "
-        "neighbours; summary_first: larger chunks from the sections with the best summaries."
+        "neighbours; summary_first: larger chunks from the sections with the best summaries; "
+        "context: the leaves that answer best, joined where they touch, up to --token-budget."
     ),
 ]
 TokenBudget = Annotated[
     int,
-    typer.Option(min=0, max=_MAX_U32, help="Maximum tokens of all passages together; 0: no limit."),
+    typer.Option(
+        min=0,
+        max=_MAX_U32,
+        help="Maximum tokens of all passages together; 0: no limit, in context "
+        f"{DEFAULT_CONTEXT_TOKENS:,}.",
+    ),
 ]
 MinScore = Annotated[float | None, typer.Option(help="Leave out passages with a lower score.")]
 Conditions = Annotated[

@@ -6,12 +6,13 @@ Matches are coloured, or enclosed in « and » where the console has no colours.
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rich.text import Text
 
 from hrag.answers.citations import sections
 from hrag.cli.console import printable
-from hrag.types import ChosenSection, Chunk, Passage, SearchResult, Span
+from hrag.types import ChosenSection, Chunk, Passage, SearchResult, Span, TermSpan
 
 MATCH_STYLE = "green"
 WORD_STYLE = "bold yellow"
@@ -31,6 +32,37 @@ def citation(chunk: Chunk) -> str:
     source = chunk.source if chunk.source != chunk.title else ""
     parts = (chunk.title, sections(chunk), pages(chunk), source, chunk.chunk_id)
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
+
+
+def cited_place(passage: Passage) -> Chunk:
+    """Returns the passage's chunk with section path and pages of the sentence to cite."""
+    sentence = passage.matched_sentence
+    if sentence is None:
+        return passage.chunk
+    return replace(
+        passage.chunk,
+        section_path=sentence.section_path,
+        first_page=sentence.first_page,
+        last_page=sentence.last_page,
+    )
+
+
+def scores(passage: Passage) -> str:
+    """Returns `0.612 (lexical 0.301, dense 0.846)`: the score and what each source says.
+
+    A source that alone gave the score is left out; a reranker's score comes last.
+    """
+    shown = f"{passage.score:.3f}"
+    parts = [
+        f"{source} {score:.3f}"
+        for source, score in (("lexical", passage.lexical_score), ("dense", passage.dense_score))
+        if score is not None
+    ]
+    if len(parts) == 1 and parts[0].endswith(f" {shown}"):
+        parts = []
+    if passage.rerank_score is not None:
+        parts.append(f"reranker {passage.rerank_score:.3f}")
+    return f"{shown} ({', '.join(parts)})" if parts else shown
 
 
 def section_citation(section: ChosenSection) -> str:
@@ -70,7 +102,7 @@ def chunk_suffix(chunk_id: str) -> str:
     return "#" + chunk_id.rpartition("#")[2]
 
 
-def range_in_chunk(chunk: Chunk, span: Span) -> Range:
+def range_in_chunk(chunk: Chunk, span: Span | TermSpan) -> Range:
     """Returns the part of `span`, a span of the document, as a range of the chunk's content."""
     length = len(chunk.content)
     start = min(max(span.char_start - chunk.span.char_start, 0), length)
@@ -79,10 +111,13 @@ def range_in_chunk(chunk: Chunk, span: Span) -> Range:
 
 
 def matched_ranges(passage: Passage) -> list[Range]:
-    """Returns the matched ranges of the passage's content, sorted, disjoint and trimmed."""
-    content = passage.chunk.content
-    found = merged(range_in_chunk(passage.chunk, child.span) for child in passage.matched_children)
-    return merged(_trimmed(content, start, end) for start, end in found)
+    """Returns what matched as ranges of the passage's content, sorted, disjoint and trimmed.
+
+    These are the query's terms or, if there are none in the passage, the matched leaves.
+    """
+    parts = passage.term_spans or [child.span for child in passage.matched_children]
+    found = merged(range_in_chunk(passage.chunk, part) for part in parts)
+    return merged(_trimmed(passage.chunk.content, start, end) for start, end in found)
 
 
 def _trimmed(content: str, start: int, end: int) -> Range:

@@ -14,10 +14,13 @@ from hrag.cli.options import DEFAULT_RETRIEVER, AsJson, Retriever
 from hrag.cli.render import (
     chunk_suffix,
     citation,
+    cited_place,
     counted,
     first_words,
     highlighted,
     matched_ranges,
+    pages,
+    scores,
     section_citation,
     timings,
 )
@@ -48,15 +51,20 @@ def search(
 ) -> None:
     """Search a collection and show the best passages.
 
-    The search finds the leaves (the smallest chunks) that are nearest to the text. For each of
-    them it returns the larger chunk around it, once, as a passage: its score, citation and
-    content. The matched leaves are coloured in the content, or enclosed in « and » where the
-    output has no colours.
+    The search finds the leaves (the smallest chunks) that are nearest to the text, by its words
+    and by its meaning. For each of them it returns the larger chunk around it, once, as a
+    passage: its score, that of each source, the place to cite, and its content. The text's words
+    are coloured in the content, or enclosed in « and » where the output has no colours; a passage
+    without any of them has its matched leaves marked instead.
+
+    A phrase in double quotes and a word with a plus before it must occur exactly.
 
     \b
     Examples:
       hrag search "how do I rotate the keys?"
       hrag search "rotate keys" --mode standard --limit 10
+      hrag search 'why "access denied" +E-4711' --retrieval lexical
+      hrag search "rotate keys" --mode context --token-budget 2000
       hrag search "rotate keys" --mode auto_merge --merge-adjacent --min-score 0.3
       hrag search "rotate keys" --mode summary_first --top-sections 5
       hrag search "rotate keys" --filter lang=en --filter "year>=2024"
@@ -82,14 +90,20 @@ def show_result(result: SearchResult, console: Console) -> None:
         f"{counted(len(result.passages), 'passage')} of level {_levels(result)} around "
         f"leaves of level {result.matched_at_level}{more}; "
         f"{result.candidates_considered:,} of "
-        f"{result.eligible_leaves:,} leaves considered{_PLAN[result.plan]}"
+        f"{result.eligible_leaves:,} leaves considered, {result.retrieval}{_PLAN[result.plan]}"
         f"{', reranked' if result.reranked else ''}"
     )
     console.print(Text(summary, style="dim"), soft_wrap=True)
-    if result.rerank_failure:
-        problem = f"not reranked: {printable(result.rerank_failure)}"
-        console.print(Text(problem, style="yellow"), soft_wrap=True)
     console.print(Text(timings(result), style="dim"), soft_wrap=True)
+    if result.rerank_failure:
+        _warn(f"not reranked: {result.rerank_failure}", console)
+    if result.fallback:
+        _warn(f"FALLBACK to {result.retrieval}: {result.fallback}", console)
+
+
+def _warn(problem: str, console: Console) -> None:
+    """Prints, last of all, what made the result worse than it should be."""
+    console.print(Text(printable(problem), style="bold yellow"), soft_wrap=True)
 
 
 def show_nothing(result: SearchResult, console: Console) -> None:
@@ -128,18 +142,17 @@ def _show_passage(number: int, passage: Passage, console: Console) -> None:
     chunk = passage.chunk
     # Lines are wrapped for a terminal and kept as they are for a pipe.
     wrap_off = not console.is_terminal
-    scores = f"{passage.score:.3f}"
-    if passage.rerank_score is not None:
-        scores += f" (reranker {passage.rerank_score:.3f})"
-    heading = Text(f"{number}. {scores}  ", style="bold").append(citation(chunk))
+    cited = cited_place(passage)
+    heading = Text(f"{number}. {scores(passage)}  ", style="bold").append(citation(cited))
     console.print(heading, soft_wrap=wrap_off)
     leaves = ", ".join(
         f"{chunk_suffix(child.chunk_id)} {child.score:.3f}" for child in passage.matched_children
     )
     joined = "".join(f" {chunk_suffix(chunk_id)}" for chunk_id in passage.merged_chunk_ids)
     parts = f" of{joined}" if joined else ""
+    spread = f", {pages(chunk)}" if pages(chunk) != pages(cited) else ""
     console.print(
-        Text(f"{chunk.token_count:,} tokens{parts}; matched {leaves}", style="dim"),
+        Text(f"{chunk.token_count:,} tokens{parts}{spread}; matched {leaves}", style="dim"),
         soft_wrap=wrap_off,
     )
     content = highlighted(chunk.content, matched_ranges(passage), colour=has_colour(console))

@@ -167,7 +167,7 @@ def _amounts(rows: list[Row]) -> Table:
 
 
 def _settings(rows: list[Row]) -> Table:
-    table = _table("text", "vectors", "dimension", "levels", "embedder")
+    table = _table("text", "vectors", "dimension", "levels", "embedder", "analyzer")
     for collection, index in rows:
         settings = collection.settings
         table.add_row(
@@ -177,6 +177,7 @@ def _settings(rows: list[Row]) -> Table:
             str(settings.dimension),
             ",".join(map(str, settings.tree.level_sizes)),
             Text(printable(settings.embedder)),
+            settings.analyzer or "none",
         )
     return table
 

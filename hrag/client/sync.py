@@ -7,15 +7,6 @@ from typing import Any, Self
 from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.client import calls
 from hrag.client.access import Access, File
-from hrag.client.calls import (
-    ANSWER_TIMEOUT_S,
-    INDEXER_ADDRESS,
-    RETRIEVER_ADDRESS,
-    TIMEOUT_S,
-    Result,
-    channel_options,
-    translated_errors,
-)
 from hrag.client.ingest_stream import Documents, Outcome, outcomes
 from hrag.errors import HragError
 from hrag.filters import Filter
@@ -75,9 +66,9 @@ class Client:
 
     def __init__(
         self,
-        indexer: str = INDEXER_ADDRESS,
-        retriever: str = RETRIEVER_ADDRESS,
-        timeout_s: float = TIMEOUT_S,
+        indexer: str = calls.INDEXER_ADDRESS,
+        retriever: str = calls.RETRIEVER_ADDRESS,
+        timeout_s: float = calls.TIMEOUT_S,
         *,
         token: str = "",
         ca_file: File | None = None,
@@ -86,7 +77,8 @@ class Client:
     ) -> None:
         access = Access(token, ca_file, cert_file, key_file)
         self._channels = [
-            access.channel(address, channel_options(address)) for address in (indexer, retriever)
+            access.channel(address, calls.channel_options(address))
+            for address in (indexer, retriever)
         ]
         self._stubs: dict[str, Any] = {
             "indexer": indexer_pb2_grpc.IndexerServiceStub(self._channels[0]),
@@ -286,16 +278,14 @@ class Client:
           only if the result is `exhausted`, or for `token_budget`.
         * `retrieval`: search by words and vectors (HYBRID, for a text the default), or by one.
         * `return_level`: level of the passages; None takes the collection's, else the server's.
-        * `candidates`: leaves to take from each source, 1 to 10,000. More are slower and find
-          more.
+        * `candidates`: leaves to take from each source, 1 to 10,000; more are slower and find more.
         * `fusion`, `lexical_weight` (HYBRID): how both scores become one; 0 to 1, None means 0.5.
         * `neighbour_bonus`: how much the leaves beside one count, 0 to 1; None means 0.5 in
-          CONTEXT, else 0.
+          CONTEXT and STANDARD, else 0.
         * `max_per_document`: most passages of one document; 0 means no bound.
         * `aggregation`: how a passage's score comes from those of its matching leaves.
-        * `token_budget`: most tokens of all passages together; 0 means no bound, in CONTEXT
-          4,096. A passage that does not fit is left out or, with `cut_last`, cut after a
-          sentence.
+        * `token_budget`: most tokens of all passages; 0 means no bound, in CONTEXT 4,096. A
+          passage that does not fit is left out or, with `cut_last`, cut after a sentence.
         * `min_sequence`: wait until this change is visible, 30 s at most.
         * `min_score`: leave out passages that score less.
         * `merge_adjacent`: join passages of one document that overlap or touch.
@@ -303,10 +293,9 @@ class Client:
         * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match for the chunk
           to replace them, over 0 and up to 1; None means 0.5.
         * `window_sentences` (SENTENCE_WINDOW): sentences on each side, 0 to 20; None means 3.
-        * `top_sections`, `summary_scope` (SUMMARY_FIRST): how many sections are searched, 1 to
-          1,000, None means 3; and by which summaries they are chosen.
-        * `rerank`: let the server's reranker order the best passages; True requires one, None
-          means if there is one. If it fails, the result has the search's order and says why.
+        * `top_sections`, `summary_scope` (SUMMARY_FIRST): sections to search, 1 to 1,000, None
+          means 3; and by which summaries they are chosen.
+        * `rerank`: the server's reranker, if it has one, orders the best; True requires one.
 
         Raises CollectionNotFound, NoSummaries, NoVectors, NoLexicalIndex, SequenceNotReached and,
         for a text, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.
@@ -369,8 +358,8 @@ class Client:
         raises and ChatNotConfigured, all before the first event.
         """
         call = calls.answer(AnswerQuery(query, question, max_tokens))
-        timeout_s = ANSWER_TIMEOUT_S if timeout_s is None else timeout_s
-        with translated_errors(self._is_closed):
+        timeout_s = calls.ANSWER_TIMEOUT_S if timeout_s is None else timeout_s
+        with calls.translated_errors(self._is_closed):
             responses = self._stubs[call.service].Answer(
                 call.request, timeout=timeout_s, metadata=self._metadata
             )
@@ -440,10 +429,10 @@ class Client:
         request_of = partial(calls.ingest_many_request, tenant_id, collection=collection)
         return outcomes(send, documents, request_of, self._is_closed)
 
-    def _run(self, call: calls.Call[Result], timeout_s: float | None) -> Result:
+    def _run(self, call: calls.Call[calls.Result], timeout_s: float | None) -> calls.Result:
         send = getattr(self._stubs[call.service], call.method)
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        with translated_errors(self._is_closed):
+        with calls.translated_errors(self._is_closed):
             response = send(call.request, timeout=timeout_s, metadata=self._metadata)
         return call.read(response)
 

@@ -23,7 +23,14 @@ from hrag.client.context import by_section_and_page
 from hrag.errors import HragError, InvalidArgument, TooLarge
 from hrag.ids import check_collection_name, check_tenant_id, quoted
 from hrag.rpc.status import situation_of
-from hrag.types import DEFAULT_COLLECTION, MAX_LIMIT, Passage, SearchMode, SearchResult
+from hrag.types import (
+    DEFAULT_COLLECTION,
+    DEFAULT_TOOL_PASSAGES,
+    MAX_LIMIT,
+    Passage,
+    SearchMode,
+    SearchResult,
+)
 from hrag.wire.common import checked_text
 
 MAX_DESCRIPTION_CHARS = 2000  # It is part of every prompt.
@@ -73,8 +80,6 @@ class Findings:
         return "\n\n".join(blocks) or self.error or _NOTHING
 
 
-DEFAULT_PASSAGES = 20  # More than fill CONTEXT's budget in leaves of 256 tokens.
-
 Search: TypeAlias = Callable[..., Findings]
 AsyncSearch: TypeAlias = Callable[..., Awaitable[Findings]]
 
@@ -84,7 +89,7 @@ def knowledge_base(
     tenant_id: str,
     *,
     collection: str = DEFAULT_COLLECTION,
-    limit: int = DEFAULT_PASSAGES,
+    limit: int = DEFAULT_TOOL_PASSAGES,
     description: str = "",
     **search_options: Any,
 ) -> Search:
@@ -92,7 +97,8 @@ def knowledge_base(
 
     `limit` is the default for the model, `description` tells it what the documents are about,
     and `search_options` are further arguments of `Client.search`, such as mode (CONTEXT unless
-    given), filter or token_budget. The function never raises errors of hrag and is as thread-safe as `client`.
+    given), filter or token_budget. The function never raises errors of hrag and is as
+    thread-safe as `client`.
 
     Raises InvalidArgument for a malformed name or description and TypeError for an option that
     `Client.search` does not have.
@@ -114,7 +120,7 @@ def async_knowledge_base(
     tenant_id: str,
     *,
     collection: str = DEFAULT_COLLECTION,
-    limit: int = DEFAULT_PASSAGES,
+    limit: int = DEFAULT_TOOL_PASSAGES,
     description: str = "",
     **search_options: Any,
 ) -> AsyncSearch:

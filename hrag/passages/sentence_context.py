@@ -49,7 +49,7 @@ def sentence_context(
     ones may be cut where reading began.
     """
     record = document.tree.record(*position)
-    before, inside, behind = _surroundings(document, record, (margin + 1) * MAX_SENTENCE_CHARS)
+    before, inside, behind = surroundings(document, record, (margin + 1) * MAX_SENTENCE_CHARS)
     text = before + inside + behind
     start, end = len(before), len(before) + len(inside)
     spans = list(pairwise([0, *sentence_ends(text)]))
@@ -75,8 +75,11 @@ def _sentence(document: TreeText, content: str, byte_start: int, char_start: int
     return Sentence(content, span, first_page, last_page, page_starts)
 
 
-def _surroundings(document: TreeText, record: ChunkRecord, chars: int) -> tuple[str, str, str]:
-    """A chunk's text, and `chars` characters before and behind it, or as many as there are."""
+def surroundings(document: TreeText, record: ChunkRecord, chars: int) -> tuple[str, str, str]:
+    """Returns the text before a chunk, its own and the text behind it.
+
+    On either side `chars` characters, or as many as there are.
+    """
     reach = chars * _MAX_CHARACTER_BYTES
     before = document.text[max(record.byte_start - reach, 0) : record.byte_start]
     behind = document.text[record.byte_end : record.byte_end + reach]

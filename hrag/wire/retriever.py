@@ -1,10 +1,8 @@
 """Messages of retriever.proto."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import Any, NamedTuple, TypeVar
-
-from google.protobuf.message import Message
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from hrag.errors import HragError, InvalidArgument, outcome_of
 from hrag.types import (
@@ -13,13 +11,9 @@ from hrag.types import (
     ChosenSection,
     ChunkNode,
     EmbeddedReaderStatus,
-    Evidence,
     FusionMethod,
     Hierarchy,
     Limits,
-    MatchedChild,
-    MatchedSentence,
-    Passage,
     ReaderStatus,
     Retrieval,
     SearchMode,
@@ -28,11 +22,9 @@ from hrag.types import (
     SearchResult,
     ServerInfo,
     SummaryScope,
-    TermSpan,
     Timings,
 )
 from hrag.v1 import retriever_pb2 as pb
-from hrag.v1 import types_pb2
 from hrag.wire.common import (
     built,
     checked_text,
@@ -43,9 +35,10 @@ from hrag.wire.common import (
     error_message,
     span_from,
     span_message,
-    struct_message,
 )
+from hrag.wire.fields import alike, given, known, number, number_or_none
 from hrag.wire.filters import filter_from, filter_message
+from hrag.wire.passages import passage_from, passage_message
 
 _MODE_NUMBER = {
     SearchMode.SMALL_TO_BIG: pb.SEARCH_MODE_SMALL_TO_BIG,
@@ -107,10 +100,6 @@ class EncodedResult(NamedTuple):
     passages: tuple[bytes, ...]
 
 
-Known = TypeVar("Known")
-Numbers = TypeVar("Numbers", Timings, Limits, EmbeddedReaderStatus)
-
-
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
     """Returns the query; a vector becomes `float32[n]`. Raises InvalidArgument."""
     return SearchQuery(
@@ -118,27 +107,27 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
         query=_query_from(message),
         vector=message.vector.values if message.text and message.HasField("vector") else None,
         collection=collection_or_default(message.collection),
-        mode=_known(_MODE, message.mode, "mode"),
-        limit=_given(message, "limit"),
-        return_level=_given(message, "return_level"),
+        mode=known(_MODE, message.mode, "mode"),
+        limit=given(message, "limit"),
+        return_level=given(message, "return_level"),
         candidates=message.candidates if message.HasField("candidates") else DEFAULT_CANDIDATES,
-        aggregation=_known(_AGGREGATION, message.aggregation, "aggregation"),
+        aggregation=known(_AGGREGATION, message.aggregation, "aggregation"),
         token_budget=message.token_budget,
         min_sequence=message.min_sequence,
-        merge_ratio=_given(message, "merge_ratio"),
+        merge_ratio=given(message, "merge_ratio"),
         merge_adjacent=message.merge_adjacent,
-        min_score=_given(message, "min_score"),
-        window_sentences=_given(message, "window_sentences"),
+        min_score=given(message, "min_score"),
+        window_sentences=given(message, "window_sentences"),
         cut_last=message.cut_last,
         filter=filter_from(message.filter) if message.HasField("filter") else None,
-        top_sections=_given(message, "top_sections"),
-        summary_scope=_known(_SCOPE, message.summary_scope, "summary_scope"),
-        retrieval=_known(_RETRIEVAL, message.retrieval, "retrieval"),
-        fusion=_known(_FUSION, message.fusion, "fusion"),
-        lexical_weight=_given(message, "lexical_weight"),
-        neighbour_bonus=_given(message, "neighbour_bonus"),
+        top_sections=given(message, "top_sections"),
+        summary_scope=known(_SCOPE, message.summary_scope, "summary_scope"),
+        retrieval=known(_RETRIEVAL, message.retrieval, "retrieval"),
+        fusion=known(_FUSION, message.fusion, "fusion"),
+        lexical_weight=given(message, "lexical_weight"),
+        neighbour_bonus=given(message, "neighbour_bonus"),
         max_per_document=message.max_per_document,
-        rerank=_given(message, "rerank"),
+        rerank=given(message, "rerank"),
     )
 
 
@@ -150,34 +139,17 @@ def _query_from(message: pb.SearchRequest) -> Any:
     raise InvalidArgument("query is missing; set text or vector", field="text")
 
 
-def _known(names: Mapping[Any, Known], number: int, field: str) -> Known:
-    if number not in names:
-        raise InvalidArgument(f"{field} is {number}, which this server does not know", field=field)
-    return names[number]
-
-
-def _number(numbers: Mapping[Any, Known], value: object, field: str) -> Known:
-    if value not in numbers:
-        allowed = ", ".join(numbers)
-        raise InvalidArgument(f"{field} is {value!r}; allowed are {allowed}", field=field)
-    return numbers[value]
-
-
-def _number_or_none(numbers: Mapping[Any, Known], value: object, field: str) -> Known | None:
-    return None if value is None else _number(numbers, value, field)
-
-
 def search_request(query: SearchQuery) -> pb.SearchRequest:
     """Raises InvalidArgument for what a message cannot hold."""
     message = built(
         pb.SearchRequest,
         tenant_id=query.tenant_id,
         collection=query.collection,
-        mode=_number_or_none(_MODE_NUMBER, query.mode, "mode"),
+        mode=number_or_none(_MODE_NUMBER, query.mode, "mode"),
         limit=query.limit,
         return_level=query.return_level,
         candidates=query.candidates,
-        aggregation=_number(_AGGREGATION_NUMBER, query.aggregation, "aggregation"),
+        aggregation=number(_AGGREGATION_NUMBER, query.aggregation, "aggregation"),
         token_budget=query.token_budget,
         min_sequence=query.min_sequence,
         merge_ratio=query.merge_ratio,
@@ -187,9 +159,9 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         cut_last=query.cut_last,
         filter=None if query.filter is None else filter_message(query.filter),
         top_sections=query.top_sections,
-        summary_scope=_number_or_none(_SCOPE_NUMBER, query.summary_scope, "summary_scope"),
-        retrieval=_number_or_none(_RETRIEVAL_NUMBER, query.retrieval, "retrieval"),
-        fusion=_number_or_none(_FUSION_NUMBER, query.fusion, "fusion"),
+        summary_scope=number_or_none(_SCOPE_NUMBER, query.summary_scope, "summary_scope"),
+        retrieval=number_or_none(_RETRIEVAL_NUMBER, query.retrieval, "retrieval"),
+        fusion=number_or_none(_FUSION_NUMBER, query.fusion, "fusion"),
         lexical_weight=query.lexical_weight,
         neighbour_bonus=query.neighbour_bonus,
         max_per_document=query.max_per_document,
@@ -250,7 +222,7 @@ def encoded_response(found: EncodedResult) -> bytes:
 def search_response(result: SearchResult) -> pb.SearchResponse:
     took = result.timings
     return pb.SearchResponse(
-        passages=map(_passage_message, result.passages),
+        passages=map(passage_message, result.passages),
         mode=_MODE_NUMBER[result.mode],
         matched_at_level=result.matched_at_level,
         returned_at_level=result.returned_at_level,
@@ -302,93 +274,16 @@ def _section_from(message: pb.ChosenSection) -> ChosenSection:
     )
 
 
-def encoded_passage(passage: Passage) -> bytes:
-    """Returns an encoded SearchResponse that holds this passage and nothing else."""
-    return pb.SearchResponse(passages=[_passage_message(passage)]).SerializeToString()
-
-
-class PassageFieldCodec:
-    """See `hrag.engine.PassageFields`."""
-
-    def document(
-        self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
-    ) -> bytes:
-        return types_pb2.Chunk(
-            document_id=document_id,
-            title=title,
-            source=source,
-            metadata=struct_message(metadata) if metadata else None,
-        ).SerializeToString()
-
-    def evidence(self, evidence: Evidence) -> bytes:
-        return pb.Passage(
-            lexical_score=evidence.lexical_score,
-            dense_score=evidence.dense_score,
-            term_spans=map(_term_span_message, evidence.term_spans),
-            matched_sentence=_sentence_message(evidence.matched_sentence),
-        ).SerializeToString()
-
-
-PASSAGE_FIELDS = PassageFieldCodec()
-
-
-def _passage_message(passage: Passage) -> pb.Passage:
-    return pb.Passage(
-        chunk=chunk_message(passage.chunk),
-        score=passage.score,
-        matched_children=[
-            pb.MatchedChild(
-                chunk_id=child.chunk_id,
-                score=child.score,
-                span=span_message(child.span),
-                lexical_score=child.lexical_score,
-                dense_score=child.dense_score,
-            )
-            for child in passage.matched_children
-        ],
-        merged_chunk_ids=passage.merged_chunk_ids,
-        lexical_score=passage.lexical_score,
-        dense_score=passage.dense_score,
-        term_spans=map(_term_span_message, passage.term_spans),
-        matched_sentence=_sentence_message(passage.matched_sentence),
-        rerank_score=passage.rerank_score,
-    )
-
-
-def _term_span_message(span: TermSpan) -> pb.TermSpan:
-    return pb.TermSpan(char_start=span.char_start, char_end=span.char_end)
-
-
-def _sentence_message(sentence: MatchedSentence | None) -> pb.MatchedSentence | None:
-    if sentence is None:
-        return None
-    return pb.MatchedSentence(
-        span=span_message(sentence.span),
-        section_path=sentence.section_path,
-        first_page=sentence.first_page,
-        last_page=sentence.last_page,
-    )
-
-
-def _sentence_from(message: pb.MatchedSentence) -> MatchedSentence:
-    return MatchedSentence(
-        span_from(message.span),
-        tuple(message.section_path),
-        message.first_page,
-        message.last_page,
-    )
-
-
 def search_result_from(message: pb.SearchResponse) -> SearchResult:
     return SearchResult(
-        passages=tuple(map(_passage_from, message.passages)),
-        mode=_known(_MODE, message.mode, "mode") or SearchMode.SMALL_TO_BIG,
+        passages=tuple(map(passage_from, message.passages)),
+        mode=known(_MODE, message.mode, "mode") or SearchMode.SMALL_TO_BIG,
         matched_at_level=message.matched_at_level,
         returned_at_level=message.returned_at_level,
         candidates_considered=message.candidates_considered,
         exhausted=message.exhausted,
         sequence=message.sequence,
-        timings=_alike(Timings, message.timings),
+        timings=alike(Timings, message.timings),
         plan=_PLAN.get(message.plan),
         eligible_leaves=message.eligible_leaves,
         sections=tuple(map(_section_from, message.sections)),
@@ -396,29 +291,6 @@ def search_result_from(message: pb.SearchResponse) -> SearchResult:
         fallback=message.fallback,
         reranked=message.reranked,
         rerank_failure=message.rerank_failure,
-    )
-
-
-def _passage_from(message: pb.Passage) -> Passage:
-    return Passage(
-        chunk_from(message.chunk),
-        message.score,
-        tuple(
-            MatchedChild(
-                child.chunk_id,
-                child.score,
-                span_from(child.span),
-                _given(child, "lexical_score"),
-                _given(child, "dense_score"),
-            )
-            for child in message.matched_children
-        ),
-        tuple(message.merged_chunk_ids),
-        _given(message, "lexical_score"),
-        _given(message, "dense_score"),
-        tuple(TermSpan(span.char_start, span.char_end) for span in message.term_spans),
-        _sentence_from(message.matched_sentence) if message.HasField("matched_sentence") else None,
-        _given(message, "rerank_score"),
     )
 
 
@@ -480,7 +352,7 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
         return_level=message.return_level,
         default_limit=message.default_limit,
         default_candidates=message.default_candidates,
-        limits=_alike(Limits, message.limits),
+        limits=alike(Limits, message.limits),
         reader=_reader_from(message.reader),
         chat_model=message.chat_model,
     )
@@ -489,15 +361,5 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
 def _reader_from(message: pb.ReaderStatus) -> ReaderStatus:
     embedded = message.embedded if message.HasField("embedded") else None
     return ReaderStatus(
-        message.lag_s, None if embedded is None else _alike(EmbeddedReaderStatus, embedded)
+        message.lag_s, None if embedded is None else alike(EmbeddedReaderStatus, embedded)
     )
-
-
-def _alike(value_type: type[Numbers], message: Message) -> Numbers:
-    """The value whose fields have the names of the message's; None for optional ones unset."""
-    return value_type(**{each.name: _given(message, each.name) for each in fields(value_type)})
-
-
-def _given(message: Message, name: str) -> Any:
-    unset = message.DESCRIPTOR.fields_by_name[name].has_presence and not message.HasField(name)
-    return None if unset else getattr(message, name)

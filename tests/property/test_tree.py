@@ -7,22 +7,23 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import hrag_fast
 from hrag import tokens
 from hrag.engine.embedded.store import schema
 from hrag.ids import ChunkId
-from hrag.tree import NONE, ParsedText, Tree
+from hrag.tree import NONE, ParsedText, Section, Tree
 from hrag.types import TreeSettings
+from indexer_svc.boundaries import CUT_SECTION, Boundaries
+from indexer_svc.boundaries import boundaries_of as section_boundaries
 from indexer_svc.chunker import Level, build_tree
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared
 from tests.property.strategies import documents, text_of, tree_settings
 
-SECTION = hrag_fast.CUT_PARAGRAPH + 1
 # Changes only with the cutting; the version in the content hash must then change as well.
-GOLDEN = "6e8cc1d73bc45c0278b30da28531cbe69a43018aeb000f138d1c1d9032688258"
+GOLDEN = "c133b300ec24678209085906c1bb3bc4ed63ccbccfdb8b115a515924c024e5ec"
 INSIDE_CODE_POINT = 3  # Boundaries in a row that may all lie inside one code point.
 
 many = hypothesis_settings(max_examples=100)
@@ -57,17 +58,18 @@ def boundaries_of(text: str) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
 
-def ranks_of(parsed: ParsedText) -> NDArray[np.uint8]:
-    """The rank of each boundary, from the kernel and the outline."""
-    raw = parsed.text.encode()
+def bounds_of(parsed: ParsedText, settings: TreeSettings) -> Boundaries:
+    """Ranks and blocks, as the chunker uses them; test_boundaries.py says what they are."""
+    offsets = boundaries_of(parsed.text).astype(np.uint32)
+    return section_boundaries(parsed, parsed.text.encode(), offsets, settings.leaf_tokens)
+
+
+def section_borders(parsed: ParsedText) -> list[int]:
+    """The boundaries at which sections begin, with 0 and the end of the text."""
     boundaries = boundaries_of(parsed.text)
-    ranks = np.full(len(boundaries), SECTION, np.uint8)
-    ranks[1:] = hrag_fast.boundary_ranks(raw, boundaries[1:].astype(np.uint32))
-    outline = [(page.char_start, hrag_fast.CUT_PARAGRAPH) for page in parsed.pages]
-    outline += [(section.char_start, SECTION) for section in parsed.sections]
-    for char_start, rank in outline:
-        ranks[boundaries == len(parsed.text[:char_start].encode())] = rank
-    return ranks
+    starts = [len(parsed.text[: each.char_start].encode()) for each in parsed.sections]
+    inner = np.flatnonzero(np.isin(boundaries, starts)).tolist()
+    return sorted({0, *inner, len(boundaries) - 1})
 
 
 @many
@@ -89,18 +91,22 @@ def test_every_level_covers_the_document_in_order_with_chunks_of_its_size(parsed
 @many
 @given(documents, tree_settings())
 def test_neighbours_share_the_overlap_within_the_slack(parsed, settings):
-    tree = build_tree(parsed, settings)
+    tree, bounds = build_tree(parsed, settings), bounds_of(parsed, settings)
+    ranks = np.frombuffer(bounds.ranks, np.uint8)
     for number, size in enumerate(settings.level_sizes):
         level = Level.of(size, settings.overlap_ratio)
         assert level.overlap == round(size * settings.overlap_ratio)
         assert level.slack <= max(2, level.overlap / 4)
-        shared = Spans.of(tree, number).shared
+        spans = Spans.of(tree, number)
         if level.overlap == 0:
-            assert (shared == 0).all()
+            assert (spans.shared == 0).all()
             continue
-        assert (shared <= level.overlap + level.slack).all()
-        # The last chunk has no overlap.
-        assert (shared[:-1] >= level.overlap - level.slack - INSIDE_CODE_POINT).all()
+        assert (spans.shared <= level.overlap + level.slack).all()
+        # The last chunk has no overlap, and none reaches back across a heading.
+        ends_block = np.isin(spans.ends[1:], bounds.block_ends)
+        at_heading = ranks[spans.starts[1:]] == CUT_SECTION
+        usual = spans.shared[~ends_block & ~at_heading]
+        assert (usual >= level.overlap - level.slack - INSIDE_CODE_POINT).all()
 
 
 @many
@@ -143,26 +149,65 @@ def test_spans_agree_in_tokens_bytes_and_code_points(parsed, settings):
 @many
 @given(documents, tree_settings())
 def test_level_0_is_cut_at_the_best_boundary_near_its_limit(parsed, settings):
-    spans, ranks = Spans.of(build_tree(parsed, settings), 0), ranks_of(parsed)
-    size = settings.level_sizes[0]
+    spans, bounds = Spans.of(build_tree(parsed, settings), 0), bounds_of(parsed, settings)
+    level = Level.of(settings.level_sizes[0], settings.overlap_ratio)
+    quarter = level.size // 4
     previous = 0
-    for start, end in zip(spans.starts[:-1], spans.ends[:-1], strict=True):
-        low, limit = max(start + size - size // 4, previous + 1), start + size
-        window = ranks[low : limit + 1]
-        best = np.flatnonzero(window == window.max())[-1]
-        assert end == low + best
+    for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True):
+        block_end = next(each for each in bounds.block_ends if each > start)
+        if block_end - start <= level.size:
+            assert end == block_end
+        else:  # At least a quarter remains for the last chunk, with its overlap.
+            limit = min(start + level.size, block_end - max(0, quarter - level.overlap))
+            low = max(limit - quarter, previous + 1)
+            window = bounds.ranks[low : limit + 1]
+            assert end == low + window.rindex(max(window))
         previous = end
 
 
 @many
 @given(documents, tree_settings())
-def test_level_0_starts_at_the_best_boundary_near_the_overlap(parsed, settings):
-    spans, ranks = Spans.of(build_tree(parsed, settings), 0), ranks_of(parsed)
+def test_level_0_starts_at_a_heading_or_the_best_boundary_near_the_overlap(parsed, settings):
+    spans, bounds = Spans.of(build_tree(parsed, settings), 0), bounds_of(parsed, settings)
     level = Level.of(settings.level_sizes[0], settings.overlap_ratio)
     for end, start in zip(spans.ends, spans.starts[1:], strict=False):
+        if end in bounds.block_ends:
+            assert start == end
+            continue
         low, high = end - level.overlap - level.slack, min(end - level.overlap + level.slack, end)
-        window = ranks[low : high + 1] if level.overlap else ranks[end : end + 1]
-        assert ranks[start] == window.max()
+        window = bounds.ranks[low : high + 1] if level.overlap else bounds.ranks[end : end + 1]
+        heading = bounds.ranks.rfind(CUT_SECTION, low, end + 1) if level.overlap else -1
+        assert start == heading or (heading < 0 and bounds.ranks[start] == max(window))
+
+
+@many
+@given(documents, tree_settings())
+def test_a_leaf_spans_two_sections_only_where_one_is_tiny(parsed, settings):
+    tiny = settings.leaf_tokens // 8
+    borders = section_borders(parsed)
+    spans = Spans.of(build_tree(parsed, settings), settings.embedding_level)
+    for start, end in zip(spans.starts, spans.ends, strict=True):
+        for before, border, after in zip(borders, borders[1:], borders[2:], strict=False):
+            if start < border < end:
+                assert min(border - before, after - border) < tiny
+
+
+_OUTLINES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 30)), min_size=1, max_size=12)
+
+
+@many
+@given(_OUTLINES, tree_settings())
+def test_no_leaf_ends_between_a_heading_and_its_text(outline, settings):
+    """Each section is a heading of a depth and some short sentences."""
+    text, sections, heading_ends = "", [], set[int]()
+    for number, (depth, count) in enumerate(outline):
+        sections.append(Section(f"Heading {number}", depth, len(text)))
+        text += "#" * depth + f" Heading {number}\n\n"
+        heading_ends.add(len(text))
+        text += "Some words. " * count + "\n\n"
+    tree = build_tree(ParsedText(text, tuple(sections)), settings)
+    for level in range(settings.embedding_level + 1):
+        assert not heading_ends & {*tree.level(level)["char_end"].tolist()}
 
 
 @many
@@ -236,7 +281,10 @@ def test_the_tree_rebuilt_from_the_store_is_the_tree_built(engine: Engine, parse
 
 def test_the_tree_is_the_same_on_every_machine():
     text = "One. Two! " * 60 + "\n\n" + "中文句子。" * 60 + "🙂e\u0301 " * 40 + "line\r\n" * 50
-    built = build_tree(ParsedText(text), TreeSettings((32, 64, 100), 0.2)).to_bytes()
+    starts = [0, text.index("中"), text.index("🙂"), text.index("line")]
+    sections = tuple(Section("A heading", depth, at) for depth, at in enumerate(starts, start=1))
+    parsed = ParsedText(text, sections)
+    built = build_tree(parsed, TreeSettings((32, 64, 100), 0.2, 1)).to_bytes()
     assert hashlib.sha256(built).hexdigest() == GOLDEN
 
 

@@ -224,6 +224,17 @@ def test_pdf_bookmarks_are_sections_at_their_titles_line():
     )
 
 
+@pytest.mark.parametrize(
+    "line", ["ON THE VALVE", "2.1 On the valve", "IV. On the valve", "Chapter 3: On\nthe valve"]
+)
+def test_the_line_of_a_bookmark_may_be_numbered_broken_and_in_another_case(line):
+    content = pdfs.pdf_of(
+        [f"More on the valve\n{line}\ntext"], [pdfs.Bookmark("On the valve", 1, 0)]
+    )
+    found = parsed(Document(content), PLENTY)
+    assert found.sections == (Section("On the valve", 1, found.text.index(line)),)
+
+
 def test_bookmarks_of_a_last_page_without_text_are_left_out():
     content = pdfs.pdf_of(["one", ""], [pdfs.Bookmark("A", 1, 0), pdfs.Bookmark("B", 1, 1)])
     assert parsed(Document(content), PLENTY).sections == (Section("A", 1, 0),)

@@ -95,6 +95,8 @@ def test_sections_are_the_headings_an_unaltered_parser_finds(text):
         ("---\ntitle: Of the front matter\n---\n# Heading\n", "Of the front matter"),
         ("\ufeff---\r\nlang: en\r\ntitle: 'It''s'\r\n---\r\n# Heading\r\n", "It's"),
         ("---\ntitle: [a, b]\n---\n# Heading\n", "Heading"),
+        ("---\ntags:\n  - a\n\ntitle: Below\n---\n# Heading\n", "Below"),
+        ("+++\ntitle = 'In TOML'\n\n[menu]\n+++\n# Heading\n", "In TOML"),
         ("---\nlang: en\n---\ntitle: text\n", ""),
         ("title: text\n", ""),
         ("plain text", ""),
@@ -184,7 +186,15 @@ def test_front_matter_is_not_a_heading():
     assert sections_of(text) == (Section("Real", 1, text.index("# Real")),)
 
 
-@pytest.mark.parametrize("text", ["---\n\n# A\n\n---\n", "---\nnote: a\n\n# A\n\n---\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\n\n# A\n\n---\n",
+        "---\nnote: a\n\n# A\n\n---\n",
+        "---\nnote: a\n\nA\n---\n",
+        "+++\n\n# A\n",
+    ],
+)
 def test_thematic_break_at_the_start_hides_no_heading(text):
     assert titles(text) == ["A"]
 

@@ -28,10 +28,28 @@ from indexer_svc.titles import document_title, front_matter_title, pdf_title, se
         ("lang: en\ntitle\t: A guide", "A guide"),
         ('"title": A guide', "A guide"),
         ("title: First\ntitle: Second", "First"),
+        ("Title: A guide", "A guide"),
+        ("tags: [a]\n\ntitle: A guide", "A guide"),
     ],
 )
 def test_title_of_front_matter(lines, title):
     assert front_matter_title(f"---\n{lines}\n---\n") == title
+
+
+@pytest.mark.parametrize(
+    ("lines", "title"),
+    [
+        ('title = "A \\"guide\\" # of caf\\u00e9s" # comment', 'A "guide" # of cafés'),
+        ("draft = true\ntitle='It is # a guide' # comment", "It is # a guide"),
+        ("[page]\ntitle = 'A table'", ""),
+        ("title = 3", ""),
+        ("title = 'never closed", ""),
+        ("subtitle = 'A guide'", ""),
+        ("title: A guide", ""),
+    ],
+)
+def test_title_of_front_matter_in_toml(lines, title):
+    assert front_matter_title(f"+++\n{lines}\n+++\n") == title
 
 
 @pytest.mark.parametrize(

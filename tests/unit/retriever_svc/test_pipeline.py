@@ -23,7 +23,7 @@ from hrag.types import (
     Span,
     SummaryScope,
 )
-from hrag.wire.retriever import encoded_passage
+from hrag.wire.passages import encoded_passage
 from retriever_svc import pipeline as module
 from retriever_svc.pipeline import Search
 from retriever_svc.results import stage_seconds

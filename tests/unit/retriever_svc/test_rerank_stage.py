@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from hrag import errors
 from hrag.deadline import NEVER, Deadline
 from hrag.types import Chunk, MatchedChild, Passage, SearchMode, SearchQuery, SearchResult, Span
-from hrag.wire.retriever import encoded_passage
+from hrag.wire.passages import encoded_passage
 from retriever_svc.rerank_stage import RerankSetup
 from tests.rankings import QUERY, PlainSnapshot, search_of
 

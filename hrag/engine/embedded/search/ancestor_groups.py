@@ -23,7 +23,7 @@ from hrag.engine.embedded.store.labels import (
     split_label,
 )
 from hrag.engine.find import FindRequest
-from hrag.passages.auto_merge import representatives
+from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.tree_text import LeafMatch, TreePosition
 from hrag.tree import Tree
 from hrag.types import Aggregation, SearchMode
@@ -175,13 +175,18 @@ def _both(first: Scores | None, more: Scores | None) -> Scores | None:
 
 def grouped(view: View, found: ScoredRows, request: FindRequest, tree_of: TreeOf) -> AncestorGroups:
     """Returns the rows of a first round, grouped as the request's mode wants."""
-    if request.mode is SearchMode.AUTO_MERGE:
-        groups = auto_merge(
-            view, found, request.level, request.merge_ratio, request.aggregation, tree_of
-        )
-    else:
+    if request.mode is not SearchMode.AUTO_MERGE:
         groups = climb(view, found, request.level, request.aggregation)
-    return _with_source_scores(groups, found)
+        return _with_source_scores(groups, found)
+    order = np.lexsort((found.rows, -found.scores))
+    is_best = np.zeros(len(found), np.bool_)
+    is_best[order[:MERGED_LEAVES]] = True
+    best = _rows_of(found, is_best)
+    merged = auto_merge(
+        view, best, request.level, request.merge_ratio, request.aggregation, tree_of
+    )
+    groups = _with_source_scores(merged, found)
+    return deepened(groups, best.rows, found, request, tree_of)
 
 
 def deepened(

@@ -37,7 +37,7 @@ def fused(
     """
     if fusion.method is FusionMethod.CONVEX:
         scale = 1 - fusion.lowest_cosine
-        near = (dense - np.float32(fusion.lowest_cosine)) / np.float32(scale)
+        near = np.maximum(dense - np.float32(fusion.lowest_cosine), 0) / np.float32(scale)
         scores = _weighted(lexical, near, fusion)
     else:
         by_terms, by_vector = (_reciprocal_ranks(rows, each) for each in found)

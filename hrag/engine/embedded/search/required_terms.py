@@ -13,7 +13,7 @@ from hrag.engine.embedded.search.candidates import RowNumbers
 from hrag.engine.embedded.search.eligible_rows import EligibleRows, is_in
 from hrag.engine.embedded.search.sources.lexical import rows_with_all
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.segments.leaves import read_indexed_texts
+from hrag.engine.embedded.segments.leaves import read_lexical_texts
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.labels import split_label
 from hrag.engine.embedded.store.queries import required as existing
@@ -45,7 +45,7 @@ def with_required(
 def _texts(store: Store, txn: Txn, view: View, ordinal: int) -> list[str]:
     slot = slot_of(store, txn, view.collection, ordinal)
     tree = Tree(existing(txn.get(slot, db=store.db["trees"])))
-    return read_indexed_texts(store, txn, slot, tree, view.settings)
+    return read_lexical_texts(store, txn, slot, tree, view.settings)
 
 
 def _possible(eligible: EligibleRows, required: tuple[str, ...]) -> RowNumbers:

@@ -21,7 +21,7 @@ from hrag.engine.embedded.search.documents import CitationCache, DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.fetch import Fetch
 from hrag.engine.embedded.search.filter_eval import SelectedRowsCache, evaluate
-from hrag.engine.embedded.search.ranking import Ranking
+from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.required_terms import with_required
 from hrag.engine.embedded.search.summary_routing import (
     SummaryRouter,
@@ -123,14 +123,14 @@ class EmbeddedSnapshot:
         stages: list[Stage] = []
         eligible, sections = self._eligible(request, stages)
         began = time.perf_counter()
-        ranking = Ranking(self._view, request)
+        ranker = Ranker(self._view, request)
         stages.append(("search", began, time.perf_counter()))
-        fetch = Fetch(self._documents, request, self._locator(ranking))
+        fetch = Fetch(self._documents, request, self._locator(ranker))
         count, considered, all_groups = request.candidates, _NO_ROWS, None
         while True:
             self._deadline.check("searching")
             began = time.perf_counter()
-            found = ranking.best(eligible, count)
+            found = ranker.best(eligible, count)
             searched = time.perf_counter()
             if all_groups is None:
                 all_groups = grouped(self._view, found, request, self._documents.tree)
@@ -160,13 +160,13 @@ class EmbeddedSnapshot:
                     )
             count *= FACTOR
 
-    def _locator(self, ranking: Ranking) -> TermLocator:
+    def _locator(self, ranker: Ranker) -> TermLocator:
         """Finds the query's terms in passages; rare ones count more, if that is known."""
         name = self.settings.analyzer
-        ids = np.sort(np.array([term.id for term in ranking.terms], np.uint64))
+        ids = np.sort(np.array([term.id for term in ranker.terms], np.uint64))
         weights = np.ones(len(ids), np.float32)
-        if ranking.lexical is not None:
-            weights = ranking.lexical.weights
+        if ranker.lexical is not None:
+            weights = ranker.lexical.weights
         return TermLocator(analyzer(name) if name else None, ids, weights)
 
     def _eligible(

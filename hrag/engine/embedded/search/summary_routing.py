@@ -17,7 +17,7 @@ from hrag.engine.embedded.search.candidates import RowNumbers, ScoredRows, Score
 from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.filter_eval import SelectedRowsCache, evaluate
-from hrag.engine.embedded.search.ranking import Ranking
+from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
@@ -72,13 +72,13 @@ class SummaryRouter:
         are chosen first, and their sections are ranked.
         """
         count = request.top_sections
-        ranking = Ranking(self._view, replace(request, neighbour_bonus=0.0))
+        ranker = Ranker(self._view, replace(request, neighbour_bonus=0.0))
         if request.summary_scope is SummaryScope.DOCUMENTS:
-            rows, _ = _best(ranking.best(eligible, count), count)
+            rows, _ = _best(ranker.best(eligible, count), count)
             ordinals = np.sort(ordinals_of(self._view.labels[rows]))
             rows = self._of_kind(self._view.rows_of(ordinals), sections=True)
             eligible = EligibleRows(self._view, rows)
-        return list(self._routed(*_best(ranking.best(eligible, count), count)))
+        return list(self._routed(*_best(ranker.best(eligible, count), count)))
 
     def _rows(self, given: Filter | None, *, sections: bool) -> RowNumbers:
         """All summaries of sections, or all of whole documents, that pass the filter."""

@@ -19,7 +19,7 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.labels import labels_of
 from hrag.engine.embedded.store.queries import required, slot_of
 from hrag.engine.embedded.store.records import DocumentRecord, SegmentRecord
-from hrag.passages.indexed_text import indexed_texts
+from hrag.passages.indexed_text import lexical_texts
 from hrag.tree import Tree
 from hrag.types import CollectionSettings
 
@@ -78,7 +78,7 @@ def read_leaves(
         ancestors.append(tree.ancestors(level))
         vectors.append(vectors_in_place(store, txn, slot, count, settings.dimension))
         if settings.analyzer:
-            texts = read_indexed_texts(store, txn, slot, tree, settings)
+            texts = read_lexical_texts(store, txn, slot, tree, settings)
             terms.append(analyzer(settings.analyzer).leaf_terms(texts))
         else:
             terms.append(without_terms(count))
@@ -90,16 +90,16 @@ def read_leaves(
     )
 
 
-def read_indexed_texts(
+def read_lexical_texts(
     store: Store, txn: Txn, slot: bytes, tree: Tree, settings: CollectionSettings
 ) -> list[str]:
-    """Returns the indexed text of each leaf of a document, see `indexed_texts`."""
+    """Returns what the lexical index holds of each leaf, see `lexical_texts`."""
     text = str(required(txn.get(slot, db=store.db["texts"])), "utf-8")
     level = settings.tree.embedding_level
     if not settings.index_headings:
-        return indexed_texts(text, "", (), tree, level, headings=False)
+        return lexical_texts(text, "", (), tree, level, headings=False)
     record = DocumentRecord.from_bytes(required(txn.get(slot, db=store.db["documents"])))
-    return indexed_texts(text, record.title, record.sections, tree, level, headings=True)
+    return lexical_texts(text, record.title, record.sections, tree, level, headings=True)
 
 
 def vectors_in_place(store: Store, txn: Txn, slot: bytes, count: int, dimension: int) -> Vectors:

@@ -12,7 +12,7 @@ from hrag.config import CommonSettings
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.coalescer import MAX_DELAY_S, MAX_TEXT_BYTES, MAX_TEXTS, CoalescingEmbedder
-from hrag.embedding.factory import open_query_embedder
+from hrag.embedding.factory import open_query_embedders
 from hrag.embedding.hashing import HashEmbedder
 from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected, EmbedderUnavailable
 
@@ -335,4 +335,6 @@ def test_embedders_slower_than_the_delay_are_coalesced(
 ) -> None:
     monkeypatch.setenv("HRAG_EMBEDDER", embedder)
     monkeypatch.setenv("OPENAI_API_KEY", "key")
-    assert isinstance(open_query_embedder(CommonSettings()), CoalescingEmbedder) is shares
+    opened = open_query_embedders(CommonSettings())
+    assert isinstance(opened.queries, CoalescingEmbedder) is shares
+    assert opened.passages is opened.queries

@@ -1,4 +1,4 @@
-"""Ranking: what a request's sources find in a view, as one list of scored rows.
+"""What a request's sources find in a view, as one list of scored rows.
 
 Statistics of the query's terms are read once; a request may be ranked in several rounds, each
 with more candidates than the one before.
@@ -26,7 +26,7 @@ _VECTORS = VectorSource()
 _TERMS = LexicalSource()
 
 
-class Ranking:
+class Ranker:
     """A request's candidates in one view.
 
     `terms` are those of the query's text, none if the view has no lexical index; `lexical`

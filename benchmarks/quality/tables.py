@@ -1,0 +1,55 @@
+"""The figures as Markdown: a row for each system, a column for each set."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchmarks.figures import Figure, Results
+from benchmarks.table import head, row
+from hrag.evaluation.metrics import MRR, NDCG, RECALL
+from hrag.evaluation.searches import DEFAULT_BUDGETS
+
+_BUDGETS = " / ".join(f"{each:,}" for each in DEFAULT_BUDGETS)
+_ABOUT = f"""\
+# What a search finds on the development sets
+
+Written by `python -m benchmarks.quality --store`; [how it is measured](../../../METHOD.md).
+Recall of gold characters in % when the passages fill {_BUDGETS} tokens in order, the last one
+cut. A system is a mode with the default retrieval, or with `:dense` or `:lexical` alone.
+Figures that miss their target are **bold**.
+"""
+
+
+def tables(results: Results) -> Iterator[str]:
+    """Returns the lines of TABLES.md."""
+    about = results.about
+    yield _ABOUT
+    yield (
+        f"At commit {about['commit']} on {about['date'][:10]}, embedder {about['embedder']}, "
+        f"Python {about['versions']['python']}.\n"
+    )
+    sets, systems = about["sets"], about["systems"]
+    names = [f"{RECALL}_{budget}" for budget in DEFAULT_BUDGETS]
+    yield from _table(results.figures, sets, systems, names)
+    yield f"\n## {MRR.upper()} and nDCG@10, %\n"
+    yield from _table(results.figures, sets, systems, [MRR, NDCG.replace("@", "_")])
+    yield "\n## Latency, p50 in ms, of a search for the largest budget, without embedding\n"
+    yield from _table(results.figures, sets, systems, ["latency_p50"])
+
+
+def _table(
+    figures: Mapping[str, Figure], sets: Sequence[str], systems: Sequence[str], names: Sequence[str]
+) -> Iterator[str]:
+    yield from head("", *sets)
+    for system in systems:
+        key = system.replace(":", "_").replace("=", "_")
+        cells = (
+            " ".join(_shown(figures.get(f"quality.{name}.{key}.{each}")) for each in names)
+            for name in sets
+        )
+        yield row(system, *cells)
+
+
+def _shown(figure: Figure | None) -> str:
+    if figure is None:
+        return "none"
+    text = f"{100 * figure.value:.1f}" if figure.unit == "share" else f"{figure.value:.1f}"
+    return f"**{text}**" if figure.met is False else text

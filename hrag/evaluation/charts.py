@@ -1,0 +1,161 @@
+"""Small charts as inline SVG: no script, no fonts, no files beside the page.
+
+Colours come from the page's style sheet by class, so that light and dark both work. What a
+colour says, a label or a mark says too.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from hrag.evaluation.bootstrap import Estimate
+
+COLOURS = 8  # Classes c0 to c7 of the style sheet.
+
+_WIDTH = 760
+_ROW = 26
+_LABEL_WIDTH = 230
+_LABEL_CHARS = 32
+_RIGHT = 96
+_PLOT_HEIGHT = 260
+_TOP, _BOTTOM = 14, 34
+_SHORTEST_REACH = 0.01  # To either side of zero.
+# A circle, a square, a triangle, a diamond.
+_SHAPES = (
+    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
+    "M-4 -4h8v8h-8z",
+    "M0 -5l5 8h-10z",
+    "M0 -5l5 5l-5 5l-5 -5z",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A line: its name and one estimate for each position."""
+
+    name: str
+    points: Sequence[Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A row of a bar chart: its name, the lengths of its parts, and the text at its end."""
+
+    name: str
+    parts: Sequence[float]
+    text: str
+
+
+def line_chart(title: str, positions: Sequence[str], series: Sequence[Series]) -> str:
+    """Returns shares from 0 to 1 over named positions, one line a series, with intervals."""
+    plot = _WIDTH - 48 - _LABEL_WIDTH
+    height = max(_TOP + _PLOT_HEIGHT + _BOTTOM, _TOP + 20 * len(series) + _BOTTOM)
+
+    def x(position: float) -> float:
+        return 40 + plot * (position + 0.5) / len(positions)
+
+    def y(share: float) -> float:
+        return _TOP + _PLOT_HEIGHT * (1 - share)
+
+    parts = [_grid_line(40, y(each / 5), 40 + plot, f"{20 * each}") for each in range(6)]
+    parts += [
+        _text(x(each), _TOP + _PLOT_HEIGHT + 18, name, "middle")
+        for each, name in enumerate(positions)
+    ]
+    for number, one in enumerate(series):
+        # Side by side, or the intervals of all series would lie on one another.
+        shift = (number - (len(series) - 1) / 2) * min(0.06, 0.5 / len(series))
+        places = [(x(each + shift), y(point.mean)) for each, point in enumerate(one.points)]
+        line = " ".join(f"{left:.1f},{top:.1f}" for left, top in places)
+        parts.append(f'<polyline class="line {_colour(number)}" points="{line}"/>')
+        for (left, top), point in zip(places, one.points, strict=True):
+            parts.append(_vertical(left, y(point.high), y(point.low), number))
+            parts.append(_mark(left, top, number))
+        legend_top = _TOP + 8 + 20 * number
+        parts.append(_mark(40 + plot + 22, legend_top, number))
+        parts.append(_text(40 + plot + 34, legend_top + 4, one.name, "start"))
+    return _svg(title, height, parts)
+
+
+def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequence[str]) -> str:
+    """Returns one row for each estimate, a point with its interval, beside a line at zero."""
+    lowest = min([-_SHORTEST_REACH, *(each.low for _, each in rows)])
+    highest = max([_SHORTEST_REACH, *(each.high for _, each in rows)])
+    left, right = _LABEL_WIDTH, _WIDTH - _RIGHT
+
+    def x(value: float) -> float:
+        return left + (right - left) * (value - lowest) / (highest - lowest)
+
+    bottom = _TOP + _ROW * len(rows)
+    parts = [f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{_TOP}" y2="{bottom}"/>']
+    for number, ((name, each), text) in enumerate(zip(rows, texts, strict=True)):
+        middle = _TOP + _ROW * (number + 0.5)
+        style = "beyond" if each.excludes_zero else "within"
+        parts.append(_text(left - 12, middle + 4, name, "end"))
+        parts.append(
+            f'<line class="interval {style}" x1="{x(each.low):.1f}" x2="{x(each.high):.1f}" '
+            f'y1="{middle:.1f}" y2="{middle:.1f}"/>'
+        )
+        parts.append(f'<circle class="point {style}" cx="{x(each.mean):.1f}" cy="{middle}" r="5"/>')
+        parts.append(_text(right + 10, middle + 4, text, "start"))
+    for value in (lowest, 0.0, highest):
+        parts.append(_text(x(value), bottom + 18, f"{100 * value:+.1f}", "middle"))
+    return _svg(title, bottom + _BOTTOM, parts)
+
+
+def bar_chart(title: str, bars: Sequence[Bar], classes: Sequence[str]) -> str:
+    """Returns horizontal bars; their parts lie in a row, each with one of the classes."""
+    longest = max([1e-9, *(sum(bar.parts) for bar in bars)])
+    left, right = _LABEL_WIDTH, _WIDTH - _RIGHT
+    parts = []
+    for number, bar in enumerate(bars):
+        top = _TOP + _ROW * number
+        parts.append(_text(left - 12, top + _ROW / 2 + 4, bar.name, "end"))
+        start = float(left)
+        for length, style in zip(bar.parts, classes, strict=True):
+            width = (right - left) * length / longest
+            parts.append(
+                f'<rect class="{style}" x="{start:.1f}" y="{top + 4}" width="{width:.1f}" '
+                f'height="{_ROW - 8}"/>'
+            )
+            start += width
+        parts.append(_text(right + 10, top + _ROW / 2 + 4, bar.text, "start"))
+    return _svg(title, _TOP + _ROW * len(bars) + 6, parts)
+
+
+def _svg(title: str, height: float, parts: Iterable[str]) -> str:
+    return (
+        f'<svg role="img" viewBox="0 0 {_WIDTH} {height:.0f}" aria-label="{escape(title)}">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _text(left: float, top: float, text: str, anchor: str) -> str:
+    shown = text if len(text) <= _LABEL_CHARS else f"{text[: _LABEL_CHARS - 1]}…"
+    whole = "" if shown == text else f"<title>{escape(text)}</title>"
+    return (
+        f'<text x="{left:.1f}" y="{top:.1f}" text-anchor="{anchor}">{whole}{escape(shown)}</text>'
+    )
+
+
+def _grid_line(left: float, top: float, right: float, label: str) -> str:
+    line = f'<line class="grid" x1="{left}" x2="{right}" y1="{top:.1f}" y2="{top:.1f}"/>'
+    return line + _text(left - 8, top + 4, label, "end")
+
+
+def _vertical(left: float, top: float, bottom: float, number: int) -> str:
+    return (
+        f'<line class="whisker {_colour(number)}" x1="{left:.1f}" x2="{left:.1f}" '
+        f'y1="{top:.1f}" y2="{bottom:.1f}"/>'
+    )
+
+
+def _mark(left: float, top: float, number: int) -> str:
+    """Series differ in shape too; colours and shapes repeat together only after 32."""
+    shape = _SHAPES[(number + number // COLOURS) % len(_SHAPES)]
+    place = f'transform="translate({left:.1f} {top:.1f})"'
+    return f'<path class="mark {_colour(number)}" {place} d="{shape}"/>'
+
+
+def _colour(number: int) -> str:
+    return f"c{number % COLOURS}"

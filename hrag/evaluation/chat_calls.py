@@ -1,0 +1,115 @@
+"""Calls of a chat model that are counted, kept and never hidden.
+
+A finished call is kept in the journal under a hash of model and prompt, so that an equal prompt
+is not paid for twice. A failed one is a value.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import resources
+from string import Template
+from threading import Lock
+from typing import TypeVar
+
+from hrag.chat import ChatModel
+from hrag.deadline import NEVER
+from hrag.errors import HragError
+from hrag.evaluation.journal import Journal, key_of
+
+DEFAULT_CONCURRENCY = 4
+MAX_CONCURRENCY = 64
+
+_FAILURES_AT_FIRST = 3  # So many and no success: the endpoint is not there.
+
+Task = TypeVar("Task")
+Done = TypeVar("Done")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatText:
+    """A model's whole reply. Token counts are 0 if the endpoint does not report them."""
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChatUsage:
+    """What the calls cost: those that succeeded, in this run or an earlier one, and failed."""
+
+    model: str
+    calls: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class ChatCalls:
+    """Asks one model. Thread-safe."""
+
+    def __init__(self, model: ChatModel, journal: Journal) -> None:
+        self._model = model
+        self._journal = journal
+        self._lock = Lock()
+        self._calls = self._failed = 0
+        self._prompt_tokens = self._completion_tokens = 0
+
+    @property
+    def usage(self) -> ChatUsage:
+        """What the calls so far cost."""
+        with self._lock:
+            return ChatUsage(
+                self._model.name,
+                self._calls,
+                self._failed,
+                self._prompt_tokens,
+                self._completion_tokens,
+            )
+
+    def ask(self, prompt: str, max_tokens: int) -> str:
+        """Returns the reply. Raises HragError if the model fails."""
+        key = key_of("chat", model=self._model.name, prompt=prompt, max_tokens=max_tokens)
+        reply = self._journal.get(key, ChatText)
+        if reply is None:
+            reply = self._completed(prompt, max_tokens)
+            self._journal.put(key, reply)
+        with self._lock:
+            self._calls += 1
+            self._prompt_tokens += reply.prompt_tokens
+            self._completion_tokens += reply.completion_tokens
+        return reply.text
+
+    def _completed(self, prompt: str, max_tokens: int) -> ChatText:
+        try:
+            done = self._model.complete(prompt, max_tokens, NEVER)
+        except HragError:
+            with self._lock:
+                self._failed += 1
+            raise
+        return ChatText(done.text, done.end.prompt_tokens, done.end.completion_tokens)
+
+    def check_reachable(self, error: HragError) -> None:
+        """Raises `error` if the first calls have all failed; more would fail too."""
+        usage = self.usage
+        if not usage.calls and usage.failed >= _FAILURES_AT_FIRST:
+            raise error
+
+
+def prompt_template(name: str) -> Template:
+    """Returns one of the prompts that lie beside this module."""
+    return Template(resources.files("hrag.evaluation").joinpath(name).read_text("utf-8"))
+
+
+def in_threads(
+    work: Callable[[Task], Done], tasks: Sequence[Task], concurrency: int
+) -> Iterator[Done]:
+    """Yields the results in the tasks' order; the first exception cancels what has not begun."""
+    with ThreadPoolExecutor(concurrency) as pool:
+        futures: list[Future[Done]] = [pool.submit(work, task) for task in tasks]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

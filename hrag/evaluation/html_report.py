@@ -1,0 +1,270 @@
+"""The report as one HTML file: figures, plots and failures, readable without a network.
+
+Everything is inside: style, charts, data. The page's policy forbids to load anything. Text from
+questions and documents is escaped.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from importlib import resources
+
+from hrag.evaluation.bootstrap import Estimate
+from hrag.evaluation.charts import Bar, Series, bar_chart, interval_chart, line_chart
+from hrag.evaluation.judge import CRITERIA, JudgeFigures, PairFigures
+from hrag.evaluation.metrics import HIT, IOU, MRR, NDCG, PRECISION, RECALL, at_budget
+from hrag.evaluation.report import Report
+from hrag.evaluation.summary import FailedCall, RetrievalFigures, ScoredQuestion, SystemFigures
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_QUESTIONS_SHOWN = 30
+_FAILURES_SHOWN = 50
+_SMALL = 0.1  # Shares below it are shown with one more digit.
+_METRICS = (
+    (RECALL, "Recall", "Share of the gold that the text holds, in %."),
+    (PRECISION, "Precision", "Share of the text that is gold, in %."),
+    (IOU, "Intersection over union", "Gold within the text over gold and text together, in %."),
+    (HIT, "Hit rate", "Questions for which the text finds any piece of the gold, in %."),
+)
+
+
+def html_report(report: Report) -> str:
+    """Returns the page."""
+    style = resources.files("hrag.evaluation").joinpath("report.css").read_text("utf-8")
+    title = f"Retrieval quality: {report.about.get('collection', '')}"
+    return "".join(
+        (
+            '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(title)}</title><style>{style}</style></head><body>",
+            f"<h1>{escape(title)}</h1>",
+            *_about(report),
+            *(_retrieval(report.retrieval) if report.retrieval else ()),
+            *(_judged(report.judged) if report.judged else ()),
+            *_failures(report),
+            "</body></html>\n",
+        )
+    )
+
+
+def _about(report: Report) -> Iterator[str]:
+    yield "<dl>"
+    for name, value in report.about.items():
+        shown = f"{value:,}" if isinstance(value, int) else value
+        yield f"<dt>{escape(name)}</dt><dd>{escape(shown)}</dd>"
+    yield "</dl>"
+    failed = report.failed_calls
+    if failed:
+        yield _paragraph(f"{failed:,} calls failed; see the end of the page.", "warning")
+    inner = report.retrieval.warnings if report.retrieval else ()
+    yield from (_paragraph(each, "warning") for each in (*report.warnings, *inner))
+
+
+def _retrieval(figures: RetrievalFigures) -> Iterator[str]:
+    budgets = [f"{each:,}" for each in figures.budgets]
+    yield "<h2>Recall at equal token budgets</h2>"
+    series = [
+        Series(each.name, [each.estimates[at_budget(RECALL, b)] for b in figures.budgets])
+        for each in figures.systems
+    ]
+    yield _figure(
+        line_chart("Recall by token budget", budgets, series),
+        "Recall in % when the passages fill so many tokens, with 95 % intervals.",
+    )
+    yield from _differences(figures)
+    for metric, title, caption in _METRICS:
+        yield f"<h2>{escape(title)}</h2>"
+        yield _paragraph(caption, "note")
+        yield _table(
+            ["system", *(f"{each} tokens" for each in budgets)],
+            (
+                [_cell(each.name, "text")]
+                + [_estimate(each, at_budget(metric, budget)) for budget in figures.budgets]
+                for each in figures.systems
+            ),
+        )
+    yield from _ranks_and_cost(figures)
+    yield from _questions(figures)
+
+
+def _differences(figures: RetrievalFigures) -> Iterator[str]:
+    others = [each for each in figures.systems if each.differences]
+    if not others:
+        return
+    budget = figures.budgets[len(figures.budgets) // 2]
+    rows = [(each.name, each.differences[at_budget(RECALL, budget)]) for each in others]
+    yield f"<h2>Compared with {escape(figures.baseline)}</h2>"
+    yield _figure(
+        interval_chart("Difference in recall", rows, [_points(each.mean) for _, each in rows]),
+        f"Difference in recall at {budget:,} tokens, in points, question by question, with "
+        "paired 95 % bootstrap intervals. Blue intervals exclude zero: a difference beyond "
+        f"chance. {figures.resamples:,} resamples, seed {figures.seed}.",
+    )
+    names = [*(at_budget(RECALL, each) for each in figures.budgets), MRR, NDCG]
+    yield _table(
+        ["difference in points", *names],
+        (
+            [_cell(each.name, "text"), *(_difference(each.differences[name]) for name in names)]
+            for each in others
+        ),
+    )
+
+
+def _ranks_and_cost(figures: RetrievalFigures) -> Iterator[str]:
+    budget = figures.budgets[-1]
+    yield "<h2>Ranks, latency and tokens</h2>"
+    yield _paragraph(
+        "MRR and nDCG@10 of the ranking, in %. Latency is the client's for a search that fills "
+        f"{budget:,} tokens, one at a time, without embedding the question. Tokens are those "
+        "returned, on average.",
+        "note",
+    )
+    yield _table(
+        ["system", "MRR", "nDCG@10", "p50", "p95", "tokens", "fallbacks", "failed"],
+        (
+            [
+                _cell(each.name, "text"),
+                _estimate(each, MRR),
+                _estimate(each, NDCG),
+                _cell(f"{each.latency_p50_us / 1000:.1f} ms"),
+                _cell(f"{each.latency_p95_us / 1000:.1f} ms"),
+                _cell(f"{each.tokens[budget]:,.0f}"),
+                _cell(f"{sum(each.fallbacks.values()):,}"),
+                _cell(f"{len(each.failures):,} of {each.searches:,}"),
+            ]
+            for each in figures.systems
+        ),
+    )
+    bars = [
+        Bar(each.name, [each.latency_p50_us], f"{each.latency_p50_us / 1000:.1f} ms")
+        for each in figures.systems
+    ]
+    yield _figure(bar_chart("Latency", bars, ["amount"]), "Latency, p50.")
+
+
+def _questions(figures: RetrievalFigures) -> Iterator[str]:
+    """The questions on which the systems differ most, then those that all of them miss."""
+    name = at_budget(RECALL, figures.budgets[-1])
+
+    def spread(question: ScoredQuestion) -> float:
+        found = [each[name] for each in question.scores.values()]
+        return max(found) - min(found)
+
+    def best(question: ScoredQuestion) -> float:
+        return max(each[name] for each in question.scores.values())
+
+    apart = sorted(figures.questions, key=spread, reverse=True)[:_QUESTIONS_SHOWN]
+    missed = [each for each in figures.questions if not best(each)]
+    for title, shown in (
+        ("Questions on which the systems differ most", [each for each in apart if spread(each)]),
+        (f"Questions that every system misses: {len(missed):,}", missed[:_QUESTIONS_SHOWN]),
+    ):
+        if shown:
+            yield f"<details><summary>{escape(title)}</summary>"
+            yield _paragraph(f"Recall in % at {figures.budgets[-1]:,} tokens.", "note")
+            yield _table(
+                ["question", *(each.name for each in figures.systems)],
+                (
+                    [_cell(f"{each.text} ({each.question_id})", "text")]
+                    + [_cell(f"{100 * each.scores[s.name][name]:.0f}") for s in figures.systems]
+                    for each in shown
+                ),
+            )
+            yield "</details>"
+
+
+def _judged(judged: JudgeFigures) -> Iterator[str]:
+    usage = judged.usage
+    tokens = f"{usage.prompt_tokens:,} tokens read and {usage.completion_tokens:,} written"
+    yield "<h2>Answers compared by a chat model</h2>"
+    yield _paragraph(
+        f"{judged.questions:,} questions ({judged.with_reference:,} with a reference answer), "
+        f"answered by {usage.model} from passages of {judged.passage_tokens:,} tokens and "
+        "compared by it in both orders. An answer wins if it is preferred in both; a preference "
+        f"that turns with the order is a tie. {usage.calls:,} calls"
+        + (f", {usage.failed:,} failed" if usage.failed else "")
+        + (f"; {tokens}." if usage.prompt_tokens else "; the endpoint reports no tokens."),
+        "note",
+    )
+    for pair in judged.pairs:
+        yield from _pair(pair)
+
+
+def _pair(pair: PairFigures) -> Iterator[str]:
+    bars = [
+        Bar(
+            "as a whole" if name == CRITERIA[0] else name,
+            (each.wins, each.ties, each.losses),
+            f"{each.wins} : {each.ties} : {each.losses}",
+        )
+        for name, each in pair.criteria.items()
+    ]
+    net = pair.criteria[CRITERIA[0]].net
+    yield f"<h3>{escape(pair.system)} against {escape(pair.baseline)}</h3>"
+    yield _figure(
+        bar_chart(f"{pair.system} against {pair.baseline}", bars, ("win", "tie", "loss")),
+        f"Wins : ties : losses of {pair.system}. As a whole, wins less losses are "
+        f"{_points(net.mean)} % of the questions ({_points(net.low)} to {_points(net.high)}). "
+        f"Both orders agree in {100 * pair.consistent:.0f} %; the answer shown first is "
+        f"preferred in {100 * pair.first_preferred:.0f} % (50 % without a bias). "
+        f"{pair.identical:,} answers are identical, {len(pair.failures):,} comparisons failed.",
+    )
+
+
+def _failures(report: Report) -> Iterator[str]:
+    lists: list[tuple[str, Sequence[FailedCall]]] = []
+    if report.retrieval:
+        lists += [(f"searches of {each.name}", each.failures) for each in report.retrieval.systems]
+    if report.judged:
+        lists += [(f"comparisons of {each.system}", each.failures) for each in report.judged.pairs]
+    if any(failures for _, failures in lists):
+        yield "<h2>Failed calls</h2>"
+    for what, failures in lists:
+        if failures:
+            yield f"<h3>{len(failures):,} {escape(what)}</h3>"
+            yield _table(
+                ["question", "error", "message"],
+                (
+                    [_cell(each.subject, "text"), _cell(each.error, "text"),
+                     _cell(each.message, "text")]
+                    for each in failures[:_FAILURES_SHOWN]
+                ),
+            )  # fmt: skip
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    heads = "".join(f"<th>{escape(each)}</th>" for each in head)
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return (
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cell(text: str, style: str = "") -> str:
+    return f'<td class="{style}">{escape(text)}</td>' if style else f"<td>{escape(text)}</td>"
+
+
+def _estimate(system: SystemFigures, name: str) -> str:
+    each = system.estimates[name]
+    digits = 2 if 0 < each.high < _SMALL else 1
+    interval = f"{100 * each.low:.{digits}f} to {100 * each.high:.{digits}f}"
+    return f"<td>{100 * each.mean:.{digits}f} <small>{interval}</small></td>"
+
+
+def _difference(each: Estimate) -> str:
+    style = ("better" if each.mean > 0 else "worse") if each.excludes_zero else ""
+    interval = f"{_points(each.low)} to {_points(each.high)}"
+    return f'<td class="{style}">{_points(each.mean)} <small>{interval}</small></td>'
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f}"
+
+
+def _figure(chart: str, caption: str) -> str:
+    return f"<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _paragraph(text: str, style: str) -> str:
+    return f'<p class="{style}">{escape(text)}</p>'

@@ -1,0 +1,103 @@
+"""Files with one JSON object in each line, read with errors that name file, line and field."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hrag.errors import InvalidArgument
+from hrag.ids import quoted
+
+MAX_LINE_BYTES = 256 << 20  # The largest document that a service can be set to accept.
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The fields of one row of a file, and where it is."""
+
+    path: Path
+    line: int
+    fields: dict[str, Any]
+
+    def text(self, *names: str, default: str | None = None) -> str:
+        """Returns the first of the named fields that is there, a text.
+
+        Raises InvalidArgument if none is there and there is no default, or if it is blank.
+        """
+        name = next((each for each in names if self.fields.get(each) is not None), None)
+        if name is None:
+            if default is not None:
+                return default
+            self.refuse(names[0], "missing", "a text that is not blank")
+        value = self.fields[name]
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)  # Ids are often numbers.
+        if not isinstance(value, str) or (not value.strip() and default is None):
+            self.refuse(name, value, "a text that is not blank")
+        return value or default or ""
+
+    def number(self, name: str, at_least: int, default: int | None = None) -> int:
+        """Returns a whole number; `default` if the field is missing and there is one."""
+        value = self.fields.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
+            self.refuse(name, value, f"a whole number of at least {at_least}")
+        return value
+
+    def rows(self, name: str) -> list["Row"]:
+        """Returns a list of objects, each as a row of its own; an empty list if it is missing."""
+        value = self.fields.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            self.refuse(name, value, "a list of objects")
+        return [Row(self.path, self.line, each) for each in value]
+
+    def refuse(self, field: str, value: object, allowed: str) -> NoReturn:
+        """Raises InvalidArgument, which names file, line, field, value and what is allowed."""
+        shown = value if value == "missing" else quoted(str(value))
+        raise InvalidArgument(
+            f"{self.path}, line {self.line}: {field} is {shown}; it must be {allowed}",
+            field=field,
+        )
+
+
+def json_rows(path: Path) -> Iterator[Row]:
+    """Yields the objects of a file; blank lines are skipped.
+
+    Raises InvalidArgument if the file cannot be read or a line is no JSON object.
+    """
+    for line, content in _lines(path):
+        if content.strip():
+            yield Row(path, line, _object(path, line, content))
+
+
+def _object(path: Path, line: int, content: str) -> dict[str, Any]:
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise _bad_line(path, line, f"no JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise _bad_line(path, line, "no JSON object")
+    return value
+
+
+def _bad_line(path: Path, line: int, problem: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{path}, line {line}: the line is {problem}; it must be a JSON object", field="line"
+    )
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file with their numbers, counted from 1."""
+    try:
+        with path.open("rb") as file:
+            for number, content in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
+                yield number, content.decode("utf-8-sig" if number == 1 else "utf-8")
+    except OSError as error:
+        raise unreadable(path, error.strerror or str(error)) from None
+    except UnicodeDecodeError as error:
+        raise unreadable(path, f"it is not UTF-8 ({error.reason})") from None
+
+
+def unreadable(path: Path, why: str) -> InvalidArgument:
+    """Returns the error of a file that cannot be read."""
+    return InvalidArgument(f"{path}: {why}", field="path")

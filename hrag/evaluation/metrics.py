@@ -1,0 +1,92 @@
+"""The measures of retrieval, each for one question, from 0 to 1, higher is better.
+
+* Recall: the share of the gold that the text holds. Precision: the share of the text that is
+  gold. Intersection over union: gold within the text over gold and text together.
+* Hit: 1 if the text finds any piece of the gold.
+* Reciprocal rank: 1 / rank of the first piece that is found (its mean over questions is MRR).
+* nDCG: discounted cumulative gain, sum of gain / log2(rank + 1) over the first ranks, divided
+  by that of the ideal ranking (Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR
+  techniques, ACM TOIS 20(4), 2002). Gains are linear, as in trec_eval and BEIR.
+"""
+
+import math
+from collections.abc import Sequence
+
+from hrag.evaluation.gold import (
+    Coverage,
+    ResolvedGold,
+    any_found,
+    coverage,
+    found_gains,
+    ideal_gains,
+)
+from hrag.evaluation.retrieved import Retrieved
+
+RANKS = 10  # Of nDCG.
+
+RECALL, PRECISION, IOU, HIT = "recall", "precision", "iou", "hit"
+MRR, NDCG = "mrr", f"ndcg@{RANKS}"
+
+Scores = dict[str, float]
+
+
+def at_budget(metric: str, budget: int) -> str:
+    """Returns the name of a metric at a token budget, such as `recall@1000`."""
+    return f"{metric}@{budget}"
+
+
+def metric_names(budgets: Sequence[int]) -> tuple[str, ...]:
+    """Returns the names of all metrics, in the order of reports."""
+    budgeted = (
+        at_budget(metric, budget) for metric in (RECALL, PRECISION, IOU, HIT) for budget in budgets
+    )
+    return (*budgeted, MRR, NDCG)
+
+
+def scores(gold: ResolvedGold, found: Retrieved | None, budgets: Sequence[int]) -> Scores:
+    """Returns all metrics of one question by name; 0 for a search that failed (None)."""
+    if found is None:
+        return dict.fromkeys(metric_names(budgets), 0.0)
+    result: Scores = {}
+    for budget in budgets:
+        spans = found.texts[budget].spans
+        covered = coverage(gold, spans)
+        result[at_budget(RECALL, budget)] = recall(covered)
+        result[at_budget(PRECISION, budget)] = precision(covered)
+        result[at_budget(IOU, budget)] = intersection_over_union(covered)
+        result[at_budget(HIT, budget)] = float(any_found(gold, spans))
+    gains = found_gains(gold, found.ranking)
+    result[MRR] = reciprocal_rank(gains)
+    result[NDCG] = ndcg(gains, ideal_gains(gold), RANKS)
+    return result
+
+
+def recall(covered: Coverage) -> float:
+    """Returns the share of the gold that was found."""
+    return covered.found / covered.gold if covered.gold else 0.0
+
+
+def precision(covered: Coverage) -> float:
+    """Returns the share of the text that is gold; 0 for no text."""
+    return covered.relevant / covered.text if covered.text else 0.0
+
+
+def intersection_over_union(covered: Coverage) -> float:
+    """Returns the gold within the text over gold and text together (Jaccard index)."""
+    return covered.relevant / covered.union if covered.union else 0.0
+
+
+def reciprocal_rank(gains: Sequence[float]) -> float:
+    """Returns 1 / rank of the first gain; 0 without one."""
+    return next((1 / rank for rank, gain in enumerate(gains, 1) if gain), 0.0)
+
+
+def dcg(gains: Sequence[float], ranks: int) -> float:
+    """Returns the discounted cumulative gain of the first ranks."""
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:ranks], 1))
+
+
+def ndcg(gains: Sequence[float], ideal: Sequence[float], ranks: int) -> float:
+    """Returns the normalized discounted cumulative gain of the first ranks."""
+    best = dcg(ideal, ranks)
+    return dcg(gains, ranks) / best if best else 0.0

@@ -1,0 +1,194 @@
+"""Reads questions: a BEIR folder, JSON lines with gold, or a table of expected answers.
+
+The forms, by what the path is:
+
+* A folder with `queries.jsonl` (`_id`, `text`) and `qrels/<split>.tsv` (query-id, corpus-id,
+  score): BEIR. Documents with a score over 0 are the gold.
+* A folder with `queries.jsonl` alone, or a `.jsonl` file: in each line `qid`, `query`, `gold`,
+  and if you like `answer`. Each entry of `gold` has `doc_id` with `start` and `end`, or `quote`
+  with or without `doc_id`, or `doc_id` alone. A `corpus.jsonl` beside it is used to check spans.
+* A `.csv` or `.tsv` file with the columns `question` and `document_id`, `quote` or both, and if
+  you like `qid` and `answer`. Rows with the same question count as one.
+
+A file with a mistake is refused with its line, the field, its value and what is allowed.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from hrag.evaluation.corpus import CORPUS, ID_FIELDS, document_id_of, document_lengths
+from hrag.evaluation.json_lines import Row, json_rows, unreadable
+from hrag.evaluation.questions import (
+    Gold,
+    GoldDocument,
+    GoldQuote,
+    GoldSpan,
+    Question,
+    TextSpan,
+    check_unique,
+)
+
+DEFAULT_SPLIT = "test"
+FORMATS = "a BEIR folder, a folder with queries.jsonl, or a .jsonl, .csv or .tsv file"
+
+_QUERIES = "queries.jsonl"
+_QRELS = "qrels"
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_QUESTION_COLUMNS = ("question", "query")
+_DOCUMENT_COLUMNS = ("document_id", "doc_id", "document")
+_QUOTE_COLUMNS = ("quote", "quoted_text")
+_MAX_CELL_CHARS = 1 << 20
+
+
+def read_questions(path: Path, split: str = DEFAULT_SPLIT) -> tuple[Question, ...]:
+    """Returns the questions of a file or folder, in its order; `split` is that of a BEIR folder.
+
+    Raises InvalidArgument, which names file, line and field, for anything that cannot be used.
+    """
+    questions = tuple(_questions(path, split))
+    check_unique(questions, str(path))
+    return questions
+
+
+def _questions(path: Path, split: str) -> Iterator[Question]:
+    if path.is_dir():
+        if (path / _QRELS).is_dir():
+            return _beir(path, split)
+        return _json_lines(path / _QUERIES)
+    if not path.exists():
+        raise unreadable(path, f"no such file; questions are {FORMATS}")
+    if path.suffix == ".jsonl":
+        return _json_lines(path)
+    if path.suffix in _DELIMITERS:
+        return _table(path)
+    raise unreadable(path, f"its name ends in {path.suffix!r}; questions are {FORMATS}")
+
+
+def _json_lines(path: Path) -> Iterator[Question]:
+    corpus = path.with_name(CORPUS)
+    lengths = document_lengths(corpus) if corpus.is_file() else {}
+    for row in json_rows(path):
+        yield Question(
+            question_id=row.text("qid", "_id", default=f"line-{row.line}"),
+            text=row.text("query", "question", "text"),
+            gold=tuple(_gold(each, lengths) for each in row.rows("gold")),
+            answer=row.text("answer", default=""),
+        )
+
+
+def _gold(row: Row, lengths: Mapping[str, int]) -> Gold:
+    document_id = row.text(*ID_FIELDS, default="")
+    document_id = document_id_of(document_id) if document_id else ""
+    if "quote" in row.fields:
+        return GoldQuote(row.text("quote"), document_id)
+    if not document_id:
+        row.refuse("doc_id", "missing", "a document id, unless there is a quote")
+    if "start" not in row.fields and "end" not in row.fields:
+        return GoldDocument(document_id, row.number("relevance", at_least=1, default=1))
+    start = row.number("start", at_least=0)
+    end = row.number("end", at_least=start + 1)
+    if document_id in lengths and end > lengths[document_id]:
+        row.refuse("end", end, f"at most {lengths[document_id]}, the length of {document_id}")
+    return GoldSpan(TextSpan(document_id, start, end))
+
+
+def _table(path: Path) -> Iterator[Question]:
+    """The questions of a table; the rows of one question are joined."""
+    by_text: dict[str, Question] = {}
+    for row in _table_rows(path, _DELIMITERS[path.suffix]):
+        text = row.text(*_QUESTION_COLUMNS)
+        answer = row.text("answer", default="")
+        earlier = by_text.get(text)
+        if earlier is None:
+            question_id = row.text("qid", default=f"line-{row.line}")
+            by_text[text] = Question(question_id, text, _expected(row), answer)
+        else:
+            gold = dict.fromkeys((*earlier.gold, *_expected(row)))
+            by_text[text] = Question(
+                earlier.question_id, text, tuple(gold), earlier.answer or answer
+            )
+    yield from by_text.values()
+
+
+def _expected(row: Row) -> tuple[Gold, ...]:
+    document_id = row.text(*_DOCUMENT_COLUMNS, default="").strip()
+    document_id = document_id_of(document_id) if document_id else ""
+    quote = row.text(*_QUOTE_COLUMNS, default="")
+    if quote.strip():
+        return (GoldQuote(quote, document_id),)
+    return (GoldDocument(document_id),) if document_id else ()
+
+
+def _table_rows(path: Path, delimiter: str) -> Iterator[Row]:
+    """The rows below the header, by its names in lower case; empty cells are left out."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            csv.field_size_limit(_MAX_CELL_CHARS)
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            header = [name.strip().lower() for name in next(reader, [])]
+            _check_header(Row(path, 1, dict.fromkeys(header)), header)
+            for cells in reader:
+                if len(cells) > len(header):
+                    row = Row(path, reader.line_num, {})
+                    row.refuse("row", f"{len(cells)} cells", f"at most {len(header)} cells")
+                named = {
+                    name: cell for name, cell in zip(header, cells, strict=False) if cell.strip()
+                }
+                if named:
+                    yield Row(path, reader.line_num, named)
+    except OSError as error:
+        raise unreadable(path, error.strerror or str(error)) from None
+    except UnicodeDecodeError as error:
+        raise unreadable(path, f"it is not UTF-8 ({error.reason})") from None
+    except csv.Error as error:
+        raise unreadable(path, f"line {reader.line_num}: {error}") from None
+
+
+def _check_header(row: Row, header: list[str]) -> None:
+    for names in (_QUESTION_COLUMNS, (*_DOCUMENT_COLUMNS, *_QUOTE_COLUMNS)):
+        if not set(names) & set(header):
+            row.refuse("header", ",".join(header), f"a line with a column {' or '.join(names)}")
+
+
+def _beir(folder: Path, split: str) -> Iterator[Question]:
+    judged = _relevance(folder / _QRELS, split)
+    for row in json_rows(folder / _QUERIES):
+        name = row.text("_id", "qid")
+        if name in judged:
+            yield Question(name, row.text("text", "query"), tuple(judged[name]))
+
+
+def _relevance(folder: Path, split: str) -> dict[str, list[Gold]]:
+    """The relevant documents of each query of the split."""
+    path = folder / f"{split}.tsv"
+    if not path.is_file():
+        found = ", ".join(sorted(each.stem for each in folder.glob("*.tsv"))) or "none"
+        raise unreadable(path, f"no such split; {folder} has {found}")
+    judged: dict[str, list[Gold]] = {}
+    for row in _qrels_rows(path):
+        if row.fields["score"] > 0:
+            document = GoldDocument(document_id_of(row.text("corpus-id")), row.fields["score"])
+            judged.setdefault(row.text("query-id"), []).append(document)
+    return judged
+
+
+def _qrels_rows(path: Path) -> Iterator[Row]:
+    """query-id, corpus-id and score of each line; the first may be a header."""
+    names = ("query-id", "corpus-id", "score")
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(path, str(error)) from None
+    for number, line in enumerate(lines, 1):
+        cells = line.split("\t")
+        row = Row(path, number, dict(zip(names, cells, strict=False)))
+        if not line.strip() or (number == 1 and cells[-1].strip() == "score"):
+            continue
+        if len(cells) != len(names):
+            row.refuse("line", line, "query-id, corpus-id and score with tabs between")
+        try:
+            row.fields["score"] = int(cells[2])
+        except ValueError:
+            row.refuse("score", cells[2], "a whole number")
+        yield row

@@ -1,0 +1,135 @@
+"""What is compared: settings of a search, side by side.
+
+A system is written `mode[:retrieval][:option=value]...`, for example `context`,
+`standard:lexical` or `auto_merge:hybrid:merge_ratio=0.7`. The options are the fields of
+`hrag.types.SearchQuery` under their names; `collection` compares collections that were made
+with different settings.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from hrag.errors import InvalidArgument
+from hrag.evaluation.questions import first_repeated
+from hrag.ids import quoted
+from hrag.types import Retrieval, SearchMode, SearchQuery
+
+DEFAULT_SYSTEMS = "context,small_to_big,auto_merge,standard"
+
+# The evaluation sets these itself, or they are no scalars.
+_NOT_OPTIONS = (
+    *("tenant_id", "query", "vector", "mode", "limit", "token_budget", "cut_last"),
+    *("min_sequence", "filter"),
+)
+_TRUTH = {"true": True, "false": False}
+_SCALARS = (bool, int, float, str)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A way to search. `options` are further arguments of `Client.search`."""
+
+    name: str
+    mode: SearchMode
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def fills_budget(self) -> bool:
+        """True if the mode fills a token budget itself instead of returning so many passages."""
+        return self.mode is SearchMode.CONTEXT
+
+
+def parse_systems(text: str) -> tuple[System, ...]:
+    """Returns the systems of a list with commas. Raises InvalidArgument, which names the part."""
+    systems = tuple(parse_system(each.strip()) for each in text.split(",") if each.strip())
+    repeated = first_repeated(each.name for each in systems)
+    if repeated is not None:
+        raise InvalidArgument(f"compare has {repeated!r} twice", field="compare")
+    if not systems:
+        raise InvalidArgument(
+            f"compare is {quoted(text)}; it must name one system or more, as in {DEFAULT_SYSTEMS}",
+            field="compare",
+        )
+    return systems
+
+
+def parse_system(text: str) -> System:
+    """Returns the system that `mode[:retrieval][:option=value]...` describes."""
+    mode, *parts = text.split(":")
+    options: dict[str, Any] = {}
+    for part in parts:
+        name, sign, value = part.partition("=")
+        if not sign:
+            name, value = "retrieval", part
+        if name in options:
+            raise InvalidArgument(f"compare has {name} twice in {quoted(text)}", field="compare")
+        options[name] = _parsed(name, value)
+    return System(text, _choice("mode", SearchMode, mode), options)
+
+
+def baseline_of(systems: Sequence[System], name: str) -> System:
+    """Returns the system that others are compared with: the named one, or else the last."""
+    if not name:
+        return systems[-1]
+    found = next((each for each in systems if each.name == name), None)
+    if found is None:
+        raise InvalidArgument(
+            f"baseline is {quoted(name)}; it must be one of {_list(systems)}", field="baseline"
+        )
+    return found
+
+
+def _list(systems: Sequence[System]) -> str:
+    return ", ".join(each.name for each in systems)
+
+
+def option_types() -> dict[str, type]:
+    """Returns the options that a system may have, with the type of each."""
+    hints = get_type_hints(SearchQuery)
+    types = {name: _scalar(hint) for name, hint in hints.items() if name not in _NOT_OPTIONS}
+    return {name: kind for name, kind in types.items() if kind is not None}
+
+
+def _scalar(hint: Any) -> type | None:
+    """The type itself of `type | None`; None for lists and other values of several parts."""
+    if get_origin(hint) in (Union, UnionType):
+        kinds = [each for each in get_args(hint) if each is not NoneType]
+        hint = kinds[0] if len(kinds) == 1 else None
+    return hint if isinstance(hint, type) and issubclass(hint, _SCALARS) else None
+
+
+def _parsed(name: str, value: str) -> Any:
+    types = option_types()
+    if name not in types:
+        raise InvalidArgument(
+            f"compare has the option {quoted(name)}; it must be one of {', '.join(types)}",
+            field="compare",
+        )
+    kind: Any = types[name]
+    if issubclass(kind, StrEnum):
+        return _choice(name, kind, value)
+    try:
+        return _TRUTH[value] if kind is bool else kind(value)
+    except (KeyError, ValueError):
+        raise _refused(name, value, f"a value of type {kind.__name__}") from None
+
+
+def _choice(name: str, kind: type[StrEnum], value: str) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        raise _refused(name, value, f"one of {', '.join(kind)}") from None
+
+
+def _refused(name: str, value: str, allowed: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"compare has {name} {quoted(value)}; it must be {allowed}", field="compare"
+    )
+
+
+def retrieval_of(system: System) -> Retrieval | None:
+    """Returns the sources that the system asks for; None for the collection's default."""
+    return system.options.get("retrieval")

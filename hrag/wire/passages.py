@@ -1,0 +1,113 @@
+"""Passages, and what tells why they were found, to and from messages of retriever.proto."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hrag.types import Evidence, MatchedChild, MatchedSentence, Passage, TermSpan
+from hrag.v1 import retriever_pb2 as pb
+from hrag.v1 import types_pb2
+from hrag.wire.common import chunk_from, chunk_message, span_from, span_message, struct_message
+from hrag.wire.fields import given
+
+
+def encoded_passage(passage: Passage) -> bytes:
+    """Returns an encoded SearchResponse that holds this passage and nothing else."""
+    return pb.SearchResponse(passages=[passage_message(passage)]).SerializeToString()
+
+
+class PassageFieldCodec:
+    """See `hrag.engine.PassageFields`."""
+
+    def document(
+        self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
+    ) -> bytes:
+        return types_pb2.Chunk(
+            document_id=document_id,
+            title=title,
+            source=source,
+            metadata=struct_message(metadata) if metadata else None,
+        ).SerializeToString()
+
+    def evidence(self, evidence: Evidence) -> bytes:
+        return pb.Passage(
+            lexical_score=evidence.lexical_score,
+            dense_score=evidence.dense_score,
+            term_spans=map(_term_span_message, evidence.term_spans),
+            matched_sentence=_sentence_message(evidence.matched_sentence),
+        ).SerializeToString()
+
+
+PASSAGE_FIELDS = PassageFieldCodec()
+
+
+def passage_message(passage: Passage) -> pb.Passage:
+    return pb.Passage(
+        chunk=chunk_message(passage.chunk),
+        score=passage.score,
+        matched_children=map(_child_message, passage.matched_children),
+        merged_chunk_ids=passage.merged_chunk_ids,
+        lexical_score=passage.lexical_score,
+        dense_score=passage.dense_score,
+        term_spans=map(_term_span_message, passage.term_spans),
+        matched_sentence=_sentence_message(passage.matched_sentence),
+        rerank_score=passage.rerank_score,
+    )
+
+
+def passage_from(message: pb.Passage) -> Passage:
+    has_sentence = message.HasField("matched_sentence")
+    return Passage(
+        chunk=chunk_from(message.chunk),
+        score=message.score,
+        matched_children=tuple(map(_child_from, message.matched_children)),
+        merged_chunk_ids=tuple(message.merged_chunk_ids),
+        lexical_score=given(message, "lexical_score"),
+        dense_score=given(message, "dense_score"),
+        term_spans=tuple(TermSpan(each.char_start, each.char_end) for each in message.term_spans),
+        matched_sentence=_sentence_from(message.matched_sentence) if has_sentence else None,
+        rerank_score=given(message, "rerank_score"),
+    )
+
+
+def _child_message(child: MatchedChild) -> pb.MatchedChild:
+    return pb.MatchedChild(
+        chunk_id=child.chunk_id,
+        score=child.score,
+        span=span_message(child.span),
+        lexical_score=child.lexical_score,
+        dense_score=child.dense_score,
+    )
+
+
+def _child_from(message: pb.MatchedChild) -> MatchedChild:
+    return MatchedChild(
+        chunk_id=message.chunk_id,
+        score=message.score,
+        span=span_from(message.span),
+        lexical_score=given(message, "lexical_score"),
+        dense_score=given(message, "dense_score"),
+    )
+
+
+def _term_span_message(span: TermSpan) -> pb.TermSpan:
+    return pb.TermSpan(char_start=span.char_start, char_end=span.char_end)
+
+
+def _sentence_message(sentence: MatchedSentence | None) -> pb.MatchedSentence | None:
+    if sentence is None:
+        return None
+    return pb.MatchedSentence(
+        span=span_message(sentence.span),
+        section_path=sentence.section_path,
+        first_page=sentence.first_page,
+        last_page=sentence.last_page,
+    )
+
+
+def _sentence_from(message: pb.MatchedSentence) -> MatchedSentence:
+    return MatchedSentence(
+        span=span_from(message.span),
+        section_path=tuple(message.section_path),
+        first_page=message.first_page,
+        last_page=message.last_page,
+    )

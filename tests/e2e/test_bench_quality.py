@@ -1,0 +1,42 @@
+"""The quality benchmark on the miniature, so that it is not found broken when it is needed."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.figures import Results
+from benchmarks.quality.__main__ import FIGURES, LATEST, STORED, main, run
+from benchmarks.quality.sets import read_sets
+from tests.processes import Running
+
+DATA = Path(__file__).parent.parent / "data" / "quality"
+
+
+def test_sets_are_ingested_and_searched_through_services(services: Running) -> None:
+    """Pseudo-embeddings know nothing, so vectors alone find less than words do."""
+    measured = run(services.client, read_sets(DATA), "standard,small_to_big:dense", "a test")
+    assert measured.about["systems"] == ["standard", "small_to_big:dense"]
+    recall = {
+        system: [
+            measured.figures[f"quality.miniature.{system}.recall_{each}"].value
+            for each in (1000, 8000)
+        ]
+        for system in ("standard", "small_to_big_dense")
+    }
+    assert recall["standard"][0] > 0.9 > recall["small_to_big_dense"][0] > 0
+    # All documents together have some 3,000 tokens.
+    assert recall["standard"][1] == recall["small_to_big_dense"][1] == 1
+
+
+@pytest.mark.slow
+def test_a_run_starts_its_own_services_and_is_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Words that the embedder knows: what answers is nearly always found first."""
+    arguments = [str(DATA), "--results", str(tmp_path), "--compare", "context,standard:dense"]
+    assert main([*arguments, "--store"]) == 0
+    stored = Results.read(tmp_path / STORED / FIGURES)
+    assert stored.figures["quality.miniature.context.recall_1000"].value > 0.9
+    assert main(arguments) == 0
+    assert "equal to the stored run" in capsys.readouterr().out
+    assert Results.read(tmp_path / LATEST / FIGURES).about["embedder"].startswith("builtin")

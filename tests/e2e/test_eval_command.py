@@ -1,0 +1,195 @@
+"""`hrag eval` against real services and a scripted chat endpoint."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hrag.cli.app import app
+from hrag.evaluation.judge import CRITERIA
+from tests.openai_server import OpenAIServer, refuse
+from tests.processes import Running
+
+MINIATURE = Path(__file__).parent.parent / "data" / "quality" / "miniature"
+QUESTIONS = 20
+# Pseudo-embeddings know nothing, so by vectors alone only large budgets find much.
+COMPARE = ("--compare", "small_to_big:dense,standard")
+
+Shell = Callable[..., Any]
+
+
+@pytest.fixture
+def shell(services: Running, chat_endpoint: OpenAIServer, tenant: str) -> Shell:
+    """Runs the command for a tenant of its own, with a chat model."""
+    env = {
+        "NO_COLOR": "1",
+        "NO_PROXY": "127.0.0.1",
+        "HRAG_INDEXER_ADDRESS": services.indexer.address,
+        "HRAG_RETRIEVER_ADDRESS": services.retriever.address,
+        "HRAG_CHAT_MODEL": "test-model",
+        "HRAG_CHAT_BASE_URL": chat_endpoint.base_url,
+    }
+
+    def run(*arguments: str, **variables: str) -> Any:
+        words = ["eval", *map(str, arguments), "--tenant", tenant, "--collection", "mini"]
+        return CliRunner().invoke(app, words, env={**env, **variables})
+
+    return run
+
+
+@pytest.fixture
+def stored(shell: Shell) -> Shell:
+    """The same, with the miniature ingested; its questions are only counted here."""
+    done = shell(MINIATURE, "--ingest", MINIATURE, "--compare", "standard", "--sample", "1")
+    assert done.exit_code == 0, done.output
+    return shell
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
+
+
+def test_modes_are_compared_on_a_corpus_and_a_run_goes_on(shell: Shell, tmp_path: Path) -> None:
+    report, page, journal = (tmp_path / name for name in ("r.json", "r.html", "run.jsonl"))
+    options = (*COMPARE, "--budgets", "500,200000", "--json", report, "--resume", journal)
+    done = shell(MINIATURE, "--ingest", MINIATURE, *options)
+    assert done.exit_code == 2
+    assert "each from 1 to" in done.stderr
+    options = (*COMPARE, "--budgets", "8000,500", "--json", report, "--resume", journal)
+    done = shell(MINIATURE, "--ingest", MINIATURE, *options, "--html", page)
+    assert done.exit_code == 0, done.output
+    assert "12 of 12 documents: 12 created" in done.stdout
+    assert re.search(r"^standard +\d+\.\d \[\d+, \d+\] +100\.0 \[100, 100\]$", done.stdout, re.M)
+    assert "20 questions" in done.stdout
+    found = read(report)
+    assert found["retrieval"]["budgets"] == [500, 8000]
+    assert found["retrieval"]["baseline"] == "standard"
+    for system in found["retrieval"]["systems"]:
+        # All the documents together have some 3,000 tokens.
+        assert system["estimates"]["recall@8000"]["mean"] == 1
+        assert (system["searches"], system["failures"]) == (QUESTIONS, [])
+        assert system["latency_p50_us"] > 0
+    by_vectors, by_both = found["retrieval"]["systems"]
+    assert 0 < by_vectors["estimates"]["recall@500"]["mean"] < 0.9
+    assert by_vectors["differences"]["recall@500"]["high"] < 0
+    assert by_both["estimates"]["recall@500"]["mean"] > 0.9
+    assert "<svg" in page.read_text()
+    # The journal has all searches: services that are not there are not missed by them.
+    assert journal.read_text().count("\n") == 1 + 2 * QUESTIONS
+    shell(MINIATURE, *options)
+    again = read(report)
+    assert again["retrieval"] == found["retrieval"]
+
+
+def test_tables_of_documents_and_quotes_are_enough(stored: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text(
+        "question,document_id,quote\n"
+        "What does E-1408 mean?,,E-1408: no water  arrives.\n"
+        "How is a lens turned?,nowhere,a bath of mercury\n",
+        "utf-8",
+    )
+    done = stored(path, *COMPARE, "--budgets", "8000", "--json", tmp_path / "r.json")
+    assert done.exit_code == 0, done.output
+    assert (
+        "1 documents that should answer are not in the collection, such as nowhere" in done.stdout
+    )
+    assert "1 expected quotes are in no passage" in done.stdout
+    found = read(tmp_path / "r.json")
+    assert [each["estimates"]["recall@8000"]["mean"] for each in found["retrieval"]["systems"]] == [
+        0.5,
+        0.5,
+    ]
+
+
+def reply(prompt: str) -> str:
+    """An answer that repeats the first passage, or a verdict for what comes first."""
+    if "Answer A:" in prompt:
+        return json.dumps(dict.fromkeys(CRITERIA, "A"))
+    return prompt.partition("Passages:\n\n")[2][:200]
+
+
+def test_a_judge_that_always_takes_the_first_answer_decides_nothing(
+    stored: Shell, chat_endpoint: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_endpoint, "script", reply)
+    report = tmp_path / "r.json"
+    options = (*COMPARE, "--judge", "--judge-sample", "6", "--answer-tokens", "300")
+    done = stored(MINIATURE, *options, "--json", report)
+    assert done.exit_code == 0, done.output
+    judged = read(report)["judged"]
+    (pair,) = judged["pairs"]
+    for balance in pair["criteria"].values():
+        assert (balance["wins"], balance["ties"], balance["losses"]) == (0, 6, 0)
+    compared = 6 - pair["identical"]
+    assert compared > 0
+    assert (pair["first_preferred"], pair["consistent"]) == (
+        1,
+        pytest.approx(pair["identical"] / 6, abs=1e-6),
+    )
+    assert judged["with_reference"] == 6
+    assert judged["usage"]["calls"] == 12 + 2 * compared
+    assert judged["usage"]["prompt_tokens"] == 12 * judged["usage"]["calls"]
+    assert "the first answer is preferred in 100 %" in done.stdout
+
+
+def test_a_failed_call_is_shown_and_the_exit_code_says_so(
+    stored: Shell, chat_endpoint: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_endpoint, "script", reply)
+    chat_endpoint.inject(refuse(400))
+    options = (*COMPARE, "--judge", "--judge-sample", "3", "--concurrency", "1")
+    journal = ("--resume", tmp_path / "run.jsonl")
+    done = stored(MINIATURE, *options, *journal)
+    assert done.exit_code == 1
+    assert "1 comparisons of small_to_big:dense failed:" in done.stdout
+    assert re.search(r"^  mini-\d+: the chat endpoint .+ answered 400", done.stdout, re.MULTILINE)
+    calls = chat_endpoint.calls
+    done = stored(MINIATURE, *options, *journal)
+    assert done.exit_code == 0, done.output
+    assert 1 <= chat_endpoint.calls - calls <= 4  # What belongs to the question that failed.
+
+
+def test_questions_are_written_from_the_collection_and_then_asked(
+    stored: Shell, chat_endpoint: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def question(prompt: str) -> str:
+        text = prompt.partition("<<<\n")[2].partition("\n>>>")[0]
+        quote = " ".join(text.split()[3:8])
+        return json.dumps({"question": f"What about {quote}?", "quote": quote, "answer": quote})
+
+    monkeypatch.setattr(chat_endpoint, "script", question)
+    path, report = tmp_path / "new.jsonl", tmp_path / "r.json"
+    done = stored(path, "--generate", "3", *COMPARE, "--budgets", "8000", "--json", report)
+    assert done.exit_code == 0, done.output
+    assert f"3 questions written to {path}, which has 3" in done.stdout
+    assert "openai/test-model: 3 calls, 0 failed, 36 + 9 tokens" in done.stdout
+    found = read(report)
+    assert found["generated"]["added"] == 3
+    assert len(path.read_text().splitlines()) == 3
+    # Spans that are wrong by one character could not all be found.
+    assert found["retrieval"]["systems"][1]["estimates"]["recall@8000"]["mean"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "message"),
+    [
+        (("--judge",), {"HRAG_CHAT_MODEL": ""}, "require a chat model: set HRAG_CHAT_MODEL"),
+        (("--judge",), {"HRAG_CHAT_BASE_URL": "x"}, "HRAG_CHAT_BASE_URL='x': it must be"),
+        (("--compare", "best"), {}, "mode 'best'; it must be one of"),
+        (("--baseline", "context", *COMPARE), {}, "baseline is 'context'; it must be one of"),
+        (("--resume", MINIATURE / "meta.json"), {}, "it is no journal"),
+        ((*COMPARE,), {}, "mini"),  # The collection, which this tenant does not have.
+    ],
+)
+def test_errors_are_one_line(
+    shell: Shell, arguments: tuple[str, ...], variables: dict[str, str], message: str
+) -> None:
+    done = shell(MINIATURE, *arguments, **variables)
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert re.fullmatch(r"error: .+\n", done.stderr)

@@ -1,0 +1,91 @@
+"""Passages and results, short to write; a client and a chat model that do as they are told."""
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+from hrag.answers.values import FinishReason
+from hrag.chat import ChatEnd, Completion, Pieces
+from hrag.deadline import Deadline
+from hrag.errors import DocumentNotFound
+from hrag.types import (
+    Chunk,
+    Passage,
+    SearchMode,
+    SearchPlan,
+    SearchResult,
+    Span,
+    Timings,
+)
+
+
+def passage(document_id: str, start: int, content: str) -> Passage:
+    """A passage of a document that begins at the character `start`."""
+    end = start + len(content)
+    chunk = Chunk(
+        chunk_id=f"{document_id}#0.{start}",
+        document_id=document_id,
+        level=0,
+        index=0,
+        content=content,
+        token_count=len(content),
+        span=Span(start, end, start, end),
+        section_path=(),
+        first_page=0,
+        last_page=0,
+        title=f"About {document_id}",
+        source="",
+        metadata={},
+    )
+    return Passage(chunk, 1.0, ())
+
+
+def result(*passages: Passage, **changed: Any) -> SearchResult:
+    """A result with these passages, embedded in 100 µs."""
+    fields: dict[str, Any] = {
+        "mode": SearchMode.STANDARD,
+        "matched_at_level": 0,
+        "returned_at_level": 0,
+        "candidates_considered": 1,
+        "exhausted": True,
+        "sequence": 7,
+        "timings": Timings(100, 1, 1, 1, 200),
+        "plan": SearchPlan.SCAN,
+        "eligible_leaves": 9,
+    }
+    return SearchResult(passages=passages, **fields | changed)
+
+
+class ToldClient:
+    """A client whose searches are given; records their options. It has the document `a`."""
+
+    def __init__(self, find: Callable[..., SearchResult]) -> None:
+        self._find = find
+        self.calls: list[dict[str, Any]] = []
+
+    def search(self, tenant_id: str, query: str, **options: Any) -> SearchResult:
+        self.calls.append({"tenant_id": tenant_id, "query": query, **options})
+        return self._find(query, **options)
+
+    def get_chunk(self, tenant_id: str, chunk_id: str, *, collection: str) -> None:
+        if chunk_id != "a#0.0":
+            raise DocumentNotFound(f"no {chunk_id} in {tenant_id} {collection}")
+
+
+class ToldChat:
+    """A chat model whose replies are given; records the prompts."""
+
+    name = "told"
+
+    def __init__(self, reply: Callable[[str], str]) -> None:
+        self._reply = reply
+        self._lock = Lock()
+        self.prompts: list[str] = []
+
+    def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
+        with self._lock:
+            self.prompts.append(prompt)
+        return Completion(self._reply(prompt), ChatEnd(FinishReason.STOP, 100, 10))
+
+    def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
+        raise NotImplementedError

@@ -1,0 +1,171 @@
+"""The compiled term extractor equals its twin, on whatever Unicode hypothesis finds."""
+
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import hrag_fast
+from hrag.analysis import analyzer
+from hrag.analysis.query_syntax import contains, parse
+from hrag_fast import _analysis_reference
+from hrag_fast._characters import MAX_CLUSTER, clusters
+
+INVISIBLE = "\u00ad\u034f\u200c\u200d\u2060\ufeff\ufe00\ufe0f\U000e0100\U000e01ef"
+ALPHABETS = (
+    "abcXYZ019 ",
+    ".-_/@+#",
+    "型号数据库々〇",
+    "カタナーｶﾅﾞ゛ぁ",
+    "éïßﬁﷺ…½㎏㍿Σςİŉǰ",
+    "\u0301\u0316\u0345\u3099\u094d\u20e3\u200b",
+    INVISIBLE,
+    "한글각ㄱㅏﾡￂ가\u11a8",
+    "ไทยน้ำๆ๑ລາວខ្មែမြန်",
+    "हिन्दीعربىЖжΩ",
+    "😀🇩𠀀𝟗𝐀",
+    " \n\t\u3000\u00a0\u2028",
+)
+CHARACTERS = st.one_of(
+    *(st.sampled_from(alphabet) for alphabet in ALPHABETS),
+    st.characters(exclude_categories=["Cs"]),
+)
+TEXTS = st.lists(
+    st.one_of(
+        CHARACTERS, st.tuples(CHARACTERS, st.integers(2, 70)).map(lambda run: run[0] * run[1])
+    ),
+    max_size=25,
+).map("".join)
+EXAMPLES = (
+    *("C++", "c#", "3.11.7", "E-4711", "user@example.org", "/usr/local/bin", "snake_case"),
+    *("型号AB-123的", "数据库", "カタカナ", "ﾊﾝｶｸ", "naïve", "ß", "ﬁ", "e.g.", "AT&T"),
+    *("nai\u0308ve", "ｶﾞ", "1\ufe0f\u20e3", "\u0301a", "각", "가\u11a8", "น้ำ", "ŉ…½", "a" * 65),
+    *("co\u00adop\u00ad", "e\u00ad\u0301", "\ufeff\u0301x", "ᄀ\u034f\u200dᅡ\u11a8", "می\u200cرود"),
+)
+
+
+def halved(word):
+    """Shortens words, sometimes to nothing."""
+    return word[: len(word) // 2] if word[0] in "abcexж" else word.rstrip("s")
+
+
+PAIRS = [
+    (kernel(stem, ascii_only=ascii_only), twin(stem, ascii_only=ascii_only))
+    for kernel, twin in [(hrag_fast.TermExtractor, _analysis_reference.TermExtractor)]
+    for stem, ascii_only in [(halved, False), (halved, True), (None, False)]
+]
+
+
+def visible(text):
+    """Returns a text without the invisible characters that folding drops."""
+    drops = {*INVISIBLE, *map(chr, range(0xFE00, 0xFE10)), *map(chr, range(0xE0100, 0xE01F0))}
+    return "".join(character for character in text if character not in drops)
+
+
+def examples(test):
+    for text in EXAMPLES:
+        test = example(text)(test)
+    return test
+
+
+def assert_same(arrays, expected):
+    for array, other in zip(arrays, expected, strict=True):
+        assert array.dtype == other.dtype
+        assert array.tolist() == other.tolist()
+
+
+@examples
+@given(TEXTS)
+def test_the_kernel_equals_its_twin(text):
+    for kernel, twin in PAIRS:
+        assert_same_terms(kernel, twin, text)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@given(TEXTS)
+def test_the_kernel_equals_its_twin_on_many_texts(text):
+    for kernel, twin in PAIRS:
+        assert_same_terms(kernel, twin, text)
+
+
+def assert_same_terms(kernel, twin, text):
+    terms = twin.terms(text)
+    assert_same([kernel.terms(text), kernel.word_ids(text)], [terms, twin.word_ids(text)])
+    leaves = [text, "", text[::-1]]
+    assert_same(kernel.leaf_terms(leaves), twin.leaf_terms(leaves))
+    ids = np.unique(terms)[::2].copy()
+    assert_same(kernel.matches(text, ids), twin.matches(text, ids))
+    tokens = twin.tokens(text)
+    assert kernel.tokens(text) == tokens
+    assert [kernel.term(token) for token in tokens] == [twin.term(token) for token in tokens]
+
+
+@examples
+@given(TEXTS)
+def test_folding_equals_its_twin_and_unicode(text):
+    folded = _analysis_reference.fold(text)
+    assert hrag_fast.fold(text) == folded
+    assert hrag_fast.fold(text, single_spaces=True) == " ".join(folded.split())
+    if all(end - start < MAX_CLUSTER for start, end in clusters(text)):
+        whole = unicodedata.normalize("NFKC", visible(text)).casefold()
+        assert folded == unicodedata.normalize("NFKC", whole)
+
+
+@given(TEXTS)
+def test_invisible_characters_change_no_term_and_lie_inside_matches(text):
+    plain = visible(text)
+    if all(end - start < MAX_CLUSTER for start, end in clusters(text)):
+        english = analyzer("english/1")
+        terms = english.terms(plain)
+        assert english.terms(text).tolist() == terms.tolist()
+        ids = np.unique(terms)
+        in_text, in_plain = english.matches(text, ids), english.matches(plain, ids)
+        assert [visible(each) for each in matched(text, in_text)] == matched(plain, in_plain)
+
+
+def matched(text, found):
+    return [text[start:end] for start, end in zip(found.starts, found.ends, strict=True)]
+
+
+@examples
+@given(TEXTS)
+def test_every_occurrence_of_a_term_is_a_match(text):
+    english = analyzer("english/1")
+    terms = english.terms(text)
+    ids = np.unique(terms)
+    found = english.matches(text, ids)
+    assert sorted(ids[found.which].tolist()) == sorted(terms.tolist())
+    assert (found.starts < found.ends).all()
+    assert (found.ends <= len(text)).all()
+    rows = list(zip(*(array.tolist() for array in found), strict=True))
+    assert rows == sorted(rows)
+
+
+@given(TEXTS, st.data())
+def test_a_text_with_a_phrase_has_all_its_words(text, data):
+    """So an index of words may look for the texts that are worth reading."""
+    start = data.draw(st.integers(0, len(text)))
+    phrase = text[start : data.draw(st.integers(start, len(text)))]
+    english = analyzer("english/1")
+    if phrase.strip() and contains(text, (phrase,)):
+        assert set(english.word_ids(phrase).tolist()) <= set(english.word_ids(text).tolist())
+
+
+@given(TEXTS)
+def test_words_of_a_text_are_contained_in_it(text):
+    if all(end - start < MAX_CLUSTER for start, end in clusters(text)):
+        for token in hrag_fast.TermExtractor(None).tokens(text):
+            assert contains(text, (token.text,)), token
+
+
+@given(st.text(alphabet='ab1 +"“”+,?', max_size=30))
+def test_required_parts_are_in_the_text_of_the_query(query):
+    parsed = parse(query)
+    assert len(parsed.required) == len(set(parsed.required))
+    for part in parsed.required:
+        assert part == " ".join(part.split()) != ""
+        assert part in parsed.text
+    assert parsed.required or parsed.text == query

@@ -1,0 +1,168 @@
+"""The development sets as a benchmark: which sets there are, its figures, tables and verdicts."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks.figures import Figure, Results
+from benchmarks.quality.__main__ import FIGURES, LATEST, STORED, TABLES, judge, main, store
+from benchmarks.quality.run import SYSTEMS, below_dense, figures, systems_of
+from benchmarks.quality.sets import NoSets, read_sets
+from benchmarks.quality.tables import tables
+from benchmarks.quality.targets import TARGETS
+from hrag.evaluation.budget import BudgetedText
+from hrag.evaluation.questions import GoldSpan, TextSpan
+from hrag.evaluation.retrieved import Retrieved
+from hrag.evaluation.searches import DEFAULT_BUDGETS, Searched
+from hrag.evaluation.summary import RetrievalFigures, summarise
+
+MINIATURE = Path(__file__).parents[2] / "data" / "quality"
+ABOUT = {
+    "mode": "quality",
+    "commit": "c0ffee",
+    "date": "2026-11-22T00:00:00",
+    "embedder": "builtin",
+    "versions": {"python": "3.11"},
+}
+
+
+def found(name: str, share: float) -> RetrievalFigures:
+    """Every question's first piece of gold, or a part of it."""
+    (one,) = read_sets(MINIATURE)
+    systems = systems_of(name)
+    rows = []
+    for question in one.questions:
+        gold = question.gold[0]
+        assert isinstance(gold, GoldSpan)
+        document_id, start, end = gold.span
+        span = TextSpan(document_id, start, start + round(share * (end - start)))
+        texts = {budget: BudgetedText((span,), 5) for budget in DEFAULT_BUDGETS}
+        rows.append(Retrieved((span,), texts, ((), ()), 1000, 0, 1))
+    outcomes = {each.name: list(rows) for each in systems}
+    return summarise(
+        one.questions, systems, outcomes, Searched("t"), baseline=systems[-1].name, seed=0
+    )
+
+
+def results(share: float = 1.0, **changed: object) -> Results:
+    (one,) = read_sets(MINIATURE)
+    measured = figures(one, found("context,standard:dense", share), "make bench-quality")
+    about = {**ABOUT, "sets": ["miniature"], "systems": ["context", "standard:dense"]}
+    kept = {key: each.model_copy(update=changed) for key, each in measured.items()}
+    return Results(about=about, figures=kept)
+
+
+def test_a_folder_is_read_set_by_set() -> None:
+    (one,) = read_sets(MINIATURE)
+    assert (one.name, one.collection, len(one.questions)) == ("miniature", "miniature", 20)
+    assert len(list(one.documents())) == 12
+
+
+def test_parallel_sets_give_questions_across_languages(tmp_path: Path) -> None:
+    for language, text in (("en", "The fox"), ("zh", "狐狸")):
+        folder = tmp_path / f"fox_{language}"
+        folder.mkdir()
+        (folder / "meta.json").write_text("{}")
+        document = {"doc_id": f"fox-{language}", "text": text}
+        (folder / "corpus.jsonl").write_text(json.dumps(document))
+        gold = [{"doc_id": f"fox-{language}", "start": 0, "end": 2}]
+        query = {"qid": language, "query": text, "gold": gold, "orig_id": "1"}
+        (folder / "queries.jsonl").write_text(json.dumps(query))
+    sets = {each.name: each for each in read_sets(tmp_path)}
+    assert list(sets) == ["fox_en", "fox_zh", "fox_zh_to_en"]
+    (across,) = sets["fox_zh_to_en"].questions
+    assert (across.text, across.document_ids) == ("狐狸", ("fox-en",))
+    assert sets["fox_zh_to_en"].collection == "fox_en"
+    assert [each.name for each in read_sets(tmp_path, ["fox_zh"])] == ["fox_zh"]
+    with pytest.raises(NoSets, match="has no set hen, but fox_en, fox_zh"):
+        read_sets(tmp_path, ["hen"])
+
+
+@pytest.mark.parametrize("arguments", [[], ["nowhere"], [str(MINIATURE / "miniature")]])
+def test_without_sets_it_says_what_the_folder_must_hold(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    told = capsys.readouterr().err
+    for name in ("corpus.jsonl", "queries.jsonl", "meta.json", "qid, query, gold"):
+        assert name in told
+
+
+def test_every_target_is_measured_by_default() -> None:
+    assert len(TARGETS) == 4 * 4 * 4
+    systems = {each.name for each in systems_of(SYSTEMS)}
+    assert len(systems) == 12
+    assert {system for _, system, _ in TARGETS} <= systems
+    assert {budget for _, _, budget in TARGETS} == set(DEFAULT_BUDGETS)
+    assert TARGETS["covid_qa", "context", 1000] == pytest.approx(0.85)
+    assert TARGETS["stard_laws", "small_to_big", 8000] == pytest.approx(0.94)
+
+
+def test_figures_have_targets_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TARGETS, ("miniature", "context", 2000), 0.5)
+    monkeypatch.setitem(TARGETS, ("miniature", "context", 4000), 1.0)
+    measured = results(0.9).figures
+    assert len(measured) == 2 * (4 + 2 + 1)
+    keys = [f"quality.miniature.context.recall_{budget}" for budget in DEFAULT_BUDGETS]
+    assert [measured[key].met for key in keys] == [None, True, False, None]
+    dense = measured["quality.miniature.standard_dense.recall_2000"]
+    assert (dense.target, dense.noise, dense.unit) == (None, None, "share")
+    assert dense.sizes == {"questions": 20, "documents": 12}
+    assert not measured["quality.miniature.context.latency_p50"].is_compared
+
+
+def test_a_mode_that_finds_less_than_its_dense_self_is_named() -> None:
+    measured = found("standard,standard:dense", 1.0)
+    assert below_dense(measured) == []
+    better = measured.systems[1]
+    worse = found("standard", 0.5).systems[0]
+    mixed = RetrievalFigures(
+        budgets=measured.budgets,
+        baseline="standard:dense",
+        seed=0,
+        resamples=1,
+        expects_documents=False,
+        systems=(worse, better),
+        questions=(),
+        warnings=(),
+    )
+    assert len(below_dense(mixed)) == 4
+    assert below_dense(mixed)[0].startswith("standard recall@1000: ")
+
+
+def test_tables_mark_what_misses_its_target() -> None:
+    shown = "\n".join(tables(results(met=False)))
+    assert "|  | miniature |" in shown
+    assert "| context | **" in shown
+    assert "**" not in "\n".join(tables(results())).replace("**bold**", "")
+
+
+def test_a_run_is_compared_with_the_stored_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def verdict(latest: Results) -> int:
+        return judge(latest, tmp_path, partial=False)
+
+    assert verdict(results()) == 0
+    assert "no stored run" in capsys.readouterr().out
+    results().write(tmp_path / LATEST / FIGURES)
+    store(tmp_path)
+    assert "# What a search finds" in (tmp_path / STORED / TABLES).read_text()
+    assert verdict(results()) == 0
+    assert "equal to the stored run" in capsys.readouterr().out
+    assert verdict(results(0.9)) == 1
+    assert "WORSE" in capsys.readouterr().out
+    assert verdict(results(met=False, target=1.0)) == 1
+    assert "the target is >= 1" in capsys.readouterr().out
+    shutil.rmtree(tmp_path / LATEST)
+    assert main(["--store", "--results", str(tmp_path)]) == 2
+
+
+def test_missing_figures_are_accepted_of_a_part_of_the_sets(tmp_path: Path) -> None:
+    results().write(tmp_path / STORED / FIGURES)
+    part: dict[str, Figure] = dict(list(results().figures.items())[:3])
+    latest = Results(about=results().about, figures=part)
+    assert judge(latest, tmp_path, partial=True) == 0
+    assert judge(latest, tmp_path, partial=False) == 1

@@ -1,0 +1,85 @@
+"""Quoted phrases and `+must` words: how they are read, and when a text has them."""
+
+import pytest
+
+from hrag.analysis.query_syntax import MAX_REQUIRED, contains, parse
+from hrag.errors import InvalidArgument
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "required"),
+    [
+        ("plain  words ", "plain  words ", ()),
+        ('the "exact phrase" here', "the exact phrase here", ("exact phrase",)),
+        ("请问“数据库”是什么", "请问 数据库 是什么", ("数据库",)),
+        ('"a  b" “c”', "a b c", ("a b", "c")),
+        ("fix +E-4711 now", "fix E-4711 now", ("E-4711",)),
+        ("What of +E-4711, and +C++?", "What of E-4711, and C++?", ("E-4711", "C++")),
+        ("+first", "first", ("first",)),
+        ('+"a b" c', "a b c", ("a b",)),
+        ("a\n+b", "a b", ("b",)),
+        ("+x +x", "x x", ("x",)),
+        # Plain text:
+        ("C++ c+d", "C++ c+d", ()),
+        ("1 + 2 ++", "1 + 2 ++", ()),
+        ('say "hello', 'say "hello', ()),
+        ("“a", "“a", ()),
+        ('27" monitor or 24" screen', '27" monitor or 24" screen', ()),
+        ('nothing in "" or " "', 'nothing in "" or " "', ()),
+        ("", "", ()),
+    ],
+)
+def test_queries_are_parsed(query, text, required):
+    assert parse(query) == (text, required)
+
+
+def test_too_many_required_parts_are_refused():
+    words = " ".join(f"+w{i}" for i in range(MAX_REQUIRED))
+    assert len(parse(words).required) == MAX_REQUIRED
+    with pytest.raises(InvalidArgument, match="17 quoted phrases and") as caught:
+        parse(words + ' "one more"')
+    assert caught.value.field == "text"
+
+
+@pytest.mark.parametrize(
+    ("text", "required"),
+    [
+        ("anything", ()),
+        ("The Error\n\tE-4711 again", ("error e-4711", "AGAIN")),
+        ("In C++ or so", ("c++",)),
+        ("Python 3.11.7", ("3.11",)),
+        ("大数据库", ("数据",)),
+        ("用C++写", ("C++",)),
+        ("ＦＵＬＬ width", ("full",)),
+        ("cafe\u0301", ("café",)),
+        ("Stra\u00dfe", ("STRASSE",)),
+        ("concatenate cat", ("cat",)),
+        ("⚠\ufe0fWarning", ("warning",)),
+        ("co\u00adop\u00ad\u00aderate", ("cooperate",)),
+        ("cooperate", ("co\u2060operate",)),
+        ("a -> b", ("->",)),
+    ],
+)
+def test_texts_contain_what_is_required(text, required):
+    assert contains(text, required)
+
+
+@pytest.mark.parametrize(
+    ("text", "required"),
+    [
+        ("", ("a",)),
+        ("concatenate", ("cat",)),
+        ("cats", ("cat",)),
+        ("cat\u00ads", ("cat",)),
+        ("E-47110", ("E-4711",)),
+        ("one two", ("two one",)),
+        ("one two", ("one", "three")),
+        ("well known", ("well-known",)),
+        ("cafe\u0301", ("cafe",)),
+        ("q\u0301x", ("x",)),
+        ("हिन्दी", ("हिन",)),
+        ("e" + "\u0363" * 50 + "x", ("x",)),
+    ],
+)
+def test_texts_lack_what_is_required(text, required):
+    assert not contains(text, required)

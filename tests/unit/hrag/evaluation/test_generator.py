@@ -1,0 +1,144 @@
+"""Questions that a chat model writes: what is accepted, and how a file is continued."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from hrag.client import Client
+from hrag.errors import ChatUnavailable, InvalidArgument
+from hrag.evaluation.chat_calls import ChatCalls
+from hrag.evaluation.generator import Generated, QuestionGenerator
+from hrag.evaluation.journal import Journal
+from hrag.evaluation.question_files import read_questions
+from hrag.evaluation.questions import GoldSpan
+from hrag.evaluation.searches import Searched
+from hrag.types import TreeSettings
+from tests.evaluation_fakes import ToldChat, passage
+
+CHUNKS = {"a": 4, "b": 3}
+WORDS = "The valve  opens\nat 3 bar. " * 3
+
+
+class Library:
+    """A collection of two documents, whose chunks of level 1 are known."""
+
+    def __init__(self, chunks: dict[str, int] = CHUNKS, tokens: int = 100) -> None:
+        self._chunks = chunks
+        self._tokens = tokens
+
+    def get_collection(self, tenant_id: str, name: str) -> Any:
+        return SimpleNamespace(settings=SimpleNamespace(tree=TreeSettings()))
+
+    def list_documents(self, tenant_id: str, *, page_token: str, **_: Any) -> Any:
+        """One document a page."""
+        number = int(page_token or 0)
+        items = [
+            SimpleNamespace(document_id=name, chunks_per_level=(99, count, 0, 0))
+            for name, count in sorted(self._chunks.items())
+        ]
+        more = str(number + 1) if number + 1 < len(items) else ""
+        return SimpleNamespace(items=items[number : number + 1], next_page_token=more)
+
+    def get_chunk(self, tenant_id: str, chunk_id: str, *, collection: str) -> Any:
+        document_id, _, number = chunk_id.partition("#1.")
+        assert int(number) < self._chunks[document_id]
+        chunk = passage(document_id, 100 * int(number), f"{number}. {WORDS}").chunk
+        fields = {name: getattr(chunk, name) for name in ("content", "title", "span")}
+        named = {"chunk_id": chunk_id, "document_id": document_id, "token_count": self._tokens}
+        return SimpleNamespace(chunk=SimpleNamespace(**fields, **named))
+
+
+def question(**changed: str) -> str:
+    fields = {"question": "When does it open?", "quote": "opens at 3 bar.", "answer": "At 3"}
+    return json.dumps(fields | changed)
+
+
+def numbered(prompt: str) -> str:
+    """A question that names the chunk."""
+    text = prompt.partition("<<<\n")[2]
+    return question(question=f"When does valve {prompt.count('About b')}{text[:2]} open?")
+
+
+def generate(
+    path: Path, count: int, reply: Callable[[str], str], library: Library | None = None
+) -> Generated:
+    calls = ChatCalls(ToldChat(reply), Journal())
+    client = cast("Client", library or Library())
+    shown: list[tuple[int, int, int]] = []
+    generator = QuestionGenerator(client, calls, Searched("acme"), concurrency=2)
+    return generator.generate(path, count, 0, lambda *each: shown.append(each))
+
+
+def test_questions_have_the_span_of_what_the_model_copied(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    made = generate(path, 5, numbered)
+    assert (made.questions, made.added, made.rejected) == (5, 5, {})
+    assert made.usage.calls == 5
+    questions = read_questions(path)
+    assert len({each.text for each in questions}) == 5
+    for each in questions:
+        assert each.answer == "At 3"
+        (gold,) = each.gold
+        assert isinstance(gold, GoldSpan)
+        document_id, start, end = gold.span
+        content = f"{start // 100}. {WORDS}"
+        assert document_id in CHUNKS
+        assert content[start % 100 : end - start + start % 100] == "opens\nat 3 bar."
+
+
+def test_a_file_is_continued_with_other_chunks(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    generate(path, 3, numbered)
+    before = path.read_text()
+    assert generate(path, 3, numbered).added == 0
+    made = generate(path, 7, numbered)
+    assert (made.questions, made.added) == (7, 4)
+    assert path.read_text().startswith(before)
+    assert len({each.gold for each in read_questions(path)}) == 7
+    assert generate(path, 9, numbered).added == 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("A question? Why?", "no JSON in the reply"),
+        ("[1]", "no JSON in the reply"),
+        (question(question=""), "nothing to ask about the chunk"),
+        (question(question="Why?"), "the question is too short"),
+        (question(quote=""), "no quote in the reply"),
+        (question(quote="opens at 4 bar"), "the quote is not in the chunk"),
+    ],
+)
+def test_replies_that_make_no_question_are_counted_by_reason(
+    tmp_path: Path, reply: str, reason: str
+) -> None:
+    made = generate(tmp_path / "q.jsonl", 3, lambda _: reply)
+    assert (made.questions, made.rejected) == (0, {reason: 7})
+
+
+def test_the_same_question_is_taken_once(tmp_path: Path) -> None:
+    made = generate(tmp_path / "q.jsonl", 2, lambda _: f"Here: {question()} Good?")
+    assert (made.added, made.rejected) == (1, {"the same question again": 6})
+
+
+def test_failed_calls_are_counted_and_do_not_end_the_run(tmp_path: Path) -> None:
+    def fails_for_b(prompt: str) -> str:
+        if "About b" in prompt:
+            raise ChatUnavailable("slow")
+        return numbered(prompt)
+
+    made = generate(tmp_path / "q.jsonl", 7, fails_for_b)
+    assert made.added == 4
+    assert made.rejected == {"the call failed (ChatUnavailable)": 3}
+    assert (made.usage.calls, made.usage.failed) == (4, 3)
+
+
+def test_short_chunks_are_left_out_and_empty_collections_refused(tmp_path: Path) -> None:
+    made = generate(tmp_path / "q.jsonl", 1, numbered, Library(tokens=39))
+    assert made.rejected == {"the chunk is too short": 4}
+    with pytest.raises(InvalidArgument, match="has no documents to ask about"):
+        generate(tmp_path / "q.jsonl", 1, numbered, Library({}))

@@ -1,0 +1,139 @@
+"""The report as a page: complete, self-contained, and safe whatever a question contains."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+from hrag.errors import ChatUnavailable
+from hrag.evaluation.bootstrap import Estimate
+from hrag.evaluation.budget import BudgetedText
+from hrag.evaluation.charts import Bar, Series, bar_chart, interval_chart, line_chart
+from hrag.evaluation.chat_calls import ChatUsage
+from hrag.evaluation.html_report import html_report
+from hrag.evaluation.judge import CRITERIA, Balance, JudgeFigures, PairFigures
+from hrag.evaluation.questions import GoldSpan, Question, TextSpan
+from hrag.evaluation.report import Report, report_json
+from hrag.evaluation.retrieved import Retrieved
+from hrag.evaluation.searches import Outcome, Searched
+from hrag.evaluation.summary import FailedCall, RetrievalFigures, summarise
+from hrag.evaluation.systems import parse_systems
+
+HOSTILE = "<script>alert('x')</script> & http://evil.example"
+HALF = Estimate(0.5, 0.25, 0.75)
+
+
+def figures() -> RetrievalFigures:
+    span = TextSpan("a", 0, 10)
+    questions = [Question("q1", HOSTILE, (GoldSpan(span),)), Question("q2", "?", (GoldSpan(span),))]
+    systems = parse_systems("context,standard")
+    kept = Retrieved((span,), {1000: BudgetedText((span,), 5)}, ((),), 1500, 1, 1)
+    outcomes: dict[str, list[Outcome]] = {
+        "context": [kept, kept],
+        "standard": [kept, ChatUnavailable(f"down: {HOSTILE}")],
+    }
+    where = Searched("acme", budgets=(1000,))
+    return summarise(questions, systems, outcomes, where, baseline="standard", seed=0, resamples=50)
+
+
+def judged() -> JudgeFigures:
+    pair = PairFigures(
+        system="context",
+        baseline="standard",
+        criteria=dict.fromkeys(CRITERIA, Balance(3, 2, 1, HALF)),
+        consistent=0.8,
+        first_preferred=0.6,
+        identical=1,
+        failures=(FailedCall("q2", "ChatRejected", "no verdict"),),
+    )
+    return JudgeFigures(ChatUsage("told", 9, 1, 500, 50), 4000, 6, 2, (pair,))
+
+
+def report() -> Report:
+    return Report(
+        {"collection": HOSTILE, "questions": 1234}, figures(), judged(), None, ("beware",)
+    )
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+def test_a_page_loads_and_runs_nothing() -> None:
+    page = html_report(report())
+    parsed = _Tags()
+    parsed.feed(page)
+    assert not {"script", "link", "img", "iframe", "object", "base"} & set(parsed.tags)
+    names = {name for name, _ in parsed.attributes}
+    assert not {"src", "href", "xlink:href", "style", "onload"} & names
+    outside = re.sub(re.escape("http://evil.example"), "", page)
+    assert "//" not in outside
+    assert "url(" not in page
+    assert "@import" not in page
+    assert "default-src &#x27;none&#x27;" in page or "default-src 'none'" in page
+
+
+def test_a_page_shows_figures_failures_and_warnings() -> None:
+    page = html_report(report())
+    assert "alert(&#x27;x&#x27;)" in page
+    for shown in (
+        "1,234",
+        "2 calls failed",
+        "beware",
+        "100.0",
+        "+50.0",
+        "ChatUnavailable",
+        "3 : 2 : 1",
+        "500 tokens read and 50 written",
+        "first is preferred in 60 %",
+        "Questions on which the systems differ most",
+    ):
+        assert shown in page, shown
+    assert page.count("<svg") == 4
+
+
+def test_parts_that_were_not_measured_are_left_out() -> None:
+    empty = html_report(Report({"collection": "docs"}))
+    assert "<svg" not in empty
+    unreported = replace(judged(), usage=ChatUsage("told", 9), pairs=())
+    assert "the endpoint reports no tokens" in html_report(Report({}, judged=unreported))
+
+
+def test_json_has_the_same_figures() -> None:
+    found = report_json(report())
+    assert found["version"] == 1
+    context, standard = found["retrieval"]["systems"]
+    assert context["estimates"]["recall@1000"] == {"mean": 1, "low": 1, "high": 1}
+    assert context["differences"]["recall@1000"]["mean"] == 0.5
+    assert standard["failures"][0]["error"] == "ChatUnavailable"
+    assert found["judged"]["pairs"][0]["criteria"]["logic"]["wins"] == 3
+    assert found["retrieval"]["questions"][0]["scores"]["standard"]["mrr"] == 1
+
+
+@pytest.mark.parametrize(
+    "chart",
+    [
+        line_chart("t <", ["1", "2"], [Series(f"s{n}", [HALF, HALF]) for n in range(11)]),
+        interval_chart("t", [("a & b", HALF), ("c", Estimate(-0.5, -0.6, -0.4))], ["+1", "-50"]),
+        interval_chart("t", [("a", Estimate(0, 0, 0))], ["0"]),
+        bar_chart("t", [Bar("x" * 99, [1, 2], "1:2"), Bar("none", [0, 0], "0")], ["win", "loss"]),
+        bar_chart("t", [], ["win"]),
+    ],
+)
+def test_charts_are_well_formed_and_stay_in_their_frame(chart: str) -> None:
+    drawing = ElementTree.fromstring(chart)
+    _, _, width, height = map(float, drawing.attrib["viewBox"].split())
+    for each in drawing.iter():
+        for name in ("x", "x1", "x2", "cx"):
+            assert 0 <= float(each.attrib.get(name, 0)) <= width
+        for name in ("y", "y1", "y2", "cy"):
+            assert 0 <= float(each.attrib.get(name, 0)) <= height

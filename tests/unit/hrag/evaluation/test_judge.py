@@ -1,0 +1,215 @@
+"""A judge: what it is asked, what its replies mean, and how a bias for a position cancels."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from hrag.client import Client
+from hrag.errors import ChatRejected, ChatUnavailable, HragError
+from hrag.evaluation.chat_calls import ChatCalls
+from hrag.evaluation.journal import Journal
+from hrag.evaluation.judge import (
+    CRITERIA,
+    NO_PASSAGES,
+    Comparison,
+    Judge,
+    JudgeFigures,
+    JudgeSettings,
+    PairFigures,
+    parse_verdict,
+)
+from hrag.evaluation.questions import Question
+from hrag.evaluation.searches import Searched
+from hrag.evaluation.systems import parse_systems
+from hrag.types import SearchMode, SearchResult
+from tests.evaluation_fakes import ToldChat, ToldClient, passage, result
+
+SYSTEMS = parse_systems("context,standard")
+QUESTIONS = tuple(Question(f"q{n}", f"question {n}?") for n in range(8))
+PAIR = re.compile(r"Answer A:\n<<<\n(.*)\n>>>\n\nAnswer B:\n<<<\n(.*)\n>>>")
+
+
+def found(query: str, mode: SearchMode, **_: Any) -> SearchResult:
+    return result(passage("a", 0, f"{mode} says {query}"))
+
+
+def verdict(better: str) -> str:
+    return json.dumps(dict.fromkeys(CRITERIA, better))
+
+
+def judging(prefer: Callable[[str, str], str]) -> Callable[[str], str]:
+    """Replies of a model: answers that name their passage, and verdicts by `prefer`."""
+
+    def reply(prompt: str) -> str:
+        pair = PAIR.search(prompt)
+        if pair is None:
+            return prompt.partition("[About a]\n")[2].splitlines()[0]
+        return prefer(pair[1], pair[2])
+
+    return reply
+
+
+def judged(
+    chat: ToldChat,
+    find: Callable[..., SearchResult] = found,
+    questions: tuple[Question, ...] = QUESTIONS,
+    journal: Journal | None = None,
+) -> JudgeFigures:
+    calls = ChatCalls(chat, Journal() if journal is None else journal)
+    client = cast("Client", ToldClient(find))
+    judge = Judge(client, calls, Searched("acme"), JudgeSettings(concurrency=2, resamples=100))
+    shown: list[tuple[int, int, int]] = []
+    figures = judge.judge(questions, SYSTEMS, SYSTEMS[1], lambda *each: shown.append(each))
+    assert shown[-1][:2] == (4 * len(questions), 4 * len(questions))
+    return figures
+
+
+def only(figures: JudgeFigures) -> PairFigures:
+    (pair,) = figures.pairs
+    assert (pair.system, pair.baseline) == ("context", "standard")
+    return pair
+
+
+def counts(pair: PairFigures, criterion: str = "better") -> tuple[int, int, int]:
+    each = pair.criteria[criterion]
+    return each.wins, each.ties, each.losses
+
+
+def test_a_better_system_wins_and_the_cost_is_counted() -> None:
+    chat = ToldChat(judging(lambda first, _: verdict("A" if "context" in first else "B")))
+    figures = judged(chat)
+    pair = only(figures)
+    assert {counts(pair, criterion) for criterion in CRITERIA} == {(8, 0, 0)}
+    assert (pair.consistent, pair.first_preferred, pair.identical) == (1, 0.5, 0)
+    assert pair.criteria["better"].net.low == 1
+    usage = figures.usage
+    assert (usage.calls, usage.failed, usage.model) == (32, 0, "told")
+    assert (usage.prompt_tokens, usage.completion_tokens) == (3200, 320)
+
+
+def test_a_bias_for_a_position_cancels() -> None:
+    """A judge that takes the first answer in six questions of eight, and else the better one."""
+
+    def prefer(first: str, _: str) -> str:
+        biased = int(first.partition("question ")[2][0]) < 6
+        return verdict("A" if biased or "context" in first else "B")
+
+    pair = only(judged(ToldChat(judging(prefer))))
+    assert counts(pair) == (2, 6, 0)
+    assert pair.consistent == 2 / 8
+    assert pair.first_preferred == (6 * 2 + 2) / 16
+
+
+def test_preferences_count_by_criterion_and_only_in_both_orders() -> None:
+    def values(better: int, logic: int) -> dict[str, int]:
+        return {"better": better, "accuracy": 0, "completeness": -1, "logic": logic}
+
+    both = Comparison(values(1, 1), values(-1, 0))
+    assert [both.outcome(name) for name in CRITERIA] == [1, 0, 0, 0]
+    assert Comparison(values(-1, 1), values(1, 1)).outcome("better") == -1
+
+
+def test_equal_answers_are_ties_without_a_call() -> None:
+    def same(query: str, **_: Any) -> SearchResult:
+        return result(passage("a", 0, query))
+
+    chat = ToldChat(judging(lambda *_: verdict("A")))
+    pair = only(judged(chat, same))
+    assert (counts(pair), pair.identical) == ((0, 8, 0), 8)
+    assert len(chat.prompts) == 16
+
+
+def test_without_passages_the_model_is_not_asked_for_an_answer() -> None:
+    def nothing_in_standard(query: str, mode: SearchMode, **_: Any) -> SearchResult:
+        return found(query, mode) if mode is SearchMode.CONTEXT else result()
+
+    chat = ToldChat(judging(lambda first, _: verdict("B" if first == NO_PASSAGES else "A")))
+    assert counts(only(judged(chat, nothing_in_standard))) == (8, 0, 0)
+    assert len(chat.prompts) == 24
+
+
+def test_reference_answers_are_shown_to_the_judge_alone() -> None:
+    chat = ToldChat(judging(lambda *_: verdict("tie")))
+    questions = (Question("q", "question?", answer="$forty"), Question("r", "question 2?"))
+    figures = judged(chat, questions=questions)
+    assert figures.with_reference == 1
+    with_reference = [each for each in chat.prompts if "which is right: $forty" in each]
+    assert len(with_reference) == 2
+    assert all(PAIR.search(each) for each in with_reference)
+
+
+def test_failed_calls_are_counted_and_the_others_judged() -> None:
+    def reply(prompt: str) -> str:
+        if "question 3?" in prompt:
+            raise ChatUnavailable("slow")
+        if "question 4?" in prompt and PAIR.search(prompt):
+            return "I cannot decide."
+        return judging(lambda first, _: verdict("A" if "context" in first else "B"))(prompt)
+
+    figures = judged(ToldChat(reply))
+    pair = only(figures)
+    assert counts(pair) == (6, 0, 0)
+    assert [(each.subject, each.error) for each in pair.failures] == [
+        ("q3", "ChatUnavailable"),
+        ("q4", "ChatRejected"),
+    ]
+    assert figures.usage.failed == 2
+
+
+def test_a_model_that_is_not_there_ends_the_run() -> None:
+    def fail(prompt: str) -> str:
+        raise ChatUnavailable("down")
+
+    chat = ToldChat(fail)
+    with pytest.raises(ChatUnavailable):
+        judged(chat, questions=QUESTIONS * 20)
+    assert len(chat.prompts) < 40
+
+
+def test_finished_calls_are_not_paid_for_twice(tmp_path: Path) -> None:
+    def reply(prompt: str) -> str:
+        return judging(lambda *_: verdict("A"))(prompt)
+
+    first = ToldChat(reply)
+    with Journal(tmp_path / "run") as journal:
+        figures = judged(first, journal=journal)
+    again = ToldChat(reply)
+    with Journal(tmp_path / "run") as journal:
+        assert judged(again, journal=journal) == figures
+    assert (len(first.prompts), again.prompts) == (32, [])
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        verdict("A"),
+        verdict(" a "),
+        f"Let me see. {{}} So:\n```json\n{verdict('A')}\n```",
+        '{"better": "A", "accuracy": "A", "completeness": "A", "logic": "A", "why": "it is"}',
+    ],
+)
+def test_a_verdict_is_read_wherever_it_stands(reply: str) -> None:
+    assert parse_verdict(reply) == dict.fromkeys(CRITERIA, 1)
+
+
+@pytest.mark.parametrize(
+    "reply", ["", "A", '{"better": "A"}', verdict("C"), verdict("A")[:-1], "{...}"]
+)
+def test_a_reply_without_a_verdict_is_refused(reply: str) -> None:
+    with pytest.raises(ChatRejected, match="no verdict"):
+        parse_verdict(reply)
+
+
+def test_a_search_that_fails_is_a_failed_comparison() -> None:
+    def fail(query: str, mode: SearchMode, **_: Any) -> SearchResult:
+        if query == "question 5?":
+            raise HragError("broken")
+        return found(query, mode)
+
+    pair = only(judged(ToldChat(judging(lambda *_: verdict("tie"))), fail))
+    assert [each.subject for each in pair.failures] == ["q5"]
+    assert counts(pair) == (0, 7, 0)

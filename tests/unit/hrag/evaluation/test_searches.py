@@ -1,0 +1,206 @@
+"""A run over questions and systems with a client that is told what to find."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from hrag.client import Client
+from hrag.errors import (
+    CollectionNotFound,
+    HragError,
+    InvalidArgument,
+    TooBusy,
+    TooLarge,
+)
+from hrag.evaluation import searches
+from hrag.evaluation.journal import Journal, key_of
+from hrag.evaluation.questions import GoldQuote, GoldSpan, Question, TextSpan
+from hrag.evaluation.retrieved import Retrieved
+from hrag.evaluation.searches import Searched, missing_documents, search_all, search_one
+from hrag.evaluation.summary import as_json, summarise
+from hrag.evaluation.systems import parse_systems
+from hrag.types import SearchMode, SearchResult
+from tests.evaluation_fakes import ToldClient, passage, result
+
+WORDS = "one two three four five six seven eight nine ten "  # Eleven tokens.
+QUESTIONS = (
+    Question("first", "one?", (GoldSpan(TextSpan("a", 0, 10)),)),
+    Question("second", "two?", (GoldQuote("three four", "b"),)),
+)
+WHERE = Searched("acme", "docs", budgets=(5, 20))
+BOTH = parse_systems("context,standard:dense:candidates=9")
+
+Find = Callable[..., SearchResult]
+
+
+def finding(find: Find) -> tuple[Client, list[dict[str, Any]]]:
+    told = ToldClient(find)
+    return cast("Client", told), told.calls
+
+
+def found(query: str, **_: Any) -> SearchResult:
+    return result(passage("a" if "one" in query else "b", 0, WORDS))
+
+
+def run(client: Client, journal: Journal | None = None, **options: Any) -> Any:
+    shown: list[tuple[int, int, int]] = []
+    systems = options.get("systems", BOTH)
+    outcomes = search_all(
+        client, QUESTIONS, systems, WHERE, journal or Journal(), lambda *each: shown.append(each)
+    )
+    assert [each[0] for each in shown] == list(range(1, len(shown) + 1))
+    return outcomes
+
+
+def test_systems_take_turns_and_pass_their_options() -> None:
+    client, calls = finding(found)
+    run(client)
+    modes = [call["mode"] for call in calls]
+    context, standard = SearchMode.CONTEXT, SearchMode.STANDARD
+    assert modes == [context, context, standard, standard, context, context]
+    assert [call.get("token_budget") for call in calls] == [5, 20, None, None, 5, 20]
+    assert calls[2] == {
+        "tenant_id": "acme",
+        "query": "one?",
+        "collection": "docs",
+        "mode": standard,
+        "retrieval": "dense",
+        "candidates": 9,
+        "limit": 1,
+    }
+
+
+def test_more_passages_are_asked_for_where_short_ones_leave_the_budget_unfilled() -> None:
+    def some(query: str, *, limit: int, **_: Any) -> SearchResult:
+        passages = [passage("a", 50 * n, WORDS) for n in range(3)]
+        return result(*passages[:limit], exhausted=limit > 3)
+
+    client, calls = finding(some)
+    kept = search_one(client, QUESTIONS[0], BOTH[1], WHERE)
+    assert [call["limit"] for call in calls] == [1, 100]
+    assert kept.texts[20].tokens == 20
+    assert len(kept.texts[20].spans) == 2
+    assert (kept.embed_us, kept.sequence) == (100, 7)
+
+
+def test_a_question_that_fails_is_an_outcome_and_scores_zero() -> None:
+    def one_fails(query: str, mode: SearchMode, **_: Any) -> SearchResult:
+        if query == "two?" and mode is SearchMode.STANDARD:
+            raise TooLarge("text is too long", field="text")
+        return found(query)
+
+    outcomes = run(finding(one_fails)[0])
+    assert [type(each) for each in outcomes[BOTH[1].name]] == [Retrieved, TooLarge]
+    figures = summarise(QUESTIONS, BOTH, outcomes, WHERE, baseline="context", seed=1, resamples=50)
+    context, standard = figures.systems
+    assert context.failures == ()
+    assert [(each.subject, each.error) for each in standard.failures] == [("second", "TooLarge")]
+    assert context.estimates["recall@20"].mean == 1
+    assert standard.estimates["recall@20"].mean == 0.5
+    assert standard.differences["recall@20"].mean == -0.5
+    assert context.differences == {}
+    assert figures.warnings == ()
+    assert as_json(figures)["systems"][1]["tokens"] == {"5": 5, "20": 11}
+
+
+@pytest.mark.parametrize("error", [CollectionNotFound("none"), InvalidArgument("no such level")])
+def test_what_every_question_would_run_into_ends_the_run(error: HragError) -> None:
+    def fail(query: str, **_: Any) -> SearchResult:
+        raise error
+
+    client, calls = finding(fail)
+    with pytest.raises(type(error)):
+        run(client)
+    assert len(calls) == 1
+
+
+def test_a_service_that_limits_the_rate_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(searches.time, "sleep", slept.append)
+
+    def busy_at_first(query: str, **_: Any) -> SearchResult:
+        if len(slept) < 2:
+            raise TooBusy("later", retry_s=0.5)
+        return found(query)
+
+    assert isinstance(
+        search_one(finding(busy_at_first)[0], QUESTIONS[0], BOTH[1], WHERE), Retrieved
+    )
+    assert slept == [0.5, 0.5]
+
+    def never(query: str, **_: Any) -> SearchResult:
+        raise TooBusy("later", retry_s=0.5)
+
+    with pytest.raises(TooBusy):
+        search_one(finding(never)[0], QUESTIONS[0], BOTH[1], WHERE)
+    assert len(slept) == 7
+
+
+def test_finished_searches_are_not_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with Journal(path) as journal:
+        first = run(finding(found)[0], journal)
+    with path.open("ab") as file:
+        file.write(b'{"key": "torn')
+    client, calls = finding(found)
+    with Journal(path) as journal:
+        assert journal.finished == 4
+        assert run(client, journal) == first
+        assert calls == []
+        run(client, journal, systems=parse_systems("standard:dense"))
+        assert len(calls) == 2
+
+
+def test_a_journal_refuses_other_files(tmp_path: Path) -> None:
+    other = tmp_path / "questions.jsonl"
+    other.write_text('{"query": "?"}')
+    with pytest.raises(InvalidArgument, match="it is no journal of version 1; name a new file"):
+        Journal(other)
+    assert other.read_text() == '{"query": "?"}'
+    with pytest.raises(InvalidArgument, match="No such file"):
+        Journal(tmp_path / "none" / "run.jsonl")
+    path = tmp_path / "run.jsonl"
+    Journal(path).close()
+    key = key_of("search", question="?")
+    with path.open("a") as file:
+        file.write(f'{{"key": "{key}", "value": {{"ranking": 3}}}}\n')
+    with Journal(path) as journal, pytest.raises(InvalidArgument, match="line 2: value is"):
+        journal.get(key, Retrieved)
+
+
+def test_documents_that_are_expected_but_missing_are_named() -> None:
+    assert missing_documents(finding(found)[0], QUESTIONS, WHERE) == ("b",)
+
+
+def test_changes_between_searches_and_unlocated_quotes_are_warned_of() -> None:
+    def changing(query: str, **_: Any) -> SearchResult:
+        return result(passage("a", 0, WORDS), sequence=len(query))
+
+    systems = parse_systems("standard")
+    questions = (*QUESTIONS, Question("third", "longer?", QUESTIONS[0].gold))
+    outcomes = search_all(
+        finding(changing)[0], questions, systems, WHERE, Journal(), lambda *_: None
+    )
+    figures = summarise(questions, systems, outcomes, WHERE, baseline="standard", seed=1)
+    assert figures.warnings[0].startswith("1 expected quotes are in no passage")
+    assert "(sequences 4 to 7)" in figures.warnings[1]
+
+
+def test_searches_that_did_less_than_asked_are_told_and_made_again(tmp_path: Path) -> None:
+    def less(query: str, **_: Any) -> SearchResult:
+        fallback = "the embedder is down" if query == "one?" else ""
+        failure = "the reranker is slow" if query == "two?" else ""
+        return result(passage("a", 0, WORDS), fallback=fallback, rerank_failure=failure)
+
+    systems = parse_systems("standard")
+    for client, calls in (finding(less), finding(less)):
+        with Journal(tmp_path / "run") as journal:
+            outcomes = search_all(client, QUESTIONS, systems, WHERE, journal, lambda *_: None)
+        assert len(calls) == 2
+    figures = summarise(QUESTIONS, systems, outcomes, WHERE, baseline="standard", seed=1)
+    assert figures.systems[0].fallbacks == {"the embedder is down": 1, "the reranker is slow": 1}
+    assert (
+        "1 searches of standard did less than was asked: the embedder is down" in figures.warnings
+    )

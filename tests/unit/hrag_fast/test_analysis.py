@@ -1,0 +1,182 @@
+"""What the compiled term extractor must stand: long words, crowds, threads, wrong arguments."""
+
+import sys
+import threading
+import time
+import unicodedata
+
+import numpy as np
+import pytest
+
+import hrag_fast
+from hrag_fast import TermExtractor, _analysis_reference, term_id
+from hrag_fast._characters import (
+    CJK,
+    MAX_CLUSTER,
+    SPACE,
+    WORD,
+    character_class,
+    clusters,
+    may_combine,
+)
+
+
+def shortened(word):
+    return word[:3]
+
+
+@pytest.fixture(params=[hrag_fast, _analysis_reference], ids=["kernel", "twin"])
+def extractor(request):
+    return request.param.TermExtractor(shortened)
+
+
+def ids_of(terms):
+    return [term_id(term) for term in terms]
+
+
+@pytest.mark.parametrize(
+    "other", ["", "é", "€", "😀"], ids=["ascii", "1 byte", "2 bytes", "4 bytes"]
+)
+def test_terms_do_not_depend_on_how_python_stores_a_text(extractor, other):
+    text = f"A.b C++ {other}"
+    assert extractor.terms(text)[:5].tolist() == ids_of(["a", "b", "a.b", "c", "c++"])
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 15, 16, 17, 23, 24, 25, 64, 65, 300])
+@pytest.mark.parametrize("letter", ["x", "ж", "𐐨"])
+def test_words_of_every_size_are_stemmed_alike_when_remembered(extractor, size, letter):
+    words = [letter * size, letter * (size - 1) + "y", "y" + letter * (size - 1)]
+    stems = [word if size > 64 else word[:3] for word in words]
+    for _ in range(2):
+        assert extractor.terms(" ".join(words)).tolist() == ids_of(stems)
+
+
+def test_more_words_than_are_remembered():
+    """Forgotten stems are asked for again; remembered ones are not."""
+    asked = []
+    kernel = TermExtractor(lambda word: asked.append(word) or word[:-1])
+    words = [f"{i:05}x" for i in range(40_000)] + [f"{i:030}x" for i in range(10_000)]
+    for _ in range(2):
+        assert kernel.terms(" ".join(words)).tolist() == ids_of([word[:-1] for word in words])
+    assert len(asked) > len(words)
+    asked.clear()
+    kernel.terms(f"{words[-1]} " * 5)
+    assert asked == []
+
+
+def test_an_empty_stem_leaves_the_word():
+    for kernels in (hrag_fast, _analysis_reference):
+        kernel = kernels.TermExtractor(lambda word: "")
+        assert kernel.terms("word").tolist() == [term_id("word")]
+        assert kernel.term(kernel.tokens("word")[0]) == "word"
+
+
+def test_an_error_of_the_stemmer_arrives():
+    def failing(word):
+        raise KeyError(word)
+
+    kernel = TermExtractor(failing)
+    with pytest.raises(KeyError, match="word"):
+        kernel.leaf_terms(["数据", "word"])
+
+
+def test_a_leaf_of_few_terms_many_times_over(extractor):
+    """Crowded buckets are sorted, too."""
+    text = "aa bb cc " * 200 + " ".join(str(i) for i in range(100, 400))
+    entries = extractor.leaf_terms([text]).entries.tolist()
+    frequencies = {entry >> 8: entry & 0xFF for entry in entries}
+    assert entries == sorted(entries)
+    assert len(frequencies) == 303
+    assert [frequencies[term_id(term)] for term in ("aa", "bb", "cc", "107")] == [200] * 3 + [1]
+
+
+def test_threads_share_an_extractor():
+    """A stemmer that lets other threads run finds the extractor in any state."""
+
+    def slow(word):
+        time.sleep(0)
+        return word[:3]
+
+    kernel = TermExtractor(slow)
+    texts = [
+        " ".join(f"{(i * 7919) % 1500}é数{i % 97}" for i in range(n, n + 300)) for n in range(8)
+    ]
+    expected = [TermExtractor(shortened).leaf_terms([text, text]).entries for text in texts]
+    results = {}
+
+    def work(i):
+        results[i] = kernel.leaf_terms([texts[i], texts[i]]).entries
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(len(texts))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    for i, entries in enumerate(expected):
+        assert results[i].tolist() == entries.tolist()
+
+
+@pytest.mark.parametrize("argument", [None, b"bytes", 1])
+def test_texts_must_be_str(argument):
+    kernel = TermExtractor(None)
+    for method in (kernel.terms, kernel.word_ids, kernel.tokens, hrag_fast.fold, term_id):
+        with pytest.raises(TypeError):
+            method(argument)
+    with pytest.raises(TypeError):
+        kernel.leaf_terms(["text", argument])
+
+
+def test_one_text_is_no_sequence_of_texts(extractor):
+    with pytest.raises(TypeError, match="not one str"):
+        extractor.leaf_terms("text")
+
+
+def test_ids_must_be_ascending_uint64():
+    kernel = TermExtractor(None)
+    with pytest.raises(ValueError, match=r"ids must ascend; ids\[1\] is 1, after 2"):
+        kernel.matches("text", np.array([2, 1], np.uint64))
+    with pytest.raises(ValueError, match="mismatch"):
+        kernel.matches("text", np.array([1], np.int64))
+    with pytest.raises(TypeError):
+        kernel.matches("text", None)
+    assert kernel.matches("text", np.array([], np.uint64)).starts.tolist() == []
+    read_only = np.array([term_id("text")], np.uint64)
+    read_only.flags.writeable = False
+    assert kernel.matches("text", read_only).ends.tolist() == [4]
+
+
+@pytest.mark.parametrize("kernels", [hrag_fast, _analysis_reference], ids=["kernel", "twin"])
+def test_texts_are_folded(kernels):
+    assert kernels.fold("Ｓtraße e\u0301 ﬁ \udc00") == "strasse é fi \ufffd"
+    assert kernels.fold(" A\n\t B\u3000 ", single_spaces=True) == "a b"
+    assert kernels.fold("数\u2028 库\u00a0", single_spaces=True) == "数 库"
+    assert kernels.fold(" \n", single_spaces=True) == kernels.fold("") == ""
+
+
+def test_long_sequences_of_marks_are_folded_in_pieces():
+    text = "a" + "\u0316\u0301" * 500
+    sizes = [end - start for start, end in clusters(text)]
+    assert sizes == [MAX_CLUSTER] * 31 + [9]
+    assert hrag_fast.fold(text) == _analysis_reference.fold(text)
+
+
+def test_nothing_composes_across_clusters():
+    """What Unicode lets compose with a character before it may combine."""
+    decompositions = [unicodedata.decomposition(chr(code)).split() for code in range(0x20000)]
+    canonical = [each for each in decompositions if len(each) == 2 and each[0][0] != "<"]
+    seconds = {chr(int(second, 16)) for _, second in canonical}
+    assert len(seconds) > 50
+    assert all(may_combine(second) for second in seconds | {"\u1161", "\u11a8"})
+
+
+@pytest.mark.parametrize(
+    ("characters", "expected"),
+    [("az09é٣ßжа𐐨ᄀ²", WORD), ("数々〇ぁー한ไั๎ກၐក", CJK), (" \n\t\u2028", SPACE)],
+)
+def test_characters_have_classes(characters, expected):
+    assert {character_class(c) for c in characters} == {expected}

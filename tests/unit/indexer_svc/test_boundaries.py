@@ -1,0 +1,101 @@
+"""Blocks of sections, and ranks of cuts at headings."""
+
+from itertools import accumulate
+
+import numpy as np
+import pytest
+
+import hrag_fast
+from hrag import tokens
+from hrag.tree import PageSpan, ParsedText, Section
+from hrag.types import MARKDOWN, Document
+from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
+from indexer_svc.extract import extract
+
+LEAF = 256  # Sections under 32 tokens are tiny.
+
+
+def boundaries(parsed: ParsedText) -> Boundaries:
+    ends = tokens.byte_ends(tokens.encode(parsed.text))
+    offsets = np.concatenate(([0], ends)).astype(np.uint32)
+    return boundaries_of(parsed, parsed.text.encode(), offsets, LEAF)
+
+
+def blocks(*sections: tuple[int, int]) -> list[list[int]]:
+    """The numbers of the sections in each block; a section is its depth and its tokens.
+
+    One of depth 0 is text before the first heading.
+    """
+    starts = [0, *accumulate(size for _, size in sections)]
+    parsed = ParsedText(
+        " word" * starts[-1],
+        tuple(
+            Section("A heading", depth, start * len(" word"))
+            for (depth, _), start in zip(sections, starts, strict=False)
+            if depth
+        ),
+    )
+    ends = boundaries(parsed).block_ends
+    return [
+        [number for number, start in enumerate(starts[:-1]) if low <= start < high]
+        for low, high in zip([0, *ends], ends, strict=False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        ([(0, 300)], [[0]]),
+        ([(1, 100), (1, 32), (2, 32)], [[0], [1], [2]]),
+        ([(0, 100), (1, 100)], [[0], [1]]),
+        ([(0, 31), (1, 100)], [[0, 1]]),
+        ([(1, 100), (1, 31), (1, 100)], [[0, 1], [2]]),
+        ([(1, 31), (1, 100), (1, 100)], [[0, 1], [2]]),
+        ([(1, 100), (1, 31)], [[0, 1]]),
+        ([(1, 10), (2, 10), (3, 100), (3, 100)], [[0, 1, 2], [3]]),
+        ([(1, 100), (1, 31), (2, 100)], [[0], [1, 2]]),
+        ([(1, 100), (2, 20), (2, 20), (2, 20), (1, 100)], [[0], [1, 2, 3], [4]]),
+        ([(1, 100), (2, 15), (2, 15), (1, 100)], [[0, 1, 2], [3]]),
+        ([(1, 100), (2, 20), (2, 20), (3, 100)], [[0, 1], [2, 3]]),
+        ([(1, 5), (1, 5)], [[0, 1]]),
+    ],
+)
+def test_tiny_sections_join_those_they_introduce_one_another_or_the_block_before(
+    sections, expected
+):
+    assert blocks(*sections) == expected
+
+
+def ranks_after(text: str, *pieces: str) -> list[int]:
+    """The ranks of the boundaries at which the pieces, which occur once in a text, end."""
+    parsed = extract(Document(text, mime_type=MARKDOWN), len(text)).parsed
+    ends = tokens.byte_ends(tokens.encode(text)).tolist()
+    found = boundaries(parsed)
+    return [found.ranks[ends.index(text.index(piece) + len(piece)) + 1] for piece in pieces]
+
+
+@pytest.mark.parametrize(
+    "heading", ["# A title\n\n", "## A title ##\n", "A title\n=======\n\n", "A title\n---\n"]
+)
+def test_a_cut_between_a_heading_and_its_text_is_worse_than_one_behind_a_sentence(heading):
+    before = "A sentence. " * 20 + "The last one.\n\n"
+    text = before + heading + "First one. Second one. " + "More. " * 40
+    ranks = ranks_after(text, "The last one.\n\n", heading, "First one.")
+    assert ranks == [CUT_SECTION, hrag_fast.CUT_WORD, hrag_fast.CUT_SENTENCE]
+
+
+def test_a_heading_that_a_tiny_section_introduces_is_no_better_place_than_another():
+    text = "# Part\n\n## With text\n\nA word.\n\n### Deep\n\n" + "More. " * 40
+    assert ranks_after(text, "# Part\n\n") == [hrag_fast.CUT_WORD]
+    assert ranks_after(text, "A word.\n\n") == [hrag_fast.CUT_PARAGRAPH]
+
+
+def test_a_page_begins_like_a_paragraph():
+    text = "word " * 10
+    parsed = ParsedText(text, (), (PageSpan(1, 0, 24), PageSpan(2, 24, len(text))))
+    assert boundaries(parsed).ranks[5] == hrag_fast.CUT_PARAGRAPH
+
+
+def test_a_section_inside_a_token_counts_as_part_of_the_one_before():
+    parsed = ParsedText(" word" * 100, (Section("A heading", 1, 251),))
+    assert boundaries(parsed).block_ends == [100]
