@@ -20,14 +20,15 @@ from typing import Any
 import numpy as np
 
 from hrag import errors, types
-from hrag.analysis import MAX_FREQUENCY, analyzer, term_weights
+from hrag.analysis import MAX_FREQUENCY, analyzer
 from hrag.analysis.query_syntax import contains
 from hrag.deadline import NEVER, Deadline
 from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequest, Found
 from hrag.engine.documents import StoredDocument, Unsummarised
 from hrag.engine.rounds import FACTOR, Round, Selection
 from hrag.engine.validation import check_quota, check_shapes, check_summaries
-from hrag.passages import auto_merge, outline, sentence_context
+from hrag.passages import outline, sentence_context
+from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
@@ -48,13 +49,10 @@ class _Leaf:
 
     version: "_Version"
     number: int
+    order: tuple[int, int]
     vector: Any
     text: str
     terms: Counter[int]
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return self.version.number, self.number
 
     @property
     def summary(self) -> Any:
@@ -101,7 +99,7 @@ class _Version:
     def summaries(self) -> list[_Leaf]:
         """That of the whole document, then those of its sections."""
         title = self.stored.document.title if self.settings.index_headings else ""
-        heading = 2 * (title and f"{title[:MAX_HEADING_CHARS]}\n")
+        heading = 2 * f"{title[:MAX_HEADING_CHARS]}\n" if title else ""
         own = self.stored.summaries or DocumentSummaries((), ())
         return self._leaves(own.vectors, [heading + each.text.strip() for each in own.summaries])
 
@@ -109,7 +107,7 @@ class _Version:
         name = self.settings.analyzer
         ids = (analyzer(name).terms(text).tolist() if name else () for text in texts)
         numbered = enumerate(zip(vectors, texts, map(Counter, ids), strict=True))
-        return [_Leaf(self, number, *each) for number, each in numbered]
+        return [_Leaf(self, n, (self.number, n), *each) for n, each in numbered]
 
 
 @dataclass(frozen=True)
@@ -345,10 +343,11 @@ class _Ranking:
     def __init__(self, request: FindRequest, analyzer_name: str, leaves: Sequence[_Leaf]) -> None:
         self._request = request
         self._analyzer = analyzer(analyzer_name) if analyzer_name else None
-        terms = sorted(self._analyzer.query_terms(request.text)) if self._analyzer else []
-        self._ids = [term.id for term in terms]
+        terms = self._analyzer.query_terms(request.text) if self._analyzer else ()
+        self._ids = sorted(term.id for term in terms)
         found = [sum(term in leaf.terms for leaf in leaves) for term in self._ids]
-        self._weights = list(map(F32, term_weights(terms, found, len(leaves))))
+        idf = [math.log1p((len(leaves) - n + 0.5) / (n + 0.5)) for n in found]
+        self._weights = [F32(each / sum(idf)) for each in idf]
         mean_length = sum(leaf.terms.total() for leaf in leaves) / max(len(leaves), 1)
         self._a, self._b = F32(_K1 * (1 - _B)), F32(_K1 * _B / max(mean_length, 1.0))
 
@@ -388,7 +387,7 @@ class _Ranking:
     def _fused(self, tops: Sequence[Any], lexical: Any, dense: Any) -> Any:
         fusion = self._request.fusion
         low, scale = F32(fusion.lowest_cosine), F32(1 - fusion.lowest_cosine)
-        parts = (lexical, {leaf: (score - low) / scale for leaf, score in dense.items()})
+        parts = (lexical, {leaf: max(score - low, F32(0)) / scale for leaf, score in dense.items()})
         if fusion.method is FusionMethod.RECIPROCAL_RANK:
             parts = [{x: F32(1) / F32(_RRF_K + n) for n, x in enumerate(top, 1)} for top in tops]
         zero, weight = F32(0), F32(fusion.lexical_weight)
@@ -450,7 +449,9 @@ class MemorySnapshot:
             self._deadline.check("searching")
             scored, complete = ranking.best(eligible, wanted)
             scored = [each for each in scored if each.leaf not in considered]
-            groups += self._groups(request, scored, groups)
+            first = None if groups or request.mode is not SearchMode.AUTO_MERGE else MERGED_LEAVES
+            for part in (scored[:first], scored[len(scored[:first]) :]):
+                groups += self._groups(request, part, groups)
             considered.update(each.leaf for each in scored)
             kept = list(_most_of_each(groups, request))
             least = -math.inf if request.min_score is None else request.min_score
@@ -504,8 +505,8 @@ class MemorySnapshot:
             elif before:
                 positions = {leaf: (self._level, leaf) for leaf in numbers}
             else:
-                levels = (self._level, request.level)
-                positions = auto_merge.representatives(tree, numbers, *levels, request.merge_ratio)
+                levels, ratio = (self._level, request.level), request.merge_ratio
+                positions = representatives(tree, numbers, *levels, ratio)
             for position in set(positions.values()):
                 family = [each for each in own if positions[each.leaf.number] == position]
                 score = F32(aggregated([each.score for each in family], request.aggregation))
