@@ -107,6 +107,8 @@ _search_fallbacks = _counter(
     "HYBRID searches that could not use one source: dense or lexical.",
     "missing",
 )
+for _source in ("dense", "lexical"):
+    _search_fallbacks.labels(_source)  # The rate of a series that starts at 1 misses its start.
 
 # Instruments of the indexer
 

@@ -132,11 +132,10 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
 
 
 def _query_from(message: pb.SearchRequest) -> Any:
-    if message.text:
+    """The text or, if there is none, the vector; an empty text if there is neither."""
+    if message.text or not message.HasField("vector"):
         return message.text
-    if message.HasField("vector"):
-        return message.vector.values
-    raise InvalidArgument("query is missing; set text or vector", field="text")
+    return message.vector.values
 
 
 def search_request(query: SearchQuery) -> pb.SearchRequest:

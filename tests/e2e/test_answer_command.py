@@ -41,7 +41,7 @@ def test_it_shows_the_text_and_numbered_sources(shell: Shell, chat_endpoint: Ope
     assert lines[2].startswith("[2] ")
     assert lines[2].endswith(" (not cited)")
     assert lines[3].startswith("openai/test-model; 12 + 3 tokens; first text after ")
-    assert {"[1] Dogs · dogs#2.0", "[1] Cats · p. 1-2 · cats#2.0"} & set(cited)
+    assert {"[1] Dogs · dogs#0.0", "[1] Cats · p. 1-2 · cats#0.0"} & set(cited)
 
 
 def test_it_gives_one_json_document(shell: Shell) -> None:
@@ -75,7 +75,7 @@ def test_failed_model_still_shows_passages_and_text(
 def test_interrupted_call_still_shows_passages_and_text(
     shell: Shell, chat_endpoint: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hrag.client.sync.ANSWER_TIMEOUT_S", 0.6)
+    monkeypatch.setattr("hrag.client.calls.ANSWER_TIMEOUT_S", 0.6)
     chat_endpoint.inject(events(*(piece("狗会叫。" * 100), 0.2) * 50))
     done = shell("dogs?")
     assert done.exit_code == 1

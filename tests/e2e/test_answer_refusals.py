@@ -42,7 +42,7 @@ _LONG = "字" * (32 * 1024 // 3 + 1)
         pytest.param(pb.AnswerRequest(), "search", "search is missing", id="empty"),
         pytest.param(pb.AnswerRequest(question="q"), "search", "is missing", id="no search"),
         pytest.param(
-            pb.AnswerRequest(search=pb.SearchRequest(tenant_id="TENANT")), "query", "", id="no text"
+            pb.AnswerRequest(search=pb.SearchRequest(tenant_id="TENANT")), "text", "", id="no text"
         ),
         pytest.param(
             pb.AnswerRequest(search=pb.SearchRequest(text="dogs?")), "tenant_id", "", id="no tenant"
@@ -55,7 +55,9 @@ _LONG = "字" * (32 * 1024 // 3 + 1)
         ),
         pytest.param(
             pb.AnswerRequest(
-                search=pb.SearchRequest(tenant_id="TENANT", text="dogs?", cut_last=True)
+                search=pb.SearchRequest(
+                    tenant_id="TENANT", text="dogs?", mode=pb.SEARCH_MODE_STANDARD, cut_last=True
+                )
             ),
             "cut_last",
             "token_budget",

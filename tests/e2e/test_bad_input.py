@@ -97,7 +97,7 @@ def vector(*values):
         ({"text": "x", "filter": big_filter()}, "filter", "at most 10000"),
         ({"text": " "}, "text", "blank"),
         ({"text": "x" * 40_000}, "text", "32768"),
-        ({}, "query", "missing"),
+        ({}, "text", "blank"),
         (vector(1.0, 2.0), "vector", "have 64"),
         (vector(*[float("nan")] * 64), "vector", "NaN"),
         (vector(*[0.0] * 64), "vector", "zero"),

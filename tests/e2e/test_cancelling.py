@@ -84,7 +84,9 @@ def test_searches_whose_time_is_over_do_not_wait_for_an_embedder(
 ) -> None:
     endpoint.inject(fault, times=_THREADS)
     for number in range(_THREADS):
-        request = rpb.SearchRequest(tenant_id=stored, text=f"{stored} {number}")
+        request = rpb.SearchRequest(
+            tenant_id=stored, text=f"{stored} {number}", retrieval=rpb.RETRIEVAL_DENSE
+        )
         with pytest.raises(grpc.RpcError):
             few.raw_retriever.Search(request, timeout=0.5)
     _search_still_answers(few, stored)

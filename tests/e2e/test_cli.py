@@ -127,8 +127,10 @@ def test_missing_collection_fails_without_create(serving, files):
 def test_search_shows_citation_and_marks_what_matched(serving):
     done = serving.hrag("search", "keys", "--limit", "1")
     assert done.returncode == 0
-    assert re.search(r"^1\. -?\d\.\d{3}  .*#2\.\d+$", done.stdout, re.MULTILINE)
-    assert "«" in done.stdout
+    scores = r"\d\.\d{3} \(lexical \d\.\d{3}, dense -?\d\.\d{3}\)"
+    assert re.search(rf"^1\. {scores}  .*#2\.\d+$", done.stdout, re.MULTILINE)
+    assert re.search("«keys?»", done.stdout, re.IGNORECASE)
+    assert "leaves considered, hybrid" in done.stdout
     assert "in the service" in done.stdout
 
 

@@ -63,7 +63,8 @@ def at_once(
     crowded: Running, tenant: str, texts: Sequence[str], timeouts: Sequence[float] = (20,)
 ) -> list[Any]:
     """Starts concurrent searches, with the timeouts in turn."""
-    requests = [rpb.SearchRequest(tenant_id=tenant, text=text, limit=1) for text in texts]
+    asked = {"tenant_id": tenant, "limit": 1, "retrieval": rpb.RETRIEVAL_DENSE}
+    requests = [rpb.SearchRequest(text=text, **asked) for text in texts]
     return [
         crowded.raw_retriever.Search.future(request, timeout=timeouts[number % len(timeouts)])
         for number, request in enumerate(requests)

@@ -1,8 +1,10 @@
 """What clients see of an embedding endpoint that is down, slow, limiting or wrong."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -11,7 +13,7 @@ import pytest
 from hrag import errors
 from hrag.cli.processes import free_addresses
 from hrag.rpc.status import error_from
-from hrag.types import Document, IngestOutcome
+from hrag.types import Document, IngestOutcome, Retrieval
 from hrag.v1 import retriever_pb2
 from tests.openai_server import (
     DEFAULT_DIMENSION,
@@ -83,7 +85,7 @@ def test_a_shuffled_answer_is_put_in_order(
     chunk = embedded.client.get_chunk(tenant, "d#0.1").chunk
     best = embedded.client.search(tenant, chunk.content, limit=1, return_level=0).passages[0]
     assert best.chunk.chunk_id == "d#0.1"
-    assert best.score == pytest.approx(1, abs=1e-5)
+    assert best.dense_score == pytest.approx(1, abs=1e-5)
 
 
 def test_a_limit_that_passes_goes_unnoticed(
@@ -122,7 +124,9 @@ def test_an_endpoint_that_answers_wrong_needs_an_operator(
     with pytest.raises(errors.EmbedderRejected, match=words):
         embedded.client.ingest(tenant, Document("Dogs bark.", "d"))
     endpoint.inject(fault)  # type: ignore[arg-type]
-    request = retriever_pb2.SearchRequest(tenant_id=tenant, text=f"{words} {tenant}")
+    request = retriever_pb2.SearchRequest(
+        tenant_id=tenant, text=f"{words} {tenant}", retrieval=retriever_pb2.RETRIEVAL_DENSE
+    )
     with pytest.raises(grpc.RpcError) as caught:
         embedded.raw_retriever.Search(request, timeout=10)
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
@@ -147,8 +151,9 @@ def test_a_slow_endpoint_costs_a_caller_no_more_than_its_deadline(
     embedded.client.ingest(tenant, Document("Cats sleep.", "d"))
     endpoint.inject(slow(1))
     began = time.monotonic()
+    search = partial(embedded.client.search, retrieval=Retrieval.DENSE, timeout_s=0.3)
     with pytest.raises(errors.DeadlineExceeded):
-        embedded.client.search(tenant, f"slow {tenant}", timeout_s=0.3)
+        search(tenant, f"slow {tenant}")
     assert time.monotonic() - began < 0.9
     endpoint.inject(slow(0.6))
     with pytest.raises(errors.DeadlineExceeded):
@@ -172,12 +177,15 @@ def _fails_while_the_rest_serves(services: Running, words: str) -> None:
     client = services.client
     with ThreadPoolExecutor(2) as callers:
         calls = (
-            callers.submit(client.search, "t", "what do cats do?"),
+            callers.submit(client.search, "t", "what do cats do?", retrieval=Retrieval.DENSE),
             callers.submit(client.ingest, "t", Document("Dogs bark.", "d")),
         )
         same = client.ingest("t", Document("Cats sleep.", "d"))
         assert same.outcome is IngestOutcome.UNCHANGED
         assert len(client.search("t", [1.0] * DEFAULT_DIMENSION).passages) == 1
+        by_words = client.search("t", "where do cats sleep?")
+        assert (by_words.retrieval, len(by_words.passages)) == (Retrieval.LEXICAL, 1)
+        assert re.search(words, by_words.fallback)
         for call in calls:
             with pytest.raises(errors.EmbedderUnavailable, match=words):
                 call.result()

@@ -282,6 +282,6 @@ def test_a_deadline_of_a_millisecond_passes_and_nothing_is_stored(
 def test_server_info_has_the_embedder_and_the_limits(client: Client) -> None:
     info = client.server_info()
     assert (info.embedder, info.return_level) == ("hash/64", 2)
-    assert (info.default_limit, info.default_candidates) == (5, 50)
+    assert (info.default_limit, info.default_candidates) == (5, 200)
     assert (info.limits.limit, info.limits.candidates, info.limits.levels) == (100, 10_000, 8)
     assert info.limits.document_bytes == 32 * 1024 * 1024

@@ -130,7 +130,7 @@ async def test_an_agent_lists_the_tool_calls_it_and_reads_citations(
     (passage,) = _passages(result)
     assert passage["heading"] == "[Pets, pages 1-2]"
     assert "Dogs bark at night." in passage["text"]
-    assert (passage["document_id"], passage["chunk_id"]) == ("pets", "pets#2.0")
+    assert (passage["document_id"], passage["chunk_id"]) == ("pets", "pets#0.0")
     assert (passage["source"], passage["first_page"], passage["last_page"]) == ("pets.pdf", 1, 2)
     assert _text(result) == f"{passage['heading']}\n{passage['text']}"
 

@@ -42,7 +42,8 @@ _PARAGRAPHS = [
     ),
 ]
 TEXT = "\n\n".join(_PARAGRAPHS)
-SETTINGS = SettingsRequest(level_sizes=(32, 64, 128), overlap_ratio=0.0)
+# Without headings, so that a leaf's vector is that of its text.
+SETTINGS = SettingsRequest(level_sizes=(32, 64, 128), overlap_ratio=0.0, index_headings=False)
 WITH_SUMMARIES = replace(SETTINGS, summaries=SummaryUnit.CHUNK)
 
 

@@ -62,16 +62,15 @@ def test_standard_returns_the_leaves(services, filled):
         assert [child.chunk_id for child in passage.matched_children] == [passage.chunk.chunk_id]
 
 
-def test_auto_merge_returns_large_chunks_where_most_of_them_matched(services, filled):
+def test_auto_merge_returns_large_chunks_where_most_of_them_matched(services, tenant):
     """With every leaf a candidate all merge; with one, it stays a leaf."""
     client = services.client
-    whole = client.search(
-        filled, "things", mode=SearchMode.AUTO_MERGE, limit=100, candidates=10_000, return_level=3
-    )
-    assert {passage.chunk.level for passage in whole.passages} == {3}
+    client.ingest(tenant, Document(LONG[:8000], document_id="d"))
+    whole = client.search(tenant, "things", mode=SearchMode.AUTO_MERGE, limit=100, return_level=3)
+    assert [passage.chunk.chunk_id for passage in whole.passages] == ["d#3.0"]
     assert whole.returned_at_level == 3
     few = client.search(
-        filled, "things", mode=SearchMode.AUTO_MERGE, limit=1, candidates=1, merge_ratio=1.0
+        tenant, "things", mode=SearchMode.AUTO_MERGE, limit=1, candidates=1, merge_ratio=1.0
     )
     (passage,) = few.passages
     assert [child.chunk_id for child in passage.matched_children] == [passage.chunk.chunk_id]

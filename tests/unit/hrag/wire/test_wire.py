@@ -292,12 +292,6 @@ def test_an_unknown_choice_is_refused_by_name(field: str) -> None:
     assert caught.value.field == field
 
 
-def test_a_search_without_a_query_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="set text or vector") as caught:
-        retriever.search_query_from(rpb.SearchRequest(tenant_id="t"))
-    assert caught.value.field == "text"
-
-
 def test_a_search_may_have_a_text_and_a_vector() -> None:
     message = _sent(retriever.search_request(types.SearchQuery("t", "x", vector=[0.5, 2.0])))
     query = retriever.search_query_from(message)
@@ -388,12 +382,14 @@ def test_a_streamed_documents_error_keeps_class_message_and_field(error: HragErr
 
 
 def test_a_search_of_a_batch_that_cannot_be_read_is_its_own_error() -> None:
-    searches = [rpb.SearchRequest(text="x"), rpb.SearchRequest(), rpb.SearchRequest(text="y")]
+    searches = [
+        rpb.SearchRequest(text=text, mode=mode) for text, mode in (("x", 0), ("", 77), ("y", 0))
+    ]
     one, refused, other = retriever.batch_queries_from(rpb.BatchSearchRequest(searches=searches))
     assert (one.query, other.query) == ("x", "y")
     assert isinstance(refused, InvalidArgument)
     (got,) = retriever.batch_from(_sent(retriever.batch_response([refused])))
-    assert (type(got), got.message, got.field) == (InvalidArgument, refused.message, "text")
+    assert (type(got), got.message, got.field) == (InvalidArgument, refused.message, "mode")
 
 
 def test_a_streamed_error_names_the_document_and_the_code() -> None:
