@@ -26,6 +26,7 @@ from hrag.filters import Filter
 from hrag.ids import parse_chunk_id
 from hrag.tree import ParsedText
 from hrag.types import (
+    DEFAULT_CONTEXT_TOKENS,
     NO_EMBEDDER,
     Aggregation,
     CollectionSettings,
@@ -212,7 +213,7 @@ def matched_leaves(passages: Iterable[Passage]) -> dict[Leaf, float]:
 
 def find(
     snapshot: Snapshot,
-    query: Vector,
+    query: Vector | None,
     count: int,
     level: int | None = None,
     mode: SearchMode = SearchMode.SMALL_TO_BIG,
@@ -220,11 +221,13 @@ def find(
 ) -> Found[Passage]:
     """Searches for `count` passages with `count` candidates, at the leaves' level by default.
 
-    `options` are further fields of FindRequest.
+    `options` are further fields of FindRequest. CONTEXT has its default budget.
     """
     level = snapshot.settings.tree.embedding_level if level is None else level
-    wanted: dict[str, Any] = {"limit": count, "candidates": count, **options}
-    return read_passages(snapshot, FindRequest(query, mode, level, **wanted))
+    wanted: dict[str, Any] = {"limit": count, "candidates": count}
+    if mode is SearchMode.CONTEXT:
+        wanted |= {"token_budget": DEFAULT_CONTEXT_TOKENS, "merge_adjacent": True, "cut_last": True}
+    return read_passages(snapshot, FindRequest(query, mode, level, **wanted | options))
 
 
 def read_passages(snapshot: Snapshot, request: FindRequest) -> Found[Passage]:

@@ -1,32 +1,64 @@
 """A storage engine in memory: plain and exact, the proof that the protocols suffice.
 
 Contents are immutable: a write replaces them under a lock, a snapshot keeps those that it was
-opened on. A search compares every eligible leaf. See `hrag.engine.protocols` for signatures.
+opened on. A search scores every leaf by words and by vector, one after the other. See
+`hrag.engine.protocols` for signatures.
 """
 
+import math
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, count
+from functools import cached_property
+from itertools import chain, count, product
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from hrag import errors, types
+from hrag.analysis import MAX_FREQUENCY, analyzer, term_weights
+from hrag.analysis.query_syntax import contains
 from hrag.deadline import NEVER, Deadline
-from hrag.engine import Admission, CollectionHandle, Found, StoredDocument, Unsummarised
-from hrag.engine.rounds import FACTOR, Round
+from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequest, Found
+from hrag.engine.documents import StoredDocument, Unsummarised
+from hrag.engine.rounds import FACTOR, Round, Selection
 from hrag.engine.validation import check_quota, check_shapes, check_summaries
 from hrag.passages import auto_merge, outline, sentence_context
-from hrag.passages.budget import PassageLimits, select_drafts
+from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
+from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
-from hrag.passages.tree_text import TreeText
+from hrag.passages.indexed_text import MAX_HEADING_CHARS, lexical_texts
+from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.quota.quotas import TenantUsage, unlimited
-from hrag.types import IngestOutcome, SearchMode, SummaryScope, SummaryUnit
+from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, SummaryScope, SummaryUnit
 from tests.fakes import aggregated
 from tests.filter_model import passes
+
+_K1, _B, _RRF_K = 1.2, 0.75, 60
+F32 = np.float32  # Scores have as many bits as those of other engines, so that ties are ties.
+
+
+@dataclass(frozen=True, eq=False)
+class _Leaf:
+    """What a source scores: a leaf of a document, or one of its summaries, with its terms."""
+
+    version: "_Version"
+    number: int
+    vector: Any
+    text: str
+    terms: Counter[int]
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.version.number, self.number
+
+    @property
+    def summary(self) -> Any:
+        return self.version.stored.summaries.summaries[self.number]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +66,7 @@ class _Version:
     """One version of a document, numbered in order of commits; see `_sums` for its sizes."""
 
     number: int
+    settings: types.CollectionSettings
     stored: StoredDocument
     info: types.DocumentInfo
     text: TreeText
@@ -41,7 +74,7 @@ class _Version:
     unchanged: types.IngestResult
 
     @classmethod
-    def of(cls, number: int, sequence: int, stored: StoredDocument) -> "_Version":
+    def of(cls, number: int, sequence: int, settings: Any, stored: StoredDocument) -> "_Version":
         document, tree, parsed = stored.document, stored.document.tree, stored.document.parsed
         text, vectors = parsed.text.encode(), document.vectors
         summaries = stored.summaries.summaries if stored.summaries else ()
@@ -55,7 +88,28 @@ class _Version:
         sizes += (len(summaries), stored_bytes)
         result = (document.document_id, IngestOutcome.UNCHANGED, sequence, tree.counts, tokens)
         unchanged = types.IngestResult(*result)
-        return cls(number, stored, info, TreeText(about, tree, text), sizes, unchanged)
+        return cls(number, settings, stored, info, TreeText(about, tree, text), sizes, unchanged)
+
+    @cached_property
+    def leaves(self) -> list[_Leaf]:
+        document, level = self.stored.document, self.settings.tree.embedding_level
+        parsed, headings = document.parsed, self.settings.index_headings
+        about = (parsed.text, document.title, parsed.sections, document.tree, level)
+        return self._leaves(document.vectors, lexical_texts(*about, headings=headings))
+
+    @cached_property
+    def summaries(self) -> list[_Leaf]:
+        """That of the whole document, then those of its sections."""
+        title = self.stored.document.title if self.settings.index_headings else ""
+        heading = 2 * (title and f"{title[:MAX_HEADING_CHARS]}\n")
+        own = self.stored.summaries or DocumentSummaries((), ())
+        return self._leaves(own.vectors, [heading + each.text.strip() for each in own.summaries])
+
+    def _leaves(self, vectors: Any, texts: Sequence[str]) -> list[_Leaf]:
+        name = self.settings.analyzer
+        ids = (analyzer(name).terms(text).tolist() if name else () for text in texts)
+        numbered = enumerate(zip(vectors, texts, map(Counter, ids), strict=True))
+        return [_Leaf(self, number, *each) for number, each in numbered]
 
 
 @dataclass(frozen=True)
@@ -211,7 +265,8 @@ class MemoryEngine:
             check_shapes(document, collection.settings)
             if stored.summaries:
                 check_summaries(document, collection)
-            new = _Version.of(next(self.numbers), self.sequences[tenant_id] + 1, stored)
+            numbers = (next(self.numbers), self.sequences[tenant_id] + 1)
+            new = _Version.of(*numbers, collection.settings, stored)
             asked = (tenant_id, collection.name, document.document_id, document.content_hash)
             if unchanged := self.admit(*asked, new.sizes[-1]).unchanged:
                 return unchanged
@@ -254,7 +309,8 @@ class MemoryEngine:
             versions, old = dict(own.versions), own.unsummarised.get(document.version)
             if old is not None:
                 new = replace(old.stored, summaries=summaries)
-                versions[document.document_id] = _Version.of(old.number, old.info.sequence, new)
+                numbers = (old.number, old.info.sequence)
+                versions[document.document_id] = _Version.of(*numbers, old.settings, new)
             self._change(own, versions=versions, summary_tokens=own.summary_tokens + tokens)
             return old is not None
         return False
@@ -263,6 +319,118 @@ class MemoryEngine:
 def _page(items: Mapping[str, Any], size: int, token: str) -> types.Listing[Any]:
     keys = sorted(key for key in items if key > token)
     return types.Listing(tuple(map(items.get, keys[:size])), keys[size - 1] if keys[size:] else "")
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """A leaf with its score and each source's, None of one that was not searched."""
+
+    leaf: _Leaf
+    score: Any
+    lexical: float | None
+    dense: float | None
+
+    @property
+    def match(self) -> LeafMatch:
+        return LeafMatch(self.leaf.number, float(self.score), self.lexical, self.dense)
+
+    def section(self, level: int) -> types.ChosenSection:
+        own, text = self.leaf.summary, self.leaf.version.text
+        return text.chosen_section(level, own.leaves, own.text, float(self.score))
+
+
+class _Ranking:
+    """A request's candidates; the statistics of its terms are those of all `leaves`."""
+
+    def __init__(self, request: FindRequest, analyzer_name: str, leaves: Sequence[_Leaf]) -> None:
+        self._request = request
+        self._analyzer = analyzer(analyzer_name) if analyzer_name else None
+        terms = sorted(self._analyzer.query_terms(request.text)) if self._analyzer else []
+        self._ids = [term.id for term in terms]
+        found = [sum(term in leaf.terms for leaf in leaves) for term in self._ids]
+        self._weights = list(map(F32, term_weights(terms, found, len(leaves))))
+        mean_length = sum(leaf.terms.total() for leaf in leaves) / max(len(leaves), 1)
+        self._a, self._b = F32(_K1 * (1 - _B)), F32(_K1 * _B / max(mean_length, 1.0))
+
+    @property
+    def locator(self) -> TermLocator:
+        is_dense = self._request.retrieval is Retrieval.DENSE
+        weights = [1.0] * len(self._ids) if is_dense else self._weights
+        return TermLocator(self._analyzer, np.array(self._ids, np.uint64), np.array(weights, F32))
+
+    def best(self, eligible: Sequence[_Leaf], count: int) -> tuple[list[_Scored], bool]:
+        """The `count` best leaves of each source, best first, and whether there are no others."""
+        retrieval = self._request.retrieval
+        of_terms, of_vector = retrieval is not Retrieval.DENSE, retrieval is not Retrieval.LEXICAL
+        lexical = {leaf: self._bm25(leaf) for leaf in eligible * of_terms}
+        lexical = {leaf: score for leaf, score in lexical.items() if score > 0}
+        dense = {leaf: F32(leaf.vector @ self._request.vector) for leaf in eligible * of_vector}
+        tops = [{x: each[x] for x in _best_first(each)[:count]} for each in (lexical, dense)]
+        is_hybrid = of_terms and of_vector
+        fused = self._fused(tops, lexical, dense) if is_hybrid else tops[0] | tops[1]
+        scores = self._with_bonus(fused)
+
+        def scored(leaf: _Leaf) -> _Scored:
+            by_terms = float(lexical.get(leaf, 0.0)) if of_terms else None
+            return _Scored(leaf, scores[leaf], by_terms, float(dense[leaf]) if of_vector else None)
+
+        found = [scored(leaf) for leaf in _best_first(scores)]
+        return found, len(dense if of_vector else lexical) <= count
+
+    def _bm25(self, leaf: _Leaf) -> Any:
+        score, norm = F32(0), self._a + self._b * F32(leaf.terms.total())
+        for term, weight in zip(self._ids, self._weights, strict=True):
+            if term in leaf.terms:
+                frequency = F32(min(leaf.terms[term], MAX_FREQUENCY))
+                score += weight * frequency / (frequency + norm)
+        return score
+
+    def _fused(self, tops: Sequence[Any], lexical: Any, dense: Any) -> Any:
+        fusion = self._request.fusion
+        low, scale = F32(fusion.lowest_cosine), F32(1 - fusion.lowest_cosine)
+        parts = (lexical, {leaf: (score - low) / scale for leaf, score in dense.items()})
+        if fusion.method is FusionMethod.RECIPROCAL_RANK:
+            parts = [{x: F32(1) / F32(_RRF_K + n) for n, x in enumerate(top, 1)} for top in tops]
+        zero, weight = F32(0), F32(fusion.lexical_weight)
+        both = {leaf: [part.get(leaf, zero) for part in parts] for leaf in tops[0] | tops[1]}
+        return {leaf: weight * one + (1 - weight) * other for leaf, (one, other) in both.items()}
+
+    def _with_bonus(self, scores: Mapping[_Leaf, Any]) -> Mapping[_Leaf, Any]:
+        bonus, best = F32(self._request.neighbour_bonus), defaultdict(lambda: F32(-math.inf))
+        for leaf, step in product(scores, (-1, 0, 1)):
+            near = (leaf.version.number, leaf.number + step)
+            best[near] = max(best[near], scores[leaf])
+        return {leaf: score + bonus * best[leaf.order] for leaf, score in scores.items()}
+
+
+def _best_first(scores: Mapping[_Leaf, Any]) -> list[_Leaf]:
+    return sorted(scores, key=lambda leaf: (-scores[leaf], leaf.order))
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """A chunk, and the leaves that it represents, best first."""
+
+    version: _Version
+    position: TreePosition
+    score: Any
+    leaves: list[_Scored]
+
+    @property
+    def rank(self) -> Any:
+        record = self.version.text.tree.record(*self.position)
+        return -self.score, -self.leaves[0].score, self.version.number, record
+
+    def has(self, leaf: _Leaf, request: FindRequest) -> bool:
+        """Whether the leaf is the chunk's: in AUTO_MERGE any inside it, else a descendant."""
+        if leaf.version is not self.version:
+            return False
+        tree, (level, index) = self.version.text.tree, self.position
+        bottom = self.version.settings.tree.embedding_level
+        if request.mode is not SearchMode.AUTO_MERGE:
+            return tree.ancestors(bottom)[level - bottom][leaf.number] == index
+        whole, part = tree.record(level, index), tree.record(bottom, leaf.number)
+        return whole.byte_start <= part.byte_start and part.byte_end <= whole.byte_end
 
 
 class MemorySnapshot:
@@ -276,86 +444,107 @@ class MemorySnapshot:
     def find(self, request):
         began = time.perf_counter()
         eligible, sections = self._eligible(request)
-        ranked = sorted(
-            (-float(each.stored.document.vectors[leaf] @ request.vector), each.number, leaf, each)
-            for each, leaves in eligible
-            for leaf in leaves
-        )
-        wanted, least = max(request.candidates, request.limit), request.min_score
+        ranking = self._ranking(request, "leaves")
+        wanted, considered, groups = request.candidates, set(), []
         while True:
             self._deadline.check("searching")
-            groups = self._groups(request, ranked[:wanted])
-            best = [group for group in groups if least is None or -group[0][0] >= least]
-            this = Round(request, len(groups), len(best), wanted >= len(ranked))
-            found = tuple(self._read(request, best))
-            if this.has_enough_groups and this.is_final(len(found)):
+            scored, complete = ranking.best(eligible, wanted)
+            scored = [each for each in scored if each.leaf not in considered]
+            groups += self._groups(request, scored, groups)
+            considered.update(each.leaf for each in scored)
+            kept = list(_most_of_each(groups, request))
+            least = -math.inf if request.min_score is None else request.min_score
+            best = [group for group in kept if group.score >= least]
+            this = Round(request, len(kept), len(best), complete)
+            found, selection = self._read(request, best, ranking.locator)
+            if this.has_enough_groups and this.is_final(selection):
                 break
             wanted *= FACTOR
-        names = (*(["filter"] if request.filter else []), "search", "climb", "fetch")
+        names = ["filter"] * bool(request.filter or request.required) + ["search", "climb", "fetch"]
         stages = tuple((name, began, time.perf_counter()) for name in names)
-        sizes = (min(wanted, len(ranked)), len(ranked))
-        is_window = request.mode is SearchMode.SENTENCE_WINDOW
-        passages, contexts = ((), found) if is_window else (found, ())
-        outcome = (True, this.is_exhausted(len(found)), stages)
-        return Found(passages, *sizes, *outcome, contexts, sections)
+        outcome = (len(considered), len(eligible), True, this.is_exhausted(selection))
+        return Found(found[0], *outcome, stages, found[1], sections)
+
+    def _ranking(self, request: FindRequest, kind: str) -> _Ranking:
+        leaves = (getattr(version, kind) for version in self._contents.versions.values())
+        return _Ranking(request, self.settings.analyzer, list(chain(*leaves)))
 
     def _eligible(self, request):
-        """Documents with the leaves that may be found, and the chosen sections."""
-        given, most, ranked = request.filter, request.top_sections, []
+        """The leaves that may be found, and the chosen sections."""
+        given, sections = request.filter, ()
         versions = self._contents.versions.values()
         versions = [v for v in versions if given is None or passes(given, v.stored.document)]
-        if request.mode is not SearchMode.SUMMARY_FIRST:
-            return [(each, range(len(each.stored.document.vectors))) for each in versions], ()
-        for version in [each for each in versions if each.stored.summaries]:
-            summaries = version.stored.summaries
-            for number, summary in enumerate(summaries.summaries):
-                score = float(summaries.vectors[number] @ request.vector)
-                ranked.append((-score, version.number, number, version, summary))
-        ranked.sort(key=lambda each: each[:3])
+        leaves = [leaf for each in versions for leaf in each.leaves]
+        if request.mode is SearchMode.SUMMARY_FIRST:
+            best = self._best_summaries(request, versions)
+            leaves = [x.leaf.version.leaves[n] for x in best for n in x.leaf.summary.leaves]
+            sections = tuple(each.section(self._level) for each in best[:100])
+        return [leaf for leaf in leaves if contains(leaf.text, request.required)], sections
+
+    def _best_summaries(self, request, versions) -> list[_Scored]:
+        ranking = self._ranking(replace(request, neighbour_bonus=0.0), "summaries")
+        eligible, most = list(chain(*(each.summaries for each in versions))), request.top_sections
         if request.summary_scope is SummaryScope.DOCUMENTS:
-            chosen = [each[1] for each in ranked if each[2] == 0][:most]
-            ranked = [each for each in ranked if each[1] in chosen]
-        best = [each for each in ranked if each[2] > 0][:most]
-        sections = (
-            version.text.chosen_section(self._level, summary.leaves, summary.text, -score)
-            for score, _, _, version, summary in best[:100]
-        )
-        return [(version, summary.leaves) for *_, version, summary in best], tuple(sections)
+            of_documents = [leaf for leaf in eligible if leaf.number == 0]
+            chosen = [each.leaf.version for each in ranking.best(of_documents, most)[0][:most]]
+            eligible = [leaf for leaf in eligible if leaf.version in chosen]
+        return ranking.best([leaf for leaf in eligible if leaf.number > 0], most)[0][:most]
 
-    def _groups(self, request, ranked):
-        """Leaves by the chunk that represents them: rank, text, position, leaves; best first."""
-        families, groups = defaultdict(dict), []
-        for score, _, leaf, version in ranked:
-            families[version][leaf] = -score
-        for version, leaves in families.items():
-            tree, levels = version.text.tree, (self._level, request.level)
-            if request.mode is SearchMode.AUTO_MERGE:
-                positions = auto_merge.representatives(tree, leaves, *levels, request.merge_ratio)
-            else:
+    def _groups(self, request, found: list[_Scored], before: list[_Group]) -> list[_Group]:
+        """Leaves by the chunk that represents them, best first; none that `before` has."""
+        families, groups = defaultdict(list), []
+        for each in found:
+            if not any(group.has(each.leaf, request) for group in before):
+                families[each.leaf.version].append(each)
+        for version, own in families.items():
+            tree, numbers = version.text.tree, [each.leaf.number for each in own]
+            if request.mode is not SearchMode.AUTO_MERGE:
                 above = tree.ancestors(self._level)[request.level - self._level].tolist()
-                positions = {leaf: (request.level, above[leaf]) for leaf in leaves}
+                positions = {leaf: (request.level, above[leaf]) for leaf in numbers}
+            elif before:
+                positions = {leaf: (self._level, leaf) for leaf in numbers}
+            else:
+                levels = (self._level, request.level)
+                positions = auto_merge.representatives(tree, numbers, *levels, request.merge_ratio)
             for position in set(positions.values()):
-                own = [(leaf, leaves[leaf]) for leaf in leaves if positions[leaf] == position]
-                score = aggregated([score for _, score in own], request.aggregation)
-                rank = (-score, -own[0][1], version.number, tree.record(*position))
-                groups.append((rank, version.text, position, own))
-        return sorted(groups, key=lambda group: group[0])
+                family = [each for each in own if positions[each.leaf.number] == position]
+                score = F32(aggregated([each.score for each in family], request.aggregation))
+                groups.append(_Group(version, position, score, family))
+        return sorted(groups, key=lambda group: group.rank)
 
-    def _read(self, request, groups):
-        """Yields passages, or in SENTENCE_WINDOW contexts."""
+    def _read(self, request, groups: list[_Group], locator: TermLocator):
+        """Returns passages and, in SENTENCE_WINDOW, contexts, and how they were selected."""
+        chunks = [(group.version.text, group.position) for group in groups]
+        scores = [float(group.score) for group in groups]
+        limit, most, budget = request.limit, request.max_per_document, request.token_budget
+        selection = Selection.of_groups(len(groups), limit)
         if request.mode is SearchMode.SENTENCE_WINDOW:
-            for rank, *chunk, _ in groups[: request.limit]:
-                yield sentence_context.sentence_context(*chunk, -rank[0], request.window_sentences)
-            return
-        matches = SimpleNamespace(
-            level=self._level,
-            score=lambda number: -groups[number][0][0],
-            leaves=lambda ns: sorted(chain(*(groups[n][3] for n in ns)), key=lambda leaf: -leaf[1]),
-        )
-        drafts = [PassageDraft.of(*group[1:3], number) for number, group in enumerate(groups)]
-        limits = (request.limit, request.token_budget, request.merge_adjacent, request.cut_last)
-        for draft in select_drafts(drafts, PassageLimits(*limits), matches):
-            yield passage_of(draft, matches)
+            best, margin = zip(chunks[:limit], scores, strict=False), request.window_sentences
+            contexts = (
+                sentence_context.sentence_context(*own, score, margin) for own, score in best
+            )
+            return ((), tuple(contexts)), selection
+
+        def leaves(numbers: Sequence[int]) -> list[LeafMatch]:
+            own = chain.from_iterable(groups[number].leaves for number in numbers)
+            return [each.match for each in sorted(own, key=lambda each: -each.score)]
+
+        def passage(draft: PassageDraft) -> types.Passage:
+            own = (draft.document, self._level, leaves(draft.groups), draft.record)
+            spans = request.retrieval is not Retrieval.DENSE
+            return passage_of(draft, matches, locator.cited_place(*own, spans=spans))
+
+        matches = SimpleNamespace(level=self._level, score=scores.__getitem__, leaves=leaves)
+        drafts = [PassageDraft.of(*chunk, number) for number, chunk in enumerate(chunks)]
+        if request.mode is SearchMode.CONTEXT:
+            selected = fill_budget(drafts, budget, matches, limit=limit, max_per_document=most)
+        elif budget or request.merge_adjacent:
+            limits = PassageLimits(limit, budget, request.merge_adjacent, request.cut_last, most)
+            selected = select_drafts(drafts, limits, matches)
+        else:
+            return (tuple(map(passage, drafts[:limit])), ()), selection
+        selection = Selection.of_drafts(selected, len(groups), request)
+        return (tuple(map(passage, selected.drafts)), ()), selection
 
     def chunk(self, chunk_id):
         return self.hierarchy(chunk_id, 0, content=False).node
@@ -367,6 +556,15 @@ class MemorySnapshot:
             problem = f"document {chunk_id.document_id!r} has no chunk {str(chunk_id)!r}"
             raise errors.ChunkNotFound(problem, field="chunk_id")
         return text.hierarchy(position, depth, content=content)
+
+
+def _most_of_each(groups: Sequence[_Group], request: FindRequest) -> Iterator[_Group]:
+    """As many of each document as may become passages of their own."""
+    joins, counts = request.merge_adjacent or request.token_budget, Counter()
+    for group in groups:
+        counts[group.version] += 1
+        if joins or counts[group.version] <= (request.max_per_document or math.inf):
+            yield group
 
 
 @dataclass(frozen=True)

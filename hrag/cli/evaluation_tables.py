@@ -61,7 +61,7 @@ def _show_retrieval(figures: RetrievalFigures, console: Console) -> None:
     _print_table(
         console,
         f"ranks, and what a search for {figures.budgets[-1]:,} tokens costs (without embedding)",
-        ["", "MRR", "nDCG@10", "p50", "p95", "tokens", "one source", "failed"],
+        ["", "MRR", "nDCG@10", "p50", "p95", "tokens", "fallbacks", "failed"],
         (_rank_row(each, figures.budgets[-1]) for each in figures.systems),
     )
     console.print(f"{counted(len(figures.questions), 'question')}", markup=False)

@@ -120,7 +120,7 @@ def _ranks_and_cost(figures: RetrievalFigures) -> Iterator[str]:
         "note",
     )
     yield _table(
-        ["system", "MRR", "nDCG@10", "p50", "p95", "tokens", "one source only", "failed"],
+        ["system", "MRR", "nDCG@10", "p50", "p95", "tokens", "fallbacks", "failed"],
         (
             [
                 _cell(each.name, "text"),

@@ -20,8 +20,8 @@ class Retrieved:
     `ranking` are the whole passages, best first; `texts` what fits each budget. `quotes` says
     for each entry of the question's gold where it was found, empty for what is no quote.
     Times are of one search for the largest budget: `latency_us` is the client's, less
-    `embed_us`, which is the service's for embedding the question. `fallback` is why a source
-    was left out.
+    `embed_us`, which is the service's for embedding the question. `fallback` is why a source or
+    the reranker was left out; empty if nothing was.
     """
 
     ranking: tuple[TextSpan, ...]
@@ -51,7 +51,7 @@ def retrieved(
         latency_us=max(0, round_trip_us - embed_us),
         embed_us=embed_us,
         sequence=result.sequence,
-        fallback=result.fallback,
+        fallback="; ".join(filter(None, (result.fallback, result.rerank_failure))),
     )
 
 

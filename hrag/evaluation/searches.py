@@ -17,7 +17,9 @@ from hrag.errors import (
     EmbedderMismatch,
     HragError,
     InvalidArgument,
+    NoLexicalIndex,
     NoSummaries,
+    NoVectors,
     PermissionDenied,
     ServiceUnavailable,
     StoreUnavailable,
@@ -39,8 +41,9 @@ _MAX_WAITS = 5
 _LONGEST_WAIT_S = 30.0
 # What every question of a system would run into, so that the first one ends the run.
 _HOPELESS = (
-    *(Unauthenticated, PermissionDenied, CollectionNotFound, InvalidArgument, NoSummaries),
-    *(EmbedderMismatch, ServiceUnavailable, StoreUnavailable),
+    *(Unauthenticated, PermissionDenied, CollectionNotFound, InvalidArgument),
+    *(NoSummaries, NoVectors, NoLexicalIndex, EmbedderMismatch),
+    *(ServiceUnavailable, StoreUnavailable),
 )
 
 Outcome = Retrieved | HragError
@@ -107,7 +110,8 @@ def _outcome(
         found = search_one(client, question, system, where)
     except HragError as error:
         return error
-    journal.put(key, found)
+    if not found.fallback:  # The next run may get the whole search.
+        journal.put(key, found)
     return found
 
 

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ class SystemFigures:
     baseline's, question by question; empty for the baseline itself. Failed searches score 0.
     Latencies are of successful searches for the largest budget, in microseconds, without
     embedding the question; `tokens` the mean number returned by budget. `fallbacks` counts
-    searches that left out a source.
+    searches that left out a source or the reranker, by the reason.
     """
 
     name: str
@@ -164,7 +164,7 @@ def _figures(
         latency_p50_us=float(np.quantile(latencies, P50)),
         latency_p95_us=float(np.quantile(latencies, P95)),
         tokens={budget: _mean_tokens(found, budget) for budget in where.budgets},
-        fallbacks=Counter(each.fallback for each in found if each.fallback),
+        fallbacks=_fallbacks(found),
         failures=tuple(
             failed_call(question.question_id, outcome)
             for question, outcome in zip(questions, outcomes, strict=True)
@@ -205,7 +205,15 @@ def _warnings(
             f"the tenant's data changed between searches (sequences {min(sequences)} to "
             f"{max(sequences)}); the systems may have searched different documents"
         )
+    for name, row in outcomes.items():
+        for reason, count in _fallbacks(row).items():
+            warnings.append(f"{count} searches of {name} did less than was asked: {reason}")
     return tuple(warnings)
+
+
+def _fallbacks(outcomes: Iterable[Outcome]) -> Counter[str]:
+    found = (each.fallback for each in outcomes if isinstance(each, Retrieved))
+    return Counter(filter(None, found))
 
 
 def as_json(value: Any) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def _joined(parts: list[Passage], model: ModelCollection) -> Passage:
         key=lambda child: -child.score,
     )
     names = tuple(part.chunk.chunk_id for part in parts) if len(parts) > 1 else ()
-    return Passage(chunk, best.score, tuple(children), names)
+    return replace(best, chunk=chunk, matched_children=tuple(children), merged_chunk_ids=names)
 
 
 # Budgets

@@ -25,7 +25,7 @@ from hrag.types import (
     TreeSettings,
 )
 from hrag.v1 import retriever_pb2
-from hrag.wire.retriever import encoded_passage
+from hrag.wire.passages import encoded_passage
 from indexer_svc.pipeline import Defaults, Pipeline
 from retriever_svc.browse import Browse
 from retriever_svc.pipeline import Search
@@ -35,7 +35,7 @@ from tests.summary_model import ModelSummaries, summarise
 EMBEDDER = HashEmbedder(16)
 TREE = TreeSettings((32, 64, 128), 0.1)
 QUERY = SearchQuery("t", "Sentence 3 4 tells a short story.", "c", limit=3)
-LEVELS = {SearchMode.STANDARD: 0, SearchMode.SENTENCE_WINDOW: 0}
+LEVELS = {SearchMode.STANDARD: 0, SearchMode.SENTENCE_WINDOW: 0, SearchMode.CONTEXT: 0}
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
 from hrag.passages.cited_place import CitedPlace, TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.sentence_context import SentenceContext, sentence_context
-from hrag.types import Evidence, Passage, Retrieval, SearchMode
+from hrag.passages.tree_text import LeafMatch
+from hrag.types import Passage, Retrieval, SearchMode
 from hrag_fast import PassageEncoder
 
 
@@ -27,7 +28,11 @@ class Fetch:
     def passages(self, groups: AncestorGroups) -> tuple[tuple[Passage, ...], Selection]:
         """Returns the best groups as values."""
         drafts, selection = self._selected(groups)
-        passages = (passage_of(draft, groups, self._place(draft, groups)) for draft in drafts)
+        passages = []
+        for draft in drafts:
+            leaves = groups.leaves(draft.groups)
+            place = self._place(draft, groups.level, leaves)
+            passages.append(passage_of(draft, groups, place))
         return tuple(passages), selection
 
     def encoded_passages(
@@ -85,11 +90,11 @@ class Fetch:
             document = self.documents.tree_text(split_label(key)[0])
             yield PassageDraft.of(document, groups.position(key), group)
 
-    def _place(self, draft: PassageDraft, groups: AncestorGroups) -> CitedPlace:
+    def _place(self, draft: PassageDraft, level: int, leaves: Sequence[LeafMatch]) -> CitedPlace:
         return self.terms.cited_place(
             draft.document,
-            groups.level,
-            groups.leaves(draft.groups),
+            level,
+            leaves,
             draft.record,
             spans=self.request.retrieval is not Retrieval.DENSE,
         )
@@ -104,9 +109,8 @@ class Fetch:
         """`encoder` encodes all groups; joined passages need a new one."""
         group = draft.groups[0]
         ordinal = split_label(int(groups.groups.keys[group]))[0]
-        place = self._place(draft, groups)
-        best = groups.leaves(draft.groups)[0]
-        evidence = Evidence(best.lexical, best.dense, place.term_spans, place.sentence)
+        leaves = groups.leaves(draft.groups)
+        place = self._place(draft, groups.level, leaves)
         if len(draft.groups) > 1:
             encoder, group = _encoder(groups.joined(draft.groups)), 0
         return self.documents.encoded(
@@ -117,7 +121,8 @@ class Fetch:
             group,
             draft.record._replace(section=place.section),
             draft.merged_positions(),
-            fields.evidence(evidence),
+            place.term_spans,
+            fields.sentence(place.sentence),
         )
 
 

@@ -186,3 +186,21 @@ def test_changes_between_searches_and_unlocated_quotes_are_warned_of() -> None:
     figures = summarise(questions, systems, outcomes, WHERE, baseline="standard", seed=1)
     assert figures.warnings[0].startswith("1 expected quotes are in no passage")
     assert "(sequences 4 to 7)" in figures.warnings[1]
+
+
+def test_searches_that_did_less_than_asked_are_told_and_made_again(tmp_path: Path) -> None:
+    def less(query: str, **_: Any) -> SearchResult:
+        fallback = "the embedder is down" if query == "one?" else ""
+        failure = "the reranker is slow" if query == "two?" else ""
+        return result(passage("a", 0, WORDS), fallback=fallback, rerank_failure=failure)
+
+    systems = parse_systems("standard")
+    for client, calls in (finding(less), finding(less)):
+        with Journal(tmp_path / "run") as journal:
+            outcomes = search_all(client, QUESTIONS, systems, WHERE, journal, lambda *_: None)
+        assert len(calls) == 2
+    figures = summarise(QUESTIONS, systems, outcomes, WHERE, baseline="standard", seed=1)
+    assert figures.systems[0].fallbacks == {"the embedder is down": 1, "the reranker is slow": 1}
+    assert (
+        "1 searches of standard did less than was asked: the embedder is down" in figures.warnings
+    )

@@ -1,0 +1,56 @@
+"""`hrag eval` with a real model: too small to judge well, so only the mechanics are checked."""
+
+import json
+import subprocess
+import sys
+from os import environ
+from pathlib import Path
+
+import pytest
+
+from tests.models.conftest import Llama
+from tests.processes import FAST, Running, running
+
+pytestmark = [pytest.mark.models, pytest.mark.timeout(900)]
+
+HRAG = [sys.executable, "-c", "from hrag.cli import main; main()"]
+MINIATURE = Path(__file__).parent.parent / "data" / "quality" / "miniature"
+
+
+def run_eval(services: Running, llama: Llama, *arguments: object) -> str:
+    """Runs the command, whose exit code may say that calls failed; returns its errors."""
+    done = subprocess.run(
+        [*HRAG, "eval", *map(str, arguments), "--tenant", "t", "--concurrency", "1"],
+        env={
+            **environ,
+            "HRAG_INDEXER_ADDRESS": services.indexer.address,
+            "HRAG_RETRIEVER_ADDRESS": services.retriever.address,
+            "HRAG_CHAT_MODEL": "smollm2",
+            "HRAG_CHAT_BASE_URL": llama.base_url,
+        },
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.stderr
+
+
+def test_answers_are_judged_and_questions_written(llama: Llama, tmp_path: Path) -> None:
+    report, new, written = (tmp_path / name for name in ("j.json", "new.jsonl", "w.json"))
+    compare = ("--compare", "small_to_big:dense,standard")
+    judge = ("--judge", "--judge-sample", "2", "--answer-tokens", "100")
+    with running(tmp_path / "store", FAST) as services:
+        run_eval(
+            services, llama, MINIATURE, "--ingest", MINIATURE, *compare, *judge, "--json", report
+        )
+        errors = run_eval(services, llama, new, "--generate", "1", *compare, "--json", written)
+    judged = json.loads(report.read_text("utf-8"))["judged"]
+    (pair,) = judged["pairs"]
+    better = pair["criteria"]["better"]
+    assert better["wins"] + better["ties"] + better["losses"] + len(pair["failures"]) == 2
+    assert judged["usage"]["calls"] >= 4
+    assert judged["usage"]["prompt_tokens"] > 400
+    assert judged["usage"]["completion_tokens"] > 0
+    if "has no questions" not in errors:  # None of the replies may be a question.
+        assert json.loads(written.read_text("utf-8"))["generated"]["questions"] == 1
