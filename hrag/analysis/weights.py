@@ -17,11 +17,21 @@ def term_weights(
     """Returns the share of each term in the largest possible score; their sum is 1.
 
     `frequencies` says how many of a collection's `leaf_count` leaves have the term. The inverse
-    document frequency is that of Lucene's BM25.
+    document frequency is that of Lucene's BM25. Words that occur nowhere have their share: a
+    query that is half unknown scores low. Pairs of characters and joined runs that occur
+    nowhere have none, because they may not be words at all.
     """
     weights = [
-        term.factor * log1p((leaf_count - frequency + 0.5) / (frequency + 0.5))
+        0.0 if not frequency and _is_made_up(term) else term.factor * _idf(frequency, leaf_count)
         for term, frequency in zip(terms, frequencies, strict=True)
     ]
-    total = sum(weights)
+    total = sum(weights) or 1.0
     return [weight / total for weight in weights]
+
+
+def _is_made_up(term: QueryTerm) -> bool:
+    return term.factor < 1 and len(term.text) > 1
+
+
+def _idf(frequency: int, leaf_count: int) -> float:
+    return log1p((leaf_count - frequency + 0.5) / (frequency + 0.5))
