@@ -26,7 +26,7 @@ from hrag.errors import (
     outcome_of,
 )
 from hrag.tracing import Stage
-from hrag.types import Passage, SearchMode, SearchQuery, SearchResult, check_batch
+from hrag.types import Passage, Retrieval, SearchMode, SearchQuery, SearchResult, check_batch
 from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
 from hrag.wire.retriever import EncodedResult
 from retriever_svc.checks import check_dimension, check_query
@@ -212,6 +212,9 @@ class Search:
         stages = (embed, *outcome.stages)
         seconds = stage_seconds(stages)
         metrics.search_finished(seconds.items())
+        if outcome.fallback:
+            is_dense = outcome.retrieval is Retrieval.DENSE
+            metrics.search_fallback("lexical" if is_dense else "dense")
         tracing.add(stages)
         return result_of(query, outcome, seconds, self._clock() - embed[1]), passages
 
@@ -250,6 +253,8 @@ class Search:
                 deadline=deadline,
             ) as snapshot:
                 settings = snapshot.settings
+                if embedded.prepared.embeds and not settings.dimension:  # It was made anew.
+                    self._known_collections.forget(query.tenant_id, query.collection)
                 if vector is not None and settings.dimension:
                     if _needs_embedder(embedded.prepared):
                         check_embedder(settings, self._embedder.name, len(vector))

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hrag import metrics
 from hrag.analysis import query_syntax
 from hrag.deadline import Deadline
 from hrag.embedding.cache import CachedQueries
 from hrag.engine import Vector
 from hrag.errors import (
+    DeadlineExceeded,
     EmbedderRejected,
     EmbedderUnavailable,
     HragError,
@@ -27,6 +27,7 @@ from hrag.types import CollectionSettings, Retrieval, SearchMode, SearchQuery
 from retriever_svc.checks import unit
 
 _EMBEDDER_FAILURES = (EmbedderUnavailable, EmbedderRejected)
+_SHARE_OF_TIME = 0.8  # Of what the call has left; the rest is for the search by words.
 
 
 class VectorMissing(Exception):
@@ -50,16 +51,20 @@ class PreparedQuery:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedQuery:
-    """A query with its unit vector, or None; `fallback` says why there is none where one is due."""
+    """A query with its unit vector, or None.
+
+    `failure` is the error for which a HYBRID query has none, if it may go on without.
+    """
 
     prepared: PreparedQuery
     vector: Vector | None
-    fallback: str = ""
+    failure: HragError | None = None
 
     def sources(self, settings: CollectionSettings) -> tuple[Retrieval, str]:
         """Returns which sources to search in a collection, and why fewer than were asked for.
 
-        Raises NoVectors or NoLexicalIndex.
+        Raises NoVectors or NoLexicalIndex, `failure` where nothing is left to search, and
+        VectorMissing.
         """
         asked = self.prepared.retrieval
         if asked is Retrieval.LEXICAL or (asked is Retrieval.HYBRID and not settings.dimension):
@@ -75,14 +80,14 @@ class EmbeddedQuery:
                 "the collection has no vectors (embedder `none`); search it by words, in LEXICAL",
                 field="retrieval",
             )
-        if asked is Retrieval.HYBRID and not settings.analyzer:
-            metrics.search_fallback("lexical")
-            return Retrieval.DENSE, "the collection has no lexical index; `hrag reindex` adds it"
-        if asked is Retrieval.HYBRID and self.fallback:
-            metrics.search_fallback("dense")
-            return Retrieval.LEXICAL, self.fallback
+        if self.failure is not None:
+            if not settings.analyzer:
+                raise self.failure
+            return Retrieval.LEXICAL, self.failure.message
         if self.vector is None:
             raise VectorMissing
+        if asked is Retrieval.HYBRID and not settings.analyzer:
+            return Retrieval.DENSE, "the collection has no lexical index; `hrag reindex` adds it"
         return asked, ""
 
 
@@ -98,7 +103,8 @@ def prepared_query(query: SearchQuery) -> PreparedQuery:
 class QueryEmbedding:
     """Gives queries their vectors: through the cache, or scaled to unit length.
 
-    With `allows_fallback`, a HYBRID query whose text cannot be embedded goes on without.
+    With `allows_fallback`, a HYBRID query whose text cannot be embedded goes on without. The
+    embedder gets only a share of its caller's time, so that the rest of the search fits.
     """
 
     def __init__(self, queries: CachedQueries, *, allows_fallback: bool) -> None:
@@ -110,10 +116,7 @@ class QueryEmbedding:
 
         Raises InvalidArgument for a vector without direction, else as the embedder does.
         """
-        vector: Vector | HragError | None = None
-        if prepared.embeds:
-            vector = outcome_of(self._queries.embed_query, prepared.text, deadline)
-        outcome = self._embedded(prepared, vector)
+        (outcome,) = self.all([prepared], deadline)
         if isinstance(outcome, HragError):
             raise outcome
         return outcome
@@ -122,32 +125,39 @@ class QueryEmbedding:
         self, outcomes: Sequence[PreparedQuery | HragError], deadline: Deadline
     ) -> list[EmbeddedQuery | HragError]:
         """Returns each query with its vector or its error; all texts are embedded together."""
-        texts = list(
-            {
-                each.text: None
-                for each in outcomes
-                if not isinstance(each, HragError) and each.embeds
-            }
-        )
-        of_text = dict(zip(texts, self._queries.embed_each(texts, deadline), strict=True))
+        embeds = [each for each in outcomes if isinstance(each, PreparedQuery) and each.embeds]
+        texts = list(dict.fromkeys(each.text for each in embeds))
+        of_text: dict[str, Vector | HragError] = {}
+        if texts:
+            shares = all(map(self._may_fall_back, embeds))
+            until = deadline.within(_SHARE_OF_TIME * deadline.remaining_s) if shares else deadline
+            vectors = self._queries.embed_each(texts, until)
+            of_text = dict(zip(texts, vectors, strict=True))
         return [
             each
             if isinstance(each, HragError)
-            else self._embedded(each, of_text[each.text] if each.embeds else None)
+            else self._embedded(each, of_text[each.text] if each.embeds else None, deadline)
             for each in outcomes
         ]
 
+    def _may_fall_back(self, prepared: PreparedQuery) -> bool:
+        """Whether the query can be answered without a vector; sentences have to be embedded too."""
+        has_words = prepared.retrieval is Retrieval.HYBRID
+        is_window = prepared.query.mode_or_default is SearchMode.SENTENCE_WINDOW
+        return self._allows_fallback and has_words and not is_window
+
     def _embedded(
-        self, prepared: PreparedQuery, vector: Vector | HragError | None
+        self, prepared: PreparedQuery, vector: Vector | HragError | None, deadline: Deadline
     ) -> EmbeddedQuery | HragError:
         if isinstance(vector, HragError):
-            is_hybrid = prepared.retrieval is Retrieval.HYBRID
-            # Sentences have to be embedded too.
-            is_possible = prepared.query.mode_or_default is not SearchMode.SENTENCE_WINDOW
+            if not self._may_fall_back(prepared):
+                return vector
+            if isinstance(vector, DeadlineExceeded) and deadline.remaining_s > 0:
+                vector = EmbedderUnavailable(
+                    "the embedder did not answer within its share of the call's time"
+                )
             is_failure = isinstance(vector, _EMBEDDER_FAILURES)
-            if is_failure and is_hybrid and is_possible and self._allows_fallback:
-                return EmbeddedQuery(prepared, None, vector.message)
-            return vector
+            return EmbeddedQuery(prepared, None, vector) if is_failure else vector
         given = _given_vector(prepared.query)
         if given is None or prepared.retrieval is Retrieval.LEXICAL:
             return EmbeddedQuery(prepared, vector)

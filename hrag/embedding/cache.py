@@ -81,7 +81,9 @@ class CachedQueries:
         """
         try:
             return self.embed_queries(texts, deadline)
-        except EmbedderRejected:
+        except EmbedderRejected as error:
+            if len(texts) == 1:
+                return [error]
             return [outcome_of(self.embed_query, text, deadline) for text in texts]
         except HragError as error:
             return [error] * len(texts)  # A failure that does not depend on the texts.

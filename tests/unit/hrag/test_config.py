@@ -69,6 +69,7 @@ def test_the_defaults_are_the_documented_ones():
         ("HRAG_DATA_DIR", "/data", "data_dir", Path("/data")),
         ("HRAG_EMBEDDER", "openai", "embedder", "openai"),
         ("HRAG_EMBEDDER", "hash:384", "embedder", "hash:384"),
+        ("HRAG_EMBEDDER", "none", "embedder", "none"),
         ("OPENAI_API_KEY", "key", "openai_api_key", "key"),
         ("OPENAI_BASE_URL", "http://x/v1", "openai_base_url", "http://x/v1"),
         ("HRAG_OPENAI_EMBEDDING_MODEL", "m", "openai_model", "m"),
@@ -153,6 +154,24 @@ def test_a_wrong_value_of_summaries_is_refused(monkeypatch, variable, value, rul
         load(IndexerSettings)
     assert str(refused.value).startswith(f"{variable} is '{value}': ")
     assert rule in str(refused.value)
+
+
+def test_lexical_search_has_settings_of_its_own(monkeypatch):
+    assert (load(IndexerSettings).language, load(RetrieverSettings).hybrid_fallback) == (
+        "english",
+        True,
+    )
+    monkeypatch.setenv("HRAG_ANALYZER", "german")
+    monkeypatch.setenv("HRAG_HYBRID_FALLBACK", "false")
+    assert load(IndexerSettings).language == "german"
+    assert not load(RetrieverSettings).hybrid_fallback
+
+
+@pytest.mark.parametrize("language", ["English", "english/1", "klingon"])
+def test_an_unknown_language_is_refused_with_those_there_are(monkeypatch, language):
+    monkeypatch.setenv("HRAG_ANALYZER", language)
+    with pytest.raises(SettingsError, match=f"HRAG_ANALYZER is '{language}': .*simple, .*german"):
+        load(IndexerSettings)
 
 
 def test_an_empty_variable_is_an_unset_one(monkeypatch):

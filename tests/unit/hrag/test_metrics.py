@@ -33,7 +33,7 @@ def grown(series: str, act: Callable[[], object], **labels: str) -> float:
 
 
 class FakeEmbedder:
-    name, dimension, max_tokens = "fake", 4, 100
+    name, dimension, max_tokens, lowest_cosine = "fake", 4, 100, -1.0
 
     def embed(self, texts, deadline=NEVER):
         if "bad" in texts:

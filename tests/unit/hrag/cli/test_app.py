@@ -77,9 +77,13 @@ def test_folder_without_documents_is_an_error(tmp_path):
     assert ".md" in result.stderr
 
 
-def test_summaries_option_requires_create():
-    result = _run("ingest", __file__, "--summaries", "chunk")
+@pytest.mark.parametrize(
+    "option", [("--summaries", "chunk"), ("--analyzer", "german"), ("--embedder", "none")]
+)
+def test_settings_of_a_new_collection_require_create(option):
+    result = _run("ingest", __file__, *option)
     assert result.exit_code == 2
+    assert option[0] in result.stderr
     assert "--create" in result.stderr
 
 

@@ -1,5 +1,6 @@
 """Formatting of passages, excerpts and durations."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from hrag.cli.console import printable
 from hrag.cli.render import (
     citation,
+    cited_place,
     counted,
     duration,
     emphasised,
@@ -18,9 +20,10 @@ from hrag.cli.render import (
     matched_ranges,
     merged,
     pages,
+    scores,
     section_citation,
 )
-from hrag.types import ChosenSection, Chunk, MatchedChild, Passage, Span
+from hrag.types import ChosenSection, Chunk, MatchedChild, MatchedSentence, Passage, Span, TermSpan
 
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=12)
 
@@ -75,6 +78,36 @@ def test_colour_marks_without_changing_the_text():
 
 def test_marks_leave_out_spaces_at_the_ends_of_a_match():
     assert matched_ranges(_passage(_chunk(), (103, 110))) == [(4, 9)]
+
+
+def test_terms_are_marked_instead_of_their_leaf():
+    terms = (TermSpan(104, 109), TermSpan(116, 119))
+    passage = replace(_passage(_chunk(), (100, 120)), term_spans=terms)
+    shown = highlighted(passage.chunk.content, matched_ranges(passage), colour=False)
+    assert shown.plain == "The «quick» brown «fox»."
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({}, "0.500"),
+        ({"dense_score": 0.5}, "0.500"),
+        ({"dense_score": 0.75}, "0.500 (dense 0.750)"),
+        ({"lexical_score": 0.0, "dense_score": 1.0}, "0.500 (lexical 0.000, dense 1.000)"),
+        ({"dense_score": 0.5, "rerank_score": -2.0}, "0.500 (reranker -2.000)"),
+    ],
+)
+def test_scores_of_sources_are_shown_where_they_say_more(given, shown):
+    assert scores(replace(_passage(_chunk()), **given)) == shown
+
+
+def test_the_place_to_cite_is_the_sentences():
+    chunk = _chunk(section_path=("Alpha",), first_page=3, last_page=4)
+    passage = _passage(chunk)
+    assert cited_place(passage) is chunk
+    sentence = MatchedSentence(_span(104, 109), ("Guide", "Beta"), 4, 4)
+    cited = cited_place(replace(passage, matched_sentence=sentence))
+    assert citation(cited) == "Guide · Beta · p. 4 · docs/guide.md · guide#2.0"
 
 
 def test_match_is_cut_at_the_ends_of_the_passage():

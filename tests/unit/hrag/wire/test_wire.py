@@ -23,6 +23,7 @@ from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from hrag.wire import common, indexer, retriever
 from hrag.wire.filters import filter_from, filter_message
+from hrag.wire.passages import encoded_passage
 from tests.values import (
     F32,
     METADATA,
@@ -53,7 +54,7 @@ def _listing_of(items: Any) -> Any:
 
 
 def _encoded(result: types.SearchResult) -> retriever.EncodedResult:
-    passages = tuple(map(retriever.encoded_passage, result.passages))
+    passages = tuple(map(encoded_passage, result.passages))
     return retriever.EncodedResult(replace(result, passages=()), passages)
 
 
@@ -275,7 +276,7 @@ def test_zero_is_not_unset() -> None:
     assert (query.limit, query.candidates, query.return_level) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("field", ["mode", "aggregation"])
+@pytest.mark.parametrize("field", ["mode", "aggregation", "retrieval", "fusion"])
 def test_an_unknown_enum_number_is_refused_by_name(field: str) -> None:
     message = _sent(rpb.SearchRequest(text="x", **{field: 77}))
     with pytest.raises(InvalidArgument, match=f"{field} is 77") as caught:
@@ -283,7 +284,7 @@ def test_an_unknown_enum_number_is_refused_by_name(field: str) -> None:
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize("field", ["mode", "aggregation", "summary_scope"])
+@pytest.mark.parametrize("field", ["mode", "aggregation", "summary_scope", "retrieval", "fusion"])
 def test_an_unknown_choice_is_refused_by_name(field: str) -> None:
     query = types.SearchQuery("t", "x", **{field: "best"})
     with pytest.raises(InvalidArgument, match=f"{field} is 'best'; allowed are ") as caught:
@@ -294,7 +295,19 @@ def test_an_unknown_choice_is_refused_by_name(field: str) -> None:
 def test_a_search_without_a_query_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="set text or vector") as caught:
         retriever.search_query_from(rpb.SearchRequest(tenant_id="t"))
-    assert caught.value.field == "query"
+    assert caught.value.field == "text"
+
+
+def test_a_search_may_have_a_text_and_a_vector() -> None:
+    message = _sent(retriever.search_request(types.SearchQuery("t", "x", vector=[0.5, 2.0])))
+    query = retriever.search_query_from(message)
+    assert (query.text, list(query.vector or ())) == ("x", [0.5, 2.0])
+
+
+def test_a_vector_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="given twice") as caught:
+        retriever.search_request(types.SearchQuery("t", [1.0], vector=[1.0]))
+    assert caught.value.field == "vector"
 
 
 def test_an_empty_vector_is_a_vector() -> None:
@@ -380,7 +393,7 @@ def test_a_search_of_a_batch_that_cannot_be_read_is_its_own_error() -> None:
     assert (one.query, other.query) == ("x", "y")
     assert isinstance(refused, InvalidArgument)
     (got,) = retriever.batch_from(_sent(retriever.batch_response([refused])))
-    assert (type(got), got.message, got.field) == (InvalidArgument, refused.message, "query")
+    assert (type(got), got.message, got.field) == (InvalidArgument, refused.message, "text")
 
 
 def test_a_streamed_error_names_the_document_and_the_code() -> None:
