@@ -37,6 +37,7 @@ NAMES = (
     "_forward",
     "_graph",
     "_passages",
+    "_posting_lists",
     "_postings_writer",
 )
 # A fused multiply-add rounds once where numpy rounds twice: scores would differ from the twin's.

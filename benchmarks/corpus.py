@@ -3,14 +3,17 @@
 Vectors are clustered by topic, and consecutive leaves of a document share a topic, as sections
 do, so a search finds much of a few documents. Stores are written by the real writer and sealed
 by the real segment builder; only the embedder is left out.
+
+Texts are eight in turn, or each is different (`varied`), as lexical search needs it: see
+`benchmarks.zipf`. Collections have the lexical index that new ones get.
 """
 
 import pydoc_data.topics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 
 import hnswlib
@@ -18,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from benchmarks import zipf
+from hrag.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.config import DEFAULT_RETURN_LEVEL, EngineSettings
 from hrag.deadline import NEVER
 from hrag.embedding import Vectors
@@ -40,7 +45,9 @@ from hrag.engine.embedded.store import environment
 from hrag.engine.embedded.store.queries import find_collection, listed_segments
 from hrag.tree import ParsedText, Tree
 from hrag.types import (
+    NO_EMBEDDER,
     CollectionSettings,
+    Retrieval,
     SearchMode,
     SearchQuery,
     SearchResult,
@@ -53,6 +60,10 @@ from retriever_svc.pipeline import Search
 
 TENANT = "bench"
 COLLECTION = "leaves"
+ANALYZER = analyzer_name(DEFAULT_LANGUAGE)
+# Of the figures of dense search, which are compared from run to run. Searches of both sources
+# have the default.
+DENSE_CANDIDATES = 50
 
 Rows = NDArray[np.int64]
 
@@ -65,6 +76,7 @@ _DOCUMENTS_AT_ONCE = 100
 _UNLIMITED_BYTES = 1 << 50
 _VECTORS_AT_ONCE = 10_000
 _QUERIES_AT_ONCE = 50  # Their scores against a million vectors take 200 MB.
+_LENGTH_BYTES = 4  # A leaf's number of terms, among the rows of a segment.
 _BYTES_PER_LEAF = 920  # 230 new tokens a leaf, 4 bytes a token of English.
 
 _TIMES = ("昨天", "去年春天", "在会议之后", "一九九八年", "到了傍晚", "经过三个月", "从那时起")
@@ -123,6 +135,8 @@ def clustered_vectors(
     count: int, dimension: int, seed: int, centres: Vectors | None = None
 ) -> Vectors:
     """Returns unit vectors around random topics, or `centres`: `float32[count, dimension]`."""
+    if not dimension:
+        return np.empty((count, 0), np.float32)
     random = np.random.default_rng(seed)
     if centres is None:
         topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), dimension), np.float32)
@@ -165,12 +179,32 @@ def documents(
     dimension: int,
     seed: int,
     centres: Vectors | None = None,
-) -> tuple[list[PreparedDocument], Vectors]:
+    *,
+    varied: bool = False,
+) -> tuple[Iterator[PreparedDocument], Vectors]:
     """Returns documents with at least `leaf_count` leaves, and their vectors in that order."""
     chosen = _chosen_bodies(leaf_count, leaves_each)
     count = sum(body.leaf_count for body in chosen)
     vectors = clustered_vectors(count, dimension, seed, centres)
-    return list(_prepared(chosen, vectors)), vectors
+    parsed: Iterable[ParsedText] = (body.parsed for body in chosen)
+    if varied:
+        parsed = map(ParsedText, varied_texts(leaves_each, seed, range(len(chosen))))
+    return _prepared(chosen, parsed, vectors), vectors
+
+
+def varied_texts(leaves_each: int, seed: int, numbers: Iterable[int]) -> Iterator[str]:
+    """Yields the texts of documents by their numbers; see `benchmarks.zipf`."""
+    templates = [zipf.Template(body.parsed.text) for body in bodies(leaves_each)]
+    for number in numbers:
+        yield templates[number % _BODIES].filled(np.random.default_rng((seed, number)))
+
+
+def questions(leaf_count: int, leaves_each: int, seed: int, count: int) -> list[str]:
+    """Returns questions that random varied documents answer, from 4 to 12 words each."""
+    random = np.random.default_rng(seed + 1)
+    documents = len(_chosen_bodies(leaf_count, leaves_each))
+    numbers = random.integers(documents, size=count).tolist()
+    return list(zipf.questions(varied_texts(leaves_each, seed, numbers), random))
 
 
 def _chosen_bodies(leaf_count: int, leaves_each: int) -> list[Body]:
@@ -185,10 +219,12 @@ def _chosen_bodies(leaf_count: int, leaves_each: int) -> list[Body]:
     return chosen
 
 
-def _prepared(chosen: Sequence[Body], vectors: Vectors) -> Iterator[PreparedDocument]:
+def _prepared(
+    chosen: Sequence[Body], texts: Iterable[ParsedText], vectors: Vectors
+) -> Iterator[PreparedDocument]:
     start = 0
     draws = np.random.default_rng(len(chosen)).random(len(chosen)).tolist()
-    for number, (body, draw) in enumerate(zip(chosen, draws, strict=True)):
+    for number, (body, parsed, draw) in enumerate(zip(chosen, texts, draws, strict=True)):
         end = start + body.leaf_count
         yield PreparedDocument(
             document_id=f"document-{number:06d}",
@@ -197,7 +233,7 @@ def _prepared(chosen: Sequence[Body], vectors: Vectors) -> Iterator[PreparedDocu
             mime_type="text/plain",
             metadata={"draw": draw, "percentile": int(100 * draw)},
             content_hash=f"{number:064x}",
-            parsed=body.parsed,
+            parsed=parsed,
             tree=body.tree,
             vectors=vectors[start:end],
         )
@@ -220,10 +256,17 @@ def create_collection(
     dimension: int,
     summaries: SummaryUnit = SummaryUnit.NONE,
     embedder: str | None = None,
+    *,
+    analyzer: str = ANALYZER,
 ) -> CollectionHandle:
-    """Creates a collection with the default levels; returns its handle."""
-    name = embedder or f"hash/{dimension}"
-    settings = CollectionSettings(_TREE, name, dimension, summaries=summaries)
+    """Creates a collection with the default levels; returns its handle.
+
+    Without dimensions it has no vectors, with an empty `analyzer` no lexical index.
+    """
+    name = embedder or (f"hash/{dimension}" if dimension else NO_EMBEDDER)
+    settings = CollectionSettings(
+        _TREE, name, dimension, summaries=summaries, analyzer=analyzer, index_headings=True
+    )
     writer.create_collection(TENANT, COLLECTION, settings)
     return writer.open(TENANT, COLLECTION)
 
@@ -239,32 +282,34 @@ def fill(
     summaries: SummaryUnit = SummaryUnit.NONE,
     embedder: str | None = None,
     centres: Vectors | None = None,
+    varied: bool = False,
 ) -> Vectors:
     """Creates a store and returns its vectors by label: `float32[leaves, dimension]`.
 
     At least `leaf_count` leaves, all in one segment if `sealed`, otherwise in the tail; the
     same for summaries. Raises StoreUnavailable if `folder` cannot hold a store.
     """
-    prepared, vectors = documents(leaf_count, leaves_each, dimension, seed, centres)
+    prepared, vectors = documents(leaf_count, leaves_each, dimension, seed, centres, varied=varied)
+    vectors_of: dict[str, Vectors] = {}
     with engine(folder) as opened:
         writer = opened.writer()
         collection = create_collection(writer, dimension, summaries, embedder)
-        for start in range(0, len(prepared), _DOCUMENTS_AT_ONCE):
-            group = prepared[start : start + _DOCUMENTS_AT_ONCE]
+        while group := list(islice(prepared, _DOCUMENTS_AT_ONCE)):
             writer.put_many([(collection, document) for document in group])
+            vectors_of.update((document.document_id, document.vectors) for document in group)
         if summaries is not SummaryUnit.NONE:
-            _summarise(writer, {document.document_id: document for document in prepared})
+            _summarise(writer, vectors_of)
     if sealed:
         with engine(folder, segment_min_leaves=1) as opened:
             assert all(each.leaves for each in opened.administration().reindex())
     return vectors
 
 
-def _summarise(writer: Writer, documents: Mapping[str, PreparedDocument]) -> None:
+def _summarise(writer: Writer, vectors_of: Mapping[str, Vectors]) -> None:
     """Summarises all documents; a summary's vector is the mean of its leaves', normalised."""
     embedder = writer.open(TENANT, COLLECTION).settings.embedder
     while waiting := writer.next_unsummarised(embedder):
-        vectors = documents[waiting.document_id].vectors
+        vectors = vectors_of[waiting.document_id]
         unit = waiting.collection.settings.summaries
         own = sections(waiting.parsed, waiting.tree, _TREE.embedding_level, unit)
         ranges = [range(len(vectors)), *own]
@@ -282,6 +327,12 @@ def raw_index(folder: Path) -> hnswlib.Index:
         index = vector_part.load_index(store.segments, record, record.items)
         index.set_ef(segment_files.search_ef(record.dimension, record.items))
         return index
+
+
+def lexical_bytes(folder: Path, leaves: int) -> int:
+    """Returns the size of the only segment's lexical index: postings and lengths of leaves."""
+    (postings,) = folder.rglob(segment_files.POSTINGS)
+    return postings.stat().st_size + _LENGTH_BYTES * leaves
 
 
 @contextmanager
@@ -311,16 +362,32 @@ def found_rows(result: SearchResult, first_rows: Sequence[int]) -> Rows:
     )
 
 
-def leaves_query(vector: Vectors, candidates: int | None = None) -> SearchQuery:
+def dense_query(vector: Sequence[float], mode: SearchMode = SearchMode.SMALL_TO_BIG) -> SearchQuery:
+    """Returns a query by vector alone, in the extent that figures of dense search have.
+
+    Scores are cosines: without the neighbour bonus, which STANDARD has by default.
+    """
+    return SearchQuery(
+        TENANT,
+        vector,
+        COLLECTION,
+        mode,
+        candidates=DENSE_CANDIDATES,
+        retrieval=Retrieval.DENSE,
+        neighbour_bonus=0.0,
+    )
+
+
+def leaves_query(vector: Sequence[float], candidates: int = DENSE_CANDIDATES) -> SearchQuery:
     """Returns the query for the ten nearest leaves."""
-    query = SearchQuery(TENANT, vector, COLLECTION, SearchMode.STANDARD, limit=10)
-    return query if candidates is None else replace(query, candidates=candidates)
+    query = dense_query(vector, SearchMode.STANDARD)
+    return replace(query, limit=10, candidates=candidates)
 
 
 def recalls_at_10(
     folder: Path, vectors: Vectors, queries: Vectors, leaves_each: int
 ) -> NDArray[np.float64]:
-    """Returns recall@10 with default settings of each query: `float64[queries]`.
+    """Returns recall@10 of each query with DENSE_CANDIDATES: `float64[queries]`.
 
     `vectors` are those of all leaves in order of label.
     """

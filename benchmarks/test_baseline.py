@@ -26,7 +26,6 @@ from benchmarks.load import h2load
 from benchmarks.load.body import framed
 from benchmarks.report import Report, Samples, interleaved, measured, ratio, seconds
 from hrag.cli.processes import Services, free_addresses
-from hrag.types import DEFAULT_CANDIDATES, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request
 
@@ -70,9 +69,7 @@ def filled() -> Iterator[tuple[Path, list[bytes]]]:
         folder = Path(name)
         vectors = corpus.fill(folder, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
         queries = corpus.queries_near(vectors, QUERIES, SEED + 1)
-        searches = [
-            SearchQuery(corpus.TENANT, each.tolist(), corpus.COLLECTION) for each in queries
-        ]
+        searches = [corpus.dense_query(each.tolist()) for each in queries]
         yield folder, [search_request(query).SerializeToString() for query in searches]
 
 
@@ -97,7 +94,7 @@ def baseline_processes(
     folder: Path, address: str, reply_bytes: int, processes: int
 ) -> Iterator[None]:
     """Runs `benchmarks.baseline_server`."""
-    numbers = map(str, (DEFAULT_CANDIDATES, reply_bytes, THREADS, processes))
+    numbers = map(str, (corpus.DENSE_CANDIDATES, reply_bytes, THREADS, processes))
     command = [sys.executable, "-m", "benchmarks.baseline_server", str(folder), address, *numbers]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout

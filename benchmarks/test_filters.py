@@ -5,6 +5,7 @@ one segment, vectors of 384 dimensions. Each document has a unique random number
 and that number's percentile, which 1 % of the documents share.
 """
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,6 @@ from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
 from hrag.deadline import NEVER
 from hrag.filters import Match, NoneOf, Range
-from hrag.types import SearchQuery
 
 LEAVES = 100_000
 DIMENSION = 384
@@ -78,10 +78,8 @@ def test_filtered_search(store, report):
         search = corpus.search_over(reader, DIMENSION)
 
         def run(filter_of, number):
-            query = SearchQuery(
-                corpus.TENANT, queries[number], corpus.COLLECTION, filter=filter_of(number)
-            )
-            return search(query, NEVER)
+            query = corpus.dense_query(queries[number])
+            return search(replace(query, filter=filter_of(number)), NEVER)
 
         searches = [partial(run, filter_of) for _, filter_of in FILTERS.values()]
         took = interleaved_ms(searches, WARM_UP, QUERIES)

@@ -10,7 +10,7 @@ a larger graph costs more by itself.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,7 +27,7 @@ from hrag.cli.processes import RETRIEVER
 from hrag.client.calls import channel_options
 from hrag.deadline import NEVER
 from hrag.embedding import Vectors
-from hrag.types import DEFAULT_CANDIDATES, DEFAULT_LIMIT, SearchMode, SearchQuery
+from hrag.types import DEFAULT_LIMIT, SearchMode, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request
 from retriever_svc.pipeline import Search as Pipeline
@@ -77,7 +77,7 @@ class Extent:
         return f"limit {self.limit}, k = {self.candidates}"
 
 
-DEFAULT = Extent(DEFAULT_LIMIT, DEFAULT_CANDIDATES)
+DEFAULT = Extent(DEFAULT_LIMIT, corpus.DENSE_CANDIDATES)
 CLIMB_TARGET = Extent(DEFAULT_LIMIT, 100)  # That of the target on the climb.
 LARGEST = Extent(20, 200)
 MEMORY = (
@@ -125,16 +125,8 @@ class Size:
 
         def measure(mode: SearchMode) -> Measure:
             def one(number: int) -> Took:
-                return search(
-                    SearchQuery(
-                        corpus.TENANT,
-                        self.queries[number],
-                        corpus.COLLECTION,
-                        mode,
-                        limit=extent.limit,
-                        candidates=extent.candidates,
-                    )
-                )
+                query = corpus.dense_query(self.queries[number], mode)
+                return search(replace(query, limit=extent.limit, candidates=extent.candidates))
 
             return one
 

@@ -5,6 +5,9 @@ checksums and are synced. First with vectors given, through the writer: one sync
 a document and one seal at the end; and a stream as the service commits it, several documents
 in a transaction while the maintenance worker runs. Then the whole pipeline through gRPC, from
 texts to segments, with the indexer's own stage times. Each round has a new store.
+
+`add_items` knows no words, so what is compared with it has no lexical index, except the whole
+pipeline. What that index costs is a figure of its own.
 """
 
 import os
@@ -12,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
@@ -24,7 +28,7 @@ from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER
 from hrag.embedding.hashing import HashEmbedder
-from hrag.engine.embedded.maintenance import segment_build
+from hrag.engine.embedded.maintenance import build_plan, segment_build
 from hrag.engine.embedded.segments import vector_part
 from hrag.engine.embedded.store import environment
 from hrag.engine.embedded.write.writer import EmbeddedWriter
@@ -42,6 +46,9 @@ STREAMED = 3 * LEAVES + 600  # Three full tails, and a rest that stays unsealed.
 DOCUMENTS_AT_ONCE = 5  # About 512 leaves, as the service commits them.
 STREAM_ROUNDS = 2
 MIN_RATIO = 0.9
+MIN_RATIO_TO_WITHOUT_WORDS = 0.85
+WORD_ROUNDS = 4
+WITHOUT_WORDS = ""  # The analyzer of a collection without a lexical index.
 MAX_SEAL_S = 300
 
 PIPED = 430  # Documents of 10 to 100 leaves.
@@ -56,20 +63,21 @@ def add_items(vectors):
     index.add_items(vectors, num_threads=os.cpu_count())
 
 
-def ingest_seconds(documents, *, seal):
+def ingest_seconds(documents, *, seal, analyzer=WITHOUT_WORDS):
     """Returns the seconds to commit all documents and, with `seal`, to seal their tail."""
     with (
         TemporaryDirectory() as folder,
         closing(environment.open_for_writing(Path(folder))) as store,
     ):
         writer = EmbeddedWriter(store)
-        collection = corpus.create_collection(writer, DIMENSION)
+        collection = corpus.create_collection(writer, DIMENSION, analyzer=analyzer)
 
         def ingest():
             for document in documents:
                 writer.put(collection, document)
             if seal:
-                segment_build.reindex(store, collection.collection_id, threshold=1)
+                plan = build_plan.seal_plan(store, collection.collection_id, threshold=1)
+                segment_build.build(store, plan)
 
         took = seconds(ingest)
         status = writer.status(collection)
@@ -79,7 +87,8 @@ def ingest_seconds(documents, *, seal):
 
 
 def test_ingest_beside_add_items(report):
-    documents, vectors = corpus.documents(LEAVES, LEAVES_EACH, DIMENSION, SEED)
+    prepared, vectors = corpus.documents(LEAVES, LEAVES_EACH, DIMENSION, SEED)
+    documents = list(prepared)
     took = interleaved(
         [
             lambda _: seconds(lambda: add_items(vectors)),
@@ -104,9 +113,34 @@ def test_ingest_beside_add_items(report):
     report.at_least("ingest.sealed.ratio_to_add_items", ratio(took, 0, 2), what, "x", MIN_RATIO)
 
 
+def test_ingest_with_and_without_the_lexical_index(report):
+    """Vectors given, until all is sealed. Each document has words of its own."""
+    prepared, vectors = corpus.documents(LEAVES, LEAVES_EACH, DIMENSION, SEED, varied=True)
+    documents = list(prepared)
+
+    def ingest(analyzer, _):
+        return ingest_seconds(documents, seal=True, analyzer=analyzer)
+
+    took = interleaved(
+        [partial(ingest, each) for each in (WITHOUT_WORDS, corpus.ANALYZER)], WORD_ROUNDS
+    )
+    report.parameters(seed=SEED, leaves=len(vectors), dimension=DIMENSION)
+    what = f"ingest, committed and sealed, varied texts, {len(vectors):,} x {DIMENSION}"
+    for place, (key, title) in enumerate(
+        (("without_words", "without the lexical index"), ("with_words", "with it"))
+    ):
+        per_leaf = took[:, place] / len(vectors)
+        record_rate(report, f"ingest.lexical.{key}.rate", per_leaf, f"{what}, {title}")
+    what = f"{what}: with the lexical index, ratio to without"
+    target = MIN_RATIO_TO_WITHOUT_WORDS
+    report.at_least("ingest.lexical.ratio_to_without", ratio(took, 0, 1), what, "x", target)
+    assert report.missed == []
+
+
 def test_stream_beside_add_items(report):
     """A missed target is reported; it does not fail the run."""
-    documents, vectors = corpus.documents(STREAMED, LEAVES_EACH, DIMENSION, SEED + 1)
+    prepared, vectors = corpus.documents(STREAMED, LEAVES_EACH, DIMENSION, SEED + 1)
+    documents = list(prepared)
     took = interleaved(
         [
             lambda _: seconds(lambda: add_items(vectors)) / len(vectors),
@@ -134,7 +168,7 @@ def stream_seconds_a_leaf(documents):
         corpus.engine(Path(folder), segment_min_leaves=LEAVES) as engine,
     ):
         writer = engine.writer()
-        collection = corpus.create_collection(writer, DIMENSION)
+        collection = corpus.create_collection(writer, DIMENSION, analyzer=WITHOUT_WORDS)
         engine.maintenance().start()
         began = time.perf_counter()
         for start in range(0, len(documents), DOCUMENTS_AT_ONCE):

@@ -5,9 +5,10 @@ document. Searches come once at a rate that leaves processor time to spare, so t
 latency is the cost of the writes; and once at full speed, where a caller waits if writes fall
 behind, so that they stay one in ten. Slices with and without writes alternate.
 
-Writes replace documents, add some and delete these again; they are sealed and merged
-meanwhile. After each write its writer searches for it with the returned sequence, and must
-find the new document, or a deleted one no more. A failed call ends the benchmark.
+Searches are dense. Writes replace documents, add some and delete these again; they are
+embedded, indexed by words, sealed and merged meanwhile. After each write its writer searches for
+it with the returned sequence, and must find the new document, or a deleted one no more. A failed
+call ends the benchmark.
 """
 
 import time
@@ -30,7 +31,7 @@ from benchmarks.report import Report, Samples, interleaved, measured, ratio
 from hrag.client import Client
 from hrag.client.calls import channel_options
 from hrag.tree import ParsedText
-from hrag.types import Document, SearchMode, SearchQuery, TreeSettings
+from hrag.types import Document, Retrieval, SearchMode, TreeSettings
 from hrag.wire.retriever import search_request
 from indexer_svc.chunker import build_tree
 from tests.endurance.processes import wait_until_idle
@@ -108,6 +109,9 @@ class Write:
             mode=SearchMode.STANDARD,
             limit=1,
             min_sequence=sequence,
+            candidates=corpus.DENSE_CANDIDATES,
+            retrieval=Retrieval.DENSE,
+            neighbour_bonus=0.0,
         ).passages
         is_own = (best.chunk.document_id, best.chunk.content) == (self.document_id, self.leaf)
         return is_own == bool(self.text)
@@ -219,9 +223,7 @@ def filled() -> Iterator[tuple[Path, list[bytes]]]:
         folder = Path(name) / "store"
         vectors = corpus.fill(folder, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
         queries = corpus.queries_near(vectors, QUERIES, SEED + 1)
-        searches = [
-            SearchQuery(corpus.TENANT, each.tolist(), corpus.COLLECTION) for each in queries
-        ]
+        searches = [corpus.dense_query(each.tolist()) for each in queries]
         yield folder, [search_request(query).SerializeToString() for query in searches]
 
 

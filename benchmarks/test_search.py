@@ -6,6 +6,7 @@ the graph by a kernel of its own, which is faster. At 64 dimensions the index is
 ratio is stricter than at 384.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +18,7 @@ from benchmarks.report import interleaved_ms, ratio
 from hrag.deadline import NEVER
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.vector import VectorSource
-from hrag.types import SearchMode, SearchQuery
+from hrag.types import SearchMode
 
 LEAVES = 100_000
 LEAVES_EACH = 100
@@ -69,7 +70,7 @@ def test_search_beside_the_raw_index(filled, report):
 
 
 def query(vector, mode):
-    return SearchQuery(corpus.TENANT, vector, corpus.COLLECTION, mode, candidates=K)
+    return replace(corpus.dense_query(vector, mode), candidates=K)
 
 
 @pytest.mark.parametrize("leaves", [1000, 8000])

@@ -2,7 +2,8 @@
 
 The service times each stage; the rest of the client's round trip, gRPC and messages on both
 sides, is the response. The built-in embedder embeds each question every time, since its cache
-is off. Leaves are clustered around the questions' vectors.
+is off. Leaves are clustered around the questions' vectors. Searches are dense, but one by text
+has the default: both sources.
 """
 
 import re
@@ -19,7 +20,7 @@ from benchmarks.report import interleaved, measured
 from hrag.cli.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.embedding.builtin import BuiltinEmbedder
-from hrag.types import SearchMode
+from hrag.types import Retrieval, SearchMode
 
 LEAVES = 50_000
 LEAVES_EACH = 100
@@ -27,6 +28,11 @@ SEED = 67
 QUERIES = 500
 WARM_UP = 50
 MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE)
+DENSE = {
+    "retrieval": Retrieval.DENSE,
+    "candidates": corpus.DENSE_CANDIDATES,
+    "neighbour_bonus": 0.0,
+}
 STAGES = ("embed", "search", "climb", "fetch")
 SENTENCE = re.compile(r"[A-Z][^.?!]{40,160}[.?!]")
 
@@ -57,9 +63,11 @@ def test_stages(filled, tmp_path_factory, report):
     addresses = free_addresses(2)
     settings = {"HRAG_EMBEDDER": "builtin", "HRAG_QUERY_CACHE_ENTRIES": "0"}
     logs = tmp_path_factory.mktemp("logs")
+    small_to_big = SearchMode.SMALL_TO_BIG
     variants = {
-        **{f"{mode}, text": (mode, questions) for mode in MODES},
-        "small_to_big, vector": (SearchMode.SMALL_TO_BIG, vectors),
+        **{f"{mode}, text": (mode, questions, DENSE) for mode in MODES},
+        "small_to_big, vector": (small_to_big, vectors, DENSE),
+        "small_to_big, hybrid": (small_to_big, questions, {}),
     }
     took = {name: [] for name in variants}
     with (
@@ -69,10 +77,14 @@ def test_stages(filled, tmp_path_factory, report):
         services.wait_until_serving(timeout_s=60)
 
         def run(name, number):
-            mode, queries = variants[name]
+            mode, queries, options = variants[name]
             began = time.perf_counter()
             found = client.search(
-                corpus.TENANT, queries[number], collection=corpus.COLLECTION, mode=mode
+                corpus.TENANT,
+                queries[number],
+                collection=corpus.COLLECTION,
+                mode=mode,
+                **options,
             )
             whole_ms = (time.perf_counter() - began) * 1e3
             own_ms = [getattr(found.timings, f"{stage}_us") / 1e3 for stage in STAGES]

@@ -14,7 +14,7 @@ import pytest
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
 from hrag.deadline import NEVER
-from hrag.types import SearchMode, SearchQuery, SummaryScope, SummaryUnit
+from hrag.types import SearchMode, SummaryScope, SummaryUnit
 
 LEAVES = 100_000
 LEAVES_EACH = 80
@@ -59,8 +59,7 @@ def test_searching_by_summaries(store, report):
         search = corpus.search_over(reader, DIMENSION)
 
         def run(options, number):
-            query = SearchQuery(corpus.TENANT, queries[number], corpus.COLLECTION)
-            return search(replace(query, **options), NEVER)
+            return search(replace(corpus.dense_query(queries[number]), **options), NEVER)
 
         searches = [partial(run, options) for _, options in MODES.values()]
         took = interleaved_ms(searches, WARM_UP, QUERIES)

@@ -5,7 +5,7 @@ Tests hold them equal bit by bit, files included.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -181,7 +181,12 @@ def _read_list(units: list[int], rows: int) -> dict[int, int]:
                 postings[window * WINDOW_ROWS + row] = frequency
     except (IndexError, ValueError):
         raise ValueError("a list of the postings ends too early") from None
-    if max(postings, default=0) >= rows or _encoded(postings) != units:
+    frequencies = postings.values()
+    if (
+        max(postings, default=0) >= rows
+        or not all(1 <= frequency <= MAX_FREQUENCY for frequency in frequencies)
+        or _encoded(postings) != units
+    ):
         raise ValueError("a list of the postings is damaged")
     return postings
 
@@ -223,18 +228,27 @@ def postings_of(starts: NDArray[np.int64], entries: NDArray[np.uint64], rows: in
     if len(starts) != rows + 1:
         raise ValueError(f"starts has {len(starts)} entries; it must have {rows + 1}")
     lists: Lists = {}
-    for row, (start, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
-        pairs = [divmod(entry, MAX_FREQUENCY + 1) for entry in entries[start:end].tolist()]
+    for row, pairs in _forward_rows(starts, entries, 0, rows):
         terms = [term for term, _ in pairs]
-        if (
-            not 0 <= start <= end <= len(entries)
-            or terms != sorted(set(terms))
-            or not all(frequency for _, frequency in pairs)
-        ):
+        if terms != sorted(set(terms)) or not all(frequency for _, frequency in pairs):
             raise ValueError(f"row {row} is no row of the forward form")
         for term, frequency in pairs:
             lists.setdefault(term, {})[row] = frequency
     return _packed(rows, lists)
+
+
+def _forward_rows(
+    starts: NDArray[np.int64], entries: NDArray[np.uint64], first: int, last: int
+) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """The rows that have terms, with their pairs of term and frequency."""
+    borders = starts[first : last + 1]
+    bad = (borders < 0) | (borders > len(entries))
+    bad[:-1] |= borders[:-1] > borders[1:]
+    if last > first and bad.any():
+        raise ValueError(f"row {first + int(np.argmax(bad))} does not lie in entries")
+    for row in (first + np.flatnonzero(borders[:-1] < borders[1:])).tolist():
+        own = entries[starts[row] : starts[row + 1]].tolist()
+        yield row, [divmod(entry, MAX_FREQUENCY + 1) for entry in own]
 
 
 def write_postings(
@@ -270,13 +284,10 @@ def forward_matches(
         raise ValueError(f"first and last are {first} and {last}; there are {len(starts) - 1} rows")
     _check_ascending(ids)
     places = {term: which for which, term in enumerate(ids.tolist())}
-    matches = []
-    for row in range(first, last):
-        start, end = starts[row : row + 2].tolist()
-        if not 0 <= start <= end <= len(entries):
-            raise ValueError(f"starts[{row}] and starts[{row + 1}] are {start} and {end}")
-        for entry in entries[start:end].tolist():
-            term, frequency = divmod(entry, MAX_FREQUENCY + 1)
-            if term in places:
-                matches.append((row - first, places[term], frequency))
+    matches = [
+        (row - first, places[term], frequency)
+        for row, pairs in _forward_rows(starts, entries, first, last)
+        for term, frequency in pairs
+        if term in places
+    ]
     return _columns(matches)

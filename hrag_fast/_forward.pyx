@@ -2,9 +2,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`forward_matches`: finds a query's terms in rows that are in no postings yet.
 
-The forward form lists the terms of each row. A search scans it: a bitmap of the low bits of the
-query's term ids, which are hashes, rules out nearly every entry by one look-up in the L1 cache.
-What it lets pass is looked up by binary search.
+The forward form lists the terms of each row. A search scans it: a table of the low bits of the
+query's term ids, which are hashes, rules out nearly every entry by one look-up in the L1 cache,
+sixteen entries between two branches. What it lets pass is looked up by binary search.
 
 `_forward.pyi` is the documentation for callers; `_bm25_reference.py` has the plain twin, which
 defines the right answer.
@@ -16,10 +16,33 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
+cdef extern from *:
+    """
+    enum { HRAG_TABLE_BITS = 14, HRAG_RUN = 16 };
+
+    static inline int hrag_may_be_wanted(uint64_t entry, const uint8_t* wanted) {
+        return wanted[entry >> 8 & ((1 << HRAG_TABLE_BITS) - 1)];
+    }
+
+    // Skips entries whose terms are not wanted; returns how many from the first on.
+    static size_t hrag_skip(const uint64_t* entries, size_t count, const uint8_t* wanted) {
+        size_t i = 0;
+        for (; i + HRAG_RUN <= count; i += HRAG_RUN) {
+            int any = 0;
+            for (size_t j = i; j < i + HRAG_RUN; j++) any |= hrag_may_be_wanted(entries[j], wanted);
+            if (any) break;
+        }
+        while (i < count && !hrag_may_be_wanted(entries[i], wanted)) i++;
+        return i;
+    }
+    """
+    cdef enum:
+        HRAG_TABLE_BITS
+    size_t hrag_skip(const uint64_t* entries, size_t count, const uint8_t* wanted) noexcept nogil
+
 cdef enum:
     FREQUENCY_BITS = 8  # An entry is `term_id << 8 | frequency`.
     MAX_FREQUENCY = 255
-    BITMAP_BITS = 15
     # A thread that releases the GIL may wait for another's whole switch interval, 5 ms, to get
     # it back. Up to this many entries the work takes about 10 us: keeping it delays nobody.
     GIL_KEPT_UP_TO = 8000
@@ -28,13 +51,13 @@ cdef enum:
 cdef struct Terms:  # What is looked for.
     const uint64_t* ids
     size_t count
-    uint8_t bitmap[1 << (BITMAP_BITS - 3)]
+    uint8_t wanted[1 << HRAG_TABLE_BITS]  # Whether any has these low bits.
 
 
-cdef struct Forward:  # The rows from 0 to `rows`.
+cdef struct Forward:  # Of some rows.
     const int64_t* starts
     const uint64_t* entries
-    size_t rows
+    size_t count  # Of entries.
 
 
 def forward_matches(
@@ -60,13 +83,13 @@ def forward_matches(
     cdef Terms terms
     terms.ids = &ids[0]
     terms.count = ids.shape[0]
-    fill_bitmap(&terms)
+    fill_table(&terms)
     cdef Forward forward
     forward.starts = &starts[first]
     forward.entries = &entries[0]
-    forward.rows = last - first
+    forward.count = starts[last] - starts[first] if first < last else 0
     cdef vector[uint32_t] rows, which, frequencies
-    if first < last and starts[last] - starts[first] <= GIL_KEPT_UP_TO:
+    if forward.count <= GIL_KEPT_UP_TO:
         find(&forward, &terms, rows, which, frequencies)
     else:
         with nogil:
@@ -82,18 +105,11 @@ cdef object array_of(vector[uint32_t]& values):
     return array
 
 
-cdef void fill_bitmap(Terms* terms) noexcept nogil:
+cdef void fill_table(Terms* terms) noexcept nogil:
     cdef size_t i
-    cdef uint32_t low
-    memset(terms.bitmap, 0, sizeof(terms.bitmap))
+    memset(terms.wanted, 0, sizeof(terms.wanted))
     for i in range(terms.count):
-        low = terms.ids[i] & ((1 << BITMAP_BITS) - 1)
-        terms.bitmap[low >> 3] |= 1 << (low & 7)
-
-
-cdef inline bint may_be_wanted(const Terms* terms, uint64_t entry) noexcept nogil:
-    cdef uint32_t low = (entry >> FREQUENCY_BITS) & ((1 << BITMAP_BITS) - 1)
-    return terms.bitmap[low >> 3] >> (low & 7) & 1
+        terms.wanted[terms.ids[i] & ((1 << HRAG_TABLE_BITS) - 1)] = 1
 
 
 cdef size_t term_of(const Terms* terms, uint64_t id) noexcept nogil:
@@ -115,16 +131,21 @@ cdef void find(
     vector[uint32_t]& which,
     vector[uint32_t]& frequencies,
 ) noexcept nogil:
-    cdef size_t row, term
-    cdef int64_t i
-    cdef uint64_t entry
-    for row in range(forward.rows):
-        for i in range(forward.starts[row], forward.starts[row + 1]):
-            entry = forward.entries[i]
-            if not may_be_wanted(terms, entry):
-                continue
-            term = term_of(terms, entry >> FREQUENCY_BITS)
-            if term < terms.count:
-                rows.push_back(<uint32_t>row)
-                which.push_back(<uint32_t>term)
-                frequencies.push_back(<uint32_t>(entry & MAX_FREQUENCY))
+    cdef size_t row = 0, term
+    cdef int64_t i, end
+    if forward.count == 0:
+        return
+    i = forward.starts[0]
+    end = i + forward.count
+    while i < end:
+        i += hrag_skip(forward.entries + i, end - i, terms.wanted)
+        if i == end:
+            return
+        term = term_of(terms, forward.entries[i] >> FREQUENCY_BITS)
+        if term < terms.count:
+            while forward.starts[row + 1] <= i:
+                row += 1
+            rows.push_back(<uint32_t>row)
+            which.push_back(<uint32_t>term)
+            frequencies.push_back(<uint32_t>(forward.entries[i] & MAX_FREQUENCY))
+        i += 1

@@ -69,7 +69,8 @@ class PassageEncoder:
         group: int,
         record: tuple[int, ...] | None = None,
         merged: Sequence[tuple[int, int]] = (),
-        evidence: bytes = b"",
+        term_spans: Sequence[tuple[int, int]] = (),
+        sentence: bytes = b"",
     ) -> bytes:
         """Returns one encoded passage: a chunk with the score and the children of a group.
 
@@ -80,7 +81,8 @@ class PassageEncoder:
         * `record`: the fields of hrag.tree.CHUNK to use instead of the chunk's own, for a span
           that is cut or widened.
         * `merged`: level and index of the chunks that it was joined from.
-        * `evidence`: further encoded fields of hrag.v1.Passage, written as they are.
+        * `term_spans`: first character and the one past the last of each term, in order.
+        * `sentence`: the encoded field `matched_sentence` of hrag.v1.Passage.
 
         Children are cut to the passage's span; those outside it are left out. Takes time linear
         in the bytes returned and the group's children.

@@ -47,6 +47,11 @@ cdef enum:  # Field numbers.
     PASSAGE_SCORE = 2
     PASSAGE_MATCHED_CHILDREN = 3
     PASSAGE_MERGED_CHUNK_IDS = 4
+    PASSAGE_LEXICAL_SCORE = 5
+    PASSAGE_DENSE_SCORE = 6
+    PASSAGE_TERM_SPANS = 7
+    TERM_CHAR_START = 1
+    TERM_CHAR_END = 2
     CHILD_CHUNK_ID = 1
     CHILD_SCORE = 2
     CHILD_SPAN = 3
@@ -66,6 +71,7 @@ cdef enum:
     CHILD_BYTES = 5 * NUMBER_BYTES + SPAN_BYTES + POSITION_BYTES
     PAGE_BYTES = 3 * NUMBER_BYTES
     MERGED_BYTES = NUMBER_BYTES + POSITION_BYTES
+    TERM_SPAN_BYTES = 2 + 2 * NUMBER_BYTES
 
 
 cdef packed struct Record:  # hrag.tree.CHUNK.
@@ -167,7 +173,8 @@ cdef class PassageEncoder:
         size_t group,
         record=None,
         merged=(),
-        bytes evidence not None=b"",
+        term_spans=(),
+        bytes sentence not None=b"",
     ):
         """Returns one passage as an encoded SearchResponse; see `_passages.pyi`."""
         cdef Level chunks = level_of(tree, level)
@@ -191,7 +198,9 @@ cdef class PassageEncoder:
             raise ValueError(
                 f"bytes {own.byte_start} to {own.byte_end} of a text of {text.shape[0]}"
             )
-        return self.encoded(document, &own, text, leaves, level, index, group, merged, evidence)
+        return self.encoded(
+            document, &own, text, leaves, level, index, group, merged, term_spans, sentence
+        )
 
     cdef bytes encoded(
         self,
@@ -203,14 +212,16 @@ cdef class PassageEncoder:
         size_t index,
         size_t group,
         merged,
-        bytes evidence,
+        term_spans,
+        bytes sentence,
     ):
         cdef bytes section_path = document.section_path(own.section)
         cdef size_t name = PyBytes_GET_SIZE(document.name)
         cdef size_t capacity = (
-            3 * NUMBER_BYTES + chunk_capacity(document, own) + PyBytes_GET_SIZE(section_path)
+            5 * NUMBER_BYTES + chunk_capacity(document, own) + PyBytes_GET_SIZE(section_path)
             + (self.starts[group + 1] - self.starts[group]) * (CHILD_BYTES + name)
-            + len(merged) * (MERGED_BYTES + name) + PyBytes_GET_SIZE(evidence)
+            + len(merged) * (MERGED_BYTES + name)
+            + len(term_spans) * TERM_SPAN_BYTES + PyBytes_GET_SIZE(sentence)
         )
         cdef uint8_t* buffer = <uint8_t*>malloc(capacity)
         if buffer == NULL:
@@ -219,7 +230,9 @@ cdef class PassageEncoder:
         cdef const uint8_t* chunk_end
         writer.at = writer.end = buffer + capacity
         try:
-            put_bytes(&writer, PyBytes_AS_STRING(evidence), PyBytes_GET_SIZE(evidence))
+            put_bytes(&writer, PyBytes_AS_STRING(sentence), PyBytes_GET_SIZE(sentence))
+            put_term_spans(&writer, term_spans)
+            self.put_best(&writer, group)
             for merged_level, merged_index in reversed(merged):
                 put_id(
                     &writer, PASSAGE_MERGED_CHUNK_IDS, document.name, merged_level, merged_index
@@ -233,6 +246,15 @@ cdef class PassageEncoder:
             return PyBytes_FromStringAndSize(<char*>writer.at, writer.end - writer.at)
         finally:
             free(buffer)
+
+    cdef void put_best(self, Writer* writer, size_t group) noexcept:
+        """Writes what each source says of the group's best leaf, its first child."""
+        cdef size_t best = self.starts[group]
+        if best < self.starts[group + 1]:
+            if self.has_dense:
+                put_present_float(writer, PASSAGE_DENSE_SCORE, self.dense[best])
+            if self.has_lexical:
+                put_present_float(writer, PASSAGE_LEXICAL_SCORE, self.lexical[best])
 
     cdef int put_children(
         self,
@@ -366,6 +388,18 @@ cdef inline void put_present_float(Writer* writer, int field, float value) noexc
     """Writes a field that has presence, 0 too."""
     put_bytes(writer, <const char*>&value, sizeof(value))
     put_tag(writer, field, FIXED32)
+
+
+cdef int put_term_spans(Writer* writer, term_spans) except -1:
+    """Writes a repeated field of spans, each a pair of characters."""
+    cdef const uint8_t* end_of_span
+    cdef uint32_t char_start, char_end
+    for char_start, char_end in reversed(term_spans):
+        end_of_span = writer.at
+        put_number(writer, TERM_CHAR_END, char_end)
+        put_number(writer, TERM_CHAR_START, char_start)
+        close(writer, PASSAGE_TERM_SPANS, end_of_span - writer.at)
+    return 0
 
 
 cdef inline void put_span(Writer* writer, int field, const Record* record) noexcept:

@@ -10,7 +10,7 @@ from os import PathLike
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag_fast._bm25 import Postings
+from hrag_fast._posting_lists import PostingLists
 
 def postings_of(starts: NDArray[np.int64], entries: NDArray[np.uint64], rows: int) -> bytes:
     """Returns the postings of rows in the forward form, as bytes that `Postings` reads.
@@ -27,7 +27,7 @@ def postings_of(starts: NDArray[np.int64], entries: NDArray[np.uint64], rows: in
     """
 
 def write_postings(
-    path: str | PathLike[str], sources: Iterable[tuple[Postings, NDArray[np.uint32]]]
+    path: str | PathLike[str], sources: Iterable[tuple[PostingLists, NDArray[np.uint32]]]
 ) -> None:
     """Merges postings into a new file at `path`, which `Postings` reads.
 

@@ -8,7 +8,7 @@ begin, so terms are counted first. Memory is needed for one list and for some sm
 however long the file becomes.
 
 `_postings_writer.pyi` is the documentation for callers; `_bm25_reference.py` has the plain twin,
-which defines the right answer; `_bm25.pyx` describes the layout.
+which defines the right answer; `_posting_lists.pyx` describes the layout.
 """
 
 import os
@@ -22,7 +22,7 @@ from libcpp.pair cimport pair
 from libcpp.queue cimport priority_queue
 from libcpp.vector cimport vector
 
-from hrag_fast._bm25 cimport (
+from hrag_fast._posting_lists cimport (
     BLOCK_HEADER_UNITS,
     FORMAT_VERSION,
     FREQUENCY_BITS,
@@ -33,7 +33,7 @@ from hrag_fast._bm25 cimport (
     WINDOW_ROWS,
     Header,
     Posting,
-    Postings,
+    PostingLists,
     magic,
     read_posting,
 )
@@ -43,20 +43,76 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     ENTRY_BITS = 8  # An entry of the forward form is `term_id << 8 | frequency`.
+    FIRST_SLOT_BITS = 12
     SINK_BYTES = 1 << 18
+    MOST_UNITS = BLOCK_HEADER_UNITS + 2  # Of a posting that is alone in its window.
 
 cdef enum:  # The parts of a file, in their order.
     HEADER, IDS, OFFSETS, FREQUENCIES, UNITS, PARTS
 
 cdef uint32_t DROPPED = 0xFFFFFFFF
 
-ctypedef pair[uint64_t, uint64_t] Occurrence  # A term's id; `row << 8 | frequency`.
+cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi spreads neighbouring keys.
+
+ctypedef pair[uint64_t, uint32_t] Term  # Its id; its number.
 ctypedef pair[uint64_t, size_t] Head  # The next term of a source; the complement of its number.
+
+
+cdef cppclass Lists:
+    """Postings by term. Terms are numbered as they come, by a hash table.
+
+    Open addressing with linear probing, Fibonacci hashing: Knuth, The Art of Computer
+    Programming 3, 6.4.
+    """
+
+    vector[uint32_t] slots  # A term's number + 1; 0 is free.
+    int slot_bits
+    vector[Term] order
+    vector[uint32_t] counts  # Of postings, by number.
+    vector[size_t] firsts  # Where a term's postings begin, by number.
+    vector[uint32_t] occurrences  # The term's number of each posting, as they come.
+    vector[uint64_t] postings  # `row << 8 | frequency`, by term.
+
+    void count(uint64_t id) noexcept nogil:
+        cdef size_t slot
+        if 2 * this.order.size() >= this.slots.size():
+            this.grow()
+        slot = this.slot_of(id)
+        if this.slots[slot] == 0:
+            this.order.push_back(Term(id, <uint32_t>this.order.size()))
+            this.counts.push_back(0)
+            this.slots[slot] = <uint32_t>this.order.size()
+        this.occurrences.push_back(this.slots[slot] - 1)
+        this.counts[this.slots[slot] - 1] += 1
+
+    size_t slot_of(uint64_t id) noexcept nogil:
+        """The slot of a term, or the free slot where it belongs."""
+        cdef size_t slot = (id * GOLDEN) >> (64 - this.slot_bits)
+        while this.slots[slot] and this.order[this.slots[slot] - 1].first != id:
+            slot = (slot + 1) & (this.slots.size() - 1)
+        return slot
+
+    void grow() noexcept nogil:
+        cdef size_t i
+        this.slot_bits = FIRST_SLOT_BITS if this.slots.empty() else this.slot_bits + 1
+        this.slots.assign(<size_t>1 << this.slot_bits, 0)
+        for i in range(this.order.size()):
+            this.slots[this.slot_of(this.order[i].first)] = <uint32_t>(i + 1)
+
+    void sort_terms() noexcept nogil:
+        """Orders terms by id, and says where their postings begin; after the last `count`."""
+        cdef size_t i, first = 0
+        sort(this.order.begin(), this.order.end())
+        this.firsts.resize(this.order.size())
+        for i in range(this.order.size()):
+            this.firsts[this.order[i].second] = first
+            first += this.counts[this.order[i].second]
 
 
 cdef struct Source:
     const uint64_t* ids
     const uint64_t* offsets
+    const uint32_t* frequencies
     const uint16_t* units
     const uint32_t* remap
     size_t terms
@@ -93,26 +149,33 @@ cdef cppclass Sink:
         this.buffer.clear()
 
 
-cdef void append_list(vector[uint16_t]& units, const uint64_t* postings, size_t count) noexcept nogil:
+cdef void append_list(
+    vector[uint16_t]& units, const uint64_t* postings, size_t count
+) noexcept nogil:
     """Encodes a term's postings, `row << 8 | frequency`, which ascend."""
-    cdef size_t i = 0, block
+    cdef size_t i = 0, used = units.size()
     cdef uint64_t window, row
     cdef uint32_t frequency
+    cdef uint16_t* next
+    cdef uint16_t* block
+    units.resize(used + count * MOST_UNITS)
+    next = units.data() + used
     while i < count:
         window = postings[i] >> (ENTRY_BITS + WINDOW_BITS)
-        block = units.size()
-        units.push_back(<uint16_t>window)
-        units.push_back(0)
+        block = next
+        next += BLOCK_HEADER_UNITS
         while i < count and postings[i] >> (ENTRY_BITS + WINDOW_BITS) == window:
             row = (postings[i] >> ENTRY_BITS) & (WINDOW_ROWS - 1)
             frequency = postings[i] & MAX_FREQUENCY
-            if frequency < LONG_FREQUENCY:
-                units.push_back(<uint16_t>(row << FREQUENCY_BITS | frequency))
-            else:
-                units.push_back(<uint16_t>(row << FREQUENCY_BITS | LONG_FREQUENCY))
-                units.push_back(<uint16_t>frequency)
+            next[0] = <uint16_t>(row << FREQUENCY_BITS | min(frequency, <uint32_t>LONG_FREQUENCY))
+            next += 1
+            if frequency >= LONG_FREQUENCY:
+                next[0] = <uint16_t>frequency
+                next += 1
             i += 1
-        units[block + 1] = <uint16_t>(units.size() - block - BLOCK_HEADER_UNITS)
+        block[0] = <uint16_t>window
+        block[1] = <uint16_t>(next - block - BLOCK_HEADER_UNITS)
+    units.resize(next - units.data())
 
 
 cdef Header header_of(size_t rows, size_t terms, size_t units) noexcept nogil:
@@ -133,78 +196,79 @@ def postings_of(
         raise ValueError(f"rows is {rows}; it must be at most {MAX_ROWS}")
     if <size_t>starts.shape[0] != rows + 1:
         raise ValueError(f"starts has {starts.shape[0]} entries; it must have {rows + 1}")
-    cdef vector[Occurrence] occurrences
-    cdef vector[uint64_t] ids, offsets
-    cdef vector[uint32_t] frequencies
+    cdef Lists lists
+    cdef vector[uint64_t] offsets
     cdef vector[uint16_t] units
     cdef size_t row
     with nogil:
-        row = read_forward(starts, entries, occurrences)
+        row = read_forward(starts, entries, lists)
     if row < rows:
         raise ValueError(
             f"row {row} is no row of the forward form: its entries must lie in entries, "
             "ascend by term, and have frequencies above 0"
         )
     with nogil:
-        sort(occurrences.begin(), occurrences.end())
-        encode(occurrences, ids, offsets, frequencies, units)
-    return packed(rows, ids, offsets, frequencies, units)
+        lists.sort_terms()
+        fill(starts, entries, lists)
+        encode(lists, offsets, units)
+    return packed(rows, lists, offsets, units)
 
 
 cdef size_t read_forward(
-    const int64_t[::1] starts, const uint64_t[::1] entries, vector[Occurrence]& occurrences
+    const int64_t[::1] starts, const uint64_t[::1] entries, Lists& lists
 ) noexcept nogil:
-    """Collects all occurrences; returns the first row that is damaged, or the number of rows."""
+    """Counts each term's postings; returns the first row that is damaged, or the number of rows."""
     cdef size_t row, rows = starts.shape[0] - 1
     cdef int64_t i
-    cdef uint64_t entry
     for row in range(rows):
         if not 0 <= starts[row] <= starts[row + 1] <= entries.shape[0]:
             return row
         for i in range(starts[row], starts[row + 1]):
-            entry = entries[i]
-            if entry & MAX_FREQUENCY == 0:
+            if entries[i] & MAX_FREQUENCY == 0:
                 return row
-            if i > starts[row] and entries[i - 1] >> ENTRY_BITS >= entry >> ENTRY_BITS:
+            if i > starts[row] and entries[i - 1] >> ENTRY_BITS >= entries[i] >> ENTRY_BITS:
                 return row
-            occurrences.push_back(
-                Occurrence(entry >> ENTRY_BITS, row << ENTRY_BITS | (entry & MAX_FREQUENCY))
-            )
+            lists.count(entries[i] >> ENTRY_BITS)
     return rows
 
 
-cdef void encode(
-    const vector[Occurrence]& occurrences,
-    vector[uint64_t]& ids,
-    vector[uint64_t]& offsets,
-    vector[uint32_t]& frequencies,
-    vector[uint16_t]& units,
+cdef void fill(
+    const int64_t[::1] starts, const uint64_t[::1] entries, Lists& lists
 ) noexcept nogil:
-    """Encodes occurrences, which are sorted, as the arrays of postings."""
-    cdef size_t i = 0
-    cdef uint64_t id
-    cdef vector[uint64_t] postings
-    while i < occurrences.size():
-        id = occurrences[i].first
-        postings.clear()
-        while i < occurrences.size() and occurrences[i].first == id:
-            postings.push_back(occurrences[i].second)
-            i += 1
-        ids.push_back(id)
+    """Deals the postings out to their lists, in the order in which they were counted."""
+    cdef size_t row, at, counted = 0
+    cdef int64_t i
+    cdef vector[size_t] next = lists.firsts
+    lists.postings.resize(lists.occurrences.size())
+    for row in range(<size_t>starts.shape[0] - 1):
+        for i in range(starts[row], starts[row + 1]):
+            at = lists.occurrences[counted]
+            lists.postings[next[at]] = row << ENTRY_BITS | (entries[i] & MAX_FREQUENCY)
+            next[at] += 1
+            counted += 1
+
+
+cdef void encode(
+    const Lists& lists, vector[uint64_t]& offsets, vector[uint16_t]& units
+) noexcept nogil:
+    cdef size_t i, term
+    for i in range(lists.order.size()):
+        term = lists.order[i].second
         offsets.push_back(units.size())
-        frequencies.push_back(<uint32_t>postings.size())
-        append_list(units, postings.data(), postings.size())
+        append_list(units, lists.postings.data() + lists.firsts[term], lists.counts[term])
     offsets.push_back(units.size())
 
 
 cdef bytes packed(
-    size_t rows,
-    const vector[uint64_t]& ids,
-    const vector[uint64_t]& offsets,
-    const vector[uint32_t]& frequencies,
-    const vector[uint16_t]& units,
+    size_t rows, const Lists& lists, const vector[uint64_t]& offsets, const vector[uint16_t]& units
 ):
-    cdef Header header = header_of(rows, ids.size(), units.size())
+    cdef size_t terms = lists.order.size(), i
+    cdef Header header = header_of(rows, terms, units.size())
+    cdef vector[uint64_t] ids
+    cdef vector[uint32_t] frequencies
+    for i in range(terms):
+        ids.push_back(lists.order[i].first)
+        frequencies.push_back(lists.counts[lists.order[i].second])
     cdef size_t size = (
         sizeof(Header)
         + (ids.size() + offsets.size()) * sizeof(uint64_t)
@@ -233,7 +297,7 @@ def write_postings(path, sources):
     cdef vector[Source] merged
     cdef vector[uint8_t] seen
     cdef size_t rows = 0, dropped
-    cdef Postings postings
+    cdef PostingLists postings
     cdef const uint32_t[::1] remap
     kept = [(postings, remap) for postings, remap in sources]  # Buffers live while C reads them.
     for number, (postings, remap) in enumerate(kept):
@@ -282,10 +346,11 @@ cdef bint marked(const uint32_t[::1] remap, vector[uint8_t]& seen) noexcept nogi
     return True
 
 
-cdef Source source_of(Postings postings, const uint32_t[::1] remap, bint drops):
+cdef Source source_of(PostingLists postings, const uint32_t[::1] remap, bint drops):
     cdef Source source
     source.ids = postings.index.ids
     source.offsets = postings.index.offsets
+    source.frequencies = postings.index.frequencies
     source.units = postings.index.units
     source.remap = &remap[0]
     source.terms = postings.index.header.terms
@@ -448,15 +513,19 @@ cdef void append_remapped(const Source* source, vector[uint64_t]& postings) noex
     cdef const uint16_t* next = source.units + source.offsets[source.next - 1]
     cdef const uint16_t* end = source.units + source.offsets[source.next]
     cdef const uint16_t* block_end
-    cdef size_t first
+    cdef const uint32_t* remap
+    cdef size_t used = postings.size()
+    cdef uint64_t* out
     cdef Posting posting
-    cdef uint32_t row
+    postings.resize(used + source.frequencies[source.next - 1])
+    out = postings.data() + used
     while next < end:
-        first = <size_t>next[0] << WINDOW_BITS
+        remap = source.remap + (<size_t>next[0] << WINDOW_BITS)
         block_end = next + BLOCK_HEADER_UNITS + next[1]
         next += BLOCK_HEADER_UNITS
         while next < block_end:
             next = read_posting(next, &posting)
-            row = source.remap[first + posting.row]
-            if row != DROPPED:
-                postings.push_back(<uint64_t>row << ENTRY_BITS | posting.frequency)
+            if remap[posting.row] != DROPPED:
+                out[0] = <uint64_t>remap[posting.row] << ENTRY_BITS | posting.frequency
+                out += 1
+    postings.resize(out - postings.data())

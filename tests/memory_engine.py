@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, count
+from itertools import chain, count, product
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,29 +23,23 @@ from hrag import errors, types
 from hrag.analysis import MAX_FREQUENCY, analyzer
 from hrag.analysis.query_syntax import contains
 from hrag.deadline import NEVER, Deadline
-from hrag.engine import (
-    Admission,
-    CollectionHandle,
-    FindRequest,
-    Found,
-    StoredDocument,
-    Unsummarised,
-)
+from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequest, Found
+from hrag.engine.documents import StoredDocument, Unsummarised
 from hrag.engine.rounds import FACTOR, Round, Selection
 from hrag.engine.validation import check_quota, check_shapes, check_summaries
-from hrag.passages import auto_merge, outline, sentence_context
+from hrag.passages import outline, sentence_context
+from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
-from hrag.passages.indexed_text import MAX_HEADING_CHARS, indexed_texts
+from hrag.passages.indexed_text import MAX_HEADING_CHARS, lexical_texts
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.quota.quotas import TenantUsage, unlimited
 from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, SummaryScope, SummaryUnit
 from tests.fakes import aggregated
 from tests.filter_model import passes
 
-_K1, _B = 1.2, 0.75
-_RRF_K = 60
+_K1, _B, _RRF_K = 1.2, 0.75, 60
 F32 = np.float32  # Scores have as many bits as those of other engines, so that ties are ties.
 
 
@@ -55,13 +49,14 @@ class _Leaf:
 
     version: "_Version"
     number: int
+    order: tuple[int, int]
     vector: Any
     text: str
     terms: Counter[int]
 
     @property
-    def order(self) -> tuple[int, int]:
-        return self.version.number, self.number
+    def summary(self) -> Any:
+        return self.version.stored.summaries.summaries[self.number]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +72,7 @@ class _Version:
     unchanged: types.IngestResult
 
     @classmethod
-    def of(
-        cls, number: int, sequence: int, settings: types.CollectionSettings, stored: StoredDocument
-    ) -> "_Version":
+    def of(cls, number: int, sequence: int, settings: Any, stored: StoredDocument) -> "_Version":
         document, tree, parsed = stored.document, stored.document.tree, stored.document.parsed
         text, vectors = parsed.text.encode(), document.vectors
         summaries = stored.summaries.summaries if stored.summaries else ()
@@ -100,24 +93,21 @@ class _Version:
         document, level = self.stored.document, self.settings.tree.embedding_level
         parsed, headings = document.parsed, self.settings.index_headings
         about = (parsed.text, document.title, parsed.sections, document.tree, level)
-        return self._leaves(document.vectors, indexed_texts(*about, headings=headings))
+        return self._leaves(document.vectors, lexical_texts(*about, headings=headings))
 
     @cached_property
     def summaries(self) -> list[_Leaf]:
         """That of the whole document, then those of its sections."""
-        summaries, title = self.stored.summaries, self.stored.document.title
-        if summaries is None:
-            return []
-        has_heading = bool(title and self.settings.index_headings)
-        heading = f"{title[:MAX_HEADING_CHARS]}\n" if has_heading else ""
-        texts = [heading + each.text.strip() for each in summaries.summaries]
-        return self._leaves(summaries.vectors, texts)
+        title = self.stored.document.title if self.settings.index_headings else ""
+        heading = 2 * f"{title[:MAX_HEADING_CHARS]}\n" if title else ""
+        own = self.stored.summaries or DocumentSummaries((), ())
+        return self._leaves(own.vectors, [heading + each.text.strip() for each in own.summaries])
 
     def _leaves(self, vectors: Any, texts: Sequence[str]) -> list[_Leaf]:
         name = self.settings.analyzer
         ids = (analyzer(name).terms(text).tolist() if name else () for text in texts)
         numbered = enumerate(zip(vectors, texts, map(Counter, ids), strict=True))
-        return [_Leaf(self, number, *each) for number, each in numbered]
+        return [_Leaf(self, n, (self.number, n), *each) for n, each in numbered]
 
 
 @dataclass(frozen=True)
@@ -335,17 +325,16 @@ class _Scored:
 
     leaf: _Leaf
     score: Any
-    lexical: Any = None
-    dense: Any = None
-
-    @property
-    def rank(self) -> Any:
-        return -self.score, self.leaf.order
+    lexical: float | None
+    dense: float | None
 
     @property
     def match(self) -> LeafMatch:
-        given = (None if each is None else float(each) for each in (self.lexical, self.dense))
-        return LeafMatch(self.leaf.number, float(self.score), *given)
+        return LeafMatch(self.leaf.number, float(self.score), self.lexical, self.dense)
+
+    def section(self, level: int) -> types.ChosenSection:
+        own, text = self.leaf.summary, self.leaf.version.text
+        return text.chosen_section(level, own.leaves, own.text, float(self.score))
 
 
 class _Ranking:
@@ -369,38 +358,23 @@ class _Ranking:
         return TermLocator(self._analyzer, np.array(self._ids, np.uint64), np.array(weights, F32))
 
     def best(self, eligible: Sequence[_Leaf], count: int) -> tuple[list[_Scored], bool]:
-        """The `count` best leaves of each source, and whether there are no others."""
-        request, fusion = self._request, self._request.fusion
-        if request.retrieval is Retrieval.DENSE:
-            by_vector = self._by_vector(eligible)
-            found = [replace(each, dense=each.score) for each in by_vector[:count]]
-            return self._with_bonus(found), len(by_vector) <= count
-        by_terms = self._by_terms(eligible)
-        if request.retrieval is Retrieval.LEXICAL:
-            found = [replace(each, lexical=each.score) for each in by_terms[:count]]
-            return self._with_bonus(found), len(by_terms) <= count
-        by_vector = self._by_vector(eligible)
-        ranked = (by_terms[:count], by_vector[:count])
-        leaves = {each.leaf for each in chain(*ranked)}
-        lexical = dict.fromkeys(leaves, F32(0)) | {each.leaf: each.score for each in by_terms}
-        dense = {each.leaf: each.score for each in by_vector}
-        if fusion.method is FusionMethod.CONVEX:
-            low, scale = F32(fusion.lowest_cosine), F32(1 - fusion.lowest_cosine)
-            parts = (lexical, {leaf: (dense[leaf] - low) / scale for leaf in leaves})
-        else:
-            parts = tuple(
-                dict.fromkeys(leaves, F32(0))
-                | {own.leaf: F32(1) / F32(_RRF_K + place) for place, own in enumerate(each, 1)}
-                for each in ranked
-            )
-        weight = F32(fusion.lexical_weight)
-        fused = {leaf: weight * parts[0][leaf] + (1 - weight) * parts[1][leaf] for leaf in leaves}
-        found = [_Scored(leaf, fused[leaf], lexical[leaf], dense[leaf]) for leaf in leaves]
-        return self._with_bonus(found), len(by_vector) <= count
+        """The `count` best leaves of each source, best first, and whether there are no others."""
+        retrieval = self._request.retrieval
+        of_terms, of_vector = retrieval is not Retrieval.DENSE, retrieval is not Retrieval.LEXICAL
+        lexical = {leaf: self._bm25(leaf) for leaf in eligible * of_terms}
+        lexical = {leaf: score for leaf, score in lexical.items() if score > 0}
+        dense = {leaf: F32(leaf.vector @ self._request.vector) for leaf in eligible * of_vector}
+        tops = [{x: each[x] for x in _best_first(each)[:count]} for each in (lexical, dense)]
+        is_hybrid = of_terms and of_vector
+        fused = self._fused(tops, lexical, dense) if is_hybrid else tops[0] | tops[1]
+        scores = self._with_bonus(fused)
 
-    def _by_terms(self, leaves: Sequence[_Leaf]) -> list[_Scored]:
-        scored = (_Scored(leaf, self._bm25(leaf)) for leaf in leaves)
-        return sorted((each for each in scored if each.score > 0), key=lambda each: each.rank)
+        def scored(leaf: _Leaf) -> _Scored:
+            by_terms = float(lexical.get(leaf, 0.0)) if of_terms else None
+            return _Scored(leaf, scores[leaf], by_terms, float(dense[leaf]) if of_vector else None)
+
+        found = [scored(leaf) for leaf in _best_first(scores)]
+        return found, len(dense if of_vector else lexical) <= count
 
     def _bm25(self, leaf: _Leaf) -> Any:
         score, norm = F32(0), self._a + self._b * F32(leaf.terms.total())
@@ -410,18 +384,26 @@ class _Ranking:
                 score += weight * frequency / (frequency + norm)
         return score
 
-    def _by_vector(self, leaves: Sequence[_Leaf]) -> list[_Scored]:
-        scored = (_Scored(leaf, F32(leaf.vector @ self._request.vector)) for leaf in leaves)
-        return sorted(scored, key=lambda each: each.rank)
+    def _fused(self, tops: Sequence[Any], lexical: Any, dense: Any) -> Any:
+        fusion = self._request.fusion
+        low, scale = F32(fusion.lowest_cosine), F32(1 - fusion.lowest_cosine)
+        parts = (lexical, {leaf: max(score - low, F32(0)) / scale for leaf, score in dense.items()})
+        if fusion.method is FusionMethod.RECIPROCAL_RANK:
+            parts = [{x: F32(1) / F32(_RRF_K + n) for n, x in enumerate(top, 1)} for top in tops]
+        zero, weight = F32(0), F32(fusion.lexical_weight)
+        both = {leaf: [part.get(leaf, zero) for part in parts] for leaf in tops[0] | tops[1]}
+        return {leaf: weight * one + (1 - weight) * other for leaf, (one, other) in both.items()}
 
-    def _with_bonus(self, found: list[_Scored]) -> list[_Scored]:
-        """Each with the neighbours' bonus, best first."""
-        bonus, scores = F32(self._request.neighbour_bonus), {e.leaf.order: e.score for e in found}
-        for number, each in enumerate(found):
-            version, leaf = each.leaf.order
-            near = [scores[own] for step in (-1, 0, 1) if (own := (version, leaf + step)) in scores]
-            found[number] = replace(each, score=each.score + bonus * max(near))
-        return sorted(found, key=lambda each: each.rank)
+    def _with_bonus(self, scores: Mapping[_Leaf, Any]) -> Mapping[_Leaf, Any]:
+        bonus, best = F32(self._request.neighbour_bonus), defaultdict(lambda: F32(-math.inf))
+        for leaf, step in product(scores, (-1, 0, 1)):
+            near = (leaf.version.number, leaf.number + step)
+            best[near] = max(best[near], scores[leaf])
+        return {leaf: score + bonus * best[leaf.order] for leaf, score in scores.items()}
+
+
+def _best_first(scores: Mapping[_Leaf, Any]) -> list[_Leaf]:
+    return sorted(scores, key=lambda leaf: (-scores[leaf], leaf.order))
 
 
 @dataclass(frozen=True, eq=False)
@@ -438,12 +420,16 @@ class _Group:
         record = self.version.text.tree.record(*self.position)
         return -self.score, -self.leaves[0].score, self.version.number, record
 
-    def has(self, leaf: _Leaf, level: int) -> bool:
-        """Whether the leaf, at `level`, lies inside the chunk."""
-        tree = self.version.text.tree
-        whole, part = tree.record(*self.position), tree.record(level, leaf.number)
-        is_inside = whole.byte_start <= part.byte_start and part.byte_end <= whole.byte_end
-        return leaf.version is self.version and is_inside
+    def has(self, leaf: _Leaf, request: FindRequest) -> bool:
+        """Whether the leaf is the chunk's: in AUTO_MERGE any inside it, else a descendant."""
+        if leaf.version is not self.version:
+            return False
+        tree, (level, index) = self.version.text.tree, self.position
+        bottom = self.version.settings.tree.embedding_level
+        if request.mode is not SearchMode.AUTO_MERGE:
+            return tree.ancestors(bottom)[level - bottom][leaf.number] == index
+        whole, part = tree.record(level, index), tree.record(bottom, leaf.number)
+        return whole.byte_start <= part.byte_start and part.byte_end <= whole.byte_end
 
 
 class MemorySnapshot:
@@ -457,63 +443,48 @@ class MemorySnapshot:
     def find(self, request):
         began = time.perf_counter()
         eligible, sections = self._eligible(request)
-        ranking = self._ranking(request, [leaf for each in self._versions for leaf in each.leaves])
+        ranking = self._ranking(request, "leaves")
         wanted, considered, groups = request.candidates, set(), []
-        joins = request.merge_adjacent or request.token_budget
         while True:
             self._deadline.check("searching")
             scored, complete = ranking.best(eligible, wanted)
-            new = [each for each in scored if each.leaf not in considered]
-            groups += self._groups(request, new, groups)
-            considered.update(each.leaf for each in new)
-            kept = groups if joins else list(_most_of_each(groups, request.max_per_document))
+            scored = [each for each in scored if each.leaf not in considered]
+            first = None if groups or request.mode is not SearchMode.AUTO_MERGE else MERGED_LEAVES
+            for part in (scored[:first], scored[len(scored[:first]) :]):
+                groups += self._groups(request, part, groups)
+            considered.update(each.leaf for each in scored)
+            kept = list(_most_of_each(groups, request))
             least = -math.inf if request.min_score is None else request.min_score
             best = [group for group in kept if group.score >= least]
             this = Round(request, len(kept), len(best), complete)
-            if this.has_enough_groups:
-                found, selection = self._read(request, best, ranking.locator)
-                if this.is_final(selection):
-                    break
+            found, selection = self._read(request, best, ranking.locator)
+            if this.has_enough_groups and this.is_final(selection):
+                break
             wanted *= FACTOR
-        filters = ["filter"] if request.filter or request.required else []
-        stages = [(n, began, time.perf_counter()) for n in (*filters, "search", "climb", "fetch")]
-        is_window = request.mode is SearchMode.SENTENCE_WINDOW
-        passages, contexts = ((), found) if is_window else (found, ())
+        names = ["filter"] * bool(request.filter or request.required) + ["search", "climb", "fetch"]
+        stages = tuple((name, began, time.perf_counter()) for name in names)
         outcome = (len(considered), len(eligible), True, this.is_exhausted(selection))
-        return Found(passages, *outcome, tuple(stages), contexts, sections)
+        return Found(found[0], *outcome, stages, found[1], sections)
 
-    @property
-    def _versions(self) -> list[_Version]:
-        return list(self._contents.versions.values())
-
-    def _ranking(self, request: FindRequest, leaves: Sequence[_Leaf]) -> _Ranking:
-        return _Ranking(request, self.settings.analyzer, leaves)
+    def _ranking(self, request: FindRequest, kind: str) -> _Ranking:
+        leaves = (getattr(version, kind) for version in self._contents.versions.values())
+        return _Ranking(request, self.settings.analyzer, list(chain(*leaves)))
 
     def _eligible(self, request):
         """The leaves that may be found, and the chosen sections."""
         given, sections = request.filter, ()
-        versions = [v for v in self._versions if given is None or passes(given, v.stored.document)]
+        versions = self._contents.versions.values()
+        versions = [v for v in versions if given is None or passes(given, v.stored.document)]
         leaves = [leaf for each in versions for leaf in each.leaves]
         if request.mode is SearchMode.SUMMARY_FIRST:
             best = self._best_summaries(request, versions)
-            chosen = [(each, _summary_of(each.leaf)) for each in best]
-            leaves = [each.leaf.version.leaves[n] for each, own in chosen for n in own.leaves]
-            sections = tuple(
-                each.leaf.version.text.chosen_section(
-                    self._level, own.leaves, own.text, float(each.score)
-                )
-                for each, own in chosen[:100]
-            )
+            leaves = [x.leaf.version.leaves[n] for x in best for n in x.leaf.summary.leaves]
+            sections = tuple(each.section(self._level) for each in best[:100])
         return [leaf for leaf in leaves if contains(leaf.text, request.required)], sections
 
     def _best_summaries(self, request, versions) -> list[_Scored]:
-        """The best summaries of sections."""
-        summaries = [leaf for each in self._versions for leaf in each.summaries]
-        ranking = self._ranking(replace(request, neighbour_bonus=0.0), summaries)
-        eligible, most = (
-            [leaf for each in versions for leaf in each.summaries],
-            request.top_sections,
-        )
+        ranking = self._ranking(replace(request, neighbour_bonus=0.0), "summaries")
+        eligible, most = list(chain(*(each.summaries for each in versions))), request.top_sections
         if request.summary_scope is SummaryScope.DOCUMENTS:
             of_documents = [leaf for leaf in eligible if leaf.number == 0]
             chosen = [each.leaf.version for each in ranking.best(of_documents, most)[0][:most]]
@@ -523,69 +494,58 @@ class MemorySnapshot:
     def _groups(self, request, found: list[_Scored], before: list[_Group]) -> list[_Group]:
         """Leaves by the chunk that represents them, best first; none that `before` has."""
         families, groups = defaultdict(list), []
-        is_merged = request.mode is SearchMode.AUTO_MERGE
         for each in found:
-            families[each.leaf.version].append(each)
+            if not any(group.has(each.leaf, request) for group in before):
+                families[each.leaf.version].append(each)
         for version, own in families.items():
             tree, numbers = version.text.tree, [each.leaf.number for each in own]
-            if not is_merged:
+            if request.mode is not SearchMode.AUTO_MERGE:
                 above = tree.ancestors(self._level)[request.level - self._level].tolist()
                 positions = {leaf: (request.level, above[leaf]) for leaf in numbers}
             elif before:
                 positions = {leaf: (self._level, leaf) for leaf in numbers}
             else:
-                levels = (self._level, request.level)
-                positions = auto_merge.representatives(tree, numbers, *levels, request.merge_ratio)
-            taken = [group for group in before if group.version is version]
+                levels, ratio = (self._level, request.level), request.merge_ratio
+                positions = representatives(tree, numbers, *levels, ratio)
             for position in set(positions.values()):
                 family = [each for each in own if positions[each.leaf.number] == position]
-                if is_merged and any(group.has(family[0].leaf, self._level) for group in taken):
-                    continue
-                if not any(group.position == position for group in taken):
-                    score = F32(aggregated([each.score for each in family], request.aggregation))
-                    groups.append(_Group(version, position, score, family))
+                score = F32(aggregated([each.score for each in family], request.aggregation))
+                groups.append(_Group(version, position, score, family))
         return sorted(groups, key=lambda group: group.rank)
 
     def _read(self, request, groups: list[_Group], locator: TermLocator):
-        """Returns passages, or in SENTENCE_WINDOW contexts."""
-        best = groups[: request.limit]
+        """Returns passages and, in SENTENCE_WINDOW, contexts, and how they were selected."""
+        chunks = [(group.version.text, group.position) for group in groups]
+        scores = [float(group.score) for group in groups]
+        limit, most, budget = request.limit, request.max_per_document, request.token_budget
+        selection = Selection.of_groups(len(groups), limit)
         if request.mode is SearchMode.SENTENCE_WINDOW:
-            chunks = ((each.version.text, each.position, float(each.score)) for each in best)
-            margin = request.window_sentences
-            contexts = (sentence_context.sentence_context(*chunk, margin) for chunk in chunks)
-            return tuple(contexts), Selection.of_groups(len(groups), request.limit)
-        matches = SimpleNamespace(
-            level=self._level,
-            score=lambda number: float(groups[number].score),
-            leaves=lambda ns: [
-                each.match
-                for each in sorted(chain(*(groups[n].leaves for n in ns)), key=lambda e: -e.score)
-            ],
-        )
-        drafts, selection = self._drafts(request, groups, matches)
-        return tuple(self._passages(request, drafts, matches, locator)), selection
+            best, margin = zip(chunks[:limit], scores, strict=False), request.window_sentences
+            contexts = (
+                sentence_context.sentence_context(*own, score, margin) for own, score in best
+            )
+            return ((), tuple(contexts)), selection
 
-    def _drafts(self, request, groups: list[_Group], matches):
-        drafts = [
-            PassageDraft.of(group.version.text, group.position, number)
-            for number, group in enumerate(groups)
-        ]
-        limit, most = request.limit, request.max_per_document
+        def leaves(numbers: Sequence[int]) -> list[LeafMatch]:
+            own = chain.from_iterable(groups[number].leaves for number in numbers)
+            return [each.match for each in sorted(own, key=lambda each: -each.score)]
+
+        def passage(draft: PassageDraft) -> types.Passage:
+            own = (draft.document, self._level, leaves(draft.groups), draft.record)
+            spans = request.retrieval is not Retrieval.DENSE
+            return passage_of(draft, matches, locator.cited_place(*own, spans=spans))
+
+        matches = SimpleNamespace(level=self._level, score=scores.__getitem__, leaves=leaves)
+        drafts = [PassageDraft.of(*chunk, number) for number, chunk in enumerate(chunks)]
         if request.mode is SearchMode.CONTEXT:
-            limits = {"limit": limit, "max_per_document": most}
-            selected = fill_budget(drafts, request.token_budget, matches, **limits)
-        elif request.token_budget or request.merge_adjacent:
-            options = (request.token_budget, request.merge_adjacent, request.cut_last, most)
-            selected = select_drafts(drafts, PassageLimits(limit, *options), matches)
+            selected = fill_budget(drafts, budget, matches, limit=limit, max_per_document=most)
+        elif budget or request.merge_adjacent:
+            limits = PassageLimits(limit, budget, request.merge_adjacent, request.cut_last, most)
+            selected = select_drafts(drafts, limits, matches)
         else:
-            return drafts[:limit], Selection.of_groups(len(groups), limit)
-        return selected.drafts, Selection.of_drafts(selected, len(groups), request)
-
-    def _passages(self, request, drafts, matches, locator: TermLocator) -> Iterator[types.Passage]:
-        spans = request.retrieval is not Retrieval.DENSE
-        for draft in drafts:
-            own = (draft.document, self._level, matches.leaves(draft.groups), draft.record)
-            yield passage_of(draft, matches, locator.cited_place(*own, spans=spans))
+            return (tuple(map(passage, drafts[:limit])), ()), selection
+        selection = Selection.of_drafts(selected, len(groups), request)
+        return (tuple(map(passage, selected.drafts)), ()), selection
 
     def chunk(self, chunk_id):
         return self.hierarchy(chunk_id, 0, content=False).node
@@ -599,17 +559,13 @@ class MemorySnapshot:
         return text.hierarchy(position, depth, content=content)
 
 
-def _most_of_each(groups: Sequence[_Group], most: int) -> Iterator[_Group]:
-    """The groups without those after the best `most` of their document; 0 is no limit."""
-    counts: Counter[_Version] = Counter()
+def _most_of_each(groups: Sequence[_Group], request: FindRequest) -> Iterator[_Group]:
+    """As many of each document as may become passages of their own."""
+    joins, counts = request.merge_adjacent or request.token_budget, Counter()
     for group in groups:
         counts[group.version] += 1
-        if not most or counts[group.version] <= most:
+        if joins or counts[group.version] <= (request.max_per_document or math.inf):
             yield group
-
-
-def _summary_of(leaf: _Leaf) -> Any:
-    return leaf.version.stored.summaries.summaries[leaf.number]
 
 
 @dataclass(frozen=True)

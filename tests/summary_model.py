@@ -1,6 +1,7 @@
 """Summaries without a summariser, and the search by them as plain Python would have it."""
 
 import time
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -93,13 +94,14 @@ def summarise(
     while done < most and (document := writer.next_unsummarised(embedder)):
         settings = document.collection.settings
         count = document.tree.counts[settings.tree.embedding_level]
-        sections = [] if document.document_id in empty else list(_sections(count, document.version))
+        seed = zlib.crc32(document.parsed.text.encode())
+        sections = [] if document.document_id in empty else list(_sections(count, seed))
         texts = [f"Summary {n} of {document.document_id}" for n in range(len(sections) + 1)]
         found = [Summary(texts[0], range(count))]
         found += [Summary(text, own) for text, own in zip(texts[1:], sections, strict=True)]
         if document.document_id in empty:
             found = []
-        vectors = unit_vectors(len(found), document.version + 10_000, settings.dimension)
+        vectors = unit_vectors(len(found), seed, settings.dimension)
         written = DocumentSummaries(tuple(found), vectors)
         assert writer.put_summaries(document, written, tokens=7)
         done += 1

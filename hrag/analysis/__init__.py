@@ -14,6 +14,7 @@ from hrag.analysis.analyzer import (
     analyzer,
     analyzer_name,
 )
+from hrag.analysis.weights import term_weights
 from hrag_fast import MAX_FREQUENCY, LeafTerms, Matches, term_id
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "analyzer",
     "analyzer_name",
     "term_id",
+    "term_weights",
 ]

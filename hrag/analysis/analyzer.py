@@ -31,11 +31,20 @@ NEWEST_VERSION = 1
 ASCII_LANGUAGES = frozenset({"english"})
 
 
+_JOINERS = frozenset("._-/@+#")
+_JOINED_FACTOR = 0.5  # Its words count too.
+_CJK_FACTOR = 0.25  # A word of two characters is found by three terms or four.
+
+
 class QueryTerm(NamedTuple):
-    """A term of a query; `id` is the `term_id` of `text`, which is stemmed if it is a word."""
+    """A term of a query; `id` is the `term_id` of `text`, which is stemmed if it is a word.
+
+    `factor` is what its kind counts beside a word.
+    """
 
     id: int
     text: str
+    factor: float = 1.0
 
 
 class Analyzer:
@@ -81,11 +90,20 @@ class Analyzer:
         """
         tokens = self._extractor.tokens(text)
         kept = [token for token in tokens if not self._is_stop_word(token)]
-        texts = dict.fromkeys(self._extractor.term(token) for token in kept or tokens)
-        return tuple(QueryTerm(term_id(each), each) for each in list(texts)[:MAX_QUERY_TERMS])
+        texts: dict[str, float] = {}
+        for token in kept or tokens:
+            texts.setdefault(self._extractor.term(token), _factor(token))
+        found = list(texts.items())[:MAX_QUERY_TERMS]
+        return tuple(QueryTerm(term_id(text), text, factor) for text, factor in found)
 
     def _is_stop_word(self, token: Token) -> bool:
         return token.is_word and token.text in self._stop_words
+
+
+def _factor(token: Token) -> float:
+    if token.is_word:
+        return 1.0
+    return _JOINED_FACTOR if _JOINERS.intersection(token.text) else _CJK_FACTOR
 
 
 def analyzer_name(language: str) -> str:

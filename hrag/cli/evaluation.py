@@ -31,8 +31,8 @@ from hrag.errors import CollectionExists
 from hrag.types import DEFAULT_COLLECTION, Document
 
 if TYPE_CHECKING:  # numpy and gRPC are slow to import, and not every command needs them.
+    from hrag.chat import ChatModel
     from hrag.client import Client
-    from hrag.evaluation.chat_calls import ChatCalls
     from hrag.evaluation.generator import Generated
     from hrag.evaluation.journal import Journal
     from hrag.evaluation.judge import JudgeFigures
@@ -128,8 +128,8 @@ class _Run:
         from hrag.evaluation.report import Report  # noqa: PLC0415
 
         # First, so that a setting that is missing ends the command before the work.
-        calls = self._calls() if self.options.judge or self.options.generate else None
-        generated = self._generated(path, calls) if calls and self.options.generate else None
+        chat = self._chat() if self.options.judge or self.options.generate else None
+        generated = self._generated(path, chat) if chat and self.options.generate else None
         questions = self._sampled(read_questions(path, self.options.split))
         with_gold = [each for each in questions if each.gold]
         if not with_gold and not self.options.judge:
@@ -138,15 +138,14 @@ class _Run:
         return Report(
             about=self._about(path, questions),
             retrieval=self._retrieval(with_gold) if with_gold else None,
-            judged=self._judged(questions, calls) if calls and self.options.judge else None,
+            judged=self._judged(questions, chat) if chat and self.options.judge else None,
             generated=generated,
             warnings=warnings,
         )
 
-    def _calls(self) -> "ChatCalls":
+    def _chat(self) -> "ChatModel":
         from hrag.chat.factory import open_chat  # noqa: PLC0415
         from hrag.config import CommonSettings, SettingsError, load  # noqa: PLC0415
-        from hrag.evaluation.chat_calls import ChatCalls  # noqa: PLC0415
 
         try:
             chat = open_chat(load(CommonSettings))
@@ -157,15 +156,17 @@ class _Run:
                 "--judge and --generate require a chat model: set HRAG_CHAT_MODEL, and "
                 "HRAG_CHAT_BASE_URL unless it is OpenAI's"
             )
-        return ChatCalls(chat, self.journal)
+        return chat
 
-    def _generated(self, path: Path, calls: "ChatCalls") -> "Generated":
+    def _generated(self, path: Path, chat: "ChatModel") -> "Generated":
         from hrag.cli.evaluation_tables import show_generated  # noqa: PLC0415
+        from hrag.evaluation.chat_calls import ChatCalls  # noqa: PLC0415
         from hrag.evaluation.generator import QuestionGenerator  # noqa: PLC0415
 
         if path.suffix != ".jsonl":
             raise Failure(f"--generate writes QUESTIONS, which must end in .jsonl, not {path}")
         options = self.options
+        calls = ChatCalls(chat, self.journal)
         writer = QuestionGenerator(self.client, calls, self.where, options.concurrency)
         with _progress("questions", self.console) as show:
             generated = writer.generate(path, options.generate, options.seed, show)
@@ -207,14 +208,15 @@ class _Run:
             seed=self.options.seed,
         )
 
-    def _judged(self, questions: Sequence["Question"], calls: "ChatCalls") -> "JudgeFigures":
+    def _judged(self, questions: Sequence["Question"], chat: "ChatModel") -> "JudgeFigures":
         from hrag.evaluation.bootstrap import sample  # noqa: PLC0415
+        from hrag.evaluation.chat_calls import ChatCalls  # noqa: PLC0415
         from hrag.evaluation.judge import Judge, JudgeSettings  # noqa: PLC0415
 
         options = self.options
         drawn = sample(len(questions), options.judge_sample, options.seed)
         settings = JudgeSettings(options.answer_tokens, options.concurrency, options.seed)
-        judge = Judge(self.client, calls, self.where, settings)
+        judge = Judge(self.client, ChatCalls(chat, self.journal), self.where, settings)
         with _progress("chat calls", self.console) as show:
             return judge.judge(
                 [questions[each] for each in drawn], options.systems, options.baseline, show

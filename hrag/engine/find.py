@@ -17,8 +17,8 @@ from hrag.types import (
     DEFAULT_WINDOW_SENTENCES,
     Aggregation,
     ChosenSection,
-    Evidence,
     FusionMethod,
+    MatchedSentence,
     Retrieval,
     SearchMode,
     SummaryScope,
@@ -36,8 +36,8 @@ class PassageFields(Protocol):
     ) -> bytes:
         """Returns the fields of hrag.v1.Chunk that all chunks of a document share."""
 
-    def evidence(self, evidence: Evidence) -> bytes:
-        """Returns the fields of hrag.v1.Passage that tell the evidence."""
+    def sentence(self, sentence: MatchedSentence) -> bytes:
+        """Returns the field `matched_sentence` of hrag.v1.Passage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,10 @@ def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequ
         )
         parts.append(f'<circle class="point {style}" cx="{x(each.mean):.1f}" cy="{middle}" r="5"/>')
         parts.append(_text(right + 10, middle + 4, text, "start"))
-    for value in (lowest, 0.0, highest):
-        parts.append(_text(x(value), bottom + 18, f"{100 * value:+.1f}", "middle"))
+    parts.append(_text(x(0), bottom + 18, "0", "middle"))
+    for end in (lowest, highest):
+        if abs(end) > _SHORTEST_REACH:  # Else the label would lie on that of zero.
+            parts.append(_text(x(end), bottom + 18, f"{100 * end:+.1f}", "middle"))
     return _svg(title, bottom + _BOTTOM, parts)
 
 

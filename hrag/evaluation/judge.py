@@ -36,7 +36,7 @@ DEFAULT_QUESTIONS = 50
 CRITERIA = ("better", "accuracy", "completeness", "logic")
 NO_PASSAGES = "No passage answers the question."
 
-_MAX_ANSWER_TOKENS = 512
+_MAX_ANSWER_TOKENS = 400
 _MAX_VERDICT_TOKENS = 512  # Some models think aloud before they reply.
 _ORDERS = 2
 _OBJECT = re.compile(r"\{[^{}]*\}")

@@ -76,7 +76,7 @@ class TermLocator:
 
 
 def _merged(found: Sequence[TermMatches], passage: ChunkRecord) -> tuple[TermSpan, ...]:
-    """The spans inside the passage, in order, each character once."""
+    """The spans inside the passage, in order; those that overlap are one."""
     merged: list[TermSpan] = []
     spans = {
         span
@@ -86,7 +86,8 @@ def _merged(found: Sequence[TermMatches], passage: ChunkRecord) -> tuple[TermSpa
     }
     for start, end in sorted(spans):
         if merged and start < merged[-1].char_end:
-            start = merged[-1].char_end  # noqa: PLW2901  # the part that is not covered yet
-        if start < end:
+            last = merged.pop()
+            merged.append(TermSpan(last.char_start, max(last.char_end, end)))
+        else:
             merged.append(TermSpan(start, end))
     return tuple(merged)

@@ -64,7 +64,6 @@ from hrag.types.limits import (
 from hrag.types.search import (
     Aggregation,
     ChosenSection,
-    Evidence,
     FusionMethod,
     MatchedChild,
     MatchedSentence,
@@ -133,7 +132,6 @@ __all__ = [
     "EmbeddedIndexStatus",
     "EmbeddedReaderStatus",
     "EmbeddedStoreTotals",
-    "Evidence",
     "FusionMethod",
     "Hierarchy",
     "IndexStatus",

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from hrag.filters import Filter
 from hrag.types.chunks import Chunk, Span
@@ -117,8 +118,7 @@ class MatchedChild:
     dense_score: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TermSpan:
+class TermSpan(NamedTuple):
     """Where a term of the query occurs in the document's text, in characters."""
 
     char_start: int
@@ -158,16 +158,6 @@ class Passage:
     term_spans: tuple[TermSpan, ...] = ()
     matched_sentence: MatchedSentence | None = None
     rerank_score: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Why a passage was found, apart from its matched leaves; see `Passage`."""
-
-    lexical_score: float | None
-    dense_score: float | None
-    term_spans: tuple[TermSpan, ...]
-    matched_sentence: MatchedSentence
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hrag.types import Evidence, MatchedChild, MatchedSentence, Passage, TermSpan
+from hrag.types import MatchedChild, MatchedSentence, Passage, TermSpan
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import types_pb2
 from hrag.wire.common import chunk_from, chunk_message, span_from, span_message, struct_message
@@ -28,13 +28,8 @@ class PassageFieldCodec:
             metadata=struct_message(metadata) if metadata else None,
         ).SerializeToString()
 
-    def evidence(self, evidence: Evidence) -> bytes:
-        return pb.Passage(
-            lexical_score=evidence.lexical_score,
-            dense_score=evidence.dense_score,
-            term_spans=map(_term_span_message, evidence.term_spans),
-            matched_sentence=_sentence_message(evidence.matched_sentence),
-        ).SerializeToString()
+    def sentence(self, sentence: MatchedSentence) -> bytes:
+        return pb.Passage(matched_sentence=_sentence_message(sentence)).SerializeToString()
 
 
 PASSAGE_FIELDS = PassageFieldCodec()

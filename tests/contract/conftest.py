@@ -74,10 +74,10 @@ class Case:
 
 def _embedded(request: pytest.FixtureRequest, state: str) -> Case:
     folder: Path = request.getfixturevalue("tmp_path")
-    return _embedded_at(folder / "store", request, state)
+    return embedded_at(folder / "store", request, state)
 
 
-def _embedded_at(path: Path, request: pytest.FixtureRequest, state: str) -> Case:
+def embedded_at(path: Path, request: pytest.FixtureRequest, state: str) -> Case:
     case, closing = Case(state), ExitStack()
     request.addfinalizer(closing.close)
     engine = closing.enter_context(engine_at(path, case.quota_of))
@@ -86,17 +86,17 @@ def _embedded_at(path: Path, request: pytest.FixtureRequest, state: str) -> Case
     case.readers = lambda: engine.reader
     case.index = engine.seal
     case.restart = engine.restart_reader
-    case.another = lambda: _embedded_at(path.with_name("another"), request, state)
+    case.another = lambda: embedded_at(path.with_name("another"), request, state)
     return case
 
 
-def _memory(request: pytest.FixtureRequest, state: str) -> Case:
+def in_memory(request: pytest.FixtureRequest, state: str) -> Case:
     case, engine = Case(state), MemoryEngine()
     case.engine, case.writer, reader = engine, engine.writer(case.quota_of), engine.reader()
     case.readers = lambda: reader
     case.index = lambda tenant_id, name: None
     case.restart = lambda: None
-    case.another = lambda: _memory(request, state)
+    case.another = lambda: in_memory(request, state)
     return case
 
 
@@ -105,7 +105,7 @@ OpenCase = Callable[[pytest.FixtureRequest, str], Case]
 # States of an index: all in the tail, all in segments, half and half; or there is none.
 ENGINES: dict[str, tuple[OpenCase, tuple[str, ...]]] = {
     "embedded": (_embedded, ("tail", "sealed", "mixed")),
-    "memory": (_memory, ("plain",)),
+    "memory": (in_memory, ("plain",)),
 }
 
 

@@ -13,8 +13,8 @@ from hrag.engine.find import FindRequest, Found
 from hrag.engine.protocols import EncodingSnapshot
 from hrag.errors import Cancelled, DeadlineExceeded, DocumentNotFound
 from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
-from hrag.ids import ChunkId
-from hrag.passages.auto_merge import representatives
+from hrag.ids import ChunkId, parse_chunk_id
+from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.types import Aggregation, Passage, SearchMode, TreeSettings
 from tests.fakes import (
     SCORE_TOLERANCE,
@@ -171,18 +171,21 @@ def test_a_limit_is_filled_with_distinct_ancestors(filled):
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 1.0])
-def test_auto_merge_returns_chunks_of_which_enough_matched(filled, ratio):
-    """All of a document's leaves merge into its top chunks, few of them into none."""
+def test_auto_merge_returns_chunks_of_which_enough_of_the_best_matched(filled, ratio):
+    """The other leaves follow, one by one."""
     query, options = query_vector(3), {"mode": SearchMode.AUTO_MERGE, "merge_ratio": ratio}
     with filled.snapshot() as snapshot:
-        for limit, candidates in ((1, 1), (2, 10), (4, 40), (20, 40)):
+        for limit, candidates in ((1, 1), (2, 10), (4, 40), (20, 40), (EVERYTHING, EVERYTHING)):
             found = find(snapshot, query, limit, TOP, candidates=candidates, **options)
             leaves = _nearest(filled.model, query, found.considered)
-            _assert_best(found.passages, _merged(filled.model, leaves, ratio))
+            best = dict(list(leaves.items())[: min(candidates, MERGED_LEAVES)])
+            merged = _merged(filled.model, best, ratio)
+            _assert_best(found.passages[: len(merged)], merged)
+            rest = {leaf: s for leaf, s in leaves.items() if not _is_in(leaf, merged, filled.model)}
+            alone = filled.model.groups(rest, 0, Aggregation.MAX)
+            _assert_best(found.passages[len(merged) :], alone)
             _assert_none_lies_inside_another(found.passages)
-        whole = find(snapshot, query, EVERYTHING, TOP, **options).passages
-    assert len(matched_leaves(whole)) == filled.model.leaf_count
-    assert {passage.chunk.level for passage in whole} == {TOP}
+    assert len(found.passages) == len(merged) + len(rest)
 
 
 def _merged(
@@ -196,6 +199,15 @@ def _merged(
             group.leaves[name, leaf] = leaves[name, leaf]
             group.score = max(group.leaves.values())
     return groups
+
+
+def _is_in(leaf: Leaf, chunks: Mapping[str, ModelGroup], model: ModelCollection) -> bool:
+    """Whether a leaf lies inside one of the chunks."""
+    tree = model.documents[leaf[0]].tree
+    own = tree.record(0, leaf[1])
+    of_document = (each for each in map(parse_chunk_id, chunks) if each.document_id == leaf[0])
+    spans = (tree.record(each.level, each.index) for each in of_document)
+    return any(s.byte_start <= own.byte_start and own.byte_end <= s.byte_end for s in spans)
 
 
 def _assert_none_lies_inside_another(passages: tuple[Passage, ...]) -> None:

@@ -25,7 +25,7 @@ from hrag.types import (
     TreeSettings,
 )
 from hrag.v1 import retriever_pb2
-from hrag.wire.retriever import encoded_passage
+from hrag.wire.passages import encoded_passage
 from indexer_svc.pipeline import Defaults, Pipeline
 from retriever_svc.browse import Browse
 from retriever_svc.pipeline import Search

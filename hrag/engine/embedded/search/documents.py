@@ -117,12 +117,15 @@ class DocumentReader:
         group: int,
         record: ChunkRecord,
         merged: Sequence[TreePosition],
-        evidence: bytes,
+        term_spans: Sequence[tuple[int, int]],
+        sentence: bytes,
     ) -> bytes:
         """Returns a group's chunk as an encoded passage, with the span of `record`."""
         citation, tree, text = self._stored(ordinal)
         cited = citation.cited(fields)
-        return encoder.passage(cited, tree, text, *position, group, record, merged, evidence)
+        return encoder.passage(
+            cited, tree, text, *position, group, record, merged, term_spans, sentence
+        )
 
     def _stored(self, ordinal: int) -> tuple[Citation, memoryview, memoryview]:
         """Its citation, its packed tree and its text."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from hrag.embedding import Vectors
 from hrag.engine.documents import DocumentSummaries, PreparedDocument, StoredDocument, Summary
+from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
@@ -74,7 +75,7 @@ def _stored(
         content_hash=record.content_hash,
         parsed=ParsedText(text, record.sections, record.pages),
         tree=Tree(bytes(_read(store, txn, slot, "trees"))),
-        vectors=_vectors(store, txn, slot, collection.settings.dimension),
+        vectors=_vectors(store, txn, slot, record.leaf_count, collection.settings.dimension),
     )
     return StoredDocument(document, _summaries(store, txn, number, collection, ordinal, record))
 
@@ -103,15 +104,14 @@ def _summaries(
     for index in range(tree.counts[0]):
         chunk = tree.record(0, index)
         texts.append(str(text[chunk.byte_start : chunk.byte_end], "utf-8").strip())
-    leaves = (range(record.leaf_count), *sections)
-    summaries = tuple(Summary(*each) for each in zip(texts, leaves, strict=True))
-    return DocumentSummaries(summaries, _vectors(store, txn, slot, dimension))
+    ranges = (range(record.leaf_count), *sections)
+    summaries = tuple(Summary(*each) for each in zip(texts, ranges, strict=True))
+    return DocumentSummaries(summaries, _vectors(store, txn, slot, len(texts), dimension))
 
 
-def _vectors(store: Store, txn: Txn, slot: bytes, dimension: int) -> Vectors:
-    """A copy: `float32[n, dimension]`."""
-    packed = _read(store, txn, slot, "vectors")
-    return np.frombuffer(packed, "<f4").reshape(-1, dimension).astype(np.float32)
+def _vectors(store: Store, txn: Txn, slot: bytes, count: int, dimension: int) -> Vectors:
+    """A copy: `float32[count, dimension]`."""
+    return np.array(leaves.vectors_in_place(store, txn, slot, count, dimension), np.float32)
 
 
 def _read(store: Store, txn: Txn, key: bytes, database: str) -> memoryview:

@@ -13,7 +13,7 @@ from hrag.passages.cited_place import CitedPlace, TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.sentence_context import SentenceContext, sentence_context
 from hrag.passages.tree_text import LeafMatch
-from hrag.types import Evidence, Passage, Retrieval, SearchMode
+from hrag.types import Passage, Retrieval, SearchMode
 from hrag_fast import PassageEncoder
 
 
@@ -111,8 +111,6 @@ class Fetch:
         ordinal = split_label(int(groups.groups.keys[group]))[0]
         leaves = groups.leaves(draft.groups)
         place = self._place(draft, groups.level, leaves)
-        best = leaves[0]
-        evidence = Evidence(best.lexical, best.dense, place.term_spans, place.sentence)
         if len(draft.groups) > 1:
             encoder, group = _encoder(groups.joined(draft.groups)), 0
         return self.documents.encoded(
@@ -123,7 +121,8 @@ class Fetch:
             group,
             draft.record._replace(section=place.section),
             draft.merged_positions(),
-            fields.evidence(evidence),
+            place.term_spans,
+            fields.sentence(place.sentence),
         )
 
 

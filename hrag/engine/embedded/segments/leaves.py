@@ -76,7 +76,7 @@ def read_leaves(
         count = tree.counts[level]
         labels.append(labels_of(ordinal, count))
         ancestors.append(tree.ancestors(level))
-        vectors.append(_vectors_in_place(store, txn, slot, count, settings.dimension))
+        vectors.append(vectors_in_place(store, txn, slot, count, settings.dimension))
         if settings.analyzer:
             texts = read_lexical_texts(store, txn, slot, tree, settings)
             terms.append(analyzer(settings.analyzer).leaf_terms(texts))
@@ -102,7 +102,7 @@ def read_lexical_texts(
     return lexical_texts(text, record.title, record.sections, tree, level, headings=True)
 
 
-def _vectors_in_place(store: Store, txn: Txn, slot: bytes, count: int, dimension: int) -> Vectors:
-    """A document's `count` vectors in LMDB's memory, valid as long as the transaction."""
+def vectors_in_place(store: Store, txn: Txn, slot: bytes, count: int, dimension: int) -> Vectors:
+    """Returns a document's `count` vectors in LMDB's memory, valid as long as the transaction."""
     value = required(txn.get(slot, db=store.db["vectors"]))
     return np.frombuffer(value, "<f4", count * dimension).reshape(count, dimension)

@@ -157,6 +157,8 @@ def _vector_problems(value: memoryview, leaf_count: int, dimension: int) -> Iter
     if len(value) != leaf_count * dimension * 4:
         yield f"{len(value)} bytes of vectors for {leaf_count} leaves of dimension {dimension}"
         return
+    if not dimension:
+        return
     norms = np.linalg.norm(np.frombuffer(value, "<f4").reshape(leaf_count, dimension), axis=1)
     if not (np.abs(norms - 1) < _UNIT_TOLERANCE).all():
         yield "a vector is not of unit length"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.analysis import QueryTerm
+from hrag.analysis import QueryTerm, term_weights
 from hrag.engine.embedded.search.candidates import Candidates, RowNumbers, Scores, best_of
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.view import View
@@ -50,18 +50,19 @@ class LexicalQuery:
 
 def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
     """Returns the query for a view; its terms may occur nowhere in it."""
-    ids = np.sort(np.array([term.id for term in terms], np.uint64))
+    terms = sorted(terms)
+    ids = np.array([term.id for term in terms], np.uint64)
     in_tail = _in_tail(ids, view)
     frequencies = np.bincount(in_tail.which, minlength=len(ids))
     for segment, base, end in _segments(view):
         alive = view.alive[base:end]
         stored = None if alive.all() else alive
         frequencies = frequencies + _postings(segment).document_frequencies(ids, stored)
-    idf = np.log1p((view.living - frequencies + 0.5) / (frequencies + 0.5))
+    weights = term_weights(terms, frequencies.tolist(), view.living)
     mean_length = view.living_terms / max(view.living, 1)
     return LexicalQuery(
         ids=ids,
-        weights=(idf / idf.sum()).astype(np.float32) if len(ids) else idf.astype(np.float32),
+        weights=np.array(weights, np.float32),
         a=_K1 * (1 - _B),
         b=_K1 * _B / max(mean_length, 1.0),
         in_tail=in_tail,

@@ -23,9 +23,7 @@ from hrag.engine.rounds import Selection
 from hrag.types import Aggregation, CollectionSettings, SearchMode, TreeSettings
 
 SETTINGS = CollectionSettings(TreeSettings((32, 64), 0.0), "fake", 1)
-REQUEST = FindRequest(
-    np.ones(1, np.float32), SearchMode.SMALL_TO_BIG, 1, limit=5, candidates=50
-)
+REQUEST = FindRequest(np.ones(1, np.float32), SearchMode.SMALL_TO_BIG, 1, limit=5, candidates=50)
 NOTHING: Any = None
 CACHES = SnapshotCaches(CitationCache(), SelectedRowsCache())
 
@@ -69,7 +67,7 @@ class Ranked:
     def _read(self, fetch: Fetch, groups: AncestorGroups) -> tuple[tuple[str, ...], Selection]:
         """If joined, neighbours are those with the same first letter."""
         request = fetch.request
-        names = [self._names[split_label(key)[1]] for key in groups.keys()]
+        names = [self._names[split_label(key)[1]] for key in groups.keys(None)]
         if not request.merge_adjacent:
             selection = Selection.of_groups(len(groups), request.limit)
             return tuple(names[: request.limit]), selection

@@ -1,0 +1,96 @@
+"""The layout of postings, and how a list is read: shared by all that read or write postings."""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libcpp.vector cimport vector
+
+cdef enum:
+    FORMAT_VERSION = 1
+    WINDOW_BITS = 13
+    WINDOW_ROWS = 1 << WINDOW_BITS
+    MAX_ROWS = WINDOW_ROWS << 16  # A window's number has 16 bits.
+    BLOCK_HEADER_UNITS = 2  # The window's number, and how many units follow.
+    FREQUENCY_BITS = 3
+    LONG_FREQUENCY = 7  # This one and larger ones take a unit of their own.
+    MAX_FREQUENCY = 255
+    NO_WINDOW = 1 << 16
+    # A thread that releases the GIL may wait for another's whole switch interval, 5 ms, to get
+    # it back. Up to this many units the work takes about 10 us: keeping it delays nobody.
+    GIL_KEPT_UP_TO = 4000
+
+
+cdef struct Header:  # The arrays follow: term ids, offsets, document frequencies, units.
+    uint8_t magic[8]
+    uint32_t version
+    uint32_t rows
+    uint64_t terms
+    uint64_t units
+
+
+cdef inline const char* magic() noexcept nogil:
+    return b"hragbm25"
+
+
+cdef struct Index:  # Where the parts of a checked buffer lie.
+    Header header
+    const uint64_t* ids
+    const uint64_t* offsets
+    const uint32_t* frequencies
+    const uint16_t* units
+
+
+cdef struct Posting:
+    uint32_t row  # Within its window.
+    uint32_t frequency
+
+
+cdef struct Block:  # A term's postings in one window.
+    const uint16_t* first
+    const uint16_t* end
+
+
+cdef struct Cursor:  # Where a term of a query stands in its list.
+    const uint16_t* next
+    const uint16_t* end
+    size_t which  # The term's position in the query.
+
+
+cdef inline const uint16_t* read_posting(const uint16_t* units, Posting* posting) noexcept nogil:
+    """Reads the posting that begins at `units`; returns where the next one begins."""
+    posting.row = units[0] >> FREQUENCY_BITS
+    posting.frequency = units[0] & LONG_FREQUENCY
+    if posting.frequency != LONG_FREQUENCY:
+        return units + 1
+    posting.frequency = units[1]
+    return units + 2
+
+
+cdef inline uint32_t window_of(const Cursor* cursor) noexcept nogil:
+    """The window of a cursor's next block; NO_WINDOW at the end of its list."""
+    return cursor.next[0] if cursor.next < cursor.end else <uint32_t>NO_WINDOW
+
+
+cdef inline Block next_block(Cursor* cursor) noexcept nogil:
+    cdef Block block
+    block.first = cursor.next + BLOCK_HEADER_UNITS
+    block.end = block.first + cursor.next[1]
+    cursor.next = block.end
+    return block
+
+
+cdef Cursor cursor_of(const Index* index, size_t term) noexcept nogil
+cdef size_t find_terms(
+    const Index* index, const uint64_t* ids, size_t count, vector[Cursor]& cursors
+) noexcept nogil
+cdef const uint16_t* seek(
+    const uint16_t* first, const uint16_t* low, const uint16_t* end, uint32_t row
+) noexcept nogil
+cdef vector[uint32_t] look_up(
+    Cursor cursor, const uint32_t* rows, size_t count
+) noexcept nogil
+cdef int check_entries(str name, size_t entries, size_t expected) except -1
+cdef int check_ascending(const uint64_t* ids, size_t count) except -1
+
+
+cdef class PostingLists:
+    cdef const uint8_t[::1] buffer
+    cdef Index index

@@ -1,0 +1,138 @@
+"""All engines find the same: the same passages in the same order, with the same scores.
+
+The engine in memory scores leaf by leaf, so it says what is right.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hrag.engine.find import FindRequest, Found, Fusion
+from hrag.filters import Match, NoneOf
+from hrag.types import (
+    Aggregation,
+    FusionMethod,
+    MatchedChild,
+    Passage,
+    Retrieval,
+    SearchMode,
+    SummaryScope,
+    SummaryUnit,
+)
+from tests.contract.conftest import ENGINES, Case, embedded_at, in_memory
+from tests.fakes import SCORE_TOLERANCE, collection_settings, query_vector, read_passages
+from tests.summary_model import ModelSummaries, summarise
+from tests.vocabulary import PHRASES, WORDS, question, wordy
+
+SETTINGS = collection_settings(summaries=SummaryUnit.CHUNK)
+TOP = SETTINGS.tree.top_level
+REQUESTS = 12
+OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
+
+
+def grown(case: Case) -> Case:
+    """Twelve documents, of which some are replaced or deleted, with summaries."""
+    case.model.settings = SETTINGS
+    case.create()
+    documents = [wordy(f"d{n}", n, SETTINGS, 4 + 2 * n, metadata={"n": n % 3}) for n in range(12)]
+    case.fill(*documents)
+    for name in ("d4", "d9"):
+        case.delete(name)
+    for name, seed in (("d2", 40), ("d10", 41)):
+        case.writer.put(case.collection, wordy(name, seed, SETTINGS, metadata={"n": 1}))
+    summarise(case.writer, ModelSummaries(case.model), empty=frozenset({"d3"}))
+    if case.state == "sealed":
+        case.index("t", "c")
+    return case
+
+
+@pytest.fixture(scope="module", params=ENGINES["embedded"][1], ids="embedded-{}".format)
+def twins(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Any, Any]]:
+    """Snapshots of the embedded engine, in each state, and of the one in memory."""
+    embedded = embedded_at(tmp_path_factory.mktemp("twin") / "store", request, request.param)
+    cases = [grown(embedded), grown(in_memory(request, "plain"))]
+    with ExitStack() as snapshots:
+        yield tuple(snapshots.enter_context(each.snapshot(summaries=True)) for each in cases)
+
+
+def drawn(draw: random.Random, mode: SearchMode, retrieval: Retrieval) -> FindRequest:
+    """A request that may want anything."""
+    level = TOP if mode is SearchMode.AUTO_MERGE else draw.randint(0, TOP)
+    joins = draw.random() < 0.4
+    budget = draw.choice([0, 0, 20, 100, 400])
+    if mode is SearchMode.CONTEXT:
+        budget = budget or 250
+    is_window = mode is SearchMode.SENTENCE_WINDOW
+    required = draw.choice([(), (), (), (draw.choice(WORDS[:6]),), (draw.choice(PHRASES),)])
+    return FindRequest(
+        vector=None if retrieval is Retrieval.LEXICAL else query_vector(draw.randrange(1000)),
+        mode=mode,
+        level=0 if mode in OF_LEAVES else level,
+        limit=draw.choice([1, 3, 5, 40]),
+        candidates=draw.choice([1, 4, 20, 200]),
+        text=question(draw),
+        required=required,
+        retrieval=retrieval,
+        fusion=Fusion(draw.choice(list(FusionMethod)), draw.choice([0.0, 0.3, 0.5, 1.0]), -0.5),
+        neighbour_bonus=draw.choice([0.0, 0.5]),
+        max_per_document=0 if is_window else draw.choice([0, 0, 1, 3]),
+        aggregation=Aggregation.MAX if is_window else draw.choice(list(Aggregation)),
+        min_score=None if is_window else draw.choice([None, None, 0.3]),
+        token_budget=0 if is_window else budget,
+        cut_last=draw.random() < 0.5,
+        merge_adjacent=not is_window and (joins or mode is SearchMode.CONTEXT),
+        merge_ratio=draw.choice([0.3, 0.5, 1.0]),
+        window_sentences=2,
+        filter=draw.choice(
+            [None, None, Match("metadata.n", (1.0,)), NoneOf((Match("metadata.n", (2.0,)),))]
+        ),
+        top_sections=draw.choice([1, 3, 10]),
+        summary_scope=draw.choice(list(SummaryScope)),
+    )
+
+
+@pytest.mark.parametrize("retrieval", list(Retrieval))
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_both_engines_find_the_same(twins, mode, retrieval):
+    draw = random.Random(f"{mode} {retrieval}")
+    for _ in range(REQUESTS):
+        request = drawn(draw, mode, retrieval)
+        found, expected = (read_passages(snapshot, request) for snapshot in twins)
+        assert _rounded(found) == _rounded(expected), request
+        _assert_scores(found, expected)
+
+
+def _rounded(found: Found[Passage]) -> tuple[object, ...]:
+    """All of it but the scores."""
+    return (
+        [_unscored(each) for each in found.passages],
+        [replace(each, score=0.0) for each in found.contexts],
+        [replace(each, score=0.0) for each in found.sections],
+        (found.considered, found.eligible_leaves, found.exhausted),
+    )
+
+
+def _unscored(passage: Passage) -> Passage:
+    children = tuple(
+        MatchedChild(child.chunk_id, 0.0, child.span) for child in passage.matched_children
+    )
+    return replace(
+        passage, score=0.0, lexical_score=None, dense_score=None, matched_children=children
+    )
+
+
+def _assert_scores(found: Found[Passage], expected: Found[Passage]) -> None:
+    for scores, others in zip(_scores(found), _scores(expected), strict=True):
+        assert scores == pytest.approx(others, abs=SCORE_TOLERANCE)
+
+
+def _scores(found: Found[Passage]) -> list[Any]:
+    scored = [*found.passages, *(c for p in found.passages for c in p.matched_children)]
+    three = [(each.score, each.lexical_score, each.dense_score) for each in scored]
+    return [*three, *((each.score,) for each in (*found.contexts, *found.sections))]

@@ -1,0 +1,368 @@
+"""What every storage engine promises about searches by words, alone or together with vectors."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hrag.analysis import analyzer
+from hrag.engine.find import Found, Fusion
+from hrag.filters import Match
+from hrag.types import (
+    NO_EMBEDDER,
+    FusionMethod,
+    Passage,
+    Retrieval,
+    SearchMode,
+    SummaryUnit,
+)
+from tests.fakes import (
+    ANALYZER,
+    SCORE_TOLERANCE,
+    Leaf,
+    collection_settings,
+    find,
+    matched_leaves,
+    prepared,
+    query_vector,
+    sentences,
+    unit_vectors,
+)
+from tests.vocabulary import wordy
+
+EVERYTHING = 1000
+TOP = 2
+WORDLESS = collection_settings(analyzer="")
+VECTORLESS = collection_settings(dimension=0)
+HEADINGLESS = replace(collection_settings(), index_headings=False)
+
+
+@pytest.fixture
+def filled(opened):
+    """Ten documents of shared words, and one with rare ones."""
+    opened.create()
+    documents = [wordy(f"d{n}", n, sentences=4 + 2 * n, metadata={"n": n}) for n in range(10)]
+    rare = "An error with the code E-9999 was seen. Call Mme. Dupont-Martin of the repair shop."
+    opened.fill(*documents[:5], prepared("rare", rare), *documents[5:])
+    return opened
+
+
+def by_words(snapshot: Any, text: str, count: int = EVERYTHING, **options: Any) -> Found[Passage]:
+    """The best leaves by words alone."""
+    options = {"mode": SearchMode.STANDARD} | options
+    return find(snapshot, None, count, text=text, retrieval=Retrieval.LEXICAL, **options)
+
+
+def by_both(snapshot: Any, text: str, count: int = EVERYTHING, **options: Any) -> Found[Passage]:
+    options = {"mode": SearchMode.STANDARD} | options
+    vector = query_vector(1, snapshot.settings.dimension)
+    return find(snapshot, vector, count, text=text, retrieval=Retrieval.HYBRID, **options)
+
+
+def scores(found: Found[Passage]) -> dict[Leaf, float]:
+    return matched_leaves(found.passages)
+
+
+# Words
+
+
+def test_a_leaf_of_more_and_rarer_words_comes_first(filled):
+    with filled.snapshot() as snapshot:
+        for text in ("What does E-9999 mean?", "the dupont", "E-9999 valve pump water"):
+            for search in (by_words, by_both):
+                best = search(snapshot, text, 3, fusion=Fusion(lexical_weight=0.9)).passages[0]
+                assert best.chunk.document_id == "rare"
+                assert best.lexical_score > 0
+
+
+def test_only_leaves_with_a_word_of_the_query_are_found(filled):
+    """Words are stemmed; stop words leave a query that says more."""
+    wanted = set(analyzer(ANALYZER).terms("pumps boilers").tolist())
+    expected = set()
+    for name, document in filled.model.documents.items():
+        leaves = document.tree.level(0)
+        for number in range(len(leaves)):
+            start, end = int(leaves["char_start"][number]), int(leaves["char_end"][number])
+            sections = [s.title for s in document.parsed.sections if s.char_start <= start]
+            text = f"{document.title} {' '.join(sections[-2:])} {document.parsed.text[start:end]}"
+            if wanted & set(analyzer(ANALYZER).terms(text).tolist()):
+                expected.add((name, number))
+    with filled.snapshot() as snapshot:
+        found = by_words(snapshot, "the pumps of a boiler")
+        leaves = scores(found)
+        assert (found.exact, found.exhausted) == (True, True)
+        assert found.considered == len(leaves) < found.eligible_leaves == filled.model.leaf_count
+        assert all(0 < score <= 1 for score in leaves.values())
+        none = by_words(snapshot, "nonesuch")
+    assert leaves.keys() <= expected
+    assert len(leaves) > len(expected) / 2  # Sections here are not always those of the path.
+    assert (none.passages, none.considered, none.exhausted) == ((), 0, True)
+
+
+def test_scores_are_those_of_bm25(opened):
+    """Divided by the largest that the query allows: words that nobody wrote count there too."""
+    opened.model.settings = HEADINGLESS
+    opened.create()
+    texts = {"a": "red fish swim", "b": "red red red house with some blue window", "c": "blue"}
+    opened.fill(*(prepared(name, text, HEADINGLESS) for name, text in texts.items()))
+    words = {name: Counter(text.split()) for name, text in texts.items()}
+    mean = sum(each.total() for each in words.values()) / 3
+    for query in (["red"], ["red", "blue"], ["red", "nonesuch"], ["swim", "fish", "blue"]):
+        idf = {}
+        for word in query:
+            frequency = sum(word in each for each in words.values())
+            idf[word] = math.log(1 + (3 - frequency + 0.5) / (frequency + 0.5))
+        expected = {}
+        for name, own in words.items():
+            norm = 1.2 * (0.25 + 0.75 * own.total() / mean)
+            score = sum(idf[word] * own[word] / (own[word] + norm) for word in query)
+            if score:
+                expected[name, 0] = score / sum(idf.values())
+        with opened.snapshot() as snapshot:
+            found = scores(by_words(snapshot, " ".join(query)))
+        assert found == pytest.approx(expected, abs=SCORE_TOLERANCE)
+
+
+def test_headings_are_searched_and_not_marked(opened):
+    """The title is part of the indexed text unless the collection is without headings."""
+    for name, settings, count in (("c", collection_settings(), 1), ("c2", HEADINGLESS, 0)):
+        opened.writer.create_collection("t", name, settings)
+        document = replace(prepared("d", "Some text.", settings), title="Of Giraffes")
+        opened.writer.put(opened.writer.open("t", name), document)
+        if opened.state == "sealed":
+            opened.index("t", name)
+        with opened.snapshot(name=name) as snapshot:
+            found = by_words(snapshot, "giraffe").passages
+            assert len(found) == count
+            assert [each.term_spans for each in found] == [()] * count
+
+
+def test_passages_mark_the_words_of_the_query(filled):
+    with filled.snapshot() as snapshot:
+        passages = by_words(snapshot, "pumping E-9999 water", mode=SearchMode.SMALL_TO_BIG).passages
+        dense = find(snapshot, query_vector(0), 3, text="water").passages
+    seen = set()
+    for passage in passages:
+        text = filled.model.documents[passage.chunk.document_id].parsed.text
+        end = passage.chunk.span.char_start
+        for span in passage.term_spans:
+            assert end <= span.char_start < span.char_end <= passage.chunk.span.char_end
+            end = span.char_end
+            seen.add(text[span.char_start : span.char_end].lower())
+        cited, own = passage.matched_sentence.span, passage.chunk.span
+        assert cited.char_start < own.char_end
+        assert own.char_start < cited.char_end
+    assert seen == {"pump", "water", "e-9999", "e"}  # The last one in E-4711.
+    assert [each.term_spans for each in dense] == [()] * 3
+
+
+# Words and vectors
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_a_fused_score_is_the_weighted_sum_of_both(filled, weight):
+    """Each source scores what the other one found, too."""
+    fusion = Fusion(lexical_weight=weight, lowest_cosine=-0.25)
+    with filled.snapshot() as snapshot:
+        lexical = scores(by_words(snapshot, "water pump"))
+        found = by_both(snapshot, "water pump", 10, fusion=fusion)
+        cosines = filled.model.scores(query_vector(1))
+    nearest = sorted(cosines, key=lambda leaf: -cosines[leaf])[:10]
+    candidates = {*nearest, *sorted(lexical, key=lambda leaf: -lexical[leaf])[:10]}
+    assert found.considered == len(candidates)
+    expected = {
+        leaf: weight * lexical.get(leaf, 0.0) + (1 - weight) * (cosines[leaf] + 0.25) / 1.25
+        for leaf in candidates
+    }
+    best = sorted(expected.values(), reverse=True)[:10]
+    assert [each.score for each in found.passages] == pytest.approx(best, abs=SCORE_TOLERANCE)
+    for passage in found.passages:
+        leaf = (passage.chunk.document_id, passage.chunk.index)
+        (child,) = passage.matched_children
+        assert passage.score == child.score == pytest.approx(expected[leaf], abs=SCORE_TOLERANCE)
+        assert passage.dense_score == child.dense_score
+        assert passage.dense_score == pytest.approx(cosines[leaf], abs=SCORE_TOLERANCE)
+        assert passage.lexical_score == child.lexical_score
+        assert passage.lexical_score == pytest.approx(lexical.get(leaf, 0.0), abs=SCORE_TOLERANCE)
+
+
+def test_reciprocal_ranks_are_fused_too(filled):
+    fusion = Fusion(FusionMethod.RECIPROCAL_RANK, 0.5)
+    with filled.snapshot() as snapshot:
+        lexical = by_words(snapshot, "repair").passages
+        both = scores(by_both(snapshot, "repair", 5, fusion=fusion))
+    first = (lexical[0].chunk.document_id, lexical[0].chunk.index)
+    assert both[first] >= 0.5 / 61 - SCORE_TOLERANCE
+    assert max(both.values()) <= 1 / 61 + SCORE_TOLERANCE
+
+
+def test_a_source_that_was_not_searched_has_no_score(filled):
+    with filled.snapshot() as snapshot:
+        words = by_words(snapshot, "water", 3).passages
+        vectors = find(snapshot, query_vector(1), 3, text="water").passages
+    for passage in words:
+        assert (passage.dense_score, passage.lexical_score) == (None, passage.score)
+    for passage in vectors:
+        assert (passage.dense_score, passage.lexical_score) == (passage.score, None)
+
+
+def test_neighbours_that_match_lift_a_leaf(filled):
+    with filled.snapshot() as snapshot:
+        plain = scores(by_both(snapshot, "steam gauge"))
+        lifted = scores(by_both(snapshot, "steam gauge", neighbour_bonus=0.5))
+    for (name, leaf), score in plain.items():
+        near = [plain.get((name, other), score) for other in (leaf - 1, leaf, leaf + 1)]
+        assert lifted[name, leaf] == pytest.approx(score + 0.5 * max(near), abs=SCORE_TOLERANCE)
+
+
+# What must be in a leaf, and what must not be found
+
+
+@pytest.mark.parametrize("analyzer", [ANALYZER, ""])
+def test_required_parts_are_in_every_leaf_that_is_found(opened, analyzer):
+    settings = replace(HEADINGLESS, analyzer=analyzer)
+    opened.model.settings = settings
+    opened.create()
+    texts = {
+        "apart": "The pressure of the valve.",
+        "inside": "A bivalve pressured.",
+        "mail": "Write to a.b@example.org of 大水泵压力。",
+        "phrase": "The valve pressure is low.",
+        "upper": "VALVE\n PRESSURE, see E-4711.",
+    }
+    opened.fill(*(prepared(name, text, settings) for name, text in texts.items()))
+    for required, expected in {
+        ("valve pressure",): {"phrase", "upper"},
+        ("Valve", "pressure"): {"apart", "phrase", "upper"},
+        ("e-4711",): {"upper"},
+        ("b@example",): {"mail"},
+        ("水泵",): {"mail"},
+        ("。",): {"mail"},
+        ("valve", "nonesuch"): set(),
+    }.items():
+        for retrieval in Retrieval if analyzer else [Retrieval.DENSE]:
+            vector = None if retrieval is Retrieval.LEXICAL else query_vector(3)
+            options = {"text": " ".join(required), "required": required, "retrieval": retrieval}
+            with opened.snapshot() as snapshot:
+                found = find(snapshot, vector, EVERYTHING, **options)
+            assert found.eligible_leaves == len(expected)
+            if retrieval is not Retrieval.LEXICAL or required != ("。",):
+                assert {name for name, _ in scores(found)} == expected
+
+
+def test_what_a_filter_forbids_is_not_found(filled):
+    given = Match("metadata.n", (2.0, 7.0))
+    passing = filled.model.filtered(given)
+    with filled.snapshot() as snapshot:
+        everything = scores(by_words(snapshot, "water pump"))
+        found = scores(by_words(snapshot, "water pump", filter=given))
+        both = by_both(snapshot, "water pump", filter=given)
+    assert found == {leaf: s for leaf, s in everything.items() if leaf[0] in passing.documents}
+    assert found
+    assert len(scores(both)) == both.eligible_leaves == passing.leaf_count
+
+
+def test_statistics_are_those_of_the_living_leaves_of_one_collection(filled):
+    """Neither other tenants nor other collections nor what was deleted change a score."""
+
+    def found() -> dict[Leaf, float]:
+        with filled.snapshot() as snapshot:
+            return scores(by_words(snapshot, "water pump E-9999"))
+
+    before = found()
+    for tenant_id, name in (("t2", "c"), ("t", "c2")):
+        filled.writer.create_collection(tenant_id, name, filled.model.settings)
+        handle = filled.writer.open(tenant_id, name)
+        for number in range(3):
+            filled.writer.put(handle, wordy(f"d{number}", 100 + number))
+        if filled.state == "sealed":
+            filled.index(tenant_id, name)
+    assert found() == before
+    filled.writer.put(filled.collection, wordy("more", 50))
+    assert found() != before
+    filled.writer.delete(filled.collection, "more")
+    assert found() == pytest.approx(before, abs=SCORE_TOLERANCE)
+
+
+# Passages
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_document_gives_no_more_passages_than_it_may(filled, most, joins):
+    with filled.snapshot() as snapshot:
+        found = by_both(
+            snapshot, "water", 8, candidates=4, max_per_document=most, merge_adjacent=joins
+        )
+        rest = by_both(snapshot, "water", max_per_document=most, merge_adjacent=joins)
+    counts = Counter(passage.chunk.document_id for passage in found.passages)
+    assert max(counts.values()) == most
+    assert len(found.passages) == 8
+    assert Counter(passage.chunk.document_id for passage in rest.passages).keys() == (
+        filled.model.documents.keys()
+    )
+    assert rest.exhausted
+
+
+def test_context_fills_a_budget_with_the_best_text(filled):
+    query = "water pump pressure"
+    with filled.snapshot() as snapshot:
+        leaves = by_both(snapshot, query, neighbour_bonus=0.5).passages
+        for budget in (10, 100, 300):
+            found = by_both(
+                snapshot,
+                query,
+                mode=SearchMode.CONTEXT,
+                token_budget=budget,
+                neighbour_bonus=0.5,
+            ).passages
+            spent = sum(passage.chunk.token_count for passage in found)
+            assert budget * 0.6 <= spent <= budget
+            assert found[0].matched_children[0].chunk_id == leaves[0].chunk.chunk_id
+            assert found[0].score == leaves[0].score
+        whole = by_both(snapshot, query, mode=SearchMode.CONTEXT, token_budget=100_000).passages
+    texts = {each.chunk.content for each in whole}
+    assert texts == {each.parsed.text for each in filled.model.documents.values()}
+
+
+# Collections with one source
+
+
+def test_a_collection_without_vectors_is_searched_by_words(opened):
+    settings = replace(VECTORLESS, summaries=SummaryUnit.NONE)
+    assert settings.embedder == NO_EMBEDDER
+    opened.model.settings = settings
+    opened.create()
+    opened.fill(*(wordy(f"d{n}", n, settings, 6 + n) for n in range(8)))
+    opened.delete("d3")
+    with opened.snapshot() as snapshot:
+        assert snapshot.settings == settings
+        for mode in set(SearchMode) - {SearchMode.SUMMARY_FIRST}:
+            level = TOP if mode is SearchMode.AUTO_MERGE else 0
+            found = by_words(snapshot, "water pump", 5, mode=mode, level=level)
+            assert (found.exact, len(found.passages or found.contexts) > 0) == (True, True)
+    (stored,) = [s for s in opened.readers().export("t", "c") if s.document.document_id == "d0"]
+    assert stored.document.vectors.shape == (len(opened.model.documents["d0"].vectors), 0)
+    assert opened.writer.status(opened.collection).vector_bytes == 0
+
+
+def test_a_collection_without_an_analyzer_is_searched_by_vectors(opened):
+    opened.model.settings = WORDLESS
+    opened.create()
+    opened.fill(*(prepared(f"d{n}", sentences(9, n), WORDLESS, n) for n in range(4)))
+    with opened.snapshot() as snapshot:
+        found = find(snapshot, query_vector(2), EVERYTHING, text="a story", neighbour_bonus=0.5)
+    assert len(scores(found)) == opened.model.leaf_count
+    assert all(each.matched_sentence and not each.term_spans for each in found.passages)
+
+
+def test_vectors_must_fit_a_collection_without(opened):
+    opened.model.settings = VECTORLESS
+    opened.create()
+    document = prepared("d", sentences(4), VECTORLESS)
+    wrong = replace(document, vectors=unit_vectors(len(document.vectors), 1))
+    with pytest.raises(Exception, match="vectors have shape"):
+        opened.writer.put(opened.collection, wrong)
+    opened.fill(document)

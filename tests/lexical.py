@@ -1,0 +1,49 @@
+"""Rows of terms for tests of lexical search, and what its kernels take for them."""
+
+import numpy as np
+
+DROPPED = 0xFFFFFFFF
+
+
+def forward(rows, count):
+    """The forward form of `count` rows: starts, entries, and their number.
+
+    `rows` has frequencies by term of the rows that have any.
+    """
+    sizes = np.zeros(count + 1, np.int64)
+    for row, terms in rows.items():
+        sizes[row + 1] = len(terms)
+    entries = [
+        term << 8 | min(frequency, 255)
+        for _, terms in sorted(rows.items())
+        for term, frequency in sorted(terms.items())
+    ]
+    return np.cumsum(sizes), np.array(entries, np.uint64), count
+
+
+def query(terms, lengths=None, *, rows=0, a=0.3, b=0.9 / 120):
+    """The first five arguments of `best`; `terms` has weights by term."""
+    ids, weights = zip(*sorted(terms.items()), strict=True) if terms else ((), ())
+    if lengths is None:
+        lengths = np.full(rows, 100)
+    return (
+        np.array(ids, np.uint64),
+        np.array(weights, np.float32),
+        a,
+        b,
+        np.asarray(lengths, np.uint32),
+    )
+
+
+def zipf_rows(count, *, seed=0, vocabulary=5000, shortest=20, longest=160):
+    """Forward form and lengths of rows whose terms are as frequent as those of a language."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(shortest, longest, count)
+    shares = np.cumsum(1 / np.arange(1, vocabulary + 1))
+    terms = np.searchsorted(shares, random.random(lengths.sum()) * shares[-1])
+    rows = np.repeat(np.arange(count), lengths)
+    keys, frequencies = np.unique(rows * vocabulary + terms, return_counts=True)
+    entries = (keys % vocabulary).astype(np.uint64) << np.uint64(8)
+    entries |= np.minimum(frequencies, 255).astype(np.uint64)
+    starts = np.searchsorted(keys // vocabulary, np.arange(count + 1)).astype(np.int64)
+    return starts, entries, lengths.astype(np.uint32)

@@ -1,0 +1,59 @@
+"""Documents of a small vocabulary: words are shared between leaves, and some words are rare."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hrag.engine import PreparedDocument
+from hrag.tree import ParsedText, Section
+from hrag.types import CollectionSettings
+from tests.fakes import collection_settings, prepared
+
+_COMMON = """
+valve pressure pump sensor filter motor engine cooling water steam heating boiler gauge leak
+repair manual safety warning code error alarm signal cable switch voltage current battery
+charger screen button keyboard printer paper ink colour light shadow window door
+"""
+WORDS = _COMMON.split()
+PHRASES = ("E-4711", "3.11.7", "well-known", "a.b@example.org", "水泵压力", "温度", "naïve", "C++")
+_WEIGHTS = [1 / (rank + 1) for rank in range(len(WORDS))]
+_SECTION_SENTENCES = 6
+
+
+def sentence(draw: random.Random) -> str:
+    """Returns a sentence of three to twelve words, common ones more often than rare ones."""
+    words = draw.choices(WORDS, _WEIGHTS, k=draw.randint(3, 12))
+    if draw.random() < 0.15:
+        words.insert(draw.randrange(len(words)), draw.choice(PHRASES))
+    return f"{' '.join(words).capitalize()}. "
+
+
+def wordy(
+    document_id: str,
+    seed: int,
+    settings: CollectionSettings | None = None,
+    sentences: int = 20,
+    **options: Any,
+) -> PreparedDocument:
+    """Returns a document of some sections, with a title of two words; see `prepared`."""
+    draw = random.Random(seed)
+    text, sections = "", []
+    for number in range(sentences):
+        if number % _SECTION_SENTENCES == 0:
+            sections.append(Section(draw.choice(WORDS).title(), 1 + number % 2, len(text)))
+        text += sentence(draw)
+    parsed = ParsedText(text, tuple(sections))
+    document = prepared(document_id, parsed, settings or collection_settings(), seed, **options)
+    title = " ".join(draw.choices(WORDS, k=2))
+    return replace(document, title=title, content_hash=f"{document.content_hash} {title}")
+
+
+def question(draw: random.Random, words: Sequence[str] = WORDS) -> str:
+    """Returns a query's text: some words, perhaps a phrase, perhaps a word that nobody wrote."""
+    asked = draw.choices(words, k=draw.randint(1, 5))
+    if draw.random() < 0.4:
+        asked.append(draw.choice(PHRASES))
+    if draw.random() < 0.2:
+        asked.append("nonesuch")
+    return " ".join(asked)
