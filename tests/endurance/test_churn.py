@@ -165,10 +165,14 @@ def _the_latest_versions_are_found(client: Client, churn: Churn) -> None:
         body = churn.body(number)
         assert client.get_text(TENANT, texts.document_id(number)) == body
         vector = texts.leaf_vectors(body, embedder)[0].tolist()
-        best = client.search(TENANT, vector, mode=SearchMode.STANDARD, limit=1).passages[0]
+        best = client.search(
+            TENANT, vector, mode=SearchMode.STANDARD, limit=1, neighbour_bonus=0.0
+        ).passages[0]
         assert best.chunk.document_id == texts.document_id(number)
         assert best.score == pytest.approx(1, abs=1e-5)
         old = texts.text(number, len(body.split()) - 2, churn.versions[number] - 1)
         vector = texts.leaf_vectors(old, embedder)[0].tolist()
-        found = client.search(TENANT, vector, mode=SearchMode.STANDARD, limit=1)
+        found = client.search(
+            TENANT, vector, mode=SearchMode.STANDARD, limit=1, neighbour_bonus=0.0
+        )
         assert found.passages[0].score < 0.99

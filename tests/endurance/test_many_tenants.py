@@ -120,7 +120,9 @@ def _ask_each(
         query = leaves[number][wanted].tolist()
         for time_ in range(times):
             began = time.perf_counter()
-            found = client.search(_tenant(number), query, mode=SearchMode.STANDARD)
+            found = client.search(
+                _tenant(number), query, mode=SearchMode.STANDARD, neighbour_bonus=0.0
+            )
             took[time_, place] = time.perf_counter() - began
             assert {passage.chunk.document_id for passage in found.passages} == {
                 texts.document_id(number)

@@ -135,7 +135,8 @@ def _place(leaf: int) -> tuple[int, int]:
 
 def _is_found(client: Client, vector: Vector, number: int, index: int) -> bool:
     """Whether the leaf is what a search for its own vector finds."""
-    best = client.search(TENANT, vector.tolist(), mode=SearchMode.STANDARD, limit=1).passages[0]
+    plain = {"mode": SearchMode.STANDARD, "limit": 1, "neighbour_bonus": 0.0}
+    best = client.search(TENANT, vector.tolist(), **plain).passages[0]
     if best.chunk.chunk_id != f"{texts.document_id(number)}#0.{index}":
         return False
     assert best.score == pytest.approx(1, abs=1e-5)
