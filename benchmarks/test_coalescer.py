@@ -54,6 +54,7 @@ class CountingEmbedder:
 
     def __init__(self, embedder: Embedder) -> None:
         self.name, self.dimension = embedder.name, embedder.dimension
+        self.lowest_cosine = embedder.lowest_cosine
         self.requests = 0
         self._embedder = embedder
 
@@ -66,6 +67,7 @@ class InstantEmbedder:
     """An embedder that returns at once, and records when it received each text."""
 
     name, dimension, max_tokens = "instant", 1, 8191
+    lowest_cosine = -1.0
 
     def __init__(self) -> None:
         self.received: dict[str, float] = {}

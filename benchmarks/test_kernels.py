@@ -1,17 +1,21 @@
 """The compiled kernels, compared with their Python twins.
 
-A million leaves, one in fifty deleted. Hits in random order, of few groups: about one group
-for three hits, as of a search that found much of a few documents. Seeded.
+Climb: a million leaves, one in fifty deleted. Hits in random order, of few groups: about one
+group for three hits, as of a search that found much of a few documents. BM25: five terms, from
+one in a thousand to one in three of 100,000 rows. Analysis: twenty leaves, when the stems of
+most of their words are remembered. Seeded.
 """
 
 import time
 
 import numpy as np
 import pytest
+import Stemmer
 
 import hrag_fast
-from benchmarks.report import interleaved, ratio
-from hrag_fast import MAX, _reference
+from benchmarks import corpus
+from benchmarks.report import interleaved, measured, ratio
+from hrag_fast import MAX, _analysis_reference, _bm25_reference, _reference
 
 LEAVES = 1_000_000
 LEAVES_PER_DOCUMENT = 100
@@ -19,6 +23,15 @@ LEAVES_PER_ANCESTOR = 4
 HITS_PER_GROUP = 3.3
 MIN_SPEEDUP = {100: 30, 1000: 50}
 ROUNDS = 60
+ROWS = 100_000
+SHARES_OF_ROWS = (0.3, 0.1, 0.03, 0.01, 0.001)  # That have each term of the query.
+FEWER_ROUNDS = 20
+LEAF_BYTES = 920
+ANALYSED_LEAVES = 20
+ANALYSED = {
+    "English": lambda: next(corpus.varied_texts(ANALYSED_LEAVES, 1, [0])),
+    "Chinese": lambda: corpus.chinese_text(ANALYSED_LEAVES * LEAF_BYTES, 1),
+}
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +100,66 @@ def test_boundary_ranks(benchmark, kernels, sentence):
     ends = np.arange(4, 4004, 4, dtype=np.uint32)
     ranks = benchmark(kernels.boundary_ranks, text, ends)
     assert len(set(ranks.tolist())) >= 3
+
+
+@pytest.fixture(scope="module")
+def query():
+    """The arguments of `best` but the count, and the postings of the query's terms."""
+    random = np.random.default_rng(1)
+    ids = np.sort(random.integers(1 << 56, size=len(SHARES_OF_ROWS), dtype=np.uint64))
+    has = random.random((ROWS, len(ids))) < SHARES_OF_ROWS
+    frequencies = random.integers(1, 5, has.shape).astype(np.uint64)
+    starts = np.concatenate([[0], np.cumsum(has.sum(axis=1))])
+    buffer = hrag_fast.postings_of(starts, (ids << np.uint64(8) | frequencies)[has], ROWS)
+    idf = np.log(1 / np.array(SHARES_OF_ROWS))
+    lengths = random.integers(100, 200, ROWS).astype(np.uint32)
+    arguments = (ids, (idf / idf.sum()).astype(np.float32), 0.3, 0.006, lengths, None)
+    return buffer, arguments
+
+
+@pytest.mark.parametrize("count", [100, 1000])
+def test_ratio_of_bm25_to_its_twin(query, count, report):
+    buffer, arguments = query
+    kernel, twin = (kernels.Postings(buffer) for kernels in (hrag_fast, _bm25_reference))
+    rows, _ = kernel.best(*arguments, count)
+    assert rows.tolist() == twin.best(*arguments, count)[0].tolist()
+    took = interleaved(
+        [
+            lambda _: seconds(kernel.best, (*arguments, count), 20),
+            lambda _: seconds(twin.best, (*arguments, count), 1),
+        ],
+        FEWER_ROUNDS,
+    )
+    report.parameters(seed=1, rows=ROWS, count=count)
+    key = f"kernels.bm25.{count}.ratio_to_twin"
+    what = f"BM25, speedup over its Python twin, {ROWS:,} rows, the best {count:,}"
+    report.at_least(key, ratio(took, 1, 0), what, "x", MIN_SPEEDUP[count])
+    assert report.missed == []
+
+
+@pytest.mark.parametrize("language", ANALYSED)
+def test_ratio_of_analysis_to_its_twin(language, report):
+    text = ANALYSED[language]()
+    cuts = range(0, len(text), len(text) // ANALYSED_LEAVES)
+    leaves = [text[cut : cut + cuts.step] for cut in cuts]
+    stem = Stemmer.Stemmer("english", 0).stemWord
+    kernel, twin = (
+        kernels.TermExtractor(stem, ascii_only=True) for kernels in (hrag_fast, _analysis_reference)
+    )
+    assert kernel.leaf_terms(leaves).entries.tolist() == twin.leaf_terms(leaves).entries.tolist()
+    took = interleaved(
+        [
+            lambda _: seconds(kernel.leaf_terms, (leaves,), 10),
+            lambda _: seconds(twin.leaf_terms, (leaves,), 1),
+        ],
+        FEWER_ROUNDS,
+    )
+    size_bytes = len(text.encode())
+    report.parameters(seed=1, bytes=size_bytes)
+    key = f"kernels.analysis.{language.lower()}"
+    what = f"analysis of {size_bytes:,} bytes of {language}"
+    rate = measured(took[:, 0], lambda rounds: size_bytes / 1e6 / float(np.median(rounds)))
+    report.record(f"{key}.rate", rate, f"{what}, in a second", "MB")
+    what = f"{what}, speedup over its Python twin"
+    report.at_least(f"{key}.ratio_to_twin", ratio(took, 1, 0), what, "x", MIN_SPEEDUP[100])
+    assert report.missed == []

@@ -30,8 +30,9 @@ from benchmarks import corpus
 from benchmarks.report import Report, Samples, interleaved, measured, ratio
 from hrag.client import Client
 from hrag.client.calls import channel_options
+from hrag.embedding.hashing import HashEmbedder
 from hrag.tree import ParsedText
-from hrag.types import Document, Retrieval, SearchMode, TreeSettings
+from hrag.types import Document, SearchMode, TreeSettings
 from hrag.wire.retriever import search_request
 from indexer_svc.chunker import build_tree
 from tests.endurance.processes import wait_until_idle
@@ -55,6 +56,7 @@ SETTINGS = {
     "HRAG_SEGMENT_MIN_LEAVES": str(SEGMENT_MIN_LEAVES),
     "HRAG_LOG_LEVEL": "info",
 }
+EMBEDDER = HashEmbedder(DIMENSION)
 WITHOUT, WITH = range(2)
 METHOD = "/hrag.v1.RetrieverService/Search"
 
@@ -85,10 +87,14 @@ MAX_WRITES = sum(CALLERS * pace.searches for pace in PACES) * ROUNDS // PER_WRIT
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write: stores a document whose first leaf is `leaf`; without a text, deletes it."""
+    """One write: stores a document whose first leaf is `leaf`; without a text, deletes it.
+
+    `vector` is the leaf's: in its text, quotes would mark required phrases.
+    """
 
     document_id: str
     leaf: str
+    vector: list[float]
     text: str
 
     def run(self, client: Client) -> int:
@@ -104,13 +110,12 @@ class Write:
         """True if a search at `sequence` finds the stored document, or no deleted one."""
         (best,) = client.search(
             corpus.TENANT,
-            self.leaf,
+            self.vector,
             collection=corpus.COLLECTION,
             mode=SearchMode.STANDARD,
             limit=1,
             min_sequence=sequence,
             candidates=corpus.DENSE_CANDIDATES,
-            retrieval=Retrieval.DENSE,
             neighbour_bonus=0.0,
         ).passages
         is_own = (best.chunk.document_id, best.chunk.content) == (self.document_id, self.leaf)
@@ -133,7 +138,8 @@ def stored(document_id: str, version: int) -> Write:
     """Returns the write of a document whose text depends on id and version."""
     text = f"{document_id} {version}. {corpus.english_text(TEXT_BYTES, start=version)}"
     leaf = build_tree(ParsedText(text), TreeSettings()).record(0, 0)
-    return Write(document_id, text[leaf.char_start : leaf.char_end], text)
+    content = text[leaf.char_start : leaf.char_end]
+    return Write(document_id, content, EMBEDDER.embed([content])[0].tolist(), text)
 
 
 class Writer:

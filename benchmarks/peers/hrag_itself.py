@@ -40,6 +40,7 @@ class _StoredVectors:
     name = _EMBEDDER.name
     dimension = _EMBEDDER.dimension
     max_tokens = _EMBEDDER.max_tokens
+    lowest_cosine = _EMBEDDER.lowest_cosine
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
