@@ -23,9 +23,6 @@ from hrag.types import (
 from retriever_svc.checks import OF_LEAVES
 from retriever_svc.prepared_query import EmbeddedQuery
 
-# Where passages are leaves, an answer that lies beside what matched is missed without it; larger
-# passages contain it.
-_BONUS_MODES = (SearchMode.CONTEXT, SearchMode.STANDARD)
 T = TypeVar("T")
 
 
@@ -54,7 +51,6 @@ def find_request(
     query = embedded.prepared.query
     is_context = query.mode_or_default is SearchMode.CONTEXT
     budget = query.token_budget or (DEFAULT_CONTEXT_TOKENS if is_context else 0)
-    bonus = DEFAULT_NEIGHBOUR_BONUS if query.mode_or_default in _BONUS_MODES else 0.0
     return FindRequest(
         vector=None if retrieval is Retrieval.LEXICAL else embedded.vector,
         mode=query.mode_or_default,
@@ -70,7 +66,7 @@ def find_request(
             _given(query.lexical_weight, DEFAULT_LEXICAL_WEIGHT),
             lowest_cosine,
         ),
-        neighbour_bonus=_given(query.neighbour_bonus, bonus),
+        neighbour_bonus=_given(query.neighbour_bonus, _neighbour_bonus(query, retrieval)),
         max_per_document=query.max_per_document,
         aggregation=query.aggregation,
         min_score=query.min_score,
@@ -82,6 +78,16 @@ def find_request(
         top_sections=query.top_sections or DEFAULT_TOP_SECTIONS,
         summary_scope=query.summary_scope or SummaryScope.SECTIONS,
     )
+
+
+def _neighbour_bonus(query: SearchQuery, retrieval: Retrieval) -> float:
+    """The default: where passages are leaves, an answer beside what matched is missed without.
+
+    Larger passages contain it. The score of one source alone stays what that source says.
+    """
+    mode = query.mode_or_default
+    is_fused_leaf = mode is SearchMode.STANDARD and retrieval is Retrieval.HYBRID
+    return DEFAULT_NEIGHBOUR_BONUS if mode is SearchMode.CONTEXT or is_fused_leaf else 0.0
 
 
 def contexts_request(request: FindRequest, leaves: int, sentences: int) -> FindRequest:

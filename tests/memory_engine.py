@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hrag import errors, types
-from hrag.analysis import MAX_FREQUENCY, analyzer
+from hrag.analysis import MAX_FREQUENCY, analyzer, term_weights
 from hrag.analysis.query_syntax import contains
 from hrag.deadline import NEVER, Deadline
 from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequest, Found
@@ -343,11 +343,10 @@ class _Ranking:
     def __init__(self, request: FindRequest, analyzer_name: str, leaves: Sequence[_Leaf]) -> None:
         self._request = request
         self._analyzer = analyzer(analyzer_name) if analyzer_name else None
-        terms = self._analyzer.query_terms(request.text) if self._analyzer else ()
-        self._ids = sorted(term.id for term in terms)
+        terms = sorted(self._analyzer.query_terms(request.text)) if self._analyzer else []
+        self._ids = [term.id for term in terms]
         found = [sum(term in leaf.terms for leaf in leaves) for term in self._ids]
-        idf = [math.log1p((len(leaves) - n + 0.5) / (n + 0.5)) for n in found]
-        self._weights = [F32(each / sum(idf)) for each in idf]
+        self._weights = list(map(F32, term_weights(terms, found, len(leaves))))
         mean_length = sum(leaf.terms.total() for leaf in leaves) / max(len(leaves), 1)
         self._a, self._b = F32(_K1 * (1 - _B)), F32(_K1 * _B / max(mean_length, 1.0))
 

@@ -91,7 +91,7 @@ def _query(
             min=0.0,
             max=MAX_NEIGHBOUR_BONUS,
             help="How much the leaves beside one count. "
-            f"Default: {DEFAULT_NEIGHBOUR_BONUS} in context and standard, else 0.",
+            f"Default: {DEFAULT_NEIGHBOUR_BONUS} in context and hybrid standard, else 0.",
         ),
     ] = None,
     max_per_document: Annotated[

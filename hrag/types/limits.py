@@ -17,7 +17,7 @@ MAX_BATCH_SEARCHES = 32
 # Fifty lost 0.6 points of recall on the development sets.
 DEFAULT_CANDIDATES = 200
 DEFAULT_LEXICAL_WEIGHT = 0.5
-DEFAULT_NEIGHBOUR_BONUS = 0.5  # In CONTEXT and STANDARD; 0 in other modes.
+DEFAULT_NEIGHBOUR_BONUS = 0.5  # In CONTEXT and hybrid STANDARD; else 0.
 MAX_NEIGHBOUR_BONUS = 1.0
 DEFAULT_CONTEXT_TOKENS = 4096
 DEFAULT_TOOL_PASSAGES = 20  # Agents' tools; more than 16 leaves fill CONTEXT's budget.

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
 from hrag.filters import Filter
 from hrag.types.chunks import Chunk, Span
@@ -118,7 +117,8 @@ class MatchedChild:
     dense_score: float | None = None
 
 
-class TermSpan(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TermSpan:
     """Where a term of the query occurs in the document's text, in characters."""
 
     char_start: int

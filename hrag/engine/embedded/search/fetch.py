@@ -121,7 +121,7 @@ class Fetch:
             group,
             draft.record._replace(section=place.section),
             draft.merged_positions(),
-            place.term_spans,
+            [(span.char_start, span.char_end) for span in place.term_spans],
             fields.sentence(place.sentence),
         )
 
