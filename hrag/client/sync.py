@@ -281,7 +281,7 @@ class Client:
         * `candidates`: leaves to take from each source, 1 to 10,000; more are slower and find more.
         * `fusion`, `lexical_weight` (HYBRID): how both scores become one; 0 to 1, None means 0.5.
         * `neighbour_bonus`: how much the leaves beside one count, 0 to 1; None means 0.5 in
-          CONTEXT and hybrid STANDARD, else 0. `max_per_document`: most passages of one; 0: no bound.
+          CONTEXT and hybrid STANDARD, else 0. `max_per_document`: most passages of one; 0: any.
         * `aggregation`: how a passage's score comes from those of its matching leaves.
         * `token_budget`: most tokens of all passages; 0 means no bound, in CONTEXT 4,096. A
           passage that does not fit is left out or, with `cut_last`, cut after a sentence.
