@@ -1,0 +1,400 @@
+"""Searches by words, by vectors and by both, through the wire."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hrag import errors
+from hrag.client import Client
+from hrag.embedding.hashing import HashEmbedder
+from hrag.types import (
+    MARKDOWN,
+    Document,
+    FusionMethod,
+    Page,
+    Passage,
+    Retrieval,
+    SearchMode,
+    SearchQuery,
+    SearchResult,
+    SettingsRequest,
+    SummaryUnit,
+)
+from tests.processes import FAST, Running, running
+
+CLOSE = 1e-5
+TEXTS = {
+    "denied": "Access denied means that the key has expired. Ask for another key.",
+    "access": "Access is free of charge. Nothing is denied to a guest with a key.",
+    "code": "The code E-4711 stands for a door that is open.",
+    "codes": "The code E-47110 stands for a window that is open.",
+    "cats": "Cats sleep all day. Cats wake in the evening.",
+    "zh": "错误代码E-4711表示门没有关好。请先关门。",
+}
+# One of each kind; others are tested with the engine.
+_MODES = (
+    SearchMode.SMALL_TO_BIG,
+    SearchMode.STANDARD,
+    SearchMode.AUTO_MERGE,
+    SearchMode.CONTEXT,
+)
+
+
+@pytest.fixture
+def client(services: Running) -> Client:
+    return services.client
+
+
+@pytest.fixture
+def library(client: Client, tenant: str) -> str:
+    """A tenant with one short document for each of TEXTS."""
+    list(client.ingest_many(tenant, (Document(text, name) for name, text in TEXTS.items())))
+    return tenant
+
+
+def vector_of(text: str) -> list[float]:
+    return HashEmbedder(64).embed([text])[0].tolist()
+
+
+def names(result: SearchResult) -> list[str]:
+    return [passage.chunk.document_id for passage in result.passages]
+
+
+def highlights(passage: Passage) -> list[str]:
+    """The text of each of the passage's term spans."""
+    start = passage.chunk.span.char_start
+    return [
+        passage.chunk.content[span.char_start - start : span.char_end - start]
+        for span in passage.term_spans
+    ]
+
+
+# Sources
+
+
+def test_words_find_what_has_them_and_nothing_else(client: Client, library: str) -> None:
+    found = client.search(library, "sleeping cats", retrieval=Retrieval.LEXICAL, limit=50)
+    (passage,) = found.passages
+    assert (found.retrieval, found.fallback, found.exhausted) == (Retrieval.LEXICAL, "", True)
+    assert passage.chunk.document_id == "cats"
+    assert passage.score == passage.lexical_score
+    assert 0 < passage.score <= 1
+    assert passage.dense_score is None
+    assert highlights(passage) == ["Cats", "sleep", "Cats"]
+    sentence = passage.matched_sentence
+    assert sentence is not None
+    assert TEXTS["cats"][sentence.span.char_start : sentence.span.char_end].strip() == (
+        "Cats sleep all day."
+    )
+
+
+def test_vectors_find_everything_by_its_cosine(client: Client, library: str) -> None:
+    found = client.search(library, TEXTS["cats"], retrieval=Retrieval.DENSE, limit=50)
+    assert sorted(names(found)) == sorted(TEXTS)
+    assert found.retrieval is Retrieval.DENSE
+    assert found.passages[0].chunk.document_id == "cats"
+    assert found.passages[0].score == pytest.approx(1, abs=CLOSE)
+    for passage in found.passages:
+        assert passage.score == passage.dense_score
+        assert (passage.lexical_score, passage.term_spans) == (None, ())
+
+
+@pytest.mark.parametrize("weight", [None, 0.0, 0.25, 1.0])
+def test_hybrid_weighs_both_scores(client: Client, library: str, weight: float | None) -> None:
+    found = client.search(library, "the key to the code", limit=50, lexical_weight=weight)
+    assert (found.retrieval, sorted(names(found))) == (Retrieval.HYBRID, sorted(TEXTS))
+    share = 0.5 if weight is None else weight
+    for passage in found.passages:
+        assert passage.lexical_score is not None
+        assert passage.dense_score is not None
+        fused = share * passage.lexical_score + (1 - share) * (1 + passage.dense_score) / 2
+        assert passage.score == pytest.approx(fused, abs=CLOSE)
+        child = passage.matched_children[0]
+        assert (child.score, child.lexical_score) == (passage.score, passage.lexical_score)
+    scores = [passage.score for passage in found.passages]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_reciprocal_ranks_are_an_option(client: Client, library: str) -> None:
+    found = client.search(
+        library, "sleeping cats", fusion=FusionMethod.RECIPROCAL_RANK, lexical_weight=1.0
+    )
+    assert found.passages[0].chunk.document_id == "cats"
+    assert found.passages[0].score == pytest.approx(1 / 61, abs=CLOSE)
+
+
+def test_a_vector_beside_a_text_serves_the_dense_source_alone(client: Client, library: str) -> None:
+    vector = vector_of(TEXTS["cats"])
+    found = client.search(library, "E-4711", vector=vector, limit=50)
+    by_name = {passage.chunk.document_id: passage for passage in found.passages}
+    assert by_name["cats"].dense_score == pytest.approx(1, abs=CLOSE)
+    assert by_name["cats"].lexical_score == 0
+    assert highlights(by_name["code"]) == ["E-4711"]
+    dense = client.search(library, "E-4711", vector=vector, retrieval=Retrieval.DENSE)
+    alone = client.search(library, vector)
+    assert dense.passages == alone.passages
+    assert dense.retrieval is alone.retrieval is Retrieval.DENSE
+
+
+# Required parts
+
+
+@pytest.mark.parametrize("mode", _MODES)
+@pytest.mark.parametrize("retrieval", Retrieval)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('why "access denied"', {"denied"}),
+        ('"ACCESS   denied" key', {"denied"}),
+        ("what does +E-4711 mean?", {"code", "zh"}),
+        ("+E-4711 +门", {"zh"}),
+        ('+cats "no such words"', set()),
+    ],
+)
+def test_what_is_required_is_in_every_passage(
+    client: Client,
+    library: str,
+    retrieval: Retrieval,
+    mode: SearchMode,
+    text: str,
+    expected: set[str],
+) -> None:
+    found = client.search(library, text, retrieval=retrieval, mode=mode, limit=50)
+    assert set(names(found)) == expected
+    assert found.exhausted
+    with_vector = client.search(
+        library, text, vector=vector_of("x"), retrieval=retrieval, mode=mode, limit=50
+    )
+    assert set(names(with_vector)) == expected
+
+
+def test_what_is_required_is_in_every_window(client: Client, library: str) -> None:
+    found = client.search(library, '"access denied"', mode=SearchMode.SENTENCE_WINDOW)
+    assert names(found) == ["denied"]
+
+
+# Bounds
+
+
+@pytest.mark.parametrize("retrieval", Retrieval)
+@pytest.mark.parametrize("mode", _MODES)
+def test_passages_below_the_least_score_are_left_out(
+    client: Client, library: str, retrieval: Retrieval, mode: SearchMode
+) -> None:
+    asked: dict[str, Any] = {"retrieval": retrieval, "mode": mode, "limit": 50}
+    everything = client.search(library, "the open door to a key", **asked).passages
+    assert len(everything) > 2
+    bound = everything[1].score
+    found = client.search(library, "the open door to a key", min_score=bound, **asked)
+    assert found.passages == tuple(each for each in everything if each.score >= bound)
+    assert found.exhausted
+
+
+@pytest.mark.parametrize("mode", [SearchMode.STANDARD, SearchMode.SMALL_TO_BIG])
+def test_no_document_gives_more_passages_than_it_may(
+    client: Client, library: str, mode: SearchMode
+) -> None:
+    long = "".join(f"Key number {number} opens a door. " for number in range(600))
+    client.ingest(library, Document(long, "long"))
+    asked: dict[str, Any] = {"mode": mode, "return_level": None if mode.name == "STANDARD" else 1}
+    free = client.search(library, "which key opens the door?", limit=20, **asked)
+    assert names(free).count("long") > 2
+    bounded = client.search(
+        library, "which key opens the door?", limit=20, max_per_document=2, **asked
+    )
+    assert sorted(names(bounded)) == sorted([*TEXTS, "long", "long"])
+    kept = [each for each in free.passages if each.chunk.document_id == "long"][:2]
+    assert [each for each in bounded.passages if each.chunk.document_id == "long"] == kept
+
+
+# Context
+
+
+@pytest.fixture
+def handbook(client: Client, tenant: str) -> str:
+    """A tenant with a document of many leaves in sections; every other section is about keys."""
+    sections = "".join(
+        f"# Part {number}\n\n"
+        + "".join(
+            f"The {'key' if number % 2 else 'lamp'} of room {number} has the sign {number * 7 + n}. "
+            for n in range(12)
+        )
+        + "\n\n"
+        for number in range(40)
+    )
+    settings = SettingsRequest(level_sizes=(64, 256), overlap_ratio=0.1)
+    client.create_collection(tenant, "default", settings)
+    client.ingest(tenant, Document(sections, "handbook", mime_type=MARKDOWN))
+    return tenant
+
+
+def spans_of(result: SearchResult) -> list[tuple[int, int]]:
+    spans = [passage.chunk.span for passage in result.passages]
+    return sorted((span.char_start, span.char_end) for span in spans)
+
+
+def test_a_context_fills_its_budget_and_repeats_nothing(client: Client, handbook: str) -> None:
+    text = client.get_text(handbook, "handbook")
+    covered: set[int] = set()
+    for budget in (100, 400, 1600, 0):
+        found = client.search(
+            handbook, "keys of room 7", mode=SearchMode.CONTEXT, token_budget=budget
+        )
+        assert (found.mode, found.retrieval) == (SearchMode.CONTEXT, Retrieval.HYBRID)
+        tokens = sum(passage.chunk.token_count for passage in found.passages)
+        assert (budget or 4096) * 0.8 < tokens <= (budget or 4096)
+        spans = spans_of(found)
+        assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+        for passage in found.passages:
+            span = passage.chunk.span
+            assert passage.chunk.content == text[span.char_start : span.char_end]
+            assert passage.chunk.content.rstrip().endswith(".")
+        now = {place for start, end in spans for place in range(start, end)}
+        assert covered <= now, "a larger budget keeps what a smaller one has"
+        covered = now
+
+
+def test_a_context_may_have_a_limit_too(client: Client, handbook: str) -> None:
+    asked: dict[str, Any] = {"mode": SearchMode.CONTEXT, "neighbour_bonus": 0.0}
+    found = client.search(handbook, "keys of room 7", limit=2, **asked)
+    assert len(found.passages) == 2
+    free = client.search(handbook, "keys of room 7", **asked)
+    assert len(free.passages) > 2
+
+
+def test_the_place_to_cite_is_that_of_the_sentence(client: Client, tenant: str) -> None:
+    text = f"# Alpha\n\nThe valve holds ten bar of pressure.\n\n# Beta\n\n{'Lamps shine. ' * 16}"
+    client.ingest(tenant, Document(text, "alpha", mime_type=MARKDOWN))
+    pages = (Page("Lamps shine at night. " * 9, 1), Page("The alpha valve holds ten bar.", 2))
+    client.ingest(tenant, Document(pages, "pages"))
+    found = client.search(tenant, "alpha valve pressure", limit=2)
+    cited = {each.chunk.document_id: each.matched_sentence for each in found.passages}
+    assert cited["alpha"] is not None
+    assert cited["alpha"].section_path == ("Alpha",)
+    assert cited["pages"] is not None
+    assert (cited["pages"].first_page, cited["pages"].last_page) == (2, 2)
+
+
+# Collections
+
+
+def test_a_collection_without_vectors_is_searched_by_words(client: Client, tenant: str) -> None:
+    made = client.create_collection(tenant, "c", SettingsRequest(embedder="none"))
+    assert (made.settings.embedder, made.settings.dimension) == ("none", 0)
+    for name, text in TEXTS.items():
+        client.ingest(tenant, Document(text, name), collection="c")
+    assert client.index_status(tenant, collection="c").vector_bytes == 0
+    for retrieval in (None, Retrieval.LEXICAL, Retrieval.HYBRID):
+        found = client.search(tenant, "sleeping cats", collection="c", retrieval=retrieval)
+        assert (found.retrieval, found.fallback) == (Retrieval.LEXICAL, "")
+        assert names(found) == ["cats"]
+    context = client.search(tenant, "cats", collection="c", mode=SearchMode.CONTEXT)
+    assert context.passages[0].chunk.content == TEXTS["cats"]
+    wrong: list[tuple[Any, dict[str, Any]]] = [
+        ("cats", {"retrieval": Retrieval.DENSE}),
+        ([1.0] * 64, {}),
+        ("cats", {"mode": SearchMode.SENTENCE_WINDOW}),
+    ]
+    for query, asked in wrong:
+        with pytest.raises(errors.NoVectors, match="no vectors"):
+            client.search(tenant, query, collection="c", **asked)
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "words"),
+    [
+        (SettingsRequest(embedder="other"), "embedder", "'hash/64', or 'none'"),
+        (SettingsRequest(analyzer="klingon"), "analyzer", "german"),
+        (SettingsRequest(analyzer="german/1"), "analyzer", "german"),
+        (
+            SettingsRequest(embedder="none", summaries=SummaryUnit.PAGE),
+            "summaries",
+            "without vectors",
+        ),
+    ],
+)
+def test_settings_that_make_no_collection(
+    client: Client, tenant: str, settings: SettingsRequest, field: str, words: str
+) -> None:
+    with pytest.raises(errors.InvalidArgument, match=words) as caught:
+        client.create_collection(tenant, "c", settings)
+    assert caught.value.field == field
+
+
+def test_a_language_has_its_own_stems(client: Client, tenant: str) -> None:
+    found = {}
+    for language in ("german", "simple"):
+        made = client.create_collection(tenant, language, SettingsRequest(analyzer=language))
+        assert made.settings.analyzer == f"{language}/1"
+        client.ingest(tenant, Document("Die Häuser am Fluss sind alt.", "d"), collection=language)
+        asked: dict[str, Any] = {"collection": language, "retrieval": Retrieval.LEXICAL}
+        found[language] = client.search(tenant, "altes Haus", **asked)
+    assert [highlights(each) for each in found["german"].passages] == [["Häuser", "alt"]]
+    assert found["simple"].passages == ()
+
+
+def test_a_leaf_is_found_by_its_title_and_section_unless_told_otherwise(
+    client: Client, tenant: str
+) -> None:
+    document = Document("# Valves\n\nTen bar.", "d", title="Pumps", mime_type=MARKDOWN)
+    for name, headings in (("with", None), ("without", False)):
+        client.create_collection(tenant, name, SettingsRequest(index_headings=headings))
+        client.ingest(tenant, document, collection=name)
+        asked: dict[str, Any] = {"collection": name, "retrieval": Retrieval.LEXICAL}
+        (passage,) = client.search(tenant, "valves", **asked).passages
+        assert passage.chunk.content == "# Valves\n\nTen bar."
+        assert len(client.search(tenant, "pumps", **asked).passages) == (headings is None)
+
+
+# Batches
+
+
+def test_the_searches_of_a_batch_may_end_in_every_way(client: Client, library: str) -> None:
+    client.create_collection(library, "words", SettingsRequest(embedder="none"))
+    asked = [
+        SearchQuery(library, "sleeping cats", retrieval=Retrieval.LEXICAL),
+        SearchQuery(library, "sleeping cats", collection="words", retrieval=Retrieval.DENSE),
+        SearchQuery(library, "sleeping cats", lexical_weight=2.0),
+        SearchQuery(library, "cats", retrieval=Retrieval.DENSE, mode=SearchMode.CONTEXT),
+        SearchQuery(library, vector_of("x"), retrieval=Retrieval.LEXICAL),
+        SearchQuery(library, "+door +window"),
+    ]
+    lexical, without, weight, context, vector, nothing = client.batch_search(asked)
+    assert isinstance(lexical, SearchResult)
+    assert names(lexical) == ["cats"]
+    assert isinstance(without, errors.NoVectors)
+    assert isinstance(weight, errors.InvalidArgument)
+    assert weight.field == "lexical_weight"
+    assert isinstance(context, SearchResult)
+    assert (context.mode, context.retrieval) == (SearchMode.CONTEXT, Retrieval.DENSE)
+    assert isinstance(vector, errors.InvalidArgument)
+    assert isinstance(nothing, SearchResult)
+    assert (nothing.passages, nothing.exhausted) == ((), True)
+
+
+# A service without an embedder
+
+
+@pytest.fixture(scope="module")
+def without_embedder(
+    tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
+) -> Iterator[Running]:
+    folder: Path = tmp_path_factory.mktemp("none") / "store"
+    with running(folder, {**FAST, "HRAG_EMBEDDER": "none", "HRAG_ANALYZER": "german"}) as both:
+        yield both
+
+
+def test_a_service_without_an_embedder_makes_collections_without_vectors(
+    without_embedder: Running, tenant: str
+) -> None:
+    client = without_embedder.client
+    client.ingest(tenant, Document("Die Häuser am Fluss.", "d"))
+    settings = client.get_collection(tenant, "default").settings
+    assert (settings.embedder, settings.dimension, settings.analyzer) == ("none", 0, "german/1")
+    found = client.search(tenant, "Haus")
+    assert (found.retrieval, found.fallback, names(found)) == (Retrieval.LEXICAL, "", ["d"])
+    assert client.server_info().embedder == "none"
+    with pytest.raises(errors.NoVectors):
+        client.search(tenant, "Haus", retrieval=Retrieval.DENSE)
