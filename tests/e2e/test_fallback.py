@@ -10,7 +10,7 @@ from hrag.cli.processes import RETRIEVER
 from hrag.client import Client
 from hrag.types import Document, Retrieval, SearchMode, SearchQuery, SearchResult
 from tests.openai_server import OpenAIServer, refuse, slow
-from tests.processes import Running, running, started
+from tests.processes import running, started
 
 DOWN = "answered 401"
 
@@ -25,9 +25,7 @@ class Two:
 
 
 @pytest.fixture(scope="module")
-def two(
-    tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
-) -> Iterator[Two]:
+def two(tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None) -> Iterator[Two]:
     folder = tmp_path_factory.mktemp("fallback") / "store"
     with OpenAIServer() as endpoint:
         settings = {

@@ -1,6 +1,7 @@
 """Searches by words, by vectors and by both, through the wire."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +219,7 @@ def handbook(client: Client, tenant: str) -> str:
     sections = "".join(
         f"# Part {number}\n\n"
         + "".join(
-            f"The {'key' if number % 2 else 'lamp'} of room {number} has the sign {number * 7 + n}. "
+            f"The {'key' if number % 2 else 'lamp'} of room {number} has sign {number * 7 + n}. "
             for n in range(12)
         )
         + "\n\n"
@@ -246,7 +247,7 @@ def test_a_context_fills_its_budget_and_repeats_nothing(client: Client, handbook
         tokens = sum(passage.chunk.token_count for passage in found.passages)
         assert (budget or 4096) * 0.8 < tokens <= (budget or 4096)
         spans = spans_of(found)
-        assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
         for passage in found.passages:
             span = passage.chunk.span
             assert passage.chunk.content == text[span.char_start : span.char_end]
