@@ -4,6 +4,7 @@ Both are written beside the sources, ignored by git, so that an editable install
 use the same files. Everything else about the package is in pyproject.toml.
 """
 
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -50,4 +51,8 @@ kernels = [
     )
     for name in NAMES
 ]
-setup(ext_modules=cythonize(kernels, compiler_directives={"language_level": "3"}))
+cores = os.cpu_count() or 1
+setup(
+    ext_modules=cythonize(kernels, nthreads=cores, compiler_directives={"language_level": "3"}),
+    options={"build_ext": {"parallel": cores}},
+)
