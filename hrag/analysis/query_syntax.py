@@ -12,11 +12,12 @@ from hrag_fast import fold, inside_word
 
 MAX_REQUIRED = 16
 
+# Typographic quotes are text: Chinese questions set terms in them, and do not require them.
 # No alternative scans past the next quote, so matching takes linear time. A straight quote just
 # after a Latin letter or digit opens nothing: it is a closing one, or the inches of `27" monitor`.
 _REQUIRED = re.compile(
     r"(?:(?<!\S)\+)?"
-    r'(?:(?<![0-9A-Za-z])"(?P<straight>[^"]*+)"|“(?P<curly>[^“”]*+)”)'
+    r'(?<![0-9A-Za-z])"(?P<phrase>[^"]*+)"'
     r"|(?<!\S)\+(?P<must>\S+)"
 )
 _WORD = re.compile(r"[^\W_]")
@@ -34,7 +35,7 @@ class ParsedQuery(NamedTuple):
 def parse(text: str) -> ParsedQuery:
     """Splits a query into its text, for ranking and embedding, and what it requires.
 
-    Required are phrases in double quotes, straight or curly, and words behind a plus sign, which
+    Required are phrases in straight double quotes, and words behind a plus sign, which
     stands at the start or after white space; such a word runs to the next white space, and
     punctuation that ends it is not required. Signs that have no partner, or nothing to require,
     are plain text. Without required parts, `text` is returned as it came.
@@ -44,7 +45,7 @@ def parse(text: str) -> ParsedQuery:
     required: dict[str, None] = {}
 
     def plain(found: re.Match[str]) -> str:
-        part = _collapsed(found["straight"] or found["curly"] or found["must"] or "")
+        part = _collapsed(found["phrase"] or found["must"] or "")
         if found["must"] and not _WORD.search(part):
             return found[0]
         if part:

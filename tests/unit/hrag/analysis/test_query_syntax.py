@@ -11,8 +11,8 @@ from hrag.errors import InvalidArgument
     [
         ("plain  words ", "plain  words ", ()),
         ('the "exact phrase" here', "the exact phrase here", ("exact phrase",)),
-        ("请问“数据库”是什么", "请问 数据库 是什么", ("数据库",)),
-        ('"a  b" “c”', "a b c", ("a b", "c")),
+        ("请问“数据库”是什么", "请问“数据库”是什么", ()),
+        ('"a  b" “c”', "a b “c”", ("a b",)),
         ("fix +E-4711 now", "fix E-4711 now", ("E-4711",)),
         ("What of +E-4711, and +C++?", "What of E-4711, and C++?", ("E-4711", "C++")),
         ("+first", "first", ("first",)),
