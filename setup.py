@@ -40,6 +40,7 @@ NAMES = (
     "_passages",
     "_posting_lists",
     "_postings_writer",
+    "_sentences",
 )
 # A fused multiply-add rounds once where numpy rounds twice: scores would differ from the twin's.
 FLAGS = {"_bm25": ["-ffp-contract=off"]}

@@ -6,44 +6,13 @@ sentence is useless. Long text without a boundary, such as a table, is cut at a 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-MAX_SENTENCE_CHARS = 1000
+from hrag_fast import MAX_SENTENCE_CHARS, sentence_ends
 
-_CLOSERS = "\"')\\]}”’」』）》】"
-# Possessive quantifiers, and no match starts inside a run, so matching takes linear time.
-_ENDS = re.compile(
-    rf"[。！？；…．｡]++[{_CLOSERS}]*+\s*+"  # Chinese and Japanese, where no space follows;
-    rf"|(?<![.!?])[.!?]++[{_CLOSERS}]*+\s++"
-    r"|\n[^\S\n]*+\n\s*+|\f\s*+"  # end of a paragraph or page;
-    r"|\n(?=[ \t]{0,8}(?:[-*+•] |\d{1,3}[.)] |#{1,6} |\|))"  # end of a line before a list item;
-    r"|(?:\A|(?<=\n))#{1,6} [^\n]*+\n\s*+"  # end of a heading.
-)
-# What an end begins with. Looking for these characters first takes a tenth of the time: with a
-# class alone the regex engine skips everything else, with alternatives it tries each of them.
-_CANDIDATES = re.compile(r"[。！？；…．｡.!?\n\f#]")
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(\[\"'“‘])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Mt|No|Nos|Fig|Figs|Eq|Sec|Ch|Vol|pp?|"
-    r"vs|cf|al|ca|approx|resp|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K|[A-Z](?:\.[A-Z])+)\.$"
-)
-_LONGEST_ABBREVIATION = 16
+__all__ = ["MAX_SENTENCE_CHARS", "fitting", "has_word", "sentence_ends"]
+
 _WORD = re.compile(r"\w")
-
-
-def sentence_ends(text: str) -> list[int]:
-    """Returns the end of each sentence in characters, ascending; the last is the text's end.
-
-    Empty for an empty text.
-    """
-    ends = [found.end() for found in _found(text) if _is_end(text, found)]
-    if text and (not ends or ends[-1] != len(text)):
-        ends.append(len(text))
-    result: list[int] = []
-    start = 0
-    for end in ends:
-        result += _cuts(text, start, end)
-        start = end
-    return _without_blank(text, result)
 
 
 def has_word(text: str) -> bool:
@@ -65,49 +34,3 @@ def fitting(sizes: Sequence[int], keep: int, budget: int) -> range | None:
         if last > keep:
             return range(first, last)
     return None
-
-
-def _found(text: str) -> Iterator["re.Match[str]"]:
-    """The matches of `_ENDS`, in order, none inside another."""
-    behind = 0
-    for candidate in _CANDIDATES.finditer(text):
-        if candidate.start() >= behind and (found := _ENDS.match(text, candidate.start())):
-            behind = found.end()
-            yield found
-
-
-def _is_end(text: str, found: "re.Match[str]") -> bool:
-    """True unless a full stop ends an abbreviation, or lower case follows it."""
-    if found[0][0] != ".":
-        return True
-    after = text[found.end() : found.end() + 1]
-    if after.islower() and "\n\n" not in found[0]:
-        return False
-    stop = found.start() + 1
-    before = text[max(0, stop - _LONGEST_ABBREVIATION) : stop]
-    return "\n\n" in found[0] or not (after and _ABBREVIATION.search(before))
-
-
-def _cuts(text: str, start: int, end: int) -> list[int]:
-    """Returns `end`, preceded by the cuts that keep each part within MAX_SENTENCE_CHARS."""
-    cuts = []
-    while end - start > MAX_SENTENCE_CHARS:
-        window = text[start : start + MAX_SENTENCE_CHARS]
-        half = MAX_SENTENCE_CHARS // 2
-        at = window.rfind("\n", half) + 1 or window.rfind(" ", half) + 1
-        start += at or MAX_SENTENCE_CHARS
-        cuts.append(start)
-    return [*cuts, end]
-
-
-def _without_blank(text: str, ends: list[int]) -> list[int]:
-    """Merges blank sentences into the previous ones."""
-    kept: list[int] = []
-    start = 0
-    for end in ends:
-        if kept and not text[start:end].strip():
-            kept[-1] = end
-        else:
-            kept.append(end)
-        start = end
-    return kept

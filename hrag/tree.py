@@ -54,6 +54,22 @@ class ChunkRecord(NamedTuple):
         """Number of the document's tokens up to the end of the chunk."""
         return self.token_start + self.token_count
 
+    def within(self, other: "ChunkRecord") -> "ChunkRecord | None":
+        """Returns the part that lies in the other one's span; None if no part does."""
+        if self.char_end <= other.char_start or other.char_end <= self.char_start:
+            return None
+        if other.char_start <= self.char_start and self.char_end <= other.char_end:
+            return self
+        token_start = max(self.token_start, other.token_start)
+        return self._replace(
+            byte_start=max(self.byte_start, other.byte_start),
+            byte_end=min(self.byte_end, other.byte_end),
+            char_start=max(self.char_start, other.char_start),
+            char_end=min(self.char_end, other.char_end),
+            token_start=token_start,
+            token_count=min(self.token_end, other.token_end) - token_start,
+        )
+
 
 def covering(records: Sequence[ChunkRecord]) -> ChunkRecord:
     """Returns the span of all the records; every other field is the first one's."""

@@ -6,13 +6,14 @@
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
 * `PassageEncoder` encodes passages as protobuf messages.
 * `boundary_ranks` says how good a cut at each offset of a text is (`CUT_...`).
+* `sentence_ends` finds the sentences of a text, for citations and windows.
 * `TermExtractor` finds the terms of texts for the lexical index; `fold` and `inside_word`
   compare texts as it does.
 
 Arrays and text in, arrays and bytes out: it knows nothing of stores or services. The `.pyi`
-files are its documentation; `_reference.py`, `_bm25_reference.py` and `_analysis_reference.py`
-define the right answers. If the extension is not compiled, the import fails: nobody would notice
-a fallback that is only slow.
+files are its documentation; the modules named `..._reference.py` define the right answers. If
+the extension is not compiled, the import fails: nobody would notice a fallback that is only
+slow.
 """
 
 try:
@@ -41,6 +42,8 @@ try:
     from hrag_fast._graph import Graph
     from hrag_fast._passages import CitedDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
+    from hrag_fast._sentences import sentence_ends
+    from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("hrag_fast."):
         raise
@@ -59,6 +62,7 @@ __all__ = [
     "CUT_WORD",
     "MAX",
     "MAX_FREQUENCY",
+    "MAX_SENTENCE_CHARS",
     "MEAN",
     "SUM",
     "CitedDocument",
@@ -77,6 +81,7 @@ __all__ = [
     "forward_matches",
     "inside_word",
     "postings_of",
+    "sentence_ends",
     "term_id",
     "write_postings",
 ]

@@ -47,6 +47,8 @@ def check_query(query: SearchQuery) -> None:
             "cut_last is set without a token_budget; set that, or leave both unset",
             field="cut_last",
         )
+    if query.keep_overlap:
+        _check_overlap(query, mode)
     if query.window_sentences is not None:
         _check_window(query.window_sentences, mode)
     if query.merge_ratio is not None:
@@ -100,6 +102,15 @@ def _check_merge_ratio(ratio: float, mode: SearchMode) -> None:
     if not 0 < ratio <= 1:
         raise InvalidArgument(
             f"merge_ratio is {ratio:g}; it must be over 0 and up to 1", field="merge_ratio"
+        )
+
+
+def _check_overlap(query: SearchQuery, mode: SearchMode) -> None:
+    joins = "merge_adjacent" if query.merge_adjacent else mode.name
+    if query.merge_adjacent or mode in (SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT):
+        raise InvalidArgument(
+            f"keep_overlap is set; {joins} joins passages that overlap, so leave it unset",
+            field="keep_overlap",
         )
 
 

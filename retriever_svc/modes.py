@@ -73,6 +73,7 @@ def find_request(
         token_budget=budget,
         cut_last=query.cut_last or is_context,
         merge_adjacent=query.merge_adjacent or is_context,
+        keep_overlap=query.keep_overlap,
         merge_ratio=_given(query.merge_ratio, DEFAULT_MERGE_RATIO),
         filter=query.filter,
         top_sections=query.top_sections or DEFAULT_TOP_SECTIONS,

@@ -27,7 +27,7 @@ from hrag.rerank import Reranker
 from hrag.types import DEFAULT_LIMIT, Passage, SearchMode, SearchQuery
 from retriever_svc.prepared_query import EmbeddedQuery
 from retriever_svc.results import SearchOutcome
-from retriever_svc.token_budget import within_budget
+from retriever_svc.token_budget import within_budget, without_repeats
 
 _log = structlog.get_logger()
 
@@ -93,7 +93,13 @@ class RerankStage:
         assert self._setup is not None
         query = embedded.prepared.query
         limit = max(_limit(query), self._setup.top)
-        wide = replace(query, limit=limit, token_budget=0, cut_last=False)
+        wide = replace(
+            query,
+            limit=limit,
+            token_budget=0,
+            cut_last=False,
+            keep_overlap=not query.merge_adjacent,  # Which passage is the better one, it decides.
+        )
         return replace(embedded, prepared=replace(embedded.prepared, query=wide))
 
     def __call__(
@@ -117,6 +123,8 @@ class RerankStage:
             reranked=bool(passages) and not failure,
             rerank_failure=failure,
         )
+        if not query.keep_overlap:
+            ordered = without_repeats(ordered)
         first = ordered[: _limit(query)]
         return outcome, within_budget(first, query.token_budget, cut_last=query.cut_last)
 

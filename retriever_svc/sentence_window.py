@@ -92,7 +92,12 @@ class SentenceWindowSearch:
             best = self._best(some, vector, deadline)
             for context, (number, score) in zip(some, best, strict=True):
                 new = sentence_windows.window(context, number, score, margin)
-                found = sentence_windows.add_window(found, new, or_touches=query.merge_adjacent)
+                found = sentence_windows.add_window(
+                    found,
+                    new,
+                    or_touches=query.merge_adjacent,
+                    max_per_document=query.max_per_document,
+                )
         return found, bool(rest)
 
     def _best(

@@ -1,7 +1,10 @@
-"""Fills a token budget with finished passages, in an order that the engine does not know."""
+"""What fits of finished passages, in an order that the engine does not know.
+
+The same rules as those of `hrag.passages.budget`, which has the documents at hand.
+"""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -46,7 +49,36 @@ def cut_passage(passage: Passage, token_budget: int) -> Passage | None:
     kept = fitting(sizes, number, token_budget)
     if kept is None:
         return None
-    part = _part(chunk, sentences[kept[0]][0], sentences[kept[-1]][1])
+    return _passage_part(passage, sentences[kept[0]][0], sentences[kept[-1]][1])
+
+
+def without_repeats(passages: Iterable[Passage]) -> list[Passage]:
+    """Returns the passages, each without the text that those before it have.
+
+    One of whose matched leaves nothing remains is left out. No passage is a part of another.
+    """
+    kept: list[Passage] = []
+    for passage in passages:
+        chunk = passage.chunk
+        start, end = chunk.span.char_start, chunk.span.char_end
+        same = (each.chunk for each in kept if each.chunk.document_id == chunk.document_id)
+        for span in sorted((each.span for each in same), key=lambda span: span.char_start):
+            if span.char_start <= start:
+                start = max(start, span.char_end)
+            else:
+                end = min(end, span.char_start)
+        if (start, end) == (chunk.span.char_start, chunk.span.char_end):
+            kept.append(passage)
+        elif start < end:
+            first = start - chunk.span.char_start
+            part = _passage_part(passage, first, first + end - start)
+            kept += [part] if part.matched_children else []
+    return kept
+
+
+def _passage_part(passage: Passage, start: int, end: int) -> Passage:
+    """The part of a passage between two characters of its content."""
+    part = _part(passage.chunk, start, end)
     children = (_inside(child, part.span) for child in passage.matched_children)
     return replace(
         passage,

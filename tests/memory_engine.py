@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,11 +25,10 @@ from hrag.analysis.query_syntax import contains
 from hrag.deadline import NEVER, Deadline
 from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequest, Found
 from hrag.engine.documents import StoredDocument, Unsummarised
-from hrag.engine.rounds import FACTOR, Round, Selection
+from hrag.engine.rounds import FACTOR, Round, Selection, select
 from hrag.engine.validation import check_quota, check_shapes, check_summaries
 from hrag.passages import outline, sentence_context
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
-from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.indexed_text import MAX_HEADING_CHARS, lexical_texts
@@ -452,10 +451,9 @@ class MemorySnapshot:
             for part in (scored[:first], scored[len(scored[:first]) :]):
                 groups += self._groups(request, part, groups)
             considered.update(each.leaf for each in scored)
-            kept = list(_most_of_each(groups, request))
             least = -math.inf if request.min_score is None else request.min_score
-            best = [group for group in kept if group.score >= least]
-            this = Round(request, len(kept), len(best), complete)
+            best = [group for group in groups if group.score >= least]
+            this = Round(request, len(groups), len(best), complete)
             found, selection = self._read(request, best, ranking.locator)
             if this.has_enough_groups and this.is_final(selection):
                 break
@@ -516,14 +514,13 @@ class MemorySnapshot:
         """Returns passages and, in SENTENCE_WINDOW, contexts, and how they were selected."""
         chunks = [(group.version.text, group.position) for group in groups]
         scores = [float(group.score) for group in groups]
-        limit, most, budget = request.limit, request.max_per_document, request.token_budget
-        selection = Selection.of_groups(len(groups), limit)
         if request.mode is SearchMode.SENTENCE_WINDOW:
-            best, margin = zip(chunks[:limit], scores, strict=False), request.window_sentences
+            limit, margin = request.limit, request.window_sentences
             contexts = (
-                sentence_context.sentence_context(*own, score, margin) for own, score in best
+                sentence_context.sentence_context(*own, score, margin)
+                for own, score in zip(chunks[:limit], scores, strict=False)
             )
-            return ((), tuple(contexts)), selection
+            return ((), tuple(contexts)), Selection.of_groups(len(groups), limit)
 
         def leaves(numbers: Sequence[int]) -> list[LeafMatch]:
             own = chain.from_iterable(groups[number].leaves for number in numbers)
@@ -536,13 +533,7 @@ class MemorySnapshot:
 
         matches = SimpleNamespace(level=self._level, score=scores.__getitem__, leaves=leaves)
         drafts = [PassageDraft.of(*chunk, number) for number, chunk in enumerate(chunks)]
-        if request.mode is SearchMode.CONTEXT:
-            selected = fill_budget(drafts, budget, matches, limit=limit, max_per_document=most)
-        elif budget or request.merge_adjacent:
-            limits = PassageLimits(limit, budget, request.merge_adjacent, request.cut_last, most)
-            selected = select_drafts(drafts, limits, matches)
-        else:
-            return (tuple(map(passage, drafts[:limit])), ()), selection
+        selected = select(request, drafts, matches)
         selection = Selection.of_drafts(selected, len(groups), request)
         return (tuple(map(passage, selected.drafts)), ()), selection
 
@@ -556,15 +547,6 @@ class MemorySnapshot:
             problem = f"document {chunk_id.document_id!r} has no chunk {str(chunk_id)!r}"
             raise errors.ChunkNotFound(problem, field="chunk_id")
         return text.hierarchy(position, depth, content=content)
-
-
-def _most_of_each(groups: Sequence[_Group], request: FindRequest) -> Iterator[_Group]:
-    """As many of each document as may become passages of their own."""
-    joins, counts = request.merge_adjacent or request.token_budget, Counter()
-    for group in groups:
-        counts[group.version] += 1
-        if joins or counts[group.version] <= (request.max_per_document or math.inf):
-            yield group
 
 
 @dataclass(frozen=True)

@@ -178,6 +178,7 @@ queries = st.builds(
     min_sequence=U64,
     merge_ratio=st.none() | F32,
     merge_adjacent=st.booleans(),
+    keep_overlap=st.booleans(),
     min_score=st.none() | F32,
     filter=st.none() | filters,
     window_sentences=st.none() | U32,

@@ -159,6 +159,13 @@ def _query(
             "--merge-adjacent", help="Join passages of one document that overlap or touch."
         ),
     ] = False,
+    keep_overlap: Annotated[
+        bool,
+        typer.Option(
+            "--keep-overlap",
+            help="Keep text that neighbouring passages share in both. Default: the better has it.",
+        ),
+    ] = False,
     min_score: MinScore = None,
     filter: Conditions = None,
     min_sequence: Annotated[
@@ -181,6 +188,7 @@ def _query(
         min_sequence=min_sequence,
         merge_ratio=merge_ratio,
         merge_adjacent=merge_adjacent,
+        keep_overlap=keep_overlap,
         min_score=min_score,
         filter=filters.parse_filters(filter or []),
         window_sentences=window_sentences,

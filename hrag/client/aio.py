@@ -260,6 +260,7 @@ class AsyncClient:
         min_sequence: int = 0,
         merge_ratio: float | None = None,
         merge_adjacent: bool = False,
+        keep_overlap: bool = False,
         min_score: float | None = None,
         filter: Filter | None = None,
         window_sentences: int | None = None,
@@ -292,12 +293,12 @@ class AsyncClient:
         * `aggregation`: how a passage's score comes from those of its matching leaves.
         * `token_budget`: most tokens of all passages; 0 means no bound, in CONTEXT 4,096. A
           passage that does not fit is left out or, with `cut_last`, cut after a sentence.
-        * `min_sequence`: wait until this change is visible, 30 s at most.
-        * `min_score`: leave out passages that score less.
-        * `merge_adjacent`: join passages of one document that overlap or touch.
+        * `min_sequence`: wait for this change, 30 s at most. `min_score`: the least score.
+        * `merge_adjacent`, `keep_overlap`: join passages of one document that overlap or touch;
+          return them whole. Else a passage leaves out what a better one has.
         * `filter`: search only documents that pass; see `hrag.filters`.
-        * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match for the chunk
-          to replace them, over 0 and up to 1; None means 0.5.
+        * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match for it to
+          replace them, over 0 and up to 1; None means 0.5.
         * `window_sentences` (SENTENCE_WINDOW): sentences on each side, 0 to 20; None means 3.
         * `top_sections`, `summary_scope` (SUMMARY_FIRST): sections to search, 1 to 1,000, None
           means 3; and by which summaries they are chosen.
@@ -319,6 +320,7 @@ class AsyncClient:
             min_sequence=min_sequence,
             merge_ratio=merge_ratio,
             merge_adjacent=merge_adjacent,
+            keep_overlap=keep_overlap,
             min_score=min_score,
             filter=filter,
             window_sentences=window_sentences,

@@ -85,6 +85,7 @@ class FindRequest:
     token_budget: int = 0
     cut_last: bool = False
     merge_adjacent: bool = False
+    keep_overlap: bool = False
     merge_ratio: float = DEFAULT_MERGE_RATIO
     window_sentences: int = DEFAULT_WINDOW_SENTENCES
     filter: Filter | None = None

@@ -7,13 +7,38 @@ of it: so the passages for a smaller limit are the first of those for a larger o
 share these decisions.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hrag.engine.find import FindRequest
-from hrag.passages.budget import Selected
+from hrag.passages.budget import PassageLimits, Selected, fill_budget, select_drafts
+from hrag.passages.drafts import MatchedLeaves, PassageDraft
 from hrag.types import Aggregation, Retrieval, SearchMode
 
 FACTOR = 4  # Few rounds; all earlier ones together cost at most a third of the last.
+
+
+def select(
+    request: FindRequest, drafts: Iterable[PassageDraft], matches: MatchedLeaves
+) -> Selected:
+    """Returns the drafts that become passages; `drafts` is one a group, best first."""
+    if request.mode is SearchMode.CONTEXT:
+        return fill_budget(
+            drafts,
+            request.token_budget,
+            matches,
+            limit=request.limit,
+            max_per_document=request.max_per_document,
+        )
+    limits = PassageLimits(
+        request.limit,
+        request.token_budget,
+        request.merge_adjacent,
+        request.cut_last,
+        request.max_per_document,
+        request.keep_overlap,
+    )
+    return select_drafts(drafts, limits, matches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +46,7 @@ class Selection:
     """What was made of the groups of a round.
 
     `is_full`: `limit` or budget allows no more. `took_all`: no group was left out or cut, except
-    of documents that have given as many passages as they may.
+    of documents that have given as many passages as they may, and of text that comes earlier.
     """
 
     is_full: bool

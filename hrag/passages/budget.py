@@ -2,13 +2,13 @@
 
 Drafts are taken in the order given, best first, and what was taken is never taken back. So a
 larger budget gives what a smaller one does, and more: the same groups first, and around their
-text only more text.
+text only more text. Neighbouring chunks overlap; unless asked for, no text comes twice.
 
 The drafts of one search are chunks of which none lies inside another.
 """
 
 import sys
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,8 @@ class PassageLimits:
     `cut_last` ends with the first draft that does not fit the budget, cut to whole sentences:
     where it touches a passage, that grows towards it; without `cut_last`, what does not fit is
     passed over. So is what would give a document more than `max_per_document` passages; 0 is
-    no such limit.
+    no such limit. With `keep_overlap`, a passage that is not joined keeps the text that a
+    better one has too.
     """
 
     limit: int
@@ -40,13 +41,15 @@ class PassageLimits:
     merge_adjacent: bool = False
     cut_last: bool = False
     max_per_document: int = 0
+    keep_overlap: bool = False
 
 
 class Selected(NamedTuple):
     """The drafts that become passages, best first, of the first `considered` candidates.
 
     `left_out`: limit or budget did not allow all of these; one was left out or cut. A document
-    that has given as many passages as it may is not such a reason.
+    that has given as many passages as it may is not such a reason, nor is text that better
+    passages have.
     """
 
     drafts: list[PassageDraft]
@@ -99,9 +102,11 @@ def select_drafts(
     chosen = _Chosen(limits)
     left = limits.token_budget or sys.maxsize
     considered, left_out = 0, False
-    for draft in candidates:
+    for candidate in candidates:
         considered += 1
-        touching = chosen.touching(draft)
+        draft, touching = chosen.met_by(candidate)
+        if draft is not candidate and not _has_match(draft, matches):
+            continue
         if not touching and chosen.has_enough_of(draft.document_id):
             continue
         if not touching and chosen.is_full:
@@ -147,10 +152,10 @@ _token_end = attrgetter("token_end")
 
 
 class _Chosen:
-    """The passages so far, by document.
+    """The passages so far, by document, in order of the text.
 
-    If passages are joined, a document's have tokens between them and are in order of the
-    text; so those that a draft touches are consecutive, and bisection finds them.
+    Unless overlap is kept, those of a document share no token; so those that a draft touches
+    are consecutive, and bisection finds them.
     """
 
     def __init__(self, limits: PassageLimits) -> None:
@@ -167,20 +172,33 @@ class _Chosen:
         """Whether the document has given as many passages as it may."""
         return 0 < self._limits.max_per_document <= len(self._of_document[document_id])
 
-    def touching(self, draft: PassageDraft) -> list[_Passage]:
-        """Returns the passages that `draft` is to be joined with, in order of the text."""
-        return self._of_document[draft.document_id][self._touched(draft)]
+    def met_by(self, draft: PassageDraft) -> tuple[PassageDraft, list[_Passage]]:
+        """Returns the passages that `draft` is to be joined with, in order of the text.
+
+        If passages are not joined, these are none, and the draft is without their text.
+        """
+        if self._limits.keep_overlap:
+            return draft, []
+        touched = self._of_document[draft.document_id][self._touched(draft)]
+        if self._limits.merge_adjacent:
+            return draft, touched
+        return _without(draft, touched), []
 
     def add(self, draft: PassageDraft) -> None:
         """Adds a passage, or joins those that the draft touches, and the draft, into one."""
-        passages, touched = self._of_document[draft.document_id], self._touched(draft)
+        passages = self._of_document[draft.document_id]
         new = _Passage([draft], draft.record.token_start, draft.record.token_end)
+        self._count += 1
+        if not self._limits.merge_adjacent:
+            insort(passages, new, key=_token_start)
+            return
+        touched = self._touched(draft)
         # The one with most parts takes up the others, so that each part moves a few times only.
         whole, *others = sorted([*passages[touched], new], key=lambda each: -len(each.parts))
         for each in others:
             whole.absorb(each)
         passages[touched] = [whole]
-        self._count += 1 - len(others)
+        self._count -= len(others)
 
     def drafts(self) -> list[PassageDraft]:
         """Returns the passages, best first."""
@@ -190,10 +208,33 @@ class _Chosen:
     def _touched(self, draft: PassageDraft) -> slice:
         """Which of its document's passages the draft touches; else where it belongs."""
         passages, record = self._of_document[draft.document_id], draft.record
-        if not self._limits.merge_adjacent:
-            return slice(len(passages), len(passages))
         first = bisect_left(passages, record.token_start, key=_token_end)
         return slice(first, bisect_right(passages, record.token_end, first, key=_token_start))
+
+
+def _without(draft: PassageDraft, passages: Iterable[_Passage]) -> PassageDraft:
+    """The draft without the text of passages that it touches.
+
+    Each passage is a chunk without what others have, and no chunk lies inside another: so
+    what they leave of the draft is in one piece.
+    """
+    record = draft.record
+    for each in passages:
+        other = each.draft().record
+        if other.token_start <= record.token_start:
+            record = _from(record, other)
+        else:
+            record = _until(record, other)
+    return draft if record is draft.record else replace(draft, record=record)
+
+
+def _has_match(draft: PassageDraft, matches: MatchedLeaves) -> bool:
+    """Whether a part of a matched leaf is in the draft."""
+    if draft.record.token_count <= 0:
+        return False
+    leaves = matches.leaves(draft.groups)
+    records = (draft.document.tree.record(matches.level, each.leaf) for each in leaves)
+    return any(record.within(draft.record) for record in records)
 
 
 def _new_tokens(draft: PassageDraft, touching: Sequence[_Passage]) -> int:

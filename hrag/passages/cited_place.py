@@ -52,14 +52,17 @@ class TermLocator:
     ) -> CitedPlace:
         """Returns the place to cite in a passage with these leaves, best first, at `level`.
 
-        With `spans`, those of terms in all of the leaves, as far as they are in the passage.
+        At least one of them has a part in the passage. With `spans`, the result has those of
+        the terms in all of them.
         """
-        best, *others = (document.tree.record(level, each.leaf) for each in leaves)
+        records = (document.tree.record(level, each.leaf) for each in leaves)
+        inside = filter(None, (each.within(passage) for each in records))
+        best = next(inside)
         in_best = self._matches(document, best)
         sentence = matched_sentence(document, best, in_best)
         found = []
         if spans and len(self._ids):
-            found = [in_best, *(self._matches(document, each) for each in others)]
+            found = [in_best, *(self._matches(document, each) for each in inside)]
         return CitedPlace(
             sentence,
             document.outline.section_at(sentence.span.char_start),

@@ -220,6 +220,10 @@ def _first(excerpt: _Excerpt, leaf: ChunkRecord, sections: Sequence[Section]) ->
     start = 0 if leaf.section == NONE else sections[leaf.section].char_start
     in_section = [each for each in excerpt.inside if excerpt.borders[each] >= start]
     sentences = in_section or excerpt.inside
-    with_words = [each for each in sentences if has_word(excerpt.inner_part(each, leaf))]
-    below = (each for each in with_words if not excerpt.is_heading(each))
-    return next(below, (with_words or sentences)[0])
+    heading = None
+    for each in sentences:
+        if has_word(excerpt.inner_part(each, leaf)):
+            if not excerpt.is_heading(each):
+                return each
+            heading = each if heading is None else heading
+    return sentences[0] if heading is None else heading

@@ -142,15 +142,21 @@ def window(context: SentenceContext, number: int, score: float, margin: int) -> 
     return Window(context.chunk, around, (MatchedChild(context.chunk.chunk_id, score, best),))
 
 
-def add_window(windows: Sequence[Window], new: Window, *, or_touches: bool) -> list[Window]:
-    """Returns the windows and `new`, which is joined with those that it meets."""
-    apart = []
-    for each in windows:
-        if each.meets(new, or_touches=or_touches):
-            new = new.joined(each)
-        else:
-            apart.append(each)
-    return [*apart, new]
+def add_window(
+    windows: Sequence[Window], new: Window, *, or_touches: bool, max_per_document: int = 0
+) -> list[Window]:
+    """Returns the windows and `new`, which is joined with those that it meets.
+
+    One that meets none is left out if its document has `max_per_document` windows; 0 is no
+    such limit.
+    """
+    met = [each for each in windows if each.meets(new, or_touches=or_touches)]
+    of_document = sum(each.chunk.document_id == new.chunk.document_id for each in windows)
+    if not met and 0 < max_per_document <= of_document:
+        return list(windows)
+    for each in met:
+        new = new.joined(each)
+    return [*(each for each in windows if each not in met), new]
 
 
 def passages_of(windows: Sequence[Window], query: SearchQuery) -> tuple[Passage, ...]:

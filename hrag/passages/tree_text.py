@@ -78,17 +78,11 @@ class TreeText:
         self, position: TreePosition, match: LeafMatch, passage: ChunkRecord
     ) -> MatchedChild | None:
         """Returns the part of a leaf that lies inside a passage's span; None if no part does."""
-        record = self.tree.record(*position)
-        if record.char_end <= passage.char_start or passage.char_end <= record.char_start:
+        part = self.tree.record(*position).within(passage)
+        if part is None:
             return None
-        span = Span(
-            max(record.byte_start, passage.byte_start),
-            min(record.byte_end, passage.byte_end),
-            max(record.char_start, passage.char_start),
-            min(record.char_end, passage.char_end),
-        )
         chunk_id = self.chunk_id(position)
-        return MatchedChild(chunk_id, match.score, span, match.lexical, match.dense)
+        return MatchedChild(chunk_id, match.score, span_of(part), match.lexical, match.dense)
 
     def chosen_section(
         self, leaf_level: int, leaves: range, summary: str, score: float

@@ -78,6 +78,7 @@ class SearchQuery:
     min_sequence: int = 0
     merge_ratio: float | None = None
     merge_adjacent: bool = False
+    keep_overlap: bool = False
     min_score: float | None = None
     filter: Filter | None = None
     window_sentences: int | None = None

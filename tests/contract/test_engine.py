@@ -396,14 +396,14 @@ def test_a_snapshot_stays_as_it_was_while_writes_go_on(filled):
         query = query_vector(rounds)
         with filled.snapshot() as snapshot:
             sequence = snapshot.sequence
-            first = search_passages(snapshot, query, 1000, 0)
+            first = search_passages(snapshot, query, 1000, 0, keep_overlap=True)
             leaves = matched_leaves(first)
             for document_id in {document_id for document_id, _ in leaves}:
                 held = {leaf for name, leaf in leaves if name == document_id}
                 assert held == set(range(len(held)))
             for passage in first:
                 assert snapshot.chunk(parse_chunk_id(passage.chunk.chunk_id)).chunk == passage.chunk
-            assert search_passages(snapshot, query, 1000, 0) == first
+            assert search_passages(snapshot, query, 1000, 0, keep_overlap=True) == first
             assert snapshot.sequence == sequence
     writer.join()
     assert failures == []

@@ -28,7 +28,7 @@ EVERYTHING = 1000
 
 def test_passages_hold_the_text_and_place_of_their_chunk(filled):
     with filled.snapshot() as snapshot:
-        passages = search_passages(snapshot, query_vector(1), 30, 1)
+        passages = search_passages(snapshot, query_vector(1), 30, 1, keep_overlap=True)
     for passage in passages:
         chunk = passage.chunk
         document = filled.model.documents[chunk.document_id]
@@ -56,7 +56,9 @@ def test_joined_passages_hold_no_text_twice(filled, level, limit, budget):
     with filled.snapshot() as snapshot:
         single = {
             passage.chunk.chunk_id: passage
-            for passage in search_passages(snapshot, query, EVERYTHING, level, **options)
+            for passage in search_passages(
+                snapshot, query, EVERYTHING, level, keep_overlap=True, **options
+            )
         }
         joined = search_passages(snapshot, query, limit, level, **options, **joining)
     assert 0 < len(joined) <= limit

@@ -166,3 +166,38 @@ def test_a_larger_limit_gives_the_same_and_more(ranking, one, other, most):
     )
     _assert_more(less, more)
     assert len(less) <= min(one, other)
+
+
+@some
+@given(rankings(), st.integers(1, 8), st.integers(1, 3000) | st.just(0), st.booleans())
+def test_passages_side_by_side_have_no_text_twice_and_lose_none(ranking, limit, budget, cut_last):
+    limits = PassageLimits(limit, budget, cut_last=cut_last and budget > 0)
+    drafts = select_drafts(ranking.drafts(), limits, ranking).drafts
+    assert len(drafts) <= limit
+    seen: dict[str, set[int]] = {name: set() for name in ranking.texts}
+    for draft in drafts:
+        name, start, end = interval(draft)
+        assert seen[name].isdisjoint(range(start, end))
+        seen[name].update(range(start, end))
+        own = draft.document.tree.record(*draft.position)
+        whole = set(range(own.token_start, own.token_end))
+        assert set(range(start, end)) <= whole
+        if not limits.cut_last:
+            assert whole <= seen[name]
+        content = draft.document.content(draft.record)
+        assert (
+            content
+            == draft.document.content(own)[draft.record.char_start - own.char_start :][
+                : len(content)
+            ]
+        )
+
+
+@some
+@given(rankings(), st.integers(1, 8), st.integers(1, 8))
+def test_a_larger_limit_gives_the_same_passages_first(ranking, one, other):
+    less, more = (
+        select_drafts(ranking.drafts(), PassageLimits(limit), ranking).drafts
+        for limit in sorted((one, other))
+    )
+    assert [each.record for each in more[: len(less)]] == [each.record for each in less]

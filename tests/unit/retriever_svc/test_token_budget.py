@@ -8,7 +8,7 @@ import pytest
 from hrag import tokens
 from hrag.sentences import sentence_ends
 from hrag.types import Chunk, MatchedChild, PageStart, Passage, Span, TermSpan
-from retriever_svc.token_budget import cut_passage, within_budget
+from retriever_svc.token_budget import cut_passage, within_budget, without_repeats
 
 SENTENCES = ["Dogs bark. ", "Cats sleep all day. ", "猫睡觉。", "它们喜欢鱼。", "Fish swim."]
 TEXT = "".join(SENTENCES)
@@ -96,3 +96,34 @@ def test_a_passage_without_matched_leaves_is_cut_from_its_start() -> None:
     part = cut_passage(_passage(), SIZES[0])
     assert part is not None
     assert part.chunk.content == SENTENCES[0]
+
+
+def _part(first: int, last: int, *leaves: int, name: str = "d") -> Passage:
+    """The passage of these sentences alone."""
+    starts = [0, *ENDS]
+    text = TEXT[starts[first] : starts[last + 1]]
+    passage = _passage(*leaves, name=name)
+    span = _span(starts[first], starts[last + 1])
+    chunk = replace(passage.chunk, content=text, span=span, token_count=len(tokens.encode(text)))
+    return replace(passage, chunk=chunk)
+
+
+def test_what_an_earlier_passage_has_is_left_out() -> None:
+    found = without_repeats([_part(1, 3, 2), _part(0, 2, 0), _part(3, 4, 3)])
+    assert [each.chunk.content for each in found] == [
+        "".join(SENTENCES[1:4]),
+        SENTENCES[0],
+        SENTENCES[4],
+    ]
+    assert [each.chunk.span for each in found[1:]] == [_span(0, ENDS[0]), _span(ENDS[3], ENDS[4])]
+    assert found[1].chunk.token_count == SIZES[0]
+    assert found[1].matched_children[0].span == _span(0, ENDS[0])
+
+
+def test_other_documents_and_passages_apart_stay_whole() -> None:
+    passages = [_part(1, 2, 1), _part(1, 2, 1, name="e"), _part(4, 4, 4)]
+    assert without_repeats(passages) == passages
+
+
+def test_a_passage_whose_leaves_an_earlier_one_has_is_left_out() -> None:
+    assert without_repeats([_part(0, 2, 0), _part(2, 4, 1)]) == [_part(0, 2, 0)]

@@ -67,16 +67,6 @@ class AncestorGroups:
         """Returns the groups with this score or a higher one."""
         return self._only(self.groups.scores >= score)
 
-    def with_most_of_each_document(self, most: int) -> "AncestorGroups":
-        """Returns the groups without those after the best `most` of their document."""
-        ordinals = ordinals_of(self.groups.keys)
-        order = np.argsort(ordinals, kind="stable")
-        found, first = np.unique(ordinals[order], return_index=True)
-        rank = np.empty(len(ordinals), np.int64)
-        counts = np.diff(np.append(first, len(ordinals)))
-        rank[order] = np.arange(len(ordinals)) - np.repeat(first, counts)
-        return self if not len(found) else self._only(rank < most)
-
     def _only(self, chosen: NDArray[np.bool_]) -> "AncestorGroups":
         if chosen.all():
             return self
@@ -116,9 +106,10 @@ class AncestorGroups:
             dense=_both(self.dense, more.dense),
         )
 
-    def keys(self, limit: int | None = None) -> list[int]:
-        """Returns the keys of `limit` groups, or of all, best first."""
-        keys: list[int] = self.groups.keys[:limit].tolist()
+    @property
+    def keys(self) -> list[int]:
+        """The groups' keys, best first."""
+        keys: list[int] = self.groups.keys.tolist()
         return keys
 
     def position(self, key: int) -> TreePosition:

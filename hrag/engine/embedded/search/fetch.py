@@ -7,13 +7,12 @@ from hrag.engine.embedded.search.ancestor_groups import AncestorGroups
 from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.store.labels import split_label
 from hrag.engine.find import FindRequest, PassageFields
-from hrag.engine.rounds import Selection
-from hrag.passages.budget import PassageLimits, fill_budget, select_drafts
+from hrag.engine.rounds import Selection, select
 from hrag.passages.cited_place import CitedPlace, TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.sentence_context import SentenceContext, sentence_context
 from hrag.passages.tree_text import LeafMatch
-from hrag.types import Passage, Retrieval, SearchMode
+from hrag.types import Passage, Retrieval
 from hrag_fast import PassageEncoder
 
 
@@ -55,38 +54,16 @@ class Fetch:
                 groups.score(group),
                 self.request.window_sentences,
             )
-            for group, key in enumerate(groups.keys(limit))
+            for group, key in enumerate(groups.keys[:limit])
         )
         return tuple(contexts), Selection.of_groups(len(groups), limit)
 
     def _selected(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], Selection]:
-        request = self.request
-        drafts = self._drafts(groups)
-        if request.mode is SearchMode.CONTEXT:
-            selected = fill_budget(
-                drafts,
-                request.token_budget,
-                groups,
-                limit=request.limit,
-                max_per_document=request.max_per_document,
-            )
-        elif request.token_budget or request.merge_adjacent:
-            limits = PassageLimits(
-                request.limit,
-                request.token_budget,
-                request.merge_adjacent,
-                request.cut_last,
-                request.max_per_document,
-            )
-            selected = select_drafts(drafts, limits, groups)
-        else:
-            return list(drafts), Selection.of_groups(len(groups), request.limit)
-        return selected.drafts, Selection.of_drafts(selected, len(groups), request)
+        selected = select(self.request, self._drafts(groups), groups)
+        return selected.drafts, Selection.of_drafts(selected, len(groups), self.request)
 
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
-        request = self.request
-        joins = request.token_budget or request.merge_adjacent
-        for group, key in enumerate(groups.keys(None if joins else request.limit)):
+        for group, key in enumerate(groups.keys):
             document = self.documents.tree_text(split_label(key)[0])
             yield PassageDraft.of(document, groups.position(key), group)
 

@@ -126,21 +126,18 @@ class EmbeddedSnapshot:
         ranker = Ranker(self._view, request)
         stages.append(("search", began, time.perf_counter()))
         fetch = Fetch(self._documents, request, self._locator(ranker))
-        count, considered, all_groups = request.candidates, _NO_ROWS, None
+        count, considered, groups = request.candidates, _NO_ROWS, None
         while True:
             self._deadline.check("searching")
             began = time.perf_counter()
             found = ranker.best(eligible, count)
             searched = time.perf_counter()
-            if all_groups is None:
-                all_groups = grouped(self._view, found, request, self._documents.tree)
+            if groups is None:
+                groups = grouped(self._view, found, request, self._documents.tree)
             else:
                 tree_of = self._documents.tree
-                all_groups = deepened(all_groups, considered, found, request, tree_of)
+                groups = deepened(groups, considered, found, request, tree_of)
             considered = np.union1d(considered, found.rows)
-            groups = all_groups
-            if request.max_per_document and not _joins(request):
-                groups = groups.with_most_of_each_document(request.max_per_document)
             reaching = groups if request.min_score is None else groups.reaching(request.min_score)
             stages += [("search", began, searched), ("climb", searched, time.perf_counter())]
             round_ = Round(request, len(groups), len(reaching), found.complete)
@@ -257,8 +254,3 @@ class EmbeddedSnapshot:
 
     def _reader_of(self, view: View) -> DocumentReader:
         return DocumentReader(self._store, self._txn, view.collection, self._caches.citations)
-
-
-def _joins(request: FindRequest) -> bool:
-    """Whether several groups may become one passage."""
-    return bool(request.merge_adjacent or request.token_budget)

@@ -1,7 +1,7 @@
 """Which groups become passages, with which span: limits, budgets, joining, cutting."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -100,6 +100,40 @@ def test_a_full_list_still_takes_what_touches_its_passages():
     assert indexes(chosen) == [[0], [4]]
     chosen = select([0, 4, 1, 5, 8, 3], limit=2, merge_adjacent=True)
     assert [sorted(each) for each in indexes(chosen)] == [[0, 1], [4, 5]]
+
+
+def test_a_passage_leaves_out_what_a_better_one_has():
+    first, middle, last = (DOCUMENT.tree.record(0, leaf) for leaf in (0, 1, 2))
+    assert first.token_end > middle.token_start
+    found = [each.record for each in select([1, 0, 2])]
+    assert found[0] == middle
+    assert (found[1].char_start, found[1].char_end) == (0, middle.char_start)
+    assert found[1].token_count == middle.token_start
+    assert (found[2].byte_start, found[2].byte_end) == (middle.byte_end, last.byte_end)
+    assert found[2].token_start == middle.token_end
+    whole = [each.record for each in select([1, 0, 2], keep_overlap=True)]
+    assert whole == [middle, first, last]
+
+
+def test_what_is_left_out_costs_no_tokens():
+    end = DOCUMENT.tree.record(0, 1).token_end
+    assert indexes(select([0, 1], token_budget=end)) == [[0], [1]]
+    assert indexes(select([0, 1], token_budget=end - 1)) == [[0]]
+    assert indexes(select([0, 1], token_budget=end, keep_overlap=True)) == [[0]]
+
+
+def test_a_passage_without_its_matched_leaves_is_left_out():
+    """Leaf 1 matched, its text is in the first passage; nothing else of the second did."""
+    limits, matches = PassageLimits(2), Matches([1, 1, 6])
+    drafts = [
+        PassageDraft.of(DOCUMENT, (0, 1), 0),
+        PassageDraft.of(DOCUMENT, (1, 0), 1),
+        PassageDraft.of(DOCUMENT, (0, 6), 2),
+    ]
+    whole = drafts[1].record
+    drafts[1] = replace(drafts[1], record=whole._replace(token_start=30, char_start=150))
+    chosen = select_drafts(drafts, limits, matches)
+    assert (indexes(chosen.drafts), chosen.considered) == ([[1], [6]], 3)
 
 
 def test_documents_are_not_joined():

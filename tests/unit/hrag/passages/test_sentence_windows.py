@@ -124,6 +124,17 @@ def test_windows_of_two_documents_stay_apart():
     assert len(_together([("d", 2, 0.4), ("e", 2, 0.9)])) == 2
 
 
+def test_a_document_has_no_more_windows_than_it_may():
+    found: list[Window] = []
+    for document_id, best in [("d", 1), ("d", 9), ("e", 9), ("d", 2)]:
+        new = window(document_id, best, margin=1)
+        found = sentence_windows.add_window(found, new, or_touches=False, max_per_document=1)
+    assert [(each.chunk.document_id, numbers(each.content)) for each in found] == [
+        ("e", [8, 9, 10]),
+        ("d", [0, 1, 2, 3]),
+    ]
+
+
 def test_a_sentence_in_two_leaves_counts_once():
     first, second = leaf_context("d", range(5)), leaf_context("d", range(4, 8))
     found = sentence_windows.window(first, 4, 0.7, 2)

@@ -67,7 +67,7 @@ class Ranked:
     def _read(self, fetch: Fetch, groups: AncestorGroups) -> tuple[tuple[str, ...], Selection]:
         """If joined, neighbours are those with the same first letter."""
         request = fetch.request
-        names = [self._names[split_label(key)[1]] for key in groups.keys(None)]
+        names = [self._names[split_label(key)[1]] for key in groups.keys]
         if not request.merge_adjacent:
             selection = Selection.of_groups(len(groups), request.limit)
             return tuple(names[: request.limit]), selection
@@ -189,15 +189,6 @@ def test_more_may_reach_a_sum_than_was_looked_at():
 def test_a_score_that_more_passages_reach_than_the_limit_changes_nothing():
     found = ask([f"p{leaf}" for leaf in range(1000)], min_score=0.9951)
     assert (found.passages, found.exhausted) == (("p0", "p1", "p2", "p3", "p4"), False)
-
-
-# Documents
-
-
-def test_documents_that_have_given_enough_are_passed_over():
-    ranking = [f"p{leaf}" for leaf in range(100)]
-    found = ask(ranking, max_per_document=2)
-    assert (found.passages, found.considered, found.exhausted) == (("p0", "p1"), 100, True)
 
 
 # Joined passages

@@ -1,0 +1,185 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""`sentence_ends`, for every passage that is cited: where the sentences of a text end.
+
+One pass over the characters. `_sentences.pyi` is the documentation for callers;
+`_sentences_reference.py` has the plain twin, whose regular expressions define the right answer
+and whose names the functions here have in their comments.
+"""
+
+from cpython.unicode cimport Py_UNICODE_ISDECIMAL, Py_UNICODE_ISLOWER, Py_UNICODE_ISSPACE
+
+from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS, cuts, ends_abbreviation
+
+cdef Py_ssize_t MAX_CHARS = MAX_SENTENCE_CHARS
+
+cdef enum:
+    HEADING_DEPTH = 6
+    ITEM_INDENT = 8
+    ITEM_DIGITS = 3
+    LONGEST_WORD = 6  # Of an abbreviation: `approx`.
+
+
+def sentence_ends(str text not None):
+    """The end of each sentence; see `_sentences.pyi`."""
+    cdef Py_ssize_t size = len(text), at = 0, start = 0, end
+    cdef list ends = []
+    while at < size:
+        end = found_end(text, at, size) if may_end(text[at]) else 0
+        if not end:
+            at += 1
+            continue
+        if is_end(text, at, end, size):
+            add(ends, text, start, end)
+            start = end
+        at = end
+    if start < size:
+        add(ends, text, start, size)
+    return ends
+
+
+cdef int add(list ends, str text, Py_ssize_t start, Py_ssize_t end) except -1:
+    """Adds the sentence that ends here, in parts if it is long; blank ones join the last."""
+    if end - start > MAX_CHARS:
+        for part in cuts(text, start, end):
+            add_part(ends, text, start, part)
+            start = part
+    else:
+        add_part(ends, text, start, end)
+    return 0
+
+
+cdef int add_part(list ends, str text, Py_ssize_t start, Py_ssize_t end) except -1:
+    if ends and after_space(text, start, end) == end:
+        ends[len(ends) - 1] = end
+    else:
+        ends.append(end)
+    return 0
+
+
+cdef inline bint may_end(Py_UCS4 character) noexcept:
+    """Whether an end may begin with a character. Most are letters and leave at once."""
+    if u"?" < character < u"\u2026":
+        return False
+    return character in u".!?\n\f#" or is_wide_stop(character)
+
+
+cdef inline bint is_wide_stop(Py_UCS4 character) noexcept:
+    return character in u"。！？；…．｡"
+
+
+cdef inline bint is_stop(Py_UCS4 character) noexcept:
+    return character in u".!?"
+
+
+cdef inline bint is_closer(Py_UCS4 character) noexcept:
+    return character in u"\"')]}”’」』）》】"
+
+
+cdef Py_ssize_t after_space(str text, Py_ssize_t at, Py_ssize_t size) except -1:
+    while at < size and Py_UNICODE_ISSPACE(text[at]):
+        at += 1
+    return at
+
+
+cdef Py_ssize_t after_closers(str text, Py_ssize_t at, Py_ssize_t size) except -1:
+    while at < size and is_closer(text[at]):
+        at += 1
+    return at
+
+
+cdef Py_ssize_t found_end(str text, Py_ssize_t at, Py_ssize_t size) except -1:
+    """Where a match of `_ENDS` at a character ends; 0 if there is none."""
+    cdef Py_UCS4 first = text[at]
+    cdef Py_ssize_t closed, end = at + 1
+    if is_wide_stop(first):
+        while end < size and is_wide_stop(text[end]):
+            end += 1
+        return after_space(text, after_closers(text, end, size), size)
+    if is_stop(first):
+        if at and is_stop(text[at - 1]):
+            return 0
+        while end < size and is_stop(text[end]):
+            end += 1
+        closed = after_closers(text, end, size)
+        end = after_space(text, closed, size)
+        return end if end > closed else 0
+    if first == u"\n":
+        while end < size and text[end] != u"\n" and Py_UNICODE_ISSPACE(text[end]):
+            end += 1
+        if end < size and text[end] == u"\n":
+            return after_space(text, end + 1, size)
+        return at + 1 if is_item(text, at + 1, size) else 0
+    if first == u"\f":
+        return after_space(text, end, size)
+    return heading_end(text, at, size)
+
+
+cdef bint is_item(str text, Py_ssize_t at, Py_ssize_t size) except -1:
+    """Whether a list item, a heading or a row of a table begins at the start of a line."""
+    cdef Py_ssize_t first = at
+    while at < size and at - first < ITEM_INDENT and text[at] in u" \t":
+        at += 1
+    if at == size:
+        return False
+    if text[at] == u"|":
+        return True
+    first = at
+    if text[at] in u"-*+•":
+        at += 1
+    elif text[at] == u"#":
+        while at < size and at - first < HEADING_DEPTH and text[at] == u"#":
+            at += 1
+    else:
+        while at < size and at - first < ITEM_DIGITS and Py_UNICODE_ISDECIMAL(text[at]):
+            at += 1
+        if at == first or at == size or text[at] not in u".)":
+            return False
+        at += 1
+    return at < size and text[at] == u" "
+
+
+cdef Py_ssize_t heading_end(str text, Py_ssize_t at, Py_ssize_t size) except -1:
+    """Where a heading that begins at a `#` ends, with white space; 0 if none begins there."""
+    cdef Py_ssize_t end = at
+    if at and text[at - 1] != u"\n":
+        return 0
+    while end < size and end - at < HEADING_DEPTH and text[end] == u"#":
+        end += 1
+    if end == size or text[end] != u" ":
+        return 0
+    while end < size and text[end] != u"\n":
+        end += 1
+    return after_space(text, end + 1, size) if end < size else 0
+
+
+cdef bint is_end(str text, Py_ssize_t at, Py_ssize_t end, Py_ssize_t size) except -1:
+    """`_is_end`."""
+    if text[at] != u"." or end == size:
+        return True
+    if has_blank_line(text, at, end):
+        return True
+    if Py_UNICODE_ISLOWER(text[end]):
+        return False
+    return not (may_abbreviate(text, at) and ends_abbreviation(text, at))
+
+
+cdef bint has_blank_line(str text, Py_ssize_t at, Py_ssize_t end) except -1:
+    for at in range(at, end - 1):
+        if text[at] == u"\n" and text[at + 1] == u"\n":
+            return True
+    return False
+
+
+cdef bint may_abbreviate(str text, Py_ssize_t stop) except -1:
+    """Whether a full stop may end one of `_ABBREVIATION`: False for nearly all words."""
+    cdef Py_ssize_t at = stop
+    while at and stop - at <= LONGEST_WORD and is_ascii_letter(text[at - 1]):
+        at -= 1
+    if at == stop or stop - at > LONGEST_WORD:
+        return False
+    # Those in lower case have one letter, two or six.
+    return u"A" <= text[at] <= u"Z" or stop - at in (1, 2, LONGEST_WORD)
+
+
+cdef inline bint is_ascii_letter(Py_UCS4 character) noexcept:
+    return u"a" <= character <= u"z" or u"A" <= character <= u"Z"

@@ -1,0 +1,34 @@
+"""The compiled `sentence_ends` equals its twin on whatever hypothesis finds."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hrag_fast import MAX_SENTENCE_CHARS, _sentences_reference, sentence_ends
+
+PIECES = (
+    *'.!?。；…｡\n\f#|-*•)]"”」([',
+    *("\n\n", "\n \n", "\r\n", "\x1c", "\u3000", "\t", " ", "  ", "        "),
+    *("\n- ", "\n12. ", "\n123) ", "\n1234. ", "\n٣. ", "## ", "####### ", "\n###### T\n"),
+    *("Dr", "approx", "e.g", "U.S.A", "p", "vs", "Approxi", "x", "Word", "word", "É", "ß", "字"),
+)
+
+
+@given(st.text() | st.lists(st.sampled_from(PIECES) | st.text(max_size=2)).map("".join))
+@example("# A\n\n# B \n")
+@example(".\n\nlower")
+@example("x. \ud800")
+def test_sentence_ends_equal_their_twin(text):
+    assert sentence_ends(text) == _sentences_reference.sentence_ends(text)
+
+
+@given(st.sampled_from(PIECES), st.integers(-3, 3), st.sampled_from(PIECES))
+def test_long_sentences_are_cut_as_by_the_twin(piece, more, between):
+    text = "ab " * 200 + between + (piece + "c") * (MAX_SENTENCE_CHARS + more)
+    assert sentence_ends(text) == _sentences_reference.sentence_ends(text)
+
+
+@pytest.mark.parametrize("wrong", [None, b"a. b", 3, type("Text", (str,), {})("a. b")])
+def test_what_is_no_text_is_a_type_error(wrong):
+    with pytest.raises(TypeError, match="text"):
+        sentence_ends(wrong)
