@@ -90,6 +90,37 @@ def test_joined_passages_hold_no_text_twice(services, filled):
         assert passage.chunk.content == text[span.char_start : span.char_end]
 
 
+@pytest.mark.parametrize("mode", [SearchMode.STANDARD, SearchMode.SMALL_TO_BIG])
+def test_passages_leave_out_what_better_ones_have(services, filled, mode):
+    client = services.client
+    found = client.search(filled, "things", mode=mode, limit=100)
+    spans = [each.chunk.span for each in found.passages if each.chunk.document_id == "long"]
+    chars = [char for span in spans for char in range(span.char_start, span.char_end)]
+    assert len(chars) == len(set(chars))
+    whole = client.search(filled, "things", mode=mode, limit=100, keep_overlap=True)
+    chunks = [each.chunk for each in whole.passages]
+    assert {each.chunk_id for each in chunks} == {p.chunk.chunk_id for p in found.passages}
+    assert sum(each.token_count for each in chunks) > sum(
+        each.chunk.token_count for each in found.passages
+    )
+    for chunk in chunks:
+        assert client.get_chunk(filled, chunk.chunk_id).chunk.content == chunk.content
+
+
+@pytest.mark.parametrize(
+    "joins",
+    [
+        {"merge_adjacent": True},
+        {"mode": SearchMode.CONTEXT},
+        {"mode": SearchMode.SENTENCE_WINDOW},
+    ],
+)
+def test_joined_passages_have_no_overlap_to_keep(services, filled, joins):
+    with pytest.raises(InvalidArgument, match="joins passages that overlap") as refused:
+        services.client.search(filled, "things", keep_overlap=True, **joins)
+    assert refused.value.field == "keep_overlap"
+
+
 def test_passages_below_the_least_score_are_left_out(services, filled):
     best = services.client.search(filled, "things", limit=10).passages
     bound = best[4].score
