@@ -12,6 +12,7 @@ import numpy as np
 
 from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import PreparedDocument
+from hrag.passages.indexed_text import embedded_texts
 from hrag.types import (
     ChosenSection,
     CollectionSettings,
@@ -22,11 +23,19 @@ from hrag.types import (
     TreeSettings,
 )
 from indexer_svc.extractive import extract
-from tests.fakes import SCORE_TOLERANCE, prepared
+from tests.fakes import ANALYZER, SCORE_TOLERANCE, prepared
+from tests.vocabulary import sentence
 
 EMBEDDER = HashEmbedder(32)
 TREE = TreeSettings((32, 64, 128))
-SETTINGS = CollectionSettings(TREE, EMBEDDER.name, EMBEDDER.dimension, summaries=SummaryUnit.CHUNK)
+SETTINGS = CollectionSettings(
+    TREE,
+    EMBEDDER.name,
+    EMBEDDER.dimension,
+    summaries=SummaryUnit.CHUNK,
+    analyzer=ANALYZER,
+    index_headings=True,
+)
 VARIABLES = {
     "HRAG_EMBEDDER": f"hash:{EMBEDDER.dimension}",
     "HIERARCHICAL_CHUNK_LEVELS": "32,64,128",
@@ -40,40 +49,48 @@ _MOST_SENTENCES = 50
 _SMALL_SENTENCES = 6
 
 Vector = list[float]
+Query = Vector | str
+"""A search by vectors, or by words."""
 
 
+def title_of(tenant_id: str, document_id: str, version: int) -> str:
+    """One version's title, which is indexed with each leaf; no other document has the id in it."""
+    return f"{document_id} of {tenant_id}, version {version}"
+
+
+@lru_cache(maxsize=4096)
 def text_of(tenant_id: str, document_id: str, version: int) -> str:
-    """One version's text: sentences of about a dozen tokens."""
+    """One version's text: numbered sentences of about a dozen tokens."""
     most = _SMALL_SENTENCES if tenant_id == SMALL else _MOST_SENTENCES
-    count = random.Random(f"{tenant_id} {document_id} {version}").randint(1, most)
-    name = f"{document_id} of {tenant_id}, version {version}"
-    return "".join(f"This is {name}, sentence {number}. " for number in range(count))
+    draw = random.Random(f"{tenant_id} {document_id} {version}")
+    return "".join(f"{number}: {sentence(draw)}" for number in range(draw.randint(1, most)))
 
 
 def document_of(tenant_id: str, document_id: str, version: int) -> Document:
     """One version as a client sends it."""
-    text = text_of(tenant_id, document_id, version)
-    return Document(text, document_id, metadata={"version": version})
+    text, title = (of(tenant_id, document_id, version) for of in (text_of, title_of))
+    return Document(text, document_id, title, metadata={"version": version})
 
 
 @lru_cache(maxsize=4096)
 def prepared_of(tenant_id: str, document_id: str, version: int) -> PreparedDocument:
     """One version with the tree and the vectors that it must be stored with."""
-    made = prepared(document_id, text_of(tenant_id, document_id, version), SETTINGS)
-    leaves = made.tree.level(TREE.embedding_level)
-    bounds = zip(leaves["char_start"].tolist(), leaves["char_end"].tolist(), strict=True)
-    contents = [made.parsed.text[start:end] for start, end in bounds]
+    text, title = (of(tenant_id, document_id, version) for of in (text_of, title_of))
+    made = replace(prepared(document_id, text, SETTINGS), title=title)
+    contents = embedded_texts(text, title, (), made.tree, TREE.embedding_level, headings=True)
     return replace(made, vectors=EMBEDDER.embed(contents))
 
 
-def check_passage(tenant_id: str, passage: Passage, query: Vector, mode: SearchMode) -> int:
+def check_passage(tenant_id: str, passage: Passage, query: Query, mode: SearchMode) -> int:
     """Fails unless the passage is of one version, word for word; returns that version."""
     chunk = passage.chunk
     version = int(chunk.metadata["version"])
     text = text_of(tenant_id, chunk.document_id, version)
     assert chunk.content == text[chunk.span.char_start : chunk.span.char_end], passage
-    if mode is SearchMode.STANDARD:
-        score = float(EMBEDDER.embed([chunk.content])[0].astype(np.float64) @ query)
+    if mode is SearchMode.STANDARD and not isinstance(query, str):
+        title = title_of(tenant_id, chunk.document_id, version)
+        indexed = f"{title}\n{chunk.content}"
+        score = float(EMBEDDER.embed([indexed])[0].astype(np.float64) @ query)
         assert abs(passage.score - score) < SCORE_TOLERANCE, (passage, score)
     return version
 

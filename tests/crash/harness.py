@@ -263,6 +263,7 @@ class CrashRun:
             self.tally.recalls += recalls
         else:
             assert recalls == [1.0] * len(recalls)
+        exact.compare_by_words(client, self._random, collections[DEFAULT_COLLECTION].documents)
         until(lambda: not client.index_status(tenant_id).unsummarised_documents)
         assert exact.compare_by_summaries(client, self._random) == 1.0
 

@@ -12,10 +12,11 @@ from typing import Protocol
 
 from hrag.client import Client
 from hrag.errors import HragError, ServiceUnavailable, StorageFull
-from hrag.types import IngestResult, SearchMode
+from hrag.types import MAX_LIMIT, IngestResult, Retrieval, SearchMode
 from tests.crash.documents import SMALL, check_passage, document_of, prepared_of, random_query
 from tests.crash.ledger import Collection, Entry, Write
 from tests.fakes import SCORE_TOLERANCE
+from tests.vocabulary import question
 
 _STREAMED = 40  # Documents of one stream, at most: several group commits.
 _SCRATCH_DOCUMENTS = 12  # Over a hundred leaves: enough for a segment, which a purge removes.
@@ -94,12 +95,28 @@ class UnaryWriter:
         self._client.delete_document(self._tenant_id, document_id)
         entry.acknowledge(write)
         self.done.acknowledged += 1
+        if self._source.random() < _READ_BACK:
+            assert self._leaves_by_name(document_id) == 0
+
+    def _leaves_by_name(self, document_id: str) -> int:
+        """How many leaves of the document a search for its id by words finds."""
+        found = self._client.search(
+            self._tenant_id,
+            document_id,
+            mode=SearchMode.STANDARD,
+            retrieval=Retrieval.LEXICAL,
+            limit=MAX_LIMIT,
+        )
+        self.done.searches += 1
+        assert {passage.chunk.document_id for passage in found.passages} <= {document_id}
+        return len(found.passages)
 
     def _read_back(self, document_id: str, write: Write, sequence: int) -> None:
-        """Searches for the first leaf of what was just written."""
-        leaf = prepared_of(self._tenant_id, document_id, write.number).vectors[0]
+        """Searches for what was just written: for its first leaf, and for its id."""
+        written = prepared_of(self._tenant_id, document_id, write.number)
+        assert self._leaves_by_name(document_id) == len(written.vectors)
         found = self._client.search(
-            self._tenant_id, leaf.tolist(), mode=SearchMode.STANDARD, limit=1
+            self._tenant_id, written.vectors[0].tolist(), mode=SearchMode.STANDARD, limit=1
         )
         self.done.searches += 1
         assert found.sequence >= sequence
@@ -211,7 +228,8 @@ class Searcher:
     def step(self) -> None:
         collection = self._source.choice(self._collections)
         mode = self._source.choice(list(SearchMode))
-        query, limit = random_query(self._source), self._source.randint(1, 100)
+        draw = self._source.choice((random_query, question))  # By vectors, or by both sources.
+        query, limit = draw(self._source), self._source.randint(1, MAX_LIMIT)
         certain = {name: entry.certain.number for name, entry in collection.documents.items()}
         found = self._client.search(collection.tenant_id, query, mode=mode, limit=limit)
         self.done.searches += 1

@@ -6,10 +6,11 @@ and so must those that are led by summaries, once all of them are written.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from hrag.client import Client
 from hrag.engine.embedded.admin.check import check
@@ -19,12 +20,14 @@ from hrag.types import (
     Aggregation,
     DocumentInfo,
     Passage,
+    Retrieval,
     SearchMode,
     SearchResult,
 )
 from tests.crash.documents import (
     SETTINGS,
     TREE,
+    Query,
     Vector,
     check_passage,
     check_section,
@@ -33,7 +36,9 @@ from tests.crash.documents import (
     text_of,
 )
 from tests.crash.ledger import CREATED, Collection, Entry
-from tests.fakes import SCORE_TOLERANCE, ModelCollection, matched_leaves, recall
+from tests.fakes import SCORE_TOLERANCE, ModelCollection, find, matched_leaves, recall
+from tests.memory_engine import MemoryEngine
+from tests.vocabulary import question
 
 _LIMIT = 100
 _QUERIES = 3
@@ -123,6 +128,31 @@ class ExactSearch:
         assert [passage.score for passage in passages] == sorted(found.values(), reverse=True)
         return recall(found, self._model, np.array(query), _LIMIT)
 
+    def compare_by_words(self, client: Client, source: random.Random, names: Iterable[str]) -> None:
+        """Fails unless searches by words find what the memory engine finds.
+
+        Of `names`, each document that is stored is found whole by its id, and no other is.
+        """
+        for name in names:
+            found = self._search(client, name, SearchMode.STANDARD).passages
+            stored = self._model.documents.get(name)
+            leaf_count = 0 if stored is None else len(stored.vectors)
+            assert matched_leaves(found).keys() == {(name, leaf) for leaf in range(leaf_count)}
+        text = question(source)
+        scores = [each.score for each in self._search(client, text, SearchMode.STANDARD).passages]
+        assert scores == pytest.approx(self._scores_in_memory(text), abs=SCORE_TOLERANCE), text
+
+    def _scores_in_memory(self, text: str) -> list[float]:
+        engine = MemoryEngine()
+        writer = engine.writer()
+        writer.create_collection("t", "c", SETTINGS)
+        for document in self._model.documents.values():
+            writer.put(writer.open("t", "c"), document)
+        with engine.reader().snapshot("t", "c") as snapshot:
+            options = {"mode": SearchMode.STANDARD, "retrieval": Retrieval.LEXICAL}
+            found = find(snapshot, None, _LIMIT, text=text, **options)
+        return [passage.score for passage in found.passages]
+
     def compare_by_summaries(self, client: Client, source: random.Random) -> float:
         """The recall of a search of all sections; the summaries must be those of the texts."""
         query = random_query(source)
@@ -150,13 +180,15 @@ class ExactSearch:
         return reached / len(best) if best else 1.0
 
     def _search(
-        self, client: Client, query: Vector, mode: SearchMode, top_sections: int | None = None
+        self, client: Client, query: Query, mode: SearchMode, top_sections: int | None = None
     ) -> SearchResult:
+        """A text is searched by words alone."""
         level = None if mode is SearchMode.STANDARD else _RETURN_LEVEL
         found = client.search(
             self._tenant_id,
             query,
             mode=mode,
+            retrieval=Retrieval.LEXICAL if isinstance(query, str) else Retrieval.DENSE,
             limit=_LIMIT,
             return_level=level,
             top_sections=top_sections,

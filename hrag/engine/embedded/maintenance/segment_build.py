@@ -94,7 +94,7 @@ def reindex(store: Store, collection: int, threshold: int, between: Between = la
     as `build` does.
     """
     plan = reindex_plan(store, collection, threshold)
-    if plan is None or not plan.documents:
+    if plan is None:
         _upgrade_analyzer(store, collection)
         return 0
     record = build(store, plan, between)

@@ -15,10 +15,12 @@ from hrag.analysis import LeafTerms
 from hrag.engine.embedded.segments.leaf_terms import joined
 from hrag.engine.embedded.segments.leaves import LeafBlock
 from hrag.engine.embedded.segments.segment_files import POSTINGS, LoadedSegment
+from hrag.engine.embedded.store.failpoints import reach
 from hrag_fast import Postings, postings_of, write_postings
 
 _RUN_LEAVES = 8192  # As many as a window of the index has: each run is one.
-_DROPPED = np.uint32(0xFFFF_FFFF)
+DROPPED = np.uint32(0xFFFF_FFFF)
+"""The new number of a row that `write_postings` leaves out."""
 
 
 class PostingsPart:
@@ -64,6 +66,7 @@ class PostingsPart:
         row_of = np.empty(len(order), np.uint32)
         row_of[order] = np.arange(len(order), dtype=np.uint32)
         write_postings(folder / POSTINGS, [_renumbered(*run, row_of) for run in self._runs])
+        reach("postings.written")
         return {"lengths": np.concatenate(self._lengths)[order]}
 
 
@@ -72,5 +75,5 @@ def _renumbered(
 ) -> tuple[Postings, NDArray[np.uint32]]:
     """The postings with each row's new number, or the mark of a row that is dropped."""
     rows = row_of[leaves]
-    rows[leaves < 0] = _DROPPED
+    rows[leaves < 0] = DROPPED
     return postings, rows

@@ -185,8 +185,8 @@ def load(folder: Path, record: SegmentRecord) -> LoadedSegment:
     verify(folder, record)
     path = path_of(folder, record.segment_id)
     try:
-        graph = Graph(_mapped(path / INDEX)) if record.dimension else None
-        postings = Postings(_mapped(path / POSTINGS)) if record.analyzer else None
+        graph = Graph(mapped(path / INDEX)) if record.dimension else None
+        postings = Postings(mapped(path / POSTINGS)) if record.analyzer else None
         rows = _load_rows(folder, record)
     except _UNREADABLE as error:
         raise DamagedSegment(f"{path} cannot be read: {error}") from error
@@ -223,7 +223,8 @@ def _check_graph(path: Path, graph: Graph, record: SegmentRecord) -> None:
         raise DamagedSegment(f"{path} holds {len(graph)} vectors; the manifest says {record.items}")
 
 
-def _mapped(path: Path) -> mmap.mmap:
+def mapped(path: Path) -> mmap.mmap:
+    """Returns a file as memory that processes share. Raises OSError."""
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 

@@ -15,6 +15,7 @@ POINTS = (
     "summaries.committed",
     "seal.built",  # A tail's index is in memory.
     "merge.built",
+    "postings.written",  # Beside the index; the rows are not.
     "segment.written",  # Files exist under their temporary name.
     "segment.synced",
     "segment.renamed",  # No manifest lists them yet.

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
+from hrag.engine.embedded.admin.checks.postings import postings_problems
 from hrag.engine.embedded.admin.checks.walk import Walk
 from hrag.engine.embedded.segments import leaves, segment_files
 from hrag.engine.embedded.segments.manifest import Contents
@@ -104,8 +105,8 @@ def _segment_problems(
     record: SegmentRecord,
     deleted: Mapping[int, int],
 ) -> Iterator[str]:
-    if (record.embedder, record.dimension) != (settings.embedder, settings.dimension):
-        yield "its embedder or dimension is not the collection's"
+    if _made_by(record) != _made_by(settings):
+        yield "its embedder, dimension or analyzer is not the collection's"
     try:
         loaded = segment_files.load(walk.store.segments, record)
     except segment_files.DamagedSegment as error:
@@ -119,6 +120,12 @@ def _segment_problems(
     found = Contents.of(loaded.rows.labels)
     if dict(zip(found.ordinals.tolist(), found.counts.tolist(), strict=True)) != held:
         yield "its leaves are not those of the living and deleted documents in its range"
+    else:
+        yield from postings_problems(walk, number, settings, loaded)
+
+
+def _made_by(of: CollectionSettings | SegmentRecord) -> tuple[str, int, str]:
+    return of.embedder, of.dimension, of.analyzer
 
 
 def _is_still_listed(walk: Walk, number: int, record: SegmentRecord) -> bool:

@@ -340,7 +340,7 @@ def test_a_folder_that_is_no_backup_is_refused(tmp_path, content):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("name", ["data.mdb", "index.hnsw", "rows.npz"])
+@pytest.mark.parametrize("name", ["data.mdb", "index.hnsw", "postings.bin", "rows.npz"])
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
 def test_a_damaged_backup_is_refused_and_named(made, tmp_path, name, damage):
     (file,) = made.rglob(name)

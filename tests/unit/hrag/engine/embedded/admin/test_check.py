@@ -381,9 +381,12 @@ def segment_with(**fields: object) -> Callable[[Txn, dict[str, Any]], None]:
         ),
         (
             segment_with(embedder="x"),
-            "segment 1: its embedder or dimension is not the collection's",
+            "segment 1: its embedder, dimension or analyzer is not the collection's",
         ),
-        (segment_with(dimension=8), "segment 1: its embedder or dimension is not the collection's"),
+        (
+            segment_with(dimension=8),
+            "segment 1: its embedder, dimension or analyzer is not the collection's",
+        ),
     ],
 )
 def test_a_manifest_that_contradicts_the_store_is_found(store, damage, problem):
@@ -399,7 +402,7 @@ def test_a_lost_manifest_is_found(store):
     )
 
 
-@pytest.mark.parametrize("name", ["index.hnsw", "rows.npz"])
+@pytest.mark.parametrize("name", ["index.hnsw", "postings.bin", "rows.npz"])
 def test_a_damaged_segment_file_is_found(store, name):
     path = segment_files.path_of(store.segments, 1) / name
     path.write_bytes(b"x" * path.stat().st_size)

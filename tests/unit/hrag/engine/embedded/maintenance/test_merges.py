@@ -14,7 +14,9 @@ from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.records import SegmentRecord
 from tests.conftest import Engine
 from tests.fakes import (
+    ANALYZER,
     ModelCollection,
+    collection_settings,
     prepared,
     query_vector,
     recall,
@@ -199,7 +201,7 @@ def test_a_vector_that_is_known_already_is_not_indexed_again(engine, model):
     assert_right(engine, model)
 
 
-@pytest.mark.parametrize("name", ["index.hnsw", "rows.npz"])
+@pytest.mark.parametrize("name", ["index.hnsw", "postings.bin", "rows.npz"])
 def test_a_damaged_segment_is_no_base_for_another(engine, model, name):
     largest = max(listed(engine), key=lambda each: each.record.rows).record
     (segment_files.path_of(engine.store.segments, largest.segment_id) / name).write_bytes(b"x")
@@ -257,6 +259,24 @@ def test_a_small_collection_needs_nothing_built(engine):
     assert segment_build.reindex(engine.store, number, 100, lambda: None) == 0
     assert listed(engine) == []
     assert segment_build.reindex(engine.store, number + 1, 1, lambda: None) == 0
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_building_anew_adds_the_words_that_an_earlier_version_had_not(engine, lives):
+    """Also where nothing lives in the segments; else they would stay without postings."""
+    model = ModelCollection(collection_settings(analyzer=""))
+    engine.writer.create_collection("t", "c", model.settings)
+    put(engine, model, "d0", 0)
+    put(engine, model, "d1", 1)
+    engine.seal()
+    delete(engine, model, *list(model.documents)[lives:])
+    rebuilt = segment_build.reindex(engine.store, engine.open().collection_id, 1)
+    assert rebuilt == model.leaf_count
+    assert [each.record.analyzer for each in listed(engine)] == [ANALYZER] * lives
+    assert engine.open().settings.analyzer == ANALYZER
+    put(engine, model, "d2", 2)
+    engine.run_maintenance(1)
+    assert_right(engine, model)
 
 
 def test_a_build_that_cannot_fit_on_the_disk_is_not_begun(engine, model, monkeypatch):

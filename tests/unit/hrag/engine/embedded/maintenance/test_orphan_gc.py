@@ -111,7 +111,7 @@ def repair(engine: Engine, inspector: Scrubber) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["index.hnsw", "rows.npz"])
+@pytest.mark.parametrize("name", ["index.hnsw", "postings.bin", "rows.npz"])
 def test_what_a_reader_reports_is_looked_at_and_made_anew(engine, record, name):
     path = path_of(engine, record) / name
     path.write_bytes(path.read_bytes()[:-1])

@@ -302,13 +302,17 @@ def test_tails_are_sealed_while_something_large_is_built(store, writer, monkeypa
     assert 1 in sealed_meanwhile
 
 
-def test_a_segment_that_is_damaged_is_made_anew_by_itself(store, writer):
+@pytest.mark.parametrize("name", ["index.hnsw", "postings.bin", "rows.npz"])
+def test_a_segment_that_is_damaged_is_made_anew_by_itself(store, writer, name):
+    """One byte is enough."""
     writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
     with running(store):
         wait_until(lambda: segment_count(writer) == 1)
         (first,) = writer.status(writer.open("t", "c")).embedded.segments
-        path = segment_files.path_of(store.segments, first.segment_id) / "index.hnsw"
-        path.write_bytes(b"x" * path.stat().st_size)
+        path = segment_files.path_of(store.segments, first.segment_id) / name
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
         damage.report_damage(store.segments, first.segment_id)
         wait_until(lambda: writer.status(writer.open("t", "c")).embedded.segments[0] != first)
         wait_until(lambda: not path.exists())

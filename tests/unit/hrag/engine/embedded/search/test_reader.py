@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from structlog.testing import capture_logs
 
+from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.search.loaded_collection import LoadedCollection
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.search.view import View
@@ -14,6 +15,8 @@ from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import change_log
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound
+from hrag.types import Retrieval, SearchQuery
+from retriever_svc.prepared_query import EmbeddedQuery, prepared_query
 from tests.conftest import Engine
 from tests.fakes import (
     ModelCollection,
@@ -26,6 +29,7 @@ from tests.fakes import (
     sentences,
 )
 
+QUERY = EmbeddedQuery(prepared_query(SearchQuery("t", "a title")), query_vector(1))
 WAIT_S = 10.0  # For the background thread, on a machine that is busy.
 
 
@@ -95,7 +99,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("name", ["index.hnsw", "rows.npz"])
+@pytest.mark.parametrize("name", ["index.hnsw", "postings.bin", "rows.npz"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_without_a_damaged_segment_all_is_found_exactly(engine, model, damage, name):
     record = engine.seal()
@@ -149,6 +153,31 @@ def test_the_background_follows_without_any_search(engine, model):
     put(engine, model, "new")
     number, committed = engine.open().collection_id, engine.reader.sequence("t")
     wait_until(lambda: view_of(engine.reader, number).sequence == committed)
+
+
+def test_an_old_view_is_served_while_its_collection_gets_a_lexical_index(engine):
+    """A search that began before goes on by vectors, and says so; a later one searches words."""
+    model = ModelCollection(collection_settings(analyzer=""))
+    engine.writer.create_collection("t", "c", model.settings)
+    put(engine, model, "d0", "d1")
+    engine.seal()
+    put(engine, model, "d2")
+    with engine.reader.snapshot("t", "c") as old:
+        assert segment_build.reindex(engine.store, engine.open().collection_id, 1) > 0
+        wait_until(lambda: retrieval_in(engine.reader) == (Retrieval.HYBRID, ""))
+        retrieval, fallback = QUERY.sources(old.settings)
+        assert (retrieval, "`hrag reindex` adds it" in fallback) == (Retrieval.DENSE, True)
+        found = search_leaves(old, query_vector(1), 1000)
+        assert recall(found, model, query_vector(1), 1000) == 1.0
+    with engine.reader.snapshot("t", "c") as new:
+        found = search_leaves(new, None, 1000, text="title", retrieval=Retrieval.LEXICAL)
+        assert len(found) == model.leaf_count
+    assert_right(engine, model)
+
+
+def retrieval_in(reader: EmbeddedReader) -> tuple[Retrieval, str]:
+    with reader.snapshot("t", "c") as snapshot:
+        return QUERY.sources(snapshot.settings)
 
 
 def test_a_deleted_collection_is_let_go(engine, model):

@@ -1,0 +1,243 @@
+"""A segment's postings are proved by the texts, whatever was deleted, merged or replaced."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.admin.checks import postings
+from hrag.engine.embedded.segments import postings_part, segment_files
+from hrag.engine.embedded.segments.segment_files import POSTINGS, ROWS
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.environment import Store, open_for_writing
+from hrag.engine.embedded.store.labels import ordinals_of
+from hrag.engine.embedded.store.queries import listed_segments, set_analyzer
+from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.types import CollectionSettings
+from hrag_fast import Postings, write_postings
+from tests.fakes import collection_settings, run_maintenance, seal
+from tests.vocabulary import wordy
+
+SEGMENT = "collection t/c: segment 1: "
+FOREVER = 10**9
+SETTINGS = collection_settings()
+HEADINGLESS = replace(SETTINGS, index_headings=False)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """Compared in several parts. Not checked at the end: it is damaged by then."""
+    monkeypatch.setattr(postings, "_PART_LEAVES", 20)
+    store = open_for_writing(tmp_path / "store")
+    yield store
+    store.close()
+
+
+def sealed(store: Store, settings: CollectionSettings = SETTINGS) -> EmbeddedWriter:
+    """A collection whose first segment has eight documents, of the ordinals 1 to 8."""
+    writer = EmbeddedWriter(store)
+    writer.create_collection("t", "c", settings)
+    put(writer, settings, range(8))
+    seal(store, 1)
+    return writer
+
+
+def put(writer: EmbeddedWriter, settings: CollectionSettings, numbers: range) -> None:
+    for number in numbers:
+        writer.put(writer.open("t", "c"), wordy(f"d{number}", number, settings))
+
+
+def delete(writer: EmbeddedWriter, *numbers: int) -> None:
+    for number in numbers:
+        writer.delete(writer.open("t", "c"), f"d{number}")
+
+
+def only_segment(store: Store) -> SegmentRecord:
+    with store.read() as txn:
+        (record,) = listed_segments(store, txn, 1)
+    return record
+
+
+def relist(store: Store, record: SegmentRecord, **fields: object) -> None:
+    """Lists the record with changed fields."""
+    with store.write() as txn:
+        key = schema.in_collection(1, record.last_ordinal)
+        txn.put(key, replace(record, **fields).to_bytes(), db=store.db["segments"])
+
+
+def accept(store: Store, name: str) -> None:
+    """Lists the checksum that a file of the only segment has now."""
+    record = only_segment(store)
+    file = segment_files._sync_and_sum(file_of(store, name))
+    relist(store, record, files={**record.files, name: file})
+
+
+def file_of(store: Store, name: str) -> Path:
+    return segment_files.path_of(store.segments, only_segment(store).segment_id) / name
+
+
+def first_row(store: Store, ordinal: int) -> int:
+    loaded = segment_files.load(store.segments, only_segment(store))
+    return int(np.searchsorted(ordinals_of(loaded.rows.labels), ordinal))
+
+
+def swap_postings(store: Store, *ordinals: int) -> None:
+    """Lets the first leaves of two documents have each other's terms."""
+    path = file_of(store, POSTINGS)
+    stored = Postings(path.read_bytes())
+    rows = np.arange(stored.rows, dtype=np.uint32)
+    one, other = (first_row(store, ordinal) for ordinal in ordinals)
+    rows[[one, other]] = other, one
+    write_postings(path, [(stored, rows)])
+    accept(store, POSTINGS)
+
+
+@contextmanager
+def rows_of(store: Store) -> Iterator[dict[str, NDArray[Any]]]:
+    """The arrays of the only segment's rows, to be changed."""
+    path = file_of(store, ROWS)
+    with np.load(path) as packed:
+        arrays = dict(packed)
+    yield arrays
+    np.savez(path, **arrays)
+    accept(store, ROWS)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, HEADINGLESS])
+def test_postings_of_several_segments_are_sound(store, settings):
+    """With tombstones in each, and a tail."""
+    writer = sealed(store, settings)
+    put(writer, settings, range(8, 12))
+    seal(store, 1)
+    put(writer, settings, range(12, 14))
+    delete(writer, 0, 3, 11, 13)
+    report = check(store)
+    assert (report.segments, report.problems) == (2, ())
+
+
+@pytest.mark.parametrize("run_leaves", [1, 7, 1000])
+def test_merged_postings_are_sound(store, monkeypatch, run_leaves):
+    """However many runs they were merged from, and after rows were dropped."""
+    with monkeypatch.context() as patch:
+        patch.setattr(postings_part, "_RUN_LEAVES", run_leaves)
+        writer = sealed(store)
+        put(writer, SETTINGS, range(8, 16))
+        delete(writer, 2, 9)
+        seal(store, 1)
+        run_maintenance(store, 1, FOREVER)
+    delete(writer, 4, 5)
+    report = check(store)
+    assert (report.segments, report.problems) == (1, ())
+
+
+def test_a_segment_of_which_nothing_lives_is_sound(store):
+    delete(sealed(store), *range(8))
+    report = check(store)
+    assert (report.segments, report.problems) == (1, ())
+
+
+def test_a_segment_without_postings_is_sound(store):
+    sealed(store, collection_settings(analyzer=""))
+    assert check(store).problems == ()
+
+
+def test_postings_of_other_texts_are_found(store):
+    """The file is whole, and the manifest lists its checksum."""
+    delete(sealed(store), 1)
+    swap_postings(store, 5, 7)
+    problem = f"{SEGMENT}its postings are not those of the texts, first in ordinal 5"
+    assert check(store).problems == (problem,)
+
+
+def test_postings_of_deleted_documents_are_not_compared(store):
+    writer = sealed(store)
+    swap_postings(store, 5, 7)
+    delete(writer, 4, 6)
+    assert check(store).problems == ()
+
+
+def test_lengths_of_other_texts_are_found(store):
+    sealed(store)
+    row = first_row(store, 3)
+    with rows_of(store) as arrays:
+        arrays["lengths"][row] += 1
+    problem = f"{SEGMENT}its postings are not those of the texts, first in ordinal 3"
+    assert check(store).problems == (problem,)
+
+
+def test_rows_in_another_order_are_found(store):
+    sealed(store)
+    with rows_of(store) as arrays:
+        arrays["labels"][:2] = arrays["labels"][1::-1]
+    assert check(store).problems == (f"{SEGMENT}its rows are not in order",)
+
+
+def test_rows_of_leaves_that_do_not_exist_are_found(store):
+    sealed(store)
+    last = first_row(store, 7) - 1
+    with rows_of(store) as arrays:
+        arrays["labels"][last] += 1
+    assert check(store).problems == (f"{SEGMENT}its rows are not the leaves of its documents",)
+
+
+def test_a_text_that_was_changed_is_found(store):
+    sealed(store)
+    slot = schema.u64(4)
+    with store.write() as txn:
+        text = bytes(txn.get(slot, db=store.db["texts"])).replace(b"valve", b"slave")
+        txn.put(slot, text, db=store.db["texts"])
+    problem = f"{SEGMENT}its postings are not those of the texts, first in ordinal 4"
+    assert check(store).problems == (problem,)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, HEADINGLESS])
+@pytest.mark.parametrize("name", ["documents", "texts", "trees"])
+@pytest.mark.parametrize("value", [None, b"\xff" * 1000])
+def test_a_damaged_document_hides_no_others(store, settings, name, value):
+    """Its rows are left out; the documents' own problems name it."""
+    sealed(store, settings)
+    with store.write() as txn:
+        txn.delete(schema.u64(2), db=store.db[name])
+        if value is not None:
+            txn.put(schema.u64(2), value, db=store.db[name])
+    before = check(store).problems
+    assert before != ()
+    with store.write() as txn:
+        text = bytes(txn.get(schema.u64(6), db=store.db["texts"])).replace(b"pump", b"dump")
+        txn.put(schema.u64(6), text, db=store.db["texts"])
+    problem = f"{SEGMENT}its postings are not those of the texts, first in ordinal 6"
+    assert set(check(store).problems) - set(before) == {problem}
+
+
+def test_an_analyzer_that_is_not_the_collections_is_found(store):
+    sealed(store)
+    with store.write() as txn:
+        set_analyzer(store, txn, 1, "")
+    problem = f"{SEGMENT}its embedder, dimension or analyzer is not the collection's"
+    assert check(store).problems == (problem,)
+
+
+def test_an_analyzer_of_another_version_is_said(store):
+    sealed(store)
+    relist(store, only_segment(store), analyzer="english/9")
+    with store.write() as txn:
+        set_analyzer(store, txn, 1, "english/9")
+    (problem,) = check(store).problems
+    assert problem.startswith(
+        f"{SEGMENT}its postings cannot be compared with the texts: analyzer is"
+    )
+
+
+def test_a_comparison_that_finds_no_space_is_said(store, monkeypatch):
+    sealed(store)
+    monkeypatch.setattr(tempfile, "tempdir", str(store.directory / "nonesuch"))
+    (problem,) = check(store).problems
+    assert problem.startswith(f"{SEGMENT}its postings cannot be compared with the texts: ")
