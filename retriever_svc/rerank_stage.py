@@ -98,7 +98,7 @@ class RerankStage:
             limit=limit,
             token_budget=0,
             cut_last=False,
-            keep_overlap=not query.merge_adjacent,  # Which passage is the better one, it decides.
+            keep_overlap=not query.merge_adjacent,  # Until it is known which passage is better.
         )
         return replace(embedded, prepared=replace(embedded.prepared, query=wide))
 

@@ -63,10 +63,11 @@ class FindRequest:
     passages, the highest one in AUTO_MERGE. `candidates` is how many leaves are taken from
     each source first; more are while fewer than `limit` passages come out and more leaves
     exist, and their passages come after those of the first. A `token_budget` of 0 is none,
-    which CONTEXT does not allow; a `max_per_document` of 0 is none. In SENTENCE_WINDOW the
-    result is the best `limit` leaves with `window_sentences` sentences on either side,
-    instead of passages; `level` is that of the leaves then, and scores, budget and joining
-    are left to the caller.
+    which CONTEXT does not allow; a `max_per_document` of 0 is none. Passages are without text
+    that better ones have, unless `keep_overlap` is set, which modes that join do not allow. In
+    SENTENCE_WINDOW the result is the best `limit` leaves with `window_sentences` sentences on
+    either side, instead of passages; `level` is that of the leaves then, and scores, budget and
+    joining are left to the caller.
     """
 
     vector: Vector | None

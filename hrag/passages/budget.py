@@ -105,7 +105,7 @@ def select_drafts(
     for candidate in candidates:
         considered += 1
         draft, touching = chosen.met_by(candidate)
-        if draft is not candidate and not _has_match(draft, matches):
+        if draft is not candidate and _best_match(draft, matches) is None:
             continue
         if not touching and chosen.has_enough_of(draft.document_id):
             continue
@@ -228,13 +228,13 @@ def _without(draft: PassageDraft, passages: Iterable[_Passage]) -> PassageDraft:
     return draft if record is draft.record else replace(draft, record=record)
 
 
-def _has_match(draft: PassageDraft, matches: MatchedLeaves) -> bool:
-    """Whether a part of a matched leaf is in the draft."""
+def _best_match(draft: PassageDraft, matches: MatchedLeaves) -> ChunkRecord | None:
+    """The part that a draft has of the best of its leaves; None if it has no part of any."""
     if draft.record.token_count <= 0:
-        return False
+        return None
     leaves = matches.leaves(draft.groups)
     records = (draft.document.tree.record(matches.level, each.leaf) for each in leaves)
-    return any(record.within(draft.record) for record in records)
+    return next(filter(None, (each.within(draft.record) for each in records)), None)
 
 
 def _new_tokens(draft: PassageDraft, touching: Sequence[_Passage]) -> int:
@@ -255,9 +255,8 @@ def _cut(
     """
     if touching:
         return _continuation(draft, touching, token_budget)
-    best = matches.leaves(draft.groups)[0]
-    keep = draft.document.tree.record(matches.level, best.leaf)
-    record = truncated(draft.document, draft.record, keep, token_budget)
+    best = _best_match(draft, matches)
+    record = best and truncated(draft.document, draft.record, best, token_budget)
     return None if record is None else replace(draft, record=record)
 
 

@@ -32,12 +32,10 @@ def truncated(
 ) -> ChunkRecord | None:
     """Returns as many whole sentences of a span as fit `token_budget` tokens, as a span.
 
-    The sentence in which `keep` begins is among them, the first one if it begins behind the
-    span; None if that alone does not fit.
+    The sentence in which `keep` begins is among them; None if that alone does not fit.
     """
     sentences = _sentences(document, record)
-    reaching = (n for n, each in enumerate(sentences) if each.char_end > keep.char_start)
-    number = next(reaching, 0)
+    number = next(n for n, each in enumerate(sentences) if each.char_end > keep.char_start)
     return _fitting(document, sentences, number, token_budget)
 
 
