@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from hrag.engine import FindRequest, Found, PreparedDocument
+from hrag.engine.embedded.maintenance import segment_build
+from hrag.engine.embedded.segments import segment_files
 from hrag.errors import outcome_of
 from hrag.filters import Filter
 from hrag.types import Passage, Retrieval, SearchMode
@@ -24,6 +26,7 @@ from tests.vocabulary import question, wordy
 PLACES = [("t", "c"), ("t", "c2"), ("t2", "c")]
 SETTINGS = collection_settings()
 EVERYTHING = 1000
+FOREVER = 10**9
 
 places = st.sampled_from(PLACES)
 document_ids = st.sampled_from([f"d{number}" for number in range(4)])
@@ -82,6 +85,25 @@ class LexicalMachine(RuleBasedStateMachine):
         if loads:
             self.engine.restart_reader()
 
+    @rule(place=places, seed=seeds, loads=st.booleans())
+    def lose_a_segment(self, place: tuple[str, str], seed: int, loads: bool) -> None:
+        """Until it is built anew, its leaves are in the tail."""
+        opened = self.engine.open(*place)
+        for each in self.engine.writer.status(opened).embedded.segments[:1]:
+            segment_files.remove(self.engine.store.segments, each.segment_id)
+            if loads:
+                self.engine.restart_reader()
+            self.search(seed, EVERYTHING, None)
+            damaged = frozenset([each.segment_id])
+            run_maintenance(self.engine.store, opened.collection_id, FOREVER, damaged)
+
+    @rule(place=places, loads=st.booleans())
+    def reindex(self, place: tuple[str, str], loads: bool) -> None:
+        number = self.engine.open(*place).collection_id
+        segment_build.reindex(self.engine.store, number, 1)
+        if loads:
+            self.engine.restart_reader()
+
     @rule(seed=seeds, limit=st.sampled_from([1, 3, EVERYTHING]), given=st.none() | FILTERS)
     def search(self, seed: int, limit: int, given: Filter | None) -> None:
         """By words alone everything is the same; beside vectors, each leaf's score is."""
@@ -111,5 +133,5 @@ def _lexical_scores(found: Found[Passage]) -> dict[str, float | None]:
     return {each.chunk.chunk_id: each.lexical_score for each in found.passages}
 
 
-LexicalMachine.TestCase.settings = hypothesis_settings(max_examples=12, stateful_step_count=20)
+LexicalMachine.TestCase.settings = hypothesis_settings(max_examples=10, stateful_step_count=20)
 TestLexicalSearch = LexicalMachine.TestCase
