@@ -1,6 +1,7 @@
 """Searches by words, by vectors and by both, through the wire."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ import pytest
 from hrag import errors
 from hrag.client import Client
 from hrag.embedding.hashing import HashEmbedder
+from hrag.filters import Match
 from hrag.types import (
     MARKDOWN,
     Document,
     FusionMethod,
-    Page,
     Passage,
     Retrieval,
     SearchMode,
@@ -23,6 +24,7 @@ from hrag.types import (
     SettingsRequest,
     SummaryUnit,
 )
+from tests.cited_places import CASES
 from tests.processes import FAST, Running, running
 
 CLOSE = 1e-5
@@ -265,17 +267,33 @@ def test_a_context_may_have_a_limit_too(client: Client, handbook: str) -> None:
     assert len(free.passages) > 2
 
 
-def test_the_place_to_cite_is_that_of_the_sentence(client: Client, tenant: str) -> None:
-    text = f"# Alpha\n\nThe valve holds ten bar of pressure.\n\n# Beta\n\n{'Lamps shine. ' * 16}"
-    client.ingest(tenant, Document(text, "alpha", mime_type=MARKDOWN))
-    pages = (Page("Lamps shine at night. " * 9, 1), Page("The alpha valve holds ten bar.", 2))
-    client.ingest(tenant, Document(pages, "pages"))
-    found = client.search(tenant, "alpha valve pressure", limit=2)
-    cited = {each.chunk.document_id: each.matched_sentence for each in found.passages}
-    assert cited["alpha"] is not None
-    assert cited["alpha"].section_path == ("Alpha",)
-    assert cited["pages"] is not None
-    assert (cited["pages"].first_page, cited["pages"].last_page) == (2, 2)
+@pytest.mark.parametrize("mode", _MODES)
+def test_the_place_to_cite_is_that_of_the_sentence(
+    client: Client, tenant: str, mode: SearchMode
+) -> None:
+    """In Markdown, PDFs and given pages: whatever the passage, the sentence is cited."""
+    ids = [f"d{number}" for number in range(len(CASES))]
+    pairs = zip(ids, CASES, strict=True)
+    list(client.ingest_many(tenant, (replace(c.document, document_id=name) for name, c in pairs)))
+    asked = [
+        SearchQuery(
+            tenant,
+            case.query,
+            mode=mode,
+            retrieval=Retrieval.LEXICAL,
+            filter=Match("document_id", (name,)),
+        )
+        for name, case in zip(ids, CASES, strict=True)
+    ]
+    found = {}
+    for name, case, result in zip(ids, CASES, client.batch_search(asked), strict=True):
+        assert isinstance(result, SearchResult)
+        cited = result.passages[0].matched_sentence
+        assert cited is not None
+        sentence = client.get_text(tenant, name)[cited.span.char_start : cited.span.char_end]
+        pages = (cited.first_page, cited.last_page)
+        found[case.name] = (sentence, cited.section_path, pages)
+    assert found == {each.name: (each.sentence, each.section_path, each.pages) for each in CASES}
 
 
 # Collections

@@ -1,0 +1,113 @@
+"""What a search returns first does not depend on its limit, in whatever collection."""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from hrag.deadline import NEVER
+from hrag.types import Passage, Retrieval, SearchMode, SearchQuery, SummaryUnit
+from tests.conftest import Engine, engine_at
+from tests.contract.test_engine_twins import drawn
+from tests.fakes import DIMENSION, ModelCollection, collection_settings, matched_leaves
+from tests.rankings import Embedder, PlainSnapshot, search_of
+from tests.summary_model import ModelSummaries, summarise
+from tests.vocabulary import question, wordy
+
+SETTINGS = collection_settings(summaries=SummaryUnit.CHUNK)
+REQUESTS = 5
+MOST = 40
+
+some = hypothesis_settings(max_examples=5)
+sizes = st.lists(st.integers(1, 40), min_size=1, max_size=8)
+randoms = st.integers(0, 10**6).map(random.Random)
+
+
+@contextmanager
+def collection(sizes: Sequence[int], draw: random.Random) -> Iterator[Engine]:
+    """Documents of so many sentences; some are sealed, some of all are deleted then."""
+    with TemporaryDirectory() as folder, engine_at(Path(folder) / "store") as engine:
+        engine.writer.create_collection("t", "c", SETTINGS)
+        for number, size in enumerate(sizes):
+            metadata = {"n": number % 3}
+            document = wordy(f"d{number}", draw.randrange(99), SETTINGS, size, metadata=metadata)
+            engine.writer.put(engine.open(), document)
+            if draw.random() < 0.3:
+                engine.seal()
+        for number in draw.sample(range(len(sizes)), len(sizes) // 4):
+            engine.writer.delete(engine.open(), f"d{number}")
+        summarise(engine.writer, ModelSummaries(ModelCollection(SETTINGS)))
+        yield engine
+
+
+def holders(less: Sequence[Passage], more: Sequence[Passage]) -> list[int]:
+    """Which passage of `more` has the text of each of `less`."""
+    return [next(n for n, each in enumerate(more) if _holds(each, passage)) for passage in less]
+
+
+def _holds(passage: Passage, other: Passage) -> bool:
+    return (
+        passage.chunk.document_id == other.chunk.document_id
+        and other.chunk.content in passage.chunk.content
+        and passage.chunk.span.char_start <= other.chunk.span.char_start
+        and other.chunk.span.char_end <= passage.chunk.span.char_end
+    )
+
+
+@some
+@given(sizes, randoms)
+def test_a_smaller_limit_gives_the_first_passages(sizes, draw):
+    """Where neighbours are joined, their leaves come in one order, and text is only added."""
+    with (
+        collection(sizes, draw) as engine,
+        engine.reader.snapshot("t", "c", summaries=True) as snapshot,
+    ):
+        for mode, retrieval in product(SearchMode, Retrieval):
+            request = drawn(draw, mode, retrieval)
+            few, many = sorted(draw.choices(range(1, MOST), k=2))
+            smaller, larger = replace(request, limit=few), replace(request, limit=many)
+            if mode is SearchMode.CONTEXT:
+                smaller = replace(smaller, token_budget=draw.randint(1, request.token_budget))
+            less, more = snapshot.find(smaller), snapshot.find(larger)
+            assert less.contexts == more.contexts[:few]
+            leaves, others = (matched_leaves(each.passages) for each in (less, more))
+            assert leaves.items() <= others.items(), (smaller, larger)
+            if request.merge_adjacent:
+                found = dict.fromkeys(holders(less.passages, more.passages))
+                assert [*found] == [*range(len(found))], (smaller, larger)
+            else:
+                first = more.passages[: len(less.passages)]
+                assert less.passages == first, (smaller, larger)
+                assert request.token_budget or len(first) == min(few, len(more.passages))
+
+
+@some
+@given(sizes, randoms)
+def test_a_smaller_limit_gives_a_part_of_the_windows(sizes, draw):
+    """Their order may differ: among more leaves there may be a better sentence."""
+    nothing = PlainSnapshot(())
+    embedder = Embedder(nothing, DIMENSION, "fake")
+    with collection(sizes, draw) as engine:
+        search = search_of(nothing, embedder=embedder, reader=engine.reader)
+        for _ in range(REQUESTS):
+            query = SearchQuery(
+                "t",
+                question(draw),
+                "c",
+                mode=SearchMode.SENTENCE_WINDOW,
+                candidates=draw.choice([1, 4, 200]),
+                window_sentences=draw.choice([0, 1, 3]),
+                merge_adjacent=draw.random() < 0.5,
+                retrieval=draw.choice([Retrieval.HYBRID, Retrieval.DENSE]),
+                neighbour_bonus=draw.choice([None, 0.5]),
+            )
+            few, many = sorted(draw.choices(range(1, MOST), k=2))
+            less, more = (search(replace(query, limit=n), NEVER).passages for n in (few, many))
+            holders(less, more)

@@ -1,0 +1,125 @@
+"""Ten thousand leaves searched by words: scores are those of bm25s, the order is the plain one.
+
+However the leaves lie in segments and tail, and whatever was deleted.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from math import log1p
+from string import ascii_lowercase
+
+import numpy as np
+import pytest
+
+from hrag.engine import PreparedDocument
+from hrag.types import Retrieval, SearchMode, TreeSettings
+from tests.conftest import Engine
+from tests.fakes import collection_settings, find, prepared
+from tests.memory_engine import MemoryEngine
+
+LEAVES = 10_000
+MOST = 300  # More candidates than a search has by default.
+PARTS = 5
+SETTINGS = replace(
+    collection_settings(TreeSettings((64,), 0.0), dimension=0, analyzer="simple/1"),
+    index_headings=False,
+)
+DRAW = random.Random(1)
+VOCABULARY = ["".join(DRAW.choices(ascii_lowercase, k=DRAW.randint(2, 9))) for _ in range(5000)]
+SHARES = [*accumulate(1 / rank for rank in range(1, len(VOCABULARY) + 1))]
+# By rank: a rare word, common ones, words of all kinds.
+QUERIES = [[4000], [0, 1, 2], [300, 12], [5, 40, 80, 700, 2000, 3500, 4900]]
+
+
+@pytest.fixture(scope="module")
+def documents() -> Sequence[PreparedDocument]:
+    """Of one to twenty leaves, whose words are as frequent as those of a language."""
+    found: list[PreparedDocument] = []
+    leaves = 0
+    while leaves < LEAVES:
+        words = DRAW.choices(VOCABULARY, cum_weights=SHARES, k=DRAW.randint(1, 500))
+        found.append(prepared(f"d{len(found)}", " ".join(words), SETTINGS, len(found)))
+        leaves += len(found[-1].vectors)
+    return found
+
+
+def fill(
+    engine: Engine, documents: Sequence[PreparedDocument], sealed: Sequence[int], *, deletes: bool
+) -> MemoryEngine:
+    """Commits documents part by part and seals after some parts; the plain engine has the same.
+
+    With `deletes`, one document of five is deleted then, and half of these come again.
+    """
+    plain = MemoryEngine()
+    writers = (engine.writer, plain.writer())
+    for writer in writers:
+        writer.create_collection("t", "c", SETTINGS)
+    for part in range(PARTS):
+        for writer in writers:
+            opened = writer.open("t", "c")
+            writer.put_many([(opened, document) for document in documents[part::PARTS]])
+        if part in sealed:
+            engine.seal()
+    for writer in writers:
+        opened = writer.open("t", "c")
+        for document in documents[::5] if deletes else ():
+            writer.delete(opened, document.document_id)
+        for document in documents[::10] if deletes else ():
+            writer.put(opened, document)
+    return plain
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sealed", "deletes", "merges"),
+    [
+        ((), False, False),
+        ((4,), False, False),
+        ((0, 1, 2), False, False),
+        ((0, 1, 2), True, False),
+        ((0, 1, 2), True, True),
+    ],
+    ids=["tail", "one segment", "segments and tail", "deletions", "merged"],
+)
+def test_scores_are_those_of_bm25s(engine, documents, sealed, deletes, merges):
+    import bm25s
+
+    plain = fill(engine, documents, sealed, deletes=deletes)
+    if merges:
+        engine.run_maintenance(1)
+        engine.restart_reader()
+    index = engine.writer.status(engine.open()).embedded
+    assert len(index.segments) == (1 if merges else len(sealed))
+    texts = {}
+    for number, document in enumerate(documents):
+        if not deletes or number % 5 or number % 10 == 0:
+            text, leaves = document.parsed.text, document.tree.level(0)
+            for n, (start, end) in enumerate(leaves[["char_start", "char_end"]].tolist()):
+                texts[document.document_id, n] = text[start:end].split()
+    oracle = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
+    oracle.index(list(texts.values()), show_progress=False)
+    for ranks in QUERIES:
+        words = [VOCABULARY[rank] for rank in ranks]
+        scores = oracle.get_scores(words)
+        expected = dict(zip(texts, scores.tolist(), strict=True))
+        idf = 0.0
+        for word in [*words, "nonesuch"]:
+            leaves = sum(word in each for each in texts.values())
+            idf += log1p((len(texts) - leaves + 0.5) / (leaves + 0.5))
+        asked = {
+            "text": " ".join([*words, "nonesuch"]),
+            "mode": SearchMode.STANDARD,
+            "retrieval": Retrieval.LEXICAL,
+        }
+        with engine.reader.snapshot("t", "c") as snapshot:
+            found = find(snapshot, None, MOST, **asked)
+        assert found.eligible_leaves == len(texts)
+        names = [(each.chunk.document_id, each.chunk.index) for each in found.passages]
+        own = [idf * each.lexical_score for each in found.passages]
+        assert own == pytest.approx([expected[name] for name in names], abs=1e-4)
+        best = np.sort(scores[scores > 0])[::-1][:MOST]
+        assert own == pytest.approx(best.tolist(), abs=1e-4)
+        with plain.reader().snapshot("t", "c") as snapshot:
+            assert found.passages == find(snapshot, None, MOST, **asked).passages
