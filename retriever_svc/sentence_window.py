@@ -16,9 +16,9 @@ from hrag.engine.rounds import FACTOR
 from hrag.errors import EmbedderRejected, HragError, NoVectors
 from hrag.passages import sentence_windows
 from hrag.passages.sentence_context import SentenceContext
-from hrag.passages.sentence_windows import Window
+from hrag.passages.sentence_windows import ChosenWindows
 from hrag.tracing import Stage
-from hrag.types import DEFAULT_LIMIT, Passage, SearchQuery
+from hrag.types import DEFAULT_LIMIT, Passage
 from retriever_svc.modes import contexts_request, window_sentences
 from retriever_svc.prepared_query import EmbeddedQuery
 from retriever_svc.results import SearchOutcome
@@ -62,43 +62,40 @@ class SentenceWindowSearch:
             stages += found.stages
             deadline.check("searching")
             began = self._clock()
-            windows, is_rest = self._windows(query, limit, vector, found.contexts, deadline)
+            chosen = ChosenWindows(query, limit)
+            took_all = self._choose(chosen, sentences, vector, found.contexts, deadline)
             stages.append(("embed", began, self._clock()))
-            if len(windows) == limit or found.exhausted:
-                passages = sentence_windows.passages_of(windows, query)
-                is_all = found.exhausted and not is_rest and len(passages) == len(windows)
-                retrieval = request.retrieval
+            if not chosen.missing or found.exhausted:
                 outcome = SearchOutcome(
-                    found, is_all, tuple(stages), level, level, sequence, retrieval, fallback
+                    found,
+                    found.exhausted and took_all,
+                    tuple(stages),
+                    level,
+                    level,
+                    sequence,
+                    request.retrieval,
+                    fallback,
                 )
-                return outcome, passages
+                return outcome, chosen.passages()
             deadline.check("embedding sentences")
             leaves *= FACTOR
 
-    def _windows(
+    def _choose(
         self,
-        query: SearchQuery,
-        limit: int,
+        chosen: ChosenWindows,
+        margin: int,
         vector: Vector,
         contexts: Sequence[SentenceContext],
         deadline: Deadline,
-    ) -> tuple[list[Window], bool]:
-        """The best leaves' windows until there are `limit`; and whether leaves are left over."""
-        margin = window_sentences(query)
-        found: list[Window] = []
+    ) -> bool:
+        """Adds the leaves' windows until none is missing; returns True if none is left out."""
         rest = list(contexts)
-        while rest and len(found) < limit:
-            some, rest = rest[: limit - len(found)], rest[limit - len(found) :]
+        while rest and chosen.missing:
+            some, rest = rest[: chosen.missing], rest[chosen.missing :]
             best = self._best(some, vector, deadline)
             for context, (number, score) in zip(some, best, strict=True):
-                new = sentence_windows.window(context, number, score, margin)
-                found = sentence_windows.add_window(
-                    found,
-                    new,
-                    or_touches=query.merge_adjacent,
-                    max_per_document=query.max_per_document,
-                )
-        return found, bool(rest)
+                chosen.add(sentence_windows.window(context, number, score, margin))
+        return not rest and not chosen.left_out
 
     def _best(
         self, contexts: Sequence[SentenceContext], vector: Vector, deadline: Deadline

@@ -7,9 +7,10 @@ returned twice.
 
 import sys
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
+from typing import NamedTuple
 
 from hrag import tokens
 from hrag.passages.sentence_context import Sentence, SentenceContext
@@ -142,35 +143,89 @@ def window(context: SentenceContext, number: int, score: float, margin: int) -> 
     return Window(context.chunk, around, (MatchedChild(context.chunk.chunk_id, score, best),))
 
 
-def add_window(
-    windows: Sequence[Window], new: Window, *, or_touches: bool, max_per_document: int = 0
-) -> list[Window]:
-    """Returns the windows and `new`, which is joined with those that it meets.
+class _Counted(NamedTuple):
+    """A window with its number of tokens."""
 
-    One that meets none is left out if its document has `max_per_document` windows; 0 is no
-    such limit.
+    window: Window
+    tokens: int
+
+    @classmethod
+    def of(cls, window: Window) -> "_Counted":
+        return cls(window, len(tokens.encode(window.content)))
+
+
+class ChosenWindows:
+    """The windows that become a query's passages, in order of the best leaf of each.
+
+    Windows of further leaves, best leaf first, are added until the limit or the budget is full.
+    What was taken is never taken back: a larger limit or budget gives the same text, and more.
     """
-    met = [each for each in windows if each.meets(new, or_touches=or_touches)]
-    of_document = sum(each.chunk.document_id == new.chunk.document_id for each in windows)
-    if not met and 0 < max_per_document <= of_document:
-        return list(windows)
-    for each in met:
-        new = new.joined(each)
-    return [*(each for each in windows if each not in met), new]
 
+    def __init__(self, query: SearchQuery, limit: int) -> None:
+        self._query = query
+        self._missing = limit
+        self._budget = query.token_budget or sys.maxsize
+        self._taken: list[_Counted] = []
+        self._left_out = False
 
-def passages_of(windows: Sequence[Window], query: SearchQuery) -> tuple[Passage, ...]:
-    """Returns passages of the windows that reach the score and fit the budget, best first."""
-    left = query.token_budget or sys.maxsize
-    taken: list[Passage] = []
-    for each in sorted(windows, key=lambda each: each.score(query.aggregation), reverse=True):
-        passage = each.passage(query.aggregation)
-        if query.min_score is not None and passage.score < query.min_score:
-            break
-        if passage.chunk.token_count <= left:
-            taken.append(passage)
-            left -= passage.chunk.token_count
-        elif query.cut_last:
-            part = each.cut(left)
-            return (*taken, part.passage(query.aggregation)) if part else tuple(taken)
-    return tuple(taken)
+    @property
+    def missing(self) -> int:
+        """How many windows more the limit and the budget allow."""
+        return self._missing
+
+    @property
+    def left_out(self) -> bool:
+        """Whether a window was left out or cut for its score or the budget."""
+        return self._left_out or len(self.windows) < len(self._taken)
+
+    @property
+    def windows(self) -> list[Window]:
+        """Those that reach the query's `min_score`."""
+        return [each.window for each in self._taken if self._reaches(each.window)]
+
+    def add(self, new: Window) -> None:
+        """Takes a window, joined with those that it meets, unless it is poor or does not fit.
+
+        One that meets none is passed over if its document has given as many as it may.
+        """
+        met = [at for at, each in enumerate(self._taken) if self._joins(each.window, new)]
+        if not self._missing or not (met or self._may_give(new.chunk.document_id)):
+            return
+        self._missing -= not met
+        if self._is_poor(new):
+            self._left_out = True
+            return
+        whole = _Counted.of(reduce(Window.joined, (self._taken[at].window for at in met), new))
+        others = [each for at, each in enumerate(self._taken) if at not in met]
+        left = self._budget - sum(each.tokens for each in others)
+        if whole.tokens <= left:
+            others.insert(met[0] if met else len(others), whole)
+            self._taken = others
+            return
+        self._left_out = True
+        if self._query.cut_last:
+            part = None if met else new.cut(left)
+            self._taken += [_Counted.of(part)] if part else []
+            self._missing = 0
+
+    def passages(self) -> tuple[Passage, ...]:
+        """Returns the windows as passages."""
+        return tuple(each.passage(self._query.aggregation) for each in self.windows)
+
+    def _joins(self, one: Window, other: Window) -> bool:
+        return one.meets(other, or_touches=self._query.merge_adjacent)
+
+    def _may_give(self, document_id: str) -> bool:
+        """Whether the document may give another window."""
+        given = sum(each.window.chunk.document_id == document_id for each in self._taken)
+        return not 0 < self._query.max_per_document <= given
+
+    def _reaches(self, window: Window) -> bool:
+        """Whether it has the query's `min_score`."""
+        least = self._query.min_score
+        return least is None or window.score(self._query.aggregation) >= least
+
+    def _is_poor(self, new: Window) -> bool:
+        """Whether its score is too low, and no other window could raise it."""
+        grows = self._query.aggregation in (Aggregation.SUM, Aggregation.COUNT)
+        return not grows and not self._reaches(new)

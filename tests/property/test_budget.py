@@ -169,7 +169,7 @@ def test_a_larger_limit_gives_the_same_and_more(ranking, one, other, most):
 
 
 @dataclass(frozen=True)
-class Climbed:
+class Parents:
     """A ranking's leaves by their ancestors one level above, if there is one."""
 
     ranking: Ranking
@@ -198,7 +198,7 @@ class Climbed:
 
 
 @some
-@given(rankings().map(Climbed), st.integers(1, 8), st.just(0) | budgets, st.booleans())
+@given(rankings().map(Parents), st.integers(1, 8), st.just(0) | budgets, st.booleans())
 def test_passages_side_by_side_have_no_text_twice_and_lose_none(climbed, limit, budget, cut_last):
     limits = PassageLimits(limit, budget, cut_last=cut_last and budget > 0)
     drafts = select_drafts(climbed.drafts(), limits, climbed).drafts
@@ -221,7 +221,7 @@ def test_passages_side_by_side_have_no_text_twice_and_lose_none(climbed, limit, 
 
 
 @some
-@given(rankings().map(Climbed), st.integers(1, 8), st.integers(1, 8))
+@given(rankings().map(Parents), st.integers(1, 8), st.integers(1, 8))
 def test_a_larger_limit_gives_the_same_passages_first(climbed, one, other):
     less, more = (
         select_drafts(climbed.drafts(), PassageLimits(limit), climbed).drafts

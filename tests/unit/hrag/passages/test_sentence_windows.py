@@ -15,8 +15,8 @@ from hrag.deadline import NEVER
 from hrag.engine import FindRequest
 from hrag.passages import sentence_windows
 from hrag.passages.sentence_context import Sentence, SentenceContext
-from hrag.passages.sentence_windows import Window
-from hrag.types import Aggregation, Chunk, PageStart, SearchMode, SearchQuery, Span
+from hrag.passages.sentence_windows import ChosenWindows, Window
+from hrag.types import Aggregation, Chunk, PageStart, SearchMode, Span
 from tests.rankings import DIMENSION, QUERY, Embedder, FakeReader, FakeSnapshot, search_of
 
 TEXT = [f"Sentence {number} is about {word}. " for number, word in enumerate("abcdefghijkl")]
@@ -87,13 +87,16 @@ def test_sentences_that_say_nothing_are_no_candidates():
     assert sentence_windows.candidate_sentences(nothing) == [2]
 
 
+def _chosen(windows: Sequence[Window], limit: int = 100, **asked: Any) -> ChosenWindows:
+    chosen = ChosenWindows(replace(QUERY, **asked), limit)
+    for each in windows:
+        chosen.add(each)
+    return chosen
+
+
 def _together(bests: list[tuple[str, int, float]], *, or_touches: bool = False) -> list[Window]:
-    found: list[Window] = []
-    for document_id, best, score in bests:
-        found = sentence_windows.add_window(
-            found, window(document_id, best, score), or_touches=or_touches
-        )
-    return found
+    windows = [window(document_id, best, score) for document_id, best, score in bests]
+    return _chosen(windows, merge_adjacent=or_touches).windows
 
 
 def test_windows_that_overlap_become_one():
@@ -125,14 +128,20 @@ def test_windows_of_two_documents_stay_apart():
 
 
 def test_a_document_has_no_more_windows_than_it_may():
-    found: list[Window] = []
-    for document_id, best in [("d", 1), ("d", 9), ("e", 9), ("d", 2)]:
-        new = window(document_id, best, margin=1)
-        found = sentence_windows.add_window(found, new, or_touches=False, max_per_document=1)
-    assert [(each.chunk.document_id, numbers(each.content)) for each in found] == [
-        ("e", [8, 9, 10]),
+    ranked = [("d", 1), ("d", 9), ("e", 9), ("d", 2)]
+    windows = [window(document_id, best, margin=1) for document_id, best in ranked]
+    found = _chosen(windows, max_per_document=1)
+    assert [(each.chunk.document_id, numbers(each.content)) for each in found.windows] == [
         ("d", [0, 1, 2, 3]),
+        ("e", [8, 9, 10]),
     ]
+    assert (found.missing, found.left_out) == (98, False)
+
+
+def test_they_are_in_the_order_of_their_best_leaves():
+    found = _together([("e", 2, 0.1), ("d", 2, 0.4), ("f", 2, 0.9), ("d", 4, 0.95)])
+    assert [each.chunk.document_id for each in found] == ["e", "d", "f"]
+    assert [each.matched[0].score for each in found] == [0.1, 0.95, 0.9]
 
 
 def test_a_sentence_in_two_leaves_counts_once():
@@ -169,21 +178,67 @@ def test_no_text_comes_twice_and_no_sentence_is_lost(bests, or_touches):
     assert matched == {(document_id, STARTS[best]) for document_id, best, _ in bests}
 
 
-def test_the_best_that_fit_are_chosen():
-    found = [window("a", 0, 0.3), window("b", 5, 0.9), window("c", 5, 0.5), window("d", 1, 0.1)]
+FOUR = [window("a", 0, 0.3), window("b", 5, 0.9), window("c", 5, 0.5), window("d", 1, 0.1)]
+
+
+def test_those_that_fit_and_are_good_enough_are_chosen():
     size = len(tokens.encode(window("b", 5).content))
-    query = SearchQuery("t", "x")
 
-    def chosen(**asked: Any) -> str:
-        return "".join(
-            p.chunk.document_id
-            for p in sentence_windows.passages_of(found, replace(query, **asked))
+    def found(**asked: Any) -> tuple[str, bool]:
+        chosen = _chosen(FOUR, **asked)
+        return "".join(each.chunk.document_id for each in chosen.passages()), chosen.left_out
+
+    assert found() == ("abcd", False)
+    assert found(min_score=0.3) == ("abc", True)
+    assert found(min_score=2.0) == ("", True)
+    assert found(token_budget=2 * size - 1) == ("ab", True)
+    assert found(min_score=0.5, token_budget=2 * size) == ("bc", True)
+
+
+def test_one_that_is_left_out_counts_as_one_of_the_limit():
+    chosen = _chosen(FOUR[:3], limit=3, min_score=0.5)
+    assert ([each.chunk.document_id for each in chosen.windows], chosen.missing) == (["b", "c"], 0)
+
+
+def test_a_poor_sentence_does_not_join_good_ones():
+    pair = [window("d", 2, 0.9), window("d", 4, 0.1)]
+    (passage,) = _chosen(pair, min_score=0.5, aggregation=Aggregation.MEAN).passages()
+    assert (passage.score, numbers(passage.chunk.content)) == (0.9, [0, 1, 2, 3, 4])
+    (passage,) = _chosen(pair, min_score=1.0, aggregation=Aggregation.SUM).passages()
+    assert passage.score == 1.0
+
+
+def test_what_would_exceed_the_budget_is_not_joined():
+    pair = [window("d", 2, 0.9), window("d", 4, 0.1), window("e", 0, 0.1)]
+    size = len(tokens.encode(pair[0].content))
+    chosen = _chosen(pair, token_budget=size + 1)
+    assert ([numbers(each.content) for each in chosen.windows], chosen.missing) == (
+        [[0, 1, 2, 3, 4]],
+        98,
+    )
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("de"), st.integers(0, 11), st.floats(-1, 1, width=32))),
+    st.lists(st.integers(1, 8), min_size=2, max_size=2).map(sorted),
+    st.sampled_from([0, 30, 90]),
+    st.booleans(),
+)
+def test_a_larger_limit_gives_the_same_windows_and_more(bests, limits, budget, cut_last):
+    windows = [window(document_id, best, score) for document_id, best, score in bests]
+    asked = {"token_budget": budget, "cut_last": cut_last and budget > 0}
+    less, more = (_chosen(windows, limit, **asked).windows for limit in limits)
+    holders = [
+        next(
+            at
+            for at, each in enumerate(more)
+            if each.chunk.document_id == one.chunk.document_id and one.content in each.content
         )
-
-    assert chosen() == "bcad"
-    assert chosen(min_score=0.3) == "bca"
-    assert chosen(token_budget=2 * size - 1) == "ba"
-    assert chosen(min_score=2.0) == ""
+        for one in less
+    ]
+    places = list(dict.fromkeys(holders))
+    assert places == list(range(len(places)))
+    assert sum(len(tokens.encode(each.content)) for each in more) <= (budget or 10**6)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +247,9 @@ def test_the_best_that_fit_are_chosen():
 def test_the_first_window_that_does_not_fit_is_cut_at_a_sentence(sentences, expected):
     found = [window("a", 0, 0.9), window("b", 4, 0.5), window("c", 4, 0.1)]
     size = len(tokens.encode(TEXT[0]))
-    query = SearchQuery("t", "x", token_budget=(3 + sentences) * size, cut_last=True)
-    first, *rest = sentence_windows.passages_of(found, query)
-    assert first.chunk.document_id == "a"
+    chosen = _chosen(found, token_budget=(3 + sentences) * size, cut_last=True)
+    first, *rest = chosen.passages()
+    assert (first.chunk.document_id, chosen.left_out, chosen.missing) == ("a", True, 0)
     if expected is None:
         assert [passage.chunk.document_id for passage in rest] == ["b"]
     else:
@@ -202,8 +257,7 @@ def test_the_first_window_that_does_not_fit_is_cut_at_a_sentence(sentences, expe
         assert numbers(cut.chunk.content) == expected
         assert cut.chunk.content == WHOLE[slice(*_chars(cut.chunk.span))]
         assert len(cut.matched_children) == 1
-    nothing = replace(query, token_budget=size - 1)
-    assert sentence_windows.passages_of(found, nothing) == ()
+    assert _chosen(found, token_budget=size - 1, cut_last=True).windows == []
 
 
 # The rounds
