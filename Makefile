@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup demo sync-client test test-slow test-endurance test-models test-clients test-containers lint bench bench-full bench-compare bench-store bench-quality bench-peers clean
+.PHONY: setup demo sync-client test test-slow test-endurance test-models test-clients test-containers lint bench bench-full bench-compare bench-store bench-quality bench-peers bench-lexical clean
 
 setup: $(STAMP)
 
@@ -81,6 +81,10 @@ $(VENV)/.bench: $(STAMP)
 # Installs what hrag is measured beside from PyPI into .venv-peers (550 MB), once.
 bench-peers: setup $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.peers
+
+# The lexical source beside tantivy and bm25s.
+bench-lexical: setup $(PEERS)/.installed
+	$(BIN)/python -m benchmarks.peers.lexical $(if $(LEAVES),--leaves $(LEAVES)) $(if $(ENGINES),--engines $(ENGINES))
 
 $(PEERS)/.installed: benchmarks/peers/requirements.txt
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)

@@ -2,6 +2,7 @@
 
 Array arguments are one-dimensional and C-contiguous and may be read-only; a wrong dtype or shape
 is a ValueError, None (where it is not allowed) or no array a TypeError. Arrays returned are new.
+Methods raise MemoryError if memory is short, and may be called again.
 
 The GIL is kept for work of about 10 us and released for more.
 """

@@ -314,18 +314,21 @@ cdef uint32_t lowest_window(vector[Cursor]& cursors) noexcept nogil:
     return lowest
 
 
-cdef void rank(
+cdef int rank(
     const Index* index,
     vector[Cursor]& cursors,
     const Query* query,
     const uint8_t* allowed,
     Ranking& ranking,
-) noexcept nogil:
-    """Leaves the best rows in the ranking, in order."""
+) except -1 nogil:
+    """Leaves the best rows in the ranking, in order. Allocates first: what it calls cannot fail."""
     cdef Window window
     cdef uint32_t number = lowest_window(cursors)
+    window.blocks.reserve(cursors.size())
+    window.weights.reserve(cursors.size())
     window.sums.resize(WINDOW_ROWS)
     window.chosen.resize(WINDOW_ROWS)
+    ranking.keys.reserve(min(2 * ranking.count, <size_t>index.header.rows))
     while number != NO_WINDOW:
         window.first = <size_t>number << WINDOW_BITS
         window.rows = min(<size_t>WINDOW_ROWS, index.header.rows - window.first)
@@ -335,6 +338,7 @@ cdef void rank(
     sort(ranking.keys.begin(), ranking.keys.end())
     if ranking.keys.size() > ranking.count:
         ranking.keys.resize(ranking.count)
+    return 0
 
 
 cdef void take_blocks(
@@ -445,22 +449,26 @@ cdef void rank_sparse(Window& window, const uint8_t* allowed, Ranking& ranking) 
             window.sums[posting.row] = 0  # So that the row's next posting adds nothing.
 
 
-cdef void score_rows(
+cdef int score_rows(
     vector[Cursor]& cursors, const Query* query, const uint32_t* rows, size_t count, float* scores
-) noexcept nogil:
+) except -1 nogil:
     """Adds the shares of all terms to the scores of rows, which are zero."""
     cdef vector[uint64_t] order  # Ascending: `row << 32 | position`.
     cdef vector[uint32_t] ascending, frequencies
     cdef size_t i, j
+    order.resize(count)
+    ascending.resize(count)
+    frequencies.resize(count)
     for i in range(count):
-        order.push_back(<uint64_t>rows[i] << 32 | i)
+        order[i] = <uint64_t>rows[i] << 32 | i
     sort(order.begin(), order.end())
     for i in range(count):
-        ascending.push_back(<uint32_t>(order[i] >> 32))
+        ascending[i] = <uint32_t>(order[i] >> 32)
     for j in range(cursors.size()):
-        frequencies = look_up(cursors[j], ascending.data(), count)
+        look_up(cursors[j], ascending.data(), count, frequencies.data())
         for i in range(count):
             if frequencies[i]:
                 scores[<uint32_t>order[i]] += share(
                     query, query.weights[cursors[j].which], frequencies[i], ascending[i]
                 )
+    return 0

@@ -29,5 +29,5 @@ def forward_matches(
     `bm25` takes them.
 
     Raises ValueError for rows that do not exist, ids that do not ascend, or starts that lead out
-    of the entries.
+    of the entries, MemoryError.
     """

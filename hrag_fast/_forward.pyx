@@ -124,23 +124,23 @@ cdef size_t term_of(const Terms* terms, uint64_t id) noexcept nogil:
     return low if low < terms.count and terms.ids[low] == id else terms.count
 
 
-cdef void find(
+cdef int find(
     const Forward* forward,
     const Terms* terms,
     vector[uint32_t]& rows,
     vector[uint32_t]& which,
     vector[uint32_t]& frequencies,
-) noexcept nogil:
+) except -1 nogil:
     cdef size_t row = 0, term
     cdef int64_t i, end
     if forward.count == 0:
-        return
+        return 0
     i = forward.starts[0]
     end = i + forward.count
     while i < end:
         i += hrag_skip(forward.entries + i, end - i, terms.wanted)
         if i == end:
-            return
+            return 0
         term = term_of(terms, forward.entries[i] >> FREQUENCY_BITS)
         if term < terms.count:
             while forward.starts[row + 1] <= i:
@@ -149,3 +149,4 @@ cdef void find(
             which.push_back(<uint32_t>term)
             frequencies.push_back(<uint32_t>(forward.entries[i] & MAX_FREQUENCY))
         i += 1
+    return 0

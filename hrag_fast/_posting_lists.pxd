@@ -80,12 +80,12 @@ cdef inline Block next_block(Cursor* cursor) noexcept nogil:
 cdef Cursor cursor_of(const Index* index, size_t term) noexcept nogil
 cdef size_t find_terms(
     const Index* index, const uint64_t* ids, size_t count, vector[Cursor]& cursors
-) noexcept nogil
+) except? -1
 cdef const uint16_t* seek(
     const uint16_t* first, const uint16_t* low, const uint16_t* end, uint32_t row
 ) noexcept nogil
-cdef vector[uint32_t] look_up(
-    Cursor cursor, const uint32_t* rows, size_t count
+cdef void look_up(
+    Cursor cursor, const uint32_t* rows, size_t count, uint32_t* frequencies
 ) noexcept nogil
 cdef int check_entries(str name, size_t entries, size_t expected) except -1
 cdef int check_ascending(const uint64_t* ids, size_t count) except -1

@@ -90,7 +90,7 @@ cdef enum:
 cdef class PostingLists:
     """An inverted index, read in place; see `_posting_lists.pyi`."""
 
-    def __init__(self, const uint8_t[::1] buffer not None):
+    def __cinit__(self, const uint8_t[::1] buffer not None):
         cdef size_t size = buffer.shape[0]
         if size < sizeof(Header):
             raise ValueError(f"{size} bytes are too few for postings")
@@ -146,7 +146,7 @@ cdef class PostingLists:
             terms.push_back(<uint64_t>self.index.frequencies[term] << 32 | term)
         with nogil:
             sort(terms.begin(), terms.end())
-            rows = rows_of(cursor_of(&self.index, <uint32_t>terms[0]))
+            append_rows(rows, cursor_of(&self.index, <uint32_t>terms[0]))
             for i in range(1, terms.size()):
                 keep_rows(rows, cursor_of(&self.index, <uint32_t>terms[i]))
         found = np.empty(rows.size(), np.uint32)
@@ -282,7 +282,7 @@ cdef Cursor cursor_of(const Index* index, size_t term) noexcept nogil:
 
 cdef size_t find_terms(
     const Index* index, const uint64_t* ids, size_t count, vector[Cursor]& cursors
-) noexcept nogil:
+) except? -1:
     """Adds cursors of the terms that have postings; returns how many units these take."""
     cdef size_t i, term, units = 0
     for i in range(count):
@@ -335,19 +335,18 @@ cdef const uint16_t* seek(
     return low
 
 
-cdef vector[uint32_t] look_up(
-    Cursor cursor, const uint32_t* rows, size_t count
+cdef void look_up(
+    Cursor cursor, const uint32_t* rows, size_t count, uint32_t* frequencies
 ) noexcept nogil:
-    """How often each row has the term, 0 if never; rows ascend, and may repeat."""
-    cdef vector[uint32_t] frequencies
+    """Writes how often each row has the term, 0 if never; rows ascend, and may repeat."""
     cdef size_t i
     cdef uint32_t row, window = NO_WINDOW
     cdef const uint16_t* at = NULL
     cdef Block block
     cdef Posting posting
     block.first = block.end = NULL
-    frequencies.resize(count)
     for i in range(count):
+        frequencies[i] = 0
         while window_of(&cursor) <= rows[i] >> WINDOW_BITS:
             window = window_of(&cursor)
             block = next_block(&cursor)
@@ -360,12 +359,10 @@ cdef vector[uint32_t] look_up(
             read_posting(at, &posting)
             if posting.row == row:
                 frequencies[i] = posting.frequency
-    return frequencies
 
 
-cdef vector[uint32_t] rows_of(Cursor cursor) noexcept nogil:
-    """All rows of a term."""
-    cdef vector[uint32_t] rows
+cdef int append_rows(vector[uint32_t]& rows, Cursor cursor) except -1 nogil:
+    """Adds all rows of a term."""
     cdef size_t first
     cdef Block block
     cdef Posting posting
@@ -375,15 +372,18 @@ cdef vector[uint32_t] rows_of(Cursor cursor) noexcept nogil:
         while block.first < block.end:
             block.first = read_posting(block.first, &posting)
             rows.push_back(<uint32_t>(first + posting.row))
-    return rows
+    return 0
 
 
-cdef void keep_rows(vector[uint32_t]& rows, Cursor cursor) noexcept nogil:
+cdef int keep_rows(vector[uint32_t]& rows, Cursor cursor) except -1 nogil:
     """Drops the rows, which ascend, that a term does not have."""
-    cdef vector[uint32_t] frequencies = look_up(cursor, rows.data(), rows.size())
+    cdef vector[uint32_t] frequencies
     cdef size_t i, kept = 0
+    frequencies.resize(rows.size())
+    look_up(cursor, rows.data(), rows.size(), frequencies.data())
     for i in range(rows.size()):
         if frequencies[i]:
             rows[kept] = rows[i]
             kept += 1
     rows.resize(kept)
+    return 0

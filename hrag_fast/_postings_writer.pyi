@@ -39,6 +39,7 @@ def write_postings(
     Streams to the file: memory is 8 bytes for each posting of the longest list, and a byte a row.
     The file is overwritten, and its header is written last. It is not synced.
 
-    Raises ValueError for remaps that are not such (before the file is opened), OSError if the
-    file cannot be written: what was written stays, and is no postings.
+    Raises ValueError for remaps that are not such and TypeError for None (before the file is
+    opened), OSError if the file cannot be written, MemoryError: what was written stays, and is no
+    postings.
     """

@@ -19,7 +19,6 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from libcpp.algorithm cimport sort
 from libcpp.pair cimport pair
-from libcpp.queue cimport priority_queue
 from libcpp.vector cimport vector
 
 from hrag_fast._posting_lists cimport (
@@ -37,6 +36,13 @@ from hrag_fast._posting_lists cimport (
     magic,
     read_posting,
 )
+
+cdef extern from "<queue>" namespace "std" nogil:
+    cdef cppclass priority_queue[T]:  # libcpp declares its `push` as if it could not fail.
+        bint empty()
+        void pop()
+        void push(const T&) except +
+        const T& top()
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t pwrite(int file, const void* data, size_t size, int64_t offset)
@@ -73,7 +79,7 @@ cdef cppclass Lists:
     vector[uint32_t] occurrences  # The term's number of each posting, as they come.
     vector[uint64_t] postings  # `row << 8 | frequency`, by term.
 
-    void count(uint64_t id) noexcept nogil:
+    int count(uint64_t id) except -1 nogil:
         cdef size_t slot
         if 2 * this.order.size() >= this.slots.size():
             this.grow()
@@ -84,6 +90,7 @@ cdef cppclass Lists:
             this.slots[slot] = <uint32_t>this.order.size()
         this.occurrences.push_back(this.slots[slot] - 1)
         this.counts[this.slots[slot] - 1] += 1
+        return 0
 
     size_t slot_of(uint64_t id) noexcept nogil:
         """The slot of a term, or the free slot where it belongs."""
@@ -92,14 +99,16 @@ cdef cppclass Lists:
             slot = (slot + 1) & (this.slots.size() - 1)
         return slot
 
-    void grow() noexcept nogil:
+    int grow() except -1 nogil:
         cdef size_t i
         this.slot_bits = FIRST_SLOT_BITS if this.slots.empty() else this.slot_bits + 1
-        this.slots.assign(<size_t>1 << this.slot_bits, 0)
+        this.slots.clear()
+        this.slots.resize(<size_t>1 << this.slot_bits)
         for i in range(this.order.size()):
             this.slots[this.slot_of(this.order[i].first)] = <uint32_t>(i + 1)
+        return 0
 
-    void sort_terms() noexcept nogil:
+    int sort_terms() except -1 nogil:
         """Orders terms by id, and says where their postings begin; after the last `count`."""
         cdef size_t i, first = 0
         sort(this.order.begin(), this.order.end())
@@ -107,6 +116,7 @@ cdef cppclass Lists:
         for i in range(this.order.size()):
             this.firsts[this.order[i].second] = first
             first += this.counts[this.order[i].second]
+        return 0
 
 
 cdef struct Source:
@@ -128,11 +138,12 @@ cdef cppclass Sink:
     int error
     vector[uint8_t] buffer
 
-    void put(const void* data, size_t size) noexcept nogil:
+    int put(const void* data, size_t size) except -1 nogil:
         cdef const uint8_t* first = <const uint8_t*>data
         this.buffer.insert(this.buffer.end(), first, first + size)
         if this.buffer.size() >= SINK_BYTES:
             this.flush()
+        return 0
 
     void flush() noexcept nogil:
         cdef size_t done = 0
@@ -149,9 +160,9 @@ cdef cppclass Sink:
         this.buffer.clear()
 
 
-cdef void append_list(
+cdef int append_list(
     vector[uint16_t]& units, const uint64_t* postings, size_t count
-) noexcept nogil:
+) except -1 nogil:
     """Encodes a term's postings, `row << 8 | frequency`, which ascend."""
     cdef size_t i = 0, used = units.size()
     cdef uint64_t window, row
@@ -176,6 +187,7 @@ cdef void append_list(
         block[0] = <uint16_t>window
         block[1] = <uint16_t>(next - block - BLOCK_HEADER_UNITS)
     units.resize(next - units.data())
+    return 0
 
 
 cdef Header header_of(size_t rows, size_t terms, size_t units) noexcept nogil:
@@ -216,7 +228,7 @@ def postings_of(
 
 cdef size_t read_forward(
     const int64_t[::1] starts, const uint64_t[::1] entries, Lists& lists
-) noexcept nogil:
+) except -1 nogil:
     """Counts each term's postings; returns the first row that is damaged, or the number of rows."""
     cdef size_t row, rows = starts.shape[0] - 1
     cdef int64_t i
@@ -232,13 +244,14 @@ cdef size_t read_forward(
     return rows
 
 
-cdef void fill(
+cdef int fill(
     const int64_t[::1] starts, const uint64_t[::1] entries, Lists& lists
-) noexcept nogil:
+) except -1 nogil:
     """Deals the postings out to their lists, in the order in which they were counted."""
     cdef size_t row, at, counted = 0
     cdef int64_t i
-    cdef vector[size_t] next = lists.firsts
+    cdef vector[size_t] next
+    next.assign(lists.firsts.begin(), lists.firsts.end())
     lists.postings.resize(lists.occurrences.size())
     for row in range(<size_t>starts.shape[0] - 1):
         for i in range(starts[row], starts[row + 1]):
@@ -246,17 +259,19 @@ cdef void fill(
             lists.postings[next[at]] = row << ENTRY_BITS | (entries[i] & MAX_FREQUENCY)
             next[at] += 1
             counted += 1
+    return 0
 
 
-cdef void encode(
+cdef int encode(
     const Lists& lists, vector[uint64_t]& offsets, vector[uint16_t]& units
-) noexcept nogil:
+) except -1 nogil:
     cdef size_t i, term
     for i in range(lists.order.size()):
         term = lists.order[i].second
         offsets.push_back(units.size())
         append_list(units, lists.postings.data() + lists.firsts[term], lists.counts[term])
     offsets.push_back(units.size())
+    return 0
 
 
 cdef bytes packed(
@@ -301,6 +316,8 @@ def write_postings(path, sources):
     cdef const uint32_t[::1] remap
     kept = [(postings, remap) for postings, remap in sources]  # Buffers live while C reads them.
     for number, (postings, remap) in enumerate(kept):
+        if postings is None or remap is None:
+            raise TypeError(f"source {number} must have postings and a remap, not None")
         if <size_t>remap.shape[0] != postings.index.header.rows:
             raise ValueError(
                 f"the remap of source {number} has {remap.shape[0]} entries; "
@@ -359,17 +376,19 @@ cdef Source source_of(PostingLists postings, const uint32_t[::1] remap, bint dro
     return source
 
 
-cdef int write_merged(int file, vector[Source]& sources, size_t rows) noexcept nogil:
-    """Writes the file; returns 0, or the number of the error."""
+cdef int write_merged(int file, vector[Source]& sources, size_t rows) except -1 nogil:
+    """Writes the file; returns 0, or the number of the error. Raises MemoryError."""
     cdef size_t terms = count_terms(sources)
-    cdef vector[Sink] sinks = sinks_of(file, terms)
+    cdef Sink[PARTS] sinks
     cdef vector[size_t] holders
     cdef vector[uint64_t] postings
     cdef vector[uint16_t] units
-    cdef priority_queue[Head] heads = first_heads(sources)
+    cdef priority_queue[Head] heads
     cdef Header header
     cdef uint64_t id, unit_count = 0
     cdef uint32_t frequency
+    open_sinks(sinks, file, terms)
+    start_merge(sources, heads, holders)
     while not heads.empty() and first_error(sinks) == 0:
         id = next_term(sources, heads, holders)
         gather(sources, holders, postings)
@@ -390,10 +409,9 @@ cdef int write_merged(int file, vector[Source]& sources, size_t rows) noexcept n
     return first_error(sinks)
 
 
-cdef vector[Sink] sinks_of(int file, size_t terms) noexcept nogil:
-    """A sink for each part of the file."""
-    cdef size_t sizes[PARTS]
-    cdef vector[Sink] sinks
+cdef void open_sinks(Sink* sinks, int file, size_t terms) noexcept nogil:
+    """Makes each sink write where its part of the file begins."""
+    cdef size_t[PARTS] sizes
     cdef int64_t offset = 0
     cdef int part
     sizes[HEADER] = sizeof(Header)
@@ -401,16 +419,14 @@ cdef vector[Sink] sinks_of(int file, size_t terms) noexcept nogil:
     sizes[OFFSETS] = (terms + 1) * sizeof(uint64_t)
     sizes[FREQUENCIES] = terms * sizeof(uint32_t)
     sizes[UNITS] = 0  # It is the last one.
-    sinks.resize(PARTS)
     for part in range(PARTS):
         sinks[part].file = file
         sinks[part].error = 0
         sinks[part].offset = offset
         offset += sizes[part]
-    return sinks
 
 
-cdef void flush(vector[Sink]& sinks) noexcept nogil:
+cdef void flush(Sink* sinks) noexcept nogil:
     """The header comes last: a file that was not finished holds no postings."""
     cdef int part
     for part in range(PARTS - 1, -1, -1):
@@ -418,7 +434,7 @@ cdef void flush(vector[Sink]& sinks) noexcept nogil:
             sinks[part].flush()
 
 
-cdef int first_error(const vector[Sink]& sinks) noexcept nogil:
+cdef int first_error(const Sink* sinks) noexcept nogil:
     cdef int part
     for part in range(PARTS):
         if sinks[part].error:
@@ -426,18 +442,21 @@ cdef int first_error(const vector[Sink]& sinks) noexcept nogil:
     return 0
 
 
-cdef priority_queue[Head] first_heads(vector[Source]& sources) noexcept nogil:
-    """The first term of each source; the lowest id on top, and of equal ones the first source.
+cdef int start_merge(
+    vector[Source]& sources, priority_queue[Head]& heads, vector[size_t]& holders
+) except -1 nogil:
+    """Puts the first term of each source into the heads, and allocates all that `next_term` needs.
 
-    Ids and numbers are complemented because the queue has the largest on top.
+    The lowest id is on top, and of equal ones the first source. Ids and numbers are complemented
+    because the queue has the largest on top.
     """
-    cdef priority_queue[Head] heads
     cdef size_t i
+    holders.reserve(sources.size())
     for i in range(sources.size()):
         sources[i].next = 0
         if sources[i].terms:
             heads.push(Head(~sources[i].ids[0], ~i))
-    return heads
+    return 0
 
 
 cdef uint64_t next_term(
@@ -457,11 +476,12 @@ cdef uint64_t next_term(
     return ~key
 
 
-cdef size_t count_terms(vector[Source]& sources) noexcept nogil:
+cdef size_t count_terms(vector[Source]& sources) except -1 nogil:
     """The number of terms that some row keeps."""
-    cdef priority_queue[Head] heads = first_heads(sources)
+    cdef priority_queue[Head] heads
     cdef vector[size_t] holders
     cdef size_t i, count = 0
+    start_merge(sources, heads, holders)
     while not heads.empty():
         next_term(sources, heads, holders)
         for i in range(holders.size()):
@@ -491,9 +511,9 @@ cdef bint keeps_any(const Source* source) noexcept nogil:
     return False
 
 
-cdef void gather(
+cdef int gather(
     const vector[Source]& sources, const vector[size_t]& holders, vector[uint64_t]& postings
-) noexcept nogil:
+) except -1 nogil:
     """Collects a term's postings from the sources that have it, in order of their new rows."""
     cdef size_t i
     cdef uint64_t least = 0
@@ -506,9 +526,10 @@ cdef void gather(
         least = postings[i]
     if not ascending:
         sort(postings.begin(), postings.end())
+    return 0
 
 
-cdef void append_remapped(const Source* source, vector[uint64_t]& postings) noexcept nogil:
+cdef int append_remapped(const Source* source, vector[uint64_t]& postings) except -1 nogil:
     """Appends `new_row << 8 | frequency` for each kept posting of the term before the next one."""
     cdef const uint16_t* next = source.units + source.offsets[source.next - 1]
     cdef const uint16_t* end = source.units + source.offsets[source.next]
@@ -529,3 +550,4 @@ cdef void append_remapped(const Source* source, vector[uint64_t]& postings) noex
                 out[0] = <uint64_t>remap[posting.row] << ENTRY_BITS | posting.frequency
                 out += 1
     postings.resize(out - postings.data())
+    return 0

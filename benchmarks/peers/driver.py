@@ -134,7 +134,8 @@ class Run:
                         took.setdefault(candidates, []).extend(reply["seconds"])
 
     def _session(self, name: str) -> Session:
-        return Session(name, Path(tempfile.mkdtemp(dir=self._folder)) / name)
+        folder = Path(tempfile.mkdtemp(dir=self._folder)) / name
+        return Session(PEERS[name].python, "benchmarks.peers.worker", name, folder)
 
     def _scored_by(self, name: str) -> list[Corpus]:
         peer = PEERS[name]

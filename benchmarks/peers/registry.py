@@ -5,8 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-from benchmarks.peers.peer import Peer
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 _ENVIRONMENT = ROOT / ".venv-peers" / "bin" / "python"
@@ -61,10 +60,10 @@ PEERS = {
 }
 
 
-def load(name: str) -> Callable[[Path], Peer]:
+def load(entry: Entry) -> Callable[[Path], Any]:
     """Returns a peer's factory; raises ImportError if its packages are not installed."""
-    module, _, attribute = PEERS[name].make.partition(":")
-    make: Callable[[Path], Peer] = getattr(
+    module, _, attribute = entry.make.partition(":")
+    make: Callable[[Path], Any] = getattr(
         importlib.import_module(f"benchmarks.peers.{module}"), attribute
     )
     return make

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.peers.registry import PEERS, ROOT
+from benchmarks.peers.registry import ROOT
 
 _TAIL_LINES = 3
 # No telemetry and no network: connections to a proxy that does not exist fail at once.
@@ -31,16 +31,18 @@ class PeerFailed(Exception):
 class Session:
     """One peer in its process, running inside its `with` block."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        """Its files are in `folder`. Raises PeerFailed if its interpreter is missing."""
-        python = PEERS[name].python
+    def __init__(self, python: Path, worker: str, name: str, folder: Path) -> None:
+        """Starts the module `worker` with the peer's name; its files are in `folder`.
+
+        Raises PeerFailed if the interpreter is missing.
+        """
         if not python.exists():
             raise PeerFailed("not installed: `make bench-peers` installs it")
         folder.mkdir(parents=True)
         self._log = folder / "log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [python, "-m", "benchmarks.peers.worker", name, folder / "files"],
+                [python, "-m", worker, name, folder / "files"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -35,7 +35,7 @@ class Worker:
 
     def __init__(self, name: str, folder: Path) -> None:
         """Raises ImportError if the peer is not installed."""
-        self._make = load(name)
+        self._make: Callable[[Path], Peer] = load(PEERS[name])
         self._libraries = PEERS[name].libraries
         self._folder = folder
         self._count = 0
@@ -136,13 +136,13 @@ def _score(
     return recall.mean([recall.score(context, question.gold) for context, question in pairs])
 
 
-def main() -> None:
-    """Serves calls until standard input ends."""
+def serve(make: Callable[[], Any]) -> None:
+    """Makes a worker and serves calls of its methods until standard input ends; closes it."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as replies:
         os.dup2(2, 1)
-        worker: Worker | None = None
+        worker = None
         try:
-            worker = Worker(sys.argv[1], Path(sys.argv[2]))
+            worker = make()
             _serve(worker, lambda reply: print(json.dumps(reply), file=replies, flush=True))
         except ImportError as error:
             print(json.dumps({"failed": f"not installed: {error}"}), file=replies, flush=True)
@@ -151,7 +151,7 @@ def main() -> None:
                 worker.close()
 
 
-def _serve(worker: Worker, reply: Callable[[Reply], None]) -> None:
+def _serve(worker: Any, reply: Callable[[Reply], None]) -> None:
     reply({})
     for line in sys.stdin:
         call = json.loads(line)
@@ -159,4 +159,4 @@ def _serve(worker: Worker, reply: Callable[[Reply], None]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(lambda: Worker(sys.argv[1], Path(sys.argv[2])))

@@ -1,5 +1,8 @@
 """hrag as a peer: called directly, and run by the driver."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -72,7 +75,8 @@ def test_a_run_measures_installed_peers_and_reports_the_others(tmp_path, capsys,
 
 
 def test_a_worker_that_ends_reports_why(tmp_path):
-    with Session("hrag", tmp_path / "worker") as session:
+    worker = "benchmarks.peers.worker"
+    with Session(Path(sys.executable), worker, "hrag", tmp_path / "worker") as session:
         with pytest.raises(PeerFailed, match="FileNotFoundError"):
             session.call("index", corpus=str(tmp_path / "none.json"), vectors="none.npz")
         with pytest.raises(PeerFailed):

@@ -241,6 +241,14 @@ def test_remaps_that_lose_or_repeat_a_row_are_refused(kernels, tmp_path, remap):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_sources_that_are_none_are_refused(tmp_path):
+    postings, remap = postings_of(hrag_fast, ROWS, 3), np.arange(3, dtype=np.uint32)
+    for source in ((postings, None), (None, remap)):
+        with pytest.raises(TypeError, match="source 1 must have postings and a remap, not None"):
+            hrag_fast.write_postings(tmp_path / "merged", [(postings, remap), source])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_files_that_cannot_be_written_are_an_error(kernels, tmp_path):
     source = (postings_of(kernels, ROWS, 3), np.arange(3, dtype=np.uint32))
     with pytest.raises(FileNotFoundError):
@@ -276,6 +284,13 @@ def test_buffers_that_hold_no_postings_are_refused(kernels):
     for damaged in (b"", buffer[:20], buffer[:-1], buffer + b"\0", b"x" + buffer[1:]):
         with pytest.raises(ValueError, match="postings"):
             kernels.Postings(damaged)
+
+
+def test_postings_without_a_buffer_cannot_be_made():
+    with pytest.raises(TypeError, match="exactly 1 positional argument"):
+        hrag_fast.Postings.__new__(hrag_fast.Postings)
+    with pytest.raises(TypeError, match="buffer"):
+        hrag_fast.Postings.__new__(hrag_fast.Postings, None)
 
 
 def test_postings_must_be_aligned_in_memory():

@@ -1,0 +1,96 @@
+"""hrag's lexical source, as the retriever calls it; and the corpus, from a store of hrag's.
+
+The store has no vectors. Its leaves come in the order of the segment's rows.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from math import log1p
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import corpus as store
+from benchmarks.peers.lexical.engine import LIMIT, Found
+from benchmarks.peers.lexical.terms import Leaves, Query, save_queries
+from hrag.analysis import LeafTerms, QueryTerm, analyzer
+from hrag.engine.embedded.search.candidates import Candidates
+from hrag.engine.embedded.search.eligible_rows import EligibleRows
+from hrag.engine.embedded.search.sources.lexical import LexicalSource, lexical_query
+from hrag.engine.embedded.segments.leaves import covered_ordinals, read_leaves
+from hrag.engine.embedded.store import environment
+from hrag.engine.embedded.store.queries import (
+    find_collection,
+    listed_segments,
+    read_collection,
+)
+
+SEED = 103
+QUERIES = 500
+_LEAVES_EACH = 100
+_STORE = "store"
+
+
+def make_corpus(folder: Path, leaf_count: int) -> Leaves:
+    """Writes a store and the files of leaves and queries; returns the leaves."""
+    store.fill(folder / _STORE, leaf_count, _LEAVES_EACH, 0, SEED, sealed=True, varied=True)
+    terms = _leaf_terms(folder / _STORE)
+    ids, numbers = np.unique(terms.entries >> np.uint64(8), return_inverse=True)
+    frequencies = (terms.entries & np.uint64(255)).astype(np.uint8)
+    leaves = Leaves(terms.starts, numbers.astype(np.uint32), frequencies)
+    leaves.save(folder)
+    leaf_counts = dict(zip(ids.tolist(), np.bincount(numbers).tolist(), strict=True))
+    number_of = {term_id: number for number, term_id in enumerate(ids.tolist())}
+    english = analyzer(store.ANALYZER)
+    queries = []
+    for text in store.questions(leaf_count, _LEAVES_EACH, SEED, QUERIES):
+        own = [each.id for each in english.query_terms(text)]
+        known = [number_of[each] for each in own if each in number_of]
+        idf = sum(_idf(leaf_counts.get(each, 0), len(leaves)) for each in own)
+        queries.append(Query(text, known, idf))
+    save_queries(queries, folder)
+    return leaves
+
+
+def _leaf_terms(folder: Path) -> LeafTerms:
+    with closing(environment.open_for_reading(folder)) as opened, opened.read() as txn:
+        number = find_collection(opened, txn, store.TENANT, store.COLLECTION)
+        settings = read_collection(opened, txn, number).settings
+        (record,) = listed_segments(opened, txn, number)
+        ordinals = [ordinal for ordinal, _ in covered_ordinals(opened, txn, number, record)]
+        return read_leaves(opened, txn, number, settings, ordinals).terms
+
+
+def _idf(frequency: int, leaf_count: int) -> float:
+    return log1p((leaf_count - frequency + 0.5) / (frequency + 0.5))
+
+
+class Hrag:
+    """See `Engine`. A search includes weighing the terms."""
+
+    def __init__(self, _folder: Path) -> None:
+        """The folder stays empty: the index is in the corpus's store."""
+        self._source = LexicalSource()
+        self._analyzer = analyzer(store.ANALYZER)
+        self._open = ExitStack()
+
+    def index(self, corpus: Path) -> int:
+        self._view = self._open.enter_context(store.view(corpus / _STORE))
+        self._eligible = EligibleRows(self._view)
+        return store.lexical_bytes(corpus / _STORE, self._view.count)
+
+    def prepared(self, query: Query) -> Sequence[QueryTerm]:
+        return self._analyzer.query_terms(query.text)
+
+    def search(self, prepared: Sequence[QueryTerm]) -> Candidates:
+        query = lexical_query(prepared, self._view)
+        return self._source.candidates(query, self._eligible, LIMIT)
+
+    def found(self, query: Query) -> Found:
+        """Returns scores times the largest possible one, by which hrag divides them."""
+        found = self.search(self.prepared(query))
+        scores = found.scores.astype(np.float64) * query.idf
+        return list(zip(found.rows.tolist(), scores.tolist(), strict=True))
+
+    def close(self) -> None:
+        self._open.close()
