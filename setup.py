@@ -34,6 +34,7 @@ NAMES = (
     "_analysis",
     "_bm25",
     "_boundaries",
+    "_cited",
     "_climb",
     "_forward",
     "_graph",

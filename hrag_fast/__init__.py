@@ -6,7 +6,7 @@
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
 * `PassageEncoder` encodes passages as protobuf messages.
 * `boundary_ranks` says how good a cut at each offset of a text is (`CUT_...`).
-* `sentence_ends` finds the sentences of a text, for citations and windows.
+* `sentence_ends` finds the sentences of a text, and `matched_sentence` the one to cite.
 * `TermExtractor` finds the terms of texts for the lexical index; `fold` and `inside_word`
   compare texts as it does.
 
@@ -37,6 +37,7 @@ try:
         boundary_ranks,
     )
     from hrag_fast._characters import inside_word
+    from hrag_fast._cited import matched_sentence, merged_spans
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._forward import forward_matches
     from hrag_fast._graph import Graph
@@ -80,6 +81,8 @@ __all__ = [
     "fold",
     "forward_matches",
     "inside_word",
+    "matched_sentence",
+    "merged_spans",
     "postings_of",
     "sentence_ends",
     "term_id",

@@ -26,6 +26,7 @@ class CitedDocument:
         section_path: Callable[[int], Sequence[str]],
         page_numbers: Iterable[int] = (),
         page_starts: Iterable[int] = (),
+        section_starts: Iterable[int] = (),
     ) -> None:
         """Keeps the parts; encodes a section path when it is first needed.
 
@@ -34,6 +35,7 @@ class CitedDocument:
         * `section_path`: returns the titles above a section; called once for each.
         * `page_numbers`: the number of each page, in order.
         * `page_starts`: the offset in characters at which each page begins, ascending.
+        * `section_starts`: likewise for sections, for sentences to cite.
 
         Raises ValueError if pages have other lengths than their starts.
         """
@@ -70,7 +72,7 @@ class PassageEncoder:
         record: tuple[int, ...] | None = None,
         merged: Sequence[tuple[int, int]] = (),
         term_spans: Sequence[tuple[int, int]] = (),
-        sentence: bytes = b"",
+        sentence: tuple[int, int, int, int] | None = None,
     ) -> bytes:
         """Returns one encoded passage: a chunk with the score and the children of a group.
 
@@ -82,7 +84,8 @@ class PassageEncoder:
           that is cut or widened.
         * `merged`: level and index of the chunks that it was joined from.
         * `term_spans`: first character and the one past the last of each term, in order.
-        * `sentence`: the encoded field `matched_sentence` of hrag.v1.Passage.
+        * `sentence`: the one to cite, as `matched_sentence` returns it. The passage has its
+          section then.
 
         Children are cut to the passage's span; those outside it are left out. Takes time linear
         in the bytes returned and the group's children.

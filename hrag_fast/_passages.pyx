@@ -50,8 +50,13 @@ cdef enum:  # Field numbers.
     PASSAGE_LEXICAL_SCORE = 5
     PASSAGE_DENSE_SCORE = 6
     PASSAGE_TERM_SPANS = 7
+    PASSAGE_MATCHED_SENTENCE = 8
     TERM_CHAR_START = 1
     TERM_CHAR_END = 2
+    SENTENCE_SPAN = 1
+    SENTENCE_SECTION_PATH = 2
+    SENTENCE_FIRST_PAGE = 3
+    SENTENCE_LAST_PAGE = 4
     CHILD_CHUNK_ID = 1
     CHILD_SCORE = 2
     CHILD_SPAN = 3
@@ -72,6 +77,7 @@ cdef enum:
     PAGE_BYTES = 3 * NUMBER_BYTES
     MERGED_BYTES = NUMBER_BYTES + POSITION_BYTES
     TERM_SPAN_BYTES = 2 + 2 * NUMBER_BYTES
+    SENTENCE_BYTES = 3 * NUMBER_BYTES + SPAN_BYTES  # Without the section path.
 
 
 cdef packed struct Record:  # hrag.tree.CHUNK.
@@ -93,9 +99,11 @@ cdef class CitedDocument:
     cdef bytes fields
     cdef bytes name
     cdef object section_path_of
-    cdef dict section_paths  # Encoded fields, by section.
+    cdef dict section_paths  # Encoded fields of chunks, by section.
+    cdef dict sentence_paths  # Those of sentences.
     cdef const uint32_t[::1] page_numbers
     cdef const uint32_t[::1] page_starts
+    cdef const uint32_t[::1] section_starts
 
     def __init__(
         self,
@@ -104,37 +112,51 @@ cdef class CitedDocument:
         section_path,
         page_numbers=(),
         page_starts=(),
+        section_starts=(),
     ):
         self.fields = fields
         self.name = document_id
         self.section_path_of = section_path
         self.section_paths = {NONE: b""}
+        self.sentence_paths = {NONE: b""}
         self.page_numbers = array("I", page_numbers)
         self.page_starts = array("I", page_starts)
+        self.section_starts = array("I", section_starts)
         if self.page_numbers.shape[0] != self.page_starts.shape[0]:
             raise ValueError(
                 f"{self.page_numbers.shape[0]} page numbers, {self.page_starts.shape[0]} starts"
             )
 
-    cdef bytes section_path(self, uint32_t section):
+    cdef bytes section_path(self, uint32_t section, bint of_sentence):
         """The encoded field of a section's path; each is made once."""
-        found = self.section_paths.get(section)
+        cdef dict encoded = self.sentence_paths if of_sentence else self.section_paths
+        cdef int field = SENTENCE_SECTION_PATH if of_sentence else CHUNK_SECTION_PATH
+        found = encoded.get(section)
         if found is None:
             titles = [(<str?>title).encode() for title in self.section_path_of(section)]
-            found = b"".join([section_title_field(title) for title in titles])
-            self.section_paths[section] = found
+            found = b"".join([section_title_field(field, title) for title in titles])
+            encoded[section] = found
         return found
 
     cdef size_t pages_before(self, uint64_t char_start) noexcept:
-        """The number of pages that begin before a character: a binary search."""
-        cdef size_t middle, first = 0, end = self.page_starts.shape[0]
-        while first < end:
-            middle = (first + end) // 2
-            if self.page_starts[middle] < char_start:
-                first = middle + 1
-            else:
-                end = middle
-        return first
+        return count_before(self.page_starts, char_start)
+
+    cdef uint32_t section_at(self, uint32_t char) noexcept:
+        """The section that a character is in, or NONE."""
+        cdef size_t sections = count_before(self.section_starts, <uint64_t>char + 1)
+        return <uint32_t>(sections - 1) if sections else NONE
+
+
+cdef size_t count_before(const uint32_t[::1] starts, uint64_t char) noexcept:
+    """How many starts are before a character: a binary search."""
+    cdef size_t middle, first = 0, end = starts.shape[0]
+    while first < end:
+        middle = (first + end) // 2
+        if starts[middle] < char:
+            first = middle + 1
+        else:
+            end = middle
+    return first
 
 
 cdef class PassageEncoder:
@@ -174,7 +196,7 @@ cdef class PassageEncoder:
         record=None,
         merged=(),
         term_spans=(),
-        bytes sentence not None=b"",
+        sentence=None,
     ):
         """Returns one passage as an encoded SearchResponse; see `_passages.pyi`."""
         cdef Level chunks = level_of(tree, level)
@@ -198,8 +220,21 @@ cdef class PassageEncoder:
             raise ValueError(
                 f"bytes {own.byte_start} to {own.byte_end} of a text of {text.shape[0]}"
             )
+        cdef Record cited
+        if sentence is not None:
+            cited.byte_start, cited.byte_end, cited.char_start, cited.char_end = sentence
+            own.section = cited.section = document.section_at(cited.char_start)
         return self.encoded(
-            document, &own, text, leaves, level, index, group, merged, term_spans, sentence
+            document,
+            &own,
+            text,
+            leaves,
+            level,
+            index,
+            group,
+            merged,
+            term_spans,
+            &cited if sentence is not None else NULL,
         )
 
     cdef bytes encoded(
@@ -213,15 +248,20 @@ cdef class PassageEncoder:
         size_t group,
         merged,
         term_spans,
-        bytes sentence,
+        const Record* cited,
     ):
-        cdef bytes section_path = document.section_path(own.section)
+        """`cited` is the sentence to cite, or NULL."""
+        cdef bytes section_path = document.section_path(own.section, False)
+        cdef bytes sentence_path = b""
+        if cited != NULL:
+            sentence_path = document.section_path(cited.section, True)
         cdef size_t name = PyBytes_GET_SIZE(document.name)
         cdef size_t capacity = (
             5 * NUMBER_BYTES + chunk_capacity(document, own) + PyBytes_GET_SIZE(section_path)
             + (self.starts[group + 1] - self.starts[group]) * (CHILD_BYTES + name)
             + len(merged) * (MERGED_BYTES + name)
-            + len(term_spans) * TERM_SPAN_BYTES + PyBytes_GET_SIZE(sentence)
+            + len(term_spans) * TERM_SPAN_BYTES
+            + SENTENCE_BYTES + PyBytes_GET_SIZE(sentence_path)
         )
         cdef uint8_t* buffer = <uint8_t*>malloc(capacity)
         if buffer == NULL:
@@ -230,7 +270,8 @@ cdef class PassageEncoder:
         cdef const uint8_t* chunk_end
         writer.at = writer.end = buffer + capacity
         try:
-            put_bytes(&writer, PyBytes_AS_STRING(sentence), PyBytes_GET_SIZE(sentence))
+            if cited != NULL:
+                put_sentence(&writer, document, cited, sentence_path)
             put_term_spans(&writer, term_spans)
             self.put_best(&writer, group)
             for merged_level, merged_index in reversed(merged):
@@ -326,12 +367,12 @@ cdef Level level_of(const uint8_t[::1] tree, size_t level) except *:
     return found
 
 
-cdef bytes section_title_field(bytes title):
-    """Encodes one value of the repeated field `section_path`, tag included."""
+cdef bytes section_title_field(int field, bytes title):
+    """Encodes one value of a repeated field `section_path`, tag included."""
     cdef uint8_t head[NUMBER_BYTES]
     cdef Writer writer
     writer.at = writer.end = head + NUMBER_BYTES
-    close(&writer, CHUNK_SECTION_PATH, PyBytes_GET_SIZE(title))
+    close(&writer, field, PyBytes_GET_SIZE(title))
     return writer.at[: writer.end - writer.at] + title
 
 
@@ -463,8 +504,32 @@ cdef inline void put_pages(
     while page > first:
         page -= 1
         put_page(writer, document.page_numbers[page], document.page_starts[page])
-    put_number(writer, CHUNK_LAST_PAGE, document.page_numbers[end - 1 if end else 0])
-    put_number(writer, CHUNK_FIRST_PAGE, document.page_numbers[first - 1 if first else 0])
+    put_number(writer, CHUNK_LAST_PAGE, last_page(document, record))
+    put_number(writer, CHUNK_FIRST_PAGE, first_page(document, record))
+
+
+cdef void put_sentence(
+    Writer* writer, CitedDocument document, const Record* cited, bytes section_path
+) noexcept:
+    cdef const uint8_t* field_end = writer.at
+    if document.page_starts.shape[0]:
+        put_number(writer, SENTENCE_LAST_PAGE, last_page(document, cited))
+        put_number(writer, SENTENCE_FIRST_PAGE, first_page(document, cited))
+    put_bytes(writer, PyBytes_AS_STRING(section_path), PyBytes_GET_SIZE(section_path))
+    put_span(writer, SENTENCE_SPAN, cited)
+    close(writer, PASSAGE_MATCHED_SENTENCE, field_end - writer.at)
+
+
+cdef inline uint32_t first_page(CitedDocument document, const Record* record) noexcept:
+    """The page on which a span begins; there are pages."""
+    cdef size_t pages = first_page_end(document, record)
+    return document.page_numbers[pages - 1 if pages else 0]
+
+
+cdef inline uint32_t last_page(CitedDocument document, const Record* record) noexcept:
+    """The page on which a span ends; there are pages."""
+    cdef size_t pages = document.pages_before(record.char_end)
+    return document.page_numbers[pages - 1 if pages else 0]
 
 
 cdef inline void put_page(Writer* writer, uint32_t number, uint32_t char_start) noexcept:

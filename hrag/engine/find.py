@@ -18,7 +18,6 @@ from hrag.types import (
     Aggregation,
     ChosenSection,
     FusionMethod,
-    MatchedSentence,
     Retrieval,
     SearchMode,
     SummaryScope,
@@ -29,15 +28,12 @@ P_co = TypeVar("P_co", covariant=True)
 
 
 class PassageFields(Protocol):
-    """Encodes the parts of passages that an engine which encodes does not know itself."""
+    """Encodes the part of passages that an engine which encodes does not know itself."""
 
     def document(
         self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
     ) -> bytes:
         """Returns the fields of hrag.v1.Chunk that all chunks of a document share."""
-
-    def sentence(self, sentence: MatchedSentence) -> bytes:
-        """Returns the field `matched_sentence` of hrag.v1.Passage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,43 +1,40 @@
-"""Where in a passage the query's terms are, and which of its sentences to cite."""
+"""The place in a passage to cite, and where in the passage the query's terms are.
 
-from array import array
+A leaf may touch several sections and pages, and a passage nearly always does; the section
+that holds most of it is often not the one that answers. So a citation names the section and
+pages of one sentence: of the best leaf, the one that matched best.
+"""
+
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from hrag.analysis import Analyzer
-from hrag.passages.matched_sentence import TermMatches, matched_sentence
 from hrag.passages.tree_text import LeafMatch, TreeText
 from hrag.tree import ChunkRecord
-from hrag.types import MatchedSentence, TermSpan
-
-_NO_MATCHES = TermMatches(*(array("I") for _ in range(4)))
+from hrag_fast import Matches, matched_sentence, merged_spans
 
 
-@dataclass(frozen=True, slots=True)
-class CitedPlace:
-    """The sentence of a passage to cite, and the spans of the query's terms in it.
+class CitedPlace(NamedTuple):
+    """The sentence of a passage to cite, and the spans of the query's terms in the passage.
 
-    `section` is the index of the sentence's section in the document, or NONE.
+    `sentence` is its start and end in bytes, then in code points; spans are in code points.
     """
 
-    sentence: MatchedSentence
-    section: int
-    term_spans: tuple[TermSpan, ...]
+    sentence: tuple[int, int, int, int]
+    term_spans: Sequence[tuple[int, int]]
 
 
 class TermLocator:
     """Finds terms in the text of leaves.
 
     `ids` are `uint64[q]`, ascending, and `weights`, `float32[q]`, say how much each counts for
-    a sentence.
-    Without an analyzer there are none.
+    a sentence. Without an analyzer there are none.
     """
 
     def __init__(self, analyzer: Analyzer | None, ids: NDArray[Any], weights: NDArray[Any]) -> None:
-        self._analyzer = analyzer
+        self._analyzer = analyzer if len(ids) else None
         self._ids = ids
         self._weights = weights
 
@@ -58,39 +55,26 @@ class TermLocator:
         records = (document.tree.record(level, each.leaf) for each in leaves)
         inside = filter(None, (each.within(passage) for each in records))
         best = next(inside)
-        in_best = self._matches(document, best)
-        sentence = matched_sentence(document, best, in_best)
-        found = []
-        if spans and len(self._ids):
-            found = [in_best, *(self._matches(document, each) for each in inside)]
-        return CitedPlace(
-            sentence,
-            document.outline.section_at(sentence.span.char_start),
-            _merged(found, passage),
-        )
-
-    def _matches(self, document: TreeText, leaf: ChunkRecord) -> TermMatches:
-        """Where terms occur in a leaf, in the document's characters."""
-        if self._analyzer is None or not len(self._ids):
-            return _NO_MATCHES
-        starts, ends, which = self._analyzer.matches(document.content(leaf), self._ids)
-        weights = self._weights[which]
-        return TermMatches(starts + leaf.char_start, ends + leaf.char_start, weights, which)
+        if self._analyzer is None:
+            return CitedPlace(_sentence(document, best), ())
+        terms = self._analyzer.matches(document.content(best), self._ids)
+        sentence = _sentence(document, best, terms, self._weights)
+        if not spans:
+            return CitedPlace(sentence, ())
+        parts = [(best.char_start, terms)]
+        for each in inside:
+            terms = self._analyzer.matches(document.content(each), self._ids)
+            parts.append((each.char_start, terms))
+        return CitedPlace(sentence, merged_spans(parts, passage.char_start, passage.char_end))
 
 
-def _merged(found: Sequence[TermMatches], passage: ChunkRecord) -> tuple[TermSpan, ...]:
-    """The spans inside the passage, in order; those that overlap are one."""
-    merged: list[TermSpan] = []
-    spans = {
-        span
-        for each in found
-        for span in zip(each.char_starts.tolist(), each.char_ends.tolist(), strict=True)
-        if passage.char_start <= span[0] and span[1] <= passage.char_end
-    }
-    for start, end in sorted(spans):
-        if merged and start < merged[-1].char_end:
-            last = merged.pop()
-            merged.append(TermSpan(last.char_start, max(last.char_end, end)))
-        else:
-            merged.append(TermSpan(start, end))
-    return tuple(merged)
+def _sentence(
+    document: TreeText,
+    leaf: ChunkRecord,
+    terms: Matches | None = None,
+    weights: NDArray[Any] | None = None,
+) -> tuple[int, int, int, int]:
+    outline = document.outline
+    return matched_sentence(
+        document.text, leaf, outline.section_starts, outline.heading_end, terms, weights
+    )

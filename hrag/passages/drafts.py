@@ -12,7 +12,7 @@ from typing import Protocol
 from hrag.passages.cited_place import CitedPlace
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.tree import ChunkRecord, covering
-from hrag.types import Passage
+from hrag.types import Passage, TermSpan
 
 
 class MatchedLeaves(Protocol):
@@ -78,16 +78,17 @@ def passage_of(draft: PassageDraft, matches: MatchedLeaves, place: CitedPlace) -
     """Returns the passage with its text, scores, matched leaves and the place to cite."""
     document = draft.document
     leaves = matches.leaves(draft.groups)
+    section = document.outline.section_at(place.sentence[2])
     children = (
         document.matched_child((matches.level, each.leaf), each, draft.record) for each in leaves
     )
     return Passage(
-        document.chunk(draft.position, draft.record._replace(section=place.section)),
+        document.chunk(draft.position, draft.record._replace(section=section)),
         matches.score(draft.groups[0]),
         tuple(child for child in children if child),
         tuple(document.chunk_id(position) for position in draft.merged_positions()),
         leaves[0].lexical,
         leaves[0].dense,
-        place.term_spans,
-        place.sentence,
+        tuple(TermSpan(*span) for span in place.term_spans),
+        document.cited_sentence(*place.sentence),
     )

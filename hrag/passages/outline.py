@@ -1,10 +1,12 @@
 """What the chunks of one document cite: its own fields, its sections and its pages."""
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hrag.passages.headings import heading_end
 from hrag.tree import NONE, PageSpan, Section, section_parents
 from hrag.types import PageStart
 
@@ -14,7 +16,7 @@ class Outline:
     """A document without its text and tree. Made by `of`, which indexes sections and pages.
 
     `section_parents[i]` is the index of the section that holds section i, or NONE;
-    `page_starts[i]` is the character at which page i begins.
+    `section_starts[i]` and `page_starts[i]` are the characters at which these begin.
     """
 
     document_id: str
@@ -24,6 +26,7 @@ class Outline:
     sections: tuple[Section, ...]
     pages: tuple[PageSpan, ...]
     section_parents: tuple[int, ...]
+    section_starts: "array[int]"
     page_starts: tuple[int, ...]
 
     @classmethod
@@ -46,6 +49,7 @@ class Outline:
             sections=tuple(sections),
             pages=tuple(pages),
             section_parents=section_parents(sections),
+            section_starts=array("I", (section.char_start for section in sections)),
             page_starts=starts,
         )
 
@@ -59,8 +63,12 @@ class Outline:
 
     def section_at(self, char: int) -> int:
         """Returns the index of the innermost section that a character is in, or NONE."""
-        before = bisect_right(self.sections, char, key=lambda section: section.char_start)
+        before = bisect_right(self.section_starts, char)
         return before - 1 if before else NONE
+
+    def heading_end(self, text: str, start: int, section: int) -> int:
+        """Returns the offset behind the heading of a section that begins at `start` in `text`."""
+        return heading_end(text, start, self.sections[section].title)
 
     def page_range(self, char_start: int, char_end: int) -> tuple[int, int]:
         """Returns the numbers of the first and last page of a span; (0, 0) without pages."""

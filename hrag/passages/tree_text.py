@@ -11,7 +11,15 @@ from typing import NamedTuple
 from hrag.ids import ChunkId
 from hrag.passages.outline import Outline
 from hrag.tree import NONE, ChunkRecord, Tree
-from hrag.types import ChosenSection, Chunk, ChunkNode, Hierarchy, MatchedChild, Span
+from hrag.types import (
+    ChosenSection,
+    Chunk,
+    ChunkNode,
+    Hierarchy,
+    MatchedChild,
+    MatchedSentence,
+    Span,
+)
 
 TreePosition = tuple[int, int]
 """A chunk's level and index in its tree."""
@@ -83,6 +91,14 @@ class TreeText:
             return None
         chunk_id = self.chunk_id(position)
         return MatchedChild(chunk_id, match.score, span_of(part), match.lexical, match.dense)
+
+    def cited_sentence(
+        self, byte_start: int, byte_end: int, char_start: int, char_end: int
+    ) -> MatchedSentence:
+        """Returns a part of the text as the sentence to cite, with its section and pages."""
+        span = Span(byte_start, byte_end, char_start, char_end)
+        path = self.outline.section_path(self.outline.section_at(char_start))
+        return MatchedSentence(span, path, *self.outline.page_range(char_start, char_end))
 
     def chosen_section(
         self, leaf_level: int, leaves: range, summary: str, score: float

@@ -28,9 +28,6 @@ class PassageFieldCodec:
             metadata=struct_message(metadata) if metadata else None,
         ).SerializeToString()
 
-    def sentence(self, sentence: MatchedSentence) -> bytes:
-        return pb.Passage(matched_sentence=_sentence_message(sentence)).SerializeToString()
-
 
 PASSAGE_FIELDS = PassageFieldCodec()
 

@@ -7,6 +7,7 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import required, slot_of
 from hrag.engine.embedded.store.records import DocumentRecord
 from hrag.engine.find import PassageFields
+from hrag.passages.cited_place import CitedPlace
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.tree import ChunkRecord, Tree
@@ -53,6 +54,7 @@ class Citation:
                 outline.section_path,
                 (page.number for page in outline.pages),
                 outline.page_starts,
+                outline.section_starts,
             )
             self._cited[fields] = found
         return found
@@ -117,14 +119,13 @@ class DocumentReader:
         group: int,
         record: ChunkRecord,
         merged: Sequence[TreePosition],
-        term_spans: Sequence[tuple[int, int]],
-        sentence: bytes,
+        place: CitedPlace,
     ) -> bytes:
         """Returns a group's chunk as an encoded passage, with the span of `record`."""
         citation, tree, text = self._stored(ordinal)
         cited = citation.cited(fields)
         return encoder.passage(
-            cited, tree, text, *position, group, record, merged, term_spans, sentence
+            cited, tree, text, *position, group, record, merged, place.term_spans, place.sentence
         )
 
     def _stored(self, ordinal: int) -> tuple[Citation, memoryview, memoryview]:

@@ -96,10 +96,9 @@ class Fetch:
             fields,
             draft.position,
             group,
-            draft.record._replace(section=place.section),
+            draft.record,
             draft.merged_positions(),
-            [(span.char_start, span.char_end) for span in place.term_spans],
-            fields.sentence(place.sentence),
+            place,
         )
 
 

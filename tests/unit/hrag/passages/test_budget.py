@@ -10,7 +10,6 @@ from hrag.passages.cited_place import CitedPlace
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import LeafMatch, TreeText
-from hrag.tree import NONE
 from hrag.types import MatchedChild, MatchedSentence, Span, TermSpan
 from tests.fakes import prepared, sentences
 
@@ -37,7 +36,7 @@ def document(name: str = "d", text: str = "") -> TreeText:
 
 
 DOCUMENT = document()
-PLACE = CitedPlace(MatchedSentence(Span(0, 9, 0, 9), (), 0, 0), NONE, (TermSpan(0, 8),))
+PLACE = CitedPlace((0, 9, 0, 9), [(0, 8)])
 
 
 def select(
@@ -262,5 +261,6 @@ def test_a_passage_tells_its_leaves_as_far_as_they_lie_inside():
 def test_a_passage_tells_where_to_cite_it():
     (alone,) = select([1])
     passage = passage_of(alone, Matches([1]), PLACE)
-    assert (passage.matched_sentence, passage.term_spans) == (PLACE.sentence, PLACE.term_spans)
+    assert passage.matched_sentence == MatchedSentence(Span(0, 9, 0, 9), (), 0, 0)
+    assert passage.term_spans == (TermSpan(0, 8),)
     assert passage.chunk.section_path == ()

@@ -10,11 +10,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hrag.passages.matched_sentence import TermMatches, matched_sentence
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import TreeText
 from hrag.tree import NONE, ChunkRecord
 from hrag.types import Document, MatchedSentence, TreeSettings
+from hrag_fast import Matches, matched_sentence
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract
 from tests import pdfs
@@ -35,20 +35,25 @@ def leaves(document: TreeText) -> list[ChunkRecord]:
     return [document.tree.record(0, index) for index in range(document.tree.counts[0])]
 
 
-def matches(document: TreeText, leaf: ChunkRecord, weights: dict[str, float]) -> TermMatches:
-    """Where the words that have weights occur in a leaf."""
+def cited_in(document: TreeText, leaf: ChunkRecord, weights: dict[str, float]) -> MatchedSentence:
+    """The sentence to cite of a leaf if the words that have weights are the query's terms."""
     wanted = list(weights)
     found = [
-        (leaf.char_start + each.start(), leaf.char_start + each.end(), each[0])
+        (each.start(), each.end(), wanted.index(each[0]))
         for each in WORD.finditer(document.content(leaf).lower())
         if each[0] in weights
     ]
-    return TermMatches(
-        np.array([start for start, _, _ in found], np.uint32),
-        np.array([end for _, end, _ in found], np.uint32),
-        np.array([weights[word] for *_, word in found], np.float32),
-        np.array([wanted.index(word) for *_, word in found], np.uint32),
+    starts, ends, which = np.array(found, np.uint32).reshape(-1, 3).T.copy()
+    outline = document.outline
+    span = matched_sentence(
+        document.text,
+        leaf,
+        outline.section_starts,
+        outline.heading_end,
+        Matches(starts, ends, which),
+        np.array(list(weights.values()), np.float32),
     )
+    return document.cited_sentence(*span)
 
 
 def weights_of(document: TreeText, query: str) -> dict[str, float]:
@@ -67,7 +72,7 @@ def cited(document: TreeText, query: str) -> MatchedSentence:
         )
 
     best = max(leaves(document), key=weight)
-    return matched_sentence(document, best, matches(document, best, weights))
+    return cited_in(document, best, weights)
 
 
 def text_of(document: TreeText, found: MatchedSentence) -> str:
@@ -93,7 +98,7 @@ def one_leaf(text: str, weights: dict[str, float]) -> str:
     """The sentence cited of a Markdown text that is one leaf."""
     document = read(markdown(text))
     (leaf,) = leaves(document)
-    return text_of(document, matched_sentence(document, leaf, matches(document, leaf, weights)))
+    return text_of(document, cited_in(document, leaf, weights))
 
 
 def test_a_term_counts_once_in_a_sentence():
@@ -155,14 +160,14 @@ def test_a_sentence_that_the_edge_of_a_leaf_cuts_is_cited_whole(part):
     cut = [leaf for leaf in leaves(document) if "very" in document.content(leaf)]
     leaf = cut[0 if part == "first" else -1]
     assert long not in document.content(leaf)
-    found = matched_sentence(document, leaf, matches(document, leaf, {"very": 1.0}))
+    found = cited_in(document, leaf, {"very": 1.0})
     assert text_of(document, found) == long
 
 
 def test_a_sentence_whose_other_end_is_far_away_stays_cut():
     document = small_leaves("word " * 1000)
     for leaf in leaves(document)[10:20]:
-        found = matched_sentence(document, leaf, matches(document, leaf, {"word": 1.0}))
+        found = cited_in(document, leaf, {"word": 1.0})
         assert len(text_of(document, found)) <= 3 * 1000
 
 
@@ -172,7 +177,7 @@ def test_a_sentence_is_not_continued_across_a_heading():
     bookmarks = [pdfs.Bookmark("Alpha", 1, 0), pdfs.Bookmark("Beta", 1, 0)]
     document = read(Document(pdfs.pdf_of(pages, bookmarks)), TreeSettings((32, 64), 0.0))
     for leaf in leaves(document):
-        found = matched_sentence(document, leaf, matches(document, leaf, {"text": 1.0}))
+        found = cited_in(document, leaf, {"text": 1.0})
         name = found.section_path[0].lower()
         assert f"{name} text" in text_of(document, found)
         assert not {"alpha", "beta"} - {name} & {*text_of(document, found).lower().split()}

@@ -1,0 +1,357 @@
+# distutils: language = c++
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""`matched_sentence`, for every passage: which sentence a citation points to.
+
+Cuts a leaf with some of the text around it into sentences and headings, and weighs the terms in
+each. `_cited.pyi` is the documentation for callers; `_cited_reference.py` has the plain twin,
+which defines the right answer.
+"""
+
+from cpython.unicode cimport Py_UNICODE_ISALNUM, Py_UNICODE_ISSPACE, PyUnicode_DecodeUTF8
+from libc.stdint cimport uint8_t, uint32_t
+from libcpp.algorithm cimport lower_bound, sort, upper_bound
+from libcpp.pair cimport pair
+from libcpp.vector cimport vector
+
+from hrag_fast._cited_reference import REACH
+from hrag_fast._sentences import sentence_ends
+from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS
+
+cdef extern from *:
+    """
+    #include <algorithm>
+    #include <vector>
+    // std::unique is awkward to declare.
+    template <typename T> static void hrag_sort_unique(std::vector<T>& values) {
+        std::sort(values.begin(), values.end());
+        values.erase(std::unique(values.begin(), values.end()), values.end());
+    }
+    """
+    void hrag_sort_unique[T](vector[T]& values) except +
+
+cdef uint32_t NONE = 0xFFFFFFFF
+cdef size_t SHORT_REACH = REACH
+cdef size_t LONG_REACH = MAX_SENTENCE_CHARS
+
+ctypedef pair[uint32_t, uint32_t] Range
+
+
+cdef struct Leaf:
+    size_t byte_start
+    size_t byte_end
+    uint32_t char_start
+    uint32_t char_end
+    uint32_t section
+
+
+cdef struct Weighed:
+    size_t sentence
+    double weight
+
+
+def matched_sentence(
+    const uint8_t[::1] text not None,
+    leaf not None,
+    const uint32_t[::1] section_starts not None,
+    heading_end not None,
+    matches=None,
+    const float[::1] weights=None,
+):
+    """The sentence of a leaf that a citation points to; see `_cited.pyi`."""
+    cdef Leaf own
+    own.byte_start, own.byte_end, own.char_start, own.char_end, _, _, _, _, _, own.section = leaf
+    if not (own.byte_start < own.byte_end <= <size_t>text.shape[0]
+            and own.char_start < own.char_end):
+        raise ValueError(
+            f"bytes {own.byte_start} to {own.byte_end}, characters {own.char_start} to "
+            f"{own.char_end} of a text of {text.shape[0]} bytes"
+        )
+    if own.section != NONE and own.section >= <size_t>section_starts.shape[0]:
+        raise IndexError(f"section {own.section} of {section_starts.shape[0]}")
+    cdef Excerpt excerpt = Excerpt(text, section_starts, heading_end)
+    excerpt.read(own, SHORT_REACH)
+    cdef size_t best = excerpt.best(own, matches, weights)
+    if not excerpt.is_whole(best):
+        excerpt.read(own, LONG_REACH)
+        best = excerpt.best(own, matches, weights)
+    return excerpt.span(own, best)
+
+
+cdef class Excerpt:
+    """A leaf with some more text on either side, and its sentences.
+
+    Sentence i is from `borders[i]` to `borders[i + 1]`, in code points of the document. Those
+    that touch the leaf are from `inside.first` to `inside.second`. `headings` are the start and
+    end of each section's heading that begins here, equal for a section without one. Borders
+    from `known.first` to `known.second` do not only come from where the excerpt was cut.
+    """
+
+    cdef const uint8_t[::1] data
+    cdef const uint32_t[::1] section_starts
+    cdef object heading_end
+    cdef str text
+    cdef size_t byte_start
+    cdef size_t byte_end
+    cdef uint32_t char_start
+    cdef vector[uint32_t] borders
+    cdef vector[Range] headings
+    cdef pair[size_t, size_t] inside
+    cdef pair[size_t, size_t] known
+
+    def __cinit__(self, const uint8_t[::1] data, const uint32_t[::1] section_starts, heading_end):
+        self.data = data
+        self.section_starts = section_starts
+        self.heading_end = heading_end
+
+    cdef int read(self, const Leaf& leaf, size_t reach) except -1:
+        """Reads the leaf with `reach` more code points on either side, if there are as many."""
+        cdef size_t before = self.go_back(leaf.byte_start, reach)
+        self.go_on(leaf.byte_end, reach)
+        self.text = PyUnicode_DecodeUTF8(
+            <const char*>&self.data[self.byte_start], self.byte_end - self.byte_start, NULL
+        )
+        self.char_start = <uint32_t>(leaf.char_start - before)
+        self.borders.clear()
+        self.borders.push_back(self.char_start)
+        for end in <list>sentence_ends(self.text):
+            self.borders.push_back(self.char_start + <uint32_t>end)
+        self.find_headings()
+        if not self.headings.empty():
+            self.add_headings()
+        self.inside.first = self.place(leaf.char_start)
+        self.inside.second = (
+            lower_bound(self.borders.begin(), self.borders.end(), leaf.char_end)
+            - self.borders.begin()
+        )
+        self.known.first = self.byte_start != 0
+        self.known.second = (
+            self.borders.size() - (self.byte_end != <size_t>self.data.shape[0])
+        )
+        return 0
+
+    cdef size_t go_back(self, size_t byte, size_t reach) noexcept:
+        """Sets the first byte; returns how many code points there are before `byte`."""
+        cdef size_t chars = 0
+        while byte and chars < reach:
+            byte -= 1
+            chars += self.data[byte] & 0xC0 != 0x80
+        self.byte_start = byte
+        return chars
+
+    cdef void go_on(self, size_t byte, size_t reach) noexcept:
+        """Sets the end in bytes."""
+        cdef size_t chars = 0, size = self.data.shape[0]
+        while byte < size:
+            chars += self.data[byte] & 0xC0 != 0x80
+            if chars > reach:
+                break
+            byte += 1
+        self.byte_end = byte
+
+    cdef size_t place(self, uint32_t char) noexcept:
+        """The last border at or before a code point; at least 0."""
+        return (
+            upper_bound(self.borders.begin(), self.borders.end(), char) - self.borders.begin() - 1
+        )
+
+    cdef size_t sections_up_to(self, size_t char) noexcept:
+        """How many sections begin at or before a code point."""
+        cdef size_t middle, first = 0, end = self.section_starts.shape[0]
+        while first < end:
+            middle = (first + end) // 2
+            if self.section_starts[middle] <= char:
+                first = middle + 1
+            else:
+                end = middle
+        return first
+
+    cdef int find_headings(self) except -1:
+        cdef size_t section, end_char = self.char_start + len(self.text)
+        cdef size_t first = self.sections_up_to(self.char_start - 1) if self.char_start else 0
+        cdef uint32_t start, end
+        self.headings.clear()
+        for section in range(first, self.sections_up_to(end_char - 1)):
+            start = self.section_starts[section]
+            end = self.char_start + <uint32_t>self.heading_end(
+                self.text, start - self.char_start, section
+            )
+            if self.headings.empty() or self.headings.back().first != start:
+                self.headings.push_back(Range(start, max(start, end)))
+            else:
+                self.headings.back().second = max(self.headings.back().second, end)
+        return 0
+
+    cdef int add_headings(self) except -1:
+        """Adds the borders of headings; those inside of headings go."""
+        cdef vector[uint32_t] kept
+        cdef uint32_t border
+        cdef Range heading
+        cdef size_t before = 0  # Headings that begin before the border.
+        for border in self.borders:
+            while before < self.headings.size() and self.headings[before].first < border:
+                before += 1
+            if before == 0 or self.headings[before - 1].second <= border:
+                kept.push_back(border)
+        for heading in self.headings:
+            kept.push_back(heading.first)
+            kept.push_back(heading.second)
+        hrag_sort_unique(kept)
+        self.borders.swap(kept)
+        return 0
+
+    cdef bint is_heading(self, size_t sentence) noexcept:
+        cdef Range heading
+        for heading in self.headings:
+            if heading.first == self.borders[sentence]:
+                return heading.second == self.borders[sentence + 1]
+        return False
+
+    cdef bint is_known(self, size_t border) noexcept:
+        return self.known.first <= border < self.known.second
+
+    cdef bint is_whole(self, size_t sentence) noexcept:
+        return self.is_known(sentence) and self.is_known(sentence + 1)
+
+    cdef size_t best(self, const Leaf& leaf, matches, const float[::1] weights) except? 0:
+        """The number of the sentence that is cited."""
+        cdef vector[Weighed] weighed
+        if matches is not None:
+            self.weigh(leaf, matches.starts, matches.ends, matches.which, weights, weighed)
+        return self.first(leaf) if weighed.empty() else self.heaviest(weighed)
+
+    cdef int weigh(
+        self,
+        const Leaf& leaf,
+        const uint32_t[::1] starts,
+        const uint32_t[::1] ends,
+        const uint32_t[::1] which,
+        const float[::1] weights,
+        vector[Weighed]& sums,
+    ) except -1:
+        """Finds the sentences that have terms with a weight, in order, and the sums.
+
+        Weights are added in the order of their terms, so that equal terms give equal sums.
+        """
+        cdef vector[pair[size_t, uint32_t]] found
+        cdef pair[size_t, uint32_t] each
+        cdef Weighed weighed
+        cdef size_t i, sentence
+        for i in range(<size_t>starts.shape[0]):
+            if which[i] >= <size_t>weights.shape[0]:
+                raise IndexError(f"term {which[i]} of {weights.shape[0]}")
+            sentence = self.place(leaf.char_start + starts[i])
+            if (
+                weights[which[i]] > 0
+                and sentence + 1 < self.borders.size()
+                and leaf.char_start + ends[i] <= self.borders[sentence + 1]
+            ):
+                found.push_back(pair[size_t, uint32_t](sentence, which[i]))
+        hrag_sort_unique(found)
+        for each in found:
+            if sums.empty() or sums[sums.size() - 1].sentence != each.first:
+                weighed.sentence, weighed.weight = each.first, 0
+                sums.push_back(weighed)
+            sums[sums.size() - 1].weight += weights[each.second]
+        return 0
+
+    cdef size_t heaviest(self, vector[Weighed]& weighed) noexcept:
+        """The first of the heaviest sentences; one of a section rather than its heading."""
+        cdef Weighed each, best
+        cdef size_t section
+        best.weight = 0
+        for each in weighed:
+            if each.weight > best.weight:
+                best = each
+        if not self.is_heading(best.sentence):
+            return best.sentence
+        section = self.sections_up_to(self.borders[best.sentence])
+        for each in weighed:
+            if (
+                each.weight == best.weight
+                and not self.is_heading(each.sentence)
+                and self.sections_up_to(self.borders[each.sentence]) == section
+            ):
+                return each.sentence
+        return best.sentence
+
+    cdef size_t first(self, const Leaf& leaf) noexcept:
+        """The first sentence of the section that holds most of the leaf; a heading if it must."""
+        cdef size_t sentence, start = self.inside.first, heading = self.borders.size()
+        if leaf.section != NONE:
+            while (
+                start < self.inside.second
+                and self.borders[start] < self.section_starts[leaf.section]
+            ):
+                start += 1
+            if start == self.inside.second:
+                start = self.inside.first
+        for sentence in range(start, self.inside.second):
+            if self.has_word(leaf, sentence):
+                if not self.is_heading(sentence):
+                    return sentence
+                heading = min(heading, sentence)
+        return start if heading == self.borders.size() else heading
+
+    cdef bint has_word(self, const Leaf& leaf, size_t sentence) noexcept:
+        """Whether the part of a sentence that lies in the leaf has a letter or digit."""
+        cdef size_t at = max(self.borders[sentence], leaf.char_start) - self.char_start
+        cdef size_t end = min(self.borders[sentence + 1], leaf.char_end) - self.char_start
+        for at in range(at, end):
+            if Py_UNICODE_ISALNUM(self.text[at]) or self.text[at] == u"_":
+                return True
+        return False
+
+    cdef tuple span(self, const Leaf& leaf, size_t sentence):
+        """Where a sentence lies; at the leaf's edge where its own end is not known."""
+        cdef size_t start = self.borders[sentence] if self.is_known(sentence) else leaf.char_start
+        cdef size_t end = (
+            self.borders[sentence + 1] if self.is_known(sentence + 1) else leaf.char_end
+        )
+        cdef size_t first = start - self.char_start, last = end - self.char_start
+        while first < last and Py_UNICODE_ISSPACE(self.text[first]):
+            first += 1
+        if first < last:
+            while Py_UNICODE_ISSPACE(self.text[last - 1]):
+                last -= 1
+        else:
+            first = start - self.char_start
+        cdef size_t byte_start = self.bytes_of(self.byte_start, first)
+        cdef size_t byte_end = self.bytes_of(byte_start, last - first)
+        return byte_start, byte_end, self.char_start + first, self.char_start + last
+
+    cdef size_t bytes_of(self, size_t byte, size_t chars) noexcept:
+        """The byte that is so many code points behind another."""
+        if <size_t>len(self.text) == self.byte_end - self.byte_start:
+            return byte + chars
+        while chars and byte < self.byte_end:
+            byte += 1
+            chars -= byte == self.byte_end or self.data[byte] & 0xC0 != 0x80
+        return byte
+
+
+def merged_spans(parts, uint32_t first, uint32_t end):
+    """Spans of matches as they are shown; see `_cited.pyi`."""
+    cdef vector[Range] found
+    cdef Range span
+    cdef uint32_t char_start, last_start, last_end
+    cdef const uint32_t[::1] starts, ends
+    cdef size_t i
+    for char_start, matches in parts:
+        starts, ends = matches.starts, matches.ends
+        for i in range(<size_t>starts.shape[0]):
+            span = Range(char_start + starts[i], char_start + ends[i])
+            if first <= span.first and span.second <= end:
+                found.push_back(span)
+    sort(found.begin(), found.end())
+    result = []
+    if found.empty():
+        return result
+    last_start, last_end = found[0].first, found[0].second
+    for i in range(1, found.size()):
+        if found[i].first < last_end:
+            last_end = max(last_end, found[i].second)
+        else:
+            result.append((last_start, last_end))
+            last_start, last_end = found[i].first, found[i].second
+    result.append((last_start, last_end))
+    return result

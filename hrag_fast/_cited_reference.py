@@ -1,0 +1,217 @@
+"""The plain twins of the compiled part of citations. They define the right answers."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS, sentence_ends
+
+# Characters read on either side of a leaf to complete a sentence, before MAX_SENTENCE_CHARS are:
+# most leaves begin and end with whole sentences.
+REACH = MAX_SENTENCE_CHARS // 8
+
+_NONE = 0xFFFF_FFFF
+_WORD = re.compile(r"\w")
+
+HeadingEnd = Callable[[str, int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    byte_start: int
+    byte_end: int
+    char_start: int
+    char_end: int
+    section: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Excerpt:
+    """A leaf's text with some more on either side, and its sentences.
+
+    Sentence i is from `borders[i]` to `borders[i + 1]`; those that touch the leaf are `inside`.
+    `headings` maps the start of each heading to its end, and the start of a section without a
+    heading to itself. All are code points of the document. `known` is the range of borders
+    that do not only come from where the excerpt was cut.
+    """
+
+    text: str
+    byte_start: int
+    char_start: int
+    borders: list[int]
+    headings: dict[int, int]
+    inside: range
+    known: range
+
+    @classmethod
+    def of(
+        cls, text: bytes, leaf: _Leaf, starts: Sequence[int], heading_end: HeadingEnd, reach: int
+    ) -> "_Excerpt":
+        """The leaf with `reach` more characters on either side, if there are as many."""
+        before = text[: leaf.byte_start].decode()[-reach:]
+        behind = text[leaf.byte_end :].decode()[:reach]
+        excerpt = before + text[leaf.byte_start : leaf.byte_end].decode() + behind
+        byte_start = leaf.byte_start - len(before.encode())
+        char_start = leaf.char_start - len(before)
+        headings = _headings(excerpt, char_start, starts, heading_end)
+        borders = [char_start, *(char_start + end for end in sentence_ends(excerpt))]
+        if headings:
+            borders = _borders(borders, headings)
+        first = bisect_right(borders, leaf.char_start) - 1
+        last = bisect_left(borders, leaf.char_end)
+        begins = byte_start == 0
+        ends = leaf.byte_end + len(behind.encode()) == len(text)
+        known = range(0 if begins else 1, len(borders) if ends else len(borders) - 1)
+        return cls(excerpt, byte_start, char_start, borders, headings, range(first, last), known)
+
+    def is_heading(self, sentence: int) -> bool:
+        return self.headings.get(self.borders[sentence]) == self.borders[sentence + 1]
+
+    def is_whole(self, sentence: int) -> bool:
+        return sentence in self.known and sentence + 1 in self.known
+
+    def inner_part(self, sentence: int, leaf: _Leaf) -> str:
+        """The part of a sentence that lies in the leaf."""
+        start = max(self.borders[sentence], leaf.char_start) - self.char_start
+        end = min(self.borders[sentence + 1], leaf.char_end) - self.char_start
+        return self.text[start:end]
+
+    def span(self, sentence: int, leaf: _Leaf) -> tuple[int, int, int, int]:
+        """Where a sentence lies; at the leaf's edge where its own end is not known."""
+        char_start, char_end = self.borders[sentence : sentence + 2]
+        if sentence not in self.known:
+            char_start = leaf.char_start
+        if sentence + 1 not in self.known:
+            char_end = leaf.char_end
+        part = self.text[char_start - self.char_start : char_end - self.char_start]
+        if stripped := part.strip():
+            char_start += part.index(stripped)
+            part = stripped
+        before = self.text[: char_start - self.char_start]
+        byte_start = self.byte_start + len(before.encode())
+        byte_end = byte_start + len(part.encode())
+        return byte_start, byte_end, char_start, char_start + len(part)
+
+
+def matched_sentence(
+    text: bytes,
+    leaf: Sequence[int],
+    section_starts: Sequence[int],
+    heading_end: HeadingEnd,
+    matches: Any = None,
+    weights: Sequence[float] = (),
+) -> tuple[int, int, int, int]:
+    """See `_cited.pyi`."""
+    own = _Leaf(leaf[0], leaf[1], leaf[2], leaf[3], section=leaf[-1])
+    for reach in (REACH, MAX_SENTENCE_CHARS):
+        excerpt = _Excerpt.of(text, own, section_starts, heading_end, reach)
+        best = _best(excerpt, own, matches, weights, section_starts)
+        if excerpt.is_whole(best):
+            break
+    return excerpt.span(best, own)
+
+
+def merged_spans(parts: Sequence[tuple[int, Any]], first: int, end: int) -> list[tuple[int, int]]:
+    """See `_cited.pyi`."""
+    merged: list[tuple[int, int]] = []
+    spans = (
+        (char_start + start, char_start + stop)
+        for char_start, matches in parts
+        for start, stop in zip(matches.starts.tolist(), matches.ends.tolist(), strict=True)
+    )
+    for start, stop in sorted(each for each in spans if first <= each[0] and each[1] <= end):
+        if merged and start < merged[-1][1]:
+            last = merged.pop()
+            merged.append((last[0], max(last[1], stop)))
+        else:
+            merged.append((start, stop))
+    return merged
+
+
+def _headings(
+    text: str, char_start: int, starts: Sequence[int], heading_end: HeadingEnd
+) -> dict[int, int]:
+    """Start and end of the heading of each section that begins in a text, in order.
+
+    They are equal for a section without one.
+    """
+    first = bisect_left(starts, char_start)
+    last = bisect_left(starts, char_start + len(text), first)
+    headings: dict[int, int] = {}
+    for section in range(first, last):
+        start = starts[section]
+        end = char_start + heading_end(text, start - char_start, section)
+        headings[start] = max(end, headings.get(start, start))
+    return headings
+
+
+def _borders(borders: Sequence[int], headings: Mapping[int, int]) -> list[int]:
+    """Borders of sentences, with those of headings and without those inside of them."""
+    starts = list(headings)
+    found = {*starts, *headings.values()}
+    for border in borders:
+        before = bisect_left(starts, border) - 1
+        if before < 0 or headings[starts[before]] <= border:
+            found.add(border)
+    return sorted(found)
+
+
+def _weights(
+    borders: Sequence[int], leaf: _Leaf, matches: Any, weights: Sequence[float]
+) -> dict[int, float]:
+    """The sum of weights of the distinct terms in each sentence that holds any weight.
+
+    Equal terms give equal sums, in whatever order they occur.
+    """
+    terms: dict[int, set[int]] = {}
+    for start, end, which in zip(
+        matches.starts.tolist(), matches.ends.tolist(), matches.which.tolist(), strict=True
+    ):
+        sentence = bisect_right(borders, leaf.char_start + start) - 1
+        ends = borders[sentence + 1 : sentence + 2]
+        if weights[which] > 0 and ends and leaf.char_start + end <= ends[0]:
+            terms.setdefault(sentence, set()).add(which)
+    return {
+        sentence: sum(float(weights[term]) for term in sorted(own))
+        for sentence, own in terms.items()
+    }
+
+
+def _best(
+    excerpt: _Excerpt,
+    leaf: _Leaf,
+    matches: Any,
+    weights: Sequence[float],
+    starts: Sequence[int],
+) -> int:
+    """The number of the sentence that is cited."""
+    if matches is not None and (found := _weights(excerpt.borders, leaf, matches, weights)):
+        return _heaviest(excerpt, found, starts)
+    return _first(excerpt, leaf, starts)
+
+
+def _heaviest(excerpt: _Excerpt, weights: Mapping[int, float], starts: Sequence[int]) -> int:
+    """The first of the heaviest sentences; one of a section rather than its heading."""
+    most = max(weights.values())
+    first, *others = sorted(each for each, weight in weights.items() if weight == most)
+    if not excerpt.is_heading(first):
+        return first
+    section = bisect_right(starts, excerpt.borders[first])
+    below = (
+        each
+        for each in others
+        if bisect_right(starts, excerpt.borders[each]) == section and not excerpt.is_heading(each)
+    )
+    return next(below, first)
+
+
+def _first(excerpt: _Excerpt, leaf: _Leaf, starts: Sequence[int]) -> int:
+    """The first sentence of the section that holds most of the leaf; a heading if it must be."""
+    start = 0 if leaf.section == _NONE else starts[leaf.section]
+    in_section = [each for each in excerpt.inside if excerpt.borders[each] >= start]
+    sentences = in_section or excerpt.inside
+    with_words = [each for each in sentences if _WORD.search(excerpt.inner_part(each, leaf))]
+    below = (each for each in with_words if not excerpt.is_heading(each))
+    return next(below, (with_words or sentences)[0])

@@ -1,0 +1,86 @@
+"""A cited sentence is a part of its document, touches its leaf, and is what the twin says."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from hrag.passages.outline import Outline
+from hrag.tree import ChunkRecord
+from hrag_fast import Matches, _cited_reference, matched_sentence, merged_spans
+from indexer_svc.chunker import build_tree
+from tests.property.strategies import documents, tree_settings
+
+
+def matches_of(terms: list[tuple[int, int, int]]) -> Matches:
+    """Starts, ends and numbers of terms, in order."""
+    return Matches(*np.array(sorted(terms), np.uint32).reshape(-1, 3).T.copy())
+
+
+weights = st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 1.0]), min_size=3, max_size=3).map(
+    lambda values: np.array(values, np.float32)
+)
+
+
+@hypothesis_settings(max_examples=200)
+@given(documents, tree_settings(), weights, st.data())
+def test_a_cited_sentence_touches_its_leaf_and_equals_the_twins(parsed, settings, weights, data):
+    tree, text = build_tree(parsed, settings), parsed.text
+    outline = Outline.of("d", "", "", {}, parsed.sections, parsed.pages)
+    level = settings.embedding_level
+    leaf = tree.record(level, data.draw(st.integers(0, tree.counts[level] - 1)))
+    words = [at for at in range(leaf.char_start, leaf.char_end) if text[at].isalnum()]
+    starts = data.draw(st.lists(st.sampled_from(words), max_size=5)) if words else []
+    terms = [(at - leaf.char_start, at - leaf.char_start + 1, at % 3) for at in starts]
+    matches = data.draw(st.sampled_from([None, matches_of(terms)]))
+    asked = (text.encode(), leaf, outline.section_starts, outline.heading_end, matches, weights)
+    found = matched_sentence(*asked)
+    assert found == _cited_reference.matched_sentence(*asked)
+    byte_start, byte_end, char_start, char_end = found
+    sentence = text[char_start:char_end]
+    assert sentence == text.encode()[byte_start:byte_end].decode()
+    if words:
+        assert sentence == sentence.strip() != ""
+        assert char_start < leaf.char_end
+        assert leaf.char_start < char_end
+    assert not any(char_start < each.char_start < char_end for each in parsed.sections)
+
+
+numbers = st.integers(0, 30)
+ranges = st.tuples(numbers, numbers, st.just(0)).map(lambda each: (*sorted(each[:2]), 0))
+parts = st.lists(st.tuples(numbers, st.lists(ranges, max_size=8).map(matches_of)), max_size=4)
+
+
+@given(parts, numbers, st.integers(30, 70))
+def test_merged_spans_equal_their_twin(parts, first, end):
+    found = merged_spans(parts, first, end)
+    assert found == _cited_reference.merged_spans(parts, first, end)
+    assert found == sorted(found)
+
+
+LEAF = ChunkRecord(0, 4, 0, 4, 0, 1, 0, 0, 0, 0xFFFF_FFFF)
+NOTHING = np.empty(0, np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "error"),
+    [
+        (LEAF._replace(byte_end=5), "bytes 0 to 5, characters 0 to 4 of a text of 4 bytes"),
+        (LEAF._replace(byte_end=0), "bytes 0 to 0"),
+        (LEAF._replace(char_end=0), "characters 0 to 0"),
+        (LEAF._replace(section=0), "section 0 of 0"),
+    ],
+)
+def test_a_leaf_that_is_not_in_the_text_is_refused(leaf, error):
+    with pytest.raises((ValueError, IndexError), match=error):
+        matched_sentence(b"text", leaf, NOTHING, len)
+
+
+def test_a_term_without_a_weight_is_refused():
+    one = np.ones(1, np.float32)
+    assert matched_sentence(b"text", LEAF, NOTHING, len, matches_of([(0, 4, 0)]), one)
+    with pytest.raises(IndexError, match="term 1 of 1"):
+        matched_sentence(b"text", LEAF, NOTHING, len, matches_of([(0, 4, 1)]), one)
+    with pytest.raises(IndexError, match="term 0 of 0"):
+        matched_sentence(b"text", LEAF, NOTHING, len, matches_of([(0, 4, 0)]))
