@@ -36,14 +36,6 @@ cdef size_t LONG_REACH = MAX_SENTENCE_CHARS
 ctypedef pair[uint32_t, uint32_t] Range
 
 
-cdef struct Leaf:
-    size_t byte_start
-    size_t byte_end
-    uint32_t char_start
-    uint32_t char_end
-    uint32_t section
-
-
 cdef struct Weighed:
     size_t sentence
     double weight
@@ -58,23 +50,38 @@ def matched_sentence(
     const float[::1] weights=None,
 ):
     """The sentence of a leaf that a citation points to; see `_cited.pyi`."""
-    cdef Leaf own
+    cdef Stretch own, found
     own.byte_start, own.byte_end, own.char_start, own.char_end, _, _, _, _, _, own.section = leaf
-    if not (own.byte_start < own.byte_end <= <size_t>text.shape[0]
-            and own.char_start < own.char_end):
+    found = sentence_of(text, &own, section_starts, heading_end, matches, weights)
+    return found.byte_start, found.byte_end, found.char_start, found.char_end
+
+
+cdef Stretch sentence_of(
+    const uint8_t[::1] text,
+    const Stretch* leaf,
+    const uint32_t[::1] section_starts,
+    object heading_end,
+    object matches,
+    const float[::1] weights,
+) except *:
+    """See `matched_sentence` in `_cited.pyi`."""
+    if not (
+        leaf.byte_start < leaf.byte_end <= <size_t>text.shape[0]
+        and leaf.char_start < leaf.char_end
+    ):
         raise ValueError(
-            f"bytes {own.byte_start} to {own.byte_end}, characters {own.char_start} to "
-            f"{own.char_end} of a text of {text.shape[0]} bytes"
+            f"bytes {leaf.byte_start} to {leaf.byte_end}, characters {leaf.char_start} to "
+            f"{leaf.char_end} of a text of {text.shape[0]} bytes"
         )
-    if own.section != NONE and own.section >= <size_t>section_starts.shape[0]:
-        raise IndexError(f"section {own.section} of {section_starts.shape[0]}")
+    if leaf.section != NONE and leaf.section >= <size_t>section_starts.shape[0]:
+        raise IndexError(f"section {leaf.section} of {section_starts.shape[0]}")
     cdef Excerpt excerpt = Excerpt(text, section_starts, heading_end)
-    excerpt.read(own, SHORT_REACH)
-    cdef size_t best = excerpt.best(own, matches, weights)
+    excerpt.read(leaf[0], SHORT_REACH)
+    cdef size_t best = excerpt.best(leaf[0], matches, weights)
     if not excerpt.is_whole(best):
-        excerpt.read(own, LONG_REACH)
-        best = excerpt.best(own, matches, weights)
-    return excerpt.span(own, best)
+        excerpt.read(leaf[0], LONG_REACH)
+        best = excerpt.best(leaf[0], matches, weights)
+    return excerpt.span(leaf[0], best)
 
 
 cdef class Excerpt:
@@ -103,13 +110,20 @@ cdef class Excerpt:
         self.section_starts = section_starts
         self.heading_end = heading_end
 
-    cdef int read(self, const Leaf& leaf, size_t reach) except -1:
+    cdef int read(self, const Stretch& leaf, size_t reach) except -1:
         """Reads the leaf with `reach` more code points on either side, if there are as many."""
         cdef size_t before = self.go_back(leaf.byte_start, reach)
-        self.go_on(leaf.byte_end, reach)
+        cdef size_t behind = self.go_on(leaf.byte_end, reach)
         self.text = PyUnicode_DecodeUTF8(
             <const char*>&self.data[self.byte_start], self.byte_end - self.byte_start, NULL
         )
+        if before > leaf.char_start or (
+            before + leaf.char_end - leaf.char_start + behind != <size_t>len(self.text)
+        ):
+            raise ValueError(
+                f"bytes {leaf.byte_start} to {leaf.byte_end} are not characters "
+                f"{leaf.char_start} to {leaf.char_end}"
+            )
         self.char_start = <uint32_t>(leaf.char_start - before)
         self.borders.clear()
         self.borders.push_back(self.char_start)
@@ -138,15 +152,14 @@ cdef class Excerpt:
         self.byte_start = byte
         return chars
 
-    cdef void go_on(self, size_t byte, size_t reach) noexcept:
-        """Sets the end in bytes."""
+    cdef size_t go_on(self, size_t byte, size_t reach) noexcept:
+        """Sets the end in bytes; returns how many code points there are from `byte` on."""
         cdef size_t chars = 0, size = self.data.shape[0]
-        while byte < size:
+        while byte < size and (chars < reach or self.data[byte] & 0xC0 == 0x80):
             chars += self.data[byte] & 0xC0 != 0x80
-            if chars > reach:
-                break
             byte += 1
         self.byte_end = byte
+        return chars
 
     cdef size_t place(self, uint32_t char) noexcept:
         """The last border at or before a code point; at least 0."""
@@ -212,7 +225,7 @@ cdef class Excerpt:
     cdef bint is_whole(self, size_t sentence) noexcept:
         return self.is_known(sentence) and self.is_known(sentence + 1)
 
-    cdef size_t best(self, const Leaf& leaf, matches, const float[::1] weights) except? 0:
+    cdef size_t best(self, const Stretch& leaf, matches, const float[::1] weights) except? 0:
         """The number of the sentence that is cited."""
         cdef vector[Weighed] weighed
         if matches is not None:
@@ -221,7 +234,7 @@ cdef class Excerpt:
 
     cdef int weigh(
         self,
-        const Leaf& leaf,
+        const Stretch& leaf,
         const uint32_t[::1] starts,
         const uint32_t[::1] ends,
         const uint32_t[::1] which,
@@ -274,7 +287,7 @@ cdef class Excerpt:
                 return each.sentence
         return best.sentence
 
-    cdef size_t first(self, const Leaf& leaf) noexcept:
+    cdef size_t first(self, const Stretch& leaf) noexcept:
         """The first sentence of the section that holds most of the leaf; a heading if it must."""
         cdef size_t sentence, start = self.inside.first, heading = self.borders.size()
         if leaf.section != NONE:
@@ -292,7 +305,7 @@ cdef class Excerpt:
                 heading = min(heading, sentence)
         return start if heading == self.borders.size() else heading
 
-    cdef bint has_word(self, const Leaf& leaf, size_t sentence) noexcept:
+    cdef bint has_word(self, const Stretch& leaf, size_t sentence) noexcept:
         """Whether the part of a sentence that lies in the leaf has a letter or digit."""
         cdef size_t at = max(self.borders[sentence], leaf.char_start) - self.char_start
         cdef size_t end = min(self.borders[sentence + 1], leaf.char_end) - self.char_start
@@ -301,8 +314,9 @@ cdef class Excerpt:
                 return True
         return False
 
-    cdef tuple span(self, const Leaf& leaf, size_t sentence):
+    cdef Stretch span(self, const Stretch& leaf, size_t sentence) noexcept:
         """Where a sentence lies; at the leaf's edge where its own end is not known."""
+        cdef Stretch found
         cdef size_t start = self.borders[sentence] if self.is_known(sentence) else leaf.char_start
         cdef size_t end = (
             self.borders[sentence + 1] if self.is_known(sentence + 1) else leaf.char_end
@@ -315,9 +329,12 @@ cdef class Excerpt:
                 last -= 1
         else:
             first = start - self.char_start
-        cdef size_t byte_start = self.bytes_of(self.byte_start, first)
-        cdef size_t byte_end = self.bytes_of(byte_start, last - first)
-        return byte_start, byte_end, self.char_start + first, self.char_start + last
+        found.char_start = <uint32_t>(self.char_start + first)
+        found.char_end = <uint32_t>(self.char_start + last)
+        found.byte_start = self.bytes_of(self.byte_start, first)
+        found.byte_end = self.bytes_of(found.byte_start, last - first)
+        found.section = <uint32_t>self.sections_up_to(found.char_start) - 1  # NONE before all.
+        return found
 
     cdef size_t bytes_of(self, size_t byte, size_t chars) noexcept:
         """The byte that is so many code points behind another."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from hrag_fast._analysis import Matches
 from hrag_fast._climb import Groups
 
 class CitedDocument:
@@ -27,6 +28,7 @@ class CitedDocument:
         page_numbers: Iterable[int] = (),
         page_starts: Iterable[int] = (),
         section_starts: Iterable[int] = (),
+        heading_end: Callable[[str, int, int], int] | None = None,
     ) -> None:
         """Keeps the parts; encodes a section path when it is first needed.
 
@@ -35,7 +37,8 @@ class CitedDocument:
         * `section_path`: returns the titles above a section; called once for each.
         * `page_numbers`: the number of each page, in order.
         * `page_starts`: the offset in characters at which each page begins, ascending.
-        * `section_starts`: likewise for sections, for sentences to cite.
+        * `section_starts`, `heading_end`: as `matched_sentence` takes them. Without
+          `heading_end`, passages name no sentence to cite.
 
         Raises ValueError if pages have other lengths than their starts.
         """
@@ -53,12 +56,17 @@ class PassageEncoder:
         leaf_level: int,
         lexical: NDArray[np.float32] | None = None,
         dense: NDArray[np.float32] | None = None,
+        find: Callable[[str], Matches] | None = None,
+        weights: NDArray[np.float32] | None = None,
+        spans: bool = False,
     ) -> None:
         """For groups as `climb` returns them, whose children are rows of `labels`, uint64[n].
 
         Leaves are chunks of `leaf_level`. `lexical` and `dense` are each source's scores of the
-        children, float32[children]; None if it was not searched. Raises ValueError if the groups
-        have other numbers of children than of children's scores.
+        children, float32[children]; None if it was not searched. `find` returns where the query's
+        terms occur in a text, None if it has none; `weights`, float32[terms], say how much each
+        counts for a sentence; `spans` says whether passages tell where terms are. Raises
+        ValueError if the groups have other numbers of children than of children's scores.
         """
 
     def passage(
@@ -71,8 +79,6 @@ class PassageEncoder:
         group: int,
         record: tuple[int, ...] | None = None,
         merged: Sequence[tuple[int, int]] = (),
-        term_spans: Sequence[tuple[int, int]] = (),
-        sentence: tuple[int, int, int, int] | None = None,
     ) -> bytes:
         """Returns one encoded passage: a chunk with the score and the children of a group.
 
@@ -83,13 +89,12 @@ class PassageEncoder:
         * `record`: the fields of hrag.tree.CHUNK to use instead of the chunk's own, for a span
           that is cut or widened.
         * `merged`: level and index of the chunks that it was joined from.
-        * `term_spans`: first character and the one past the last of each term, in order.
-        * `sentence`: the one to cite, as `matched_sentence` returns it. The passage has its
-          section then.
 
-        Children are cut to the passage's span; those outside it are left out. Takes time linear
-        in the bytes returned and the group's children.
+        Children are cut to the passage's span; those outside it are left out. The sentence to
+        cite is that of the first child inside (see `matched_sentence`); the passage has its
+        section. Takes time linear in the bytes returned and the group's children.
 
         Raises IndexError for a level, chunk, group, child, row or leaf that does not exist,
-        ValueError for a malformed tree or a span outside the text, MemoryError.
+        ValueError for a malformed tree, a span outside the text, or a passage to cite without
+        any child, MemoryError; and what `find` raises.
         """

@@ -15,10 +15,15 @@ encodes for the same values; a property test compares the two.
 
 from array import array
 
+from hrag_fast._cited import merged_spans
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+
+from hrag_fast._cited cimport Stretch, sentence_of
 
 cdef enum:  # Wire types.
     VARINT = 0
@@ -104,6 +109,7 @@ cdef class CitedDocument:
     cdef const uint32_t[::1] page_numbers
     cdef const uint32_t[::1] page_starts
     cdef const uint32_t[::1] section_starts
+    cdef object heading_end  # None: passages name no sentence.
 
     def __init__(
         self,
@@ -113,6 +119,7 @@ cdef class CitedDocument:
         page_numbers=(),
         page_starts=(),
         section_starts=(),
+        heading_end=None,
     ):
         self.fields = fields
         self.name = document_id
@@ -122,6 +129,7 @@ cdef class CitedDocument:
         self.page_numbers = array("I", page_numbers)
         self.page_starts = array("I", page_starts)
         self.section_starts = array("I", section_starts)
+        self.heading_end = heading_end
         if self.page_numbers.shape[0] != self.page_starts.shape[0]:
             raise ValueError(
                 f"{self.page_numbers.shape[0]} page numbers, {self.page_starts.shape[0]} starts"
@@ -140,11 +148,6 @@ cdef class CitedDocument:
 
     cdef size_t pages_before(self, uint64_t char_start) noexcept:
         return count_before(self.page_starts, char_start)
-
-    cdef uint32_t section_at(self, uint32_t char) noexcept:
-        """The section that a character is in, or NONE."""
-        cdef size_t sections = count_before(self.section_starts, <uint64_t>char + 1)
-        return <uint32_t>(sections - 1) if sections else NONE
 
 
 cdef size_t count_before(const uint32_t[::1] starts, uint64_t char) noexcept:
@@ -172,8 +175,21 @@ cdef class PassageEncoder:
     cdef bint has_lexical
     cdef bint has_dense
     cdef uint32_t leaf_level
+    cdef object find  # None: no terms.
+    cdef const float[::1] weights
+    cdef bint spans
 
-    def __init__(self, labels, groups, uint32_t leaf_level, lexical=None, dense=None):
+    def __init__(
+        self,
+        labels,
+        groups,
+        uint32_t leaf_level,
+        lexical=None,
+        dense=None,
+        find=None,
+        weights=None,
+        bint spans=False,
+    ):
         self.labels = labels
         _, self.scores, self.starts, self.children, self.child_scores = groups
         self.leaf_level = leaf_level
@@ -181,6 +197,9 @@ cdef class PassageEncoder:
         self.has_dense = dense is not None
         self.lexical = lexical if self.has_lexical else self.child_scores
         self.dense = dense if self.has_dense else self.child_scores
+        self.find = find
+        self.weights = weights
+        self.spans = spans
         for count in (self.child_scores.shape[0], self.lexical.shape[0], self.dense.shape[0]):
             if self.children.shape[0] != count:
                 raise ValueError(f"{self.children.shape[0]} children, {count} scores")
@@ -195,8 +214,6 @@ cdef class PassageEncoder:
         size_t group,
         record=None,
         merged=(),
-        term_spans=(),
-        sentence=None,
     ):
         """Returns one passage as an encoded SearchResponse; see `_passages.pyi`."""
         cdef Level chunks = level_of(tree, level)
@@ -220,10 +237,11 @@ cdef class PassageEncoder:
             raise ValueError(
                 f"bytes {own.byte_start} to {own.byte_end} of a text of {text.shape[0]}"
             )
-        cdef Record cited
-        if sentence is not None:
-            cited.byte_start, cited.byte_end, cited.char_start, cited.char_end = sentence
-            own.section = cited.section = document.section_at(cited.char_start)
+        cdef Stretch sentence
+        term_spans = ()
+        if document.heading_end is not None:
+            term_spans = self.cite(document, &own, text, leaves, group, &sentence)
+            own.section = sentence.section
         return self.encoded(
             document,
             &own,
@@ -234,8 +252,48 @@ cdef class PassageEncoder:
             group,
             merged,
             term_spans,
-            &cited if sentence is not None else NULL,
+            NULL if document.heading_end is None else &sentence,
         )
+
+    cdef object cite(
+        self,
+        CitedDocument document,
+        const Record* own,
+        const uint8_t[::1] text,
+        Level leaves,
+        size_t group,
+        Stretch* sentence,
+    ):
+        """Finds the sentence to cite in the best leaf; returns the spans of terms in all leaves."""
+        cdef size_t i
+        cdef Record part
+        cdef Stretch leaf
+        parts, matches = [], None
+        for i in range(self.starts[group], self.starts[group + 1]):
+            if not self.part_of_child(own, leaves, i, &part):
+                continue
+            if self.find is not None:
+                if part.byte_start > part.byte_end:
+                    raise ValueError(f"a leaf has bytes {part.byte_start} to {part.byte_end}")
+                content = PyUnicode_DecodeUTF8(
+                    <const char*>&text[part.byte_start], part.byte_end - part.byte_start, NULL
+                )
+                matches = self.find(content)
+                parts.append((part.char_start, matches))
+            if sentence != NULL:
+                leaf.byte_start, leaf.byte_end = part.byte_start, part.byte_end
+                leaf.char_start, leaf.char_end = part.char_start, part.char_end
+                leaf.section = part.section
+                sentence[0] = sentence_of(
+                    text, &leaf, document.section_starts, document.heading_end, matches,
+                    self.weights,
+                )
+                sentence = NULL
+            if self.find is None or not self.spans:
+                break
+        if sentence != NULL:
+            raise ValueError(f"no leaf of group {group} has a part in the passage")
+        return merged_spans(parts, own.char_start, own.char_end) if self.spans else ()
 
     cdef bytes encoded(
         self,
@@ -248,13 +306,13 @@ cdef class PassageEncoder:
         size_t group,
         merged,
         term_spans,
-        const Record* cited,
+        const Stretch* sentence,
     ):
-        """`cited` is the sentence to cite, or NULL."""
+        """`sentence` is the one to cite, or NULL."""
         cdef bytes section_path = document.section_path(own.section, False)
         cdef bytes sentence_path = b""
-        if cited != NULL:
-            sentence_path = document.section_path(cited.section, True)
+        if sentence != NULL:
+            sentence_path = document.section_path(sentence.section, True)
         cdef size_t name = PyBytes_GET_SIZE(document.name)
         cdef size_t capacity = (
             5 * NUMBER_BYTES + chunk_capacity(document, own) + PyBytes_GET_SIZE(section_path)
@@ -270,8 +328,8 @@ cdef class PassageEncoder:
         cdef const uint8_t* chunk_end
         writer.at = writer.end = buffer + capacity
         try:
-            if cited != NULL:
-                put_sentence(&writer, document, cited, sentence_path)
+            if sentence != NULL:
+                put_sentence(&writer, document, sentence, sentence_path)
             put_term_spans(&writer, term_spans)
             self.put_best(&writer, group)
             for merged_level, merged_index in reversed(merged):
@@ -306,24 +364,12 @@ cdef class PassageEncoder:
         size_t group,
     ) except -1:
         """Writes the group's leaves, each cut to the span of `inside`, without those outside."""
-        cdef size_t i, row, leaf
-        cdef const Record* own
+        cdef size_t i, leaf
         cdef Record part
         cdef const uint8_t* end_of_child
         for i in range(self.starts[group + 1], self.starts[group], -1):
-            row = self.children[i - 1]
-            if row >= <size_t>self.labels.shape[0]:
-                raise IndexError(f"row {row} of {self.labels.shape[0]}")
-            leaf = self.labels[row] & ((<uint64_t>1 << LEAF_INDEX_BITS) - 1)
-            if leaf >= leaves.count:
-                raise IndexError(f"leaf {leaf} of {leaves.count}")
-            own = &leaves.first[leaf]
-            if own.char_end <= inside.char_start or inside.char_end <= own.char_start:
+            if not self.part_of_child(inside, leaves, i - 1, &part):
                 continue
-            part.byte_start = max(own.byte_start, inside.byte_start)
-            part.byte_end = min(own.byte_end, inside.byte_end)
-            part.char_start = max(own.char_start, inside.char_start)
-            part.char_end = min(own.char_end, inside.char_end)
             end_of_child = writer.at
             if self.has_dense:
                 put_present_float(writer, CHILD_DENSE_SCORE, self.dense[i - 1])
@@ -331,9 +377,33 @@ cdef class PassageEncoder:
                 put_present_float(writer, CHILD_LEXICAL_SCORE, self.lexical[i - 1])
             put_span(writer, CHILD_SPAN, &part)
             put_float(writer, CHILD_SCORE, self.child_scores[i - 1])
+            leaf = leaf_of(self.labels[self.children[i - 1]])
             put_id(writer, CHILD_CHUNK_ID, document_id, self.leaf_level, leaf)
             close(writer, PASSAGE_MATCHED_CHILDREN, end_of_child - writer.at)
         return 0
+
+    cdef bint part_of_child(
+        self, const Record* inside, Level leaves, size_t child, Record* part
+    ) except -1:
+        """Finds the part of a child that lies in the span of `inside`; False if none does."""
+        cdef size_t row = self.children[child], leaf
+        if row >= <size_t>self.labels.shape[0]:
+            raise IndexError(f"row {row} of {self.labels.shape[0]}")
+        leaf = leaf_of(self.labels[row])
+        if leaf >= leaves.count:
+            raise IndexError(f"leaf {leaf} of {leaves.count}")
+        part[0] = leaves.first[leaf]
+        if part.char_end <= inside.char_start or inside.char_end <= part.char_start:
+            return False
+        part.byte_start = max(part.byte_start, inside.byte_start)
+        part.byte_end = min(part.byte_end, inside.byte_end)
+        part.char_start = max(part.char_start, inside.char_start)
+        part.char_end = min(part.char_end, inside.char_end)
+        return True
+
+
+cdef inline size_t leaf_of(uint64_t label) noexcept:
+    return label & ((<uint64_t>1 << LEAF_INDEX_BITS) - 1)
 
 
 cdef struct Level:  # The chunks of one level of a tree, in place.
@@ -509,14 +579,17 @@ cdef inline void put_pages(
 
 
 cdef void put_sentence(
-    Writer* writer, CitedDocument document, const Record* cited, bytes section_path
+    Writer* writer, CitedDocument document, const Stretch* sentence, bytes section_path
 ) noexcept:
     cdef const uint8_t* field_end = writer.at
+    cdef Record span
+    span.byte_start, span.byte_end = <uint32_t>sentence.byte_start, <uint32_t>sentence.byte_end
+    span.char_start, span.char_end = sentence.char_start, sentence.char_end
     if document.page_starts.shape[0]:
-        put_number(writer, SENTENCE_LAST_PAGE, last_page(document, cited))
-        put_number(writer, SENTENCE_FIRST_PAGE, first_page(document, cited))
+        put_number(writer, SENTENCE_LAST_PAGE, last_page(document, &span))
+        put_number(writer, SENTENCE_FIRST_PAGE, first_page(document, &span))
     put_bytes(writer, PyBytes_AS_STRING(section_path), PyBytes_GET_SIZE(section_path))
-    put_span(writer, SENTENCE_SPAN, cited)
+    put_span(writer, SENTENCE_SPAN, &span)
     close(writer, PASSAGE_MATCHED_SENTENCE, field_end - writer.at)
 
 

@@ -16,7 +16,8 @@ cdef enum:
     HEADING_DEPTH = 6
     ITEM_INDENT = 8
     ITEM_DIGITS = 3
-    LONGEST_WORD = 6  # Of an abbreviation: `approx`.
+    LONGEST_WORD = 6  # `approx`
+    LONGEST_NAME = 4  # `Prof`
 
 
 def sentence_ends(str text not None):
@@ -175,10 +176,13 @@ cdef bint may_abbreviate(str text, Py_ssize_t stop) except -1:
     cdef Py_ssize_t at = stop
     while at and stop - at <= LONGEST_WORD and is_ascii_letter(text[at - 1]):
         at -= 1
-    if at == stop or stop - at > LONGEST_WORD:
-        return False
-    # Those in lower case have one letter, two or six.
-    return u"A" <= text[at] <= u"Z" or stop - at in (1, 2, LONGEST_WORD)
+    if stop - at == 1:  # As in `p.`, `e.g.` and `U.S.`
+        return True
+    if u"A" <= text[at] <= u"Z":
+        return 2 <= stop - at <= LONGEST_NAME
+    return (stop - at == 2 and text[at] in u"acpv") or (
+        stop - at == LONGEST_WORD and text[at] == u"a"
+    )
 
 
 cdef inline bint is_ascii_letter(Py_UCS4 character) noexcept:

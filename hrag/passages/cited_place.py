@@ -6,6 +6,7 @@ pages of one sentence: of the best leaf, the one that matched best.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -30,13 +31,12 @@ class TermLocator:
     """Finds terms in the text of leaves.
 
     `ids` are `uint64[q]`, ascending, and `weights`, `float32[q]`, say how much each counts for
-    a sentence. Without an analyzer there are none.
+    a sentence. `find` returns where they occur in a text; it is None without an analyzer or ids.
     """
 
     def __init__(self, analyzer: Analyzer | None, ids: NDArray[Any], weights: NDArray[Any]) -> None:
-        self._analyzer = analyzer if len(ids) else None
-        self._ids = ids
-        self._weights = weights
+        self.find = partial(analyzer.matches, ids=ids) if analyzer and len(ids) else None
+        self.weights = weights
 
     def cited_place(
         self,
@@ -55,16 +55,14 @@ class TermLocator:
         records = (document.tree.record(level, each.leaf) for each in leaves)
         inside = filter(None, (each.within(passage) for each in records))
         best = next(inside)
-        if self._analyzer is None:
+        if self.find is None:
             return CitedPlace(_sentence(document, best), ())
-        terms = self._analyzer.matches(document.content(best), self._ids)
-        sentence = _sentence(document, best, terms, self._weights)
+        terms = self.find(document.content(best))
+        sentence = _sentence(document, best, terms, self.weights)
         if not spans:
             return CitedPlace(sentence, ())
         parts = [(best.char_start, terms)]
-        for each in inside:
-            terms = self._analyzer.matches(document.content(each), self._ids)
-            parts.append((each.char_start, terms))
+        parts += ((each.char_start, self.find(document.content(each))) for each in inside)
         return CitedPlace(sentence, merged_spans(parts, passage.char_start, passage.char_end))
 
 

@@ -59,9 +59,6 @@ def arguments(draw: Callable[..., Any]) -> SimpleNamespace:
         score=draw(SCORE),
         section_paths=(draw(paths()), draw(paths())),
         pages=sorted(draw(st.lists(st.tuples(NUMBER, NUMBER), max_size=4)), key=lambda p: p[1]),
-        section_starts=sorted(draw(st.tuples(NUMBER, NUMBER))),
-        sentence=draw(st.none() | st.tuples(NUMBER, NUMBER, NUMBER, NUMBER)),
-        term_spans=draw(st.lists(st.tuples(NUMBER, NUMBER), max_size=3)),
         merged=draw(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2**20 - 1)), max_size=3)),
     )
 
@@ -88,7 +85,6 @@ def encode(given: SimpleNamespace) -> bytes:
         given.section_paths.__getitem__,
         [number for number, _ in given.pages],
         [start for _, start in given.pages],
-        given.section_starts,
     )
     encoder = PassageEncoder(labels, groups, LEAF_LEVEL)
 
@@ -102,8 +98,6 @@ def encode(given: SimpleNamespace) -> bytes:
             given.group,
             given.record,
             given.merged,
-            given.term_spans,
-            given.sentence,
         )
 
     encoded = passage()
@@ -114,9 +108,9 @@ def encode(given: SimpleNamespace) -> bytes:
 def expected(given: SimpleNamespace) -> retriever_pb2.Passage:
     own = given.record or given.chunks[given.index]
     touched = [page for page in given.pages if own.char_start < page[1] < own.char_end]
-    first_page, last_page = pages_of(given, own.char_start, own.char_end)
-    sentence = given.sentence and cited_sentence(given, *given.sentence)
-    path = () if own.section == NONE else given.section_paths[own.section]
+    before = [number for number, start in given.pages if start <= own.char_start]
+    reached = [number for number, start in given.pages if start < own.char_end]
+    first = [number for number, _ in given.pages[:1]] or [0]
     passage = retriever_pb2.Passage(
         chunk=types_pb2.Chunk(
             chunk_id=f"{given.document_id}#{LEVEL}.{given.index}",
@@ -126,20 +120,15 @@ def expected(given: SimpleNamespace) -> retriever_pb2.Passage:
             content=given.text[own.byte_start : own.byte_end].decode(),
             token_count=own.token_count,
             span=span(own),
-            section_path=sentence.section_path if sentence else path,
-            first_page=first_page,
-            last_page=last_page,
+            section_path=() if own.section == NONE else given.section_paths[own.section],
+            first_page=(first + before)[-1],
+            last_page=(first + reached)[-1],
             title="a title",
             page_starts=[
                 types_pb2.PageStart(number=number, char_start=start) for number, start in touched
             ],
         ),
         score=given.score,
-        matched_sentence=sentence,
-        term_spans=[
-            retriever_pb2.TermSpan(char_start=start, char_end=end)
-            for start, end in given.term_spans
-        ],
         merged_chunk_ids=[f"{given.document_id}#{each[0]}.{each[1]}" for each in given.merged],
     )
     for leaf, score in given.hits[slice(*given.starts[given.group : given.group + 2])]:
@@ -157,29 +146,6 @@ def expected(given: SimpleNamespace) -> retriever_pb2.Passage:
             ),
         )
     return passage
-
-
-def pages_of(given: SimpleNamespace, char_start: int, char_end: int) -> tuple[int, int]:
-    """The pages on which a span begins and ends; 0 without pages."""
-    before = [number for number, start in given.pages if start <= char_start]
-    reached = [number for number, start in given.pages if start < char_end]
-    first = [number for number, _ in given.pages[:1]] or [0]
-    return (first + before)[-1], (first + reached)[-1]
-
-
-def cited_sentence(
-    given: SimpleNamespace, byte_start: int, byte_end: int, char_start: int, char_end: int
-) -> retriever_pb2.MatchedSentence:
-    sections = sum(start <= char_start for start in given.section_starts)
-    first_page, last_page = pages_of(given, char_start, char_end)
-    return retriever_pb2.MatchedSentence(
-        span=types_pb2.Span(
-            byte_start=byte_start, byte_end=byte_end, char_start=char_start, char_end=char_end
-        ),
-        section_path=given.section_paths[sections - 1] if sections else (),
-        first_page=first_page,
-        last_page=last_page,
-    )
 
 
 def span(record: ChunkRecord) -> types_pb2.Span:
@@ -213,9 +179,6 @@ GIVEN = SimpleNamespace(
     score=0.5,
     section_paths=(("Title",),),
     pages=[],
-    section_starts=[],
-    sentence=None,
-    term_spans=(),
     merged=(),
 )
 

@@ -22,6 +22,16 @@ def test_sentence_ends_equal_their_twin(text):
     assert sentence_ends(text) == _sentences_reference.sentence_ends(text)
 
 
+@pytest.mark.parametrize(
+    "word",
+    "A Mr Mrs Ms Dr Prof St Sr Jr Mt No Nos Fig Figs Eq Sec Ch Vol p pp vs cf al ca approx "
+    "e.g i.e a.m p.m U.S U.K A.B.C".split(),
+)
+def test_an_abbreviation_ends_no_sentence(word):
+    text = f"It says {word}. Next"
+    assert sentence_ends(text) == _sentences_reference.sentence_ends(text) == [len(text)]
+
+
 @given(st.sampled_from(PIECES), st.integers(-3, 3), st.sampled_from(PIECES))
 def test_long_sentences_are_cut_as_by_the_twin(piece, more, between):
     text = "ab " * 200 + between + (piece + "c") * (MAX_SENTENCE_CHARS + more)

@@ -7,7 +7,6 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import required, slot_of
 from hrag.engine.embedded.store.records import DocumentRecord
 from hrag.engine.find import PassageFields
-from hrag.passages.cited_place import CitedPlace
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.tree import ChunkRecord, Tree
@@ -55,6 +54,7 @@ class Citation:
                 (page.number for page in outline.pages),
                 outline.page_starts,
                 outline.section_starts,
+                outline.heading_end,
             )
             self._cited[fields] = found
         return found
@@ -117,16 +117,13 @@ class DocumentReader:
         fields: PassageFields,
         position: TreePosition,
         group: int,
-        record: ChunkRecord,
-        merged: Sequence[TreePosition],
-        place: CitedPlace,
+        record: ChunkRecord | None = None,
+        merged: Sequence[TreePosition] = (),
     ) -> bytes:
-        """Returns a group's chunk as an encoded passage, with the span of `record`."""
+        """Returns a group's chunk as an encoded passage, with the span of `record` if given."""
         citation, tree, text = self._stored(ordinal)
         cited = citation.cited(fields)
-        return encoder.passage(
-            cited, tree, text, *position, group, record, merged, place.term_spans, place.sentence
-        )
+        return encoder.passage(cited, tree, text, *position, group, record, merged)
 
     def _stored(self, ordinal: int) -> tuple[Citation, memoryview, memoryview]:
         """Its citation, its packed tree and its text."""

@@ -8,10 +8,9 @@ from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.store.labels import split_label
 from hrag.engine.find import FindRequest, PassageFields
 from hrag.engine.rounds import Selection, select
-from hrag.passages.cited_place import CitedPlace, TermLocator
+from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.sentence_context import SentenceContext, sentence_context
-from hrag.passages.tree_text import LeafMatch
 from hrag.types import Passage, Retrieval
 from hrag_fast import PassageEncoder
 
@@ -30,7 +29,9 @@ class Fetch:
         passages = []
         for draft in drafts:
             leaves = groups.leaves(draft.groups)
-            place = self._place(draft, groups.level, leaves)
+            place = self.terms.cited_place(
+                draft.document, groups.level, leaves, draft.record, spans=self._spans
+            )
             passages.append(passage_of(draft, groups, place))
         return tuple(passages), selection
 
@@ -38,7 +39,16 @@ class Fetch:
         self, fields: PassageFields, groups: AncestorGroups
     ) -> tuple[tuple[bytes, ...], Selection]:
         """Returns the same passages, each as an encoded hrag.v1.SearchResponse."""
-        encoder = _encoder(groups)
+        keys = groups.keys[: self.request.limit]
+        ordinals = [split_label(key)[0] for key in keys]
+        encoder = self._encoder(groups)
+        if not self._joins and len(set(ordinals)) == len(ordinals):
+            # Nothing is joined, cut or left out, so the texts need not be looked at here.
+            passages = (
+                self.documents.encoded(ordinal, encoder, fields, groups.position(key), group)
+                for group, (key, ordinal) in enumerate(zip(keys, ordinals, strict=True))
+            )
+            return tuple(passages), Selection.of_groups(len(groups), self.request.limit)
         drafts, selection = self._selected(groups)
         return tuple(self._encoded(draft, groups, encoder, fields) for draft in drafts), selection
 
@@ -67,13 +77,26 @@ class Fetch:
             document = self.documents.tree_text(split_label(key)[0])
             yield PassageDraft.of(document, groups.position(key), group)
 
-    def _place(self, draft: PassageDraft, level: int, leaves: Sequence[LeafMatch]) -> CitedPlace:
-        return self.terms.cited_place(
-            draft.document,
-            level,
-            leaves,
-            draft.record,
-            spans=self.request.retrieval is not Retrieval.DENSE,
+    @property
+    def _joins(self) -> bool:
+        """Whether passages may be other than the groups' chunks, whatever the documents."""
+        return bool(self.request.token_budget or self.request.merge_adjacent)
+
+    @property
+    def _spans(self) -> bool:
+        """Whether passages tell where terms are."""
+        return self.request.retrieval is not Retrieval.DENSE
+
+    def _encoder(self, groups: AncestorGroups) -> PassageEncoder:
+        return PassageEncoder(
+            groups.view.labels,
+            groups.groups,
+            groups.level,
+            groups.lexical,
+            groups.dense,
+            self.terms.find,
+            self.terms.weights,
+            self._spans,
         )
 
     def _encoded(
@@ -86,10 +109,8 @@ class Fetch:
         """`encoder` encodes all groups; joined passages need a new one."""
         group = draft.groups[0]
         ordinal = split_label(int(groups.groups.keys[group]))[0]
-        leaves = groups.leaves(draft.groups)
-        place = self._place(draft, groups.level, leaves)
         if len(draft.groups) > 1:
-            encoder, group = _encoder(groups.joined(draft.groups)), 0
+            encoder, group = self._encoder(groups.joined(draft.groups)), 0
         return self.documents.encoded(
             ordinal,
             encoder,
@@ -98,11 +119,4 @@ class Fetch:
             group,
             draft.record,
             draft.merged_positions(),
-            place,
         )
-
-
-def _encoder(groups: AncestorGroups) -> PassageEncoder:
-    return PassageEncoder(
-        groups.view.labels, groups.groups, groups.level, groups.lexical, groups.dense
-    )

@@ -53,7 +53,6 @@ P = TypeVar("P")  # A passage as a value or encoded, or a sentence context.
 Read: TypeAlias = Callable[[Fetch, AncestorGroups], tuple[tuple[P, ...], Selection]]
 
 _MAX_SHOWN_SECTIONS = 100  # As many as passages.
-_NO_ROWS = np.empty(0, np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +125,18 @@ class EmbeddedSnapshot:
         ranker = Ranker(self._view, request)
         stages.append(("search", began, time.perf_counter()))
         fetch = Fetch(self._documents, request, self._locator(ranker))
-        count, considered, groups = request.candidates, _NO_ROWS, None
+        count, groups = request.candidates, None
         while True:
             self._deadline.check("searching")
             began = time.perf_counter()
             found = ranker.best(eligible, count)
             searched = time.perf_counter()
+            tree_of = self._documents.tree
             if groups is None:
-                groups = grouped(self._view, found, request, self._documents.tree)
+                groups, considered = grouped(self._view, found, request, tree_of), found.rows
             else:
-                tree_of = self._documents.tree
                 groups = deepened(groups, considered, found, request, tree_of)
-            considered = np.union1d(considered, found.rows)
+                considered = np.union1d(considered, found.rows)
             reaching = groups if request.min_score is None else groups.reaching(request.min_score)
             stages += [("search", began, searched), ("climb", searched, time.perf_counter())]
             round_ = Round(request, len(groups), len(reaching), found.complete)
