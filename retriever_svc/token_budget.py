@@ -72,7 +72,7 @@ def without_repeats(passages: Iterable[Passage]) -> list[Passage]:
         elif start < end:
             first = start - chunk.span.char_start
             part = _passage_part(passage, first, first + end - start)
-            kept += [part] if part.matched_children else []
+            kept += [part] if part.matched_children and part.chunk.content.strip() else []
     return kept
 
 

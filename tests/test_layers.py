@@ -244,6 +244,7 @@ def test_passages_are_made_of_values_alone() -> None:
         "hrag.types",
         "hrag.sentences",
         "hrag.tokens",
+        "hrag_fast",
     )
     for name in (name for name in MODULES if _is_in(name, "hrag.passages")):
         for imported in _imports(name):

@@ -229,8 +229,8 @@ def _without(draft: PassageDraft, passages: Iterable[_Passage]) -> PassageDraft:
 
 
 def _best_match(draft: PassageDraft, matches: MatchedLeaves) -> ChunkRecord | None:
-    """The part that a draft has of the best of its leaves; None if it has no part of any."""
-    if draft.record.token_count <= 0:
+    """The part that a draft has of the best of its leaves; None if it has no text of any."""
+    if draft.record.token_count <= 0 or not draft.document.content(draft.record).strip():
         return None
     leaves = matches.leaves(draft.groups)
     records = (draft.document.tree.record(matches.level, each.leaf) for each in leaves)

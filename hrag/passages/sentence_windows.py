@@ -7,6 +7,7 @@ returned twice.
 
 import sys
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -163,15 +164,16 @@ class ChosenWindows:
 
     def __init__(self, query: SearchQuery, limit: int) -> None:
         self._query = query
-        self._missing = limit
+        self._limit = limit
+        self._passed_over = 0
         self._budget = query.token_budget or sys.maxsize
         self._taken: list[_Counted] = []
-        self._left_out = False
+        self._left_out = self._is_cut = False
 
     @property
     def missing(self) -> int:
         """How many windows more the limit and the budget allow."""
-        return self._missing
+        return 0 if self._is_cut else self._limit - len(self._taken) - self._passed_over
 
     @property
     def left_out(self) -> bool:
@@ -189,11 +191,10 @@ class ChosenWindows:
         One that meets none is passed over if its document has given as many as it may.
         """
         met = [at for at, each in enumerate(self._taken) if self._joins(each.window, new)]
-        if not self._missing or not (met or self._may_give(new.chunk.document_id)):
+        if not self.missing or not (met or self._may_give(new.chunk.document_id)):
             return
-        self._missing -= not met
         if self._is_poor(new):
-            self._left_out = True
+            self._pass_over(met)
             return
         whole = _Counted.of(reduce(Window.joined, (self._taken[at].window for at in met), new))
         others = [each for at, each in enumerate(self._taken) if at not in met]
@@ -202,15 +203,20 @@ class ChosenWindows:
             others.insert(met[0] if met else len(others), whole)
             self._taken = others
             return
-        self._left_out = True
+        self._pass_over(met)
         if self._query.cut_last:
             part = None if met else new.cut(left)
             self._taken += [_Counted.of(part)] if part else []
-            self._missing = 0
+            self._is_cut = True
 
     def passages(self) -> tuple[Passage, ...]:
         """Returns the windows as passages."""
         return tuple(each.passage(self._query.aggregation) for each in self.windows)
+
+    def _pass_over(self, met: Sequence[int]) -> None:
+        """Counts one that is left out as one of the limit, if it would be one of its own."""
+        self._left_out = True
+        self._passed_over += not met
 
     def _joins(self, one: Window, other: Window) -> bool:
         return one.meets(other, or_touches=self._query.merge_adjacent)

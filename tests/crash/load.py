@@ -231,12 +231,18 @@ class Searcher:
         draw = self._source.choice((random_query, question))  # By vectors, or by both sources.
         query, limit = draw(self._source), self._source.randint(1, MAX_LIMIT)
         certain = {name: entry.certain.number for name, entry in collection.documents.items()}
-        found = self._client.search(collection.tenant_id, query, mode=mode, limit=limit)
+        found = self._client.search(
+            collection.tenant_id,
+            query,
+            mode=mode,
+            limit=limit,
+            keep_overlap=mode not in (SearchMode.CONTEXT, SearchMode.SENTENCE_WINDOW),
+        )
         self.done.searches += 1
         is_budget_full = mode is SearchMode.CONTEXT
         assert len(found.passages) == limit or found.exhausted or is_budget_full
         scores = [passage.score for passage in found.passages]
-        assert scores == sorted(scores, reverse=True)
+        assert scores == sorted(scores, reverse=True) or mode is SearchMode.SENTENCE_WINDOW
         for passage in found.passages:
             version = check_passage(collection.tenant_id, passage, query, mode)
             entry = collection.documents[passage.chunk.document_id]

@@ -192,6 +192,7 @@ class ExactSearch:
             limit=_LIMIT,
             return_level=level,
             top_sections=top_sections,
+            keep_overlap=True,
         )
         for passage in found.passages:
             version = check_passage(self._tenant_id, passage, query, mode)

@@ -161,7 +161,9 @@ def _searches(services: Running, stop: Event) -> int:
     done = 0
     with closing(services.new_client()) as client:
         while not stop.is_set():
-            found = client.search("t", f"query {done}", limit=10, return_level=done % 4)
+            found = client.search(
+                "t", f"query {done}", limit=10, return_level=done % 4, keep_overlap=True
+            )
             assert len(found.passages) == 10 or found.exhausted
             for passage in found.passages:
                 number = passage.chunk.document_id[1:]

@@ -279,7 +279,7 @@ class StoreMachine(RuleBasedStateMachine):
         top = self.settings.tree.top_level
         model = self.models[tenant_id]
         with self.reader.snapshot(tenant_id, "c") as snapshot:
-            passages = search_passages(snapshot, query_vector(seed), 10_000, top)
+            passages = search_passages(snapshot, query_vector(seed), 10_000, top, keep_overlap=True)
         assert set(matched_leaves(passages)) == set(model.scores(query_vector(seed)))
         for passage in passages:
             document = model.documents[passage.chunk.document_id]

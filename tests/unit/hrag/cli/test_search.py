@@ -187,6 +187,7 @@ def test_what_is_not_asked_for_is_left_to_the_retriever(asked):
         (["--lexical-weight", "0.75"], "lexical_weight", 0.75),
         (["--neighbour-bonus", "0"], "neighbour_bonus", 0.0),
         (["--max-per-document", "2"], "max_per_document", 2),
+        (["--keep-overlap"], "keep_overlap", True),
         (["--mode", "context"], "mode", SearchMode.CONTEXT),
     ],
 )
