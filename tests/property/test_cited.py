@@ -23,7 +23,7 @@ weights = st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 1.0]), min_size=3, max_s
 )
 
 
-@hypothesis_settings(max_examples=200)
+@hypothesis_settings(max_examples=100)
 @given(documents, tree_settings(), weights, st.data())
 def test_a_cited_sentence_touches_its_leaf_and_equals_the_twins(parsed, settings, weights, data):
     tree, text = build_tree(parsed, settings), parsed.text

@@ -9,6 +9,7 @@ from benchmarks.peers.lexical.terms import Leaves, load_queries
 from benchmarks.report import Measured
 
 
+@pytest.mark.slow
 def test_the_source_scores_leaves_by_bm25_of_the_terms_that_others_get(tmp_path):
     """BM25 is computed here from the file of leaves, in float64."""
     leaves = make_corpus(tmp_path, 300)

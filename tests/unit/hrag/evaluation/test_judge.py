@@ -164,10 +164,10 @@ def test_a_model_that_is_not_there_ends_the_run() -> None:
     def fail(prompt: str) -> str:
         raise ChatUnavailable("down")
 
-    chat = ToldChat(fail)
+    chat, many = ToldChat(fail), QUESTIONS * 100
     with pytest.raises(ChatUnavailable):
-        judged(chat, questions=QUESTIONS * 20)
-    assert len(chat.prompts) < 40
+        judged(chat, questions=many)
+    assert len(chat.prompts) < len(many) / 2  # Threads may notice late.
 
 
 def test_finished_calls_are_not_paid_for_twice(tmp_path: Path) -> None:
