@@ -22,7 +22,8 @@ from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.types import SummaryUnit
 from tests.fakes import run_maintenance, seal
 
-hypothesis_settings.register_profile("default", deadline=None)  # A busy machine is no failure.
+# A busy machine is no failure, and the default run has five minutes.
+hypothesis_settings.register_profile("default", deadline=None, max_examples=50)
 hypothesis_settings.load_profile("default")
 
 _OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")

@@ -218,6 +218,7 @@ def test_a_vacuum_gives_back_what_deletions_freed(stopped: Path) -> None:
     assert_has(stopped, {f"d{number}": text(number) for number in range(10)})
 
 
+@pytest.mark.slow
 def test_reindexing_brings_lost_segments_back(stopped: Path) -> None:
     for path in (stopped / "segments").iterdir():
         shutil.rmtree(path)

@@ -107,6 +107,7 @@ def test_searches_are_distributed_over_workers_that_share_port_and_memory(
     assert services.client.server_info().reader.embedded.budget_bytes == _MEMORY_BYTES // _COUNT
 
 
+@pytest.mark.slow
 def test_a_killed_worker_fails_no_search_and_is_replaced(services: Running) -> None:
     retriever = services.retriever
     stop = Event()
@@ -213,6 +214,7 @@ def test_workers_do_not_outlive_their_supervisor(services: Running) -> None:
     assert services.retriever.log.count("stdin_closed") == _COUNT
 
 
+@pytest.mark.slow
 def test_no_process_outlives_a_killed_hrag_serve(data_dir: Path) -> None:
     indexer, retriever = free_addresses(2)
     command = [sys.executable, "-c", "from hrag.cli import main; main()", "serve"]
