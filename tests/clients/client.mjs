@@ -195,7 +195,7 @@ const errors = async () => ({
   busy: await too_many_answers(),
 });
 
-/** Starts slow answers until the server refuses one. */
+/** Starts slow answers until the server refuses one, and leaves the other while it is written. */
 async function too_many_answers() {
   const request = { search: { tenant_id, text: given.slow, collection: "books" } };
   const writing = [retriever.Answer(request), retriever.Answer(request)];
@@ -207,7 +207,12 @@ async function too_many_answers() {
         each.on("end", () => resolve({}));
       }),
   );
+  const texts = writing.map(
+    (each) =>
+      new Promise((resolve) => each.on("data", ({ event }) => event === "text" && resolve())),
+  );
   const refused = await Promise.race(endings);
+  await Promise.race(texts);
   for (const each of writing) each.cancel();
   return refused;
 }
