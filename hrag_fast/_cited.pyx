@@ -8,7 +8,7 @@ which defines the right answer.
 """
 
 from cpython.unicode cimport Py_UNICODE_ISALNUM, Py_UNICODE_ISSPACE, PyUnicode_DecodeUTF8
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libcpp.algorithm cimport lower_bound, sort, upper_bound
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
@@ -167,23 +167,16 @@ cdef class Excerpt:
             upper_bound(self.borders.begin(), self.borders.end(), char) - self.borders.begin() - 1
         )
 
-    cdef size_t sections_up_to(self, size_t char) noexcept:
+    cdef size_t sections_up_to(self, uint64_t char) noexcept:
         """How many sections begin at or before a code point."""
-        cdef size_t middle, first = 0, end = self.section_starts.shape[0]
-        while first < end:
-            middle = (first + end) // 2
-            if self.section_starts[middle] <= char:
-                first = middle + 1
-            else:
-                end = middle
-        return first
+        return count_before(self.section_starts, char + 1)
 
     cdef int find_headings(self) except -1:
         cdef size_t section, end_char = self.char_start + len(self.text)
-        cdef size_t first = self.sections_up_to(self.char_start - 1) if self.char_start else 0
+        cdef size_t first = count_before(self.section_starts, self.char_start)
         cdef uint32_t start, end
         self.headings.clear()
-        for section in range(first, self.sections_up_to(end_char - 1)):
+        for section in range(first, count_before(self.section_starts, end_char)):
             start = self.section_starts[section]
             end = self.char_start + <uint32_t>self.heading_end(
                 self.text, start - self.char_start, section

@@ -100,7 +100,7 @@ cdef class Graph:
     cdef size_t level_bytes
     cdef list spare_visited  # Arrays that no search is using now.
 
-    def __init__(self, const uint8_t[::1] file not None):
+    def __cinit__(self, const uint8_t[::1] file not None):
         if <size_t>file.shape[0] < sizeof(Header):
             raise ValueError(f"{file.shape[0]} bytes are too few for an index")
         self.file = file

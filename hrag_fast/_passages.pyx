@@ -23,7 +23,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from hrag_fast._cited cimport Stretch, sentence_of
+from hrag_fast._cited cimport Stretch, count_before, sentence_of
 
 cdef enum:  # Wire types.
     VARINT = 0
@@ -111,7 +111,7 @@ cdef class CitedDocument:
     cdef const uint32_t[::1] section_starts
     cdef object heading_end  # None: passages name no sentence.
 
-    def __init__(
+    def __cinit__(
         self,
         bytes fields not None,
         bytes document_id not None,
@@ -150,18 +150,6 @@ cdef class CitedDocument:
         return count_before(self.page_starts, char_start)
 
 
-cdef size_t count_before(const uint32_t[::1] starts, uint64_t char) noexcept:
-    """How many starts are before a character: a binary search."""
-    cdef size_t middle, first = 0, end = starts.shape[0]
-    while first < end:
-        middle = (first + end) // 2
-        if starts[middle] < char:
-            first = middle + 1
-        else:
-            end = middle
-    return first
-
-
 cdef class PassageEncoder:
     """Encodes the passages of one search; see `_passages.pyi`."""
 
@@ -179,7 +167,7 @@ cdef class PassageEncoder:
     cdef const float[::1] weights
     cdef bint spans
 
-    def __init__(
+    def __cinit__(
         self,
         labels,
         groups,

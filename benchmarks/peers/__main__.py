@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import re
-from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +15,7 @@ from benchmarks.machine import cpu
 from benchmarks.peers.corpora import Corpus, Question, evaluation, python_documentation
 from benchmarks.peers.driver import Plan, Run
 from benchmarks.peers.peer import Text
-from benchmarks.peers.registry import PEERS, ROOT
+from benchmarks.peers.registry import PEERS, ROOT, names_among
 from benchmarks.peers.tables import all_tables
 
 SEED = 51
@@ -79,7 +78,9 @@ def _timed_corpus(count: int | None) -> Corpus:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    parser.add_argument("--peers", type=_names, default=list(PEERS), help=", ".join(PEERS))
+    parser.add_argument(
+        "--peers", type=names_among(PEERS), default=list(PEERS), help=", ".join(PEERS)
+    )
     parser.add_argument("--documents", type=int, help="how many of the timed documents")
     parser.add_argument("--index-rounds", type=int, default=3)
     parser.add_argument("--search-rounds", type=int, default=20)
@@ -90,13 +91,6 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of evaluation sets (HRAG_BENCH_EVAL_DIR; default ../shared/data/eval)",
     )
     return parser
-
-
-def _names(value: str) -> Sequence[str]:
-    names = value.split(",")
-    if unknown := ", ".join(set(names) - set(PEERS)):
-        raise argparse.ArgumentTypeError(f"{unknown} unknown; there are {', '.join(PEERS)}")
-    return names
 
 
 if __name__ == "__main__":

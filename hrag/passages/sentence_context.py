@@ -49,7 +49,7 @@ def sentence_context(
     ones may be cut where reading began.
     """
     record = document.tree.record(*position)
-    before, inside, behind = surroundings(document, record, (margin + 1) * MAX_SENTENCE_CHARS)
+    before, inside, behind = _surroundings(document, record, (margin + 1) * MAX_SENTENCE_CHARS)
     text = before + inside + behind
     start, end = len(before), len(before) + len(inside)
     spans = list(pairwise([0, *sentence_ends(text)]))
@@ -75,7 +75,7 @@ def _sentence(document: TreeText, content: str, byte_start: int, char_start: int
     return Sentence(content, span, first_page, last_page, page_starts)
 
 
-def surroundings(document: TreeText, record: ChunkRecord, chars: int) -> tuple[str, str, str]:
+def _surroundings(document: TreeText, record: ChunkRecord, chars: int) -> tuple[str, str, str]:
     """Returns the text before a chunk, its own and the text behind it.
 
     On either side `chars` characters, or as many as there are.

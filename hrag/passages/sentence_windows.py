@@ -9,9 +9,8 @@ import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise
-from typing import NamedTuple
 
 from hrag import tokens
 from hrag.passages.sentence_context import Sentence, SentenceContext
@@ -19,7 +18,7 @@ from hrag.sentences import fitting, has_word
 from hrag.types import Aggregation, Chunk, MatchedChild, PageStart, Passage, SearchQuery, Span
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Window:
     """Consecutive sentences of a document, and those of them that matched, best first.
 
@@ -40,6 +39,11 @@ class Window:
         """Where it lies in its document's text."""
         first, last = self.sentences[0].span, self.sentences[-1].span
         return Span(first.byte_start, last.byte_end, first.char_start, last.char_end)
+
+    @cached_property
+    def token_count(self) -> int:
+        """The tokens of its text."""
+        return len(tokens.encode(self.content))
 
     def meets(self, other: "Window", *, or_touches: bool) -> bool:
         """Returns whether they share text or, with `or_touches`, have none between them."""
@@ -82,7 +86,7 @@ class Window:
             span=self.span,
             first_page=self.sentences[0].first_page,
             last_page=self.sentences[-1].last_page,
-            token_count=len(tokens.encode(self.content)),
+            token_count=self.token_count,
             page_starts=self._page_starts(),
         )
         in_order = sorted(self.matched, key=lambda each: each.span.char_start)
@@ -144,17 +148,6 @@ def window(context: SentenceContext, number: int, score: float, margin: int) -> 
     return Window(context.chunk, around, (MatchedChild(context.chunk.chunk_id, score, best),))
 
 
-class _Counted(NamedTuple):
-    """A window with its number of tokens."""
-
-    window: Window
-    tokens: int
-
-    @classmethod
-    def of(cls, window: Window) -> "_Counted":
-        return cls(window, len(tokens.encode(window.content)))
-
-
 class ChosenWindows:
     """The windows that become a query's passages, in order of the best leaf of each.
 
@@ -167,7 +160,7 @@ class ChosenWindows:
         self._limit = limit
         self._passed_over = 0
         self._budget = query.token_budget or sys.maxsize
-        self._taken: list[_Counted] = []
+        self._taken: list[Window] = []
         self._left_out = self._is_cut = False
 
     @property
@@ -183,30 +176,30 @@ class ChosenWindows:
     @property
     def windows(self) -> list[Window]:
         """Those that reach the query's `min_score`."""
-        return [each.window for each in self._taken if self._reaches(each.window)]
+        return [each for each in self._taken if self._reaches(each)]
 
     def add(self, new: Window) -> None:
         """Takes a window, joined with those that it meets, unless it is poor or does not fit.
 
         One that meets none is passed over if its document has given as many as it may.
         """
-        met = [at for at, each in enumerate(self._taken) if self._joins(each.window, new)]
+        met = [at for at, each in enumerate(self._taken) if self._joins(each, new)]
         if not self.missing or not (met or self._may_give(new.chunk.document_id)):
             return
         if self._is_poor(new):
             self._pass_over(met)
             return
-        whole = _Counted.of(reduce(Window.joined, (self._taken[at].window for at in met), new))
+        whole = reduce(Window.joined, (self._taken[at] for at in met), new)
         others = [each for at, each in enumerate(self._taken) if at not in met]
-        left = self._budget - sum(each.tokens for each in others)
-        if whole.tokens <= left:
+        left = self._budget - sum(each.token_count for each in others)
+        if whole.token_count <= left:
             others.insert(met[0] if met else len(others), whole)
             self._taken = others
             return
         self._pass_over(met)
         if self._query.cut_last:
             part = None if met else new.cut(left)
-            self._taken += [_Counted.of(part)] if part else []
+            self._taken += [part] if part else []
             self._is_cut = True
 
     def passages(self) -> tuple[Passage, ...]:
@@ -223,7 +216,7 @@ class ChosenWindows:
 
     def _may_give(self, document_id: str) -> bool:
         """Whether the document may give another window."""
-        given = sum(each.window.chunk.document_id == document_id for each in self._taken)
+        given = sum(each.chunk.document_id == document_id for each in self._taken)
         return not 0 < self._query.max_per_document <= given
 
     def _reaches(self, window: Window) -> bool:

@@ -5,7 +5,6 @@ See README.md in the folder above.
 
 import argparse
 import json
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from importlib.metadata import version
@@ -16,6 +15,7 @@ from benchmarks.machine import machine
 from benchmarks.peers.lexical.comparison import BLOCK, ROUNDS, Comparison, table
 from benchmarks.peers.lexical.engine import ENGINES, LIMIT
 from benchmarks.peers.lexical.hrag_itself import QUERIES, SEED, make_corpus
+from benchmarks.peers.registry import names_among
 
 LEAVES = 100_000
 _RESULTS = Path(__file__).parents[1] / "results"
@@ -55,15 +55,10 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.lexical", description=__doc__)
     parser.add_argument("--leaves", type=int, default=LEAVES)
-    parser.add_argument("--engines", type=_names, default=list(ENGINES), help=", ".join(ENGINES))
+    parser.add_argument(
+        "--engines", type=names_among(ENGINES), default=list(ENGINES), help=", ".join(ENGINES)
+    )
     return parser
-
-
-def _names(value: str) -> Sequence[str]:
-    names = value.split(",")
-    if unknown := ", ".join(set(names) - set(ENGINES)):
-        raise argparse.ArgumentTypeError(f"{unknown} unknown; there are {', '.join(ENGINES)}")
-    return names
 
 
 if __name__ == "__main__":

@@ -329,3 +329,12 @@ def test_a_missing_extension_is_an_error_that_says_what_to_do(monkeypatch):
     monkeypatch.delitem(sys.modules, "hrag_fast")
     with pytest.raises(ImportError, match=r"not compiled: .* build the package"):
         importlib.import_module("hrag_fast")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [hrag_fast.CitedDocument, hrag_fast.Graph, hrag_fast.PassageEncoder, hrag_fast.Postings],
+)
+def test_no_kernel_exists_without_what_it_reads(kind):
+    with pytest.raises(TypeError, match="argument"):
+        kind.__new__(kind)
