@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup demo sync-client test test-slow test-endurance test-models test-clients test-containers lint bench bench-full bench-compare bench-store bench-quality bench-peers bench-lexical clean
+.PHONY: setup demo sync-client test test-slow test-attacks test-endurance test-models test-clients test-containers lint bench bench-full bench-compare bench-store bench-quality bench-peers bench-lexical clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,10 @@ test: setup
 
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist load -p no:benchmark -m slow
+
+# The full counts of the heavy ones are part of test-endurance.
+test-attacks: setup
+	$(BIN)/python -m pytest -p no:benchmark -m "attacks and not endurance"
 
 test-endurance: setup
 	$(BIN)/python -m pytest -m endurance -s
