@@ -13,13 +13,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
-
 from hrag.auth import REFUSAL, Authenticate, Identity, Role
 from hrag.errors import PermissionDenied, RateQuotaExceeded, Unauthenticated
 from hrag.ids import is_name, quoted
 from hrag.rpc.rate_limiter import RateLimiter
 from hrag.types import check_batch
+
+Metadata = Iterable[tuple[str, str | bytes]]
+"""Keys and values that came with a call's headers."""
 
 _HEADER = "authorization"
 _SCHEME = "bearer "
@@ -89,15 +90,15 @@ def caller_is_admin() -> bool:
 
 
 class CallGuard:
-    """The checks of one call, which one thread makes.
+    """The checks of one call, which one thread at a time makes.
 
-    Order: `authorize` before a request is parsed, `check_tenants`, then `try_acquire`.
+    Order: `authorize` before a request is read, `check_tenants`, then `try_acquire`.
     """
 
     __slots__ = (
         "_authenticate",
-        "_context",
         "_credential",
+        "_metadata",
         "_method",
         "_rate_limiter",
         "_rule",
@@ -109,16 +110,21 @@ class CallGuard:
         method: str,
         authenticate: Authenticate | None,
         rate_limiter: RateLimiter,
-        context: grpc.ServicerContext,
+        metadata: Metadata,
     ) -> None:
-        """`authenticate` is None where no credential is needed."""
+        """`authenticate` is None where no credential is needed; `metadata` is the caller's."""
         self._method = method
         self._credential = ""
         self._tenants: Sequence[str] = ()
         self._rule = RULES.get(method)
         self._authenticate = authenticate
         self._rate_limiter = rate_limiter
-        self._context = context
+        self._metadata = metadata
+
+    @property
+    def account(self) -> str:
+        """Whose limits the call counts against: its first tenant, else its credential."""
+        return self._tenants[0] if self._tenants else self._credential
 
     def authorize(self) -> Identity | None:
         """Returns the caller's identity, None where no credential is needed.
@@ -130,7 +136,7 @@ class CallGuard:
         if self._authenticate is None:
             _ROLE.set(Role.ADMIN)
             return None
-        identity = self._authenticate(_bearer(self._context.invocation_metadata()))
+        identity = self._authenticate(_bearer(self._metadata))
         self._credential = identity.credential
         if not identity.role.includes(rule.role):
             raise PermissionDenied(
@@ -138,10 +144,6 @@ class CallGuard:
             )
         _ROLE.set(identity.role)
         return identity
-
-    def send_headers(self) -> None:
-        """Tells a streaming client that it is authorized, before it has sent a message."""
-        self._context.send_initial_metadata(())
 
     def check_tenants(self, identity: Identity | None, request: Any) -> None:
         """Raises PermissionDenied unless `identity` may act for all tenants of the request."""
@@ -174,7 +176,7 @@ class CallGuard:
         return self._rule
 
 
-def _bearer(metadata: Iterable[tuple[str, str | bytes]]) -> str:
+def _bearer(metadata: Metadata) -> str:
     """Returns the credential of the metadata, which must hold exactly one."""
     found = [value for key, value in metadata if key == _HEADER]
     if len(found) != 1:
