@@ -9,10 +9,11 @@ calls that are too many.
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, auto
+from queue import SimpleQueue
 from typing import Any
 
 import structlog
@@ -63,23 +64,30 @@ PENDING: ContextVar[PendingCall] = ContextVar("pending")
 """The call that a handler runs for; not set in streams."""
 
 
-class AdmissionExecutor(ThreadPoolExecutor):
+class AdmissionExecutor:
     """Runs the calls of a server and counts them. Thread-safe.
 
-    A ThreadPoolExecutor because gRPC accepts nothing else.
+    For gRPC it is the thread pool. A ThreadPoolExecutor would make a future and take four
+    locks for each call.
     """
 
     def __init__(
         self, threads: int, max_calls: int, arrival_timeout_s: float, max_streams: int
     ) -> None:
         """`max_calls` bounds the calls of the pool, running and waiting."""
-        super().__init__(threads, thread_name_prefix="call")
         self.streams = StreamThreads(max_streams)
         self._max_calls = max_calls
         self._timeout_s = arrival_timeout_s
         self._calls = 0
         self._lock = threading.Lock()
         self._arriving = Timeouts[PendingCall](arrival_timeout_s, self._end_late, "arrivals")
+        self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()  # None ends a thread.
+        self._threads = [
+            threading.Thread(target=self._work, name=f"call-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def is_full(self) -> bool:
@@ -122,19 +130,19 @@ class AdmissionExecutor(ThreadPoolExecutor):
 
     def resume(self, call: PendingCall) -> None:
         """Runs a call that was left open once more; it has counted all the time."""
-        try:
-            super().submit(self._run, call)
-        except RuntimeError:  # The pool has been shut down, and gRPC has ended the call.
-            self._count(-1)
+        self._ready.put(call)
 
     def end_arriving(self) -> None:
         """Ends the calls whose message has not arrived, because the service is stopping."""
         for call in self._arriving.close():
             _refuse(call, ServiceUnavailable("the service is stopping"))
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Waits for all calls and streams to end."""
-        super().shutdown(wait, cancel_futures=cancel_futures)
+    def shutdown(self) -> None:
+        """Waits for all calls and streams to end; none may come any more."""
+        for _ in self._threads:
+            self._ready.put(None)
+        for thread in self._threads:
+            thread.join()
         self.streams.join()
 
     def _arrived(self, call: PendingCall) -> None:
@@ -171,9 +179,14 @@ class AdmissionExecutor(ThreadPoolExecutor):
             problem = f"{MAX_ARRIVING} calls have not sent their requests; the oldest are ended"
             _refuse(oldest, TooBusy(problem))
 
-    def _run(self, call: PendingCall) -> None:
-        if call.run():
-            self._count(-1)
+    def _work(self) -> None:
+        while (call := self._ready.get()) is not None:
+            try:
+                if call.run():
+                    self._count(-1)
+            except Exception:
+                _log.exception("call_failed")
+                self._count(-1)
 
     def _count(self, change: int) -> None:
         with self._lock:

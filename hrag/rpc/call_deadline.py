@@ -7,6 +7,8 @@ import grpc
 
 from hrag.deadline import Deadline
 
+_NO_DEADLINE_S = 1e15  # gRPC says 9e18 where there is none.
+
 _DEADLINE: ContextVar[Deadline] = ContextVar("deadline")
 
 
@@ -25,6 +27,6 @@ def deadline_of(context: grpc.ServicerContext) -> Deadline:
 
 def _deadline(context: grpc.ServicerContext, default_s: float) -> Deadline:
     remaining_s = context.time_remaining()
-    if remaining_s is None or remaining_s == math.inf:  # gRPC says either.
+    if remaining_s is None or remaining_s > _NO_DEADLINE_S:
         remaining_s = default_s
     return Deadline.after(remaining_s, context.is_active)

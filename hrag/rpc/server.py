@@ -91,7 +91,7 @@ def build(
     limits = _limits(settings, protection)
     interceptor = CallInterceptor(protection.authenticate, limits)
     server = grpc.server(
-        limits.executor,
+        limits.executor,  # type: ignore[arg-type] - of a pool, gRPC uses submit alone
         interceptors=[*tracing.interceptors(), interceptor],
         options=[
             ("grpc.so_reuseport", int(share_port)),

@@ -22,14 +22,14 @@ Entry = TypeVar("Entry", bound=Hashable)
 class Timeouts(Generic[Entry]):
     """Calls `expire` once for each entry that is not removed within `limit_s` seconds.
 
-    Thread-safe. Of `remove` and `expire`, exactly one gets an entry.
+    Thread-safe, by operations of a dictionary that are atomic: every call adds and removes an
+    entry or two. Of `remove` and `expire`, exactly one gets an entry.
     """
 
     def __init__(self, limit_s: float, expire: Callable[[Entry], None], name: str) -> None:
         self._limit_s = limit_s
         self._expire = expire
         self._since_s: dict[Entry, float] = {}  # In the order of their times.
-        self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
         self._thread.start()
@@ -40,47 +40,34 @@ class Timeouts(Generic[Entry]):
 
     def add(self, entry: Entry) -> None:
         """Starts the time of an entry."""
-        with self._lock:
-            self._since_s[entry] = time.monotonic()
+        self._since_s[entry] = time.monotonic()
 
     def remove(self, entry: Entry) -> bool:
         """Stops the time of an entry; False if it has expired, or was removed before."""
-        with self._lock:
-            return self._since_s.pop(entry, None) is not None
+        return self._since_s.pop(entry, None) is not None
 
     def pop_oldest(self) -> Entry | None:
         """Removes and returns the entry with the least time left; None without entries."""
-        with self._lock:
-            oldest = next(iter(self._since_s), None)
-            if oldest is not None:
-                del self._since_s[oldest]
-            return oldest
+        return next((entry for entry in list(self._since_s) if self.remove(entry)), None)
 
     def close(self) -> list[Entry]:
         """Stops watching; returns the entries that are left, which will not expire."""
         self._closing.set()
         self._thread.join()
-        with self._lock:
-            left = list(self._since_s)
-            self._since_s.clear()
-        return left
+        return [entry for entry in list(self._since_s) if self.remove(entry)]
 
     def _watch(self) -> None:
         poll_s = min(max(self._limit_s / _POLLS_PER_LIMIT, _MIN_POLL_S), _MAX_POLL_S)
         while not self._closing.wait(poll_s):
-            for entry in self._pop_expired(time.monotonic() - self._limit_s):
-                try:
-                    self._expire(entry)
-                except Exception:
-                    _log.exception("timeout_failed")
-
-    def _pop_expired(self, until_s: float) -> list[Entry]:
-        with self._lock:
-            expired = []
-            for entry, since_s in self._since_s.items():
+            until_s = time.monotonic() - self._limit_s
+            for entry, since_s in list(self._since_s.items()):
                 if since_s > until_s:
                     break
-                expired.append(entry)
-            for entry in expired:
-                del self._since_s[entry]
-        return expired
+                if self.remove(entry):
+                    self._expire_one(entry)
+
+    def _expire_one(self, entry: Entry) -> None:
+        try:
+            self._expire(entry)
+        except Exception:
+            _log.exception("timeout_failed")
