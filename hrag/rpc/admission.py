@@ -11,15 +11,17 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
 from hrag.errors import DeadlineExceeded, HragError, InvalidArgument, ServiceUnavailable, TooBusy
 from hrag.rpc.arrival import Behavior, PendingCall
+from hrag.rpc.concurrency_limiter import ConcurrencyLimiter
+from hrag.rpc.suspension import Suspended, SuspendedCalls
 from hrag.rpc.timeouts import Timeouts
 
 _log = structlog.get_logger()
@@ -44,16 +46,17 @@ class Lane(Enum):
     REJECTED = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """How the interceptor wants a call to be run.
 
-    `refusing` returns the behavior that ends the call with an error. `caller` identifies who
-    opened a stream, empty for nobody in particular.
+    `refusing` returns the behavior that ends the call with an error, and `account` the tenant
+    that a message counts for; it raises PermissionDenied. `caller` identifies who opened a
+    stream, empty for nobody in particular.
     """
 
     lane: Lane
     refusing: Callable[[HragError], Behavior]
+    account: Callable[[bytes], str]
     caller: str = ""
 
 
@@ -72,19 +75,30 @@ class AdmissionExecutor:
     """
 
     def __init__(
-        self, threads: int, max_calls: int, arrival_timeout_s: float, max_streams: int
+        self,
+        threads: int,
+        max_calls: int,
+        max_waiting: int,
+        arrival_timeout_s: float,
+        max_streams: int,
     ) -> None:
-        """`max_calls` bounds the calls of the pool, running and waiting."""
+        """`threads` calls of one tenant may run at once, one more if others call too.
+
+        `max_calls` bounds the calls of the pool, running and waiting, and `max_waiting` those
+        of one tenant that wait.
+        """
         self.streams = StreamThreads(max_streams)
+        self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()  # None ends a thread.
         self._max_calls = max_calls
         self._timeout_s = arrival_timeout_s
+        self._tenants = ConcurrencyLimiter(threads, max_waiting, self._ready.put)
+        self._suspended = SuspendedCalls(self._resume)
         self._calls = 0
         self._lock = threading.Lock()
         self._arriving = Timeouts[PendingCall](arrival_timeout_s, self._end_late, "arrivals")
-        self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()  # None ends a thread.
         self._threads = [
             threading.Thread(target=self._work, name=f"call-{number}", daemon=True)
-            for number in range(threads)
+            for number in range(threads + 1)
         ]
         for thread in self._threads:
             thread.start()
@@ -128,9 +142,16 @@ class AdmissionExecutor:
                 self._end_oldest()
         return _SUBMITTED
 
-    def resume(self, call: PendingCall) -> None:
-        """Runs a call that was left open once more; it has counted all the time."""
-        self._ready.put(call)
+    def suspend(self, call: PendingCall, reason: Suspended) -> Callable[[PendingCall], None]:
+        """Lets a running call wait without its thread; returns what `leave_open` needs.
+
+        It has counted, and counts, all the time. Raises TooBusy if too many of its tenant wait.
+        """
+        self._tenants.suspend(call.account)
+        return partial(self._suspended.add, reason)
+
+    def _resume(self, call: PendingCall) -> None:
+        self._tenants.resume(call.account, call)
 
     def end_arriving(self) -> None:
         """Ends the calls whose message has not arrived, because the service is stopping."""
@@ -148,11 +169,15 @@ class AdmissionExecutor:
     def _arrived(self, call: PendingCall) -> None:
         if not self._has_arrived(call):
             return
-        if self.is_full:
-            _refuse(call, self.too_busy)
+        try:
+            if self.is_full:
+                raise self.too_busy
+            call.account = call.context[PLACEMENT].account(call.message)
+            self._tenants.enter(call.account, call)
+        except HragError as error:
+            _refuse(call, error)
         else:
             self._count(1)
-            self.resume(call)
 
     def _arrived_inline(self, call: PendingCall) -> None:
         if self._has_arrived(call):
@@ -181,12 +206,14 @@ class AdmissionExecutor:
 
     def _work(self) -> None:
         while (call := self._ready.get()) is not None:
+            has_ended = True
             try:
-                if call.run():
-                    self._count(-1)
+                has_ended = call.run()
             except Exception:
                 _log.exception("call_failed")
+            if has_ended:
                 self._count(-1)
+            self._tenants.leave(call.account)
 
     def _count(self, change: int) -> None:
         with self._lock:
@@ -206,18 +233,17 @@ class StreamThreads:
         """Number of open streams."""
         return len(self._threads)
 
-    def refusal(self, caller: str) -> TooBusy | None:
-        """Returns None if `caller` may open a stream, else the error to refuse it with."""
+    def check(self, caller: str) -> None:
+        """Raises TooBusy unless `caller` may open a stream."""
         with self._lock:
             if len(self._threads) >= self._max_streams:
-                return TooBusy(f"{self._max_streams} streams are open (HRAG_MAX_STREAMS)")
+                raise TooBusy(f"{self._max_streams} streams are open (HRAG_MAX_STREAMS)")
             own = sum(each == caller for each in self._threads.values()) if caller else 0
-        if own < self._max_of_caller:
-            return None
-        return TooBusy(
-            f"this credential has {own} open streams, half of the {self._max_streams} that "
-            "HRAG_MAX_STREAMS allows"
-        )
+        if own >= self._max_of_caller:
+            raise TooBusy(
+                f"this credential has {own} open streams, half of the {self._max_streams} that "
+                "HRAG_MAX_STREAMS allows"
+            )
 
     def start(self, call: PendingCall) -> None:
         """Runs the call in a thread of its own."""

@@ -32,10 +32,22 @@ Behavior = Callable[[Any, grpc.ServicerContext], Any]
 class PendingCall:
     """A call that waits for its message, or for its handler to run, the first time or again.
 
-    One thread at a time uses it.
+    `message` is a unary request as it arrived, and `account` the tenant that it counts for.
+    One thread at a time uses a call.
     """
 
-    __slots__ = ("_behavior", "_formats", "_message", "_respond", "_rpc", "_run", "_state", "_then")
+    __slots__ = (
+        "_argument",
+        "_behavior",
+        "_formats",
+        "_respond",
+        "_rpc",
+        "_run",
+        "_state",
+        "_then",
+        "account",
+        "message",
+    )
 
     def __init__(
         self,
@@ -57,7 +69,9 @@ class PendingCall:
         self._rpc = rpc
         self._state = state
         self._behavior = behavior
-        self._message = argument
+        self._argument = argument
+        self.account = ""
+        self.message: Any = None
         self._formats = formats
         self._then: Callable[[PendingCall], None] | None = None
 
@@ -91,14 +105,14 @@ class PendingCall:
     def take_message(self) -> bool:
         """Keeps the message that has arrived for `run`; False if the call ended without one."""
         with self._state.condition:
-            message, self._state.request = self._state.request, None
-        self._message = lambda: message
-        return message is not None
+            self.message, self._state.request = self._state.request, None
+        self._argument = self._get_message
+        return self.message is not None
 
     def run(self) -> bool:
         """Runs the handler in this thread and responds; False if the call was left open."""
         self._run(
-            self._respond, self._rpc, self._state, self._behavior, self._message, *self._formats
+            self._respond, self._rpc, self._state, self._behavior, self._argument, *self._formats
         )
         then, self._then = self._then, None
         if then is None:
@@ -109,6 +123,9 @@ class PendingCall:
     def refuse(self, behavior: Behavior) -> None:
         """Ends a call that has not begun to run with `behavior`, which aborts it."""
         self._respond_with(behavior, lambda: b"", None, None)
+
+    def _get_message(self) -> Any:
+        return self.message
 
     def _respond_with(self, behavior: Behavior, argument: Callable[[], Any], *formats: Any) -> None:
         self._run(self._respond, self._rpc, self._state, behavior, argument, *formats)

@@ -28,12 +28,11 @@ from hrag.errors import (
 )
 from hrag.rpc import call_deadline, request_id, status
 from hrag.rpc.admission import PENDING, PLACEMENT, AdmissionExecutor, Lane
-from hrag.rpc.arrival import Behavior, PendingCall, requests_within
-from hrag.rpc.concurrency_limiter import ConcurrencyLimiter
+from hrag.rpc.arrival import Behavior, requests_within
 from hrag.rpc.guard import CallGuard
 from hrag.rpc.rate_limiter import RateLimiter
 from hrag.rpc.reply_limiter import ReplyLimiter
-from hrag.rpc.suspension import Suspended, SuspendedCalls
+from hrag.rpc.suspension import Suspended
 
 _log = structlog.get_logger()
 
@@ -69,8 +68,6 @@ class CallLimits:
 
     executor: AdmissionExecutor
     rates: RateLimiter
-    concurrency: ConcurrencyLimiter
-    suspended: SuspendedCalls
     replies: ReplyLimiter
     deadline_s: float
     idle_s: float
@@ -106,10 +103,6 @@ def _short_name(method: str) -> str:
     return method.rpartition("/")[2]
 
 
-class _Queued(Exception):
-    """The call has to wait for its tenant's turn."""
-
-
 class Call:
     """One call from its start to its log line; CANCELLED unless its code is set."""
 
@@ -131,7 +124,7 @@ class Call:
         self._id = request_id.request_id(context)
         self._reason = ""
         self._request: Any = None  # Of a unary call, once it is admitted.
-        self._is_entered = self._is_suspended = self._is_left_open = False
+        self._is_left_open = False
         self._unanswered = 0  # Messages of a stream.
         self._active_s = time.monotonic()  # When a stream last received or sent a message.
         self._started = time.perf_counter()
@@ -149,21 +142,7 @@ class Call:
             if refusal is not None:
                 _refuse(refusal)
             self._request = request
-        self._enter()
         return self._request
-
-    def _enter(self) -> None:
-        """Counts the call as running for its tenant; raises TooBusy, or _Queued to wait."""
-        if self._is_entered:  # It has been its turn.
-            return
-        tenant = self._guard.account
-        if self._is_suspended:
-            self._is_suspended = False
-            self._limits.concurrency.resumed(tenant)
-        may_run = self._limits.concurrency.try_enter(tenant)
-        self._is_entered = True
-        if not may_run:
-            raise _Queued
 
     def admit_each(self, requests: Any) -> Iterator[Any]:
         """Returns the requests of a stream, which is throttled rather than refused."""
@@ -238,38 +217,29 @@ class Call:
 
     def fail(self, error: Exception) -> NoReturn:
         """Ends the call with the status of `error`, or leaves it open if it has to wait."""
-        try:
-            self._leave_open_for(error)
-        except TooBusy as refusal:
-            error = refusal
+        if isinstance(error, Suspended):
+            try:
+                self._leave_open(error)
+            except TooBusy as refusal:
+                error = refusal
         known = to_hrag_error(self._method, error)
         situation = status.situation_of(known)
         self.code, self._reason = situation.code.name, situation.reason
         tracing.call_failed(self.code, situation.code.value[0])
         _abort(self._context, status.to_status(known), self._id)
 
-    def _leave_open_for(self, error: Exception) -> None:
-        """Returns if the call need not wait; raises TooBusy if too many of its tenant wait."""
-        concurrency, tenant = self._limits.concurrency, self._guard.account
-        then: Callable[[PendingCall], None]
-        if isinstance(error, _Queued):
-            then = partial(concurrency.wait, tenant)
-        elif isinstance(error, Suspended):
-            concurrency.suspend(tenant)
-            self._is_entered, self._is_suspended = False, True
-            then = partial(self._limits.suspended.add, error)
-        else:
-            return
+    def _leave_open(self, reason: Suspended) -> NoReturn:
+        """Ends the handler, which runs again later; raises TooBusy if too many calls wait."""
+        pending = PENDING.get()
+        then = self._limits.executor.suspend(pending, reason)
         self._is_left_open = True
-        PENDING.get().leave_open(self._context, then)
+        pending.leave_open(self._context, then)
 
     def finish(self) -> None:
         """Records and logs the call, unless it was left open: at `info` if it failed."""
         if self._is_left_open:
             self._is_left_open = False
             return
-        if self._is_entered:
-            self._limits.concurrency.leave(self._guard.account)
         seconds = time.perf_counter() - self._started
         metrics.call_finished(_short_name(self._method), self.code, seconds)
         ms = round(seconds * 1e3, 3)

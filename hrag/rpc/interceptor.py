@@ -5,9 +5,8 @@ an id, under which the log has the traceback.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -16,18 +15,19 @@ from hrag.auth import Authenticate
 from hrag.errors import HragError
 from hrag.rpc import guard
 from hrag.rpc.admission import PLACEMENT, Lane, Placement
+from hrag.rpc.arrival import Behavior
 from hrag.rpc.call import GUARD, Call, CallLimits, MalformedRequest, StartCall, rejecting, started
 from hrag.rpc.guard import CallGuard
 
 _OK = grpc.StatusCode.OK.name
 
 
-@dataclass(frozen=True, slots=True)
-class _Method:
-    """A served method: its wrapped handler and how its calls are placed."""
+class _Method(NamedTuple):
+    """A served method: its wrapped handler, where it runs, how its calls are refused."""
 
     handler: Any
-    placement: Placement
+    lane: Lane
+    refusing: Callable[[HragError], Behavior]
 
 
 class CallInterceptor(grpc.ServerInterceptor):
@@ -53,54 +53,48 @@ class CallInterceptor(grpc.ServerInterceptor):
             if handler is None:
                 return None
             method = self._methods[call.method] = self._wrap(call.method, handler)
-        if call.method not in guard.OPEN:
-            own = CallGuard(
-                call.method, self._authenticate, self._limits.rates, call.invocation_metadata
-            )
-            GUARD.set(own)
-            try:
-                return self._admitted(method, own)
-            except HragError as error:
-                reject = method.placement.refusing(error)
-                PLACEMENT.set(replace(method.placement, lane=Lane.REJECTED))
-                # A handler of streams, so that gRPC reads no message.
-                return grpc.stream_stream_rpc_method_handler(reject)
-        PLACEMENT.set(method.placement)
+        own = CallGuard(
+            call.method, self._authenticate, self._limits.rates, call.invocation_metadata
+        )
+        GUARD.set(own)
+        try:
+            caller = "" if call.method in guard.OPEN else self._check(method, own)
+        except HragError as error:
+            PLACEMENT.set(Placement(Lane.REJECTED, method.refusing, own.account_of))
+            # A handler of streams, so that gRPC reads no message.
+            return grpc.stream_stream_rpc_method_handler(method.refusing(error))
+        PLACEMENT.set(Placement(method.lane, method.refusing, own.account_of, caller))
         return method.handler
 
-    def _admitted(self, method: _Method, own: CallGuard) -> Any:
-        """Returns the method's handler; raises TooBusy, Unauthenticated or PermissionDenied."""
-        placement, executor = method.placement, self._limits.executor
-        if placement.lane is Lane.POOL and executor.is_full:
+    def _check(self, method: _Method, own: CallGuard) -> str:
+        """Returns who calls; raises TooBusy, Unauthenticated or PermissionDenied."""
+        executor = self._limits.executor
+        if method.lane is Lane.POOL and executor.is_full:
             raise executor.too_busy
         own.authorize()
-        if placement.lane is Lane.STREAM:
-            refusal = executor.streams.refusal(own.account)
-            if refusal is not None:
-                raise refusal
-            placement = replace(placement, caller=own.account)
-        PLACEMENT.set(placement)
-        return method.handler
+        if method.lane is Lane.STREAM:
+            executor.streams.check(own.account)
+        return own.account
 
     def _wrap(self, method: str, handler: Any) -> _Method:
         deserialize = _tolerant(handler.request_deserializer)
-        place = partial(Placement, refusing=partial(rejecting, method))
+        refusing = partial(rejecting, method)
         if method in guard.OPEN:
-            return _Method(
-                handler._replace(request_deserializer=deserialize), place(lane=Lane.INLINE)
-            )
+            own = handler._replace(request_deserializer=deserialize)
+            return _Method(own, Lane.INLINE, refusing)
         start_call = partial(Call, method, deserialize, handler.response_serializer, self._limits)
         if handler.request_streaming and handler.response_streaming:
             wrapped = _stream(start_call, handler.stream_stream, Call.admit_each)
             streaming: Any = grpc.stream_stream_rpc_method_handler(wrapped)
-            return _Method(streaming, place(lane=Lane.STREAM))
+            return _Method(streaming, Lane.STREAM, refusing)
         if handler.response_streaming:
             wrapped = _stream(start_call, handler.unary_stream, Call.admit)
-            return _Method(grpc.unary_stream_rpc_method_handler(wrapped), place(lane=Lane.POOL))
+            answering: Any = grpc.unary_stream_rpc_method_handler(wrapped)
+            return _Method(answering, Lane.POOL, refusing)
         if handler.request_streaming:
             raise TypeError(f"{method}: no service has calls of this kind")
         unary = _unary(start_call, handler.unary_unary)
-        return _Method(grpc.unary_unary_rpc_method_handler(unary), place(lane=Lane.POOL))
+        return _Method(grpc.unary_unary_rpc_method_handler(unary), Lane.POOL, refusing)
 
 
 def _tolerant(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:

@@ -15,12 +15,10 @@ from hrag.net.addresses import MAX_PORT, cannot_listen
 from hrag.rpc import health
 from hrag.rpc.admission import AdmissionExecutor
 from hrag.rpc.call import CallLimits
-from hrag.rpc.concurrency_limiter import ConcurrencyLimiter
 from hrag.rpc.interceptor import CallInterceptor
 from hrag.rpc.protection import Protection
 from hrag.rpc.rate_limiter import RateLimiter
 from hrag.rpc.reply_limiter import ReplyLimiter
-from hrag.rpc.suspension import SuspendedCalls
 
 _UNLIMITED = -1
 # Clients send keepalive pings, between calls too, to hold a connection open through proxies and
@@ -91,7 +89,7 @@ def build(
     limits = _limits(settings, protection)
     interceptor = CallInterceptor(protection.authenticate, limits)
     server = grpc.server(
-        limits.executor,  # type: ignore[arg-type] - of a pool, gRPC uses submit alone
+        limits.executor,  # type: ignore[arg-type]  # Of a pool, gRPC uses `submit` alone.
         interceptors=[*tracing.interceptors(), interceptor],
         options=[
             ("grpc.so_reuseport", int(share_port)),
@@ -119,15 +117,13 @@ def _limits(settings: CommonSettings, protection: Protection) -> CallLimits:
     executor = AdmissionExecutor(
         settings.threads,
         settings.max_concurrent_calls,
+        settings.tenant_max_waiting_calls or max(1, settings.max_concurrent_calls // 2),
         settings.arrival_timeout_s,
         settings.max_streams,
     )
-    max_waiting = settings.tenant_max_waiting_calls or max(1, settings.max_concurrent_calls // 2)
     return CallLimits(
         executor,
         RateLimiter(protection.quota_of),
-        ConcurrencyLimiter(settings.threads, max_waiting, executor.resume),
-        SuspendedCalls(executor.resume),
         ReplyLimiter(settings.max_unread_bytes, settings.send_timeout_s),
         settings.default_deadline_s,
         settings.stream_idle_timeout_s,
