@@ -125,6 +125,16 @@ class CommonSettings(EngineSettings):
     small_to_big_return_level: int | None = _variable("SMALL_TO_BIG_RETURN_LEVEL", None)
     max_document_bytes: int = _variable("HRAG_MAX_DOCUMENT_BYTES", 32 * MIB, ge=KIB, le=256 * MIB)
     max_concurrent_calls: int = _variable("HRAG_MAX_CONCURRENT_CALLS", 256, ge=1, le=65_536)
+    max_connections: int = _variable("HRAG_MAX_CONNECTIONS", 4096, ge=1, le=1 << 20)
+    max_streams: int = _variable("HRAG_MAX_STREAMS", 64, ge=1, le=4096)
+    tenant_max_waiting_calls: int | None = _variable(
+        "HRAG_TENANT_MAX_WAITING_CALLS", None, ge=1, le=65_536
+    )
+    max_unread_bytes: int = _variable("HRAG_MAX_UNREAD_BYTES", 128 * MIB, ge=MIB, le=1 << 40)
+    arrival_timeout_s: float = _variable("HRAG_ARRIVAL_TIMEOUT_S", 10.0, gt=0, le=3600)
+    send_timeout_s: float = _variable("HRAG_SEND_TIMEOUT_S", 30.0, gt=0, le=3600)
+    stream_idle_timeout_s: float = _variable("HRAG_STREAM_IDLE_TIMEOUT_S", 120.0, gt=0, le=86_400)
+    default_deadline_s: float = _variable("HRAG_DEFAULT_DEADLINE_S", 600.0, gt=0, le=86_400)
     configured_threads: int | None = _variable("HRAG_THREADS", None, ge=1, le=1024)
     tenant_calls_per_s: CallsPerSecond = _variable("HRAG_TENANT_CALLS_PER_S", None)
     tenant_burst: BurstCalls = _variable("HRAG_TENANT_BURST", None)
@@ -250,6 +260,7 @@ class RetrieverSettings(CommonSettings):
 
     address: str = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
     metrics_address: ListeningAddress = _variable("HRAG_RETRIEVER_METRICS_ADDRESS", "")
+    default_deadline_s: float = _variable("HRAG_DEFAULT_DEADLINE_S", 120.0, gt=0, le=86_400)
     query_cache_entries: int = _variable("HRAG_QUERY_CACHE_ENTRIES", 10_000, ge=0, le=10_000_000)
     sentence_cache_entries: int = _variable(
         "HRAG_SENTENCE_CACHE_ENTRIES", 10_000, ge=0, le=10_000_000

@@ -10,8 +10,8 @@ from functools import partial
 import grpc
 
 from hrag import metrics
-from hrag.rpc.interceptor import to_hrag_error
-from hrag.rpc.server import deadline_of
+from hrag.rpc.call import to_hrag_error
+from hrag.rpc.call_deadline import deadline_of
 from hrag.v1 import indexer_pb2 as pb
 from hrag.v1 import indexer_pb2_grpc
 from hrag.wire import common, indexer

@@ -30,7 +30,7 @@ from hrag.types import Passage, Retrieval, SearchMode, SearchQuery, SearchResult
 from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
 from hrag.wire.retriever import EncodedResult
 from retriever_svc.checks import check_dimension, check_query
-from retriever_svc.freshness import MAX_WAIT_S, wait_for_sequence
+from retriever_svc.freshness import require_sequence
 from retriever_svc.known_collections import KnownCollections
 from retriever_svc.modes import find_request, returned_level
 from retriever_svc.prepared_query import (
@@ -141,11 +141,8 @@ class Search:
         """
         check_batch(len(queries))
         began = self._clock()
-        wait_deadline = deadline.within(MAX_WAIT_S)  # One wait for the whole batch.
         prepared = [
-            query
-            if isinstance(query, HragError)
-            else outcome_of(self._prepare, query, wait_deadline)
+            query if isinstance(query, HragError) else outcome_of(self._prepare, query, deadline)
             for query in queries
         ]
         embedded = self._embedding.all(prepared, deadline)
@@ -165,16 +162,16 @@ class Search:
         self, query: SearchQuery, deadline: Deadline, form: _Form[P]
     ) -> tuple[SearchResult, tuple[P, ...]]:
         began = self._clock()
-        prepared = self._prepare(query, deadline.within(MAX_WAIT_S))
+        prepared = self._prepare(query, deadline)
         embedded = self._embedding.one(prepared, deadline)
         return self._run(embedded, ("embed", began, self._clock()), deadline, form)
 
-    def _prepare(self, query: SearchQuery, wait_deadline: Deadline) -> PreparedQuery:
-        """Refuses what can be refused before embedding, and waits for the tenant's change."""
+    def _prepare(self, query: SearchQuery, deadline: Deadline) -> PreparedQuery:
+        """Refuses what can be refused before embedding; raises Suspended to wait for a change."""
         check_query(query)
         self._rerank.check(query)
         prepared = prepared_query(query)
-        wait_for_sequence(self._reader, query.tenant_id, query.min_sequence, wait_deadline)
+        require_sequence(self._reader, query.tenant_id, query.min_sequence, deadline)
         if prepared.embeds or query.mode_or_default is SearchMode.SENTENCE_WINDOW:
             has_vectors = self._known_collections.have_vectors(query.tenant_id, query.collection)
             prepared = replace(prepared, embeds=prepared.embeds and has_vectors)

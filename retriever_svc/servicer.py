@@ -10,8 +10,8 @@ import grpc
 
 from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.deadline import Deadline
+from hrag.rpc.call_deadline import deadline_of
 from hrag.rpc.guard import caller_is_admin
-from hrag.rpc.server import deadline_of
 from hrag.types import ServerInfo
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import retriever_pb2_grpc

@@ -1,55 +1,269 @@
-"""Admission control: the executor that calls run in, bounded in running and queued calls.
+"""Admission control: which thread a call runs in, and when it is refused.
 
 gRPC has a limit of its own (`maximum_concurrent_rpcs`), but its rejection names neither the
-service nor a time to retry, and it rejects health checks too. Here calls are counted when
-gRPC submits them, and the interceptor rejects calls beyond the limit in gRPC's event thread,
-so that a rejection never queues behind the calls that are too many.
+service nor a time to retry, it rejects health checks too, and it counts calls whose message
+has not arrived. Here a call counts from the arrival of its message to its end. Those beyond
+the limit are rejected in gRPC's event thread, so that a rejection never queues behind the
+calls that are too many.
 """
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future
+from contextvars import ContextVar
+from enum import Enum, auto
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+import structlog
+
+from hrag.errors import DeadlineExceeded, HragError, InvalidArgument, ServiceUnavailable, TooBusy
+from hrag.rpc.arrival import Behavior, PendingCall
+from hrag.rpc.concurrency_limiter import ConcurrencyLimiter
+from hrag.rpc.suspension import Suspended, SuspendedCalls
+from hrag.rpc.timeouts import Timeouts
+
+_log = structlog.get_logger()
+
+MAX_ARRIVING = 1024  # Calls whose message has not arrived. Beyond, the oldest is ended.
+
+_SUBMITTED: Future[None] = Future()  # gRPC counts calls by it, which nothing here needs.
+_SUBMITTED.set_result(None)
 
 
-class AdmissionExecutor(ThreadPoolExecutor):
-    """Runs calls in `threads` threads and counts them, queued ones included. Thread-safe."""
+class Lane(Enum):
+    """Where a call runs.
 
-    def __init__(self, threads: int, max_calls: int) -> None:
-        """`max_calls` is the limit that `is_full` reports; `submit` does not enforce it."""
-        super().__init__(threads, thread_name_prefix="call")
-        self.max_calls = max_calls
+    POOL: in a thread of the pool, once its message is there. INLINE: in gRPC's event thread,
+    once its message is there; for what takes no time, such as health checks. STREAM: in a
+    thread of its own, from the start. REJECTED: at once, in gRPC's event thread.
+    """
+
+    POOL = auto()
+    INLINE = auto()
+    STREAM = auto()
+    REJECTED = auto()
+
+
+class Placement(NamedTuple):
+    """How the interceptor wants a call to be run.
+
+    `refusing` returns the behavior that ends the call with an error, and `account` the tenant
+    that a message counts for; it raises PermissionDenied. `caller` identifies who opened a
+    stream, empty for nobody in particular.
+    """
+
+    lane: Lane
+    refusing: Callable[[HragError], Behavior]
+    account: Callable[[bytes], str]
+    caller: str = ""
+
+
+PLACEMENT: ContextVar[Placement] = ContextVar("placement")
+"""Set by the interceptor in the context of each call."""
+
+PENDING: ContextVar[PendingCall] = ContextVar("pending")
+"""The call that a handler runs for; not set in streams."""
+
+
+class AdmissionExecutor:
+    """Runs the calls of a server and counts them. Thread-safe.
+
+    For gRPC it is the thread pool. A ThreadPoolExecutor would make a future and take four
+    locks for each call.
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        max_calls: int,
+        max_waiting: int,
+        arrival_timeout_s: float,
+        max_streams: int,
+    ) -> None:
+        """`threads` calls of one tenant may run at once, one more if others call too.
+
+        `max_calls` bounds the calls of the pool, running and waiting, and `max_waiting` those
+        of one tenant that wait.
+        """
+        self.streams = StreamThreads(max_streams)
+        self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()  # None ends a thread.
+        self._max_calls = max_calls
+        self._timeout_s = arrival_timeout_s
+        self._tenants = ConcurrencyLimiter(threads, max_waiting, self._ready.put)
+        self._suspended = SuspendedCalls(self._resume)
         self._calls = 0
         self._lock = threading.Lock()
+        self._arriving = Timeouts[PendingCall](arrival_timeout_s, self._end_late, "arrivals")
+        self._threads = [
+            threading.Thread(target=self._work, name=f"call-{number}", daemon=True)
+            for number in range(threads + 1)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def is_full(self) -> bool:
-        """True if `max_calls` calls are running or queued."""
-        return self._calls >= self.max_calls
+        """True if the limit of running and waiting calls is reached."""
+        return self._calls >= self._max_calls
 
-    def submit(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submits a call, which counts until its future is done."""
-        self._count(1)
-        future = super().submit(run, *args, **kwargs)
-        future.add_done_callback(lambda _done: self._count(-1))
-        return future
+    @property
+    def too_busy(self) -> TooBusy:
+        """The error for calls beyond the limit."""
+        return TooBusy(
+            f"the limit of {self._max_calls} running and waiting calls is reached "
+            "(HRAG_MAX_CONCURRENT_CALLS)"
+        )
+
+    @property
+    def calls(self) -> int:
+        """Number of running and waiting calls, streams aside."""
+        return self._calls
+
+    @property
+    def arriving(self) -> int:
+        """Number of calls whose message has not arrived."""
+        return len(self._arriving)
+
+    def submit(self, run: Callable[..., Any], /, *parts: Any, **_: Any) -> Future[Any]:
+        """Called by gRPC, in its event thread, with the parts of a call."""
+        call = PendingCall(run, *parts)
+        lane = call.context[PLACEMENT].lane
+        if lane is Lane.REJECTED:
+            call.run()
+        elif lane is Lane.STREAM:
+            self.streams.start(call)
+        else:
+            call.context.run(PENDING.set, call)
+            self._arriving.add(call)
+            call.receive(self._arrived if lane is Lane.POOL else self._arrived_inline)
+            if len(self._arriving) > MAX_ARRIVING:
+                self._end_oldest()
+        return _SUBMITTED
+
+    def suspend(self, call: PendingCall, reason: Suspended) -> Callable[[PendingCall], None]:
+        """Lets a running call wait without its thread; returns what `leave_open` needs.
+
+        It has counted, and counts, all the time. Raises TooBusy if too many of its tenant wait.
+        """
+        self._tenants.suspend(call.account)
+        return partial(self._suspended.add, reason)
+
+    def _resume(self, call: PendingCall) -> None:
+        self._tenants.resume(call.account, call)
+
+    def end_arriving(self) -> None:
+        """Ends the calls whose message has not arrived, because the service is stopping."""
+        for call in self._arriving.close():
+            _refuse(call, ServiceUnavailable("the service is stopping"))
+
+    def shutdown(self) -> None:
+        """Waits for all calls and streams to end; none may come any more."""
+        for _ in self._threads:
+            self._ready.put(None)
+        for thread in self._threads:
+            thread.join()
+        self.streams.join()
+
+    def _arrived(self, call: PendingCall) -> None:
+        if not self._has_arrived(call):
+            return
+        try:
+            if self.is_full:
+                raise self.too_busy
+            call.account = call.context[PLACEMENT].account(call.message)
+            self._tenants.enter(call.account, call)
+        except HragError as error:
+            _refuse(call, error)
+        else:
+            self._count(1)
+
+    def _arrived_inline(self, call: PendingCall) -> None:
+        if self._has_arrived(call):
+            call.run()
+
+    def _has_arrived(self, call: PendingCall) -> bool:
+        """True if the call may begin: it has a message and was not ended before."""
+        if not self._arriving.remove(call):
+            return False
+        if call.take_message():
+            return True
+        _refuse(call, InvalidArgument("the call has no request message", field="request"))
+        return False
+
+    def _end_late(self, call: PendingCall) -> None:
+        problem = (
+            f"the request did not arrive within {self._timeout_s:g} s (HRAG_ARRIVAL_TIMEOUT_S)"
+        )
+        _refuse(call, DeadlineExceeded(problem))
+
+    def _end_oldest(self) -> None:
+        oldest = self._arriving.pop_oldest()
+        if oldest is not None:
+            problem = f"{MAX_ARRIVING} calls have not sent their requests; the oldest are ended"
+            _refuse(oldest, TooBusy(problem))
+
+    def _work(self) -> None:
+        while (call := self._ready.get()) is not None:
+            has_ended = True
+            try:
+                has_ended = call.run()
+            except Exception:
+                _log.exception("call_failed")
+            if has_ended:
+                self._count(-1)
+            self._tenants.leave(call.account)
 
     def _count(self, change: int) -> None:
         with self._lock:
             self._calls += change
 
 
-class InlineExecutor(ThreadPoolExecutor):
-    """Runs each call in the thread that submits it, before `submit` returns.
+class StreamThreads:
+    """A thread for each stream of requests, because it holds it for as long as it lasts."""
 
-    A ThreadPoolExecutor because gRPC accepts nothing else; it never starts a thread.
-    """
+    def __init__(self, max_streams: int) -> None:
+        self._max_streams = max_streams
+        self._max_of_caller = max(1, max_streams // 2)
+        self._lock = threading.Lock()
+        self._threads: dict[threading.Thread, str] = {}
 
-    def submit(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Returns a future that is done; an exception is set in it, not raised."""
-        future: Future[Any] = Future()
+    def __len__(self) -> int:
+        """Number of open streams."""
+        return len(self._threads)
+
+    def check(self, caller: str) -> None:
+        """Raises TooBusy unless `caller` may open a stream."""
+        with self._lock:
+            if len(self._threads) >= self._max_streams:
+                raise TooBusy(f"{self._max_streams} streams are open (HRAG_MAX_STREAMS)")
+            own = sum(each == caller for each in self._threads.values()) if caller else 0
+        if own >= self._max_of_caller:
+            raise TooBusy(
+                f"this credential has {own} open streams, half of the {self._max_streams} that "
+                "HRAG_MAX_STREAMS allows"
+            )
+
+    def start(self, call: PendingCall) -> None:
+        """Runs the call in a thread of its own."""
+        thread = threading.Thread(target=self._run, args=(call,), name="stream", daemon=True)
+        with self._lock:
+            self._threads[thread] = call.context[PLACEMENT].caller
+        thread.start()
+
+    def join(self) -> None:
+        """Waits for all streams to end."""
+        for thread in list(self._threads):
+            thread.join()
+
+    def _run(self, call: PendingCall) -> None:
         try:
-            future.set_result(run(*args, **kwargs))
-        except Exception as error:  # Whoever reads the future raises it.
-            future.set_exception(error)
-        return future
+            call.run()
+        finally:
+            with self._lock:
+                del self._threads[threading.current_thread()]
+
+
+def _refuse(call: PendingCall, error: HragError) -> None:
+    call.refuse(call.context[PLACEMENT].refusing(error))

@@ -13,24 +13,32 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
-
 from hrag.auth import REFUSAL, Authenticate, Identity, Role
 from hrag.errors import PermissionDenied, RateQuotaExceeded, Unauthenticated
 from hrag.ids import is_name, quoted
 from hrag.rpc.rate_limiter import RateLimiter
 from hrag.types import check_batch
 
+Metadata = Iterable[tuple[str, str | bytes]]
+"""Keys and values that came with a call's headers."""
+
+_FIELD_1 = 1 << 3 | 2  # Its tag: the number, and the type with a length.
+_MAX_VARINT_SHIFT = 28
 _HEADER = "authorization"
 _SCHEME = "bearer "
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The role that a method needs, and the function that lists a request's tenants."""
+    """The role that a method needs, and the function that lists a request's tenants.
+
+    `depth` is where the first of them is in a message: 1 for its first field, 2 for the first
+    field of its first field, 0 for nowhere.
+    """
 
     role: Role
     tenants: Callable[[Any], Sequence[str]]
+    depth: int = 1
 
 
 def _request_tenant(request: Any) -> Sequence[str]:
@@ -53,6 +61,7 @@ def _no_tenant(_request: Any) -> Sequence[str]:
 
 _INDEXER = "/hrag.v1.IndexerService/"
 _RETRIEVER = "/hrag.v1.RetrieverService/"
+_REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/"
 
 RULES = {
     _INDEXER + "CreateCollection": Rule(Role.WRITE, _request_tenant),
@@ -66,12 +75,14 @@ RULES = {
     _INDEXER + "ListDocuments": Rule(Role.READ, _request_tenant),
     _INDEXER + "GetIndexStatus": Rule(Role.READ, _request_tenant),
     _RETRIEVER + "Search": Rule(Role.READ, _request_tenant),
-    _RETRIEVER + "BatchSearch": Rule(Role.READ, _batch_tenants),
-    _RETRIEVER + "Answer": Rule(Role.READ, _search_tenant),
+    _RETRIEVER + "BatchSearch": Rule(Role.READ, _batch_tenants, depth=2),
+    _RETRIEVER + "Answer": Rule(Role.READ, _search_tenant, depth=2),
     _RETRIEVER + "GetChunk": Rule(Role.READ, _request_tenant),
     _RETRIEVER + "GetHierarchy": Rule(Role.READ, _request_tenant),
-    _RETRIEVER + "GetServerInfo": Rule(Role.READ, _no_tenant),
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Rule(Role.READ, _no_tenant),
+    _RETRIEVER + "GetServerInfo": Rule(Role.READ, _no_tenant, depth=0),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Rule(
+        Role.READ, _no_tenant, depth=0
+    ),
 }
 # Health probes have no credential, and learn only whether the service is up.
 OPEN = frozenset(f"/grpc.health.v1.Health/{name}" for name in ("Check", "List", "Watch"))
@@ -89,15 +100,17 @@ def caller_is_admin() -> bool:
 
 
 class CallGuard:
-    """The checks of one call, which one thread makes.
+    """The checks of one call, which one thread at a time makes.
 
-    Order: `authorize` before a request is parsed, `check_tenants`, then `try_acquire`.
+    Order: `authorize` before a request is read, `account_of` before it is parsed,
+    `check_tenants`, then `try_acquire`.
     """
 
     __slots__ = (
         "_authenticate",
-        "_context",
         "_credential",
+        "_identity",
+        "_metadata",
         "_method",
         "_rate_limiter",
         "_rule",
@@ -109,16 +122,22 @@ class CallGuard:
         method: str,
         authenticate: Authenticate | None,
         rate_limiter: RateLimiter,
-        context: grpc.ServicerContext,
+        metadata: Metadata,
     ) -> None:
-        """`authenticate` is None where no credential is needed."""
+        """`authenticate` is None where no credential is needed; `metadata` is the caller's."""
         self._method = method
         self._credential = ""
+        self._identity: Identity | None = None
         self._tenants: Sequence[str] = ()
         self._rule = RULES.get(method)
         self._authenticate = authenticate
         self._rate_limiter = rate_limiter
-        self._context = context
+        self._metadata = metadata
+
+    @property
+    def account(self) -> str:
+        """Whose limits the call counts against: its first tenant, else its credential."""
+        return self._tenants[0] if self._tenants else self._credential
 
     def authorize(self) -> Identity | None:
         """Returns the caller's identity, None where no credential is needed.
@@ -130,8 +149,8 @@ class CallGuard:
         if self._authenticate is None:
             _ROLE.set(Role.ADMIN)
             return None
-        identity = self._authenticate(_bearer(self._context.invocation_metadata()))
-        self._credential = identity.credential
+        identity = self._authenticate(_bearer(self._metadata))
+        self._credential, self._identity = identity.credential, identity
         if not identity.role.includes(rule.role):
             raise PermissionDenied(
                 f"{self._method} needs the role {rule.role}; this credential has {identity.role}"
@@ -139,20 +158,24 @@ class CallGuard:
         _ROLE.set(identity.role)
         return identity
 
-    def send_headers(self) -> None:
-        """Tells a streaming client that it is authorized, before it has sent a message."""
-        self._context.send_initial_metadata(())
-
     def check_tenants(self, identity: Identity | None, request: Any) -> None:
         """Raises PermissionDenied unless `identity` may act for all tenants of the request."""
         self._tenants = self._required_rule().tenants(request)
-        if identity is None:
-            return
         for tenant_id in self._tenants:
-            if not identity.may_act_for(tenant_id):
-                raise PermissionDenied(
-                    f"this credential may not act for tenant {quoted(tenant_id)}"
-                )
+            _check_tenant(identity, tenant_id)
+
+    def account_of(self, message: bytes) -> str:
+        """Returns whose limits an encoded request counts against, without parsing it.
+
+        That is its first tenant, or the credential where the message begins otherwise. Raises
+        PermissionDenied as `check_tenants` does.
+        """
+        tenant_id = _first_text(message, self._required_rule().depth)
+        if not is_name(tenant_id):
+            return self._credential
+        self._tenants = (tenant_id,)
+        _check_tenant(self._identity, tenant_id)
+        return tenant_id
 
     def try_acquire(self) -> RateQuotaExceeded | None:
         """Counts the checked request against its tenants' rate limits.
@@ -174,7 +197,35 @@ class CallGuard:
         return self._rule
 
 
-def _bearer(metadata: Iterable[tuple[str, str | bytes]]) -> str:
+def _check_tenant(identity: Identity | None, tenant_id: str) -> None:
+    if identity is not None and not identity.may_act_for(tenant_id):
+        raise PermissionDenied(f"this credential may not act for tenant {quoted(tenant_id)}")
+
+
+def _first_text(message: bytes, depth: int) -> str:
+    """Returns field 1 of a protobuf message if it is encoded first, as encoders do, else "".
+
+    With a depth of 2, field 1 of the message in field 1.
+    """
+    start, end = 0, len(message)
+    for _ in range(depth):
+        if start >= end or message[start] != _FIELD_1:
+            return ""
+        length = shift = 0
+        while True:
+            start += 1
+            if start >= end or shift > _MAX_VARINT_SHIFT:
+                return ""
+            length |= (message[start] & 0x7F) << shift
+            shift += 7
+            if message[start] < 0x80:
+                break
+        start += 1
+        end = min(end, start + length)
+    return message[start:end].decode("utf-8", "replace") if depth else ""
+
+
+def _bearer(metadata: Metadata) -> str:
     """Returns the credential of the metadata, which must hold exactly one."""
     found = [value for key, value in metadata if key == _HEADER]
     if len(found) != 1:

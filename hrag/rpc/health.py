@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2_grpc
 
 from hrag.errors import TooBusy
 from hrag.rpc import status
-from hrag.rpc.interceptor import MalformedRequest
+from hrag.rpc.call import MalformedRequest
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Health"].full_name
 

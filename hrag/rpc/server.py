@@ -1,6 +1,5 @@
 """A threaded gRPC server: health, reflection, limits, keepalive and a graceful stop."""
 
-import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,14 +10,15 @@ from grpc_reflection.v1alpha import reflection
 
 from hrag import tracing
 from hrag.config import CommonSettings
-from hrag.deadline import Deadline
 from hrag.errors import ServiceUnavailable
 from hrag.net.addresses import MAX_PORT, cannot_listen
 from hrag.rpc import health
 from hrag.rpc.admission import AdmissionExecutor
+from hrag.rpc.call import CallLimits
 from hrag.rpc.interceptor import CallInterceptor
 from hrag.rpc.protection import Protection
 from hrag.rpc.rate_limiter import RateLimiter
+from hrag.rpc.reply_limiter import ReplyLimiter
 
 _UNLIMITED = -1
 # Clients send keepalive pings, between calls too, to hold a connection open through proxies and
@@ -30,7 +30,11 @@ _MIN_PING_MS = 5_000
 # streams, and a thread for each, for hours. Proxies drop idle connections later than this.
 _PING_INTERVAL_MS = 60_000
 _PING_TIMEOUT_MS = 20_000  # grpcio 1.8x ignores grpc.keepalive_timeout_ms.
-_HEALTH_CALLS = 64  # Admitted beyond the limit of all other calls.
+# A connection that does not speak HTTP/2 by then, or TLS, is closed.
+_HANDSHAKE_TIMEOUT_MS = 10_000
+# Clients queue calls beyond it. Far above what one client has open, so that the limits of calls,
+# whose errors say what to do, are met first.
+_CALLS_PER_CONNECTION = 1024
 _CANCEL_GRACE_S = 0.5  # For the handlers of cancelled calls to end.
 
 
@@ -40,7 +44,7 @@ class Server:
 
     grpc_server: grpc.Server
     health: health.Health
-    executor: AdmissionExecutor
+    limits: CallLimits
     service: str
     port: int
 
@@ -56,8 +60,12 @@ class Server:
         cannot stop their handlers, which continue in their threads.
         """
         self.health.set(serving=False)
-        self.grpc_server.stop(drain_s).wait()
-        ending = threading.Thread(target=self.executor.shutdown, daemon=True)
+        executor = self.limits.executor
+        stopped = self.grpc_server.stop(drain_s)
+        executor.end_arriving()
+        stopped.wait()
+        self.limits.replies.close()
+        ending = threading.Thread(target=executor.shutdown, daemon=True)
         ending.start()
         ending.join(_CANCEL_GRACE_S)
         return not ending.is_alive()
@@ -78,12 +86,10 @@ def build(
     user may bind the port too (SO_REUSEPORT), and the kernel distributes connections over
     them. Raises ServiceUnavailable if the address cannot be bound.
     """
-    executor = AdmissionExecutor(settings.threads, settings.max_concurrent_calls)
-    interceptor = CallInterceptor(
-        protection.authenticate, RateLimiter(protection.quota_of), executor
-    )
+    limits = _limits(settings, protection)
+    interceptor = CallInterceptor(protection.authenticate, limits)
     server = grpc.server(
-        executor,
+        limits.executor,  # type: ignore[arg-type]  # Of a pool, gRPC uses `submit` alone.
         interceptors=[*tracing.interceptors(), interceptor],
         options=[
             ("grpc.so_reuseport", int(share_port)),
@@ -93,8 +99,10 @@ def build(
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.keepalive_time_ms", _PING_INTERVAL_MS),
             ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT_MS),
+            ("grpc.max_allowed_incoming_connections", settings.max_connections),
+            ("grpc.max_concurrent_streams", _CALLS_PER_CONNECTION),
+            ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
         ],
-        maximum_concurrent_rpcs=settings.max_concurrent_calls + _HEALTH_CALLS,
     )
     register(server)
     checks = health.Health(service, settings.max_concurrent_calls)
@@ -102,7 +110,24 @@ def build(
     if settings.reflection:
         names = (service, health.SERVICE, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
-    return Server(server, checks, executor, service, _bind(server, address, protection))
+    return Server(server, checks, limits, service, _bind(server, address, protection))
+
+
+def _limits(settings: CommonSettings, protection: Protection) -> CallLimits:
+    executor = AdmissionExecutor(
+        settings.threads,
+        settings.max_concurrent_calls,
+        settings.tenant_max_waiting_calls or max(1, settings.max_concurrent_calls // 2),
+        settings.arrival_timeout_s,
+        settings.max_streams,
+    )
+    return CallLimits(
+        executor,
+        RateLimiter(protection.quota_of),
+        ReplyLimiter(settings.max_unread_bytes, settings.send_timeout_s),
+        settings.default_deadline_s,
+        settings.stream_idle_timeout_s,
+    )
 
 
 def _bind(server: grpc.Server, address: str, protection: Protection) -> int:
@@ -117,9 +142,3 @@ def _bind(server: grpc.Server, address: str, protection: Protection) -> int:
     except RuntimeError as error:
         raise cannot_listen(address) from error
     return port
-
-
-def deadline_of(context: grpc.ServicerContext) -> Deadline:
-    """Returns the caller's deadline, which ends early if the call is cancelled or disconnected."""
-    remaining_s = context.time_remaining()
-    return Deadline.after(math.inf if remaining_s is None else remaining_s, context.is_active)

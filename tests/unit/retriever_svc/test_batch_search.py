@@ -1,7 +1,6 @@
 """Several searches in one call."""
 
 import math
-import time
 from dataclasses import replace
 from itertools import repeat
 
@@ -9,7 +8,7 @@ import pytest
 
 from hrag import errors
 from hrag.deadline import NEVER
-from retriever_svc import pipeline as module
+from hrag.rpc.suspension import Suspended
 from tests.rankings import QUERY, Embedder, FakeReader, FakeSnapshot, search_of
 
 
@@ -86,13 +85,10 @@ def test_a_batch_has_a_bound(number: int) -> None:
     assert caught.value.field == "searches"
 
 
-def test_a_batch_waits_for_its_changes_no_longer_than_one_search(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "MAX_WAIT_S", 0.1)
+def test_a_batch_is_suspended_before_any_of_its_searches_runs() -> None:
     snapshot = FakeSnapshot(["a"])
-    search = search_of(snapshot, reader=FakeReader(snapshot, repeat(3)))
-    began = time.monotonic()
-    found = search.batch([replace(QUERY, min_sequence=8)] * 20, NEVER)
-    assert time.monotonic() - began < 1
-    assert {type(each) for each in found} == {errors.SequenceNotReached}
+    embedder = Embedder(snapshot)
+    search = search_of(snapshot, embedder=embedder, reader=FakeReader(snapshot, repeat(3)))
+    with pytest.raises(Suspended):
+        search.batch([QUERY, replace(QUERY, min_sequence=8)], NEVER)
+    assert embedder.batches == []

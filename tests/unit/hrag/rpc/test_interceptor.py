@@ -3,8 +3,7 @@
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -12,15 +11,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag import errors
-from hrag.quota.quotas import unlimited
-from hrag.rpc.admission import AdmissionExecutor
-from hrag.rpc.interceptor import CallInterceptor
-from hrag.rpc.rate_limiter import RateLimiter
 from hrag.rpc.status import error_from
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
+from tests.credentials import UNKNOWN_KEY, new_key
 from tests.servers import INDEXER, connected
 
 _SEARCH = "/hrag.v1.RetrieverService/Search"
@@ -207,54 +203,16 @@ def test_a_malformed_request_is_an_invalid_argument(message: bytes, problem: str
         assert type(error_from(caught.value)) is errors.InvalidArgument
 
 
-class _Ended(Exception):
-    """Raised by a fake context that ends a call."""
-
-
-@dataclass(frozen=True)
-class _Details:
-    """The details that gRPC passes to interceptors."""
-
-    method: str
-
-
-class _Context:
-    """A context without metadata that records the status code."""
-
-    def __init__(self) -> None:
-        self.code: grpc.StatusCode | None = None
-
-    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        return ()
-
-    def set_trailing_metadata(self, _: object) -> None:
-        pass
-
-    def abort_with_status(self, status: Any) -> None:
-        self.code = status.code
-        raise _Ended
-
-
-@pytest.mark.parametrize("admitted", [True, False])
-def test_a_request_is_parsed_only_after_authorization(*, admitted: bool) -> None:
+def test_a_request_is_read_only_after_authorization(tmp_path: Path) -> None:
     """Four megabytes on the wire may take hundreds in memory."""
-    read: list[bytes] = []
-
-    def deserialize(raw: bytes) -> rpb.SearchRequest:
-        read.append(raw)
-        return rpb.SearchRequest()
-
-    def refuse(_: str) -> Any:
-        raise errors.Unauthenticated("no")
-
-    handler = grpc.unary_unary_rpc_method_handler(lambda request, _: request, deserialize)
-    around = CallInterceptor(
-        None if admitted else refuse, RateLimiter(unlimited), AdmissionExecutor(1, 1)
-    )
-    wrapped: Any = around.intercept_service(lambda _: handler, _Details(_SEARCH))
-    context = _Context()
-    with nullcontext() if admitted else pytest.raises(_Ended):
-        wrapped.unary_unary(b"raw", context)
-    assert wrapped.request_deserializer is None
-    assert read == ([b"raw"] if admitted else [])
-    assert context.code is (None if admitted else grpc.StatusCode.UNAUTHENTICATED)
+    keys = tmp_path / "keys.json"
+    key = new_key(keys)
+    with connected(Retriever(), HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=keys) as channel:
+        search = channel.unary_unary(_SEARCH)
+        codes = []
+        for credential in (UNKNOWN_KEY, key):
+            metadata = (("authorization", f"Bearer {credential}"),)
+            with pytest.raises(grpc.RpcError) as caught:
+                search(b"not a message", timeout=5, metadata=metadata)
+            codes.append(caught.value.code())
+    assert codes == [grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT]

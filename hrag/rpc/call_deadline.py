@@ -1,0 +1,32 @@
+"""The deadline of a call: its caller's, or the server's where the caller gave none."""
+
+import math
+from contextvars import ContextVar
+
+import grpc
+
+from hrag.deadline import Deadline
+
+_NO_DEADLINE_S = 1e15  # gRPC says 9e18 where there is none.
+
+_DEADLINE: ContextVar[Deadline] = ContextVar("deadline")
+
+
+def start(context: grpc.ServicerContext, default_s: float) -> None:
+    """Fixes the deadline of the call that this context belongs to.
+
+    `default_s` is what a caller without a deadline gets, in seconds from now.
+    """
+    _DEADLINE.set(_deadline(context, default_s))
+
+
+def deadline_of(context: grpc.ServicerContext) -> Deadline:
+    """Returns the call's deadline, which ends early if the call is cancelled or disconnected."""
+    return _DEADLINE.get(None) or _deadline(context, math.inf)
+
+
+def _deadline(context: grpc.ServicerContext, default_s: float) -> Deadline:
+    remaining_s = context.time_remaining()
+    if remaining_s is None or remaining_s > _NO_DEADLINE_S:
+        remaining_s = default_s
+    return Deadline.after(remaining_s, context.is_active)

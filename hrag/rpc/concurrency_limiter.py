@@ -1,0 +1,120 @@
+"""A limit per tenant for calls that run and calls that wait.
+
+While others call, a tenant's calls take at most half of the threads; alone, it may take all
+but one, which is left for whoever comes next. Calls beyond that wait without a thread, in the
+order of their arrival, and those beyond the limit of waiting calls are refused. So no number
+of calls, and no cost of a call, takes the threads from another tenant.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hrag.errors import TooBusy
+from hrag.rpc.arrival import PendingCall
+
+_SHARING_S = 1.0  # For so long after another tenant's call, a tenant counts as not alone.
+
+
+@dataclass(slots=True)
+class _Tenant:
+    """`suspended` counts calls that wait for something else than their turn."""
+
+    running: int = 0
+    suspended: int = 0
+    waiting: deque[PendingCall] = field(default_factory=deque)
+
+
+class ConcurrencyLimiter:
+    """Runs each tenant's calls in their order, some at once. Thread-safe."""
+
+    def __init__(
+        self,
+        threads: int,
+        max_waiting: int,
+        run: Callable[[PendingCall], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`threads` is how many calls of a tenant may run at once; `run` starts one."""
+        self._alone = threads
+        self._share = max(1, threads // 2)
+        self._max_waiting = max_waiting
+        self._run = run
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tenants: dict[str, _Tenant] = {}
+        self._last = ""  # The tenant of the last call.
+        self._others_s = -_SHARING_S  # When another tenant than that called last.
+
+    def enter(self, tenant: str, call: PendingCall) -> None:
+        """Runs a call at once or when it is its turn; raises TooBusy if too many wait."""
+        with self._lock:
+            state = self._state(tenant)
+            if state.running >= self._limit(tenant):
+                self._check_waiting(tenant, state)
+                state.waiting.append(call)
+                return
+            state.running += 1
+        self._run(call)
+
+    def leave(self, tenant: str) -> None:
+        """Ends a running call."""
+        with self._lock:
+            state = self._tenants[tenant]
+            state.running -= 1
+            ready = self._take_ready(tenant, state)
+            if not (state.running or state.suspended):
+                del self._tenants[tenant]
+        for call in ready:
+            self._run(call)
+
+    def suspend(self, tenant: str) -> None:
+        """Counts a running call as waiting for something else, once it has left.
+
+        Raises TooBusy if too many wait.
+        """
+        with self._lock:
+            state = self._tenants[tenant]
+            self._check_waiting(tenant, state)
+            state.suspended += 1
+
+    def resume(self, tenant: str, call: PendingCall) -> None:
+        """Runs a suspended call again, at once or when it is its turn."""
+        with self._lock:
+            state = self._tenants[tenant]
+            state.suspended -= 1
+            state.waiting.append(call)
+            ready = self._take_ready(tenant, state)
+        for each in ready:
+            self._run(each)
+
+    def _state(self, tenant: str) -> _Tenant:
+        state = self._tenants.get(tenant)
+        if state is None:
+            state = self._tenants[tenant] = _Tenant()
+        return state
+
+    def _limit(self, tenant: str) -> int:
+        now = self._clock()
+        if tenant != self._last:
+            self._last, self._others_s = tenant, now
+        is_sharing = len(self._tenants) > 1 or now - self._others_s < _SHARING_S
+        return self._share if is_sharing else self._alone
+
+    def _check_waiting(self, tenant: str, state: _Tenant) -> None:
+        waiting = len(state.waiting) + state.suspended
+        if waiting >= self._max_waiting:
+            raise TooBusy(
+                f"tenant {tenant!r} has {waiting} waiting calls, as many as "
+                "HRAG_TENANT_MAX_WAITING_CALLS allows"
+            )
+
+    def _take_ready(self, tenant: str, state: _Tenant) -> list[PendingCall]:
+        """Takes the calls whose turn it is and counts them as running."""
+        ready = []
+        while state.waiting and state.running < self._limit(tenant):
+            state.running += 1
+            ready.append(state.waiting.popleft())
+        return ready

@@ -1,0 +1,90 @@
+"""A client that speaks just enough HTTP/2 to misbehave: RFC 9113, with plain HPACK literals."""
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_DATA, _HEADERS, _SETTINGS = 0, 1, 4
+_END_STREAM, _END_HEADERS = 1, 4
+_INITIAL_WINDOW_SIZE = 4
+_CALLS_PER_CONNECTION = 500
+
+
+class Connection:
+    """An HTTP/2 connection that never reads."""
+
+    def __init__(self, address: str, *, window_bytes: int = 65_535) -> None:
+        """With `window_bytes` 0, the server may send headers and no message."""
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=10)
+        self._next_stream = 1
+        settings = struct.pack(">HI", _INITIAL_WINDOW_SIZE, window_bytes)
+        self._socket.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, settings))
+
+    def open(self, method: str, token: str = "") -> int:
+        """Sends the headers of a call; returns its stream."""
+        stream = self._next_stream
+        self._next_stream += 2
+        headers = [  # Each a literal without indexing, which begins with a zero byte.
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", method),
+            (":authority", "localhost"),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+        ]
+        if token:
+            headers.append(("authorization", f"Bearer {token}"))
+        block = b"".join(b"\0" + _literal(name) + _literal(value) for name, value in headers)
+        self._socket.sendall(_frame(_HEADERS, _END_HEADERS, stream, block))
+        return stream
+
+    def call(self, method: str, message: bytes, token: str = "") -> None:
+        """Makes a whole unary call."""
+        stream = self.open(method, token)
+        body = struct.pack(">BI", 0, len(message)) + message
+        self._socket.sendall(_frame(_DATA, _END_STREAM, stream, body))
+
+    def send(self, stream: int, data: bytes) -> None:
+        """Sends a piece of a call's body."""
+        self._socket.sendall(_frame(_DATA, 0, stream, data))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def half_open(address: str, method: str, count: int, token: str = "") -> Iterator[list[Connection]]:
+    """Opens `count` calls that send their headers and no message."""
+    with ExitStack() as closing:
+        connections = []
+        for start in range(0, count, _CALLS_PER_CONNECTION):
+            connections.append(Connection(address))
+            closing.callback(connections[-1].close)
+            for _ in range(min(_CALLS_PER_CONNECTION, count - start)):
+                connections[-1].open(method, token)
+        yield connections
+
+
+def _literal(text: str) -> bytes:
+    return _length(len(text)) + text.encode("ascii")
+
+
+def _length(number: int) -> bytes:
+    """An HPACK integer with a prefix of seven bits."""
+    if number < 127:
+        return bytes([number])
+    number -= 127
+    encoded = bytearray([127])
+    while number >= 128:
+        encoded.append(number % 128 + 128)
+        number //= 128
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    length = struct.pack(">I", len(payload))[1:]
+    return length + struct.pack(">BBI", kind, flags, stream) + payload

@@ -1,0 +1,89 @@
+"""What others notice of an attack: health, searches, memory, threads."""
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.processes import Process
+
+MAX_S = 1.0  # A quiet machine needs a tenth of it.
+MAX_RATIO = 10.0  # Of a p99 under attack to the quiet one; 3 on a quiet machine.
+MAX_GROWTH_BYTES = 300 << 20
+
+
+def health_s(process: Process) -> float:
+    """Returns the seconds that a health check takes, with a new connection."""
+    began = time.monotonic()
+    with grpc.insecure_channel(process.address) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+        found = check(health_pb2.HealthCheckRequest(), timeout=20)
+    assert found.status == health_pb2.HealthCheckResponse.SERVING
+    return time.monotonic() - began
+
+
+def slowest_s(call: Callable[[], object], times: int = 20) -> float:
+    """Returns the seconds of the slowest of several calls."""
+    return max(seconds(call) for _ in range(times))
+
+
+def p99_s(call: Callable[[], object], times: int = 200) -> float:
+    """Returns the 99th percentile of the seconds of several calls."""
+    return statistics.quantiles([seconds(call) for _ in range(times)], n=100)[-1]
+
+
+def seconds(call: Callable[[], object]) -> float:
+    began = time.monotonic()
+    call()
+    return time.monotonic() - began
+
+
+def memory_bytes(process: Process) -> int:
+    """Returns the resident memory of a service."""
+    return _status(process, "VmRSS") * 1024
+
+
+def threads_of(process: Process) -> int:
+    return _status(process, "Threads")
+
+
+def _status(process: Process, field: str) -> int:
+    status = Path(f"/proc/{process._process.pid}/status").read_text("ascii")
+    line = next(line for line in status.splitlines() if line.startswith(f"{field}:"))
+    return int(line.split()[1])
+
+
+def until(is_true: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Waits until something is true; fails after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.05)
+
+
+@contextmanager
+def repeated(call: Callable[[], object], threads: int) -> Iterator[None]:
+    """Makes a call again and again in several threads; its errors are its own."""
+    ending = threading.Event()
+
+    def repeat() -> None:
+        while not ending.is_set():
+            try:
+                call()
+            except Exception:
+                ending.wait(0.001)
+
+    started = [threading.Thread(target=repeat, daemon=True) for _ in range(threads)]
+    for thread in started:
+        thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        for thread in started:
+            thread.join()

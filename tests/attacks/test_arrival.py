@@ -1,0 +1,171 @@
+"""Calls that do not arrive, streams that say nothing, connections that do nothing."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import grpc
+import pytest
+
+from hrag.auth import keys
+from hrag.cli.processes import INDEXER
+from hrag.types import Document
+from hrag.v1 import indexer_pb2, retriever_pb2, types_pb2
+from tests.attacks.conftest import ATTACKER, LIMITS, Guarded
+from tests.attacks.http2 import Connection, half_open
+from tests.attacks.observed import (
+    MAX_GROWTH_BYTES,
+    MAX_S,
+    health_s,
+    memory_bytes,
+    slowest_s,
+    threads_of,
+    until,
+)
+from tests.credentials import id_of, new_key
+from tests.processes import FAST, Process, started
+
+pytestmark = pytest.mark.attacks
+
+SEARCH = "/hrag.v1.RetrieverService/Search"
+INGEST = "/hrag.v1.IndexerService/IngestDocument"
+INGEST_MANY = "/hrag.v1.IndexerService/IngestDocuments"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+CHECK = "/grpc.health.v1.Health/Check"
+COUNT = 1000
+STREAMS = 200
+
+
+@pytest.fixture
+def quiet(guarded: Guarded) -> Iterator[Guarded]:
+    """The services, which have as many threads and as little memory after a test as before."""
+    processes = (guarded.services.indexer, guarded.services.retriever)
+    guarded.search()
+    threads = [threads_of(each) for each in processes]
+    memory = [memory_bytes(each) for each in processes]
+    yield guarded
+    for process, before in zip(processes, threads, strict=True):
+        until(lambda process=process, before=before: threads_of(process) <= before + 20)
+    for process, before in zip(processes, memory, strict=True):
+        assert memory_bytes(process) < before + MAX_GROWTH_BYTES
+
+
+def _check_service(guarded: Guarded, process: Process) -> None:
+    assert max(health_s(process) for _ in range(5)) < MAX_S
+    assert slowest_s(guarded.search) < MAX_S
+
+
+@pytest.mark.parametrize("whose", ["a stranger's", "a tenant's"])
+@pytest.mark.parametrize("method", [SEARCH, CHECK, INGEST])
+def test_calls_without_a_message_hold_nothing_that_others_need(
+    quiet: Guarded, method: str, whose: str
+) -> None:
+    services = quiet.services
+    process = services.indexer if method == INGEST else services.retriever
+    token = quiet.attacker_key if whose == "a tenant's" else ""
+    with half_open(process.address, method, COUNT, token):
+        for _ in range(3):
+            _check_service(quiet, process)
+            time.sleep(0.3)
+    if method == SEARCH:
+        with quiet.attacker() as attacker:
+            assert attacker.search(ATTACKER, "ship").passages
+
+
+def test_a_message_that_comes_byte_by_byte_is_ended_after_the_limit(quiet: Guarded) -> None:
+    connection = Connection(quiet.services.retriever.address)
+    for _ in range(100):
+        stream = connection.open(SEARCH, quiet.attacker_key)
+        connection.send(stream, b"\0\0\0")
+    _check_service(quiet, quiet.services.retriever)
+    until(lambda: quiet.services.retriever.log.count("DEADLINE_EXCEEDED") >= 100, 10)
+    connection.close()
+
+
+def test_waiting_for_a_change_holds_no_thread(quiet: Guarded) -> None:
+    with quiet.attacker() as attacker:
+        waiting = [_waiting_search(quiet) for _ in range(100)]
+        _check_service(quiet, quiet.services.retriever)
+        assert attacker.search(ATTACKER, "ship").passages
+        codes = {call.exception().code() for call, _ in waiting}
+    assert codes == {grpc.StatusCode.DEADLINE_EXCEEDED}
+    for _, channel in waiting:
+        channel.close()
+
+
+def _waiting_search(guarded: Guarded) -> tuple[grpc.Future, grpc.Channel]:
+    """Starts a search that waits for a change that will not come."""
+    channel = grpc.insecure_channel(guarded.services.retriever.address)
+    request = retriever_pb2.SearchRequest(tenant_id=ATTACKER, text="ship", min_sequence=1 << 62)
+    call = channel.unary_unary(SEARCH).future(
+        request.SerializeToString(), timeout=6, metadata=_metadata(guarded.attacker_key)
+    )
+    return call, channel
+
+
+def _metadata(key: str) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {key}"),)
+
+
+@pytest.mark.parametrize("method", [INGEST_MANY, REFLECTION])
+def test_idle_streams_are_bounded_and_end(quiet: Guarded, method: str) -> None:
+    indexer = quiet.services.indexer
+    before = threads_of(indexer)
+    with half_open(indexer.address, method, STREAMS, quiet.attacker_key):
+        _check_service(quiet, indexer)
+        quiet.victim.ingest("victim", Document(f"Written beside {method}.", "beside"))
+        outcomes = quiet.victim.ingest_many("victim", [Document("As a stream.", "stream")])
+        assert [each.document_id for each in outcomes] == ["stream"]
+        until(lambda: threads_of(indexer) <= before + 20)
+
+
+def test_a_stream_ends_when_its_key_is_revoked(quiet: Guarded) -> None:
+    key = new_key(quiet.key_file, ATTACKER)
+    with grpc.insecure_channel(quiet.services.retriever.address) as channel:
+        call = channel.stream_stream(REFLECTION)(_nothing(), metadata=_metadata(key), timeout=30)
+        call.initial_metadata()
+        keys.revoke(quiet.key_file, id_of(key))
+        began = time.monotonic()
+        with pytest.raises(grpc.RpcError) as caught:
+            next(call)
+    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert time.monotonic() - began < 8
+
+
+def _nothing() -> Iterator[bytes]:
+    """A stream of requests that says nothing while anybody listens."""
+    time.sleep(10)
+    yield from ()
+
+
+def test_a_stream_is_not_idle_while_its_documents_are_embedded(quiet: Guarded) -> None:
+    """It waits for its answers, however long they take."""
+
+    def documents() -> Iterator[indexer_pb2.IngestDocumentsRequest]:
+        for number in range(3):
+            time.sleep(float(LIMITS["HRAG_STREAM_IDLE_TIMEOUT_S"]) / 2)
+            document = types_pb2.Document(document_id=f"slow-{number}", text="Slowly sent.")
+            yield indexer_pb2.IngestDocumentsRequest(tenant_id=ATTACKER, document=document)
+
+    answers = quiet.services.raw_indexer.IngestDocuments(
+        documents(), metadata=_metadata(quiet.attacker_key), timeout=60
+    )
+    assert sum(len(answer.outcomes) for answer in answers) == 3
+
+
+def test_connections_are_bounded_and_silent_ones_end(tmp_path) -> None:
+    settings = {**FAST, "HRAG_MAX_CONNECTIONS": "50"}
+    with started(INDEXER, tmp_path / "store", settings) as indexer, ExitStack() as closing:
+        indexer.wait_until_serving()
+        host, _, port = indexer.address.rpartition(":")
+        for _ in range(200):
+            closing.enter_context(socket.create_connection((host, int(port))))
+        until(lambda: _answers(indexer), 30)
+
+
+def _answers(process: Process) -> bool:
+    try:
+        return health_s(process) < 20
+    except grpc.RpcError:
+        return False

@@ -1,0 +1,131 @@
+"""One tenant's calls, however many and however costly, and its replies, which it does not read."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from hrag.v1 import retriever_pb2 as pb
+from tests.attacks.conftest import ATTACKER, Guarded
+from tests.attacks.http2 import Connection
+from tests.attacks.observed import (
+    MAX_GROWTH_BYTES,
+    MAX_RATIO,
+    MAX_S,
+    health_s,
+    memory_bytes,
+    p99_s,
+    slowest_s,
+)
+from tests.processes import FAST, running
+
+pytestmark = pytest.mark.attacks
+
+SEARCH = "/hrag.v1.RetrieverService/Search"
+BATCH_SEARCH = "/hrag.v1.RetrieverService/BatchSearch"
+_PER_CONNECTION = 300
+
+
+@contextmanager
+def _flood(guarded: Guarded, request: pb.SearchRequest, calls_per_s: int) -> Iterator[None]:
+    """Sends calls at a rate, without reading what comes back."""
+    ending = threading.Event()
+    message = request.SerializeToString()
+    address, key = guarded.services.retriever.address, guarded.attacker_key
+
+    def send() -> None:
+        while not ending.is_set():
+            connection = Connection(address, window_bytes=1 << 30)
+            for _ in range(_PER_CONNECTION):
+                connection.call(SEARCH, message, key)
+                if ending.wait(1 / calls_per_s):
+                    break
+            connection.close()
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        sender.join()
+
+
+@pytest.mark.parametrize("mode", ["SENTENCE_WINDOW", "AUTO_MERGE", "CONTEXT"])
+def test_costly_calls_of_one_tenant_leave_the_others_their_share(
+    guarded: Guarded, mode: str
+) -> None:
+    costly = pb.SearchRequest(
+        tenant_id=ATTACKER,
+        text="ship lighthouse rocks keeper",
+        mode=getattr(pb, f"SEARCH_MODE_{mode}"),
+        candidates=10_000,
+    )
+    if mode != "CONTEXT":
+        costly.limit = 100
+    p99_s(guarded.search, 50)
+    quiet = p99_s(guarded.search)
+    with _flood(guarded, costly, 200):
+        time.sleep(1)
+        attacked = p99_s(guarded.search, 100)
+    problem = f"p99 {quiet * 1e3:.1f} ms quiet, {attacked * 1e3:.1f} ms under attack"
+    assert attacked < max(MAX_RATIO * quiet, MAX_S / 4), problem
+
+
+def test_waiting_calls_of_one_tenant_are_bounded(guarded: Guarded) -> None:
+    """Half of HRAG_MAX_CONCURRENT_CALLS, so that others may wait too."""
+    request = pb.SearchRequest(tenant_id=ATTACKER, text="ship", min_sequence=1 << 62)
+    with grpc.insecure_channel(guarded.services.retriever.address) as channel:
+        search = channel.unary_unary(SEARCH, pb.SearchRequest.SerializeToString)
+        metadata = (("authorization", f"Bearer {guarded.attacker_key}"),)
+        calls = [search.future(request, timeout=8, metadata=metadata) for _ in range(400)]
+        assert slowest_s(guarded.search) < MAX_S
+        errors = [call.exception() for call in calls]
+    codes = Counter(error.code() for error in errors)
+    assert codes == {
+        grpc.StatusCode.RESOURCE_EXHAUSTED: 272,
+        grpc.StatusCode.DEADLINE_EXCEEDED: 128,
+    }
+    assert any("HRAG_TENANT_MAX_WAITING_CALLS" in error.details() for error in errors)
+
+
+@pytest.mark.parametrize("count", [100])
+def test_replies_that_nobody_reads_are_bounded_and_their_calls_ended(
+    guarded: Guarded, count: int
+) -> None:
+    """A client whose window is closed, so that gRPC keeps each reply in memory."""
+    retriever = guarded.services.retriever
+    large = pb.SearchRequest(tenant_id=ATTACKER, text="ship", limit=100, return_level=1)
+    batch = pb.BatchSearchRequest(searches=[large] * 12).SerializeToString()
+    guarded.search()
+    before = memory_bytes(retriever)
+    connection = Connection(retriever.address, window_bytes=0)
+    for _ in range(count):
+        connection.call(BATCH_SEARCH, batch, guarded.attacker_key)
+    largest = before
+    began = time.monotonic()
+    while time.monotonic() - began < 12:
+        assert health_s(retriever) < MAX_S
+        guarded.search()
+        largest = max(largest, memory_bytes(retriever))
+    assert largest - before < MAX_GROWTH_BYTES
+    assert "HRAG_MAX_UNREAD_BYTES" not in retriever.log  # No message is logged.
+    with guarded.attacker() as attacker:
+        attacker.search(ATTACKER, "ship", limit=100)
+    connection.close()
+
+
+def test_a_call_without_a_deadline_gets_the_servers(tmp_path: Path) -> None:
+    settings = {**FAST, "HRAG_DEFAULT_DEADLINE_S": "1"}
+    with running(tmp_path / "store", settings) as services:
+        request = pb.SearchRequest(tenant_id=ATTACKER, text="ship", min_sequence=1 << 62)
+        began = time.monotonic()
+        with pytest.raises(grpc.RpcError) as caught:
+            services.raw_retriever.Search(request, timeout=None)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert time.monotonic() - began < 10
