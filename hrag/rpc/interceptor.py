@@ -16,16 +16,17 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
-from hrag import log, metrics, tracing
+from hrag import audit, log, metrics, tracing
 from hrag.auth import Authenticate
 from hrag.errors import HragError, InternalError, InvalidArgument, RateQuotaExceeded, TooBusy
-from hrag.rpc import guard, request_id, status
+from hrag.rpc import call_audit, guard, request_id, status
 from hrag.rpc.admission import AdmissionExecutor, InlineExecutor
 from hrag.rpc.rate_limiter import RateLimiter
 
 _log = structlog.get_logger()
 
 _OK = grpc.StatusCode.OK.name
+_TOO_BUSY = status.TABLE[TooBusy].reason
 _INLINE = InlineExecutor()
 
 
@@ -115,6 +116,7 @@ def _rejecting_handler(method: str, rejection: grpc.Status) -> Any:
 
     def reject(_requests: Any, context: grpc.ServicerContext) -> NoReturn:
         metrics.call_rejected(_short_name(method), rejection.code.name)
+        audit.refused_unread(_TOO_BUSY, _short_name(method))
         _abort(context, rejection, request_id.request_id(context))
 
     # gRPC reads this attribute; the call is rejected in its event thread.
@@ -211,6 +213,7 @@ class _Call:
         self._guard = guard.CallGuard(method, authenticate, rate_limiter, context)
         self._id = request_id.request_id(context)
         self._reason = ""
+        self._request: Any = None
         self._started = time.perf_counter()
         context.set_trailing_metadata(((request_id.REQUEST_ID, self._id),))
         log.CALL.set(self._log_fields)
@@ -259,6 +262,7 @@ class _Call:
         request = self._deserialize(raw)
         if isinstance(request, MalformedRequest):
             raise request.error
+        self._request = request
         self._guard.check_tenants(identity, request)
         return request
 
@@ -279,6 +283,7 @@ class _Call:
             _log.info("call", method=self._method, code=self.code, reason=self._reason, ms=ms)
         else:
             _log.debug("call", method=self._method, code=self.code, ms=ms)
+        call_audit.ended(self._method, self.code, self._reason, self._request, self._context)
         log.CALL.set(None)
 
     def _log_fields(self) -> dict[str, str]:
