@@ -221,6 +221,9 @@ class _Details:
 class _Context:
     """A context without metadata that records the status code."""
 
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
     def __init__(self) -> None:
         self.code: grpc.StatusCode | None = None
 
