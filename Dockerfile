@@ -4,22 +4,31 @@
 # empty at first, so every call is refused until `hrag keys create`. A new volume is initialised
 # with the image's folder at its mount point, with owner and mode.
 
-FROM debian:bookworm-slim AS build
+# Debian 13, by the digest of all its architectures; `make images` prints the present one. A new
+# digest brings Debian's security updates: the packages below are the newest at each build.
+ARG BASE=debian:trixie-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d765c46aea49f11f
+
+FROM ${BASE} AS build
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates g++ libpython3-dev python3-venv
-# pip stays outside of the copied environment. HNSWLIB_NO_NATIVE: otherwise hnswlib is compiled
-# for this machine's CPU and crashes on others.
-RUN python3 -m venv /pip && python3 -m venv --without-pip /opt/hrag
-ENV HNSWLIB_NO_NATIVE=1 PIP_CONSTRAINT=/source/constraints.txt PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# /build compiles; pip and compilers stay outside of the environment that is copied.
+# HNSWLIB_NO_NATIVE: otherwise hnswlib is compiled for this machine's CPU and crashes on others.
+RUN python3 -m venv /build && python3 -m venv --without-pip /opt/hrag
+ENV HNSWLIB_NO_NATIVE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /source
-# Dependencies change less often than the source: a layer of their own.
-COPY pyproject.toml constraints.txt ./
-RUN python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > /requirements.txt \
-    && /pip/bin/pip --python /opt/hrag/bin/python install --requirement /requirements.txt
+# Dependencies change less often than the source: a layer of their own. All that comes from a
+# registry is checked against its hash, what compiles included; nothing else is compiled than
+# hnswlib, of which there are only sources.
+COPY constraints/build.txt constraints/runtime.txt constraints/
+RUN /build/bin/pip install --require-hashes --only-binary :all: --requirement constraints/build.txt \
+    && /build/bin/pip wheel --require-hashes --only-binary :all: --no-binary hnswlib \
+        --no-build-isolation --wheel-dir /wheels --requirement constraints/runtime.txt \
+    && /build/bin/pip --python /opt/hrag/bin/python install --no-index --no-deps /wheels/*.whl
 COPY . .
-RUN /pip/bin/pip --python /opt/hrag/bin/python install .
+RUN /build/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /own . \
+    && /build/bin/pip --python /opt/hrag/bin/python install --no-index --no-deps /own/*.whl
 
-FROM debian:bookworm-slim
+FROM ${BASE}
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates python3 \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \

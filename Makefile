@@ -5,16 +5,64 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := .venv-peers
+TOOLS := .venv-tools
+PINS := constraints
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup demo sync-client test test-slow test-attacks test-endurance test-models test-clients test-containers lint bench bench-full bench-compare bench-store bench-quality bench-peers bench-lexical clean
+.PHONY: setup constraints images sbom demo sync-client test test-slow test-attacks test-endurance test-models test-clients test-containers lint bench bench-full bench-compare bench-store bench-quality bench-peers bench-lexical clean
 
 setup: $(STAMP)
 
+# Every package is checked against the hashes of the lists; hrag itself, which has none, comes
+# last and alone. Quiet but for errors.
+INSTALL = -m pip install --quiet --disable-pip-version-check
+HASHED = $(INSTALL) --require-hashes --requirement
+
 # Reinstalled when what is compiled, generated or required changes; Python edits need none.
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard hrag_fast/*.pyx hrag_fast/*.pxd protos/hrag/v1/*.proto)
+$(STAMP): pyproject.toml setup.py $(PINS)/build.txt $(PINS)/development.txt $(wildcard hrag_fast/*.pyx hrag_fast/*.pxd protos/hrag/v1/*.proto)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python $(HASHED) $(PINS)/build.txt --requirement $(PINS)/development.txt
+	$(BIN)/python $(INSTALL) --no-deps --no-build-isolation --editable .
+	touch $@
+
+# Writes the lists of versions with their hashes. Versions stay where pyproject.toml still allows
+# them; `make constraints UPGRADE=--upgrade` takes the newest, UPGRADE="--upgrade-package NAME" one.
+# Neither addresses of downloads nor of indexes are written.
+COMPILE = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-emit-index-url --custom-compile-command "make constraints" $(UPGRADE)
+BUILD_REQUIRES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
+
+constraints: $(TOOLS)/.installed
+	$(COMPILE) pyproject.toml --output-file $(PINS)/runtime.txt
+	$(COMPILE) pyproject.toml --extra dev --constraint $(PINS)/runtime.txt --output-file $(PINS)/development.txt
+	$(COMPILE) pyproject.toml --all-extras --constraint $(PINS)/development.txt --output-file $(PINS)/benchmarks.txt
+	$(PYTHON) -c '$(BUILD_REQUIRES)' | cat $(PINS)/build.in - \
+		| $(COMPILE) - --constraint $(PINS)/development.txt --output-file $(PINS)/build.txt
+	$(COMPILE) $(PINS)/tools.in --output-file $(PINS)/tools.txt
+
+# Prints the digests that the registries have for the tags of our images now, to be written
+# behind them; needs Docker with buildx and access to the registries.
+images:
+	@grep -ohE '[a-z.]+/[a-z/]+:[a-z0-9.-]+|debian:[a-z0-9.-]+' Dockerfile docker-compose.yml | sort -u \
+		| while read -r image; do \
+			echo "$$image@$$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$$image")"; \
+		done
+
+# The software bill of materials of the run-time environment, as CycloneDX: build/sbom.json.
+sbom: $(TOOLS)/.installed build/runtime/.installed
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+		--output-reproducible --output-format JSON --output-file build/sbom.json build/runtime
+
+build/runtime/.installed: $(PINS)/runtime.txt
+	rm -rf build/runtime
+	$(PYTHON) -m venv build/runtime
+	build/runtime/bin/python $(HASHED) $<
+	build/runtime/bin/python -m pip uninstall --quiet --yes --disable-pip-version-check pip setuptools
+	touch $@
+
+$(TOOLS)/.installed: $(PINS)/tools.txt
+	test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python $(HASHED) $<
 	touch $@
 
 demo: setup
@@ -78,8 +126,8 @@ bench-store: setup
 bench-quality: setup
 	$(BIN)/python -m benchmarks.quality $(DATA) $(STORE)
 
-$(VENV)/.bench: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,bench]'
+$(VENV)/.bench: $(STAMP) $(PINS)/benchmarks.txt
+	$(BIN)/python $(HASHED) $(PINS)/benchmarks.txt
 	touch $@
 
 # Installs what hrag is measured beside from PyPI into .venv-peers (550 MB), once.
@@ -92,8 +140,8 @@ bench-lexical: setup $(PEERS)/.installed
 
 $(PEERS)/.installed: benchmarks/peers/requirements.txt
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	$(PEERS)/bin/python $(INSTALL) --requirement $<
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-models $(PEERS) benchmarks/peers/results benchmarks/results/latest docs/examples/node/node_modules build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so
+	rm -rf $(VENV) .venv-models $(PEERS) $(TOOLS) benchmarks/peers/results benchmarks/results/latest docs/examples/node/node_modules build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so

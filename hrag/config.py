@@ -43,6 +43,7 @@ DEFAULT_RERANK_TEXT_TOKENS = 320
 # The exact values with which an operator acknowledges that a service is open to the network.
 NO_AUTH_WORDS = "everybody may read and change all data"
 PLAINTEXT_WORDS = "everybody on the way may read all data and tokens"
+METRICS_WORDS = "everybody may read the metrics"
 _REQUEST_PER_DOCUMENT = 4
 _MAX_SEARCH_BYTES = 16 * MIB  # A full batch whose filters name 10,000 ids each has 15 MiB.
 E5_SMALL = "e5-small"
@@ -103,7 +104,17 @@ class EngineSettings(BaseSettings):
     memory_bytes: int = _variable("HRAG_MEMORY_BYTES", 4096 * MIB, ge=MIB, le=1 << 50)
 
 
-class CommonSettings(EngineSettings):
+class AuditSettings(BaseSettings):
+    """Where and how a process logs what it did, for `hrag.log` and `hrag.audit`."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
+
+    audit_file: Path | None = _variable("HRAG_AUDIT_FILE", None)
+    audit_reads: bool = _variable("HRAG_AUDIT_READS", False)
+    log_format: Literal["console", "json"] = _variable("HRAG_LOG_FORMAT", "console")
+
+
+class CommonSettings(EngineSettings, AuditSettings):
     """The settings of both services."""
 
     embedder: str = _variable("HRAG_EMBEDDER", "builtin")
@@ -155,12 +166,14 @@ class CommonSettings(EngineSettings):
     tls_key_file: Path | None = _variable("HRAG_TLS_KEY_FILE", None)
     tls_client_ca_file: Path | None = _variable("HRAG_TLS_CLIENT_CA_FILE", None)
     insecure_plaintext: str = _variable("HRAG_INSECURE_PLAINTEXT", "")
+    metrics_token_file: Path | None = _variable("HRAG_METRICS_TOKEN_FILE", None)
+    metrics_tls: bool = _variable("HRAG_METRICS_TLS", False)
+    insecure_metrics: str = _variable("HRAG_INSECURE_METRICS", "")
     reflection: bool = _variable("HRAG_REFLECTION", True)
     drain_s: float = _variable("HRAG_DRAIN_S", 8.0, ge=0, le=600)
     stop_on_eof: bool = _variable("HRAG_STOP_ON_EOF", False)
     tracing: bool | None = _variable("HRAG_TRACING", None)
     otlp_endpoint: str = _variable("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-    log_format: Literal["console", "json"] = _variable("HRAG_LOG_FORMAT", "console")
     log_level: Literal["debug", "info", "warning", "error"] = _variable("HRAG_LOG_LEVEL", "info")
 
     @field_validator("level_sizes", mode="before")
@@ -325,7 +338,7 @@ class RetrieverSettings(CommonSettings):
         return configured or min(DEFAULT_CONCURRENT_ANSWERS, limit)
 
 
-Settings = TypeVar("Settings", bound=EngineSettings)
+Settings = TypeVar("Settings", bound=BaseSettings)
 
 
 def load(cls: type[Settings]) -> Settings:

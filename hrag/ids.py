@@ -66,9 +66,14 @@ def _check_name(value: str, field: str) -> str:
     return value
 
 
+def is_document_id(value: str) -> bool:
+    """True if `value` is a valid document id."""
+    return _DOCUMENT_ID.fullmatch(value) is not None
+
+
 def check_document_id(value: str) -> str:
     """Returns `value`, or raises InvalidArgument."""
-    if not _DOCUMENT_ID.fullmatch(value):
+    if not is_document_id(value):
         raise InvalidArgument(
             f"document_id is {quoted(value)}; it must be 1 to {MAX_DOCUMENT_ID_BYTES} of "
             "A-Z a-z 0-9 . _ : - and begin with a letter or digit",

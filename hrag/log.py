@@ -20,17 +20,12 @@ CALL: ContextVar[Callable[[], Mapping[str, str]] | None] = ContextVar("call", de
 
 def configure(service: str, log_format: Literal["console", "json"], level: str) -> None:
     """Configures the logs of this process; every line has the service's name and the process id."""
-    shared: list[structlog.typing.Processor] = [
-        _service_fields(service),
-        call_fields,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
+    shared = common_processors(service)
     renderers = _json() if log_format == "json" else _console()
     structlog.configure(
         processors=[*shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Stderr())),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", STDERR)),
         cache_logger_on_first_use=True,
     )
     _route_standard_logs(shared, renderers)
@@ -51,6 +46,19 @@ class _Stderr:
             sys.stderr.flush()
 
 
+STDERR = _Stderr()
+
+
+def common_processors(service: str) -> list[structlog.typing.Processor]:
+    """Returns what adds the fields of every line: service, process, call, level and time."""
+    return [
+        _service_fields(service),
+        call_fields,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+
+
 def _service_fields(service: str) -> structlog.typing.Processor:
     """Adds service and pid. Not bound as context variables: new threads have an empty context."""
     pid = os.getpid()
@@ -66,9 +74,12 @@ def _service_fields(service: str) -> structlog.typing.Processor:
 def call_fields(
     _logger: Any, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Adds the fields of the current call; a structlog processor."""
+    """Adds the fields of the current call that the line itself has not; a structlog processor.
+
+    A line about one document of a stream names that document's tenant.
+    """
     call = CALL.get()
-    return event if call is None else {**event, **call()}
+    return event if call is None else {**event, **call(), **event}
 
 
 def _json() -> list[structlog.typing.Processor]:

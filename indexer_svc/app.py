@@ -12,6 +12,7 @@ from hrag.embedding import Embedder
 from hrag.embedding.factory import open_embedder
 from hrag.engine import Maintenance, Writer, open_engine
 from hrag.rpc import server
+from hrag.rpc.metrics_access import open_metrics_access
 from hrag.rpc.metrics_server import serve_metrics
 from hrag.rpc.process import abandon, report_serving, serve_until_stopped
 from hrag.rpc.protection import open_protection
@@ -33,6 +34,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
     """
     os.nice(settings.niceness)  # Of this thread, and so of all that it starts.
     protection = open_protection(settings, settings.address)
+    metrics_access = open_metrics_access(settings, settings.metrics_address)
     with ExitStack() as closing:
         embedder = open_embedder(settings)
         chat = open_chat(settings)
@@ -41,8 +43,9 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         writer = engine.writer(protection.quota_of)
         maintenance = engine.maintenance()
         metric_readings = metrics.Readings(partial(readings, writer, settings))
+        collectors = (metrics.INSTRUMENTS, metric_readings)
         closing.enter_context(
-            serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, metric_readings)
+            serve_metrics(settings.metrics_address, *collectors, access=metrics_access)
         )
         servicer = _servicer(settings, writer, embedder, stopping)
         listening = server.build(

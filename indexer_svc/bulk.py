@@ -69,20 +69,30 @@ class IngestRequest:
     document_id: str
     read: Callable[[], Document]
 
+    @property
+    def sent_as(self) -> Key:
+        """Its key as sent, so any part may be empty or invalid."""
+        return self.tenant_id, self.collection, self.document_id
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of a document; `document_id` is as sent, so it may be empty."""
+    """The outcome of a document; `sent_as` is its key as sent."""
 
-    document_id: str
+    sent_as: Key
     outcome: Outcome
+
+    @property
+    def document_id(self) -> str:
+        """The document's id as sent, so it may be empty."""
+        return self.sent_as[2]
 
 
 @dataclass(frozen=True, slots=True)
 class _InFlight(Generic[Work]):
     """A document between two stages, or its outcome; `key` is set once it has been cut."""
 
-    document_id: str
+    sent_as: Key
     content: Work | Outcome
     key: Key | None = None
     weight: float = _FULL / GROUP_DOCUMENTS
@@ -141,7 +151,7 @@ class BulkLoad:
             except _CONCERNS_ALL:
                 raise
             except Exception as error:
-                document = _InFlight(request.document_id, error)
+                document = _InFlight(request.sent_as, error)
             yield [document]
 
     def _cut(self, request: IngestRequest) -> _InFlight[Draft]:
@@ -152,15 +162,15 @@ class BulkLoad:
             superseded = checked.key in self._in_flight
             admitted = self._pipeline.admit(checked, superseded=superseded)
         if isinstance(admitted, IngestResult):
-            return _InFlight(request.document_id, admitted)
+            return _InFlight(request.sent_as, admitted)
         draft = self._pipeline.cut(admitted, self._deadline)
         with self._admitting:
             self._check_going()
             stored = self._pipeline.admit_draft(draft, superseded=superseded)
         if stored is not None:
-            return _InFlight(request.document_id, stored)
+            return _InFlight(request.sent_as, stored)
         self._in_flight.add(checked.key)
-        return _InFlight(request.document_id, draft, checked.key, _weight_of(draft))
+        return _InFlight(request.sent_as, draft, checked.key, _weight_of(draft))
 
     # Embedding
 
@@ -243,7 +253,7 @@ class BulkLoad:
             outcome = next(outcomes) if isinstance(content, Ready) else content
             if document.key is not None:
                 self._in_flight.remove(document.key)
-            answers.append(Answer(document.document_id, outcome))
+            answers.append(Answer(document.sent_as, outcome))
         return answers
 
     def _wait_for_capacity(self, collection: CollectionHandle) -> None:
@@ -294,7 +304,7 @@ def _advanced(
 ) -> _InFlight[Ready]:
     content = document.content
     outcome = next(embedded) if isinstance(content, Draft) else content
-    return _InFlight(document.document_id, outcome, document.key, document.weight)
+    return _InFlight(document.sent_as, outcome, document.key, document.weight)
 
 
 def _weight(document: _InFlight[Draft] | _InFlight[Ready]) -> float:

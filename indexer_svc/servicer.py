@@ -10,8 +10,10 @@ from functools import partial
 import grpc
 
 from hrag import metrics
+from hrag.rpc import call_audit
 from hrag.rpc.call import to_hrag_error
 from hrag.rpc.call_deadline import deadline_of
+from hrag.types import IngestOutcome, IngestResult
 from hrag.v1 import indexer_pb2 as pb
 from hrag.v1 import indexer_pb2_grpc
 from hrag.wire import common, indexer
@@ -35,6 +37,10 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         collection, sequence = self._pipeline.create_collection(
             request.tenant_id, request.name, common.settings_request_from(request.settings)
         )
+        created = (request.tenant_id, collection.name)
+        call_audit.changed(
+            "CreateCollection", context, *created, outcome="CREATED", sequence=sequence
+        )
         return pb.CreateCollectionResponse(
             collection=common.collection_message(collection), sequence=sequence
         )
@@ -56,20 +62,24 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
     def DeleteCollection(
         self, request: pb.DeleteCollectionRequest, context: grpc.ServicerContext
     ) -> pb.DeleteCollectionResponse:
-        sequence = self._catalog.delete_collection(request.tenant_id, request.name)
+        deleted = (request.tenant_id, request.name)
+        sequence = self._catalog.delete_collection(*deleted)
+        call_audit.changed(
+            "DeleteCollection", context, *deleted, outcome="DELETED", sequence=sequence
+        )
         return pb.DeleteCollectionResponse(sequence=sequence)
 
     def IngestDocument(
         self, request: pb.IngestDocumentRequest, context: grpc.ServicerContext
     ) -> pb.IngestDocumentResponse:
+        collection = _collection_of(request)
         with metrics.count_failed_document():
             result = self._pipeline.ingest(
-                request.tenant_id,
-                collection_or_default(request.collection),
+                *collection,
                 common.document_from(request.document),
                 deadline_of(context),
             )
-        metrics.document_finished(result.outcome.name.lower())
+        _record("IngestDocument", context, *collection, result)
         return indexer.ingest_response(result)
 
     def IngestDocuments(
@@ -79,12 +89,16 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         load = BulkLoad(self._pipeline, documents, deadline_of(context), self._stopping)
         if not context.add_callback(load.cancel):
             load.cancel()
-        return map(_documents_response, load.run())
+        return map(partial(_documents_response, context), load.run())
 
     def DeleteDocument(
         self, request: pb.DeleteDocumentRequest, context: grpc.ServicerContext
     ) -> pb.DeleteDocumentResponse:
-        sequence = self._catalog.delete_document(*_collection_of(request), request.document_id)
+        deleted = (*_collection_of(request), request.document_id)
+        sequence = self._catalog.delete_document(*deleted)
+        call_audit.changed(
+            "DeleteDocument", context, *deleted, outcome="DELETED", sequence=sequence
+        )
         return pb.DeleteDocumentResponse(sequence=sequence)
 
     def GetDocument(
@@ -113,28 +127,53 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
 
 def _ingest_request(request: pb.IngestDocumentsRequest) -> IngestRequest:
     return IngestRequest(
-        request.tenant_id,
-        collection_or_default(request.collection),
+        *_collection_of(request),
         request.document.document_id,
         partial(common.document_from, request.document),
     )
 
 
-def _documents_response(answers: list[Answer]) -> pb.IngestDocumentsResponse:
-    return pb.IngestDocumentsResponse(outcomes=map(_outcome, answers))
+def _documents_response(
+    context: grpc.ServicerContext, answers: list[Answer]
+) -> pb.IngestDocumentsResponse:
+    return pb.IngestDocumentsResponse(outcomes=map(partial(_outcome, context), answers))
 
 
-def _outcome(answer: Answer) -> pb.DocumentOutcome:
+def _outcome(context: grpc.ServicerContext, answer: Answer) -> pb.DocumentOutcome:
     if isinstance(answer.outcome, Exception):
         metrics.document_finished("failed")
         error = to_hrag_error("IngestDocuments", answer.outcome)
+        call_audit.document_refused(context, *answer.sent_as, error)
         return indexer.error_outcome(answer.document_id, error)
-    metrics.document_finished(answer.outcome.outcome.name.lower())
+    _record("IngestDocuments", context, *answer.sent_as[:2], answer.outcome)
     return indexer.result_outcome(answer.outcome)
+
+
+def _record(
+    method: str,
+    context: grpc.ServicerContext,
+    tenant_id: str,
+    collection: str,
+    result: IngestResult,
+) -> None:
+    """Counts a document, and records it unless it was unchanged."""
+    metrics.document_finished(result.outcome.name.lower())
+    if result.outcome is not IngestOutcome.UNCHANGED:
+        call_audit.changed(
+            method,
+            context,
+            tenant_id,
+            collection,
+            result.document_id,
+            outcome=result.outcome.name,
+            sequence=result.sequence,
+        )
 
 
 def _collection_of(
     request: pb.DeleteDocumentRequest
+    | pb.IngestDocumentRequest
+    | pb.IngestDocumentsRequest
     | pb.GetDocumentRequest
     | pb.ListDocumentsRequest
     | pb.GetIndexStatusRequest,

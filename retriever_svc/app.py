@@ -15,6 +15,7 @@ from hrag.engine import Reader, open_engine
 from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
 from hrag.rerank.factory import open_reranker
 from hrag.rpc import server, workers
+from hrag.rpc.metrics_access import open_metrics_access
 from hrag.rpc.metrics_server import serve_metrics
 from hrag.rpc.process import report_serving, serve_until_stopped, stop_on_eof, wait_for_store
 from hrag.rpc.protection import open_protection
@@ -57,7 +58,9 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
         _serve(settings, stopping, as_worker=False)
         return
     ports = [0] * settings.workers
-    with serve_metrics(settings.metrics_address, WorkerMetrics(ports)):
+    access = open_metrics_access(settings, settings.metrics_address)
+    of_workers = WorkerMetrics(ports, access)
+    with serve_metrics(settings.metrics_address, of_workers, access=access):
         workers.supervise(
             workers.worker_command(),
             ports,
@@ -78,7 +81,7 @@ def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threadi
     memory_bytes = settings.memory_bytes // settings.workers
     overrides = {"address": address, "memory_bytes": memory_bytes}
     if settings.metrics_address:
-        overrides["metrics_address"] = _WORKER_METRICS
+        overrides |= {"metrics_address": _WORKER_METRICS, "metrics_tls": False}
     _serve(settings.model_copy(update=overrides), stopping, as_worker=True)
 
 
@@ -86,6 +89,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
     """Waits until there is a store, then serves until `stopping` is set."""
     sys.setswitchinterval(_SWITCH_S)
     protection = open_protection(settings, settings.address)
+    metrics_access = open_metrics_access(settings, settings.metrics_address)
     with ExitStack() as closing:
         embedders = open_query_embedders(settings)
         embedder = embedders.queries
@@ -101,8 +105,9 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         sentences = CachedQueries(embedders.passages, settings.sentence_cache_entries)
         caches = {"query": queries, "sentence": sentences}
         metric_readings = metrics.Readings(partial(readings, reader, caches, settings))
+        collectors = (metrics.INSTRUMENTS, metric_readings)
         port = closing.enter_context(
-            serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, metric_readings)
+            serve_metrics(settings.metrics_address, *collectors, access=metrics_access)
         )
         search = Search(
             reader,

@@ -1,7 +1,8 @@
 """A scrape of a service's metrics."""
 
 from collections.abc import Mapping
-from urllib.request import urlopen
+from ssl import SSLContext
+from urllib.request import Request, urlopen
 
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,8 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 class Scrape(Mapping[str, Metric]):
     """All metric families of one scrape, by name, with `_total` for counters."""
 
-    def __init__(self, address: str) -> None:
-        with urlopen(f"http://{address}/metrics", timeout=10) as page:
+    def __init__(self, address: str, token: str = "", tls: SSLContext | None = None) -> None:
+        scheme = "http" if tls is None else "https"
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        request = Request(f"{scheme}://{address}/metrics", headers=headers)
+        with urlopen(request, timeout=10, context=tls) as page:
             self.text = page.read().decode()
         families = text_string_to_metric_families(self.text)
         self._families = {_written(family): family for family in families}

@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.tokens",
             "hrag.sentences",
             "hrag.config",
+            "hrag.audit",
             "hrag.log",
             "hrag.metrics",
             "hrag.tracing",

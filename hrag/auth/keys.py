@@ -123,6 +123,11 @@ def create(
     return f"hrag_{key.id}_{secret}"
 
 
+def id_of(key: str) -> str:
+    """Returns the id of a key that `create` made; it is not secret."""
+    return key.split("_")[1]
+
+
 def revoke(path: Path, key_id: str) -> Key:
     """Revokes a key permanently and returns it; it stays in the file.
 

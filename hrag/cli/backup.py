@@ -33,8 +33,13 @@ def backup(
     """
     # Settings and storage are slow to import, and only some commands need them.
     from hrag.cli.administration import open_administration  # noqa: PLC0415
+    from hrag.cli.audit_entry import audited  # noqa: PLC0415
 
-    _show("backed up", open_administration(data_dir).backup(target, _print), target)
+    administration = open_administration(data_dir)
+    with audited("backup", store=str(data_dir), target=str(target)) as entry:
+        report = administration.backup(target, _print)
+        entry.update(documents=report.documents, sequence=report.sequence)
+    _show("backed up", report, target)
 
 
 def restore(
@@ -54,8 +59,13 @@ def restore(
       hrag restore /backups/monday --data-dir /var/lib/hrag
     """
     from hrag.cli.administration import open_administration  # noqa: PLC0415
+    from hrag.cli.audit_entry import audited  # noqa: PLC0415
 
-    _show("restored", open_administration(data_dir).restore(source, _print), data_dir)
+    administration = open_administration(data_dir)
+    with audited("restore", store=str(data_dir), source=str(source)) as entry:
+        report = administration.restore(source, _print)
+        entry.update(documents=report.documents, sequence=report.sequence)
+    _show("restored", report, data_dir)
 
 
 def _print(line: str) -> None:

@@ -60,11 +60,16 @@ def create(
       hrag keys create --tenant acme --role write --note "the nightly import"
       export HRAG_TOKEN=$(hrag keys create --tenant acme)
     """
-    from hrag.auth import keys  # noqa: PLC0415  # It loads pydantic, which is slow.
+    # They load pydantic, which is slow.
+    from hrag.auth import keys  # noqa: PLC0415
+    from hrag.cli.audit_entry import audited  # noqa: PLC0415
 
     lifetime = None if days is None else timedelta(days=days)
+    tenants = tuple(dict.fromkeys(tenant))
     try:
-        key = keys.create(file, tuple(dict.fromkeys(tenant)), role, note, lifetime)
+        with audited("keys create", file=str(file)) as entry:
+            key = keys.create(file, tenants, role, note, lifetime)
+            entry.update(key=keys.id_of(key), role=role.value, tenants=tenants)
     except (OSError, ValueError) as error:
         raise _failure(file, error) from None
     typer.echo(key)
@@ -107,9 +112,12 @@ def revoke(
       hrag keys revoke 3f9a0c41d27e
     """
     from hrag.auth import keys  # noqa: PLC0415
+    from hrag.cli.audit_entry import audited  # noqa: PLC0415
 
     try:
-        key = keys.revoke(file, key_id)
+        with audited("keys revoke", file=str(file)) as entry:
+            key = keys.revoke(file, key_id)
+            entry["key"] = key.id
     except (OSError, ValueError) as error:
         raise _failure(file, error) from None
     output().print(f"key {key.id} is revoked", markup=False)

@@ -18,15 +18,17 @@ def reindex(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
       hrag reindex --data-dir /var/lib/hrag
     """
     # Settings and storage are slow to import, and only some commands need them.
-    from hrag import log  # noqa: PLC0415
     from hrag.cli.administration import open_administration  # noqa: PLC0415
+    from hrag.cli.audit_entry import audited  # noqa: PLC0415
 
-    log.configure("reindex", "console", "warning")
+    administration = open_administration(data_dir)
     console = output()
     collections = 0
-    for done in open_administration(data_dir).reindex():
-        collections += 1
-        name = printable(f"{done.tenant_id}/{done.name}")
-        line = f"collection {name}: {done.leaves:,} leaves indexed"
-        console.print(line, markup=False, soft_wrap=True)
+    with audited("reindex", store=str(data_dir)) as entry:
+        for done in administration.reindex():
+            collections += 1
+            entry["collections"] = collections
+            name = printable(f"{done.tenant_id}/{done.name}")
+            line = f"collection {name}: {done.leaves:,} leaves indexed"
+            console.print(line, markup=False, soft_wrap=True)
     console.print(f"reindexed {counted(collections, 'collection')}", style="green")

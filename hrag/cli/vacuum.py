@@ -20,8 +20,12 @@ def vacuum(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
     """
     # Settings and storage are slow to import, and only some commands need them.
     from hrag.cli.administration import open_administration  # noqa: PLC0415
+    from hrag.cli.audit_entry import audited  # noqa: PLC0415
 
-    report = open_administration(data_dir).vacuum()
+    administration = open_administration(data_dir)
+    with audited("vacuum", store=str(data_dir)) as entry:
+        report = administration.vacuum()
+        entry.update(before_bytes=report.before_bytes, after_bytes=report.after_bytes)
     output().print(
         f"vacuumed from {decimal(report.before_bytes)} to {decimal(report.after_bytes)} "
         f"({report.before_bytes:,} to {report.after_bytes:,} bytes)",

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import grpc
 import structlog
 
-from hrag import log, metrics, tracing
+from hrag import audit, log, metrics, tracing
 from hrag.errors import (
     DeadlineExceeded,
     HragError,
@@ -26,7 +26,7 @@ from hrag.errors import (
     RateQuotaExceeded,
     TooBusy,
 )
-from hrag.rpc import call_deadline, request_id, status
+from hrag.rpc import call_audit, call_deadline, request_id, status
 from hrag.rpc.admission import PENDING, PLACEMENT, AdmissionExecutor, Lane
 from hrag.rpc.arrival import Behavior, requests_within
 from hrag.rpc.guard import CallGuard
@@ -82,12 +82,14 @@ def rejecting(method: str, error: HragError) -> Behavior:
 
     def reject(_request: Any, context: grpc.ServicerContext) -> NoReturn:
         situation, call_id = status.situation_of(error), request_id.request_id(context)
-        metrics.call_rejected(_short_name(method), situation.code.name)
-        if not isinstance(error, TooBusy):
-            own = GUARD.get(None)
-            fields = own.log_fields() if own else {}
-            code, reason = situation.code.name, situation.reason
-            _log.info("call", request_id=call_id, method=method, code=code, reason=reason, **fields)
+        code, reason = situation.code.name, situation.reason
+        metrics.call_rejected(_short_name(method), code)
+        if isinstance(error, TooBusy):
+            audit.refused_unread(reason, _short_name(method))
+        else:
+            log.CALL.set(lambda: {"request_id": call_id, **GUARD.get().log_fields()})
+            _log.info("call", method=method, code=code, reason=reason)
+            call_audit.ended(method, code, reason, None, context)
         _abort(context, status.to_status(error), call_id)
 
     return reject
@@ -123,7 +125,8 @@ class Call:
         self._guard = GUARD.get()
         self._id = request_id.request_id(context)
         self._reason = ""
-        self._request: Any = None  # Of a unary call, once it is admitted.
+        self._request: Any = None  # The last one that was parsed.
+        self._is_admitted = False
         self._is_left_open = False
         self._unanswered = 0  # Messages of a stream.
         self._active_s = time.monotonic()  # When a stream last received or sent a message.
@@ -136,12 +139,12 @@ class Call:
 
     def admit(self, raw: bytes) -> Any:
         """Returns the parsed request if it is authorized and within its tenants' limits."""
-        if self._request is None:
-            request = self._authorized(raw)
+        if not self._is_admitted:
+            self._authorized(raw)
             refusal = self._guard.try_acquire()
             if refusal is not None:
                 _refuse(refusal)
-            self._request = request
+            self._is_admitted = True
         return self._request
 
     def admit_each(self, requests: Any) -> Iterator[Any]:
@@ -192,6 +195,7 @@ class Call:
         request = self._deserialize(raw)
         if isinstance(request, MalformedRequest):
             raise request.error
+        self._request = request
         self._guard.check_tenants(identity, request)
         return request
 
@@ -247,6 +251,7 @@ class Call:
             _log.info("call", method=self._method, code=self.code, reason=self._reason, ms=ms)
         else:
             _log.debug("call", method=self._method, code=self.code, ms=ms)
+        call_audit.ended(self._method, self.code, self._reason, self._request, self._context)
         log.CALL.set(None)
 
     def _log_fields(self) -> dict[str, str]:

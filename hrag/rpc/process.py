@@ -16,7 +16,7 @@ from typing import NoReturn, TypeVar
 import structlog
 from threadpoolctl import threadpool_limits
 
-from hrag import log, tracing
+from hrag import audit, log, tracing
 from hrag.config import CommonSettings, SettingsError, load
 from hrag.errors import HragError, StoreMissing
 from hrag.rpc.server import Server
@@ -55,6 +55,7 @@ def run(
     if settings.stop_on_eof:
         stop_on_eof(stopping)
     try:
+        audit.configure(name, settings)
         tracing.configure(name, settings)
         serve(settings, stopping)
     except SettingsError as error:
@@ -64,6 +65,7 @@ def run(
         _log.error("service_failed", problem=error.message)
         sys.exit(1)
     tracing.close()
+    audit.close()
     _log.info("stopped")
 
 
@@ -158,5 +160,6 @@ def abandon(reason: str) -> NoReturn:
     For a stop that would otherwise wait for a thread of hrag. Nothing is closed and no
     thread is joined; committed data is safe nevertheless.
     """
+    audit.close()
     _log.warning("stopped", problem=reason)
     os._exit(0)

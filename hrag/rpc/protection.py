@@ -40,7 +40,7 @@ def open_protection(settings: CommonSettings, address: str) -> Protection:
     if is_loopback(address):
         return protection
     if authenticate is None:
-        _require_acknowledgement(
+        require_acknowledgement(
             f"HRAG_AUTH is none, and {address} is reachable from other machines",
             "set it to api_key or jwt",
             "HRAG_INSECURE_NO_AUTH",
@@ -48,7 +48,7 @@ def open_protection(settings: CommonSettings, address: str) -> Protection:
             given=settings.insecure_no_auth,
         )
     if credentials is None:
-        _require_acknowledgement(
+        require_acknowledgement(
             f"HRAG_TLS_CERT_FILE is not set, and {address} is reachable from other machines",
             "set it and HRAG_TLS_KEY_FILE",
             "HRAG_INSECURE_PLAINTEXT",
@@ -58,7 +58,7 @@ def open_protection(settings: CommonSettings, address: str) -> Protection:
     return protection
 
 
-def _require_acknowledgement(
+def require_acknowledgement(
     risk: str, remedy: str, variable: str, sentence: str, *, given: str
 ) -> None:
     """Logs a warning if the operator acknowledged the risk, else raises SettingsError."""

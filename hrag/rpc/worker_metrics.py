@@ -8,12 +8,13 @@ replacement worker start at 0, as after a restart.
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from hrag.metrics import Reading, Readings
+from hrag.rpc.metrics_access import OPEN, MetricsAccess
 
 _TIMEOUT_S = 2.0  # For each worker; Prometheus gives up a scrape after ten seconds by default.
 
@@ -23,19 +24,20 @@ _http = build_opener(ProxyHandler({}))
 class WorkerMetrics:
     """A Prometheus collector of the workers' metrics."""
 
-    def __init__(self, ports: Sequence[int]) -> None:
+    def __init__(self, ports: Sequence[int], access: MetricsAccess = OPEN) -> None:
         """`ports` has the metrics port of each slot, 0 where no worker serves.
 
-        The supervisor keeps it up to date.
+        The supervisor keeps it up to date. `access` is that of the workers.
         """
         self._ports = ports
+        self._access = access
         self._own = Readings(self._read)
 
     def collect(self) -> Iterable[Metric]:
         """Returns the metrics of all serving workers, and the supervisor's own."""
         families: dict[str, Metric] = {}
         for slot, port in enumerate(self._ports):
-            for family in _scrape(port):
+            for family in _scrape(port, self._access):
                 merged = families.setdefault(
                     family.name, Metric(family.name, family.documentation, family.type)
                 )
@@ -52,9 +54,10 @@ class WorkerMetrics:
         ]
 
 
-def _scrape(port: int) -> list[Metric]:
+def _scrape(port: int, access: MetricsAccess) -> list[Metric]:
     """Returns nothing for a worker that is not serving or has just exited."""
     if port:
-        with suppress(OSError), _http.open(f"http://127.0.0.1:{port}/", timeout=_TIMEOUT_S) as page:
+        request = Request(f"http://127.0.0.1:{port}/", headers=access.headers())
+        with suppress(OSError), _http.open(request, timeout=_TIMEOUT_S) as page:
             return list(text_string_to_metric_families(page.read().decode()))
     return []

@@ -83,11 +83,24 @@ class Engine:
 
     @property
     def _build_options(self) -> tuple[str, ...]:
-        return ("--format", "docker") if self.container == ("podman",) else ()
+        if self.container != ("podman",):
+            return ()
+        # The base image was made here, so it has the tag but not the digest.
+        return ("--format", "docker", "--build-arg", f"BASE={_base_image()}")
 
     def _compose(self, *arguments: str) -> CompletedProcess[str]:
         files = [each for file in self.files for each in ("-f", file)]
         return _run([*self.compose, *files, "--project-name", PROJECT, *arguments], self.env)
+
+
+def _base_image() -> str:
+    """Returns the name and tag of the Dockerfile's base image."""
+    (line,) = (
+        line
+        for line in (ROOT / "Dockerfile").read_text("utf-8").splitlines()
+        if line.startswith("ARG BASE=")
+    )
+    return line.removeprefix("ARG BASE=").partition("@")[0]
 
 
 def found(settings: dict[str, str]) -> Engine:

@@ -56,7 +56,8 @@ def test_both_services_share_store_and_namespaces(everything):
 def test_every_container_has_limits_and_no_privileges(everything):
     for name, service in everything.items():
         limits = service["deploy"]["resources"]["limits"]
-        assert {"memory", "pids"} <= limits.keys(), name
+        assert {"cpus", "memory", "pids"} <= limits.keys(), name
+        assert service["tmpfs"] == ["/tmp:size=64m,mode=1777"]
         assert service["read_only"]
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
@@ -72,7 +73,8 @@ def test_ports_are_published_on_loopback_only(everything):
 
 def test_images_from_registries_are_pinned(everything):
     for name in ("prometheus", "grafana"):
-        assert everything[name]["image"].rpartition(":")[2].lstrip("v").count(".") == 2
+        tag = everything[name]["image"].partition("@")[0].rpartition(":")[2]
+        assert tag.lstrip("v").count(".") == 2
 
 
 def test_the_keys_may_be_in_a_host_folder(tmp_path):

@@ -22,7 +22,7 @@ def _validate(path):
 def test_every_field_is_one_that_kubernetes_knows():
     done = _validate(MANIFEST)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (done.stdout + done.stderr).count("passed for resource") == 2
+    assert (done.stdout + done.stderr).count("passed for resource") == 3
 
 
 def test_an_invalid_field_is_detected(tmp_path):

@@ -43,12 +43,14 @@ def succeeds(*arguments: str | Path) -> str:
 
 
 def fails(*arguments: str | Path, code: int = 1) -> str:
-    """The one line that says why."""
+    """The one line that says why; commands that change something are audited before."""
     done = hrag(*arguments)
     assert done.returncode == code, done.stdout + done.stderr
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    return done.stderr
+    *audited, why = done.stderr.splitlines()
+    assert len(audited) <= 1
+    assert all("audit" in line and "outcome=FAILED" in line for line in audited)
+    assert why.startswith("error: ")
+    return f"{why}\n"
 
 
 def text(number: int, version: int = 0) -> str:

@@ -1,6 +1,7 @@
 """`hrag keys`: what is printed where, and what is refused."""
 
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "keys.json"
 
 
-def _run(path: Path, *arguments: str):
-    env = {"NO_COLOR": "1", "COLUMNS": "140", "HRAG_API_KEYS_FILE": str(path)}
+def _run(path: Path, *arguments: str, **settings: str):
+    env = {"NO_COLOR": "1", "COLUMNS": "140", "HRAG_API_KEYS_FILE": str(path), **settings}
     return CliRunner().invoke(app, ["keys", *arguments], env=env)
 
 
@@ -30,9 +31,34 @@ def test_help_of_each_has_an_example(path, command):
 
 def test_standard_output_gets_nothing_but_the_key(path):
     result = _run(path, "create", "--tenant", "a", "--tenant", "b", "--role", "write")
-    assert (result.exit_code, result.stderr, result.stdout.count("\n")) == (0, "", 1)
+    assert (result.exit_code, result.stderr.count("\n"), result.stdout.count("\n")) == (0, 1, 1)
     found = ApiKeys(path)(result.stdout.strip())
     assert (found.tenants, found.role) == (frozenset({"a", "b"}), Role.WRITE)
+
+
+def test_creation_and_revocation_are_audited_without_the_key(path, tmp_path):
+    audit_file = tmp_path / "audit.log"
+    key = _run(path, "create", "--tenant", "a", HRAG_AUDIT_FILE=str(audit_file)).stdout.strip()
+    _run(path, "revoke", id_of(key), HRAG_AUDIT_FILE=str(audit_file))
+    assert _run(path, "revoke", key, HRAG_AUDIT_FILE=str(audit_file)).exit_code == 1
+    text = audit_file.read_text()
+    assert key.split("_", 2)[2] not in text
+    entries = [json.loads(line) for line in text.splitlines()]
+    recorded = [(each["method"], each["outcome"], each.get("key")) for each in entries]
+    made = id_of(key)
+    assert recorded == [
+        ("keys create", "OK", made),
+        ("keys revoke", "OK", made),
+        ("keys revoke", "FAILED", None),
+    ]
+    assert stat.S_IMODE(audit_file.stat().st_mode) == 0o600
+
+
+def test_without_a_place_for_its_record_no_key_is_made(path, tmp_path):
+    result = _run(path, "create", "--tenant", "a", HRAG_AUDIT_FILE=str(tmp_path / "no" / "file"))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "HRAG_AUDIT_FILE" in result.stderr
+    assert not path.exists()
 
 
 def test_list_shows_states_and_no_key(path):

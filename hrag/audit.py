@@ -1,0 +1,214 @@
+"""The audit log: who changed what, who was refused, who administered a store.
+
+Each entry is one structured line of the event `audit`, written whatever HRAG_LOG_LEVEL says:
+to standard error like other logs, or to HRAG_AUDIT_FILE, one JSON document per line. Lines
+hold names, ids, numbers and codes; never a key, a token, a text or a query. Lines written in
+the thread that handles a call carry the fields of that call.
+
+A flood of refusals must not become a flood of lines: of each second, a few are written one by
+one, the others as counts. Changes are never counted instead of written.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from io import TextIOWrapper
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+
+from hrag import log
+from hrag.config import AuditSettings, SettingsError
+
+EVENT = "audit"
+OTHERS = "(others)"
+
+_OWNER_ONLY = 0o600
+_WINDOW_S = 1.0
+_LINES_PER_KIND = 5  # Refusals of one reason, method and credential in one window.
+_LINES = 100  # Refusals of one window in all; also the number of counts.
+_always = structlog.make_filtering_bound_logger("info")
+
+
+class Kind(StrEnum):
+    """What an entry records; the field `kind`."""
+
+    CHANGE = "change"
+    REFUSAL = "refusal"
+    REFUSALS = "refusals"
+    """A count of refusals that were too many for lines of their own."""
+    ADMINISTRATION = "administration"
+    READ = "read"
+
+
+class Refusal(NamedTuple):
+    """What refusals are counted by; `credential` is an id, empty if none is valid."""
+
+    reason: str
+    method: str
+    credential: str
+
+
+class _Audit:
+    """Where this process writes its entries, and which."""
+
+    logger: Any = structlog.wrap_logger(None, wrapper_class=_always)
+    reads = False
+    handler: logging.Handler | None = None
+
+
+def configure(service: str, settings: AuditSettings) -> None:
+    """Sets the file and the extent of the log; after `hrag.log.configure`.
+
+    Raises SettingsError if the file cannot be written: what leaves no record must not run.
+    """
+    close()
+    _Audit.reads = settings.audit_reads
+    if settings.audit_file is None:
+        _Audit.logger = structlog.wrap_logger(None, wrapper_class=_always)
+        return
+    try:
+        handler = _AuditFile(settings.audit_file)
+    except OSError as error:
+        raise SettingsError(
+            f"HRAG_AUDIT_FILE is {settings.audit_file}: {error.strerror or error}; it must be a "
+            "file that this process may create and append to"
+        ) from None
+    lines = logging.Logger(EVENT)
+    lines.addHandler(handler)
+    processors: list[structlog.typing.Processor] = [
+        *log.common_processors(service),
+        structlog.processors.JSONRenderer(),
+    ]
+    _Audit.logger = structlog.wrap_logger(lines, processors=processors, wrapper_class=_always)
+    _Audit.handler = handler
+
+
+def close() -> None:
+    """Writes the counts of the last second and closes the file; later entries go to the log."""
+    _LIMITER.flush()
+    handler, _Audit.handler = _Audit.handler, None
+    _Audit.logger = structlog.wrap_logger(None, wrapper_class=_always)
+    if handler is not None:
+        handler.close()
+
+
+def records_reads() -> bool:
+    """True if HRAG_AUDIT_READS asks for entries of calls that change nothing."""
+    return _Audit.reads
+
+
+def record(kind: Kind, **fields: object) -> None:
+    """Writes an entry; empty fields are left out."""
+    present = {name: value for name, value in fields.items() if value not in ("", None)}
+    _Audit.logger.info(EVENT, kind=kind.value, **present)
+
+
+def refused(reason: str, method: str, **fields: object) -> None:
+    """Writes or counts a refusal of the call that this thread handles."""
+    call = log.CALL.get()
+    credential = "" if call is None else call().get("credential", "")
+    if _LIMITER.allows(Refusal(reason, method, credential)):
+        record(Kind.REFUSAL, reason=reason, method=method, **fields)
+
+
+def refused_unread(reason: str, method: str) -> None:
+    """Counts the refusal of a call whose credential was not looked at.
+
+    Writes nothing itself, so it may be called where nothing may wait.
+    """
+    _LIMITER.count(Refusal(reason, method, ""))
+
+
+class RefusalLimiter:
+    """Which refusals get a line of their own; the others are counted. Thread-safe.
+
+    `write` receives the counts at most once a second, from a thread of its own.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Mapping[Refusal, int]], None],
+        clock: Callable[[], float] = time.monotonic,
+        window_s: float = _WINDOW_S,
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._window_s = window_s
+        self._lock = threading.Lock()
+        self._ends = 0.0
+        self._lines: Counter[Refusal] = Counter()
+        self._counts: Counter[Refusal] = Counter()
+        self._flushing = False
+
+    def allows(self, refusal: Refusal) -> bool:
+        """Returns True if the refusal shall be written, else counts it."""
+        with self._lock:
+            now = self._clock()
+            if now >= self._ends:
+                self._lines.clear()
+                self._ends = now + self._window_s
+            if self._lines[refusal] < _LINES_PER_KIND and self._lines.total() < _LINES:
+                self._lines[refusal] += 1
+                return True
+        self.count(refusal)
+        return False
+
+    def count(self, refusal: Refusal) -> None:
+        """Counts a refusal; `write` gets the count within a second."""
+        with self._lock:
+            if refusal not in self._counts and len(self._counts) >= _LINES:
+                refusal = refusal._replace(method=OTHERS, credential=OTHERS)
+            self._counts[refusal] += 1
+            starts, self._flushing = not self._flushing, True
+        if starts:
+            timer = threading.Timer(self._window_s, self.flush)
+            timer.daemon = True
+            timer.start()
+
+    def flush(self) -> None:
+        """Writes the counts now."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+            self._flushing = False
+        if counts:
+            self._write(counts)
+
+
+def _write_counts(counts: Mapping[Refusal, int]) -> None:
+    for refusal, count in counts.items():
+        record(Kind.REFUSALS, **refusal._asdict(), count=count)
+
+
+_LIMITER = RefusalLimiter(_write_counts)
+
+
+class _AuditFile(WatchedFileHandler):
+    """Appends to a file for its owner alone, and opens it anew once it was moved or removed.
+
+    A line that cannot be written goes to standard error instead.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="utf-8")
+
+    def _open(self) -> TextIOWrapper:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        return os.fdopen(os.open(self.baseFilename, flags, _OWNER_ONLY), "a", encoding="utf-8")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        problem = f"HRAG_AUDIT_FILE cannot be written: {self.baseFilename}"
+        structlog.get_logger().error("audit_write_failed", problem=problem)
+        log.STDERR.write(f"{record.getMessage()}\n")

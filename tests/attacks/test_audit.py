@@ -1,0 +1,203 @@
+"""Every change, refusal and administrative call is on record, and nothing secret is."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from hrag.auth import Role
+from hrag.cli.processes import INDEXER
+from hrag.client import Client
+from hrag.errors import HragError
+from hrag.types import Document
+from hrag.v1 import indexer_pb2, retriever_pb2
+from tests.credentials import UNKNOWN_KEY, id_of, new_key
+from tests.processes import FAST, Process, Running, running
+
+pytestmark = pytest.mark.attacks
+
+_SECRET = "Zyzzyva"
+_TEXT = f"{_SECRET} sleeps in the garden."
+_FLOOD = 2000
+
+Entry = dict[str, Any]
+
+
+class Audited:
+    """Services with keys, at the quietest log level, and what they recorded."""
+
+    def __init__(self, services: Running, keys: dict[Role, str]) -> None:
+        self.services = services
+        self.keys = keys
+
+    def client(self, role: Role) -> Client:
+        token = self.keys[role]
+        addresses = (self.services.indexer.address, self.services.retriever.address)
+        return Client(*addresses, token=token)
+
+    def call(self, stub: Any, method: str, request: Any, key: str, request_id: str) -> Any:
+        metadata = (("authorization", f"Bearer {key}"), ("x-request-id", request_id))
+        return getattr(stub, method)(request, metadata=metadata, timeout=10)
+
+
+@pytest.fixture
+def audited(tmp_path: Path) -> Iterator[Audited]:
+    path = tmp_path / "keys.json"
+    keys = {role: new_key(path, role=role) for role in Role}
+    settings = {
+        **FAST,
+        "HRAG_AUTH": "api_key",
+        "HRAG_API_KEYS_FILE": str(path),
+        "HRAG_LOG_FORMAT": "json",
+        "HRAG_LOG_LEVEL": "error",
+    }
+    with running(tmp_path / "store", settings) as services:
+        yield Audited(services, keys)
+
+
+def _entries(process: Process) -> list[Entry]:
+    lines = map(json.loads, process.log.splitlines())
+    return [line for line in lines if line["event"] == "audit"]
+
+
+def _of(process: Process, request_id: str) -> list[Entry]:
+    return [entry for entry in _entries(process) if entry.get("request_id") == request_id]
+
+
+def test_each_change_is_one_line_with_who_and_what(audited: Audited) -> None:
+    stub, admin = audited.services.raw_indexer, audited.keys[Role.ADMIN]
+    document = indexer_pb2.IngestDocumentRequest(tenant_id="acme", collection="c")
+    document.document.document_id, document.document.text = "d", _TEXT
+    made = indexer_pb2.CreateCollectionRequest(tenant_id="acme", name="c")
+    audited.call(stub, "CreateCollection", made, admin, "created")
+    for request_id in ("ingested", "unchanged"):
+        audited.call(stub, "IngestDocument", document, admin, request_id)
+    document.document.text += " It woke."
+    audited.call(stub, "IngestDocument", document, admin, "updated")
+    gone = indexer_pb2.DeleteDocumentRequest(tenant_id="acme", collection="c", document_id="d")
+    audited.call(stub, "DeleteDocument", gone, admin, "deleted")
+    dropped = indexer_pb2.DeleteCollectionRequest(tenant_id="acme", name="c")
+    audited.call(stub, "DeleteCollection", dropped, admin, "dropped")
+    found = {}
+    for entry in _entries(audited.services.indexer):
+        assert entry["kind"] == "change"
+        assert (entry["tenant"], entry["collection"]) == ("acme", "c")
+        assert entry["credential"] == id_of(admin)
+        assert entry["peer"].startswith(("ipv4:127.0.0.1:", "ipv6:"))
+        what = (entry["method"], entry["outcome"], entry.get("document"), entry["sequence"])
+        found[entry["request_id"]] = what
+    assert found == {
+        "created": ("CreateCollection", "CREATED", None, 1),
+        "ingested": ("IngestDocument", "CREATED", "d", 2),
+        "updated": ("IngestDocument", "UPDATED", "d", 3),
+        "deleted": ("DeleteDocument", "DELETED", "d", 4),
+        "dropped": ("DeleteCollection", "DELETED", None, 5),
+    }
+
+
+def test_each_document_of_a_stream_is_one_line(audited: Audited) -> None:
+    documents = [Document(f"{_TEXT} {number}", f"d{number}") for number in range(50)]
+    with audited.client(Role.WRITE) as client:
+        list(client.ingest_many("acme", [*documents, documents[0]]))
+    entries = [e for e in _entries(audited.services.indexer) if e["method"] == "IngestDocuments"]
+    assert [entry["document"] for entry in entries] == [each.document_id for each in documents]
+    assert {(entry["tenant"], entry["collection"]) for entry in entries} == {("acme", "default")}
+
+
+def test_refusals_name_the_caller_the_reason_and_what_was_asked(audited: Audited) -> None:
+    services, reader = audited.services, audited.keys[Role.READ]
+    search = retriever_pb2.SearchRequest(tenant_id="globex", text=_SECRET)
+    dropped = indexer_pb2.DeleteCollectionRequest(tenant_id="acme", name="c")
+    attempts = (
+        (services.raw_retriever, "Search", search, UNKNOWN_KEY, "stranger"),
+        (services.raw_retriever, "Search", search, reader, "other-tenant"),
+        (services.raw_indexer, "DeleteCollection", dropped, reader, "role"),
+        (services.raw_indexer, "DeleteCollection", dropped, audited.keys[Role.ADMIN], "nothing"),
+    )
+    for stub, method, request, key, request_id in attempts:
+        with pytest.raises(grpc.RpcError):
+            audited.call(stub, method, request, key, request_id)
+    (stranger,) = _of(services.retriever, "stranger")
+    assert (stranger["kind"], stranger["reason"]) == ("refusal", "UNAUTHENTICATED")
+    assert "credential" not in stranger
+    (other,) = _of(services.retriever, "other-tenant")
+    assert (other["code"], other["tenant"]) == ("PERMISSION_DENIED", "globex")
+    assert (other["credential"], other["collection"]) == (id_of(reader), "default")
+    (role,) = _of(services.indexer, "role")
+    assert (role["method"], role["credential"]) == ("DeleteCollection", id_of(reader))
+    (nothing,) = _of(services.indexer, "nothing")
+    assert (nothing["kind"], nothing["code"]) == ("administration", "NOT_FOUND")
+    assert (nothing["tenant"], nothing["collection"]) == ("acme", "c")
+
+
+def test_a_flood_of_refusals_is_counted_not_written(audited: Audited) -> None:
+    services = audited.services
+    before = len(services.retriever.log)
+    request = retriever_pb2.SearchRequest(tenant_id="acme", text="x")
+
+    def knock() -> None:
+        for _ in range(_FLOOD // 4):
+            with suppress(grpc.RpcError):
+                audited.call(services.raw_retriever, "Search", request, UNKNOWN_KEY, "flood")
+
+    callers = [threading.Thread(target=knock) for _ in range(4)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    assert services.retriever.stop() == 0  # The counts of the last second are written too.
+    entries = _entries(services.retriever)
+    lines = [entry for entry in entries if entry["kind"] == "refusal"]
+    counts = [entry["count"] for entry in entries if entry["kind"] == "refusals"]
+    assert len(lines) + sum(counts) == _FLOOD
+    assert len(services.retriever.log) - before < 100 * _FLOOD / 4
+
+
+def test_nothing_secret_is_on_record(audited: Audited) -> None:
+    with audited.client(Role.WRITE) as client:
+        client.ingest("acme", Document(_TEXT, "d", title=_SECRET, metadata={"k": _SECRET}))
+        client.search("acme", _SECRET)
+        for wrong in (Document(_TEXT, _SECRET + "\n"), Document("", "e")):
+            with suppress(HragError):
+                client.ingest("acme", wrong)
+        with suppress(HragError):
+            client.search("globex", _SECRET)
+    logs = audited.services.indexer.log + audited.services.retriever.log
+    assert "audit" in logs
+    assert _SECRET not in logs
+    for key in audited.keys.values():
+        assert key.split("_", 2)[2] not in logs
+
+
+def test_reads_are_recorded_if_asked_for_in_a_file_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    settings = {**FAST, "HRAG_AUDIT_READS": "true", "HRAG_AUDIT_FILE": str(path)}
+    with running(tmp_path / "store", settings) as services:
+        services.client.ingest("acme", Document(_TEXT, "d"))
+        services.client.search("acme", _SECRET)
+        services.client.get_text("acme", "d")
+        with suppress(HragError):
+            services.client.search("nobody", _SECRET)
+    entries = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    found = [(e["service"], e["kind"], e["method"], e["tenant"], e["code"]) for e in entries]
+    assert found == [
+        ("indexer", "change", "IngestDocument", "acme", "OK"),
+        ("retriever", "read", "Search", "acme", "OK"),
+        ("indexer", "read", "GetDocument", "acme", "OK"),
+        ("retriever", "read", "Search", "nobody", "NOT_FOUND"),
+    ]
+    assert entries[2]["document"] == "d"
+    assert _SECRET not in path.read_text("utf-8")
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_service_without_a_place_for_its_record_does_not_start(tmp_path: Path) -> None:
+    settings = {**FAST, "HRAG_AUDIT_FILE": str(tmp_path / "none" / "audit.log")}
+    process = Process(INDEXER, tmp_path / "store", settings)
+    assert process.wait() == 2
+    assert "HRAG_AUDIT_FILE" in process.log
