@@ -15,7 +15,6 @@ from indexer_svc.parsers.protocol import answer_to, message, received
 from indexer_svc.parsers.sandbox import confine
 
 _SOCKET = 0
-_READ_BYTES = 1 << 20
 _MAX_FILE_BYTES = 1 << 32
 
 
@@ -33,13 +32,10 @@ def main(memory_bytes: int) -> None:
 
 
 def _receive(size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        part = os.read(_SOCKET, min(size - len(data), _READ_BYTES))
-        if not part:
-            os._exit(0)
-        data += part
-    return bytes(data)
+    data = sys.stdin.buffer.read(size)  # Straight into one buffer, whatever its size.
+    if len(data) < size:
+        os._exit(0)  # The indexer has ended, or needs this process no longer.
+    return data
 
 
 def _send(parts: list[bytes]) -> None:

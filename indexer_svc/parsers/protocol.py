@@ -15,7 +15,8 @@ from hrag.types import MAX_PAGES, MAX_TITLE_BYTES
 from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 
-MAX_HEAD_BYTES = 64 << 20  # 65,535 headings of 200 characters of four bytes, 100,000 pages.
+# 65,535 headings of 200 characters and 100,000 pages. As lists, JSON takes many times its size.
+MAX_HEAD_BYTES = 16 << 20
 MAX_HEADINGS = 65_535
 MAX_DEPTH = 1_000_000  # PDF bookmarks may nest without end.
 
@@ -61,10 +62,17 @@ def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
     """Returns the message with what `parse` returns or raises."""
     try:
         parsed = parse()
-        return message(
+        answer = message(
             {"title": parsed.title, "pages": parsed.pages, "headings": parsed.headings},
             parsed.text.encode(),
         )
+        if len(answer[0]) - _LENGTHS.size > MAX_HEAD_BYTES:
+            raise TooLarge(
+                f"the headings and pages of content take {len(answer[0])} bytes; at most "
+                f"{MAX_HEAD_BYTES} are allowed",
+                field="content",
+            )
+        return answer
     except InvalidArgument as error:
         return message(
             {"refusal": type(error).__name__, "message": error.message, "field": error.field}
