@@ -75,7 +75,6 @@ class ParserPool:
         self._waiting: list[_Turn] = []
         self._running: Counter[str] = Counter()
         self._idle: OrderedDict[ParserProcess, str] = OrderedDict()
-        self._busy: set[ParserProcess] = set()
         self._is_closed = False
         self._has_warned = False
 
@@ -131,6 +130,9 @@ class ParserPool:
         for process in processes:
             process.kill()
 
+    def _closed(self) -> ServiceUnavailable:
+        return ServiceUnavailable("the indexer is stopping; send the document again")
+
     # A slot for a file
 
     @contextmanager
@@ -166,7 +168,7 @@ class ParserPool:
                 )
             self._changed.wait(_POLL_S)
         if self._is_closed:
-            raise ServiceUnavailable("the indexer is stopping; send the document again")
+            raise self._closed()
 
     def _next_turn(self) -> _Turn | None:
         """The file that may start now: the first of the tenant with the fewest in work."""
@@ -185,7 +187,7 @@ class ParserPool:
             idle.kill()
         try:
             process = self._taken_unused()
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # No memory, no process, or no thread left.
             raise ServiceUnavailable(f"no parser can be started: {error}") from None
         self._end_surplus()
         return process
@@ -201,7 +203,7 @@ class ParserPool:
         """The process that was started ahead, or a new one; starts the next one."""
         with self._changed:
             if self._is_closed:
-                raise ServiceUnavailable("the indexer is stopping; send the document again")
+                raise self._closed()
             started = self._spare or self._starter.submit(self._start)
             self._spare = self._starter.submit(self._start)
         process = started.result()
@@ -261,6 +263,8 @@ class ParserPool:
     def _error_of(self, failure: Exception, mime_type: str) -> HragError:
         """The error for the caller when a parser has failed."""
         subject = f"{_FIELD} of type {mime_type}"
+        if self._is_closed:
+            return self._closed()
         if isinstance(failure, ParserNotStarted):
             return ServiceUnavailable(f"the parser does not start: {failure}")
         if isinstance(failure, _OutOfTime) or str(failure) == _CPU_LIMIT_SIGNAL:
