@@ -255,9 +255,14 @@ PDF_BOMBS: Mapping[str, Callable[[], bytes]] = {
 
 
 def nested_lists(size_bytes: int = 600_000) -> str:
-    """Markdown of nothing but list items, thirty levels deep, again and again."""
-    block = "".join("  " * level + "- a\n" for level in range(30))
+    """Markdown of nothing but list items, ten levels deep, again and again."""
+    block = "".join("  " * level + "- a\n" for level in range(10))
     return block * (size_bytes // len(block))
+
+
+def list_items(size_bytes: int = 600_000) -> str:
+    """Markdown of one list with nothing in its items."""
+    return "- a\n" * (size_bytes // 4)
 
 
 def lazy_lines(size_bytes: int = 600_000) -> str:

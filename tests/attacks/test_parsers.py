@@ -15,7 +15,14 @@ import pytest
 
 from hrag.errors import DeadlineExceeded, HragError, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.types import MARKDOWN, Document
-from tests.bombs import PDF_BOMBS, inflating_page, lazy_lines, nested_lists, repeated_page
+from tests.bombs import (
+    PDF_BOMBS,
+    inflating_page,
+    lazy_lines,
+    list_items,
+    nested_lists,
+    repeated_page,
+)
 from tests.pdfs import pdf_of
 from tests.processes import FAST, Running, is_alive, running
 
@@ -49,20 +56,25 @@ def _neighbour_goes_on(services: Running) -> Iterator[None]:
     """Ingests small PDFs of another tenant all the while; none may take long."""
     ended = threading.Event()
     taken_s: list[float] = []
+    failures: list[HragError] = []
 
     def ingest() -> None:
         with services.new_client() as client:
             while not ended.is_set() or not taken_s:
                 began = time.monotonic()
-                client.ingest("neighbour", Document(pdf_of([f"Page of {began}"])))
-                taken_s.append(time.monotonic() - began)
+                try:
+                    client.ingest("neighbour", Document(pdf_of([f"Page of {began}"])))
+                    taken_s.append(time.monotonic() - began)
+                except HragError as error:
+                    failures.append(error)
+                    return
 
     thread = threading.Thread(target=ingest)
     thread.start()
     yield
     ended.set()
     thread.join(60)
-    assert taken_s
+    assert failures == []
     assert max(taken_s) < _OTHERS_S
 
 
@@ -114,7 +126,7 @@ def test_every_other_bomb_is_read_or_refused(services: Running, name: str) -> No
     _until_idle(services)
 
 
-@pytest.mark.parametrize("text", [nested_lists, lazy_lines])
+@pytest.mark.parametrize("text", [nested_lists, list_items, lazy_lines])
 def test_markdown_of_nothing_but_markers_takes_no_time_of_the_indexer(
     services: Running, text: Callable[[], str]
 ) -> None:
