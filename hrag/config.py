@@ -32,6 +32,7 @@ MIB = 1024 * KIB
 _THREADS = 16
 # Measured on two cores with 16 callers: 850 searches/s with four threads, 700 with sixteen.
 _THREADS_BEYOND_CORES = 2
+_PARSERS = 4  # Each may take HRAG_PARSER_MEMORY_BYTES.
 
 DEFAULT_RETURN_LEVEL = 2  # 1,024 tokens with the default levels.
 DEFAULT_CONCURRENT_ANSWERS = 8
@@ -259,6 +260,16 @@ class IndexerSettings(CommonSettings):
     summary_max_tokens: int = _variable("HRAG_SUMMARY_MAX_TOKENS", 10_000_000, ge=0, le=1 << 50)
     niceness: int = _variable("HRAG_INDEXER_NICENESS", 10, ge=0, le=19)
     language: str = _variable("HRAG_ANALYZER", DEFAULT_LANGUAGE)
+    configured_parsers: int | None = _variable("HRAG_PARSERS", None, ge=2, le=256)
+    parser_memory_bytes: int = _variable(
+        "HRAG_PARSER_MEMORY_BYTES", 512 * MIB, ge=128 * MIB, le=1 << 40
+    )
+    parser_timeout_s: float = _variable("HRAG_PARSER_TIMEOUT_S", 30.0, ge=1, le=600)
+
+    @property
+    def parsers(self) -> int:
+        """Number of files that are parsed at once, each in a process of its own."""
+        return self.configured_parsers or max(2, min(_PARSERS, os.cpu_count() or 1))
 
     @field_validator("language")
     @classmethod

@@ -118,6 +118,9 @@ _ingest_stages = _histogram(
     _MODEL_S,
     "stage",
 )
+_parser_calls = _counter(
+    "hrag_parser_calls_total", "Files given to parser processes, PDFs and long Markdown.", "outcome"
+)
 _documents = _counter("hrag_documents_total", "Documents by outcome.", "outcome")
 _segment_build_seconds = _histogram(
     "hrag_segment_build_seconds", "Duration of segment builds.", _BUILD_S, "kind"
@@ -250,6 +253,13 @@ def reranker_request(texts: int) -> Iterator[None]:
     """Times and counts a request of `texts` texts to the reranker."""
     _reranker_texts.inc(texts)
     with _reranker_seconds.time(), _outcome_counted(_reranker_calls):
+        yield
+
+
+@contextmanager
+def parser_call() -> Iterator[None]:
+    """Counts a file that a parser process reads."""
+    with _outcome_counted(_parser_calls):
         yield
 
 

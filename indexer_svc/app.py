@@ -18,6 +18,7 @@ from hrag.rpc.process import abandon, report_serving, serve_until_stopped
 from hrag.rpc.protection import open_protection
 from hrag.v1 import indexer_pb2, indexer_pb2_grpc
 from indexer_svc.catalog import Catalog
+from indexer_svc.parsers.pool import ParserPool
 from indexer_svc.pipeline import Defaults, Pipeline
 from indexer_svc.readings import readings
 from indexer_svc.servicer import IndexerServicer
@@ -47,7 +48,11 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         closing.enter_context(
             serve_metrics(settings.metrics_address, *collectors, access=metrics_access)
         )
-        servicer = _servicer(settings, writer, embedder, stopping)
+        parsers = ParserPool(
+            settings.parsers, settings.parser_memory_bytes, settings.parser_timeout_s
+        )
+        closing.callback(parsers.close)
+        servicer = _servicer(settings, writer, embedder, parsers, stopping)
         listening = server.build(
             settings,
             protection,
@@ -66,12 +71,17 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
 
 
 def _servicer(
-    settings: IndexerSettings, writer: Writer, embedder: Embedder, stopping: threading.Event
+    settings: IndexerSettings,
+    writer: Writer,
+    embedder: Embedder,
+    parsers: ParserPool,
+    stopping: threading.Event,
 ) -> IndexerServicer:
     defaults = Defaults(
         settings.tree, settings.max_document_bytes, settings.summaries, settings.language
     )
-    return IndexerServicer(Pipeline(writer, embedder, defaults), Catalog(writer), stopping)
+    pipeline = Pipeline(writer, embedder, defaults, parsers.parse)
+    return IndexerServicer(pipeline, Catalog(writer), stopping)
 
 
 def _stop_maintenance(maintenance: Maintenance) -> None:

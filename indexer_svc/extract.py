@@ -9,32 +9,33 @@ tokens, storage or gRPC.
 
 import codecs
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from hrag.deadline import Deadline
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.ids import quoted
 from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import MARKDOWN, MAX_PAGES, PDF, PLAIN_TEXT, Document, Page
-from indexer_svc.markdown import outline_of
-from indexer_svc.pdf import Bookmark, PdfContent, read_pdf
+from indexer_svc.parsers.markdown import parse_markdown
+from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
 
 MAX_RUN_CHARS = 1_000_000  # The tokenizer is superlinear in a run without white space.
 
-_PAGE_BREAK = "\n\n"
 _PDF_MAGIC = b"%PDF-"
 _TEXT_TYPES = (PLAIN_TEXT, MARKDOWN)
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")  # Zero-width characters are blank.
 _WHITE_SPACE = re.compile(r"\s")
-_TITLE_SEARCH_CHARS = 20_000  # Four dense pages; a page of a PDF may be of any length.
 
-# What precedes a title on its line: "2.1", "IV.", "Chapter 3:", "Appendix B".
-_NUMBERED = (
-    r"(?:(?:chapter|section|part|article|appendix|annex)[ \t]+)?"
-    r"(?:[\d.]{1,12}|[IVXLC]{1,7}|[A-Z])?[.:)]?[ \t]*"
-)
+# Longer Markdown is parsed by a process of its own: of nothing but markers, so much takes a tenth
+# of a second, in which no other thread runs.
+_MAX_MARKDOWN_BYTES = 16_384
 
 Body = str | bytes | tuple[Page, ...]
+Parse = Callable[[bytes, str, int], ParsedFile]
+"""Parses bytes of a MIME type, with the largest text in bytes of UTF-8, in another process."""
+TenantParse = Callable[[str, Deadline, bytes, str, int], ParsedFile]
+"""The same for a tenant that waits until a deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,14 @@ class Extracted:
     title: str = ""
 
 
-def extract(document: Document, max_bytes: int) -> Extracted:
+def no_parser(
+    _tenant_id: str, _deadline: Deadline, _content: bytes, mime_type: str, _max_text_bytes: int
+) -> ParsedFile:
+    """The parser of an ingestion that is given plain text alone. Raises UnreadableDocument."""
+    raise UnreadableDocument(f"{mime_type} cannot be read without a parser", field="mime_type")
+
+
+def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     """Returns the text, pages, sections and title of a document's body.
 
     `max_bytes` bounds the body (a file's bytes, or text in UTF-8) and a PDF's text (UTF-8).
@@ -57,7 +65,7 @@ def extract(document: Document, max_bytes: int) -> Extracted:
     from 1. Sections are the headings of Markdown or the bookmarks of a PDF. The title is that
     of the front matter of Markdown, else its first heading of level 1, or the title in a
     PDF's metadata; plain text has none. Offsets are code points of the text returned. NUL
-    characters are kept in text and removed from PDFs.
+    characters are kept in text and removed from PDFs. `parse` reads PDFs and long Markdown.
 
     Raises:
         TooLarge: the body or a PDF's text exceeds `max_bytes`, or there are more than
@@ -66,19 +74,25 @@ def extract(document: Document, max_bytes: int) -> Extracted:
         BlankDocument: the text has no visible character.
         InvalidArgument: the type is unknown or does not fit the body, the text has a lone
             surrogate, or more than MAX_RUN_CHARS characters without white space.
+
+    Also what `parse` raises.
     """
     mime_type = resolve_mime_type(document)
     field = _field_of(document.body)
     _check_size(document.body, field, max_bytes)
     if isinstance(document.body, bytes) and mime_type == PDF:
-        return _extracted_pdf(read_pdf(document.body, max_bytes))
+        return _extracted_pdf(parse(document.body, PDF, max_bytes))
     text, pages = _text_of(document.body)
     _check_visible(text, f"{field} is blank; it must hold some visible text", field)
     _check_runs(text, field)
     if mime_type != MARKDOWN:
         return Extracted(ParsedText(text, (), pages))
-    outline = outline_of(text)
-    return Extracted(ParsedText(text, outline.sections, pages), outline.title)
+    content = text.encode()
+    if len(content) > _MAX_MARKDOWN_BYTES:
+        read = parse(content, MARKDOWN, len(content))
+    else:
+        read = parse_markdown(content, len(content))
+    return Extracted(ParsedText(text, _sections(read), pages), read.title)
 
 
 def resolve_mime_type(document: Document) -> str:
@@ -131,7 +145,7 @@ def _joined_size(pages: Sequence[Page]) -> int:
     sizes = (
         _utf8_size(page.text, f"pages[{index}].text", "pages") for index, page in enumerate(pages)
     )
-    return sum(sizes) + len(_PAGE_BREAK) * max(0, len(pages) - 1)
+    return sum(sizes) + len(PAGE_BREAK) * max(0, len(pages) - 1)
 
 
 def _utf8_size(text: str, name: str, field: str) -> int:
@@ -151,7 +165,8 @@ def _text_of(body: Body) -> tuple[str, tuple[PageSpan, ...]]:
     if isinstance(body, bytes):
         return _decoded(body), ()
     numbers = (page.number or position for position, page in enumerate(body, start=1))
-    return _joined([page.text for page in body], numbers)
+    text, ranges = joined([page.text for page in body])
+    return text, _pages(ranges, numbers)
 
 
 def _decoded(content: bytes) -> str:
@@ -168,56 +183,24 @@ def _decoded(content: bytes) -> str:
         ) from None
 
 
-def _joined(texts: Sequence[str], numbers: Iterable[int]) -> tuple[str, tuple[PageSpan, ...]]:
-    spans = []
-    start = 0
-    for text, number in zip(texts, numbers, strict=True):
-        spans.append(PageSpan(number, start, start + len(text)))
-        start += len(text) + len(_PAGE_BREAK)
-    return _PAGE_BREAK.join(texts), tuple(spans)
+def _pages(ranges: Sequence[PageRange], numbers: Iterable[int]) -> tuple[PageSpan, ...]:
+    return tuple(PageSpan(number, *where) for number, where in zip(numbers, ranges, strict=True))
 
 
-def _extracted_pdf(content: PdfContent) -> Extracted:
-    text, pages = _joined(content.pages, range(1, len(content.pages) + 1))
+def _sections(read: ParsedFile) -> tuple[Section, ...]:
+    return tuple(Section(*heading) for heading in read.headings)
+
+
+def _extracted_pdf(read: ParsedFile) -> Extracted:
     _check_visible(
-        text,
-        f"content is a PDF without text on any of its {len(pages)} pages; it may be a scan, "
+        read.text,
+        f"content is a PDF without text on any of its {len(read.pages)} pages; it may be a scan, "
         "which needs text recognition first",
         "content",
     )
-    _check_runs(text, "content")
-    sections = _bookmarked_sections(content.bookmarks, text, pages)
-    return Extracted(ParsedText(text, sections, pages), content.title)
-
-
-def _bookmarked_sections(
-    bookmarks: Sequence[Bookmark], text: str, pages: Sequence[PageSpan]
-) -> tuple[Section, ...]:
-    """Bookmarks as sections. Each begins at the line of its title, or else with its page.
-
-    Bookmarks of one page are in order, so each title is searched after the previous one.
-    """
-    sections = []
-    position = 0
-    for bookmark in bookmarks:
-        page = pages[bookmark.page]
-        if not page.char_start <= position < page.char_end:
-            position = page.char_start
-        position = _line_of_title(bookmark.title, text, position, page.char_end)
-        if position < len(text):  # A last page without text begins at the end of the text.
-            sections.append(Section(bookmark.title, bookmark.depth, position))
-    return tuple(sorted(sections, key=lambda section: section.char_start))
-
-
-def _line_of_title(title: str, text: str, start: int, end: int) -> int:
-    """Offset of the first line that is `title`; `start` if there is none.
-
-    The title may be numbered, broken into several lines and in another case.
-    """
-    words = r"\s+".join(map(re.escape, title.split()))
-    line = re.compile(rf"^{_NUMBERED}{words}[ \t]*$", re.MULTILINE | re.IGNORECASE)
-    found = line.search(text, start, min(end, start + _TITLE_SEARCH_CHARS))
-    return start if found is None else found.start()
+    _check_runs(read.text, "content")
+    pages = _pages(read.pages, range(1, len(read.pages) + 1))
+    return Extracted(ParsedText(read.text, _sections(read), pages), read.title)
 
 
 def _check_visible(text: str, message: str, field: str) -> None:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -45,7 +46,7 @@ from hrag.types import (
     TreeSettings,
 )
 from indexer_svc.chunker import build_tree
-from indexer_svc.extract import extract, resolve_mime_type
+from indexer_svc.extract import TenantParse, extract, no_parser, resolve_mime_type
 
 MAX_SOURCE_BYTES = 2048
 
@@ -173,10 +174,18 @@ class Draft:
 class Pipeline:
     """Ingests documents; safe to call from several threads."""
 
-    def __init__(self, writer: Writer, embedder: Embedder, defaults: Defaults) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        embedder: Embedder,
+        defaults: Defaults,
+        parse: TenantParse = no_parser,
+    ) -> None:
+        """`parse` reads the formats that this process does not read itself."""
         self._writer = writer
         self._embedder = embedder
         self._defaults = defaults
+        self._parse = parse
 
     def create_collection(
         self, tenant_id: str, name: str, request: SettingsRequest
@@ -312,11 +321,12 @@ class Pipeline:
     def cut(self, pending: Pending, deadline: Deadline) -> Draft:
         """Extracts the text and builds its tree.
 
-        Raises InvalidArgument, TooLarge, BlankDocument, UnreadableDocument or
-        DeadlineExceeded.
+        Raises InvalidArgument, TooLarge, BlankDocument, UnreadableDocument, DeadlineExceeded,
+        or TooBusy or ServiceUnavailable if there is no parser for the document now.
         """
         with metrics.ingest_stage("extract"):
-            extracted = extract(pending.document, self._defaults.max_document_bytes)
+            parse = partial(self._parse, pending.collection.tenant_id, deadline)
+            extracted = extract(pending.document, self._defaults.max_document_bytes, parse)
         deadline.check("extracting")
         with metrics.ingest_stage("cut"):
             tree = build_tree(extracted.parsed, pending.collection.settings.tree)

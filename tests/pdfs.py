@@ -6,7 +6,7 @@ need of the format is implemented: text, bookmarks, a title, encryption.
 
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 FILE_ID = bytes(range(16))
@@ -31,15 +31,15 @@ def pdf_of(pages: Sequence[str], bookmarks: Sequence[Bookmark] = (), title: str 
     """A PDF whose pages show these texts, one line of text per line."""
     objects = _objects(pages, bookmarks)
     if not title:
-        return _written(objects, b"")
+        return written(objects, b"")
     number = max(objects) + 1
     objects[number] = b"<< /Title %s >>" % _text_string(title)
-    return _written(objects, b" /Info %d 0 R" % number)
+    return written(objects, b" /Info %d 0 R" % number)
 
 
 def pdf_without_text(page_count: int = 1) -> bytes:
     """A PDF whose pages show a filled square and no text, like a scan."""
-    return _written(_objects_of([b"10 10 50 50 re f"] * page_count, ()), b"")
+    return written(_objects_of([b"10 10 50 50 re f"] * page_count, ()), b"")
 
 
 def encrypted_pdf(pages: Sequence[str], password: str) -> bytes:
@@ -58,7 +58,7 @@ def encrypted_pdf(pages: Sequence[str], password: str) -> bytes:
         _rc4(key, _PADDING).hex().encode(),
         _PERMISSIONS,
     )
-    return _written(objects, b" /Encrypt %d 0 R" % _ENCRYPTION)
+    return written(objects, b" /Encrypt %d 0 R" % _ENCRYPTION)
 
 
 def broken_pdf() -> bytes:
@@ -140,8 +140,11 @@ def _linked(links: dict[str, int]) -> bytes:
     return b"".join(b" /%s %d 0 R" % (name.encode(), to) for name, to in links.items())
 
 
-def _written(objects: dict[int, bytes], trailer: bytes) -> bytes:
-    """The file: header, objects, cross-reference table, trailer."""
+def written(objects: Mapping[int, bytes], trailer: bytes = b"") -> bytes:
+    """The file: header, objects, cross-reference table, trailer.
+
+    Object 1 is the catalog; `trailer` holds further entries of the trailer's dictionary.
+    """
     file = bytearray(b"%PDF-1.7\n")
     table = bytearray(b"xref\n0 1\n0000000000 65535 f \n")
     for number, body in sorted(objects.items()):

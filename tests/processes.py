@@ -86,6 +86,10 @@ class Process:
         return self.address.rpartition(":")[2]
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def children(self) -> set[int]:
         """Process ids of its child processes that have not ended."""
         return {pid for pid in children_of(self._process.pid) if is_alive(pid)}

@@ -308,6 +308,19 @@ def test_the_services_do_not_load_each_other(service: str, other: str) -> None:
     assert not any(_is_in(name, other) for name in loaded)
 
 
+def test_the_indexer_parses_no_foreign_format_itself() -> None:
+    loaded = _loaded_by("import indexer_svc.app")
+    assert "indexer_svc.parsers.pool" in loaded
+    assert loaded & {"pypdfium2", "indexer_svc.parsers.formats"} == set()
+
+
+def test_a_parser_process_loads_only_what_it_needs() -> None:
+    loaded = _loaded_by("import indexer_svc.parsers.child")
+    assert "pypdfium2" in loaded
+    heavy = {"lmdb", "hnswlib", "numpy", "grpc", "structlog", "hrag_fast", "hrag.engine"}
+    assert loaded & heavy == set()
+
+
 @pytest.mark.parametrize(
     "statement",
     ["from hrag.engine import open_engine", "import indexer_svc.app", "import retriever_svc.app"],

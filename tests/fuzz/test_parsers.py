@@ -21,6 +21,7 @@ from hrag.sentences import sentence_ends
 from hrag.types import MARKDOWN, MAX_TITLE_BYTES, PDF, PLAIN_TEXT, Document, TreeSettings
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract
+from indexer_svc.parsers.formats import parse
 from tests.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
 from tests.fuzz.damage import damaged
 from tests.fuzz.test_fuzz import SEED
@@ -70,12 +71,12 @@ def _damaged(whole: Sequence[bytes], count: int) -> Iterator[bytes]:
 def test_a_damaged_file_is_parsed_or_refused(
     mime_type: str, whole: Sequence[bytes], count: int
 ) -> None:
-    extract(Document(whole[0], mime_type=mime_type), 1 << 20)
+    extract(Document(whole[0], mime_type=mime_type), 1 << 20, parse)
     read = Counter[bool]()
     for content in _damaged(whole, count):
         began = time.perf_counter()
         try:
-            extracted = extract(Document(content, mime_type=mime_type), 1 << 20)
+            extracted = extract(Document(content, mime_type=mime_type), 1 << 20, parse)
         except InvalidArgument:
             read[False] += 1
         else:

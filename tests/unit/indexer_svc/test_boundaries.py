@@ -11,6 +11,7 @@ from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import MARKDOWN, Document
 from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
 from indexer_svc.extract import extract
+from indexer_svc.parsers.formats import parse
 
 LEAF = 256  # Sections under 32 tokens are tiny.
 
@@ -68,7 +69,7 @@ def test_tiny_sections_join_those_they_introduce_one_another_or_the_block_before
 
 def ranks_after(text: str, *pieces: str) -> list[int]:
     """The ranks of the boundaries at which the pieces, which occur once in a text, end."""
-    parsed = extract(Document(text, mime_type=MARKDOWN), len(text)).parsed
+    parsed = extract(Document(text, mime_type=MARKDOWN), len(text), parse).parsed
     ends = tokens.byte_ends(tokens.encode(text)).tolist()
     found = boundaries(parsed)
     return [found.ranks[ends.index(text.index(piece) + len(piece)) + 1] for piece in pieces]

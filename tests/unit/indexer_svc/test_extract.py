@@ -11,6 +11,7 @@ from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import MARKDOWN, MAX_TITLE_BYTES, PDF, PLAIN_TEXT, Document, Page
 from indexer_svc import extract as module
 from indexer_svc.extract import MAX_RUN_CHARS, extract, resolve_mime_type
+from indexer_svc.parsers.formats import parse
 from tests import pdfs
 
 PLENTY = 32 << 20
@@ -18,16 +19,16 @@ MIB = 1 << 20
 
 
 def parsed(document: Document, max_bytes: int = PLENTY) -> ParsedText:
-    return extract(document, max_bytes).parsed
+    return extract(document, max_bytes, parse).parsed
 
 
 def title(document: Document) -> str:
-    return extract(document, PLENTY).title
+    return extract(document, PLENTY, parse).title
 
 
 def refusal(error: type[InvalidArgument], document: Document, max_bytes: int = PLENTY):
     with pytest.raises(InvalidArgument) as caught:
-        extract(document, max_bytes)
+        extract(document, max_bytes, parse)
     assert type(caught.value) is error
     return caught.value
 

@@ -17,6 +17,7 @@ from hrag.types import Document, MatchedSentence, TreeSettings
 from hrag_fast import Matches, matched_sentence
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract
+from indexer_svc.parsers.formats import parse
 from tests import pdfs
 from tests.cited_places import CASES, markdown
 
@@ -25,7 +26,7 @@ WORD = re.compile(r"[a-z0-9]+|[\u4e00-\u9fff]")
 
 def read(document: Document, settings: TreeSettings | None = None) -> TreeText:
     """A document as the indexer stores it."""
-    found = extract(document, 1 << 20)
+    found = extract(document, 1 << 20, parse)
     outline = Outline.of("d", found.title, "", {}, found.parsed.sections, found.parsed.pages)
     tree = build_tree(found.parsed, settings or TreeSettings())
     return TreeText(outline, tree, found.parsed.text.encode())

@@ -6,7 +6,8 @@ the lock, because the garbage collector would close it at any time on any thread
 object leaves this module.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -17,15 +18,22 @@ import pypdfium2.raw as pdfium_c
 
 from hrag.errors import TooLarge, UnreadableDocument
 from hrag.types import MAX_PAGES
+from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile, joined
 from indexer_svc.titles import pdf_title, section_title
 
 MAX_BOOKMARKS = 10_000  # PDFium walks over the pages to find the page of each bookmark.
 
+_TITLE_SEARCH_CHARS = 20_000  # Four dense pages; a page may be of any length.
 _FIELD = "content"
 _PDFIUM = Lock()
 # PDFium joins words that are hyphenated at a line end and leaves a mark in place of the
 # hyphen. A NUL stands for a glyph without a character.
 _ARTEFACTS = dict.fromkeys(map(ord, "\x00\x02\u00ad\ufffe\uffff"))
+# What precedes a title on its line: "2.1", "IV.", "Chapter 3:", "Appendix B".
+_NUMBERED = (
+    r"(?:(?:chapter|section|part|article|appendix|annex)[ \t]+)?"
+    r"(?:[\d.]{1,12}|[IVXLC]{1,7}|[A-Z])?[.:)]?[ \t]*"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,16 @@ def read_pdf(content: bytes, max_text_bytes: int) -> PdfContent:
                 return PdfContent(pages, bookmarks, _title(document))
         except pdfium.PdfiumError as error:
             raise UnreadableDocument(_explained(error), field=_FIELD) from None
+
+
+def parse_pdf(content: bytes, max_text_bytes: int) -> ParsedFile:
+    """Returns the text of a PDF, its pages, its bookmarks as headings, and its title.
+
+    Raises what `read_pdf` raises.
+    """
+    read = read_pdf(content, max_text_bytes)
+    text, pages = joined(read.pages)
+    return ParsedFile(text, pages, _headings(read.bookmarks, text, pages), read.title)
 
 
 def _explained(error: pdfium.PdfiumError) -> str:
@@ -132,3 +150,33 @@ def _bookmark_title(entry: pdfium.PdfBookmark) -> str:
         return section_title(entry.get_title().translate(_ARTEFACTS))
     except UnicodeDecodeError:
         return ""
+
+
+def _headings(
+    bookmarks: Sequence[Bookmark], text: str, pages: Sequence[PageRange]
+) -> tuple[Heading, ...]:
+    """Bookmarks as headings. Each is at the line of its title, or else at its page.
+
+    Bookmarks of one page are in order, so each title is searched after the previous one.
+    """
+    headings = []
+    position = 0
+    for bookmark in bookmarks:
+        page = pages[bookmark.page]
+        if not page.char_start <= position < page.char_end:
+            position = page.char_start
+        position = _line_of_title(bookmark.title, text, position, page.char_end)
+        if position < len(text):  # A last page without text begins at the end of the text.
+            headings.append(Heading(bookmark.title, bookmark.depth, position))
+    return tuple(sorted(headings, key=lambda heading: heading.char_start))
+
+
+def _line_of_title(title: str, text: str, start: int, end: int) -> int:
+    """Offset of the first line that is `title`; `start` if there is none.
+
+    The title may be numbered, broken into several lines and in another case.
+    """
+    words = r"\s+".join(map(re.escape, title.split()))
+    line = re.compile(rf"^{_NUMBERED}{words}[ \t]*$", re.MULTILINE | re.IGNORECASE)
+    found = line.search(text, start, min(end, start + _TITLE_SEARCH_CHARS))
+    return start if found is None else found.start()

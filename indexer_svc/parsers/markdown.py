@@ -22,7 +22,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 
-from hrag.tree import Section
+from indexer_svc.parsers.parsed_file import Heading, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, front_matter_title, section_title
 
 MAX_SECTIONS = 65_535
@@ -49,7 +49,14 @@ class Outline:
     """The title and sections of a Markdown text; `title` is empty if it has none."""
 
     title: str
-    sections: tuple[Section, ...]
+    sections: tuple[Heading, ...]
+
+
+def parse_markdown(content: bytes, _max_text_bytes: int) -> ParsedFile:
+    """Returns UTF-8 text as it is, its headings and its title."""
+    text = content.decode()
+    outline = outline_of(text)
+    return ParsedFile(text, (), outline.sections, outline.title)
 
 
 def outline_of(text: str) -> Outline:
@@ -89,11 +96,11 @@ def _split(source: str) -> tuple[str, str]:
 
 def _sections(
     headings: Sequence[Token], starts: Sequence[int], references: dict[str, Any]
-) -> Iterator[Section]:
+) -> Iterator[Heading]:
     for heading, content in zip(headings[::2], headings[1::2], strict=True):
         title = _plain_text(content.content[:_MAX_SOURCE_CHARS], references)
         if title and heading.map is not None:
-            yield Section(title, int(heading.tag.removeprefix("h")), starts[heading.map[0]])
+            yield Heading(title, int(heading.tag.removeprefix("h")), starts[heading.map[0]])
 
 
 def _plain_text(source: str, references: dict[str, Any]) -> str:

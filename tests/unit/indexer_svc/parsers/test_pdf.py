@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from hrag.errors import HragError, TooLarge, UnreadableDocument
-from indexer_svc import pdf
-from indexer_svc.pdf import Bookmark, PdfContent, read_pdf
+from indexer_svc.parsers import pdf
+from indexer_svc.parsers.pdf import Bookmark, PdfContent, read_pdf
 from tests import pdfs
 
 PLENTY = 1 << 20

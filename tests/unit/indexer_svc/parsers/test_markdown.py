@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from hrag.tree import Section
-from indexer_svc import markdown
-from indexer_svc.markdown import MAX_SECTIONS, Outline, outline_of
+from indexer_svc.parsers import markdown
+from indexer_svc.parsers.markdown import MAX_SECTIONS, Outline, outline_of
+from indexer_svc.parsers.parsed_file import Heading
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
 LINE_ENDS = ("\n", "\r\n", "\r")
@@ -30,7 +30,7 @@ def markdown_texts(draw: st.DrawFn) -> str:
     return "".join(line + draw(st.sampled_from(LINE_ENDS)) for line in lines)
 
 
-def sections_of(text: str) -> tuple[Section, ...]:
+def sections_of(text: str) -> tuple[Heading, ...]:
     return outline_of(text).sections
 
 
@@ -60,8 +60,8 @@ def test_atx_and_setext_headings_have_their_depth():
 def test_section_begins_at_the_start_of_its_heading_line():
     text = "intro\n\n  ## Indented\n\nTitle\non two lines\n===\n"
     assert sections_of(text) == (
-        Section("Indented", 2, text.index("  ## Indented")),
-        Section("Title on two lines", 1, text.index("Title\non")),
+        Heading("Indented", 2, text.index("  ## Indented")),
+        Heading("Title on two lines", 1, text.index("Title\non")),
     )
 
 
@@ -108,7 +108,7 @@ def test_the_title_is_that_of_the_front_matter_or_the_first_heading_of_level_1(t
 
 def test_a_title_in_front_matter_leaves_the_sections_alone():
     text = "---\ntitle: x\n---\n# A\n"
-    assert outline_of(text) == Outline("x", (Section("A", 1, 17),))
+    assert outline_of(text) == Outline("x", (Heading("A", 1, 17),))
 
 
 @settings(max_examples=200)
@@ -183,7 +183,7 @@ def test_titles_of_mostly_markup_are_kept_as_written():
 
 def test_front_matter_is_not_a_heading():
     text = "---\ntitle: A page\ntags: [a]\n---\n# Real\n"
-    assert sections_of(text) == (Section("Real", 1, text.index("# Real")),)
+    assert sections_of(text) == (Heading("Real", 1, text.index("# Real")),)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_thematic_break_at_the_start_hides_no_heading(text):
 
 
 def test_byte_order_mark_before_a_heading_is_skipped():
-    assert sections_of("\ufeff# A\n# B\n") == (Section("A", 1, 1), Section("B", 1, 5))
+    assert sections_of("\ufeff# A\n# B\n") == (Heading("A", 1, 1), Heading("B", 1, 5))
 
 
 def test_headings_after_a_deeply_nested_list_are_found():

@@ -1,0 +1,1 @@
+"""How are files of foreign formats read, so that a hostile one harms nobody?"""

@@ -1,0 +1,149 @@
+"""Messages between the indexer and a parser process, over one socket.
+
+A message is two lengths, a JSON object (the head) and bytes (the body). What a parser sends is
+untrusted, because a hostile file may have taken it over: nothing is unpickled, every length has
+a limit that the receiver sets, and `answer_of` checks each value before it is used.
+"""
+
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
+from hrag.types import MAX_PAGES, MAX_TITLE_BYTES
+from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile
+from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
+
+# 65,535 headings of 200 characters and 100,000 pages. As lists, JSON takes many times its size.
+MAX_HEAD_BYTES = 16 << 20
+MAX_HEADINGS = 65_535
+MAX_DEPTH = 1_000_000  # PDF bookmarks may nest without end.
+
+_LENGTHS = struct.Struct("<II")
+_REFUSALS = {
+    each.__name__: each for each in (InvalidArgument, UnreadableDocument, BlankDocument, TooLarge)
+}
+
+Head = dict[str, Any]
+Receive = Callable[[int], bytes]
+"""Returns exactly so many bytes."""
+
+
+class MalformedMessage(Exception):
+    """The other side has sent what the protocol does not allow."""
+
+
+class ParserFault(Exception):
+    """The parser met an error of its own while it read the file."""
+
+
+def message(head: Head, body: bytes = b"") -> list[bytes]:
+    """Returns a message in parts, to be sent one after another."""
+    encoded = json.dumps(head, ensure_ascii=False).encode()
+    return [_LENGTHS.pack(len(encoded), len(body)) + encoded, body]
+
+
+def received(receive: Receive, max_body_bytes: int) -> tuple[Head, bytes]:
+    """Receives a message. Raises MalformedMessage, and what `receive` raises."""
+    head_bytes, body_bytes = _LENGTHS.unpack(receive(_LENGTHS.size))
+    if head_bytes > MAX_HEAD_BYTES or body_bytes > max_body_bytes:
+        raise MalformedMessage(f"a message of {head_bytes} and {body_bytes} bytes")
+    try:
+        head = json.loads(receive(head_bytes))
+    except (ValueError, RecursionError) as error:
+        raise MalformedMessage(f"a head that is no JSON: {error}") from None
+    if not isinstance(head, dict):
+        raise MalformedMessage(f"a head of type {type(head).__name__}")
+    return head, receive(body_bytes)
+
+
+def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
+    """Returns the message with what `parse` returns or raises."""
+    try:
+        parsed = parse()
+        answer = message(
+            {"title": parsed.title, "pages": parsed.pages, "headings": parsed.headings},
+            parsed.text.encode(),
+        )
+        if len(answer[0]) - _LENGTHS.size > MAX_HEAD_BYTES:
+            raise TooLarge(
+                f"the headings and pages of content take {len(answer[0])} bytes; at most "
+                f"{MAX_HEAD_BYTES} are allowed",
+                field="content",
+            )
+        return answer
+    except InvalidArgument as error:
+        return message(
+            {"refusal": type(error).__name__, "message": error.message, "field": error.field}
+        )
+    except Exception as error:  # Whatever a library raises for a damaged file.
+        return message({"fault": f"{type(error).__name__}: {error}"[:500]})
+
+
+def answer_of(head: Head, body: bytes) -> ParsedFile:
+    """Returns what a parser has read, once every value has been checked.
+
+    Raises the InvalidArgument that the parser reports, ParserFault, or MalformedMessage.
+    """
+    if "refusal" in head:
+        raise _refusal(head)
+    if "fault" in head:
+        raise ParserFault(_text(head["fault"], 500))
+    try:
+        text = body.decode()
+        pages = tuple(PageRange(*each) for each in head["pages"])
+        headings = tuple(Heading(*each) for each in head["headings"])
+        title = _text(head["title"], MAX_TITLE_BYTES)
+        _check_pages(pages, len(text))
+        _check_headings(headings, len(text))
+    except (ValueError, TypeError, KeyError) as error:
+        raise MalformedMessage(f"an invalid answer: {error}") from None
+    return ParsedFile(text, pages, headings, title)
+
+
+def _refusal(head: Head) -> InvalidArgument:
+    kind = _REFUSALS.get(str(head["refusal"]))
+    if kind is None:
+        raise MalformedMessage("a refusal of an unknown kind")
+    return kind(_text(head.get("message"), 4096), field=_text(head.get("field"), 64))
+
+
+def _check_pages(pages: tuple[PageRange, ...], length: int) -> None:
+    _require(len(pages) <= MAX_PAGES, "too many pages")
+    position = 0
+    for page in pages:
+        _require(
+            type(page.char_start) is int and type(page.char_end) is int, "a page without offsets"
+        )
+        _require(position <= page.char_start <= page.char_end <= length, "a page out of order")
+        position = page.char_end
+
+
+def _check_headings(headings: tuple[Heading, ...], length: int) -> None:
+    _require(len(headings) <= MAX_HEADINGS, "too many headings")
+    position = 0
+    for heading in headings:
+        _require(
+            type(heading.depth) is int and type(heading.char_start) is int, "a heading's numbers"
+        )
+        _require(1 <= heading.depth <= MAX_DEPTH, "a heading's depth")
+        _require(position <= heading.char_start <= length, "a heading out of order")
+        title = _text(heading.title, 4 * MAX_SECTION_TITLE_CHARS)
+        _require(0 < len(title) <= MAX_SECTION_TITLE_CHARS, "a heading's title")
+        position = heading.char_start
+
+
+def _text(value: Any, max_bytes: int) -> str:
+    """A string that UTF-8 can encode in so many bytes, else MalformedMessage."""
+    _require(isinstance(value, str), "no string")
+    try:
+        _require(len(value.encode()) <= max_bytes, "a long string")
+    except UnicodeEncodeError:
+        raise MalformedMessage("a lone surrogate") from None
+    return str(value)
+
+
+def _require(holds: bool, problem: str) -> None:
+    if not holds:
+        raise MalformedMessage(f"an invalid answer: {problem}")

@@ -1,0 +1,318 @@
+"""Slots are shared among tenants, processes are not; a failure is the error of one file."""
+
+import threading
+import time
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from structlog.testing import capture_logs
+
+from hrag.deadline import NEVER, Deadline
+from hrag.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    InvalidArgument,
+    ServiceUnavailable,
+    TooBusy,
+    TooLarge,
+    UnreadableDocument,
+)
+from hrag.metrics import INSTRUMENTS
+from hrag.types import PDF
+from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.pool import ParserPool
+from indexer_svc.parsers.process import ParserEnded, ParserNotStarted
+from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
+
+SOON_S = 10.0
+
+
+class FakeProcess:
+    """Waits at `gate` for each file, then returns it as text or raises `failure`."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.is_alive = True
+        self.is_reusable = True
+        self.is_confined = True
+        self.gate = threading.Event()
+        self.gate.set()
+        self.failure: Exception | None = None
+        self.not_started = False
+        self.read: list[bytes] = []
+
+    def wait_until_ready(self, _check) -> None:
+        if self.not_started:
+            raise ParserNotStarted("exit code 1")
+
+    def parse(self, _request, content, _max_body_bytes, check) -> ParsedFile:
+        self.read.append(content)
+        while not self.gate.wait(0.01):
+            check()
+        if self.failure is not None:
+            raise self.failure
+        return ParsedFile(content.decode())
+
+    def kill(self) -> str:
+        self.is_alive = False
+        return "SIGKILL"
+
+
+class Started:
+    """The processes that a pool has started; `prepare` changes each one first."""
+
+    def __init__(self) -> None:
+        self.processes: list[FakeProcess] = []
+        self.prepare = lambda _process: None
+        self._numbers = count(1)
+
+    def __call__(self, _memory_bytes: int) -> FakeProcess:
+        process = FakeProcess(next(self._numbers))
+        self.prepare(process)
+        self.processes.append(process)
+        return process
+
+    @property
+    def used(self) -> list[FakeProcess]:
+        return [process for process in self.processes if process.read]
+
+    @property
+    def alive(self) -> list[FakeProcess]:
+        return [process for process in self.processes if process.is_alive]
+
+
+@pytest.fixture
+def started() -> Started:
+    return Started()
+
+
+@pytest.fixture
+def pool(started: Started) -> Iterator[ParserPool]:
+    pool = ParserPool(4, 1 << 29, 0.5, started)
+    yield pool
+    pool.close()
+    assert started.alive == []
+
+
+def parse(pool: ParserPool, tenant: str, content: bytes = b"x", deadline: Deadline = NEVER) -> str:
+    return pool.parse(tenant, deadline, content, PDF, 1000).text
+
+
+class Call(threading.Thread):
+    """A file that is parsed in a thread of its own."""
+
+    def __init__(self, pool: ParserPool, tenant: str, content: bytes = b"x") -> None:
+        super().__init__(daemon=True)
+        self._work = (pool, tenant, content, Deadline.after(SOON_S))
+        self.error: Exception | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            parse(*self._work)
+        except Exception as error:
+            self.error = error
+
+
+def until(condition) -> None:
+    end_s = time.monotonic() + SOON_S
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+def slow(process: FakeProcess) -> None:
+    process.gate.clear()
+
+
+def failing(failure: Exception):
+    def prepare(process: FakeProcess) -> None:
+        process.failure = failure
+
+    return prepare
+
+
+def test_a_tenant_keeps_its_process(pool, started):
+    assert [parse(pool, "a", text) for text in (b"1", b"2", b"3")] == ["1", "2", "3"]
+    assert [process.read for process in started.used] == [[b"1", b"2", b"3"]]
+
+
+def test_files_of_two_tenants_never_meet_in_a_process(pool, started):
+    for _ in range(3):
+        for tenant in (b"a", b"b", b"c"):
+            parse(pool, tenant.decode(), tenant)
+    assert [process.read for process in started.used] == [[b"a"] * 3, [b"b"] * 3, [b"c"] * 3]
+
+
+def test_there_are_no_more_processes_than_slots_and_one_unused(pool, started):
+    for number in range(20):
+        parse(pool, f"tenant {number}")
+        until(lambda: len(started.alive) <= 5)
+
+
+def test_a_tenant_has_at_most_half_of_the_slots(pool, started):
+    started.prepare = slow
+    calls = [Call(pool, "a") for _ in range(5)]
+    until(lambda: len(started.used) == 2)
+    others = [Call(pool, "b"), Call(pool, "c")]
+    until(lambda: len(started.used) == 4)
+    time.sleep(0.1)
+    assert len(started.used) == 4
+    for process in started.processes:
+        process.gate.set()
+    started.prepare = lambda _process: None
+    for call in (*calls, *others):
+        call.join(SOON_S)
+        assert call.error is None
+
+
+def test_the_tenant_with_the_fewest_files_in_work_is_next(started):
+    pool = ParserPool(2, 1 << 29, SOON_S, started)
+    started.prepare = slow
+    first, second = Call(pool, "a", b"first"), Call(pool, "b", b"second")
+    until(lambda: len(started.used) == 2)
+    waiting = [Call(pool, "a", b"a waits")]
+    until(lambda: len(pool._waiting) == 1)
+    waiting.append(Call(pool, "c", b"c waits"))
+    until(lambda: len(pool._waiting) == 2)
+    of_second = next(process for process in started.used if process.read == [b"second"])
+    of_second.gate.set()  # The slot of "b": "a" has its share in work.
+    until(lambda: any(process.read == [b"c waits"] for process in started.used))
+    for process in started.processes:
+        process.gate.set()
+    for call in (first, second, *waiting):
+        call.join(SOON_S)
+        assert call.error is None
+    pool.close()
+
+
+def test_a_wait_for_a_slot_has_an_end_that_names_the_number(pool, started):
+    started.prepare = slow
+    calls = [Call(pool, "a"), Call(pool, "a")]
+    until(lambda: len(started.used) == 2)
+    pool._timeout_s = 0.2
+    with pytest.raises(TooBusy, match=r"0\.2 s; the indexer has 4 \(HRAG_PARSERS\).* 2 at once"):
+        parse(pool, "a")
+    for call in calls:
+        call.join(SOON_S)
+
+
+def test_a_wait_for_a_slot_ends_at_the_deadline(started):
+    pool = ParserPool(2, 1 << 29, SOON_S, started)
+    started.prepare = slow
+    call = Call(pool, "a")
+    until(lambda: started.used)
+    with pytest.raises(DeadlineExceeded, match="waiting for a parser"):
+        parse(pool, "a", deadline=Deadline.after(0.1))
+    with pytest.raises(Cancelled):
+        parse(pool, "a", deadline=Deadline.after(SOON_S, lambda: False))
+    started.used[0].gate.set()
+    call.join(SOON_S)
+    pool.close()
+
+
+def test_a_file_ends_at_its_deadline_and_its_process_with_it(pool, started):
+    started.prepare = slow
+    with pytest.raises(DeadlineExceeded, match="extracting"):
+        parse(pool, "a", deadline=Deadline.after(0.1))
+    assert not started.used[0].is_alive
+
+
+def test_a_file_ends_at_the_limit_of_the_parser(pool, started):
+    started.prepare = slow
+    with (
+        pytest.raises(TooLarge, match=r"HRAG_PARSER_TIMEOUT_S allows, 0\.5 s"),
+        capture_logs() as logs,
+    ):
+        parse(pool, "a")
+    assert [log["event"] for log in logs] == ["parser_failed"]
+    assert not started.used[0].is_alive
+
+
+FAILURES = [
+    (ParserEnded("SIGSEGV"), UnreadableDocument, r"\(SIGSEGV\).* allows, 536870912", "SIGSEGV"),
+    (ParserEnded("SIGPROF"), TooLarge, "HRAG_PARSER_TIMEOUT_S", "SIGPROF"),
+    (ParserFault("KeyError: 'secret'"), UnreadableDocument, "KeyError: 'secret'", "KeyError"),
+    (ParserFault("MemoryError: "), TooLarge, "HRAG_PARSER_MEMORY_BYTES allows", "MemoryError"),
+    (MalformedMessage("a bad head"), UnreadableDocument, "a bad head", "a bad head"),
+]
+
+
+@pytest.mark.parametrize(("failure", "error", "said", "logged"), FAILURES)
+def test_a_failed_process_is_the_error_of_its_file(pool, started, failure, error, said, logged):
+    started.prepare = failing(failure)
+    with pytest.raises(InvalidArgument, match=said) as caught, capture_logs() as logs:
+        parse(pool, "a")
+    assert type(caught.value) is error
+    assert caught.value.field == "content"
+    assert [(log["event"], log["problem"]) for log in logs] == [
+        ("parser_failed", f"{type(failure).__name__}: {logged}")
+    ]
+    assert not started.used[0].is_alive
+
+
+def test_a_process_that_refuses_a_file_reads_the_next(pool, started):
+    started.prepare = failing(UnreadableDocument("damaged"))
+    for _ in range(2):
+        with pytest.raises(UnreadableDocument, match="damaged"):
+            parse(pool, "a")
+    assert [len(process.read) for process in started.used] == [2]
+
+
+def test_a_process_that_has_ended_meanwhile_is_replaced(pool, started):
+    parse(pool, "a")
+    for process in started.processes:
+        process.is_alive = False
+    assert parse(pool, "a", b"again") == "again"
+
+
+def test_a_process_that_is_not_reusable_ends(pool, started):
+    started.prepare = lambda process: setattr(process, "is_reusable", False)
+    parse(pool, "a")
+    assert not started.used[0].is_alive
+
+
+def test_a_process_that_cannot_start_is_worth_a_retry(pool, started):
+    def no_memory(_process: FakeProcess) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    started.prepare = no_memory
+    with pytest.raises(ServiceUnavailable, match=r"no parser can be started: .*temporarily"):
+        parse(pool, "a")
+    started.prepare = lambda process: setattr(process, "not_started", True)
+    with pytest.raises(ServiceUnavailable):
+        parse(pool, "a")  # The one that could not be started ahead.
+    with pytest.raises(ServiceUnavailable, match="does not start: exit code 1"):
+        parse(pool, "a")
+
+
+def test_a_closed_pool_refuses(started):
+    pool = ParserPool(2, 1 << 29, 1.0, started)
+    parse(pool, "a")
+    pool.close()
+    pool.close()
+    assert started.alive == []
+    with pytest.raises(ServiceUnavailable, match="stopping"):
+        parse(pool, "a")
+
+
+def test_a_machine_that_cannot_filter_calls_is_warned_of_once(pool, started):
+    started.prepare = lambda process: setattr(process, "is_confined", False)
+    with capture_logs() as logs:
+        parse(pool, "a")
+        parse(pool, "b")
+    assert [log["event"] for log in logs] == ["parser_unconfined"]
+
+
+def test_outcomes_are_counted(pool, started):
+    def counted(outcome: str) -> float:
+        labels = {"outcome": outcome}
+        return INSTRUMENTS.get_sample_value("hrag_parser_calls_total", labels) or 0
+
+    before = counted("ok"), counted("UnreadableDocument")
+    parse(pool, "a")
+    started.used[0].failure = ParserEnded("SIGSEGV")
+    with pytest.raises(UnreadableDocument):
+        parse(pool, "a")
+    assert (counted("ok"), counted("UnreadableDocument")) == (before[0] + 1, before[1] + 1)

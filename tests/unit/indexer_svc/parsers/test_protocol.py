@@ -1,0 +1,144 @@
+"""What a parser process sends is checked before it is used."""
+
+import json
+import struct
+from collections.abc import Callable
+from io import BytesIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
+from indexer_svc.parsers import protocol
+from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile
+from indexer_svc.parsers.protocol import (
+    MalformedMessage,
+    ParserFault,
+    answer_of,
+    answer_to,
+    message,
+    received,
+)
+
+READ = ParsedFile(
+    "Größe 😀\n\nend", (PageRange(0, 7), PageRange(9, 12)), (Heading("Größe", 1, 0),), "A title"
+)
+PLENTY = 1 << 20
+
+
+def transferred(parts: list[bytes], max_body_bytes: int = PLENTY) -> ParsedFile:
+    return answer_of(*received(BytesIO(b"".join(parts)).read, max_body_bytes))
+
+
+def raising(error: Exception) -> Callable[[], ParsedFile]:
+    def parse() -> ParsedFile:
+        raise error
+
+    return parse
+
+
+def test_an_answer_arrives_as_it_was_sent():
+    assert transferred(answer_to(lambda: READ)) == READ
+
+
+@pytest.mark.parametrize("kind", [InvalidArgument, UnreadableDocument, BlankDocument, TooLarge])
+def test_a_refusal_arrives_as_the_same_error(kind):
+    with pytest.raises(InvalidArgument, match="too bad") as caught:
+        transferred(answer_to(raising(kind("too bad", field="content"))))
+    assert type(caught.value) is kind
+    assert caught.value.field == "content"
+
+
+def test_another_error_arrives_as_a_fault_with_a_bounded_text():
+    with pytest.raises(ParserFault, match="KeyError: 'x") as caught:
+        transferred(answer_to(raising(KeyError("x" * 10_000))))
+    assert len(str(caught.value)) == 500
+
+
+def test_more_headings_than_a_message_holds_are_refused(monkeypatch):
+    monkeypatch.setattr(protocol, "MAX_HEAD_BYTES", 200)
+    many = ParsedFile("text", (), (Heading("x" * 100, 1, 0),) * 3)
+    with pytest.raises(TooLarge, match="at most 200 are allowed"):
+        transferred(answer_to(lambda: many))
+
+
+def test_a_text_beyond_the_limit_is_never_received():
+    with pytest.raises(MalformedMessage, match="17 bytes"):
+        transferred(answer_to(lambda: READ), 16)
+
+
+def test_a_head_beyond_the_limit_is_never_received():
+    taken = []
+    with pytest.raises(MalformedMessage):
+        received(lambda size: taken.append(size) or struct.pack("<II", 1 << 31, 0), PLENTY)
+    assert taken == [8]
+
+
+@pytest.mark.parametrize("head", [b"{", b"[]", b'"text"', b"\xff", b"[" * 200_000])
+def test_a_head_that_is_no_object_is_malformed(head):
+    data = struct.pack("<II", len(head), 0) + head
+    with pytest.raises(MalformedMessage):
+        received(BytesIO(data).read, PLENTY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"title": None},
+        {"title": "x" * 100_000},
+        {"title": "\ud800"},
+        {"pages": 7},
+        {"pages": [[0]]},
+        {"pages": [[0, 13]]},
+        {"pages": [[4, 3]]},
+        {"pages": [[0, 5], [4, 6]]},
+        {"pages": [[-1, 5]]},
+        {"pages": [[0.0, 5.0]]},
+        {"pages": [[True, 5]]},
+        {"pages": [[0, 0]] * 100_001},
+        {"headings": [["t", 1]]},
+        {"headings": [["t", 0, 0]]},
+        {"headings": [["", 1, 0]]},
+        {"headings": [["t" * 201, 1, 0]]},
+        {"headings": [["\udfff", 1, 0]]},
+        {"headings": [["t", 1, 13]]},
+        {"headings": [["t", 1, 5], ["t", 1, 4]]},
+        {"headings": [["t", 1, 0]] * 65_536},
+        {"refusal": "SystemExit", "message": "", "field": ""},
+        {"refusal": "TooLarge"},
+        {"refusal": "TooLarge", "message": "x" * 5000, "field": ""},
+        {"fault": 7},
+    ],
+    ids=lambda change: str(change)[:40],
+)
+def test_an_answer_with_an_invalid_value_is_malformed(change):
+    head = {"title": "", "pages": [], "headings": []} | change
+    with pytest.raises(MalformedMessage):
+        answer_of(head, READ.text.encode())
+
+
+def test_text_that_is_not_utf_8_is_malformed():
+    with pytest.raises(MalformedMessage):
+        answer_of({"title": "", "pages": [], "headings": []}, b"\xff")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+@given(title=JSON, pages=JSON, headings=JSON, body=st.binary(max_size=20))
+def test_whatever_a_parser_sends_is_an_answer_or_malformed(title, pages, headings, body):
+    try:
+        read = answer_of({"title": title, "pages": pages, "headings": headings}, body)
+    except MalformedMessage:
+        return
+    assert read.text.encode() == body
+    json.dumps([read.pages, read.headings])
+
+
+def test_a_message_is_its_lengths_its_head_and_its_body():
+    assert received(BytesIO(b"".join(message({"a": 1}, b"body"))).read, 4) == ({"a": 1}, b"body")
