@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.deadline",
             "hrag.answers",
             "hrag.net",
+            "hrag.private_files",
             "hrag.quota.quotas",
         ),
         ("hrag.analysis",),

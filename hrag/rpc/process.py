@@ -16,7 +16,7 @@ from typing import NoReturn, TypeVar
 import structlog
 from threadpoolctl import threadpool_limits
 
-from hrag import log, tracing
+from hrag import log, private_files, tracing
 from hrag.config import CommonSettings, SettingsError, load
 from hrag.errors import HragError, StoreMissing
 from hrag.rpc.server import Server
@@ -40,6 +40,7 @@ def run(
 
     Exits the process with code 1 or 2 if the service cannot run.
     """
+    private_files.set_umask()
     try:
         settings = load(settings_class)
     except SettingsError as error:

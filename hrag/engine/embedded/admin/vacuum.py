@@ -14,6 +14,7 @@ from hrag.engine.embedded.store import disk, location, locks, schema
 from hrag.engine.embedded.store.environment import Store, open_alone
 from hrag.engine.reports import VacuumReport
 from hrag.errors import StoreUnavailable
+from hrag.private_files import make_folder
 
 
 def vacuum(directory: Path) -> VacuumReport:
@@ -28,7 +29,7 @@ def vacuum(directory: Path) -> VacuumReport:
     with locks.exclusive(directory), location.explained_errors(directory):
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            folder.mkdir()
+            make_folder(folder)
             _copy(directory, folder)
             report = VacuumReport(data.stat().st_size, (folder / location.DATA).stat().st_size)
             # lock.mdb may stay: the first process to open a store writes its contents anew.
@@ -40,7 +41,7 @@ def vacuum(directory: Path) -> VacuumReport:
 
 
 def _copy(directory: Path, folder: Path) -> None:
-    """Makes a durable, verified copy with the owner and mode of the file."""
+    """Makes a durable, verified copy with the owner of the file."""
     with closing(open_alone(directory)) as store:
         store.copy_to(folder)
         with closing(open_alone(folder)) as copy:
@@ -51,7 +52,6 @@ def _copy(directory: Path, folder: Path) -> None:
     old = (directory / location.DATA).stat()
     new = folder / location.DATA
     os.chown(new, old.st_uid, old.st_gid)
-    new.chmod(old.st_mode & 0o7777)
     disk.sync(new)
 
 

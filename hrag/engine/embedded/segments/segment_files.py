@@ -39,6 +39,7 @@ from hrag.engine.embedded.store import disk
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.records import SegmentFile, SegmentRecord
 from hrag.engine.find import Vector
+from hrag.private_files import FILE_MODE, make_folder
 from hrag_fast import Graph, Postings
 
 # ef at search, with the index of `vector_part`: 64 gave recall@10 of 1.0 on 100,000 x 384 and
@@ -170,7 +171,7 @@ def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, S
     target = path_of(folder, segment_id)
     temporary = target.with_suffix(UNFINISHED)
     remove_path(temporary)
-    temporary.mkdir()
+    make_folder(temporary)
     try:
         np.savez(temporary / ROWS, **write_parts(temporary))  # type: ignore[arg-type]
         reach("segment.written")
@@ -348,6 +349,7 @@ def _verified_blocks(
 
 
 def _sync_and_sum(path: Path) -> SegmentFile:
+    path.chmod(FILE_MODE)
     disk.sync(path)
     return SegmentFile(path.stat().st_size, _sha256(path))
 

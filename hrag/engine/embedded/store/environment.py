@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import lmdb
 
-from hrag.engine.embedded.store import disk, location, locks, page_probe, schema
+from hrag.engine.embedded.store import disk, location, locks, page_probe, privacy, schema
 from hrag.engine.embedded.store.lmdb_file import (
     MAX_READERS,
     Txn,
@@ -23,6 +23,7 @@ from hrag.engine.embedded.store.lmdb_file import (
     open_lmdb,
 )
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
+from hrag.private_files import FILE_MODE, make_folder, opener
 
 __all__ = ["Store", "Txn", "open_alone", "open_for_reading", "open_for_writing"]
 
@@ -94,6 +95,7 @@ class Store:
         except lmdb.Error as error:
             found = explained(error, folder)
             raise found or StoreUnavailable(f"cannot copy to {folder}: {error}") from error
+        (folder / location.DATA).chmod(FILE_MODE)
         disk.sync(folder / location.DATA)
 
     def close(self) -> None:
@@ -138,7 +140,9 @@ def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
     location.refuse_network(directory)
     with ExitStack() as undo:
         with location.explained_errors(directory):
-            (directory / location.SEGMENTS).mkdir(parents=True, exist_ok=True)
+            make_folder(directory, exist_ok=True)
+            make_folder(directory / location.SEGMENTS, exist_ok=True)
+            privacy.tighten(directory)
             users = undo.enter_context(_join(directory))
             indexer = undo.enter_context(locks.lock_for_writing(directory))
             shutil.rmtree(directory / location.VACUUM, ignore_errors=True)
@@ -158,6 +162,7 @@ def open_for_reading(directory: Path) -> Store:
     """
     location.require_data(directory, "; an indexer creates one when it starts")
     location.refuse_network(directory)
+    privacy.tighten(directory)
     with ExitStack() as undo:
         users = undo.enter_context(_join(directory))
         store = Store(_open_env(directory, readonly=True), directory, locks=(users,))
@@ -237,7 +242,7 @@ def _fill_lock_file(path: Path) -> None:
     while no process has it open: closing the file drops this process's locks on it.
     """
     if not path.exists() or path.stat().st_blocks * 512 < _LOCK_BYTES:
-        with path.open("ab") as file, suppress(OSError):
+        with open(path, "ab", opener=opener) as file, suppress(OSError):
             os.posix_fallocate(file.fileno(), 0, _LOCK_BYTES)
 
 

@@ -20,7 +20,8 @@ SEGMENTS = "segments"
 INDEXER_LOCK = "indexer.lock"
 USERS_LOCK = "users.lock"
 VACUUM = "vacuum.tmp"  # The unfinished copy of a vacuum.
-_FILES = (DATA, LOCK, USERS_LOCK, INDEXER_LOCK, SEGMENTS)
+BACKUP_LOCK = "backup.lock"
+FILES = (DATA, LOCK, USERS_LOCK, INDEXER_LOCK, BACKUP_LOCK, SEGMENTS)
 
 # File systems in user space are listed as "fuse." and a name.
 _NETWORK = re.compile(
@@ -106,7 +107,7 @@ def explanation(directory: Path, reason: str) -> str:
     gives `reason`.
     """
     held = next(path for path in (directory, *directory.absolute().parents) if _exists(path))
-    for path in (held, *(directory / name for name in _FILES)):
+    for path in (held, *(directory / name for name in FILES)):
         if _exists(path) and not _may_use(path):
             status = path.stat()
             return (
