@@ -30,8 +30,8 @@ def vacuum(directory: Path) -> VacuumReport:
         shutil.rmtree(folder, ignore_errors=True)
         try:
             make_folder(folder)
-            _copy(directory, folder)
-            report = VacuumReport(data.stat().st_size, (folder / location.DATA).stat().st_size)
+            before_bytes = _copy(directory, folder)
+            report = VacuumReport(before_bytes, (folder / location.DATA).stat().st_size)
             # lock.mdb may stay: the first process to open a store writes its contents anew.
             (folder / location.DATA).replace(data)
             disk.sync(directory)
@@ -40,10 +40,14 @@ def vacuum(directory: Path) -> VacuumReport:
     return report
 
 
-def _copy(directory: Path, folder: Path) -> None:
-    """Makes a durable, verified copy with the owner of the file."""
+def _copy(directory: Path, folder: Path) -> int:
+    """Makes a durable, verified copy with the owner of the file.
+
+    Returns the size of what is copied, without the reserve for deletions.
+    """
     with closing(open_alone(directory)) as store:
         store.copy_to(folder)
+        used_bytes = store.used_bytes
         with closing(open_alone(folder)) as copy:
             if _contents(copy) != _contents(store):
                 raise StoreUnavailable(
@@ -53,6 +57,7 @@ def _copy(directory: Path, folder: Path) -> None:
     new = folder / location.DATA
     os.chown(new, old.st_uid, old.st_gid)
     disk.sync(new)
+    return used_bytes
 
 
 def _contents(store: Store) -> dict[str, int]:

@@ -75,6 +75,15 @@ def has_data(directory: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another that later has its path; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def require_data(directory: Path, hint: str = "") -> None:
     """Raises StoreMissing if `directory` holds no store; the message ends with `hint`.
 
