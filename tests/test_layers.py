@@ -85,6 +85,7 @@ DOOR = "hrag.engine.factory"
 ROOMS = (("store",), ("segments",), ("write", "search"), ("maintenance",), ("admin",), ("engine",))
 # Tests of the engine itself, and what they and others stand on.
 OWN_TESTS = (
+    "tests/attacks/test_disk.py",
     "tests/conftest.py",
     "tests/crash/",
     "tests/endurance/",
