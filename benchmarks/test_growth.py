@@ -31,7 +31,7 @@ from hrag.types import DEFAULT_LIMIT, SearchMode, SearchQuery
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request
 from retriever_svc.pipeline import Search as Pipeline
-from tests.endurance.processes import MB, memory_of, pid_of
+from tests.endurance.processes import MB, memory_of
 from tests.processes import Process, started
 
 SIZES = (10_000, 100_000)
@@ -50,7 +50,6 @@ MIN_RECALL = 0.99
 MAX_CLIMB_MS = 0.1
 MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG)
 WHOLE, SEARCH, CLIMB, FETCH = range(4)
-INDEX_FILE = "index.hnsw"
 METHOD = "/hrag.v1.RetrieverService/Search"
 
 pytestmark = pytest.mark.timeout(3600)
@@ -82,7 +81,6 @@ CLIMB_TARGET = Extent(DEFAULT_LIMIT, 100)  # That of the target on the climb.
 LARGEST = Extent(20, 200)
 MEMORY = (
     ("anonymous", "anonymous memory"),
-    ("segment", "resident pages of the mapped segment"),
     ("resident", "resident set"),
 )
 RESTART_STAGES = (("serving", "serving"), ("first_response", "the first response"))
@@ -366,11 +364,11 @@ def record_growth(
 
 
 def record_memory(report: Report, sizes: Sequence[Size], processes: Sequence[Process]) -> None:
-    """Records it after the same searches; all processes that map a segment share its pages."""
+    """Records it after the same searches."""
     held = []
     for size, process in zip(sizes, processes, strict=True):
-        memory, segment_bytes = memory_of(process), mapped_bytes(process, INDEX_FILE)
-        held.append((memory.anon_bytes, segment_bytes, memory.resident_bytes))
+        memory = memory_of(process)
+        held.append((memory.anon_bytes, memory.resident_bytes))
         set_parameters(report, size)
         for (name, title), own in zip(MEMORY, held[-1], strict=True):
             what = f"{size}: retriever, {title}; the vectors take {size.vector_bytes / MB:.0f} MB"
@@ -382,18 +380,6 @@ def record_memory(report: Report, sizes: Sequence[Size], processes: Sequence[Pro
         what = f"retriever, {title} per added leaf; {vector}"
         key = f"{growth.name}.{growth.dimension}.memory.{name}"
         report.record(key, each, what, "bytes", "lower")
-
-
-def mapped_bytes(process: Process, name: str) -> int:
-    """Returns the resident bytes of the files of this name that a process maps."""
-    found, inside = 0, False
-    for line in Path(f"/proc/{pid_of(process)}/smaps").read_text("utf-8").splitlines():
-        if line.endswith(f"/{name}"):
-            inside = True
-        elif inside and line.startswith("Rss:"):
-            found += int(line.split()[1]) * 1024
-            inside = False
-    return found
 
 
 def set_parameters(report: Report, size: Size) -> None:

@@ -67,7 +67,14 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         summariser.start()
         closing.callback(_stop_summarising, summariser)
         on_serving = report_serving if settings.stop_on_eof else None
-        serve_until_stopped(listening, settings.address, settings.drain_s, stopping, on_serving)
+        serve_until_stopped(
+            listening,
+            settings.address,
+            settings.drain_s,
+            stopping,
+            on_serving,
+            engine.require_store,
+        )
 
 
 def _servicer(

@@ -7,7 +7,7 @@ is visible before the commit at the end.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,6 +35,7 @@ from hrag.tree import CHUNK, ParsedText, Tree
 from hrag.types import (
     DEFAULT_COLLECTION,
     MAX_METADATA_BYTES,
+    MAX_METADATA_VALUES,
     MAX_TITLE_BYTES,
     NO_EMBEDDER,
     Collection,
@@ -423,6 +424,7 @@ def _checked(document: Document, metadata_json: bytes) -> Document:
     _check_size("title", document.title.encode(), MAX_TITLE_BYTES)
     _check_size("source", document.source.encode(), MAX_SOURCE_BYTES)
     _check_size("metadata", metadata_json, MAX_METADATA_BYTES)
+    _check_values(document.metadata)
     if document.document_id:
         ids.check_document_id(document.document_id)
         return document
@@ -433,6 +435,22 @@ def _check_size(field: str, value: bytes, limit: int) -> None:
     if len(value) > limit:
         problem = f"{field} has {len(value)} bytes; at most {limit} are allowed"
         raise TooLarge(problem, field=field)
+
+
+def _check_values(metadata: Mapping[str, Any]) -> None:
+    count = _value_count(metadata)
+    if count > MAX_METADATA_VALUES:
+        problem = f"metadata has {count:,} values; at most {MAX_METADATA_VALUES:,} are allowed"
+        raise TooLarge(problem, field="metadata")
+
+
+def _value_count(value: Any) -> int:
+    """How many values an object or a list holds, at any depth; an object is a value too."""
+    if isinstance(value, Mapping):
+        return sum(isinstance(each, Mapping) + _value_count(each) for each in value.values())
+    if isinstance(value, (list, tuple)):
+        return sum(isinstance(each, Mapping) + _value_count(each) for each in value)
+    return 1
 
 
 def _tree_settings(request: SettingsRequest, defaults: TreeSettings) -> TreeSettings:

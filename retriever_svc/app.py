@@ -134,7 +134,14 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         )
         reports = as_worker or settings.stop_on_eof
         on_serving = partial(report_serving, port) if reports else None
-        serve_until_stopped(listening, settings.address, settings.drain_s, stopping, on_serving)
+        serve_until_stopped(
+            listening,
+            settings.address,
+            settings.drain_s,
+            stopping,
+            on_serving,
+            engine.require_store,
+        )
 
 
 def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:

@@ -159,6 +159,9 @@ class MemoryEngine:
     def reader(self):
         return MemoryReader(self)
 
+    def require_store(self):
+        """The store is in memory."""
+
     def maintenance(self):
         return self
 

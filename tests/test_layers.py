@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.deadline",
             "hrag.answers",
             "hrag.net",
+            "hrag.private_files",
             "hrag.quota.quotas",
         ),
         ("hrag.analysis",),
@@ -85,6 +86,7 @@ DOOR = "hrag.engine.factory"
 ROOMS = (("store",), ("segments",), ("write", "search"), ("maintenance",), ("admin",), ("engine",))
 # Tests of the engine itself, and what they and others stand on.
 OWN_TESTS = (
+    "tests/attacks/test_disk.py",
     "tests/conftest.py",
     "tests/crash/",
     "tests/endurance/",

@@ -28,6 +28,7 @@ from hrag.cli.options import (
     Tenant,
 )
 from hrag.errors import CollectionExists
+from hrag.private_files import opener
 from hrag.types import DEFAULT_COLLECTION, Document
 
 if TYPE_CHECKING:  # numpy and gRPC are slow to import, and not every command needs them.
@@ -258,7 +259,8 @@ def _publish(report: "Report", options: EvaluationOptions, console: Console) -> 
 
 def _write(path: Path, text: str, console: Console) -> None:
     try:
-        path.write_text(text, "utf-8", errors="replace")
+        with open(path, "w", encoding="utf-8", errors="replace", opener=opener) as file:
+            file.write(text)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror or error}") from error
     console.print(f"written: {path}", markup=False, soft_wrap=True)

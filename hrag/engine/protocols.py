@@ -319,5 +319,11 @@ class Engine(Protocol):
     def administration(self) -> Administration:
         """Opens nothing by itself: each of its methods opens what it needs."""
 
+    def require_store(self) -> None:
+        """Raises StoreUnavailable if what it has opened can no longer be written to.
+
+        For health checks: takes microseconds, and searches may still be answered.
+        """
+
     def close(self) -> None:
         """Closes everything that it has opened; maintenance has been closed before."""

@@ -26,6 +26,7 @@ from hrag.evaluation.chat_calls import ChatCalls, ChatUsage, in_threads, prompt_
 from hrag.evaluation.json_lines import json_rows
 from hrag.evaluation.retrieved import quote_pattern
 from hrag.evaluation.searches import Searched, Show
+from hrag.private_files import opener
 from hrag.types import MAX_PAGE_SIZE, Chunk
 
 _MAX_REPLY_TOKENS = 1024
@@ -100,7 +101,7 @@ class QuestionGenerator:
         attempts = _ATTEMPTS_PER_QUESTION * max(0, count - len(existing))
         rejected: Counter[str] = Counter()
         added = 0
-        with path.open("a", encoding="utf-8") as file:
+        with open(path, "a", encoding="utf-8", opener=opener) as file:
             while (missing := count - len(existing) - added) > 0 and attempts > 0:
                 drawn = list(islice(left, min(missing, attempts, 4 * self._concurrency)))
                 if not drawn:

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hrag import canonical_json
 from hrag.evaluation.json_lines import Row, json_rows, unreadable
+from hrag.private_files import opener
 
 VERSION = 1
 
@@ -50,7 +51,7 @@ class Journal:
         try:
             _prepare(path)
             self._rows = {row.text("key"): row for row in islice(json_rows(path), 1, None)}
-            self._file = path.open("ab")
+            self._file = open(path, "ab", opener=opener)  # noqa: SIM115 - until `close`
         except OSError as error:
             raise unreadable(path, error.strerror or str(error)) from None
 
@@ -98,7 +99,8 @@ def _prepare(path: Path) -> None:
     """
     content = path.read_bytes() if path.exists() else b""
     if not content:
-        path.write_bytes(_HEADER)
+        with open(path, "wb", opener=opener) as file:
+            file.write(_HEADER)
     elif not content.startswith(_HEADER):
         raise unreadable(path, f"it is no journal of version {VERSION}; name a new file")
     else:

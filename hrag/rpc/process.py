@@ -16,14 +16,15 @@ from typing import NoReturn, TypeVar
 import structlog
 from threadpoolctl import threadpool_limits
 
-from hrag import audit, log, tracing
+from hrag import audit, log, private_files, tracing
 from hrag.config import CommonSettings, SettingsError, load
-from hrag.errors import HragError, StoreMissing
+from hrag.errors import HragError, StoreMissing, outcome_of
 from hrag.rpc.server import Server
 
 _log = structlog.get_logger()
 
 _STORE_POLL_S = 0.1
+_STORE_WATCH_S = 1.0
 _STDIN = 0
 _READ_BYTES = 65_536
 
@@ -40,6 +41,7 @@ def run(
 
     Exits the process with code 1 or 2 if the service cannot run.
     """
+    private_files.set_umask()
     try:
         settings = load(settings_class)
     except SettingsError as error:
@@ -137,21 +139,40 @@ def serve_until_stopped(
     drain_s: float,
     stopping: threading.Event,
     on_serving: Callable[[], None] | None = None,
+    require_store: Callable[[], None] = lambda: None,
 ) -> None:
     """Serves until `stopping` is set, then drains for `drain_s` seconds.
 
-    Calls `on_serving` once the server answers. Ends the process if a call does not end.
+    Calls `on_serving` once the server answers. While `require_store` raises an HragError, the
+    service is NOT_SERVING, though it answers what it can. Ends the process if a call does not end.
     """
     server.start()
     _log.info("serving", service=server.service, address=address, port=server.port)
     if on_serving is not None:
         on_serving()
-    stopping.wait()
+    _watch_store(server, require_store, stopping)
     _log.info("stopping", drain_s=drain_s)
     if not server.stop(drain_s):
         # The remaining handlers may be reading the store, so it must not be closed, and Python
         # would wait for their threads. Committed data needs neither to be safe.
         abandon(f"some calls were still running after {drain_s} s")
+
+
+def _watch_store(
+    server: Server, require_store: Callable[[], None], stopping: threading.Event
+) -> None:
+    """Reports in health and log, until `stopping` is set, when the store goes or comes back."""
+    lost = False
+    while not stopping.wait(_STORE_WATCH_S):
+        problem = outcome_of(require_store)
+        if lost == isinstance(problem, HragError):
+            continue
+        lost = not lost
+        server.health.set(serving=not lost)
+        if isinstance(problem, HragError):
+            _log.error("store_lost", problem=problem.message)
+        else:
+            _log.info("store_found")
 
 
 def abandon(reason: str) -> NoReturn:

@@ -8,6 +8,7 @@ MAX_CHUNK_TOKENS = 32_768
 MAX_OVERLAP_RATIO = 0.5  # Beyond it, chunks of one level overlap more than pairwise.
 MAX_TITLE_BYTES = 1024  # Of a document's title, in UTF-8.
 MAX_METADATA_BYTES = 64 * 1024
+MAX_METADATA_VALUES = 1024  # Each is a term, which a deletion finds on a page of its own.
 MAX_PAGES = 100_000
 MAX_QUERY_BYTES = 32 * 1024  # The longest input of common embedding models, in bytes.
 MAX_LIMIT = 100  # 100 passages of 2,048 tokens fit gRPC's default message of 4 MiB.

@@ -29,7 +29,7 @@ from tests.fakes import collection_settings, prepared, seal, sentences
 from tests.processes import Running, check_store, running
 
 _TENANT = "large"
-_DISK_BYTES = 96 * MIB
+_DISK_BYTES = 192 * MIB  # The default reserve, as much allocated for deletions, and a store.
 _IDS = 2000
 _STOPS_WITHIN_S = 30.0
 _SEALS_WITHIN_S = 30.0  # The indexer tries again every few seconds.

@@ -2,14 +2,15 @@
 
 import math
 import time
+from contextlib import closing
 from pathlib import Path
 
 from hrag.client import Client
+from hrag.engine.embedded.store.environment import open_for_reading
 from hrag.types import DEFAULT_COLLECTION, IndexStatus
 from tests.endurance.processes import wait_until_idle
 from tests.processes import Running
 
-_BLOCK_BYTES = 512  # The unit of st_blocks, whatever the file system's own is.
 _POLL_S = 0.05
 
 
@@ -19,8 +20,9 @@ def max_segments(leaves: int, segment_min_leaves: int) -> float:
 
 
 def lmdb_bytes(data_dir: Path) -> int:
-    """Returns the bytes of LMDB's file on disk: documents and trees, without segments."""
-    return (data_dir / "data.mdb").stat().st_blocks * _BLOCK_BYTES
+    """Returns the bytes of LMDB's pages, without segments and the reserve for deletions."""
+    with closing(open_for_reading(data_dir)) as store:
+        return store.used_bytes
 
 
 def wait_until_sealed(

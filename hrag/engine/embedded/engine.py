@@ -54,6 +54,11 @@ class EmbeddedEngine:
         """Works on the open store, if this engine has one open."""
         return EmbeddedAdministration(self._settings, self._store)
 
+    def require_store(self) -> None:
+        """See `hrag.engine.protocols.Engine.require_store`."""
+        if self._store is not None:
+            self._store.require_place()
+
     def close(self) -> None:
         """Stops readers and maintenance, then closes the store.
 

@@ -267,6 +267,12 @@ def test_what_a_document_takes_at_least_is_no_more_than_it_takes(
             "metadata",
             "65544 bytes; at most 65536",
         ),
+        (
+            Document(TEXT, metadata={"a": [0] * 1000, "b": {"c": [{"d": 0}] * 12}}),
+            errors.TooLarge,
+            "metadata",
+            "1,025 values; at most 1,024",
+        ),
         (Document(" \n\t"), errors.BlankDocument, "text", "blank"),
         (Document(b"\xff"), errors.UnreadableDocument, "content", "0xFF at offset 0"),
         (Document("x " * MAX_BYTES), errors.TooLarge, "text", "200000 bytes"),
@@ -294,6 +300,7 @@ def test_the_longest_fields_are_taken(pipeline: Pipeline) -> None:
         TEXT, "d" * 128, "t" * 1024, "s" * 2048, metadata={"a": "x" * (65_536 - len('{"a":""}'))}
     )
     assert _ingest(pipeline, document).outcome is IngestOutcome.CREATED
+    assert _ingest(pipeline, Document(TEXT, metadata={"a": [*range(1024)]}))
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.protocols import Progress
 from hrag.engine.reports import BackupReport
 from hrag.errors import StoreUnavailable
+from hrag.private_files import make_folder, opener
 
 _LABEL = "backup.json"
-_LOCK = "backup.lock"
 _RESTORING = "restore.tmp"
 _ROUNDS = 5
 _BLOCK_BYTES = 1 << 20
@@ -60,7 +60,7 @@ def backup(store: Store, target: Path, progress: Progress) -> BackupReport:
     _refuse_target(store.directory, target)
     partial = target.with_name(f"{target.name}.partial")
     with _only_backup_of(store), _unfinished(partial):
-        (partial / location.SEGMENTS).mkdir()
+        make_folder(partial / location.SEGMENTS)
         _copy_store(store, partial, progress)
         progress("checking the copy")
         label = _checked(partial)
@@ -85,7 +85,8 @@ def _refuse_target(directory: Path, target: Path) -> None:
 @contextmanager
 def _only_backup_of(store: Store) -> Iterator[None]:
     """Locks a file in the store, for the target's file system may have no locks."""
-    with location.explained_errors(store.directory), (store.directory / _LOCK).open("ab") as lock:
+    path = store.directory / location.BACKUP_LOCK
+    with location.explained_errors(store.directory), open(path, "ab", opener=opener) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -100,7 +101,7 @@ def _unfinished(folder: Path) -> Iterator[None]:
     """Creates an empty folder, and removes it on failure."""
     with location.explained_errors(folder):
         segment_files.remove_path(folder)  # What a killed process left.
-        folder.mkdir(parents=True)
+        make_folder(folder)
         try:
             yield
         except BaseException:
@@ -158,7 +159,7 @@ def _copy_segments(
 def _copy_segment(source: Path, target: Path, record: SegmentRecord) -> None:
     """Raises FileNotFoundError or DamagedSegment."""
     copy = segment_files.path_of(target, record.segment_id)
-    copy.mkdir()
+    make_folder(copy)
     for name in record.files:
         _copy_file(segment_files.path_of(source, record.segment_id) / name, copy / name)
     disk.sync(copy)
@@ -168,7 +169,7 @@ def _copy_segment(source: Path, target: Path, record: SegmentRecord) -> None:
 def _copy_file(source: Path, target: Path) -> str:
     """Copies a file durably; returns the SHA-256 of what it read."""
     digest = hashlib.sha256()
-    with source.open("rb") as read, target.open("wb") as written:
+    with source.open("rb") as read, open(target, "wb", opener=opener) as written:
         while block := read.read(_BLOCK_BYTES):
             digest.update(block)
             written.write(block)
@@ -218,7 +219,8 @@ def _checked(folder: Path) -> _Label:
 
 def _write_label(folder: Path, label: _Label) -> None:
     path = folder / _LABEL
-    path.write_text(json.dumps(asdict(label), indent=2), "utf-8")
+    with open(path, "w", encoding="utf-8", opener=opener) as file:
+        json.dump(asdict(label), file, indent=2)
     disk.sync(path)
 
 
@@ -233,7 +235,7 @@ def restore(source: Path, directory: Path, progress: Progress) -> BackupReport:
     label = _read_label(source)
     location.refuse_network(directory)
     with location.explained_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folder(directory, exist_ok=True)
     with locks.exclusive(directory):
         if (directory / location.DATA).exists():
             raise StoreUnavailable(f"{directory} holds a store; name a folder that holds none")
@@ -263,7 +265,7 @@ def _copy_backup(source: Path, folder: Path, label: _Label, progress: Progress) 
             f"{source / location.DATA} has changed since the backup of {label.created}; "
             "take another backup"
         )
-    (folder / location.SEGMENTS).mkdir()
+    make_folder(folder / location.SEGMENTS)
     for segment_id, record in _listed_in(folder).items():
         progress(f"copying segment {segment_id} ({record.rows:,} leaves)")
         try:

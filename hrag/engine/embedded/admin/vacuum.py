@@ -14,6 +14,7 @@ from hrag.engine.embedded.store import disk, location, locks, schema
 from hrag.engine.embedded.store.environment import Store, open_alone
 from hrag.engine.reports import VacuumReport
 from hrag.errors import StoreUnavailable
+from hrag.private_files import make_folder
 
 
 def vacuum(directory: Path) -> VacuumReport:
@@ -28,9 +29,9 @@ def vacuum(directory: Path) -> VacuumReport:
     with locks.exclusive(directory), location.explained_errors(directory):
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            folder.mkdir()
-            _copy(directory, folder)
-            report = VacuumReport(data.stat().st_size, (folder / location.DATA).stat().st_size)
+            make_folder(folder)
+            before_bytes = _copy(directory, folder)
+            report = VacuumReport(before_bytes, (folder / location.DATA).stat().st_size)
             # lock.mdb may stay: the first process to open a store writes its contents anew.
             (folder / location.DATA).replace(data)
             disk.sync(directory)
@@ -39,10 +40,14 @@ def vacuum(directory: Path) -> VacuumReport:
     return report
 
 
-def _copy(directory: Path, folder: Path) -> None:
-    """Makes a durable, verified copy with the owner and mode of the file."""
+def _copy(directory: Path, folder: Path) -> int:
+    """Makes a durable, verified copy with the owner of the file.
+
+    Returns the size of what is copied, without the reserve for deletions.
+    """
     with closing(open_alone(directory)) as store:
         store.copy_to(folder)
+        used_bytes = store.used_bytes
         with closing(open_alone(folder)) as copy:
             if _contents(copy) != _contents(store):
                 raise StoreUnavailable(
@@ -51,8 +56,8 @@ def _copy(directory: Path, folder: Path) -> None:
     old = (directory / location.DATA).stat()
     new = folder / location.DATA
     os.chown(new, old.st_uid, old.st_gid)
-    new.chmod(old.st_mode & 0o7777)
     disk.sync(new)
+    return used_bytes
 
 
 def _contents(store: Store) -> dict[str, int]:

@@ -19,6 +19,8 @@ from hrag.engine.embedded.store.queries import (
 )
 
 _DOCUMENTS = 200  # Per transaction.
+# Each may copy a page of LMDB first; so many fit into the reserve of a full disk.
+_TERMS = 1024
 
 
 def reclaim_some(store: Store) -> bool:
@@ -37,17 +39,20 @@ def reclaim_some(store: Store) -> bool:
     return True
 
 
-def _erase_documents(store: Store, txn: Txn, deleted: bytes) -> int:
-    """Returns how many documents it has erased."""
+def _erase_documents(store: Store, txn: Txn, deleted: bytes) -> bool:
+    """Returns whether there was a document to erase."""
     number = schema.read_u32(deleted)
     entries = store.scan(txn, "ordinals", deleted)
     found = [schema.read_in_collection(key)[1] for key, _ in islice(entries, _DOCUMENTS)]
+    terms = 0
     for ordinal in found:
         document = read_document(store, txn, slot_of(store, txn, number, ordinal))
         name = schema.document_id(number, document.document_id)
         txn.delete(name, db=store.db["document_ids"])
-        erase_document(store, txn, ordinal, document)
-    return len(found)
+        terms += erase_document(store, txn, ordinal, document)
+        if terms > _TERMS:
+            break
+    return bool(found)
 
 
 def _forget(store: Store, txn: Txn, deleted: bytes) -> list[int]:

@@ -25,6 +25,7 @@ from hrag.engine.embedded.segments import leaves, manifest, segment_files, vecto
 from hrag.engine.embedded.segments.builder import SegmentBuilder
 from hrag.engine.embedded.segments.manifest import Contents, ManifestEntry
 from hrag.engine.embedded.segments.postings_part import PostingsPart
+from hrag.engine.embedded.segments.segment_files import LoadedSegment
 from hrag.engine.embedded.segments.vector_part import Insert, VectorPart, insert
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import note_commit
@@ -184,24 +185,35 @@ def _heights(plan: BuildPlan) -> int:
 def _resumed(store: Store, plan: BuildPlan, base: ManifestEntry, insert: Insert) -> _Begun | None:
     """Resumes from the base's indexes and rows; None if it is damaged or mostly unused."""
     try:
-        loaded = segment_files.load(store.segments, base.record)
+        loaded = segment_files.load(store.segments, base.record, with_graph=False)
+        living = _living_rows(store, plan, base.record, loaded.rows.labels)
+        used = len(np.unique(loaded.items[living]))
+        if used < (1 - _MAX_UNUSED_ITEMS) * base.record.items:
+            return None
+        return _resume(store, plan, loaded, living, insert)
     except segment_files.DamagedSegment as error:
         _log.error("segment_damaged", segment=base.record.segment_id, problem=str(error))
         return None
-    living = _living_rows(store, plan, base.record, loaded.rows.labels)
-    used = len(np.unique(loaded.items[living]))
-    if used < (1 - _MAX_UNUSED_ITEMS) * base.record.items:
-        return None
+
+
+def _resume(
+    store: Store,
+    plan: BuildPlan,
+    base: LoadedSegment,
+    living: NDArray[np.bool_],
+    insert: Insert,
+) -> _Begun:
+    """Raises DamagedSegment, or OSError when the disk is full."""
     vectors = postings = None
     if plan.settings.dimension:
         capacity = base.record.items + sum(count for _, count in plan.documents)
         vectors = VectorPart(vector_part.load_index(store.segments, base.record, capacity), insert)
-        vectors.resume_from(store.segments, loaded, living)
+        vectors.resume_from(store.segments, base, living)
     if plan.settings.analyzer:
         postings = PostingsPart()
-        postings.resume_from(loaded, living)
+        postings.resume_from(base, living)
     begun = _builder(plan, vectors, postings)
-    begun[0].resume_from(loaded.rows, living)
+    begun[0].resume_from(base.rows, living)
     return begun
 
 

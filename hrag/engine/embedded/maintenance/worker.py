@@ -22,7 +22,7 @@ from hrag.engine.embedded.maintenance.reclaim import reclaim_some
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
 from hrag.engine.embedded.segments.vector_part import Items, insert
 from hrag.engine.embedded.store.environment import Store
-from hrag.errors import StorageFull
+from hrag.errors import StorageFull, StoreUnavailable
 
 _log = structlog.get_logger()
 
@@ -124,7 +124,7 @@ class MaintenanceWorker:
 
     def _report_failure(self, error: Exception) -> None:
         metrics.segment_build_failures.inc()
-        if isinstance(error, (StorageFull, OSError)):
+        if isinstance(error, (StorageFull, StoreUnavailable, OSError)):
             _log.error("maintenance_failed", problem=str(error), retry_s=_RETRY_S)
         else:
             _log.exception("maintenance_failed", retry_s=_RETRY_S, exc_info=error)
@@ -141,6 +141,7 @@ class MaintenanceWorker:
         if time.monotonic() < self._files_due_s:
             return
         self._files_due_s = time.monotonic() + _FILES_S
+        self._store.require_place()
         self._store.env.reader_check()  # Frees the pages that a killed reader held.
         self._orphans.collect()
         self._add(self._scrubber.scrub())

@@ -9,13 +9,14 @@ import os
 from pathlib import Path
 
 from hrag.engine.embedded.segments import segment_files
+from hrag.private_files import FILE_MODE
 
 MARKER = ".damaged"
 
 
 def report_damage(folder: Path, segment_id: int) -> None:
     """Creates the segment's marker. Raises OSError; the caller logs it."""
-    segment_files.path_of(folder, segment_id).with_suffix(MARKER).touch()
+    segment_files.path_of(folder, segment_id).with_suffix(MARKER).touch(FILE_MODE)
 
 
 def reported_damage(folder: Path) -> set[int]:

@@ -1,7 +1,11 @@
 """The files of a segment: immutable indexes with their dense arrays, in a folder of its own.
 
-hnswlib builds the index of the vectors, which `hrag_fast.Graph` searches in place; the
-postings are read in place by `hrag_fast.Postings`. A collection has one of both, or both.
+hnswlib builds the index of the vectors, which `hrag_fast.Graph` searches in memory; the
+postings are read in memory by `hrag_fast.Postings`. A collection has one of both, or both.
+
+No file is mapped: truncating a mapped file would end the process with SIGBUS, and writing
+into it would lead a search astray. Each process has a copy of what it verified, so nothing
+that happens to a file afterwards reaches a search.
 
 A segment is derived from LMDB and readable only once the manifest there lists it: files
 are written under a temporary name, read back and summed, synced, and renamed; the commit
@@ -15,12 +19,16 @@ built. Where all vectors differ and none was deleted, item i is row i.
 """
 
 import hashlib
+import io
 import math
 import mmap
+import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 from zipfile import BadZipFile
 
@@ -31,6 +39,7 @@ from hrag.engine.embedded.store import disk
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.records import SegmentFile, SegmentRecord
 from hrag.engine.find import Vector
+from hrag.private_files import FILE_MODE, make_folder
 from hrag_fast import Graph, Postings
 
 # ef at search, with the index of `vector_part`: 64 gave recall@10 of 1.0 on 100,000 x 384 and
@@ -50,6 +59,8 @@ ROWS = "rows.npz"
 
 # What Graph, Postings and numpy raise for files that are not theirs.
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)
+
+_BLOCK_BYTES = 1 << 20
 
 WriteParts = Callable[[Path], Mapping[str, NDArray[Any]]]
 
@@ -105,9 +116,9 @@ class LoadedSegment:
 
     @property
     def size_bytes(self) -> int:
-        """Memory it takes; files of indexes are mapped and shared by all processes."""
-        mapped = sum(file.size_bytes for name, file in self.record.files.items() if name != ROWS)
-        return self.rows.size_bytes + self.items.nbytes + mapped
+        """Memory it takes in this process."""
+        indexes = sum(file.size_bytes for name, file in self.record.files.items() if name != ROWS)
+        return self.rows.size_bytes + self.items.nbytes + indexes
 
     def search(self, query: Vector, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
         """Returns the rows nearest to `query`, `uint32[n]`, and their cosines, `float32[n]`.
@@ -160,7 +171,7 @@ def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, S
     target = path_of(folder, segment_id)
     temporary = target.with_suffix(UNFINISHED)
     remove_path(temporary)
-    temporary.mkdir()
+    make_folder(temporary)
     try:
         np.savez(temporary / ROWS, **write_parts(temporary))  # type: ignore[arg-type]
         reach("segment.written")
@@ -177,17 +188,18 @@ def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, S
     return files
 
 
-def load(folder: Path, record: SegmentRecord) -> LoadedSegment:
-    """Opens a segment for searching. Raises DamagedSegment with the file and its defect.
+def load(folder: Path, record: SegmentRecord, *, with_graph: bool = True) -> LoadedSegment:
+    """Reads a segment into memory. Raises DamagedSegment with the file and its defect.
 
-    Indexes stay in their files, which are mapped, so several processes share the memory.
+    Without its graph, which is most of it, a segment has no vectors to search.
     """
-    verify(folder, record)
     path = path_of(folder, record.segment_id)
+    wanted = [name for name in record.files if with_graph or name != INDEX]
+    files = {name: _read(path / name, record.files[name]) for name in wanted}
     try:
-        graph = Graph(mapped(path / INDEX)) if record.dimension else None
-        postings = Postings(mapped(path / POSTINGS)) if record.analyzer else None
-        rows = _load_rows(folder, record)
+        graph = Graph(files[INDEX]) if record.dimension and with_graph else None
+        postings = Postings(files[POSTINGS]) if record.analyzer else None
+        rows = _rows(files[ROWS], record)
     except _UNREADABLE as error:
         raise DamagedSegment(f"{path} cannot be read: {error}") from error
     if len(rows.labels) != record.rows:
@@ -203,13 +215,13 @@ def load(folder: Path, record: SegmentRecord) -> LoadedSegment:
     return LoadedSegment(record, rows, rows.items(), graph, postings)
 
 
-def _load_rows(folder: Path, record: SegmentRecord) -> Rows:
+def _rows(packed: memoryview, record: SegmentRecord) -> Rows:
     names = ["labels", "ancestors"]
     if record.dimension:
         names += ["heads", "members"]
     if record.analyzer:
         names += ["lengths"]
-    found = dict(zip(names, load_arrays(folder, record.segment_id, names), strict=True))
+    found = dict(zip(names, _arrays(packed, names), strict=True))
     none = np.empty(0, np.uint32)
     return Rows(**{name: found.get(name, none) for name in Rows.__slots__})
 
@@ -223,26 +235,52 @@ def _check_graph(path: Path, graph: Graph, record: SegmentRecord) -> None:
         raise DamagedSegment(f"{path} holds {len(graph)} vectors; the manifest says {record.items}")
 
 
-def mapped(path: Path) -> mmap.mmap:
-    """Returns a file as memory that processes share. Raises OSError."""
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+def load_arrays(folder: Path, record: SegmentRecord, names: Sequence[str]) -> list[NDArray[Any]]:
+    """Returns arrays that are stored with a segment's rows. Raises DamagedSegment."""
+    path = path_of(folder, record.segment_id) / ROWS
+    try:
+        return _arrays(_read(path, record.files[ROWS]), names)
+    except _UNREADABLE as error:
+        raise DamagedSegment(f"{path} cannot be read: {error}") from error
 
 
-def load_arrays(folder: Path, segment_id: int, names: Sequence[str]) -> list[NDArray[Any]]:
-    """Returns arrays that were stored with a verified segment's rows.
-
-    Raises OSError, ValueError, KeyError, EOFError or BadZipFile.
-    """
-    path = path_of(folder, segment_id) / ROWS
-    with path.open("rb") as packed, np.load(packed, allow_pickle=False) as arrays:
+def _arrays(packed: memoryview, names: Sequence[str]) -> list[NDArray[Any]]:
+    with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
         return [arrays[name] for name in names]
+
+
+@contextmanager
+def verified_copy(folder: Path, record: SegmentRecord, name: str) -> Iterator[Path]:
+    """Yields the path of a copy of a segment's file that no other process can reach.
+
+    For readers that take paths and trust what they read. The copy has no name in the folder
+    and takes its disk until the end. Raises DamagedSegment, or OSError when the disk is full.
+    """
+    source, expected = path_of(folder, record.segment_id) / name, record.files[name]
+    with TemporaryFile(dir=folder) as copy:
+        for block in _verified_blocks(source, expected, bytearray(_BLOCK_BYTES)):
+            copy.write(block)
+        copy.flush()
+        yield Path(f"/proc/self/fd/{copy.fileno()}")
 
 
 def verify(folder: Path, record: SegmentRecord) -> None:
     """Reads a segment's files; raises DamagedSegment unless sizes and checksums are right."""
+    buffer = bytearray(_BLOCK_BYTES)
     for name, file in record.files.items():
-        _verify(path_of(folder, record.segment_id) / name, file)
+        for _ in _verified_blocks(path_of(folder, record.segment_id) / name, file, buffer):
+            pass
+
+
+def has_its_sizes(folder: Path, record: SegmentRecord) -> bool:
+    """Whether all files of a segment exist with the manifest's sizes; reads none."""
+    path = path_of(folder, record.segment_id)
+    try:
+        return all(
+            (path / name).stat().st_size == file.size_bytes for name, file in record.files.items()
+        )
+    except OSError:
+        return False
 
 
 def path_of(folder: Path, segment_id: int) -> Path:
@@ -251,7 +289,7 @@ def path_of(folder: Path, segment_id: int) -> Path:
 
 
 def remove(folder: Path, segment_id: int) -> None:
-    """Removes a segment's files; processes that have it mapped keep their copy."""
+    """Removes a segment's files; processes that have it loaded keep their copy."""
     remove_path(path_of(folder, segment_id))
     reach("segment.removed")
 
@@ -264,20 +302,54 @@ def remove_path(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _verify(path: Path, expected: SegmentFile) -> None:
+def _read(path: Path, expected: SegmentFile) -> memoryview:
+    """Returns the bytes of a file in memory of this process; raises DamagedSegment.
+
+    What is returned is what was summed, whatever happens to the file meanwhile.
+    """
+    # Unlike a bytearray of that size it is not zeroed first, and freed at once.
+    memory = memoryview(
+        mmap.mmap(-1, max(expected.size_bytes, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    )
+    for _ in _verified_blocks(path, expected, memory, keep=True):
+        pass
+    return memory[: expected.size_bytes].toreadonly()
+
+
+def _verified_blocks(
+    path: Path, expected: SegmentFile, buffer: bytearray | memoryview, *, keep: bool = False
+) -> Iterator[memoryview]:
+    """Reads a file into `buffer` and yields it in blocks, which are valid until the next one.
+
+    With `keep` the buffer holds the whole file at the end. Raises DamagedSegment if the file
+    cannot be read, at once for a wrong size and after the last block for a wrong checksum.
+    """
+    digest, position = hashlib.sha256(), 0
+    view = memoryview(buffer)
     try:
-        size = path.stat().st_size
-        if size != expected.size_bytes:
-            raise DamagedSegment(
-                f"{path} has {size} bytes, the manifest says {expected.size_bytes}"
-            )
-        if _sha256(path) != expected.sha256:
-            raise DamagedSegment(f"{path} does not match the manifest's checksum")
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != expected.size_bytes:
+                raise DamagedSegment(
+                    f"{path} has {size} bytes, the manifest says {expected.size_bytes}"
+                )
+            while position < size:
+                start = position if keep else 0
+                count = file.readinto(view[start : start + min(_BLOCK_BYTES, size - position)])
+                if not count:
+                    raise DamagedSegment(f"{path} has become shorter while it was read")
+                block = view[start : start + count]
+                digest.update(block)
+                position += count
+                yield block
     except OSError as error:
         raise DamagedSegment(f"{path} cannot be read: {error.strerror}") from error
+    if digest.hexdigest() != expected.sha256:
+        raise DamagedSegment(f"{path} does not match the manifest's checksum")
 
 
 def _sync_and_sum(path: Path) -> SegmentFile:
+    path.chmod(FILE_MODE)
     disk.sync(path)
     return SegmentFile(path.stat().st_size, _sha256(path))
 

@@ -117,14 +117,18 @@ def new_index(dimension: int, capacity: int) -> hnswlib.Index:
 
 
 def load_index(folder: Path, record: SegmentRecord, capacity: int) -> hnswlib.Index:
-    """Returns the index of a verified segment, with capacity for `capacity` vectors."""
+    """Returns the index of a segment, with capacity for `capacity` vectors.
+
+    hnswlib follows whatever links it has read, so it reads a copy. Raises DamagedSegment, or
+    OSError when the disk is full.
+    """
     index = hnswlib.Index(space=record.space, dim=record.dimension)
-    path = segment_files.path_of(folder, record.segment_id) / INDEX
-    index.load_index(str(path), max_elements=max(capacity, record.items))
+    with segment_files.verified_copy(folder, record, INDEX) as path:
+        index.load_index(str(path), max_elements=max(capacity, record.items))
     return index
 
 
 def load_digests(folder: Path, record: SegmentRecord) -> NDArray[np.uint8]:
-    """Returns the digests of a verified segment's vectors: `uint8[items, 16]`."""
-    (digests,) = segment_files.load_arrays(folder, record.segment_id, ["digests"])
+    """Returns the digests of a segment's vectors: `uint8[items, 16]`. Raises DamagedSegment."""
+    (digests,) = segment_files.load_arrays(folder, record, ["digests"])
     return digests

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import lmdb
+import structlog
 
-from hrag.engine.embedded.store import disk, location, locks, page_probe, schema
+from hrag.engine.embedded.store import disk, location, locks, page_probe, privacy, schema
 from hrag.engine.embedded.store.lmdb_file import (
     MAX_READERS,
     Txn,
@@ -22,9 +23,13 @@ from hrag.engine.embedded.store.lmdb_file import (
     open_database,
     open_lmdb,
 )
+from hrag.engine.embedded.store.reserve import MAX_RESERVE_BYTES, Reserve
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
+from hrag.private_files import FILE_MODE, make_folder, opener
 
 __all__ = ["Store", "Txn", "open_alone", "open_for_reading", "open_for_writing"]
+
+_log = structlog.get_logger()
 
 _LOCK_BYTES = (MAX_READERS + 64) * 64  # Each reader has a line of 64 bytes in lock.mdb.
 
@@ -46,7 +51,10 @@ class Store:
         self.directory = directory
         self.segments = directory / location.SEGMENTS
         self.db: dict[str, Any] = {}
+        self._data = directory / location.DATA
+        self._identity = location.identity(self._data)
         self._reserve_bytes = reserve_bytes
+        self._reserve: Reserve | None = None
         self._locks = locks
 
     def read(self) -> AbstractContextManager[Txn]:
@@ -57,8 +65,31 @@ class Store:
         return self._transaction(write=False)
 
     def write(self) -> AbstractContextManager[Txn]:
-        """A transaction that commits durably at its end; on an exception it changes nothing."""
+        """A transaction that commits durably at its end; on an exception it changes nothing.
+
+        Raises StoreUnavailable if the store is no longer in its place, see `require_place`.
+        """
+        self.require_place()
         return self._transaction(write=True)
+
+    @contextmanager
+    def growing_write(self, extra_bytes: int) -> Iterator[Txn]:
+        """Like `write`, for what grows the store, by about `extra_bytes`.
+
+        Leaves alone what deletions need. Raises StorageFull before anything is written.
+        """
+        self.require_place()
+        self.require_space()
+        with self.write() as txn:
+            if self._reserve is not None:
+                self._reserve.allocate(self.used_bytes, extra_bytes)
+            yield txn
+
+    @property
+    def used_bytes(self) -> int:
+        """Size of LMDB's pages, free ones included, without the reserve behind them."""
+        pages: int = self.env.info()["last_pgno"] + 1
+        return pages * int(self.env.stat()["psize"])
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Txn]:
@@ -71,10 +102,23 @@ class Store:
                 raise
             raise found from error
 
+    def require_place(self) -> None:
+        """Raises StoreUnavailable if the folder was moved, replaced or removed meanwhile.
+
+        LMDB would go on in a file that nobody may find again, or that goes when it is closed.
+        What was committed before is in the folder, wherever that is now; reading goes on.
+        """
+        if location.identity(self._data) != self._identity:
+            raise StoreUnavailable(
+                f"{self.directory} was moved, replaced or removed while it was in use, so nothing "
+                "more is written; move it back, or restart the services with HRAG_DATA_DIR set "
+                "to where it is now: it holds all that was acknowledged"
+            )
+
     def require_space(self, extra_bytes: int = 0) -> None:
         """Raises StorageFull unless `extra_bytes` fit on the disk without touching the reserve.
 
-        The reserve is for deletions, which must work on a full disk.
+        So much stays free for others too, besides the reserve that deletions have, see `Reserve`.
         """
         free = disk.free_bytes(self.directory)
         if free < self._reserve_bytes + extra_bytes:
@@ -94,10 +138,25 @@ class Store:
         except lmdb.Error as error:
             found = explained(error, folder)
             raise found or StoreUnavailable(f"cannot copy to {folder}: {error}") from error
+        (folder / location.DATA).chmod(FILE_MODE)
         disk.sync(folder / location.DATA)
+
+    def reserve_disk(self) -> None:
+        """Allocates the reserve for deletions; without enough disk, tries again at each write."""
+        if not self._reserve_bytes:
+            return
+        reserve_bytes = min(self._reserve_bytes, MAX_RESERVE_BYTES)
+        self._reserve = Reserve(self.directory / location.DATA, reserve_bytes)
+        try:
+            self._reserve.allocate(self.used_bytes)
+        except StorageFull as error:
+            _log.warning("disk_reserve_missing", problem=error.message)
 
     def close(self) -> None:
         """Closes the environment, then releases the locks."""
+        if self._reserve is not None:
+            self._reserve.close()
+            self._reserve = None
         self.env.close()
         for lock in self._locks:
             lock.close()
@@ -132,13 +191,16 @@ class Store:
 def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
     """Opens or creates a store. One writer process at a time.
 
-    Documents leave `reserve_bytes` of its disk free. Raises StoreUnavailable if another
+    Documents leave `reserve_bytes` of its disk free, and deletions have as much, up to
+    MAX_RESERVE_BYTES, inside the store's own file. Raises StoreUnavailable if another
     writer has it or it cannot be opened, and StorageFull if it cannot be created.
     """
     location.refuse_network(directory)
     with ExitStack() as undo:
         with location.explained_errors(directory):
-            (directory / location.SEGMENTS).mkdir(parents=True, exist_ok=True)
+            make_folder(directory, exist_ok=True)
+            make_folder(directory / location.SEGMENTS, exist_ok=True)
+            privacy.tighten(directory)
             users = undo.enter_context(_join(directory))
             indexer = undo.enter_context(locks.lock_for_writing(directory))
             shutil.rmtree(directory / location.VACUUM, ignore_errors=True)
@@ -147,6 +209,8 @@ def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
         store = Store(env, directory, reserve_bytes, (indexer, users))
         undo.callback(store.close)
         _create_databases(store)
+        with location.explained_errors(directory):
+            store.reserve_disk()
         undo.pop_all()
     return store
 
@@ -158,6 +222,7 @@ def open_for_reading(directory: Path) -> Store:
     """
     location.require_data(directory, "; an indexer creates one when it starts")
     location.refuse_network(directory)
+    privacy.tighten(directory)
     with ExitStack() as undo:
         users = undo.enter_context(_join(directory))
         store = Store(_open_env(directory, readonly=True), directory, locks=(users,))
@@ -237,7 +302,7 @@ def _fill_lock_file(path: Path) -> None:
     while no process has it open: closing the file drops this process's locks on it.
     """
     if not path.exists() or path.stat().st_blocks * 512 < _LOCK_BYTES:
-        with path.open("ab") as file, suppress(OSError):
+        with open(path, "ab", opener=opener) as file, suppress(OSError):
             os.posix_fallocate(file.fileno(), 0, _LOCK_BYTES)
 
 
@@ -256,7 +321,7 @@ def _refuse_truncated(env: lmdb.Environment, directory: Path, *, lock: bool) -> 
     A short file may still be whole: pages that a transaction took at the end and gave back
     were never written. So all pages are read, by a process that may die of it.
     """
-    needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+    needed = Store(env, directory).used_bytes
     found = (directory / location.DATA).stat().st_size
     if found < needed and not page_probe.every_page_is_readable(directory, lock=lock):
         raise StoreUnavailable(

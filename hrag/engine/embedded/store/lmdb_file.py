@@ -12,6 +12,7 @@ import lmdb
 from hrag.engine.embedded.store import location, schema
 from hrag.engine.embedded.store.disk import FULL_DISK
 from hrag.errors import HragError, StorageFull, StoreUnavailable, TooBusy
+from hrag.private_files import FILE_MODE
 
 Txn: TypeAlias = "lmdb.Transaction[memoryview]"
 
@@ -40,6 +41,7 @@ def open_lmdb(directory: Path, *, readonly: bool, lock: bool) -> lmdb.Environmen
             max_dbs=len(schema.DATABASES),
             max_readers=MAX_READERS,
             max_spare_txns=_SPARE_READ_TXNS,
+            mode=FILE_MODE,
             readonly=readonly,
             lock=lock,
             lib_version=_LMDB_0_9,

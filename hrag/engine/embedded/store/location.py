@@ -20,7 +20,8 @@ SEGMENTS = "segments"
 INDEXER_LOCK = "indexer.lock"
 USERS_LOCK = "users.lock"
 VACUUM = "vacuum.tmp"  # The unfinished copy of a vacuum.
-_FILES = (DATA, LOCK, USERS_LOCK, INDEXER_LOCK, SEGMENTS)
+BACKUP_LOCK = "backup.lock"
+FILES = (DATA, LOCK, USERS_LOCK, INDEXER_LOCK, BACKUP_LOCK, SEGMENTS)
 
 # File systems in user space are listed as "fuse." and a name.
 _NETWORK = re.compile(
@@ -74,6 +75,15 @@ def has_data(directory: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another that later has its path; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def require_data(directory: Path, hint: str = "") -> None:
     """Raises StoreMissing if `directory` holds no store; the message ends with `hint`.
 
@@ -106,7 +116,7 @@ def explanation(directory: Path, reason: str) -> str:
     gives `reason`.
     """
     held = next(path for path in (directory, *directory.absolute().parents) if _exists(path))
-    for path in (held, *(directory / name for name in _FILES)):
+    for path in (held, *(directory / name for name in FILES)):
         if _exists(path) and not _may_use(path):
             status = path.stat()
             return (

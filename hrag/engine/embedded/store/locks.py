@@ -18,6 +18,7 @@ from typing import IO
 
 from hrag.engine.embedded.store.location import INDEXER_LOCK, USERS_LOCK, explained_errors
 from hrag.errors import StoreUnavailable
+from hrag.private_files import opener
 
 # A process tests the lock for microseconds; exclusive use lasts much longer.
 _TRIES = 20
@@ -70,7 +71,8 @@ def lock_for_writing(directory: Path) -> IO[bytes]:
 
     Raises StoreUnavailable if another process writes.
     """
-    lock = (directory / INDEXER_LOCK).open("ab")
+    descriptor = opener(directory / INDEXER_LOCK, os.O_RDWR | os.O_CREAT)
+    lock = os.fdopen(descriptor, "ab")
     if not _locked(lock, fcntl.LOCK_EX):
         lock.close()
         raise StoreUnavailable(
@@ -104,7 +106,7 @@ def _share(file: IO[bytes], ours: bytes, directory: Path) -> str:
 
 def _open(directory: Path) -> IO[bytes]:
     with explained_errors(directory):
-        descriptor = os.open(directory / USERS_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = opener(directory / USERS_LOCK, os.O_RDWR | os.O_CREAT)
     return os.fdopen(descriptor, "r+b", buffering=0)
 
 

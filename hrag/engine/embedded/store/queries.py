@@ -112,10 +112,14 @@ def find_document(
     return ordinal, read_document(store, txn, slot_of(store, txn, collection, ordinal))
 
 
-def erase_document(store: Store, txn: Txn, ordinal: int, document: DocumentRecord) -> None:
-    """Deletes one version of a document, except its id, counters and log entry."""
+def erase_document(store: Store, txn: Txn, ordinal: int, document: DocumentRecord) -> int:
+    """Deletes one version of a document, except its id, counters and log entry.
+
+    Returns the number of its terms.
+    """
     slot = slot_of(store, txn, document.collection, ordinal)
-    for each in terms_of(document):
+    terms = terms_of(document)
+    for each in terms:
         txn.delete(each, schema.u64(ordinal), db=store.db["terms"])
     entry = schema.in_collection(document.collection, ordinal)
     for database in ("ordinals", "unsummarised", "summarised"):
@@ -123,3 +127,4 @@ def erase_document(store: Store, txn: Txn, ordinal: int, document: DocumentRecor
     for database in ("documents", "texts", "trees", "vectors"):
         txn.delete(slot, db=store.db[database])
     txn.put(slot, b"", db=store.db["free_slots"])
+    return len(terms)

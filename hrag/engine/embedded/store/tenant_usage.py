@@ -8,6 +8,7 @@ though LMDB's pages are freed in the background.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import starmap
 
 from hrag.engine import validation
 from hrag.engine.embedded.store import schema
@@ -15,7 +16,15 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.records import DocumentRecord, Usage
 from hrag.quota.quotas import Quota, TenantUsage
 
-_ORDINAL_BYTES = 8  # The value of each term.
+# LMDB 0.9: pages of 4 KiB with a header; an entry has a header and a 16-bit offset. Larger
+# ones have pages of their own, so that each page holds two at least.
+_PAGE = 4096
+_PAGE_HEADER = 16
+_NODE_HEADER = 8 + 2
+_LARGEST_NODE = (_PAGE - _PAGE_HEADER) // 2
+_U32, _U64 = 4, 8
+_IN_COLLECTION = _U32 + _U64
+
 _NOTHING = Usage()
 
 
@@ -31,14 +40,41 @@ def write_usage(store: Store, txn: Txn, tenant_id: str, usage: Usage) -> None:
 
 
 def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: int) -> int:
-    """Bytes stored for a document: text, tree, vectors, record and terms.
+    """By how many bytes LMDB's file grows for a document, within a factor of two.
+
+    Counts text, tree, vectors and record, each in pages of its own or packed with those of
+    other documents, and the entries by which the document is found: its terms, id, ordinal
+    and place in the log. A term is counted as if no other document had it. Entries that an
+    update leaves for later ones to use are not counted.
 
     The digits of the store's own numbers in the record do not count, so that a document
     takes as much wherever and whenever it is stored.
     """
     record = replace(document, collection=0, sequence=0, stored_bytes=0).to_bytes()
-    term_bytes = sum(map(len, terms)) + _ORDINAL_BYTES * len(terms)
-    return document.text_bytes + tree_bytes + document.vector_bytes + len(record) + term_bytes
+    values = (len(record), document.text_bytes, tree_bytes, document.vector_bytes)
+    id_bytes = len(schema.document_id(0, document.document_id))
+    entries = [(id_bytes, _U64), (_IN_COLLECTION, _U32 + _U64), (_IN_COLLECTION, 2 * _U64)]
+    entries += [(_U64, _U32), *((len(term), _U64) for term in terms)]
+    return sum(map(_packed_bytes, values)) + sum(starmap(_scattered_bytes, entries))
+
+
+def _packed_bytes(value_bytes: int) -> int:
+    """What a value takes under a slot: slots ascend, so LMDB fills its pages."""
+    node_bytes = _node_bytes(_U64, value_bytes)
+    if node_bytes > _LARGEST_NODE:
+        pages = -(-(_PAGE_HEADER + value_bytes) // _PAGE)
+        return pages * _PAGE + _node_bytes(_U64, _U64)
+    return _PAGE // ((_PAGE - _PAGE_HEADER) // node_bytes)
+
+
+def _scattered_bytes(key_bytes: int, value_bytes: int) -> int:
+    """What a short entry takes that comes between others: pages are about two thirds full."""
+    return _node_bytes(key_bytes, value_bytes) * 3 // 2
+
+
+def _node_bytes(key_bytes: int, value_bytes: int) -> int:
+    size = _NODE_HEADER + key_bytes + value_bytes
+    return size + size % 2
 
 
 def check_quota(tenant_id: str, quota: Quota, used: Usage, more: Usage) -> None:

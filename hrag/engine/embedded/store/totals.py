@@ -4,7 +4,7 @@ Reads the counters of every collection, which takes about 3 us each: 30 ms for t
 collections.
 """
 
-from hrag.engine.embedded.store import disk, location, schema
+from hrag.engine.embedded.store import disk, schema
 from hrag.engine.embedded.store.change_log import commit_cursor
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import all_segments
@@ -15,7 +15,11 @@ _NONE = Counters()
 
 
 def measure(store: Store) -> StoreTotals:
-    """Sums over all collections in one snapshot; the sizes on disk are those of now."""
+    """Sums over all collections in one snapshot; the sizes on disk are those of now.
+
+    Raises StoreUnavailable if the store is no longer in its place.
+    """
+    store.require_place()
     with store.read() as txn:
         sequence = commit_cursor(store, txn)
         counters = {
@@ -40,7 +44,7 @@ def measure(store: Store) -> StoreTotals:
             largest_tail_leaves=max(tails, default=0),
             segments=len(segment_bytes),
             segment_bytes=sum(segment_bytes),
-            file_bytes=(store.directory / location.DATA).stat().st_size,
+            file_bytes=store.used_bytes,
             disk_free_bytes=disk.free_bytes(store.directory),
         ),
     )

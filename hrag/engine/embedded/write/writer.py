@@ -98,7 +98,7 @@ class EmbeddedWriter:
         self, tenant_id: str, name: str, settings: CollectionSettings
     ) -> tuple[Collection, int]:
         store, key = self._store, schema.collection_name(tenant_id, name)
-        with store.write() as txn:
+        with store.growing_write(0) as txn:
             if txn.get(key, db=store.db["collection_names"]) is not None:
                 raise CollectionExists(
                     f"tenant {tenant_id!r} has a collection {name!r} already", field="name"
@@ -205,9 +205,9 @@ class EmbeddedWriter:
     def put_many(
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
-        self._store.require_space()
         results: list[IngestResult | HragError] = []
-        with self._changes("put") as changes:
+        extra_bytes = sum(_most_bytes(document) for _, document in documents)
+        with self._changes("put", extra_bytes) as changes:
             for collection, document in documents:
                 try:
                     results.append(changes.put(collection, document))
@@ -218,8 +218,7 @@ class EmbeddedWriter:
     def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
         if stored.summaries is None:
             return self.put(collection, stored.document)
-        self._store.require_space()
-        with self._changes("put") as changes:
+        with self._changes("put", _most_bytes(stored.document)) as changes:
             return changes.put_stored(collection, stored.document, stored.summaries)
 
     def delete(self, collection: CollectionHandle, document_id: str) -> int:
@@ -347,9 +346,8 @@ class EmbeddedWriter:
     def put_summaries(
         self, document: Unsummarised, summaries: DocumentSummaries, tokens: int = 0
     ) -> bool:
-        self._store.require_space()
         try:
-            with self._changes("summaries") as changes:
+            with self._changes("summaries", summaries.vectors.nbytes) as changes:
                 return changes.put_summaries(
                     document.collection, document.version, summaries, tokens
                 )
@@ -359,9 +357,16 @@ class EmbeddedWriter:
     # Transactions
 
     @contextmanager
-    def _changes(self, failpoint: str) -> Iterator[WriteTransaction]:
-        """Commits what is done within, or, on any exception, changes nothing."""
-        with self._store.write() as txn:
+    def _changes(
+        self, failpoint: str, extra_bytes: int | None = None
+    ) -> Iterator[WriteTransaction]:
+        """Commits what is done within, or, on any exception, changes nothing.
+
+        Changes that add something say how much; without `extra_bytes` they only delete, for
+        which a full disk has a reserve.
+        """
+        store = self._store
+        with store.write() if extra_bytes is None else store.growing_write(extra_bytes) as txn:
             changes = WriteTransaction(self._store, txn, self._max_log_entries, self._quota_of)
             yield changes
             changes.finish()
@@ -373,3 +378,8 @@ class EmbeddedWriter:
         if self._maintenance is not None:
             for number in collections:
                 self._maintenance.changed(number)
+
+
+def _most_bytes(document: PreparedDocument) -> int:
+    """At least what the document's text, tree and vectors take; a character is 4 bytes at most."""
+    return 4 * len(document.parsed.text) + document.tree.size_bytes + document.vectors.nbytes

@@ -22,7 +22,7 @@ from hrag.engine.embedded.admin.checks.walk import UNREADABLE, Walk
 from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.segments.leaves import LeafBlock
 from hrag.engine.embedded.segments.postings_part import DROPPED, PostingsPart
-from hrag.engine.embedded.segments.segment_files import POSTINGS, LoadedSegment, mapped
+from hrag.engine.embedded.segments.segment_files import POSTINGS, LoadedSegment
 from hrag.engine.embedded.store.labels import Labels, ordinals_of
 from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.errors import InvalidArgument
@@ -120,7 +120,7 @@ def _written(part: PostingsPart, leaf_count: int, folder: Path) -> _Compared:
     """The part's postings, from a file in `folder`; all of their rows are compared."""
     rows = np.arange(leaf_count)
     lengths = part.write(folder, rows)["lengths"]
-    return _Compared(Postings(mapped(folder / POSTINGS)), rows.astype(np.uint32), lengths)
+    return _Compared(Postings((folder / POSTINGS).read_bytes()), rows.astype(np.uint32), lengths)
 
 
 def _first_difference(one: _Compared, other: _Compared, folder: Path) -> int:

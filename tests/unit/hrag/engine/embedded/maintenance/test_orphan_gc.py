@@ -1,10 +1,13 @@
 """Files that no manifest lists, and segments that are not what was written."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from hrag.engine.embedded.maintenance import scrubber as scrubber_module
 from hrag.engine.embedded.maintenance.orphan_gc import OrphanCollector
+from hrag.engine.embedded.maintenance.reclaim import reclaim_some
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
 from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.records import SegmentRecord
@@ -90,7 +93,8 @@ def test_at_a_start_every_segment_is_looked_at_one_at_a_time(engine, record):
     engine.writer.put(engine.open(name="other"), prepared("d", sentences(60)))
     other = engine.seal(name="other")
     for each in (record, other):
-        (path_of(engine, each) / "rows.npz").write_bytes(b"x")
+        path = path_of(engine, each) / "rows.npz"
+        path.write_bytes(bytes(path.stat().st_size))
     inspector = Scrubber(engine.store)
     assert inspector.scrub() == set()
     inspector.begin()
@@ -99,6 +103,34 @@ def test_at_a_start_every_segment_is_looked_at_one_at_a_time(engine, record):
     assert inspector.scrub() == set()
     assert inspector.damaged == {record.segment_id, other.segment_id}
     repair(engine, inspector)
+
+
+def test_a_file_that_becomes_shorter_later_is_noticed(engine, record):
+    scrubber = Scrubber(engine.store)
+    scrubber.begin()
+    assert scrubber.scrub() == scrubber.scrub() == set()
+    os.truncate(path_of(engine, record) / "index.hnsw", 1)
+    assert scrubber.scrub() == {engine.open().collection_id}
+    assert scrubber.scrub() == set()
+    assert scrubber.damaged == {record.segment_id}
+    engine.run_maintenance(10**9, damaged=scrubber.damaged)
+    assert engine.writer.status(engine.open()).embedded.segments[0].segment_id != record.segment_id
+
+
+def test_a_segment_that_was_removed_since_is_not_taken_for_damaged(engine, record, monkeypatch):
+    """The scrubber still has it in its list when its files are removed."""
+    monkeypatch.setattr(scrubber_module, "_SIZES", 1)
+    engine.writer.create_collection("t", "other", collection_settings())
+    engine.writer.put(engine.open(name="other"), prepared("d", sentences(60)))
+    other = engine.seal(name="other")
+    scrubber = Scrubber(engine.store)
+    assert scrubber.scrub() == set()
+    engine.writer.delete_collection("t", "other")
+    while reclaim_some(engine.store):
+        pass
+    assert not path_of(engine, other).exists()
+    assert scrubber.scrub() == set()
+    assert scrubber.damaged == frozenset()
 
 
 def repair(engine: Engine, inspector: Scrubber) -> None:

@@ -249,6 +249,30 @@ def test_a_loaded_segment_outlives_its_files(tmp_path, record):
     assert len(loaded.search(query_vector(1), 5)[0]) == 5
 
 
+@pytest.mark.parametrize("change", ["truncate", "overwrite"])
+def test_nothing_that_happens_to_its_files_reaches_a_loaded_segment(tmp_path, record, change):
+    """In a mapped file a search would meet SIGBUS, or links that lead anywhere."""
+    loaded = segment_files.load(tmp_path, record)
+    before = loaded.search(query_vector(1), 10)
+    for name, file in record.files.items():
+        path = path_of(tmp_path, record, name)
+        os.truncate(path, 0)
+        if change == "overwrite":
+            path.write_bytes(b"\xff" * file.size_bytes)
+    after = loaded.search(query_vector(1), 10)
+    assert [each.tolist() for each in after] == [each.tolist() for each in before]
+    assert loaded.postings.document_frequencies(IDS, None).tolist() == [100, 100]
+
+
+def test_hnswlib_reads_what_was_verified(tmp_path, record):
+    assert vector_part.load_index(tmp_path, record, 200).get_current_count() == 200
+    path = path_of(tmp_path, record, "index.hnsw")
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    with pytest.raises(segment_files.DamagedSegment, match="checksum"):
+        vector_part.load_index(tmp_path, record, 200)
+    assert [each.name for each in tmp_path.iterdir()] == [path.parent.name]
+
+
 def test_a_graph_that_leads_nowhere_is_answered_with_none(tmp_path, record, monkeypatch):
     loaded = segment_files.load(tmp_path, record)
 

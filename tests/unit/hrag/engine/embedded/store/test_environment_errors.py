@@ -108,9 +108,9 @@ def test_a_write_needs_its_own_bytes_and_the_reserve(tmp_path, monkeypatch):
 
 def test_free_space_is_the_disks(disk):
     with closing(open_for_writing(disk, reserve_bytes=1 * MIB)) as store:
-        store.require_space(6 * MIB)
+        store.require_space(4 * MIB)
         with pytest.raises(StorageFull):
-            store.require_space(7 * MIB)
+            store.require_space(6 * MIB)
         Ballast(disk).fill(1 * MIB - 4096)
         with pytest.raises(StorageFull):
             store.require_space()
