@@ -79,5 +79,5 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
     ) -> pb.GetServerInfoResponse:
         info = self._info()
         if not caller_is_admin():
-            info = replace(info, reader=info.reader.without_store_wide())
+            info = replace(info, reader=None)
         return retriever.server_info_response(info)

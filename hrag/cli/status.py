@@ -105,7 +105,8 @@ def _show(tenant: str, rows: list[Row], server: ServerInfo, console: Console) ->
         f"{server.default_candidates} candidates where a search does not say",
         markup=False,
     )
-    console.print(_reading(server.reader), markup=False)
+    if server.reader is not None:
+        console.print(_reading(server.reader), markup=False)
 
 
 def _reading(reader: ReaderStatus) -> str:
@@ -113,9 +114,8 @@ def _reading(reader: ReaderStatus) -> str:
     embedded = reader.embedded
     if embedded is None:
         return lag
-    if embedded.sequence is not None and embedded.applied_sequence is not None:
-        behind = embedded.sequence - embedded.applied_sequence
-        lag = f"{behind:,} commits {lag}" if behind else lag
+    behind = embedded.sequence - embedded.applied_sequence
+    lag = f"{behind:,} commits {lag}" if behind else lag
     damaged = embedded.damaged_segments
     return (
         f"collections in memory: {embedded.collections_loaded:,}, "

@@ -341,7 +341,7 @@ def server_info_response(info: ServerInfo) -> pb.GetServerInfoResponse:
         default_limit=info.default_limit,
         default_candidates=info.default_candidates,
         limits=pb.Limits(**asdict(info.limits)),
-        reader=pb.ReaderStatus(**asdict(info.reader)),
+        reader=None if info.reader is None else pb.ReaderStatus(**asdict(info.reader)),
         chat_model=info.chat_model,
     )
 
@@ -354,7 +354,7 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
         default_limit=message.default_limit,
         default_candidates=message.default_candidates,
         limits=alike(Limits, message.limits),
-        reader=_reader_from(message.reader),
+        reader=_reader_from(message.reader) if message.HasField("reader") else None,
         chat_model=message.chat_model,
     )
 
