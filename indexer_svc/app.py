@@ -11,6 +11,7 @@ from hrag.config import IndexerSettings
 from hrag.embedding import Embedder
 from hrag.embedding.factory import open_embedder
 from hrag.engine import Maintenance, Writer, open_engine
+from hrag.reply_limit import ReplyLimit
 from hrag.rpc import server
 from hrag.rpc.metrics_server import serve_metrics
 from hrag.rpc.process import abandon, report_serving, serve_until_stopped
@@ -68,7 +69,8 @@ def _servicer(
     defaults = Defaults(
         settings.tree, settings.max_document_bytes, settings.summaries, settings.language
     )
-    return IndexerServicer(Pipeline(writer, embedder, defaults), Catalog(writer), stopping)
+    catalog = Catalog(writer, ReplyLimit(settings.max_reply_bytes))
+    return IndexerServicer(Pipeline(writer, embedder, defaults), catalog, stopping)
 
 
 def _stop_maintenance(maintenance: Maintenance) -> None:

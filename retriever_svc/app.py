@@ -13,6 +13,7 @@ from hrag.embedding.cache import CachedQueries
 from hrag.embedding.factory import open_query_embedders
 from hrag.engine import Reader, open_engine
 from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
+from hrag.reply_limit import ReplyLimit
 from hrag.rerank.factory import open_reranker
 from hrag.rpc import server, workers
 from hrag.rpc.metrics_server import serve_metrics
@@ -105,6 +106,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         port = closing.enter_context(
             serve_metrics(settings.metrics_address, metrics.INSTRUMENTS, metric_readings)
         )
+        reply = ReplyLimit(settings.max_reply_bytes)
         search = Search(
             reader,
             embedder,
@@ -113,12 +115,14 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             settings.return_level,
             allows_fallback=settings.hybrid_fallback,
             reranking=reranking,
+            reply=reply,
         )
         servicer = RetrieverServicer(
             search,
-            unconfigured if answering is None else Answer(search, sentences, answering),
-            Browse(reader),
+            unconfigured if answering is None else Answer(search, sentences, answering, reply),
+            Browse(reader, reply),
             partial(_server_info, settings, embedder.name, answering, reader),
+            reply,
         )
         listening = server.build(
             settings,

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hrag.cli.connection import Credentials, connect, connection_options
-from hrag.cli.console import output, printable
+from hrag.cli.console import output
 from hrag.cli.options import (
     DEFAULT_INDEXER,
     DEFAULT_RETRIEVER,
@@ -23,6 +23,7 @@ from hrag.cli.options import (
     Tenant,
 )
 from hrag.cli.render import counted
+from hrag.plain_text import printable
 from hrag.quota.quotas import TenantUsage
 from hrag.types import Collection, IndexStatus, ReaderStatus, ServerInfo, SummaryUnit
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import grpc
 import grpc.aio
@@ -210,16 +210,32 @@ def get_document(tenant_id: str, document_id: str, collection: str) -> Call[Docu
     )
 
 
-def get_text(tenant_id: str, document_id: str, collection: str) -> Call[str]:
-    """GetDocument; reads the text."""
+class TextPart(NamedTuple):
+    """A part of a document's text that ends at byte `end`, of the version with `sequence`."""
+
+    text: str
+    end: int
+    is_last: bool
+    sequence: int
+
+
+def _text_part_from(response: indexer_pb2.GetDocumentResponse) -> TextPart:
+    document, end = response.document, response.text_end
+    # A service that knows no parts sends the whole text and no end of it.
+    return TextPart(response.text, end, end in (0, document.text_bytes), document.sequence)
+
+
+def get_text(tenant_id: str, document_id: str, collection: str, start: int) -> Call[TextPart]:
+    """GetDocument; reads the text from byte `start`, as much of it as a reply holds."""
     request = common.built(
         indexer_pb2.GetDocumentRequest,
         tenant_id=tenant_id,
         collection=collection,
         document_id=document_id,
         include_text=True,
+        text_range=indexer_pb2.ByteRange(start=start),
     )
-    return Call("indexer", "GetDocument", request, lambda response: str(response.text))
+    return Call("indexer", "GetDocument", request, _text_part_from)
 
 
 def list_documents(

@@ -95,14 +95,13 @@ class CachedQueries:
 
     def _look_up(self, tenant_id: str, key: bytes) -> Vectors | None:
         with self._lock:
-            own = self._of_tenant.get(tenant_id, {})
-            vector = own.get(key)
-            if vector is None:
+            own = self._of_tenant.get(tenant_id)
+            if own is None or key not in own:
                 self._misses += 1
-            else:
-                self._hits += 1
-                self._of_tenant[tenant_id].move_to_end(key)
-            return vector
+                return None
+            self._hits += 1
+            own.move_to_end(key)
+            return own[key]
 
     def _insert(self, tenant_id: str, key: bytes, vector: Vectors) -> None:
         if self._entries == 0:

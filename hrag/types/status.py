@@ -1,6 +1,6 @@
 """What the services report about themselves and about the store."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hrag.quota.quotas import TenantUsage
 
@@ -9,7 +9,8 @@ from hrag.quota.quotas import TenantUsage
 class Segment:
     """One immutable set of index files of the embedded engine.
 
-    `leaf_count` includes deleted leaves. `covered_sequence` is the tenant's sequence at the
+    `segment_id` counts over all tenants; 0 where the caller may not see it. `leaf_count` includes
+    deleted leaves. `covered_sequence` is the tenant's sequence at the
     last change that the segment covers.
     """
 
@@ -54,6 +55,13 @@ class IndexStatus:
     tenant: TenantUsage = field(default_factory=TenantUsage)
     embedded: EmbeddedIndexStatus | None = None
 
+    def without_store_wide(self) -> "IndexStatus":
+        """Returns the status without the numbers that are counted over all tenants."""
+        if self.embedded is None:
+            return self
+        segments = tuple(replace(each, segment_id=0) for each in self.embedded.segments)
+        return replace(self, embedded=replace(self.embedded, segments=segments))
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedStoreTotals:
@@ -92,7 +100,8 @@ class EmbeddedReaderStatus:
     """How far an embedded reader has followed the store, and what it has in memory.
 
     `sequence` is the number of the store's last commit, over all tenants, and
-    `applied_sequence` of the last one that every loaded collection has. `loaded_bytes` counts against `budget_bytes`.
+    `applied_sequence` of the last one that every loaded collection has. `loaded_bytes` counts
+    against `budget_bytes`.
     `damaged_segments` are scanned exactly until the indexer has replaced them.
     """
 
