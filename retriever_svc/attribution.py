@@ -22,7 +22,7 @@ from hrag.types import (
     Passage,
     Span,
 )
-from retriever_svc.embedding_work import TEXT_BYTES
+from retriever_svc.work_limit import TEXT_BYTES
 from retriever_svc.markers import Cited
 
 _CITATION_BYTES = 96  # At most, of the numbers in an encoded Citation.

@@ -33,7 +33,7 @@ from hrag.types import Passage, Retrieval, SearchMode, SearchQuery, SearchResult
 from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
 from hrag.wire.retriever import EncodedResult
 from retriever_svc.checks import check_dimension, check_query
-from retriever_svc.embedding_work import EmbeddingWork
+from retriever_svc.work_limit import EmbeddingWork
 from retriever_svc.freshness import MAX_WAIT_S, wait_for_sequence
 from retriever_svc.known_collections import KnownCollections
 from retriever_svc.modes import find_request, returned_level

@@ -211,31 +211,36 @@ def get_document(tenant_id: str, document_id: str, collection: str) -> Call[Docu
 
 
 class TextPart(NamedTuple):
-    """A part of a document's text that ends at byte `end`, of the version with `sequence`."""
+    """The first part of a text, up to byte `end`, of the version with `sequence`."""
 
-    text: str
-    end: int
-    is_last: bool
-    sequence: int
+    text: str = ""
+    end: int = 0
+    sequence: int = 0
+    is_whole: bool = False
+
+    def longer(self, response: indexer_pb2.GetDocumentResponse) -> "TextPart":
+        """Returns the part with the next one; an empty one if the document was replaced."""
+        document, end = response.document, response.text_end
+        if self.end and document.sequence != self.sequence:
+            return TextPart()
+        # A service that knows no parts sends the whole text, and no end of it.
+        is_whole = end in (0, document.text_bytes)
+        return TextPart(self.text + response.text, end, document.sequence, is_whole)
 
 
-def _text_part_from(response: indexer_pb2.GetDocumentResponse) -> TextPart:
-    document, end = response.document, response.text_end
-    # A service that knows no parts sends the whole text and no end of it.
-    return TextPart(response.text, end, end in (0, document.text_bytes), document.sequence)
-
-
-def get_text(tenant_id: str, document_id: str, collection: str, start: int) -> Call[TextPart]:
-    """GetDocument; reads the text from byte `start`, as much of it as a reply holds."""
+def get_text(
+    tenant_id: str, document_id: str, collection: str, before: TextPart
+) -> Call[TextPart]:
+    """GetDocument; reads what comes after a part of the text, as much as a reply holds."""
     request = common.built(
         indexer_pb2.GetDocumentRequest,
         tenant_id=tenant_id,
         collection=collection,
         document_id=document_id,
         include_text=True,
-        text_range=indexer_pb2.ByteRange(start=start),
+        text_range=indexer_pb2.ByteRange(start=before.end),
     )
-    return Call("indexer", "GetDocument", request, _text_part_from)
+    return Call("indexer", "GetDocument", request, before.longer)
 
 
 def list_documents(

@@ -201,19 +201,14 @@ class Client:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> str:
-        """Returns the whole text of one document; spans are offsets into it.
+        """Returns a document's text, in several calls if it is long; spans are offsets into it.
 
-        A text that is longer than a reply may be is read in several calls, from the beginning
-        again if the document is replaced meanwhile. Raises CollectionNotFound, DocumentNotFound.
+        Raises CollectionNotFound, DocumentNotFound.
         """
-        parts: list[calls.TextPart] = []
-        while not parts or not parts[-1].is_last:
-            start = parts[-1].end if parts else 0
-            call = calls.get_text(tenant_id, document_id, collection, start)
-            part = self._run(call, timeout_s)
-            is_same = not parts or part.sequence == parts[0].sequence
-            parts = [*parts, part] if is_same else []
-        return "".join(part.text for part in parts)
+        part, of = calls.TextPart(), (tenant_id, document_id, collection)
+        while not part.is_whole:
+            part = self._run(calls.get_text(*of, part), timeout_s)
+        return part.text
 
     def list_documents(
         self,
