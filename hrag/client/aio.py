@@ -208,10 +208,7 @@ class AsyncClient:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> str:
-        """Returns a document's text, in several calls if it is long; spans are offsets into it.
-
-        Raises CollectionNotFound, DocumentNotFound.
-        """
+        """Returns a document's whole text. Raises CollectionNotFound, DocumentNotFound."""
         part, of = calls.TextPart(), (tenant_id, document_id, collection)
         while not part.is_whole:
             part = await self._run(calls.get_text(*of, part), timeout_s)

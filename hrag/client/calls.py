@@ -228,9 +228,7 @@ class TextPart(NamedTuple):
         return TextPart(self.text + response.text, end, document.sequence, is_whole)
 
 
-def get_text(
-    tenant_id: str, document_id: str, collection: str, before: TextPart
-) -> Call[TextPart]:
+def get_text(tenant_id: str, document_id: str, collection: str, before: TextPart) -> Call[TextPart]:
     """GetDocument; reads what comes after a part of the text, as much as a reply holds."""
     request = common.built(
         indexer_pb2.GetDocumentRequest,

@@ -67,7 +67,9 @@ def test_no_text_given_to_an_agent_poses_as_another_passage(services: Running, t
 
 def _answer(services: Running, endpoint: OpenAIServer, tenant: str, *pieces: str) -> str:
     source = "https://known.example/a"
-    services.client.ingest(tenant, Document("Dogs bark, see http://also.example.", "d", source=source))
+    services.client.ingest(
+        tenant, Document("Dogs bark, see http://also.example.", "d", source=source)
+    )
     endpoint.inject(says(*pieces))
     events = list(services.client.answer(SearchQuery(tenant, "dogs")))
     assert isinstance(events[-1], AnswerEnd)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import grpc
@@ -21,7 +20,6 @@ SPACES = "word " + " " * 8000
 LONG = SPACES * 120  # About 1 MB, and one chunk of the upper level.
 DOCUMENTS = 6
 MIB = 1 << 20
-_numbers = count()
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +49,7 @@ def _refused(error: ReplyTooLarge) -> int:
     "asked",
     [
         {"limit": 100, "return_level": 1},
-        {"mode": SearchMode.AUTO_MERGE, "return_level": 1, "limit": 100, "candidates": 10_000},
+        {"mode": SearchMode.AUTO_MERGE, "return_level": 1, "limit": 100, "merge_ratio": 0.01},
         {"mode": SearchMode.CONTEXT, "token_budget": 2**32 - 1, "candidates": 10_000},
         {"merge_adjacent": True, "limit": 100, "return_level": 1},
     ],
@@ -83,7 +81,7 @@ def test_a_batch_is_as_small_as_a_search_and_costs_no_more_memory(services: Runn
 
 
 def test_an_answer_that_would_begin_with_megabytes_does_not_begin(services: Running) -> None:
-    query = SearchQuery("t", "word", limit=100, return_level=1, mode=SearchMode.SMALL_TO_BIG)
+    query = SearchQuery("t", "word", token_budget=2**31)
     with pytest.raises(ReplyTooLarge):
         next(iter(services.client.answer(query)))
 

@@ -54,7 +54,7 @@ def services(
 def _client(services: Running, keys: Path, tenant: str, role: Role) -> Client:
     key = credentials.new_key(keys, tenant, role=role)
     time.sleep(1.5)  # Services read the file once a second.
-    return Client(services.indexer.address, services.retriever.address, api_key=key)
+    return Client(services.indexer.address, services.retriever.address, token=key)
 
 
 def _asked(endpoint: OpenAIServer, text: str) -> int:

@@ -33,10 +33,10 @@ def services(
 def test_the_texts_of_a_batch_are_bounded_together(services: Running) -> None:
     texts = [f"{number} " + "word " * 6_500 for number in range(32)]
     with pytest.raises(InvalidArgument, match="send fewer") as refused:
-        services.client.search_many([SearchQuery("t", text) for text in texts])
+        services.client.batch_search([SearchQuery("t", text) for text in texts])
     assert refused.value.field == "searches"
     assert f"{MAX_EMBEDDED_BYTES:,}" in refused.value.message
-    short = services.client.search_many([SearchQuery("t", text[:1000]) for text in texts])
+    short = services.client.batch_search([SearchQuery("t", text[:1000]) for text in texts])
     assert not any(isinstance(each, HragError) for each in short)
 
 
@@ -55,7 +55,7 @@ def test_a_batch_of_windows_has_the_limit_of_one_call(services: Running) -> None
         SearchQuery("t", f"story {number}", mode=SearchMode.SENTENCE_WINDOW, limit=20)
         for number in range(32)
     ]
-    outcomes = services.client.search_many(queries)
+    outcomes = services.client.batch_search(queries)
     refused = [each for each in outcomes if isinstance(each, InvalidArgument)]
     assert 0 < len(refused) < 32
     assert all(each.field == "limit" for each in refused)

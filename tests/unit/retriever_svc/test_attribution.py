@@ -68,7 +68,9 @@ def _cache(embedder: HashEmbedder | None = None) -> CachedQueries:
 def test_the_nearest_sentence_is_the_span(said: str, page: int) -> None:
     text = f"Intro. {said} [1]"
     start = text.index(said)
-    found = citations(text, [Cited(start, start + len(said), 1)], [_passage()], _embed(_cache(), NEVER))
+    found = citations(
+        text, [Cited(start, start + len(said), 1)], [_passage()], _embed(_cache(), NEVER)
+    )
     (citation,) = found
     assert _sentence(citation.span) == said
     assert citation.score == pytest.approx(1, abs=1e-5)

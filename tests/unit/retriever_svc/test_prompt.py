@@ -21,7 +21,9 @@ def test_passages_stand_under_number_title_section_and_page() -> None:
         _passage("猫睡觉。"),
     ]
     told = Prompt("$passages\n--\n$question")("why?", passages)
-    assert told == ("[1] Animals - Dogs > Sounds, page 3\n> Dogs bark.\n\n[2] d\n> 猫睡觉。\n--\nwhy?")
+    assert told == (
+        "[1] Animals - Dogs > Sounds, page 3\n> Dogs bark.\n\n[2] d\n> 猫睡觉。\n--\nwhy?"
+    )
 
 
 def test_placeholders_in_passages_and_questions_are_text() -> None:
