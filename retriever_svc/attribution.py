@@ -22,8 +22,8 @@ from hrag.types import (
     Passage,
     Span,
 )
-from retriever_svc.work_limit import TEXT_BYTES
 from retriever_svc.markers import Cited
+from retriever_svc.work_limit import TEXT_BYTES
 
 _CITATION_BYTES = 96  # At most, of the numbers in an encoded Citation.
 

@@ -62,7 +62,7 @@ class MarkupGuard:
         self._host = host + char.lower()
         if char.lower() not in _HOST_CHARS:
             return True
-        return not any(known.startswith(self._host) for known in self._hosts)
+        return not any(known.startswith(self._host.removesuffix(".")) for known in self._hosts)
 
     def _is_known(self, host: str) -> bool:
         return host.rstrip(".") in self._hosts

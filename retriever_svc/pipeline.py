@@ -33,7 +33,6 @@ from hrag.types import Passage, Retrieval, SearchMode, SearchQuery, SearchResult
 from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
 from hrag.wire.retriever import EncodedResult
 from retriever_svc.checks import check_dimension, check_query
-from retriever_svc.work_limit import EmbeddingWork
 from retriever_svc.freshness import MAX_WAIT_S, wait_for_sequence
 from retriever_svc.known_collections import KnownCollections
 from retriever_svc.modes import find_request, returned_level
@@ -47,6 +46,7 @@ from retriever_svc.prepared_query import (
 from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.results import SearchOutcome, result_of, stage_seconds
 from retriever_svc.sentence_window import SentenceWindowSearch
+from retriever_svc.work_limit import EmbeddingWork
 
 _ERROR_BYTES = 2048  # At most, of an error in a batch's reply; its message has 1,000.
 

@@ -21,10 +21,10 @@ from hrag.passages.sentence_context import SentenceContext
 from hrag.passages.sentence_windows import ChosenWindows
 from hrag.tracing import Stage
 from hrag.types import DEFAULT_LIMIT, Passage
-from retriever_svc.work_limit import EmbeddingWork
 from retriever_svc.modes import contexts_request, window_sentences
 from retriever_svc.prepared_query import EmbeddedQuery
 from retriever_svc.results import SearchOutcome
+from retriever_svc.work_limit import EmbeddingWork
 
 _LEAVES_PER_WINDOW = 2  # Neighbouring leaves often share a window.
 

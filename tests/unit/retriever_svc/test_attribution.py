@@ -1,8 +1,8 @@
 """The sentence of a passage that supports a statement."""
 
-from functools import partial
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given

@@ -96,7 +96,6 @@ class Fetch:
         limit = self.request.limit
         reply, contexts = self.request.reply, []
         for draft in islice(self._drafts(groups), limit):
-            self.deadline.check("reading sentences")
             reply.check(draft.content_bytes, LESS)
             reply = reply.after(draft.content_bytes)
             contexts.append(
@@ -115,6 +114,7 @@ class Fetch:
 
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
         for group, key in enumerate(groups.keys):
+            self.deadline.check("reading chunks")
             document = self.documents.tree_text(split_label(key)[0])
             yield PassageDraft.of(document, groups.position(key), group)
 
