@@ -136,6 +136,9 @@ class CommonSettings(EngineSettings, AuditSettings):
     embedding_level: int = _variable("HIERARCHICAL_EMBEDDING_LEVEL", 0)
     small_to_big_return_level: int | None = _variable("SMALL_TO_BIG_RETURN_LEVEL", None)
     max_document_bytes: int = _variable("HRAG_MAX_DOCUMENT_BYTES", 32 * MIB, ge=KIB, le=256 * MIB)
+    # Most gRPC clients refuse replies of over 4 MiB unless they are configured otherwise. One
+    # entry of a list always fits the least: metadata takes up to some 400 KB.
+    max_reply_bytes: int = _variable("HRAG_MAX_REPLY_BYTES", 3 * MIB, ge=MIB, le=512 * MIB)
     max_concurrent_calls: int = _variable("HRAG_MAX_CONCURRENT_CALLS", 256, ge=1, le=65_536)
     max_connections: int = _variable("HRAG_MAX_CONNECTIONS", 4096, ge=1, le=1 << 20)
     max_streams: int = _variable("HRAG_MAX_STREAMS", 64, ge=1, le=4096)

@@ -146,6 +146,10 @@ class TooBusy(HragError):
     """Too many calls are running and waiting."""
 
 
+class ReplyTooLarge(HragError):
+    """The reply would be larger than the service sends; asking for less helps, a retry does not."""
+
+
 class QuotaExceeded(HragError):
     """The tenant exceeded a quota; `field` is `calls`, `bytes`, `documents` or `collections`."""
 

@@ -79,6 +79,7 @@ class PassageEncoder:
         group: int,
         record: tuple[int, ...] | None = None,
         merged: Sequence[tuple[int, int]] = (),
+        max_bytes: int = ...,
     ) -> bytes:
         """Returns one encoded passage: a chunk with the score and the children of a group.
 
@@ -89,6 +90,7 @@ class PassageEncoder:
         * `record`: the fields of hrag.tree.CHUNK to use instead of the chunk's own, for a span
           that is cut or widened.
         * `merged`: level and index of the chunks that it was joined from.
+        * `max_bytes`: the largest passage; without it there is no limit.
 
         Children are cut to the passage's span; those outside it are left out. The sentence to
         cite is that of the first child inside (see `matched_sentence`); the passage has its
@@ -96,5 +98,6 @@ class PassageEncoder:
 
         Raises IndexError for a level, chunk, group, child, row or leaf that does not exist,
         ValueError for a malformed tree, a span outside the text, or a passage to cite without
-        any child, MemoryError; and what `find` raises.
+        any child, OverflowError for a passage of more than `max_bytes`, where its text alone is
+        too long before anything is read of it, MemoryError; and what `find` raises.
         """

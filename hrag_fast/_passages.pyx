@@ -19,7 +19,7 @@ from hrag_fast._cited import merged_spans
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport SIZE_MAX, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -82,6 +82,7 @@ cdef enum:
     PAGE_BYTES = 3 * NUMBER_BYTES
     MERGED_BYTES = NUMBER_BYTES + POSITION_BYTES
     TERM_SPAN_BYTES = 2 + 2 * NUMBER_BYTES
+    LEAST_TERM_SPAN_BYTES = 2 + 2  # The first begins at 0, which is left out.
     SENTENCE_BYTES = 3 * NUMBER_BYTES + SPAN_BYTES  # Without the section path.
 
 
@@ -202,6 +203,7 @@ cdef class PassageEncoder:
         size_t group,
         record=None,
         merged=(),
+        size_t max_bytes=SIZE_MAX,
     ):
         """Returns one passage as an encoded SearchResponse; see `_passages.pyi`."""
         cdef Level chunks = level_of(tree, level)
@@ -225,10 +227,11 @@ cdef class PassageEncoder:
             raise ValueError(
                 f"bytes {own.byte_start} to {own.byte_end} of a text of {text.shape[0]}"
             )
+        check_size(own.byte_end - own.byte_start + PyBytes_GET_SIZE(document.fields), max_bytes)
         cdef Stretch sentence
         term_spans = ()
         if document.heading_end is not None:
-            term_spans = self.cite(document, &own, text, leaves, group, &sentence)
+            term_spans = self.cite(document, &own, text, leaves, group, &sentence, max_bytes)
             own.section = sentence.section
         return self.encoded(
             document,
@@ -241,6 +244,7 @@ cdef class PassageEncoder:
             merged,
             term_spans,
             NULL if document.heading_end is None else &sentence,
+            max_bytes,
         )
 
     cdef object cite(
@@ -251,9 +255,10 @@ cdef class PassageEncoder:
         Level leaves,
         size_t group,
         Stretch* sentence,
+        size_t max_bytes,
     ):
         """Finds the sentence to cite in the best leaf; returns the spans of terms in all leaves."""
-        cdef size_t i
+        cdef size_t i, span_bytes = 0
         cdef Record part
         cdef Stretch leaf
         parts, matches = [], None
@@ -267,6 +272,9 @@ cdef class PassageEncoder:
                     <const char*>&text[part.byte_start], part.byte_end - part.byte_start, NULL
                 )
                 matches = self.find(content)
+                if self.spans:
+                    span_bytes += len(matches.starts) * <size_t>LEAST_TERM_SPAN_BYTES
+                    check_size(span_bytes, max_bytes)
                 parts.append((part.char_start, matches))
             if sentence != NULL:
                 leaf.byte_start, leaf.byte_end = part.byte_start, part.byte_end
@@ -295,6 +303,7 @@ cdef class PassageEncoder:
         merged,
         term_spans,
         const Stretch* sentence,
+        size_t max_bytes,
     ):
         """`sentence` is the one to cite, or NULL."""
         cdef bytes section_path = document.section_path(own.section, False)
@@ -302,6 +311,12 @@ cdef class PassageEncoder:
         if sentence != NULL:
             sentence_path = document.section_path(sentence.section, True)
         cdef size_t name = PyBytes_GET_SIZE(document.name)
+        check_size(
+            own.byte_end - own.byte_start + PyBytes_GET_SIZE(document.fields)
+            + PyBytes_GET_SIZE(section_path) + PyBytes_GET_SIZE(sentence_path)
+            + len(term_spans) * <size_t>LEAST_TERM_SPAN_BYTES,
+            max_bytes,
+        )
         cdef size_t capacity = (
             5 * NUMBER_BYTES + chunk_capacity(document, own) + PyBytes_GET_SIZE(section_path)
             + (self.starts[group + 1] - self.starts[group]) * (CHILD_BYTES + name)
@@ -330,6 +345,7 @@ cdef class PassageEncoder:
             put_chunk(&writer, document, own, text, section_path, level, index)
             close(&writer, PASSAGE_CHUNK, chunk_end - writer.at)
             close(&writer, RESPONSE_PASSAGES, writer.end - writer.at)
+            check_size(writer.end - writer.at, max_bytes)
             return PyBytes_FromStringAndSize(<char*>writer.at, writer.end - writer.at)
         finally:
             free(buffer)
@@ -388,6 +404,12 @@ cdef class PassageEncoder:
         part.char_start = max(part.char_start, inside.char_start)
         part.char_end = min(part.char_end, inside.char_end)
         return True
+
+
+cdef inline int check_size(size_t size, size_t max_bytes) except -1:
+    if size > max_bytes:
+        raise OverflowError(f"a passage of {size} bytes or more; at most {max_bytes} are allowed")
+    return 0
 
 
 cdef inline size_t leaf_of(uint64_t label) noexcept:

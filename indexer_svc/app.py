@@ -11,6 +11,7 @@ from hrag.config import IndexerSettings
 from hrag.embedding import Embedder
 from hrag.embedding.factory import open_embedder
 from hrag.engine import Maintenance, Writer, open_engine
+from hrag.reply_limit import ReplyLimit
 from hrag.rpc import server
 from hrag.rpc.metrics_access import open_metrics_access
 from hrag.rpc.metrics_server import serve_metrics
@@ -88,7 +89,8 @@ def _servicer(
         settings.tree, settings.max_document_bytes, settings.summaries, settings.language
     )
     pipeline = Pipeline(writer, embedder, defaults, parsers.parse)
-    return IndexerServicer(pipeline, Catalog(writer), stopping)
+    catalog = Catalog(writer, ReplyLimit(settings.max_reply_bytes))
+    return IndexerServicer(pipeline, catalog, stopping)
 
 
 def _stop_maintenance(maintenance: Maintenance) -> None:

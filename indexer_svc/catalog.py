@@ -6,9 +6,11 @@ import binascii
 from hrag import ids
 from hrag.engine import CollectionHandle, Writer
 from hrag.errors import InvalidArgument
+from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.types import (
     DEFAULT_PAGE_SIZE,
     MAX_PAGE_SIZE,
+    ByteRange,
     Collection,
     DocumentInfo,
     IndexStatus,
@@ -24,8 +26,10 @@ class Catalog:
     raises.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, reply: ReplyLimit = UNLIMITED) -> None:
+        """`reply` bounds what a call returns."""
         self._writer = writer
+        self._reply = reply
 
     def collection(self, tenant_id: str, name: str) -> Collection:
         """Returns one collection."""
@@ -47,19 +51,20 @@ class Catalog:
         return self._writer.document(self._open(tenant_id, collection), document_id)
 
     def document_with_text(
-        self, tenant_id: str, collection: str, document_id: str
-    ) -> tuple[DocumentInfo, str]:
-        """Returns one document and its text."""
+        self, tenant_id: str, collection: str, document_id: str, part: ByteRange | None = None
+    ) -> tuple[DocumentInfo, str, int]:
+        """Returns one document, its text or a part of it, and the byte at which that ends."""
         ids.check_document_id(document_id)
         opened = self._open(tenant_id, collection)
-        return self._writer.document_with_text(opened, document_id)
+        return self._writer.document_with_text(opened, document_id, part, self._reply)
 
     def documents(
         self, tenant_id: str, collection: str, page_size: int, page_token: str
     ) -> Listing[DocumentInfo]:
         """Returns a page of the collection's documents in order of id."""
         page = _page_size(page_size), _after(page_token)
-        return _opaque(self._writer.documents(self._open(tenant_id, collection), *page))
+        opened = self._open(tenant_id, collection)
+        return _opaque(self._writer.documents(opened, *page, self._reply))
 
     def delete_document(self, tenant_id: str, collection: str, document_id: str) -> int:
         """Returns the sequence of the deletion."""

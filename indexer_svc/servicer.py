@@ -13,7 +13,8 @@ from hrag import metrics
 from hrag.rpc import call_audit
 from hrag.rpc.call import to_hrag_error
 from hrag.rpc.call_deadline import deadline_of
-from hrag.types import IngestOutcome, IngestResult
+from hrag.rpc.guard import caller_is_admin
+from hrag.types import ByteRange, IngestOutcome, IngestResult
 from hrag.v1 import indexer_pb2 as pb
 from hrag.v1 import indexer_pb2_grpc
 from hrag.wire import common, indexer
@@ -105,11 +106,16 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         self, request: pb.GetDocumentRequest, context: grpc.ServicerContext
     ) -> pb.GetDocumentResponse:
         key = (*_collection_of(request), request.document_id)
-        if request.include_text:
-            info, text = self._catalog.document_with_text(*key)
+        text, end = "", 0
+        if request.HasField("text_range"):
+            part = ByteRange(request.text_range.start, request.text_range.end)
+            info, text, end = self._catalog.document_with_text(*key, part)
+        elif request.include_text:
+            info, text, _ = self._catalog.document_with_text(*key)
         else:
-            info, text = self._catalog.document(*key), ""
-        return pb.GetDocumentResponse(document=common.document_info_message(info), text=text)
+            info = self._catalog.document(*key)
+        described = common.document_info_message(info)
+        return pb.GetDocumentResponse(document=described, text=text, text_end=end)
 
     def ListDocuments(
         self, request: pb.ListDocumentsRequest, context: grpc.ServicerContext
@@ -122,7 +128,8 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
     def GetIndexStatus(
         self, request: pb.GetIndexStatusRequest, context: grpc.ServicerContext
     ) -> pb.GetIndexStatusResponse:
-        return indexer.status_response(self._catalog.status(*_collection_of(request)))
+        index = self._catalog.status(*_collection_of(request))
+        return indexer.status_response(index if caller_is_admin() else index.without_store_wide())
 
 
 def _ingest_request(request: pb.IngestDocumentsRequest) -> IngestRequest:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import BoundedSemaphore
 from typing import NoReturn
 
@@ -18,10 +19,12 @@ from hrag.chat import ChatEnd, ChatModel
 from hrag.deadline import Deadline
 from hrag.embedding.cache import CachedQueries
 from hrag.errors import Cancelled, ChatNotConfigured, HragError, InvalidArgument, TooBusy, TooLarge
+from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.types import MAX_QUERY_BYTES, Passage, SearchMode, SearchQuery
-from retriever_svc.attribution import citations
+from retriever_svc.attribution import citations, fitting
 from retriever_svc.checks import check_query
 from retriever_svc.markers import MarkerFilter, cited
+from retriever_svc.markup_guard import hosts_in
 from retriever_svc.pipeline import Search
 from retriever_svc.prompt import Prompt
 
@@ -43,6 +46,22 @@ class AnswerSetup:
     passage_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the model is asked, about which passages."""
+
+    tenant_id: str
+    question: str
+    max_tokens: int
+    passages: Sequence[Passage]
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The hosts that the answer may have addresses of."""
+        texts = (text for each in self.passages for text in (each.chunk.content, each.chunk.source))
+        return hosts_in((self.question, *texts))
+
+
 class Answer:
     """Answers questions; safe to call from several threads."""
 
@@ -51,8 +70,11 @@ class Answer:
         search: Search,
         sentences: CachedQueries,
         setup: AnswerSetup,
+        reply: ReplyLimit = UNLIMITED,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        """`reply` bounds each event."""
+        self._reply = reply
         self._search = search
         self._sentences = sentences
         self._setup = setup
@@ -75,8 +97,8 @@ class Answer:
             result = self._search(self._bounded(query.search), deadline)
             yield result
             if result.passages:
-                prompt = self._setup.prompt(question, result.passages)
-                yield from self._stream(prompt, max_tokens, result.passages, began, deadline)
+                asked = _Asked(query.search.tenant_id, question, max_tokens, result.passages)
+                yield from self._stream(asked, began, deadline)
             else:
                 yield self._end(ChatEnd(FinishReason.NO_PASSAGES), began)
 
@@ -109,18 +131,13 @@ class Answer:
             return search
         return replace(search, token_budget=self._setup.passage_tokens, cut_last=True)
 
-    def _stream(
-        self,
-        prompt: str,
-        max_tokens: int,
-        passages: Sequence[Passage],
-        began: float,
-        deadline: Deadline,
-    ) -> Iterator[AnswerEvent]:
-        reading = MarkerFilter(len(passages))
+    def _stream(self, asked: _Asked, began: float, deadline: Deadline) -> Iterator[AnswerEvent]:
+        passages = asked.passages
+        prompt = self._setup.prompt(asked.question, passages)
+        reading = MarkerFilter(len(passages), asked.hosts)
         first_text_us = 0
         end, error = ChatEnd(FinishReason.FAILED), None
-        with closing(self._setup.chat.stream(prompt, max_tokens, deadline)) as pieces:
+        with closing(self._setup.chat.stream(prompt, asked.max_tokens, deadline)) as pieces:
             try:
                 for piece in pieces:
                     if isinstance(piece, ChatEnd):
@@ -137,7 +154,8 @@ class Answer:
             first_text_us = first_text_us or self._us_since(began)
             yield rest
         found = cited(reading.text, reading.markers)
-        supported = citations(reading.text, found, passages, self._sentences, deadline)
+        embed = partial(self._sentences.embed_each, asked.tenant_id, deadline=deadline)
+        supported = fitting(citations(reading.text, found, passages, embed), self._reply)
         yield self._end(end, began, error, supported, self._setup.chat.name, first_text_us)
 
     def _end(

@@ -13,6 +13,7 @@ from hrag.embedding.cache import CachedQueries
 from hrag.embedding.factory import open_query_embedders
 from hrag.engine import Reader, open_engine
 from hrag.filters import MAX_FILTER_DEPTH, MAX_FILTER_TERMS
+from hrag.reply_limit import ReplyLimit
 from hrag.rerank.factory import open_reranker
 from hrag.rpc import server, workers
 from hrag.rpc.metrics_access import open_metrics_access
@@ -25,6 +26,7 @@ from hrag.types import (
     DEFAULT_LIMIT,
     MAX_BATCH_SEARCHES,
     MAX_CANDIDATES,
+    MAX_EMBEDDED_BYTES,
     MAX_LEVELS,
     MAX_LIMIT,
     MAX_METADATA_BYTES,
@@ -109,6 +111,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         port = closing.enter_context(
             serve_metrics(settings.metrics_address, *collectors, access=metrics_access)
         )
+        reply = ReplyLimit(settings.max_reply_bytes)
         search = Search(
             reader,
             embedder,
@@ -117,12 +120,14 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             settings.return_level,
             allows_fallback=settings.hybrid_fallback,
             reranking=reranking,
+            reply=reply,
         )
         servicer = RetrieverServicer(
             search,
-            unconfigured if answering is None else Answer(search, sentences, answering),
-            Browse(reader),
+            unconfigured if answering is None else Answer(search, sentences, answering, reply),
+            Browse(reader, reply),
             partial(_server_info, settings, embedder.name, answering, reader),
+            reply,
         )
         listening = server.build(
             settings,
@@ -188,6 +193,8 @@ def _server_info(
             filter_terms=MAX_FILTER_TERMS,
             answer_tokens=answering.max_tokens if answering else 0,
             concurrent_answers=answering.max_concurrent if answering else 0,
+            reply_bytes=settings.max_reply_bytes,
+            embedded_bytes=MAX_EMBEDDED_BYTES,
         ),
         reader=reader.status(),
         chat_model=answering.chat.name if answering else "",

@@ -4,24 +4,31 @@ Sentences and statements are compared as vectors. If they cannot be compared, fo
 because the embedder fails, the citation names the whole passage.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
 from hrag.answers.citations import pages_of
 from hrag.answers.values import Citation
-from hrag.deadline import Deadline
-from hrag.embedding.cache import CachedQueries
 from hrag.engine import Vector
 from hrag.errors import HragError
+from hrag.reply_limit import ReplyLimit, text_bytes
 from hrag.sentences import has_word, sentence_ends
 from hrag.types import (
+    MAX_EMBEDDED_BYTES,
     Chunk,
     Passage,
     Span,
 )
 from retriever_svc.markers import Cited
+from retriever_svc.work_limit import TEXT_BYTES
+
+_CITATION_BYTES = 96  # At most, of the numbers in an encoded Citation.
+
+Embed = Callable[[Sequence[str]], Sequence[Vector | HragError]]
+"""Returns a vector or an error for each text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +41,17 @@ def citations(
     text: str,
     found: Sequence[Cited],
     passages: Sequence[Passage],
-    sentences: CachedQueries,
-    deadline: Deadline,
+    embed: Embed,
 ) -> tuple[Citation, ...]:
-    """Returns one citation for each of `found`, which are numbers in `text`, in order."""
+    """Returns one citation for each of `found`, which are numbers in `text`, in order.
+
+    As many statements and sentences are compared as one call embeds, those of the first first.
+    """
     statements = [text[each.start : each.end] for each in found]
     of_passage = {each.number: _sentences(passages[each.number - 1].chunk) for each in found}
-    texts = {statement for statement in statements if statement}
-    texts.update(each.text for parts in of_passage.values() for each in parts)
-    vector_of = _vectors(sorted(texts), sentences, deadline)
+    texts = [statement for statement in statements if statement]
+    texts += [each.text for parts in of_passage.values() for each in parts]
+    vector_of = _vectors(_affordable(texts), embed)
     return tuple(
         _citation(
             each,
@@ -70,11 +79,26 @@ def _sentences(chunk: Chunk) -> list[_Sentence]:
     return found
 
 
-def _vectors(texts: list[str], sentences: CachedQueries, deadline: Deadline) -> dict[str, Vector]:
+def _affordable(texts: Sequence[str]) -> list[str]:
+    """The first distinct texts that one call may embed."""
+    distinct = list(dict.fromkeys(texts))
+    sizes = accumulate(len(text.encode()) + TEXT_BYTES for text in distinct)
+    return distinct[: sum(size <= MAX_EMBEDDED_BYTES for size in sizes)]
+
+
+def fitting(found: Sequence[Citation], reply: ReplyLimit) -> tuple[Citation, ...]:
+    """Returns the first citations, as many as a reply may hold."""
+    sizes = accumulate(
+        text_bytes(each.document_id, each.chunk_id) + _CITATION_BYTES for each in found
+    )
+    return tuple(found[: sum(size <= reply.left_bytes for size in sizes)])
+
+
+def _vectors(texts: list[str], embed: Embed) -> dict[str, Vector]:
     """Vectors by text, of those that could be embedded in time."""
     if not texts:
         return {}
-    vectors = sentences.embed_each(texts, deadline)
+    vectors = embed(texts)
     return {
         text: vector
         for text, vector in zip(texts, vectors, strict=True)

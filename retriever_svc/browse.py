@@ -3,23 +3,26 @@
 from hrag import ids
 from hrag.engine import Reader
 from hrag.errors import InvalidArgument
+from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.types import MAX_LEVELS, ChunkNode, Hierarchy
 
 
 class Browse:
     """Chunks of any tenant's collections; safe to call from several threads."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, reply: ReplyLimit = UNLIMITED) -> None:
         self._reader = reader
+        self._reply = reply
 
     def chunk(self, tenant_id: str, collection: str, chunk_id: str) -> ChunkNode:
         """Returns the chunk with the ids of its parent and children.
 
-        Raises InvalidArgument, CollectionNotFound, DocumentNotFound or ChunkNotFound.
+        Raises InvalidArgument, CollectionNotFound, DocumentNotFound, ChunkNotFound or
+        ReplyTooLarge.
         """
         parsed = _checked(tenant_id, collection, chunk_id)
         with self._reader.snapshot(tenant_id, collection) as snapshot:
-            return snapshot.chunk(parsed)
+            return snapshot.chunk(parsed, self._reply)
 
     def hierarchy(
         self, tenant_id: str, collection: str, chunk_id: str, depth: int, *, content: bool
@@ -34,7 +37,7 @@ class Browse:
                 f"depth is {depth}; it must be from 0 to {MAX_LEVELS}", field="depth"
             )
         with self._reader.snapshot(tenant_id, collection) as snapshot:
-            return snapshot.hierarchy(parsed, depth or 1, content=content)
+            return snapshot.hierarchy(parsed, depth or 1, content=content, reply=self._reply)
 
 
 def _checked(tenant_id: str, collection: str, chunk_id: str) -> ids.ChunkId:

@@ -8,6 +8,9 @@ is removed together with the blanks before it.
 A marker holds numbers from 1 to 999 and nothing else, so [note], [0] and [1990s] stay as
 they are. Code between backticks also stays as it is: inline code ends at the end of its
 line at the latest, a block at as many backticks as it began with, three or more.
+
+The output holds no control characters but newline and tab, and no markup that a viewer would act
+on by itself, see `markup_guard`.
 """
 
 import re
@@ -15,7 +18,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hrag.plain_text import plain
 from hrag.sentences import has_word, sentence_ends
+from retriever_svc.markup_guard import MarkupGuard
 
 MAX_MARKER_CHARS = 64  # Longer brackets are not markers: nobody cites so much at once.
 
@@ -52,9 +57,13 @@ class Cited:
 class MarkerFilter:
     """Reads one text, piece by piece."""
 
-    def __init__(self, passages: int) -> None:
-        """`passages` is how many there are; they are numbered from 1."""
+    def __init__(self, passages: int, hosts: frozenset[str] = frozenset()) -> None:
+        """`passages` is how many there are; they are numbered from 1.
+
+        `hosts` are those that the text may have addresses of.
+        """
         self._passages = passages
+        self._guard = MarkupGuard(hosts)
         self._blanks = ""  # Held back: removed together with a marker that is removed.
         self._marker = ""  # Held back: may become a marker.
         self._ticks = 0  # Backticks read in a row.
@@ -77,15 +86,15 @@ class MarkerFilter:
     def feed(self, piece: str) -> str:
         """Returns the output that `piece` completes; may be empty."""
         before = len(self._output)
-        for char in piece:
+        for char in plain(piece):
             self._read(char)
         return "".join(self._output[before:])
 
     def finish(self) -> str:
         """Returns what was still held back at the end of the text."""
-        rest = self._blanks + self._marker
+        before = len(self._output)
         self._release()
-        return rest
+        return "".join(self._output[before:])
 
     def _read(self, char: str) -> None:
         if char == "`":
@@ -146,11 +155,9 @@ class MarkerFilter:
                 self._show(_ELLIPSIS)  # Else the text around it could become a marker.
             return
         self._show(blanks)
-        start = self._length
-        if known == numbers:
-            self._show(marker)
-        else:
-            self._show(marker[0] + ", ".join(map(str, known)) + char)
+        shown = marker if known == numbers else marker[0] + ", ".join(map(str, known)) + char
+        self._show(shown)
+        start = self._length - len(shown)
         self._markers.append(Marker(start, self._length, tuple(dict.fromkeys(known))))
 
     def _release(self) -> None:
@@ -158,10 +165,14 @@ class MarkerFilter:
         self._blanks, self._marker = "", ""
 
     def _show(self, text: str) -> None:
-        if text:
-            self._output.append(text)
-            self._tail = (self._tail + text)[-MAX_MARKER_CHARS:]
-            self._length += len(text)
+        in_code = bool(self._code)
+        guarded = "".join(
+            f" {char}" if self._guard.breaks(char, in_code=in_code) else char for char in text
+        )
+        if guarded:
+            self._output.append(guarded)
+            self._tail = (self._tail + guarded)[-MAX_MARKER_CHARS:]
+            self._length += len(guarded)
 
 
 def _numbers(inside: str) -> Iterator[int]:

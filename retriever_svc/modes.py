@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from hrag.engine import FindRequest, Fusion
+from hrag.reply_limit import ReplyLimit
 from hrag.types import (
     DEFAULT_CONTEXT_TOKENS,
     DEFAULT_LEXICAL_WEIGHT,
@@ -45,12 +46,18 @@ def returned_level(query: SearchQuery, settings: CollectionSettings, default_lev
 
 
 def find_request(
-    embedded: EmbeddedQuery, retrieval: Retrieval, level: int, lowest_cosine: float
+    embedded: EmbeddedQuery,
+    retrieval: Retrieval,
+    level: int,
+    lowest_cosine: float,
+    reply: ReplyLimit,
 ) -> FindRequest:
     """Returns the request for passages at `level`; what the query leaves out has its default."""
     query = embedded.prepared.query
     is_context = query.mode_or_default is SearchMode.CONTEXT
     budget = query.token_budget or (DEFAULT_CONTEXT_TOKENS if is_context else 0)
+    # A token has a byte at least: one more token than the reply has bytes is too much in any case.
+    budget = min(budget, reply.max_bytes + 1)
     return FindRequest(
         vector=None if retrieval is Retrieval.LEXICAL else embedded.vector,
         mode=query.mode_or_default,
@@ -78,6 +85,7 @@ def find_request(
         filter=query.filter,
         top_sections=query.top_sections or DEFAULT_TOP_SECTIONS,
         summary_scope=query.summary_scope or SummaryScope.SECTIONS,
+        reply=reply,
     )
 
 

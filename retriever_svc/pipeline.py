@@ -18,13 +18,16 @@ from hrag.embedding import Embedder
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.checks import check_embedder
 from hrag.engine import EncodingSnapshot, FindRequest, Found, Reader, Snapshot
+from hrag.engine.rounds import LESS
 from hrag.errors import (
     CollectionNotFound,
     EmbedderMismatch,
     HragError,
     NoVectors,
+    ReplyTooLarge,
     outcome_of,
 )
+from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.tracing import Stage
 from hrag.types import Passage, Retrieval, SearchMode, SearchQuery, SearchResult, check_batch
 from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
@@ -43,6 +46,9 @@ from retriever_svc.prepared_query import (
 from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.results import SearchOutcome, result_of, stage_seconds
 from retriever_svc.sentence_window import SentenceWindowSearch
+from retriever_svc.work_limit import EmbeddingWork
+
+_ERROR_BYTES = 2048  # At most, of an error in a batch's reply; its message has 1,000.
 
 P = TypeVar("P")  # A passage, as a value or encoded.
 
@@ -89,12 +95,21 @@ _VALUES: _Form[Passage] = _Form(_find, lambda passage: passage)
 _ENCODED: _Form[bytes] = _Form(_find_encoded, encoded_passage)
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What a call may still take: time, bytes of the reply, text to embed."""
+
+    deadline: Deadline
+    reply: ReplyLimit
+    work: EmbeddingWork
+
+
 class Search:
     """Answers queries; safe to call from several threads.
 
     `return_level` is what SMALL_TO_BIG returns where neither the query nor the
     collection says. With `allows_fallback`, HYBRID searches by words alone while the embedder
-    is down.
+    is down. `reply` bounds what a search, or all of a batch, returns.
     """
 
     def __init__(
@@ -108,6 +123,7 @@ class Search:
         allows_fallback: bool = True,
         clock: Callable[[], float] = time.perf_counter,
         reranking: RerankSetup | None = None,
+        reply: ReplyLimit = UNLIMITED,
     ) -> None:
         self._reader = reader
         self._embedder = embedder
@@ -117,29 +133,35 @@ class Search:
         self._clock = clock
         self._find_windows = SentenceWindowSearch(sentences, clock)
         self._rerank = RerankStage(reranking, clock)
+        self._reply = reply
 
     def __call__(self, query: SearchQuery, deadline: Deadline) -> SearchResult:
         """Returns the passages that answer a query best, best first.
 
         Raises InvalidArgument, CollectionNotFound, EmbedderMismatch, SequenceNotReached,
-        NoSummaries, NoVectors, NoLexicalIndex, RerankerNotConfigured, DeadlineExceeded, and as
-        the embedder does.
+        NoSummaries, NoVectors, NoLexicalIndex, RerankerNotConfigured, DeadlineExceeded,
+        ReplyTooLarge, and as the embedder does.
         """
         result, passages = self._one(query, deadline, _VALUES)
         return replace(result, passages=passages)
 
     def encoded(self, query: SearchQuery, deadline: Deadline) -> EncodedResult:
         """Returns the same result with encoded passages; raises what `__call__` raises."""
-        return EncodedResult(*self._one(query, deadline, _ENCODED))
+        found = EncodedResult(*self._one(query, deadline, _ENCODED))
+        self._reply.check(found.size_bytes, LESS)
+        return found
 
     def batch(
         self, queries: Sequence[SearchQuery | HragError], deadline: Deadline
     ) -> list[EncodedResult | HragError]:
         """Returns each query's result or own error, in order; texts are embedded together.
 
-        Raises InvalidArgument for no query and for too many.
+        One whose result does not fit into what those before it have left of the reply has
+        ReplyTooLarge. Raises InvalidArgument for no query and for too many, and for too much text.
         """
         check_batch(len(queries))
+        work = EmbeddingWork()
+        work.add_queries(each.text for each in queries if isinstance(each, SearchQuery))
         began = self._clock()
         prepared = [
             query if isinstance(query, HragError) else outcome_of(self._prepare, query, deadline)
@@ -147,16 +169,26 @@ class Search:
         ]
         embedded = self._embedding.all(prepared, deadline)
         embed: Stage = ("embed", began, self._clock())
-        return [self._encoded_outcome(each, embed, deadline) for each in embedded]
+        reply, outcomes = self._reply.after(_ERROR_BYTES * len(queries)), []
+        for each in embedded:
+            outcome = self._encoded_outcome(each, _Call(deadline, reply, work), embed)
+            if isinstance(outcome, EncodedResult):
+                reply = reply.after(outcome.size_bytes)
+            outcomes.append(outcome)
+        return outcomes
 
     def _encoded_outcome(
-        self, embedded: EmbeddedQuery | HragError, embed: Stage, deadline: Deadline
+        self, embedded: EmbeddedQuery | HragError, call: _Call, embed: Stage
     ) -> EncodedResult | HragError:
         """Returns the result or error of one query of a batch."""
         if isinstance(embedded, HragError):
             return embedded
-        found = outcome_of(self._run, embedded, embed, deadline, _ENCODED)
-        return found if isinstance(found, HragError) else EncodedResult(*found)
+        found = outcome_of(self._run, embedded, call, embed, _ENCODED)
+        if isinstance(found, HragError):
+            return found
+        result = EncodedResult(*found)
+        too_large = outcome_of(call.reply.check, result.size_bytes, LESS)
+        return too_large or result
 
     def _one(
         self, query: SearchQuery, deadline: Deadline, form: _Form[P]
@@ -164,7 +196,8 @@ class Search:
         began = self._clock()
         prepared = self._prepare(query, deadline)
         embedded = self._embedding.one(prepared, deadline)
-        return self._run(embedded, ("embed", began, self._clock()), deadline, form)
+        call = _Call(deadline, self._reply, EmbeddingWork())
+        return self._run(embedded, call, ("embed", began, self._clock()), form)
 
     def _prepare(self, query: SearchQuery, deadline: Deadline) -> PreparedQuery:
         """Refuses what can be refused before embedding; raises Suspended to wait for a change."""
@@ -178,34 +211,36 @@ class Search:
         return prepared
 
     def _run(
-        self, embedded: EmbeddedQuery, embed: Stage, deadline: Deadline, form: _Form[P]
+        self, embedded: EmbeddedQuery, call: _Call, embed: Stage, form: _Form[P]
     ) -> tuple[SearchResult, tuple[P, ...]]:
         """Returns the result without its passages, and the passages."""
         try:
-            return self._run_once(embedded, embed, deadline, form)
+            return self._run_once(embedded, call, embed, form)
         except VectorMissing:  # The collection was made anew, with vectors.
             query = embedded.prepared.query
             self._known_collections.forget(query.tenant_id, query.collection)
-            again = self._embedding.one(replace(embedded.prepared, embeds=True), deadline)
-            return self._run_once(again, embed, deadline, form)
+            again = self._embedding.one(replace(embedded.prepared, embeds=True), call.deadline)
+            return self._run_once(again, call, embed, form)
 
     def _run_once(
-        self, embedded: EmbeddedQuery, embed: Stage, deadline: Deadline, form: _Form[P]
+        self, embedded: EmbeddedQuery, call: _Call, embed: Stage, form: _Form[P]
     ) -> tuple[SearchResult, tuple[P, ...]]:
-        deadline.check("embedding")
+        call.deadline.check("embedding")
         query = embedded.prepared.query
-        open_snapshot = partial(self._snapshot, embedded, deadline)
         if query.mode_or_default is SearchMode.SENTENCE_WINDOW:
-            outcome, windows = self._find_windows(embedded, self._request, open_snapshot, deadline)
+            outcome, windows = self._find_windows(
+                embedded,
+                partial(self._request, reply=call.reply),
+                partial(self._snapshot, embedded, call.deadline),
+                call.deadline,
+                call.work,
+            )
             passages = tuple(map(form.from_value, windows))
         elif self._rerank.applies_to(query):
-            with open_snapshot() as snapshot:
-                found = self._found(snapshot, self._rerank.widened(embedded), _VALUES)
-            outcome, reranked = self._rerank(embedded, *found, deadline)
-            passages = tuple(map(form.from_value, reranked))
+            outcome, passages = self._reranked(embedded, call, form)
         else:
-            with open_snapshot() as snapshot:
-                outcome, passages = self._found(snapshot, embedded, form)
+            with self._snapshot(embedded, call.deadline) as snapshot:
+                outcome, passages = self._found(snapshot, embedded, call.reply, form)
         stages = (embed, *outcome.stages)
         seconds = stage_seconds(stages)
         metrics.search_finished(seconds.items())
@@ -215,16 +250,32 @@ class Search:
         tracing.add(stages)
         return result_of(query, outcome, seconds, self._clock() - embed[1]), passages
 
-    def _request(self, snapshot: Snapshot, embedded: EmbeddedQuery) -> tuple[FindRequest, str]:
+    def _reranked(
+        self, embedded: EmbeddedQuery, call: _Call, form: _Form[P]
+    ) -> tuple[SearchOutcome, tuple[P, ...]]:
+        """The passages in the reranker's order, or the search's if it cannot read so many."""
+        with self._snapshot(embedded, call.deadline) as snapshot:
+            try:
+                found = self._found(snapshot, self._rerank.widened(embedded), call.reply, _VALUES)
+            except ReplyTooLarge as error:
+                outcome, passages = self._found(snapshot, embedded, call.reply, form)
+                return replace(outcome, rerank_failure=error.message), passages
+        outcome, reranked = self._rerank(embedded, *found, call.deadline)
+        return outcome, tuple(map(form.from_value, reranked))
+
+    def _request(
+        self, snapshot: Snapshot, embedded: EmbeddedQuery, reply: ReplyLimit
+    ) -> tuple[FindRequest, str]:
         """Returns the request to the snapshot, and why it asks fewer sources than the query."""
         level = returned_level(embedded.prepared.query, snapshot.settings, self._return_level)
         retrieval, fallback = embedded.sources(snapshot.settings)
-        return find_request(embedded, retrieval, level, self._embedder.lowest_cosine), fallback
+        lowest_cosine = self._embedder.lowest_cosine
+        return find_request(embedded, retrieval, level, lowest_cosine, reply), fallback
 
     def _found(
-        self, snapshot: Snapshot, embedded: EmbeddedQuery, form: _Form[P]
+        self, snapshot: Snapshot, embedded: EmbeddedQuery, reply: ReplyLimit, form: _Form[P]
     ) -> tuple[SearchOutcome, tuple[P, ...]]:
-        request, fallback = self._request(snapshot, embedded)
+        request, fallback = self._request(snapshot, embedded, reply)
         found = form.find(snapshot, request)
         outcome = SearchOutcome(
             found,

@@ -124,19 +124,28 @@ class QueryEmbedding:
     def all(
         self, outcomes: Sequence[PreparedQuery | HragError], deadline: Deadline
     ) -> list[EmbeddedQuery | HragError]:
-        """Returns each query with its vector or its error; all texts are embedded together."""
+        """Returns each query with its vector or its error; a tenant's are embedded together."""
         embeds = [each for each in outcomes if isinstance(each, PreparedQuery) and each.embeds]
-        texts = list(dict.fromkeys(each.text for each in embeds))
-        of_text: dict[str, Vector | HragError] = {}
-        if texts:
-            shares = all(map(self._may_fall_back, embeds))
-            until = deadline.within(_SHARE_OF_TIME * deadline.remaining_s) if shares else deadline
-            vectors = self._queries.embed_each(texts, until)
-            of_text = dict(zip(texts, vectors, strict=True))
+        texts_of: dict[str, dict[str, None]] = {}
+        for each in embeds:
+            texts_of.setdefault(each.query.tenant_id, {})[each.text] = None
+        shares = all(map(self._may_fall_back, embeds))
+        until = deadline.within(_SHARE_OF_TIME * deadline.remaining_s) if shares else deadline
+        vector_of = {
+            (tenant_id, text): vector
+            for tenant_id, texts in texts_of.items()
+            for text, vector in zip(
+                texts, self._queries.embed_each(tenant_id, list(texts), until), strict=True
+            )
+        }
         return [
             each
             if isinstance(each, HragError)
-            else self._embedded(each, of_text[each.text] if each.embeds else None, deadline)
+            else self._embedded(
+                each,
+                vector_of[each.query.tenant_id, each.text] if each.embeds else None,
+                deadline,
+            )
             for each in outcomes
         ]
 

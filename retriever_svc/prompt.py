@@ -1,7 +1,8 @@
 """The prompt: a template filled with the question and the numbered passages.
 
-`answer_prompt.txt` is the built-in one; HRAG_ANSWER_PROMPT_FILE names another. Passages are
-inserted unchanged: text in them that looks like a placeholder is not replaced.
+`answer_prompt.txt` is the built-in one; HRAG_ANSWER_PROMPT_FILE names another. No passage can
+pose as another one: its heading is one line, each line of its text is quoted, and what looks
+like a passage's number has other brackets. Text that looks like a placeholder is not replaced.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from string import Template
 
 from hrag.answers import citations
 from hrag.config import SettingsError
+from hrag.plain_text import quoted_lines, without_markers
 from hrag.types import Passage
 
 MAX_TEMPLATE_BYTES = 64 * 1024  # Far more than instructions take.
@@ -38,10 +40,11 @@ class Prompt:
 
 
 def _numbered(number: int, passage: Passage) -> str:
-    """`[1] title - section, page 3`, and the content below."""
+    """`[1] title - section, page 3`, and the content below, each line behind `> `."""
     chunk = passage.chunk
     heading = ", ".join(filter(None, (citations.heading(chunk), citations.pages(chunk))))
-    return f"[{number}] {heading}\n{chunk.content.strip()}"
+    content = quoted_lines(without_markers(chunk.content.strip()))
+    return f"[{number}] {without_markers(heading)}\n{content}"
 
 
 def load_prompt(path: Path | None) -> Prompt:

@@ -23,6 +23,7 @@ from hrag.errors import (
     RerankerUnavailable,
 )
 from hrag.passages.excerpt import excerpt
+from hrag.plain_text import one_line
 from hrag.rerank import Reranker
 from hrag.types import DEFAULT_LIMIT, Passage, SearchMode, SearchQuery
 from retriever_svc.prepared_query import EmbeddedQuery
@@ -168,5 +169,7 @@ def _limit(query: SearchQuery) -> int:
 def _text_of(passage: Passage, max_tokens: int) -> str:
     """What the reranker reads: title and sections, and the text around the best leaf."""
     chunk = passage.chunk
-    heading = " > ".join(filter(None, (chunk.title, sections(chunk))))[:_MAX_HEADING_CHARS]
+    heading = " > ".join(filter(None, (one_line(chunk.title), sections(chunk))))[
+        :_MAX_HEADING_CHARS
+    ]
     return "\n".join(filter(None, (heading, excerpt(passage, max_tokens))))

@@ -6,6 +6,8 @@ model. If too few windows come out, the next round asks for more leaves in a new
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from hrag.types import DEFAULT_LIMIT, Passage
 from retriever_svc.modes import contexts_request, window_sentences
 from retriever_svc.prepared_query import EmbeddedQuery
 from retriever_svc.results import SearchOutcome
+from retriever_svc.work_limit import EmbeddingWork
 
 _LEAVES_PER_WINDOW = 2  # Neighbouring leaves often share a window.
 
@@ -43,10 +46,12 @@ class SentenceWindowSearch:
         request_of: RequestOf,
         open_snapshot: Callable[[], AbstractContextManager[Snapshot]],
         deadline: Deadline,
+        work: EmbeddingWork,
     ) -> tuple[SearchOutcome, tuple[Passage, ...]]:
         """Returns the query's `limit` of windows, or as many as there are.
 
-        Raises DeadlineExceeded, NoVectors, and as the embedder does.
+        Raises DeadlineExceeded, NoVectors, TooLarge if that is more than `work` allows,
+        ReplyTooLarge, and as the embedder does.
         """
         query = embedded.prepared.query
         limit = DEFAULT_LIMIT if query.limit is None else query.limit
@@ -63,7 +68,8 @@ class SentenceWindowSearch:
             deadline.check("searching")
             began = self._clock()
             chosen = ChosenWindows(query, limit)
-            took_all = self._choose(chosen, sentences, vector, found.contexts, deadline)
+            best = partial(self._best, query.tenant_id, vector, work, deadline)
+            took_all = _choose(chosen, sentences, found.contexts, best)
             stages.append(("embed", began, self._clock()))
             if not chosen.missing or found.exhausted:
                 outcome = SearchOutcome(
@@ -80,37 +86,28 @@ class SentenceWindowSearch:
             deadline.check("embedding sentences")
             leaves *= FACTOR
 
-    def _choose(
-        self,
-        chosen: ChosenWindows,
-        margin: int,
-        vector: Vector,
-        contexts: Sequence[SentenceContext],
-        deadline: Deadline,
-    ) -> bool:
-        """Adds the leaves' windows until none is missing; returns True if none is left out."""
-        rest = list(contexts)
-        while rest and chosen.missing:
-            some, rest = rest[: chosen.missing], rest[chosen.missing :]
-            best = self._best(some, vector, deadline)
-            for context, (number, score) in zip(some, best, strict=True):
-                chosen.add(sentence_windows.window(context, number, score, margin))
-        return not rest and not chosen.left_out
-
     def _best(
-        self, contexts: Sequence[SentenceContext], vector: Vector, deadline: Deadline
+        self,
+        tenant_id: str,
+        vector: Vector,
+        work: EmbeddingWork,
+        deadline: Deadline,
+        contexts: Sequence[SentenceContext],
+        found: int,
     ) -> Iterator[tuple[int, float]]:
-        """Yields the best sentence of each context and its score.
+        """Yields the best sentence of each context and its score; `found` windows are chosen.
 
         A single candidate is not embedded: it gets the leaf's score."""
         numbers = [sentence_windows.candidate_sentences(context) for context in contexts]
         texts = [
-            context.sentences[number].content.strip()
-            for context, candidates in zip(contexts, numbers, strict=True)
+            [context.sentences[number].content.strip() for number in candidates]
             if len(candidates) > 1
-            for number in candidates
+            else []
+            for context, candidates in zip(contexts, numbers, strict=True)
         ]
-        vectors = iter(self._sentences.embed_each(texts, deadline))
+        work.add_sentences(texts, found)
+        embedded = self._sentences.embed_each(tenant_id, list(chain(*texts)), deadline)
+        vectors = iter(embedded)
         for context, candidates in zip(contexts, numbers, strict=True):
             if len(candidates) == 1:
                 yield candidates[0], context.score
@@ -118,6 +115,22 @@ class SentenceWindowSearch:
                 scores = [_score(next(vectors), vector) for _ in candidates]
                 best = int(np.argmax(scores))
                 yield candidates[best], scores[best]
+
+
+def _choose(
+    chosen: ChosenWindows,
+    margin: int,
+    contexts: Sequence[SentenceContext],
+    best_of: Callable[[Sequence[SentenceContext], int], Iterator[tuple[int, float]]],
+) -> bool:
+    """Adds the leaves' windows until none is missing; returns True if none is left out."""
+    rest = list(contexts)
+    while rest and chosen.missing:
+        some, rest = rest[: chosen.missing], rest[chosen.missing :]
+        best = best_of(some, len(chosen.windows))
+        for context, (number, score) in zip(some, best, strict=True):
+            chosen.add(sentence_windows.window(context, number, score, margin))
+    return not rest and not chosen.left_out
 
 
 def _required(vector: Vector | None) -> Vector:

@@ -10,6 +10,9 @@ import grpc
 
 from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.deadline import Deadline
+from hrag.engine.rounds import LESS
+from hrag.passages.tree_text import FEWER, LOWER
+from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.rpc.call_deadline import deadline_of
 from hrag.rpc.guard import caller_is_admin
 from hrag.types import ServerInfo
@@ -30,11 +33,13 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         answer: Callable[[AnswerQuery, Deadline], Iterator[AnswerEvent]],
         browse: Browse,
         info: Callable[[], ServerInfo],
+        reply: ReplyLimit = UNLIMITED,
     ) -> None:
         self._search = search
         self._answer = answer
         self._browse = browse
         self._info = info
+        self._reply = reply
 
     def Search(self, request: pb.SearchRequest, context: grpc.ServicerContext) -> bytes:
         """Returns the response's message, encoded already."""
@@ -52,15 +57,19 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
     ) -> Iterator[pb.AnswerResponse]:
         query = answers.answer_query_from(request)
         for event in self._answer(query, deadline_of(context)):
-            yield answers.answer_response(event)
+            response = answers.answer_response(event)
+            self._reply.check(response.ByteSize(), LESS)
+            yield response
 
     def GetChunk(
         self, request: pb.GetChunkRequest, context: grpc.ServicerContext
     ) -> pb.GetChunkResponse:
         collection = collection_or_default(request.collection)
-        return retriever.chunk_response(
+        response = retriever.chunk_response(
             self._browse.chunk(request.tenant_id, collection, request.chunk_id)
         )
+        self._reply.check(response.ByteSize(), LOWER)
+        return response
 
     def GetHierarchy(
         self, request: pb.GetHierarchyRequest, context: grpc.ServicerContext
@@ -72,12 +81,14 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
             request.depth,
             content=request.include_content,
         )
-        return retriever.hierarchy_response(hierarchy)
+        response = retriever.hierarchy_response(hierarchy)
+        self._reply.check(response.ByteSize(), FEWER)
+        return response
 
     def GetServerInfo(
         self, request: pb.GetServerInfoRequest, context: grpc.ServicerContext
     ) -> pb.GetServerInfoResponse:
         info = self._info()
         if not caller_is_admin():
-            info = replace(info, reader=info.reader.without_store_wide())
+            info = replace(info, reader=None)
         return retriever.server_info_response(info)

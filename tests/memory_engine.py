@@ -24,7 +24,7 @@ from hrag.analysis import MAX_FREQUENCY, analyzer, term_weights
 from hrag.analysis.query_syntax import contains
 from hrag.deadline import NEVER, Deadline
 from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequest, Found
-from hrag.engine.documents import StoredDocument, Unsummarised
+from hrag.engine.documents import StoredDocument, Unsummarised, fitting, info_bytes, read_part
 from hrag.engine.rounds import FACTOR, Round, Selection, select
 from hrag.engine.validation import check_quota, check_shapes, check_summaries
 from hrag.passages import outline, sentence_context
@@ -34,6 +34,7 @@ from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.indexed_text import MAX_HEADING_CHARS, lexical_texts
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.quota.quotas import TenantUsage, unlimited
+from hrag.reply_limit import UNLIMITED, field_bytes
 from hrag.types import FusionMethod, IngestOutcome, Retrieval, SearchMode, SummaryScope, SummaryUnit
 from tests.fakes import aggregated
 from tests.filter_model import passes
@@ -285,13 +286,17 @@ class MemoryEngine:
     def document(self, collection, document_id):
         return self._of(collection).version(document_id).info
 
-    def document_with_text(self, collection, document_id):
+    def document_with_text(self, collection, document_id, part=None, reply=UNLIMITED):
         version = self._of(collection).version(document_id)
-        return version.info, version.stored.document.parsed.text
+        left = reply.after(field_bytes(info_bytes(version.info)))
+        return version.info, *read_part(version.stored.document.parsed.text.encode(), part, left)
 
-    def documents(self, collection, page_size, page_token):
-        versions = self._of(collection).versions.items()
-        return _page({name: each.info for name, each in versions}, page_size, page_token)
+    def documents(self, collection, page_size, page_token, reply=UNLIMITED):
+        versions = self._of(collection).versions
+        found = _page({name: each.info for name, each in versions.items()}, page_size, page_token)
+        items = tuple(fitting(found.items, reply))
+        cut = len(items) < len(found.items)
+        return types.Listing(items, items[-1].document_id if cut else found.next_page_token)
 
     def next_unsummarised(self, embedder, after=None, excluding=()):
         last = after.collection_id if after else 0
@@ -540,16 +545,20 @@ class MemorySnapshot:
         selection = Selection.of_drafts(selected, len(groups), request)
         return (tuple(map(passage, selected.drafts)), ()), selection
 
-    def chunk(self, chunk_id):
-        return self.hierarchy(chunk_id, 0, content=False).node
+    def chunk(self, chunk_id, reply=UNLIMITED):
+        return self._document(chunk_id).node((chunk_id.level, chunk_id.index), reply=reply)
 
-    def hierarchy(self, chunk_id, depth, *, content):
+    def hierarchy(self, chunk_id, depth, *, content, reply=UNLIMITED):
+        position = (chunk_id.level, chunk_id.index)
+        return self._document(chunk_id).hierarchy(position, depth, content=content, reply=reply)
+
+    def _document(self, chunk_id):
         text = self._contents.version(chunk_id.document_id, "chunk_id").text
         position = (chunk_id.level, chunk_id.index)
         if not text.has_chunk(position):
             problem = f"document {chunk_id.document_id!r} has no chunk {str(chunk_id)!r}"
             raise errors.ChunkNotFound(problem, field="chunk_id")
-        return text.hierarchy(position, depth, content=content)
+        return text
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A summariser at work for tests: models that are actors, and what it has left behind."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -156,4 +157,5 @@ def chosen(engine, query: str, count: int = 1) -> tuple[ChosenSection, ...]:
 
 def bodies(prompts: Sequence[str]) -> list[str]:
     """The texts that were to be summarised."""
-    return [prompt.partition("<text>\n")[2].rpartition("\n</text>")[0] for prompt in prompts]
+    lines = (prompt.partition("\n\n")[2].removesuffix("\n") for prompt in prompts)
+    return [re.sub("^> ?", "", text, flags=re.MULTILINE) for text in lines]

@@ -192,9 +192,9 @@ queries = st.builds(
     max_per_document=U32,
     rerank=st.none() | st.booleans(),
 )
-limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 9)
-reader_details = st.builds(
-    types.EmbeddedReaderStatus, st.none() | U64, st.none() | U64, U32, U64, U64, U32
-)
+limits = st.builds(types.Limits, U64, U64, U64, *[U32] * 9, U64, U64)
+reader_details = st.builds(types.EmbeddedReaderStatus, U64, U64, U32, U64, U64, U32)
 reader_statuses = st.builds(types.ReaderStatus, st.floats(0, 1e6), st.none() | reader_details)
-server_infos = st.builds(types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits, reader_statuses, TEXT)
+server_infos = st.builds(
+    types.ServerInfo, TEXT, TEXT, U32, U32, U32, limits, st.none() | reader_statuses, TEXT
+)

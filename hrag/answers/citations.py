@@ -1,5 +1,9 @@
-"""How a chunk is cited to people and to models: by title, sections and pages."""
+"""How a chunk is cited to people and to models: by title, sections and pages.
 
+Titles are untrusted: here they are on one line and plain.
+"""
+
+from hrag.plain_text import one_line
 from hrag.types import ChosenSection, Chunk, Span
 
 Citable = Chunk | ChosenSection
@@ -8,7 +12,7 @@ Citable = Chunk | ChosenSection
 def name(cited: Citable) -> str:
     """Returns the document's title, else the name of its source file, else its id."""
     file_name = _file_name(cited.source) if isinstance(cited, Chunk) else ""
-    return cited.title or file_name or cited.document_id
+    return one_line(cited.title or file_name) or cited.document_id
 
 
 def _file_name(source: str) -> str:
@@ -18,8 +22,8 @@ def _file_name(source: str) -> str:
 
 def sections(cited: Citable) -> str:
     """Returns the section path, without a first section that repeats the document's name."""
-    path = cited.section_path
-    return " > ".join(path[1:] if path[:1] == (name(cited),) else path)
+    path = [one_line(title) for title in cited.section_path]
+    return " > ".join(path[1:] if path[:1] == [name(cited)] else path)
 
 
 def heading(cited: Citable) -> str:

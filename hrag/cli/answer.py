@@ -11,12 +11,13 @@ from rich.text import Text
 
 from hrag.answers.values import AnswerEnd, AnswerEvent, Citation, FinishReason
 from hrag.cli.connection import Credentials, connect, connection_options
-from hrag.cli.console import output, printable
+from hrag.cli.console import output
 from hrag.cli.options import DEFAULT_RETRIEVER, AsJson, Retriever
 from hrag.cli.render import citation, duration, page_range, range_in_chunk
 from hrag.cli.search import show_nothing
 from hrag.cli.search_options import search_options
 from hrag.errors import HragError, ServiceUnavailable
+from hrag.plain_text import printable
 from hrag.types import Passage, SearchQuery, SearchResult
 
 _QUOTED_CHARS = 240

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from hrag.cli.console import output, printable
+from hrag.cli.console import output
 from hrag.cli.options import DEFAULT_DATA_DIR, DataDir
+from hrag.plain_text import printable
 
 if TYPE_CHECKING:
     from hrag.engine import BackupReport

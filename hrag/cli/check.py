@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hrag.cli.console import Failure, output, printable, show_error
+from hrag.cli.console import Failure, output, show_error
 from hrag.cli.options import DEFAULT_DATA_DIR, DataDir
 from hrag.cli.render import counted
+from hrag.plain_text import printable
 
 if TYPE_CHECKING:
     from hrag.engine import CheckReport

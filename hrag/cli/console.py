@@ -7,12 +7,7 @@ no document can move the cursor, set the window title or hide what follows.
 from rich.console import Console
 from rich.text import Text
 
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-_KEPT = "\t\n"
-_CONTROLS = {
-    code: _REPLACEMENT for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in _KEPT
-}
-_CONTROLS[ord("\r")] = " "
+from hrag.plain_text import printable
 
 
 class Failure(Exception):
@@ -33,8 +28,3 @@ def show_error(message: str) -> None:
     """Writes `error: <message>` in red, on one line."""
     line = " ".join(printable(message).split())
     Console(stderr=True).print(Text(f"error: {line}", style="bold red"), soft_wrap=True)
-
-
-def printable(text: str) -> str:
-    """Returns `text` with control characters replaced one for one, so offsets stay valid."""
-    return text.translate(_CONTROLS)

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from hrag.cli.console import Failure, output, printable
+from hrag.cli.console import Failure, output
 from hrag.cli.demo_corpus import QUESTIONS, Question, StoredText, questions_from, topics
 from hrag.cli.files import InputDocument, find
 from hrag.cli.ingest import ingest_with_progress, show_outcomes
@@ -22,6 +22,7 @@ from hrag.cli.ingest_progress import IngestProgress
 from hrag.cli.latency import compare_modes
 from hrag.cli.render import counted, duration
 from hrag.errors import HragError
+from hrag.plain_text import printable
 from hrag.types import DEFAULT_COLLECTION, MAX_LEVELS, Retrieval, SearchMode, SearchResult
 
 if TYPE_CHECKING:  # gRPC is imported when the command runs.

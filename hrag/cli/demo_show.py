@@ -6,7 +6,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hrag.cli.console import printable
 from hrag.cli.demo_corpus import Question
 from hrag.cli.latency import Samples, percentile
 from hrag.cli.render import (
@@ -18,6 +17,7 @@ from hrag.cli.render import (
     excerpt,
     range_in_chunk,
 )
+from hrag.plain_text import printable
 from hrag.types import Passage, Retrieval, SearchMode, SearchResult
 
 TARGET_US = 100_000  # The specification's limit for the latency that larger passages add.

@@ -8,7 +8,6 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from hrag.cli.console import printable
 from hrag.cli.render import counted, duration
 from hrag.evaluation.bootstrap import Estimate
 from hrag.evaluation.chat_calls import ChatUsage
@@ -17,6 +16,7 @@ from hrag.evaluation.judge import CRITERIA, Balance, JudgeFigures
 from hrag.evaluation.metrics import HIT, IOU, MRR, NDCG, PRECISION, RECALL, at_budget
 from hrag.evaluation.report import Report
 from hrag.evaluation.summary import FailedCall, RetrievalFigures, SystemFigures
+from hrag.plain_text import printable
 
 Row = list[str | Text]
 

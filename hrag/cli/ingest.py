@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hrag.cli.connection import Credentials, connect, connection_options
-from hrag.cli.console import Failure, output, printable
+from hrag.cli.console import Failure, output
 from hrag.cli.files import EXTENSIONS, InputDocument, find
 from hrag.cli.ingest_progress import IngestProgress, ingest_all
 from hrag.cli.options import DEFAULT_INDEXER, DEFAULT_TENANT, CollectionName, Indexer, Tenant
 from hrag.errors import CollectionExists
+from hrag.plain_text import printable
 from hrag.types import (
     DEFAULT_COLLECTION,
     NO_EMBEDDER,

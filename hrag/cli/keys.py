@@ -9,7 +9,8 @@ import typer
 from rich.table import Table
 
 from hrag.auth import Role
-from hrag.cli.console import Failure, output, printable
+from hrag.cli.console import Failure, output
+from hrag.plain_text import printable
 
 if TYPE_CHECKING:
     from hrag.auth.keys import Key

@@ -1,8 +1,9 @@
 """`hrag reindex`: builds all indexes anew from the documents."""
 
-from hrag.cli.console import output, printable
+from hrag.cli.console import output
 from hrag.cli.options import DEFAULT_DATA_DIR, DataDir
 from hrag.cli.render import counted
+from hrag.plain_text import printable
 
 
 def reindex(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from rich.text import Text
 
 from hrag.answers.citations import sections
-from hrag.cli.console import printable
+from hrag.plain_text import printable
 from hrag.types import ChosenSection, Chunk, Passage, SearchResult, Span, TermSpan
 
 MATCH_STYLE = "green"

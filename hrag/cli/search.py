@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hrag.cli.connection import Credentials, connect, connection_options
-from hrag.cli.console import has_colour, output, printable
+from hrag.cli.console import has_colour, output
 from hrag.cli.options import DEFAULT_RETRIEVER, AsJson, Retriever
 from hrag.cli.render import (
     chunk_suffix,
@@ -25,6 +25,7 @@ from hrag.cli.render import (
     timings,
 )
 from hrag.cli.search_options import search_options
+from hrag.plain_text import printable
 from hrag.types import (
     ChosenSection,
     Passage,

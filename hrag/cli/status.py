@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hrag.cli.connection import Credentials, connect, connection_options
-from hrag.cli.console import output, printable
+from hrag.cli.console import output
 from hrag.cli.options import (
     DEFAULT_INDEXER,
     DEFAULT_RETRIEVER,
@@ -23,6 +23,7 @@ from hrag.cli.options import (
     Tenant,
 )
 from hrag.cli.render import counted
+from hrag.plain_text import printable
 from hrag.quota.quotas import TenantUsage
 from hrag.types import Collection, IndexStatus, ReaderStatus, ServerInfo, SummaryUnit
 
@@ -105,7 +106,8 @@ def _show(tenant: str, rows: list[Row], server: ServerInfo, console: Console) ->
         f"{server.default_candidates} candidates where a search does not say",
         markup=False,
     )
-    console.print(_reading(server.reader), markup=False)
+    if server.reader is not None:
+        console.print(_reading(server.reader), markup=False)
 
 
 def _reading(reader: ReaderStatus) -> str:
@@ -113,9 +115,8 @@ def _reading(reader: ReaderStatus) -> str:
     embedded = reader.embedded
     if embedded is None:
         return lag
-    if embedded.sequence is not None and embedded.applied_sequence is not None:
-        behind = embedded.sequence - embedded.applied_sequence
-        lag = f"{behind:,} commits {lag}" if behind else lag
+    behind = embedded.sequence - embedded.applied_sequence
+    lag = f"{behind:,} commits {lag}" if behind else lag
     damaged = embedded.damaged_segments
     return (
         f"collections in memory: {embedded.collections_loaded:,}, "

@@ -10,7 +10,7 @@ from rich.tree import Tree
 
 from hrag.answers.citations import sections
 from hrag.cli.connection import Credentials, connect, connection_options
-from hrag.cli.console import output, printable
+from hrag.cli.console import output
 from hrag.cli.options import (
     DEFAULT_INDEXER,
     DEFAULT_RETRIEVER,
@@ -21,6 +21,7 @@ from hrag.cli.options import (
     Tenant,
 )
 from hrag.cli.render import chunk_suffix, pages
+from hrag.plain_text import printable
 from hrag.types import DEFAULT_COLLECTION, MAX_LEVELS, Chunk, DocumentInfo, Hierarchy
 
 if TYPE_CHECKING:

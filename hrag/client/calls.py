@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import grpc
 import grpc.aio
@@ -210,16 +210,35 @@ def get_document(tenant_id: str, document_id: str, collection: str) -> Call[Docu
     )
 
 
-def get_text(tenant_id: str, document_id: str, collection: str) -> Call[str]:
-    """GetDocument; reads the text."""
+class TextPart(NamedTuple):
+    """The first part of a text, up to byte `end`, of the version with `sequence`."""
+
+    text: str = ""
+    end: int = 0
+    sequence: int = 0
+    is_whole: bool = False
+
+    def longer(self, response: indexer_pb2.GetDocumentResponse) -> "TextPart":
+        """Returns the part with the next one; an empty one if the document was replaced."""
+        document, end = response.document, response.text_end
+        if self.end and document.sequence != self.sequence:
+            return TextPart()
+        # A service that knows no parts sends the whole text, and no end of it.
+        is_whole = end in (0, document.text_bytes)
+        return TextPart(self.text + response.text, end, document.sequence, is_whole)
+
+
+def get_text(tenant_id: str, document_id: str, collection: str, before: TextPart) -> Call[TextPart]:
+    """GetDocument; reads what comes after a part of the text, as much as a reply holds."""
     request = common.built(
         indexer_pb2.GetDocumentRequest,
         tenant_id=tenant_id,
         collection=collection,
         document_id=document_id,
         include_text=True,
+        text_range=indexer_pb2.ByteRange(start=before.end),
     )
-    return Call("indexer", "GetDocument", request, lambda response: str(response.text))
+    return Call("indexer", "GetDocument", request, before.longer)
 
 
 def list_documents(

@@ -6,7 +6,10 @@ prompt = context(result.passages) + "\n\n" + question
 from collections.abc import Callable, Iterable
 
 from hrag.answers import citations
+from hrag.plain_text import quoted_lines
 from hrag.types import Passage
+
+_PARENTHESES = str.maketrans("[]", "()")
 
 Heading = Callable[[Passage], str]
 
@@ -22,22 +25,34 @@ def by_section(passage: Passage) -> str:
 
     A document without a title is named by its file, or else by its id.
     """
-    return f"[{citations.heading(passage.chunk)}]"
+    return _in_brackets(citations.heading(passage.chunk))
 
 
 def by_section_and_page(passage: Passage) -> str:
     """Returns `[title - section > subsection, page 3]`, without the parts it lacks."""
     chunk = passage.chunk
-    return f"[{', '.join(filter(None, (citations.heading(chunk), citations.pages(chunk))))}]"
+    return _in_brackets(", ".join(filter(None, (citations.heading(chunk), citations.pages(chunk)))))
+
+
+def _in_brackets(heading: str) -> str:
+    """A heading has one pair of brackets, so that no title can end it and begin another."""
+    return f"[{heading.translate(_PARENTHESES)}]"
 
 
 def context(
-    passages: Iterable[Passage], heading: Heading = by_section, separator: str = "\n\n"
+    passages: Iterable[Passage],
+    heading: Heading = by_section,
+    separator: str = "\n\n",
+    *,
+    quoted: bool = True,
 ) -> str:
     """Returns the passages' texts in the order given, each below its heading.
 
     `heading` makes a heading of a passage, such as `by_page`; an empty one is left out.
-    `separator` stands between passages.
+    `separator` stands between passages. Each line of a text is quoted with `> `, so that no text
+    can pass for another passage or for what surrounds it; `quoted` is False for what is no
+    prompt.
     """
-    blocks = ((heading(passage), passage.chunk.content.strip()) for passage in passages)
+    quote = quoted_lines if quoted else str
+    blocks = ((heading(passage), quote(passage.chunk.content.strip())) for passage in passages)
     return separator.join("\n".join(filter(None, block)) for block in blocks)

@@ -201,11 +201,11 @@ class Client:
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> str:
-        """Returns the whole text of one document; spans are offsets into it.
-
-        Raises CollectionNotFound, DocumentNotFound.
-        """
-        return self._run(calls.get_text(tenant_id, document_id, collection), timeout_s)
+        """Returns a document's whole text. Raises CollectionNotFound, DocumentNotFound."""
+        part, of = calls.TextPart(), (tenant_id, document_id, collection)
+        while not part.is_whole:
+            part = self._run(calls.get_text(*of, part), timeout_s)
+        return part.text
 
     def list_documents(
         self,

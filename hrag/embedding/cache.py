@@ -1,14 +1,16 @@
-"""An LRU cache of query vectors: a repeated query needs no embedding.
+"""LRU caches of query vectors, one for each tenant: a repeated query needs no embedding.
 
-Bounded by its number of entries. Queries are stored as digests, so it takes about
-`entries * (4 * dimension + 300)` bytes, however long the queries are.
+A tenant hits only what it asked itself. Otherwise the time that a query takes would tell
+whether another tenant had asked the same. All caches together are bounded by their number of
+entries; whoever holds most gives way first, so no tenant can evict the fair share of another.
+Queries are stored as digests, so it takes about `entries * (4 * dimension + 300)` bytes, however
+long the queries are.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
 from threading import Lock
-
-from cachetools import LRUCache
 
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Embedder, Vectors
@@ -23,10 +25,11 @@ class CachedQueries:
     """
 
     def __init__(self, embedder: Embedder, entries: int) -> None:
-        """`entries` is the capacity in vectors; 0 turns caching off."""
+        """`entries` is the capacity in vectors of all tenants; 0 turns caching off."""
         self._embedder = embedder
         self._entries = entries
-        self._vectors: LRUCache[bytes, Vectors] = LRUCache(maxsize=entries)
+        self._of_tenant: dict[str, OrderedDict[bytes, Vectors]] = {}  # Least recently used first.
+        self._count = 0
         self._lock = Lock()
         self._hits = 0
         self._misses = 0
@@ -41,14 +44,16 @@ class CachedQueries:
         """Look-ups that found none, since the start."""
         return self._misses
 
-    def embed_query(self, text: str, deadline: Deadline = NEVER) -> Vectors:
+    def embed_query(self, tenant_id: str, text: str, deadline: Deadline = NEVER) -> Vectors:
         """Returns the unit vector of `text`, a read-only `float32[dimension]`.
 
         Raises what `Embedder.embed` raises.
         """
-        return self.embed_queries([text], deadline)[0]
+        return self.embed_queries(tenant_id, [text], deadline)[0]
 
-    def embed_queries(self, texts: Sequence[str], deadline: Deadline = NEVER) -> list[Vectors]:
+    def embed_queries(
+        self, tenant_id: str, texts: Sequence[str], deadline: Deadline = NEVER
+    ) -> list[Vectors]:
         """Returns the vector of each text, in order; embeds the misses in one request.
 
         Raises what `Embedder.embed` raises.
@@ -57,7 +62,7 @@ class CachedQueries:
         found: dict[bytes, Vectors] = {}
         missing: dict[bytes, str] = {}
         for key, text in dict(zip(keys, texts, strict=True)).items():
-            vector = self._look_up(key)
+            vector = self._look_up(tenant_id, key)
             if vector is None:
                 missing[key] = text
             else:
@@ -67,12 +72,12 @@ class CachedQueries:
             for key, row in zip(missing, embedded, strict=True):
                 vector = row.copy()  # A view would keep the whole batch in memory.
                 vector.flags.writeable = False  # Later hits share it.
-                self._insert(key, vector)
+                self._insert(tenant_id, key, vector)
                 found[key] = vector
         return [found[key] for key in keys]
 
     def embed_each(
-        self, texts: Sequence[str], deadline: Deadline = NEVER
+        self, tenant_id: str, texts: Sequence[str], deadline: Deadline = NEVER
     ) -> Sequence[Vectors | HragError]:
         """Returns a vector or an error for each text, in order.
 
@@ -80,25 +85,39 @@ class CachedQueries:
         text does not fail the others.
         """
         try:
-            return self.embed_queries(texts, deadline)
+            return self.embed_queries(tenant_id, texts, deadline)
         except EmbedderRejected as error:
             if len(texts) == 1:
                 return [error]
-            return [outcome_of(self.embed_query, text, deadline) for text in texts]
+            return [outcome_of(self.embed_query, tenant_id, text, deadline) for text in texts]
         except HragError as error:
             return [error] * len(texts)  # A failure that does not depend on the texts.
 
-    def _look_up(self, key: bytes) -> Vectors | None:
+    def _look_up(self, tenant_id: str, key: bytes) -> Vectors | None:
         with self._lock:
-            vector = self._vectors.get(key)
-            if vector is None:
+            own = self._of_tenant.get(tenant_id)
+            if own is None or key not in own:
                 self._misses += 1
-            else:
-                self._hits += 1
-            return vector
+                return None
+            self._hits += 1
+            own.move_to_end(key)
+            return own[key]
 
-    def _insert(self, key: bytes, vector: Vectors) -> None:
+    def _insert(self, tenant_id: str, key: bytes, vector: Vectors) -> None:
         if self._entries == 0:
             return
         with self._lock:
-            self._vectors[key] = vector
+            own = self._of_tenant.setdefault(tenant_id, OrderedDict())
+            self._count += key not in own
+            own[key] = vector
+            if self._count > self._entries:
+                self._evict(tenant_id)
+
+    def _evict(self, tenant_id: str) -> None:
+        """Removes an entry of the tenant if it has more than its share, else of the largest."""
+        if len(self._of_tenant[tenant_id]) * len(self._of_tenant) <= self._entries:
+            tenant_id = max(self._of_tenant, key=lambda each: len(self._of_tenant[each]))
+        self._of_tenant[tenant_id].popitem(last=False)
+        self._count -= 1
+        if not self._of_tenant[tenant_id]:
+            del self._of_tenant[tenant_id]

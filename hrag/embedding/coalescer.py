@@ -4,7 +4,8 @@ While the model has capacity, a text is sent immediately. While the model is bus
 text opens a batch and its thread waits MAX_DELAY_S; texts that arrive meanwhile join the batch,
 which that thread then sends as one request. So a text is delayed by MAX_DELAY_S at most,
 nothing waits for a running request to end, and there is no thread besides the callers'. Equal
-texts of a batch are sent once.
+texts of a batch are sent as often as they were asked for: whether another tenant asks the same
+at the same time must not change the time that a query takes.
 
 Each caller leaves at its own deadline; the request continues while any of its callers remains.
 If it fails, all callers of the batch receive the error. If a single text may be the cause,
@@ -33,17 +34,19 @@ class _Batch:
 
     def __init__(self, *, delayed: bool) -> None:
         self.delayed = delayed
-        self.rows: dict[str, int] = {}  # By text, its row in the outcome.
+        self.texts: list[str] = []
         self.deadlines: list[Deadline] = []
         self.outcome: Future[Vectors] = Future()
 
-    def add(self, text: str, deadline: Deadline) -> None:
-        self.rows.setdefault(text, len(self.rows))
+    def add(self, text: str, deadline: Deadline) -> int:
+        """Returns the text's row in the outcome."""
+        self.texts.append(text)
         self.deadlines.append(deadline)
+        return len(self.texts) - 1
 
     @property
     def is_full(self) -> bool:
-        return len(self.rows) == MAX_TEXTS
+        return len(self.texts) == MAX_TEXTS
 
 
 class CoalescingEmbedder:
@@ -73,35 +76,33 @@ class CoalescingEmbedder:
         if len(texts) != 1 or len(texts[0].encode()) > MAX_TEXT_BYTES:
             return self._embedder.embed(texts, deadline)
         (text,) = texts
-        batch, is_first = self._join(text, deadline)
-        if is_first:
+        batch, row = self._join(text, deadline)
+        if row == 0:
             self._send(batch)
         try:
             vectors = deadline.result_of(batch.outcome, "embedding")
         except EmbedderRejected:
-            if len(batch.rows) == 1:
+            if len(set(batch.texts)) == 1:
                 raise
             return self._embedder.embed(texts, deadline)
-        row = batch.rows[text]
         return vectors[row : row + 1].copy()
 
-    def _join(self, text: str, deadline: Deadline) -> tuple[_Batch, bool]:
-        """Returns the batch that the text joined, and whether it is the first of it."""
+    def _join(self, text: str, deadline: Deadline) -> tuple[_Batch, int]:
+        """Returns the batch that the text joined, and its row there; the first sends the batch."""
         with self._lock:
             batch = self._open
-            is_first = batch is None
             if batch is None:
                 batch = _Batch(delayed=self._running >= self._max_requests)
                 self._running += 1
-            batch.add(text, deadline)
+            row = batch.add(text, deadline)
             self._open = batch if batch.delayed and not batch.is_full else None
-        return batch, is_first
+        return batch, row
 
     def _send(self, batch: _Batch) -> None:
         try:
             if batch.delayed:
                 self._wait_for_others(batch)
-            texts, deadline = list(batch.rows), Deadline.of_any(batch.deadlines)
+            texts, deadline = batch.texts, Deadline.of_any(batch.deadlines)
             batch.outcome.set_result(self._embedder.embed(texts, deadline))
         except BaseException as error:  # Whatever it is, the callers must not wait for ever.
             batch.outcome.set_exception(error)

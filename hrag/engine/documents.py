@@ -3,14 +3,20 @@
 Knows nothing of any engine. Vectors are `float32` rows of unit length.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from hrag import canonical_json
 from hrag.embedding import Vectors
+from hrag.errors import InvalidArgument
+from hrag.reply_limit import ReplyLimit, field_bytes, struct_bytes, text_bytes
 from hrag.tree import ParsedText, Tree
-from hrag.types import CollectionSettings, IngestResult
+from hrag.types import ByteRange, CollectionSettings, DocumentInfo, IngestResult
+
+_INFO_BYTES = 64  # At most, of the numbers in an encoded DocumentInfo.
+_COUNT_BYTES = 5
+_TEXT_IN_PARTS = "read the text in parts, with text_range"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +115,51 @@ class Unsummarised:
     parsed: ParsedText
     tree: Tree
     spent_tokens: int
+
+
+def info_bytes(info: DocumentInfo) -> int:
+    """Returns about how many bytes an encoded DocumentInfo takes, never too few."""
+    texts = text_bytes(info.document_id, info.title, info.source, info.mime_type)
+    counts = _COUNT_BYTES * len(info.chunks_per_level)
+    return texts + field_bytes(struct_bytes(info.metadata)) + counts + _INFO_BYTES
+
+
+def fitting(infos: Iterable[DocumentInfo], reply: ReplyLimit) -> Iterator[DocumentInfo]:
+    """Yields documents as long as `reply` allows, at least one."""
+    for number, info in enumerate(infos):
+        size = field_bytes(info_bytes(info))
+        if number and size > reply.left_bytes:
+            return
+        yield info
+        reply = reply.after(size)
+
+
+def read_part(
+    text: bytes | memoryview, part: ByteRange | None, reply: ReplyLimit
+) -> tuple[str, int]:
+    """Returns a part of a UTF-8 text, as much of it as `reply` allows, and its end in bytes.
+
+    The part begins and ends between two characters. Without `part`, it is the whole text. Raises
+    InvalidArgument for a part that the text does not have, ReplyTooLarge for a whole text that is
+    too long.
+    """
+    if part is None:
+        reply.check(field_bytes(len(text)), _TEXT_IN_PARTS)
+        return str(text, "utf-8"), len(text)
+    end = part.end or len(text)
+    if not part.start <= min(end, len(text)):
+        raise InvalidArgument(
+            f"text_range is from {part.start} to {end}; it must lie in the text, which has "
+            f"{len(text)} bytes",
+            field="text_range",
+        )
+    start = _character_start(text, part.start)
+    end = _character_start(text, min(end, len(text), start + reply.left_bytes))
+    return str(text[start:end], "utf-8"), end
+
+
+def _character_start(text: bytes | memoryview, position: int) -> int:
+    """The start of the character that a byte belongs to."""
+    while position < len(text) and text[position] & 0xC0 == 0x80:
+        position -= 1
+    return position

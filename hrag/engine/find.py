@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hrag.filters import Filter
 from hrag.passages.sentence_context import SentenceContext
+from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.tracing import Stage
 from hrag.types import (
     DEFAULT_LEXICAL_WEIGHT,
@@ -63,7 +64,8 @@ class FindRequest:
     that better ones have, unless `keep_overlap` is set, which modes that join do not allow. In
     SENTENCE_WINDOW the result is the best `limit` leaves with `window_sentences` sentences on
     either side, instead of passages; `level` is that of the leaves then, and scores, budget and
-    joining are left to the caller.
+    joining are left to the caller. Passages that take more than `reply` allows are not made: that
+    raises ReplyTooLarge.
     """
 
     vector: Vector | None
@@ -88,6 +90,7 @@ class FindRequest:
     filter: Filter | None = None
     top_sections: int = DEFAULT_TOP_SECTIONS
     summary_scope: SummaryScope = SummaryScope.SECTIONS
+    reply: ReplyLimit = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,9 @@ from hrag.engine.reports import BackupReport, CheckReport, ReindexedCollection, 
 from hrag.errors import HragError
 from hrag.ids import ChunkId
 from hrag.quota.quotas import QuotaOf, unlimited
+from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.types import (
+    ByteRange,
     ChunkNode,
     Collection,
     CollectionSettings,
@@ -123,14 +125,30 @@ class Writer(Protocol):
         """Returns a document without its text, or raises DocumentNotFound."""
 
     def document_with_text(
-        self, collection: CollectionHandle, document_id: str
-    ) -> tuple[DocumentInfo, str]:
-        """Returns a document and its text from one snapshot, or raises DocumentNotFound."""
+        self,
+        collection: CollectionHandle,
+        document_id: str,
+        part: ByteRange | None = None,
+        reply: ReplyLimit = UNLIMITED,
+    ) -> tuple[DocumentInfo, str, int]:
+        """Returns a document, its text and the byte at which that ends, from one snapshot.
+
+        Of a `part`, the text is as much from its start as `reply` allows. Raises
+        DocumentNotFound, InvalidArgument for a part that the text does not have, and
+        ReplyTooLarge for a whole text that is too long.
+        """
 
     def documents(
-        self, collection: CollectionHandle, page_size: int, page_token: str
+        self,
+        collection: CollectionHandle,
+        page_size: int,
+        page_token: str,
+        reply: ReplyLimit = UNLIMITED,
     ) -> Listing[DocumentInfo]:
-        """Returns documents in order of id, beginning after the id `page_token`."""
+        """Returns documents in order of id, beginning after the id `page_token`.
+
+        They are as many as `page_size` and `reply` allow, at least one.
+        """
 
     def status(self, collection: CollectionHandle) -> IndexStatus:
         """Returns counts of one collection and its tenant's usage.
@@ -178,16 +196,19 @@ class Snapshot(Protocol):
     def find(self, request: FindRequest) -> Found[Passage]:
         """Returns what a search finds: all of a search except the embedding of its query.
 
-        Raises DeadlineExceeded or Cancelled once the snapshot's deadline says so.
+        Raises DeadlineExceeded or Cancelled once the snapshot's deadline says so, and
+        ReplyTooLarge before the passages are made.
         """
 
-    def chunk(self, chunk_id: ChunkId) -> ChunkNode:
+    def chunk(self, chunk_id: ChunkId, reply: ReplyLimit = UNLIMITED) -> ChunkNode:
         """Returns the chunk with the ids of its parent and children.
 
-        Raises DocumentNotFound or ChunkNotFound.
+        Raises DocumentNotFound or ChunkNotFound, and ReplyTooLarge before the chunk is made.
         """
 
-    def hierarchy(self, chunk_id: ChunkId, depth: int, *, content: bool) -> Hierarchy:
+    def hierarchy(
+        self, chunk_id: ChunkId, depth: int, *, content: bool, reply: ReplyLimit = UNLIMITED
+    ) -> Hierarchy:
         """Returns the chunk with its relatives, `depth` levels down; raises as `chunk` does.
 
         `content` fills in the text of the relatives too.

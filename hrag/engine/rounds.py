@@ -15,13 +15,25 @@ from hrag.passages.budget import PassageLimits, Selected, fill_budget, select_dr
 from hrag.passages.drafts import MatchedLeaves, PassageDraft
 from hrag.types import Aggregation, Retrieval, SearchMode
 
+LESS = "ask for a lower limit, return_level or token_budget"  # Advice if a reply is too large.
 FACTOR = 4  # Few rounds; all earlier ones together cost at most a third of the last.
 
 
 def select(
     request: FindRequest, drafts: Iterable[PassageDraft], matches: MatchedLeaves
 ) -> Selected:
-    """Returns the drafts that become passages; `drafts` is one a group, best first."""
+    """Returns the drafts that become passages; `drafts` is one a group, best first.
+
+    Raises ReplyTooLarge if their texts are longer than the reply may be.
+    """
+    selected = _selected(request, drafts, matches)
+    request.reply.check(sum(draft.content_bytes for draft in selected.drafts), LESS)
+    return selected
+
+
+def _selected(
+    request: FindRequest, drafts: Iterable[PassageDraft], matches: MatchedLeaves
+) -> Selected:
     if request.mode is SearchMode.CONTEXT:
         return fill_budget(
             drafts,

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from hrag.passages.cited_place import CitedPlace
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
+from hrag.reply_limit import field_bytes
 from hrag.tree import ChunkRecord, covering
 from hrag.types import Passage, TermSpan
 
@@ -51,6 +52,16 @@ class PassageDraft:
     def document_id(self) -> str:
         """The id of its document."""
         return self.document.outline.document_id
+
+    @property
+    def content_bytes(self) -> int:
+        """Length of its text in UTF-8."""
+        return self.record.byte_end - self.record.byte_start
+
+    @property
+    def least_bytes(self) -> int:
+        """How many bytes its encoded passage takes at least: its text and its document's fields."""
+        return field_bytes(self.content_bytes) + self.document.shared_bytes
 
     @property
     def position(self) -> TreePosition:

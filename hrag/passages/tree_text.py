@@ -6,10 +6,13 @@ that leave it from here, so that every engine describes a chunk alike.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from hrag.ids import ChunkId
 from hrag.passages.outline import Outline
+from hrag.reply_limit import UNLIMITED, ReplyLimit, field_bytes, struct_bytes, text_bytes
 from hrag.tree import NONE, ChunkRecord, Tree
 from hrag.types import (
     ChosenSection,
@@ -20,6 +23,10 @@ from hrag.types import (
     MatchedSentence,
     Span,
 )
+
+_ID_BYTES = len("#0.0")  # At least, behind the document's id.
+LOWER = "ask for a chunk of a lower level, or read the text in parts with GetDocument"
+FEWER = "ask for less depth, or without include_content, and read single chunks with GetChunk"
 
 TreePosition = tuple[int, int]
 """A chunk's level and index in its tree."""
@@ -124,29 +131,75 @@ class TreeText:
         level, index = position
         return level < len(self.tree.counts) and index < self.tree.counts[level]
 
-    def node(self, position: TreePosition, *, content: bool = True) -> ChunkNode:
-        """Returns the chunk with the ids of its parent and children."""
+    def node(
+        self, position: TreePosition, *, content: bool = True, reply: ReplyLimit = UNLIMITED
+    ) -> ChunkNode:
+        """Returns the chunk with the ids of its parent and children.
+
+        Raises ReplyTooLarge before it is made.
+        """
+        if reply is not UNLIMITED:
+            reply.check(self.shared_bytes + self._node_bytes(position, content), LOWER)
         level, _ = position
         record = self.tree.record(*position)
         parent = "" if record.parent == NONE else self.chunk_id((level + 1, record.parent))
         children = (self.chunk_id((level - 1, child)) for child in _children(record))
         return ChunkNode(self.chunk(position, record, content=content), parent, tuple(children))
 
-    def hierarchy(self, position: TreePosition, depth: int, *, content: bool) -> Hierarchy:
+    def hierarchy(
+        self,
+        position: TreePosition,
+        depth: int,
+        *,
+        content: bool,
+        reply: ReplyLimit = UNLIMITED,
+    ) -> Hierarchy:
         """Returns the chunk with its ancestors, siblings and `depth` levels of descendants.
 
-        `content` says whether the relatives have theirs; the chunk itself always has.
+        `content` says whether the relatives have theirs; the chunk itself always has. Raises
+        ReplyTooLarge before any is made.
         """
+        ancestors = partial(_ancestors, self.tree, position)
+        siblings = partial(_siblings, self.tree, position)
+        descendants = partial(_descendants, self.tree, position, depth)
+        if reply is not UNLIMITED:
+            relatives = chain(ancestors(), siblings(), descendants())
+            self._check(position, relatives, content, reply)
 
         def nodes(positions: Iterator[TreePosition]) -> tuple[ChunkNode, ...]:
             return tuple(self.node(each, content=content) for each in positions)
 
         return Hierarchy(
-            self.node(position),
-            nodes(_ancestors(self.tree, position)),
-            nodes(_siblings(self.tree, position)),
-            nodes(_descendants(self.tree, position, depth)),
+            self.node(position), nodes(ancestors()), nodes(siblings()), nodes(descendants())
         )
+
+    def _check(
+        self,
+        position: TreePosition,
+        relatives: Iterator[TreePosition],
+        content: bool,
+        reply: ReplyLimit,
+    ) -> None:
+        """Raises ReplyTooLarge for nodes that take more than `reply` allows."""
+        shared = self.shared_bytes
+        size = shared + self._node_bytes(position, content=True)
+        reply.check(size, LOWER)
+        for each in relatives:
+            size += shared + self._node_bytes(each, content)
+            reply.check(size, FEWER)
+
+    @property
+    def shared_bytes(self) -> int:
+        """What the document's own fields take in each of its encoded chunks."""
+        outline = self.outline
+        named = text_bytes(outline.document_id, outline.title, outline.source)
+        return named + (field_bytes(struct_bytes(outline.metadata)) if outline.metadata else 0)
+
+    def _node_bytes(self, position: TreePosition, content: bool) -> int:
+        """What the rest of an encoded node takes at least: its content and its ids."""
+        record = self.tree.record(*position)
+        ids = (1 + record.child_count) * field_bytes(len(self.outline.document_id) + _ID_BYTES)
+        return ids + (field_bytes(record.byte_end - record.byte_start) if content else 0)
 
 
 def span_of(record: ChunkRecord) -> Span:

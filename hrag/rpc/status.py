@@ -57,6 +57,7 @@ TABLE: dict[type[HragError], Situation] = {
     errors.Cancelled: Situation(_CODE.CANCELLED, "CANCELLED"),
     errors.StorageFull: Situation(_CODE.RESOURCE_EXHAUSTED, "STORAGE_FULL", 60.0),
     errors.TooBusy: Situation(_CODE.RESOURCE_EXHAUSTED, "TOO_BUSY", 1.0),
+    errors.ReplyTooLarge: Situation(_CODE.RESOURCE_EXHAUSTED, "REPLY_TOO_LARGE"),
     errors.QuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED"),
     errors.RateQuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "RATE_QUOTA_EXCEEDED", 1.0),
     errors.StorageQuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "STORAGE_QUOTA_EXCEEDED"),
@@ -88,8 +89,13 @@ _ELLIPSIS = "…"
 
 # Errors that gRPC's own retries must not repeat. For endpoints, the service has already retried
 # for seconds, and retries of clients would multiply the attempts; a full storage quota stays
-# full. gRPC reads a negative pushback as "do not retry".
-_NO_GRPC_RETRY = (errors.EmbedderUnavailable, errors.ChatUnavailable, errors.StorageQuotaExceeded)
+# full, and a reply stays too large. gRPC reads a negative pushback as "do not retry".
+_NO_GRPC_RETRY = (
+    errors.EmbedderUnavailable,
+    errors.ChatUnavailable,
+    errors.StorageQuotaExceeded,
+    errors.ReplyTooLarge,
+)
 _PUSHBACK = "grpc-retry-pushback-ms"
 _SUBJECT = "tenant:"
 

@@ -60,6 +60,14 @@ class DocumentInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ByteRange:
+    """A part of a text in bytes of UTF-8; an `end` of 0 is the end of the text."""
+
+    start: int = 0
+    end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class IngestResult:
     """Result of ingesting one document; `sequence` is the tenant's at the change that stored it."""
 

@@ -9,7 +9,8 @@ from hrag.quota.quotas import TenantUsage
 class Segment:
     """One immutable set of index files of the embedded engine.
 
-    `leaf_count` includes deleted leaves. `covered_sequence` is the tenant's sequence at the
+    `segment_id` counts over all tenants; 0 where the caller may not see it. `leaf_count` includes
+    deleted leaves. `covered_sequence` is the tenant's sequence at the
     last change that the segment covers.
     """
 
@@ -54,6 +55,13 @@ class IndexStatus:
     tenant: TenantUsage = field(default_factory=TenantUsage)
     embedded: EmbeddedIndexStatus | None = None
 
+    def without_store_wide(self) -> "IndexStatus":
+        """Returns the status without the numbers that are counted over all tenants."""
+        if self.embedded is None:
+            return self
+        segments = tuple(replace(each, segment_id=0) for each in self.embedded.segments)
+        return replace(self, embedded=replace(self.embedded, segments=segments))
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedStoreTotals:
@@ -92,13 +100,13 @@ class EmbeddedReaderStatus:
     """How far an embedded reader has followed the store, and what it has in memory.
 
     `sequence` is the number of the store's last commit, over all tenants, and
-    `applied_sequence` of the last one that every loaded collection has; both are None where
-    the caller may not see them. `loaded_bytes` counts against `budget_bytes`.
+    `applied_sequence` of the last one that every loaded collection has. `loaded_bytes` counts
+    against `budget_bytes`.
     `damaged_segments` are scanned exactly until the indexer has replaced them.
     """
 
-    sequence: int | None
-    applied_sequence: int | None
+    sequence: int
+    applied_sequence: int
     collections_loaded: int
     loaded_bytes: int
     budget_bytes: int
@@ -115,12 +123,6 @@ class ReaderStatus:
 
     lag_s: float
     embedded: EmbeddedReaderStatus | None = None
-
-    def without_store_wide(self) -> "ReaderStatus":
-        """Returns the status without the numbers that are counted over all tenants."""
-        if self.embedded is None:
-            return self
-        return replace(self, embedded=replace(self.embedded, sequence=None, applied_sequence=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +141,16 @@ class Limits:
     filter_terms: int
     answer_tokens: int
     concurrent_answers: int
+    reply_bytes: int
+    embedded_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
     """Version, settings in force, models, limits and status of a retriever.
 
-    Without a chat model, its name is empty and the limits of answers are 0.
+    Without a chat model, its name is empty and the limits of answers are 0. `reader` is counted
+    over all tenants; None where the caller may not see it.
     """
 
     version: str
@@ -154,5 +159,5 @@ class ServerInfo:
     default_limit: int
     default_candidates: int
     limits: Limits
-    reader: ReaderStatus
+    reader: ReaderStatus | None
     chat_model: str

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from hrag.errors import HragError, InvalidArgument, outcome_of
+from hrag.reply_limit import text_bytes
 from hrag.types import (
     DEFAULT_CANDIDATES,
     Aggregation,
@@ -39,6 +40,10 @@ from hrag.wire.common import (
 from hrag.wire.fields import alike, given, known, number, number_or_none
 from hrag.wire.filters import filter_from, filter_message
 from hrag.wire.passages import passage_from, passage_message
+
+# Most bytes of the numbers in an encoded SearchResponse, and in a ChosenSection.
+_RESULT_BYTES = 128
+_SECTION_BYTES = 64
 
 _MODE_NUMBER = {
     SearchMode.SMALL_TO_BIG: pb.SEARCH_MODE_SMALL_TO_BIG,
@@ -98,6 +103,13 @@ class EncodedResult(NamedTuple):
 
     result: SearchResult
     passages: tuple[bytes, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the encoded response, rounded up a little."""
+        sections = sum(map(_section_bytes, self.result.sections))
+        texts = text_bytes(self.result.fallback, self.result.rerank_failure)
+        return sum(map(len, self.passages)) + sections + texts + _RESULT_BYTES
 
 
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
@@ -249,6 +261,11 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
     )
 
 
+def _section_bytes(section: ChosenSection) -> int:
+    named = text_bytes(section.document_id, section.title, section.summary)
+    return named + text_bytes(*section.section_path) + _SECTION_BYTES
+
+
 def _section_message(section: ChosenSection) -> pb.ChosenSection:
     return pb.ChosenSection(
         document_id=section.document_id,
@@ -341,7 +358,7 @@ def server_info_response(info: ServerInfo) -> pb.GetServerInfoResponse:
         default_limit=info.default_limit,
         default_candidates=info.default_candidates,
         limits=pb.Limits(**asdict(info.limits)),
-        reader=pb.ReaderStatus(**asdict(info.reader)),
+        reader=None if info.reader is None else pb.ReaderStatus(**asdict(info.reader)),
         chat_model=info.chat_model,
     )
 
@@ -354,7 +371,7 @@ def server_info_from(message: pb.GetServerInfoResponse) -> ServerInfo:
         default_limit=message.default_limit,
         default_candidates=message.default_candidates,
         limits=alike(Limits, message.limits),
-        reader=_reader_from(message.reader),
+        reader=_reader_from(message.reader) if message.HasField("reader") else None,
         chat_model=message.chat_model,
     )
 

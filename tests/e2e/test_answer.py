@@ -13,6 +13,7 @@ from hrag import errors
 from hrag.answers.values import AnswerEnd, AnswerEvent, FinishReason
 from hrag.client import AsyncClient
 from hrag.filters import Match
+from hrag.plain_text import quoted_lines
 from hrag.types import Document, SearchMode, SearchQuery, SearchResult
 from tests.e2e.conftest import AT_A_TIME, CHAT_KEY, DOGS
 from tests.openai_server import (
@@ -99,7 +100,7 @@ def test_the_model_is_asked_about_the_passages_by_number(
     for number, passage in enumerate(found.passages.passages, 1):
         chunk = passage.chunk
         heading = f"[{number}] {chunk.title}" + (", pages 1-2" if chunk.first_page else "")
-        assert f"{heading}\n{chunk.content.strip()}" in prompt
+        assert f"{heading}\n{quoted_lines(chunk.content.strip())}" in prompt
 
 
 def test_passages_and_text_come_while_the_model_still_writes(

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from hrag.cli.app import app
 from hrag.cli.processes import RETRIEVER, free_addresses
+from hrag.plain_text import quoted_lines
 from hrag.types import Document, Page
 from tests.processes import FAST, Running, running, started
 
@@ -132,7 +133,7 @@ async def test_an_agent_lists_the_tool_calls_it_and_reads_citations(
     assert "Dogs bark at night." in passage["text"]
     assert (passage["document_id"], passage["chunk_id"]) == ("pets", "pets#0.0")
     assert (passage["source"], passage["first_page"], passage["last_page"]) == ("pets.pdf", 1, 2)
-    assert _text(result) == f"{passage['heading']}\n{passage['text']}"
+    assert _text(result) == f"{passage['heading']}\n{quoted_lines(passage['text'])}"
 
 
 async def test_options_control_the_search(services: Running, tenant: str) -> None:

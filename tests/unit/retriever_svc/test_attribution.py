@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
 from hrag.errors import EmbedderRejected, EmbedderUnavailable, HragError
 from hrag.types import Chunk, PageStart, Passage, Span
-from retriever_svc.attribution import citations
+from retriever_svc.attribution import Embed, citations
 from retriever_svc.markers import Cited
 
 BEFORE = "前面。"  # What stands before the passage in its document.
@@ -53,6 +54,10 @@ def _sentence(span: Span) -> str:
     return quoted
 
 
+def _embed(cache: CachedQueries, deadline: Deadline) -> Embed:
+    return partial(cache.embed_each, "tenant", deadline=deadline)
+
+
 def _cache(embedder: HashEmbedder | None = None) -> CachedQueries:
     return CachedQueries(embedder or HashEmbedder(16), 100)
 
@@ -63,7 +68,9 @@ def _cache(embedder: HashEmbedder | None = None) -> CachedQueries:
 def test_the_nearest_sentence_is_the_span(said: str, page: int) -> None:
     text = f"Intro. {said} [1]"
     start = text.index(said)
-    found = citations(text, [Cited(start, start + len(said), 1)], [_passage()], _cache(), NEVER)
+    found = citations(
+        text, [Cited(start, start + len(said), 1)], [_passage()], _embed(_cache(), NEVER)
+    )
     (citation,) = found
     assert _sentence(citation.span) == said
     assert citation.score == pytest.approx(1, abs=1e-5)
@@ -76,7 +83,7 @@ def test_statements_and_passages_are_told_apart() -> None:
     other = _passage("Fish swim. Birds fly.")
     text = "Birds fly. Cats sleep all day."
     found = citations(
-        text, [Cited(0, 10, 2), Cited(11, 30, 1)], [_passage(), other], _cache(), NEVER
+        text, [Cited(0, 10, 2), Cited(11, 30, 1)], [_passage(), other], _embed(_cache(), NEVER)
     )
     assert [each.marker for each in found] == [2, 1]
     assert all(each.score == pytest.approx(1, abs=1e-5) for each in found)
@@ -102,28 +109,28 @@ DOWN = EmbedderUnavailable("down")
 def test_where_nothing_can_be_compared_the_whole_passage_is_cited(
     embedder: HashEmbedder | None, deadline: Deadline, statement: Cited
 ) -> None:
-    (citation,) = citations("said", [statement], [_passage()], _cache(embedder), deadline)
+    (citation,) = citations("said", [statement], [_passage()], _embed(_cache(embedder), deadline))
     assert (citation.span, citation.score) == (WHOLE, None)
     assert (citation.first_page, citation.last_page) == (3, 4)
 
 
 def test_a_sentence_that_is_refused_costs_no_other() -> None:
     embedder = Failing("Cats", EmbedderRejected("no"))
-    (citation,) = citations("said", [Cited(0, 4, 1)], [_passage()], _cache(embedder), NEVER)
+    (citation,) = citations("said", [Cited(0, 4, 1)], [_passage()], _embed(_cache(embedder), NEVER))
     assert citation.score is not None
     assert _sentence(citation.span) in ("狗会叫。", "Dogs dig holes.")
 
 
 def test_a_passage_without_words_is_cited_whole() -> None:
     passage = _passage("... --- ...")
-    (citation,) = citations("said", [Cited(0, 4, 1)], [passage], _cache(), NEVER)
+    (citation,) = citations("said", [Cited(0, 4, 1)], [passage], _embed(_cache(), NEVER))
     assert (citation.span, citation.score) == (passage.chunk.span, None)
 
 
 @given(st.text("a。. \n字🐕", max_size=40))
 def test_a_span_always_lies_in_its_passage(content: str) -> None:
     passage = _passage(content)
-    (citation,) = citations("said", [Cited(0, 4, 1)], [passage], _cache(), NEVER)
+    (citation,) = citations("said", [Cited(0, 4, 1)], [passage], _embed(_cache(), NEVER))
     span, whole = citation.span, passage.chunk.span
     assert whole.char_start <= span.char_start <= span.char_end <= whole.char_end
     quoted = (BEFORE + content)[span.char_start : span.char_end]

@@ -119,11 +119,16 @@ class DocumentReader:
         group: int,
         record: ChunkRecord | None = None,
         merged: Sequence[TreePosition] = (),
+        *,
+        max_bytes: int,
     ) -> bytes:
-        """Returns a group's chunk as an encoded passage, with the span of `record` if given."""
+        """Returns a group's chunk as an encoded passage, with the span of `record` if given.
+
+        Raises OverflowError for one of more than `max_bytes`.
+        """
         citation, tree, text = self._stored(ordinal)
         cited = citation.cited(fields)
-        return encoder.passage(cited, tree, text, *position, group, record, merged)
+        return encoder.passage(cited, tree, text, *position, group, record, merged, max_bytes)
 
     def _stored(self, ordinal: int) -> tuple[Citation, memoryview, memoryview]:
         """Its citation, its packed tree and its text."""

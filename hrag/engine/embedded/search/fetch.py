@@ -1,37 +1,52 @@
 """The last step of a search: reads the best groups as passages or sentence contexts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 
+from hrag.deadline import Deadline
 from hrag.engine.embedded.search.ancestor_groups import AncestorGroups
 from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.store.labels import split_label
 from hrag.engine.find import FindRequest, PassageFields
-from hrag.engine.rounds import Selection, select
+from hrag.engine.rounds import LESS, Selection, select
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.sentence_context import SentenceContext, sentence_context
 from hrag.types import Passage, Retrieval
 from hrag_fast import PassageEncoder
 
+_LEAST_SPAN_BYTES = 4  # Of a term or of a matched leaf.
+
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Reads what a request asks for in one transaction."""
+    """Reads what a request asks for in one transaction.
+
+    The size of passages is counted while they are read, each before its text is copied.
+    """
 
     documents: DocumentReader
     request: FindRequest
     terms: TermLocator
+    deadline: Deadline
 
     def passages(self, groups: AncestorGroups) -> tuple[tuple[Passage, ...], Selection]:
         """Returns the best groups as values."""
         drafts, selection = self._selected(groups)
+        reply = self.request.reply
         passages = []
         for draft in drafts:
+            self.deadline.check("reading passages")
+            reply.check(draft.least_bytes, LESS)
             leaves = groups.leaves(draft.groups)
             place = self.terms.cited_place(
                 draft.document, groups.level, leaves, draft.record, spans=self._spans
             )
+            spans = _LEAST_SPAN_BYTES * (len(place.term_spans) + len(leaves))
+            reply.check(draft.least_bytes + spans, LESS)
+            reply = reply.after(draft.least_bytes + spans)
             passages.append(passage_of(draft, groups, place))
         return tuple(passages), selection
 
@@ -44,28 +59,53 @@ class Fetch:
         encoder = self._encoder(groups)
         if not self._joins and len(set(ordinals)) == len(ordinals):
             # Nothing is joined, cut or left out, so the texts need not be looked at here.
-            passages = (
-                self.documents.encoded(ordinal, encoder, fields, groups.position(key), group)
-                for group, (key, ordinal) in enumerate(zip(keys, ordinals, strict=True))
+            encoders = (
+                partial(self.documents.encoded, ordinal, encoder, fields, groups.position(key), n)
+                for n, (key, ordinal) in enumerate(zip(keys, ordinals, strict=True))
             )
-            return tuple(passages), Selection.of_groups(len(groups), self.request.limit)
+            of_groups = Selection.of_groups(len(groups), self.request.limit)
+            return self._counted(encoders, islice(self._drafts(groups), len(keys))), of_groups
         drafts, selection = self._selected(groups)
-        return tuple(self._encoded(draft, groups, encoder, fields) for draft in drafts), selection
+        encoders = (partial(self._encoded, draft, groups, encoder, fields) for draft in drafts)
+        return self._counted(encoders, drafts), selection
+
+    def _counted(
+        self, encoders: Iterable[Callable[..., bytes]], drafts: Iterable[PassageDraft]
+    ) -> tuple[bytes, ...]:
+        """Encodes passages one after the other; `drafts` are the same ones, for their sizes.
+
+        Raises ReplyTooLarge at the first that does not fit.
+        """
+        reply = self.request.reply
+        left, encoded = reply.left_bytes, []
+        for encode in encoders:
+            self.deadline.check("reading passages")
+            try:
+                passage = encode(max_bytes=left)
+            except OverflowError:
+                at_least = sum(draft.least_bytes for draft in drafts)
+                reply.check(max(at_least, reply.left_bytes + 1), LESS)
+            encoded.append(passage)
+            left -= len(passage)
+        return tuple(encoded)
 
     def sentence_contexts(
         self, groups: AncestorGroups
     ) -> tuple[tuple[SentenceContext, ...], Selection]:
         """Returns the best groups' chunks with the sentences around them."""
         limit = self.request.limit
-        contexts = (
-            sentence_context(
-                self.documents.tree_text(split_label(key)[0]),
-                groups.position(key),
-                groups.score(group),
-                self.request.window_sentences,
+        reply, contexts = self.request.reply, []
+        for draft in islice(self._drafts(groups), limit):
+            reply.check(draft.content_bytes, LESS)
+            reply = reply.after(draft.content_bytes)
+            contexts.append(
+                sentence_context(
+                    draft.document,
+                    draft.position,
+                    groups.score(draft.groups[0]),
+                    self.request.window_sentences,
+                )
             )
-            for group, key in enumerate(groups.keys[:limit])
-        )
         return tuple(contexts), Selection.of_groups(len(groups), limit)
 
     def _selected(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], Selection]:
@@ -74,6 +114,7 @@ class Fetch:
 
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
         for group, key in enumerate(groups.keys):
+            self.deadline.check("reading chunks")
             document = self.documents.tree_text(split_label(key)[0])
             yield PassageDraft.of(document, groups.position(key), group)
 
@@ -105,6 +146,8 @@ class Fetch:
         groups: AncestorGroups,
         encoder: PassageEncoder,
         fields: PassageFields,
+        *,
+        max_bytes: int,
     ) -> bytes:
         """`encoder` encodes all groups; joined passages need a new one."""
         group = draft.groups[0]
@@ -119,4 +162,5 @@ class Fetch:
             group,
             draft.record,
             draft.merged_positions(),
+            max_bytes=max_bytes,
         )

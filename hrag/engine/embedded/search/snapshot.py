@@ -39,6 +39,7 @@ from hrag.filters import Filter, filter_digest
 from hrag.ids import ChunkId
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.tree_text import TreeText
+from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.tracing import Stage
 from hrag.types import (
     ChosenSection,
@@ -124,7 +125,7 @@ class EmbeddedSnapshot:
         began = time.perf_counter()
         ranker = Ranker(self._view, request)
         stages.append(("search", began, time.perf_counter()))
-        fetch = Fetch(self._documents, request, self._locator(ranker))
+        fetch = Fetch(self._documents, request, self._locator(ranker), self._deadline)
         count, groups = request.candidates, None
         while True:
             self._deadline.check("searching")
@@ -225,14 +226,18 @@ class EmbeddedSnapshot:
         stages.append(("search", began, time.perf_counter()))
         return EligibleRows(self._view, rows_in(self._view, routed), exact=True), sections
 
-    def chunk(self, chunk_id: ChunkId) -> ChunkNode:
+    def chunk(self, chunk_id: ChunkId, reply: ReplyLimit = UNLIMITED) -> ChunkNode:
         """See `hrag.engine.Snapshot.chunk`."""
-        return self._document_with(chunk_id).node((chunk_id.level, chunk_id.index))
+        document = self._document_with(chunk_id)
+        return document.node((chunk_id.level, chunk_id.index), reply=reply)
 
-    def hierarchy(self, chunk_id: ChunkId, depth: int, *, content: bool) -> Hierarchy:
+    def hierarchy(
+        self, chunk_id: ChunkId, depth: int, *, content: bool, reply: ReplyLimit = UNLIMITED
+    ) -> Hierarchy:
         """See `hrag.engine.Snapshot.hierarchy`."""
         document = self._document_with(chunk_id)
-        return document.hierarchy((chunk_id.level, chunk_id.index), depth, content=content)
+        position = (chunk_id.level, chunk_id.index)
+        return document.hierarchy(position, depth, content=content, reply=reply)
 
     def _document_with(self, chunk_id: ChunkId) -> TreeText:
         """The chunk's document, which has the chunk."""

@@ -18,6 +18,9 @@ from hrag.engine.documents import (
     PreparedDocument,
     StoredDocument,
     Unsummarised,
+    fitting,
+    info_bytes,
+    read_part,
 )
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import MAX_LOG_ENTRIES, note_commit
@@ -53,8 +56,10 @@ from hrag.engine.embedded.write.transaction import (
 )
 from hrag.errors import CollectionExists, CollectionNotFound, HragError
 from hrag.quota.quotas import QuotaOf, unlimited
+from hrag.reply_limit import UNLIMITED, ReplyLimit, field_bytes
 from hrag.tree import ParsedText, Tree
 from hrag.types import (
+    ByteRange,
     Collection,
     CollectionSettings,
     DocumentInfo,
@@ -230,16 +235,25 @@ class EmbeddedWriter:
             return self._find_document(txn, collection, document_id)[1].info()
 
     def document_with_text(
-        self, collection: CollectionHandle, document_id: str
-    ) -> tuple[DocumentInfo, str]:
+        self,
+        collection: CollectionHandle,
+        document_id: str,
+        part: ByteRange | None = None,
+        reply: ReplyLimit = UNLIMITED,
+    ) -> tuple[DocumentInfo, str, int]:
         with self._store.read() as txn:
             ordinal, document = self._find_document(txn, collection, document_id)
             slot = slot_of(self._store, txn, collection.collection_id, ordinal)
             text = required(txn.get(slot, db=self._store.db["texts"]))
-            return document.info(), str(text, "utf-8")
+            info = document.info()
+            return info, *read_part(text, part, reply.after(field_bytes(info_bytes(info))))
 
     def documents(
-        self, collection: CollectionHandle, page_size: int, page_token: str
+        self,
+        collection: CollectionHandle,
+        page_size: int,
+        page_token: str,
+        reply: ReplyLimit = UNLIMITED,
     ) -> Listing[DocumentInfo]:
         number = collection.collection_id
         prefix = schema.u32(number)
@@ -248,10 +262,11 @@ class EmbeddedWriter:
             existing_collection(self._store, txn, collection)
             entries = self._store.scan(txn, "document_ids", prefix, after)
             ordinals = [schema.read_u64(value) for _, value in islice(entries, page_size + 1)]
-            slots = [slot_of(self._store, txn, number, each) for each in ordinals[:page_size]]
-            found = [read_document(self._store, txn, slot) for slot in slots]
-        token = found[-1].document_id if len(ordinals) > page_size else ""
-        return Listing(tuple(document.info() for document in found), token)
+            slots = (slot_of(self._store, txn, number, each) for each in ordinals[:page_size])
+            infos = (read_document(self._store, txn, slot).info() for slot in slots)
+            found = tuple(fitting(infos, reply))
+        token = found[-1].document_id if len(ordinals) > len(found) else ""
+        return Listing(found, token)
 
     def _find_document(
         self, txn: Txn, collection: CollectionHandle, document_id: str

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.cli.console import printable
 from hrag.cli.render import (
     citation,
     cited_place,
@@ -23,6 +22,7 @@ from hrag.cli.render import (
     scores,
     section_citation,
 )
+from hrag.plain_text import printable
 from hrag.types import ChosenSection, Chunk, MatchedChild, MatchedSentence, Passage, Span, TermSpan
 
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=12)

@@ -100,7 +100,7 @@ def test_passages_come_with_headings_to_cite_and_where_they_are_from(tool):
     assert (first.first_page, first.last_page, first.score) == (3, 3, 0.1235)
     assert findings.error == ""
     assert str(findings) == (
-        "[Guide - Keys, page 3]\nRotate keys.\n\n[Guide - Keys, pages 3-4]\nOften."
+        "[Guide - Keys, page 3]\n> Rotate keys.\n\n[Guide - Keys, pages 3-4]\n> Often."
     )
 
 

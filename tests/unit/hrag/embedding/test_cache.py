@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Barrier
 
 import numpy as np
@@ -12,6 +13,8 @@ from hrag.embedding import Vectors
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.hashing import HashEmbedder
 from hrag.errors import Cancelled, EmbedderUnavailable
+
+T = "tenant"
 
 
 class CountingEmbedder(HashEmbedder):
@@ -36,14 +39,14 @@ def embedder() -> CountingEmbedder:
 
 def test_a_repeated_query_is_embedded_once(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
-    first, again = cached.embed_query("q"), cached.embed_query("q")
+    first, again = cached.embed_query(T, "q"), cached.embed_query(T, "q")
     assert embedder.asked == [["q"]]
     assert np.array_equal(first, again)
     assert (cached.hits, cached.misses) == (1, 1)
 
 
 def test_the_vector_is_the_embedders(embedder: CountingEmbedder) -> None:
-    vector = CachedQueries(embedder, 10).embed_query("查询")
+    vector = CachedQueries(embedder, 10).embed_query(T, "查询")
     assert vector.dtype == np.float32
     assert vector.shape == (16,)
     assert vector.flags.c_contiguous
@@ -54,14 +57,14 @@ def test_misses_are_embedded_in_one_request(
     embedder: CountingEmbedder,
 ) -> None:
     cached = CachedQueries(embedder, 10)
-    cached.embed_query("b")
-    vectors = cached.embed_queries(["a", "b", "c", "a"])
+    cached.embed_query(T, "b")
+    vectors = cached.embed_queries(T, ["a", "b", "c", "a"])
     assert embedder.asked == [["b"], ["a", "c"]]
     assert np.array_equal(vectors, HashEmbedder(16).embed(["a", "b", "c", "a"]))
     assert not any(vector.flags.writeable for vector in vectors)
-    cached.embed_queries(["a", "c"])
+    cached.embed_queries(T, ["a", "c"])
     assert len(embedder.asked) == 2
-    assert cached.embed_queries([]) == []
+    assert cached.embed_queries(T, []) == []
 
 
 @pytest.mark.parametrize("entries", [0, 10])
@@ -70,28 +73,28 @@ def test_vectors_are_read_only(embedder: CountingEmbedder, entries: int) -> None
     cached = CachedQueries(embedder, entries)
     for _ in ("miss", "hit"):
         with pytest.raises(ValueError, match="read-only"):
-            cached.embed_query("q")[0] = 1.0
+            cached.embed_query(T, "q")[0] = 1.0
 
 
 def test_different_queries_have_different_entries(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
     texts = ["a", "A", "a ", "á"]
     for text in texts * 2:
-        assert np.array_equal(cached.embed_query(text), HashEmbedder(16).embed([text])[0])
+        assert np.array_equal(cached.embed_query(T, text), HashEmbedder(16).embed([text])[0])
     assert (cached.hits, cached.misses) == (4, 4)
 
 
 def test_the_least_recently_used_query_is_evicted_first(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 2)
     for text in ["a", "b", "a", "c", "a", "b"]:
-        cached.embed_query(text)
+        cached.embed_query(T, text)
     assert embedder.asked == [["a"], ["b"], ["c"], ["b"]]
 
 
 def test_capacity_zero_turns_caching_off(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 0)
-    cached.embed_query("q")
-    cached.embed_query("q")
+    cached.embed_query(T, "q")
+    cached.embed_query(T, "q")
     assert embedder.asked == [["q"], ["q"]]
     assert (cached.hits, cached.misses) == (0, 2)
 
@@ -100,9 +103,9 @@ def test_a_failure_is_not_cached(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
     embedder.broken = True
     with pytest.raises(EmbedderUnavailable):
-        cached.embed_query("q")
+        cached.embed_query(T, "q")
     embedder.broken = False
-    assert np.array_equal(cached.embed_query("q"), HashEmbedder(16).embed(["q"])[0])
+    assert np.array_equal(cached.embed_query(T, "q"), HashEmbedder(16).embed(["q"])[0])
     assert (cached.hits, cached.misses) == (0, 2)
 
 
@@ -111,7 +114,7 @@ def test_threads_get_their_own_queries_vector(embedder: CountingEmbedder) -> Non
     cached = CachedQueries(embedder, 8)
     texts = [str(number % 12) for number in range(2000)]
     with ThreadPoolExecutor(8) as pool:
-        vectors = np.stack(list(pool.map(cached.embed_query, texts)))
+        vectors = np.stack(list(pool.map(partial(cached.embed_query, T), texts)))
     assert np.array_equal(vectors, HashEmbedder(16).embed(texts))
     assert cached.hits + cached.misses == len(texts)
     assert cached.misses == len(embedder.asked)
@@ -128,12 +131,33 @@ def test_a_slow_miss_does_not_delay_others() -> None:
 
     cached = CachedQueries(Meeting(8), 10)
     with ThreadPoolExecutor(2) as pool:
-        vectors = list(pool.map(cached.embed_query, ["a", "b"]))
+        vectors = list(pool.map(partial(cached.embed_query, T), ["a", "b"]))
     assert np.array_equal(vectors, HashEmbedder(8).embed(["a", "b"]))
 
 
 def test_a_cancelled_batch_is_not_embedded_one_by_one(embedder: CountingEmbedder) -> None:
     cached = CachedQueries(embedder, 10)
-    found = cached.embed_each(["a", "b"], Deadline(is_waiting=lambda: False))
+    found = cached.embed_each(T, ["a", "b"], Deadline(is_waiting=lambda: False))
     assert [type(each) for each in found] == [Cancelled] * 2
     assert embedder.asked == [["a", "b"]]
+
+
+def test_what_another_tenant_asked_is_embedded_again(embedder: CountingEmbedder) -> None:
+    """Else the time of a query would tell that another tenant asked it."""
+    cached = CachedQueries(embedder, 10)
+    for tenant in ("a", "b", "a", "b"):
+        cached.embed_query(tenant, "q")
+    assert embedder.asked == [["q"], ["q"]]
+
+
+def test_a_tenant_evicts_no_more_than_its_own_share(embedder: CountingEmbedder) -> None:
+    cached = CachedQueries(embedder, 10)
+    for number in range(5):
+        cached.embed_query("small", f"own {number}")
+    for number in range(100):
+        cached.embed_query("large", f"flood {number}")
+    embedder.asked.clear()
+    for number in range(5):
+        cached.embed_query("small", f"own {number}")
+    assert not embedder.asked
+    assert cached._count == 10

@@ -72,9 +72,7 @@ def test_tls_needs_certificate_and_key():
         opened("127.0.0.1:0", HRAG_METRICS_TLS=True)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"short", b"a space is in it", b"x" * 513, b"\xff" * 20]
-)
+@pytest.mark.parametrize("content", [b"", b"short", b"a space is in it", b"x" * 513, b"\xff" * 20])
 def test_an_unusable_token_is_a_wrong_setting(tmp_path, content):
     path = tmp_path / "token"
     path.write_bytes(content)

@@ -344,7 +344,7 @@ def test_a_bodys_lone_surrogate_is_refused_before_it_is_sent(body: Any, field: s
     ("call", "field"),
     [
         (lambda: calls.get_document("t\ud800", "d", "c"), "tenant_id"),
-        (lambda: calls.get_text("t", "d\ud800", "c"), "document_id"),
+        (lambda: calls.get_text("t", "d\ud800", "c", calls.TextPart()), "document_id"),
         (lambda: calls.list_documents("t", "c", -1, ""), "page_size"),
         (lambda: calls.list_collections("t", 2**32, ""), "page_size"),
         (lambda: calls.get_chunk("t", "d#0.0\udfff", "c"), "chunk_id"),

@@ -1,0 +1,140 @@
+"""Replies that a small request makes large: runs of spaces, batches, trees, lists, metadata."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from hrag.errors import ReplyTooLarge
+from hrag.types import Document, SearchMode, SearchQuery, SettingsRequest
+from hrag.v1 import indexer_pb2, retriever_pb2
+from tests.openai_server import OpenAIServer
+from tests.processes import FAST, Running, running
+
+pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
+
+LIMIT = 3 << 20
+SPACES = "word " + " " * 8000
+LONG = SPACES * 120  # About 1 MB, and one chunk of the upper level.
+DOCUMENTS = 6
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def services(
+    tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
+) -> Iterator[Running]:
+    with OpenAIServer() as chat:
+        settings = {"HRAG_CHAT_MODEL": "m", "HRAG_CHAT_BASE_URL": chat.base_url}
+        folder = tmp_path_factory.mktemp("replies")
+        with running(folder / "store", {**FAST, **settings, "HRAG_SUMMARIES": "none"}) as both:
+            both.client.create_collection("t", "default", SettingsRequest(level_sizes=(256, 32768)))
+            for number in range(DOCUMENTS):
+                both.client.ingest("t", Document(f"{number} {LONG}", f"d{number}"))
+            both.client.ingest("t", Document(LONG * 5, "whole"))
+            yield both
+
+
+def _refused(error: ReplyTooLarge) -> int:
+    """The number of bytes that the reply would have taken; the message says what to do."""
+    taken, allowed = re.findall(r"([\d,]+) bytes|at most ([\d,]+)", error.message)[:2]
+    assert int(allowed[1].replace(",", "")) == LIMIT
+    assert "; " in error.message
+    return int(taken[0].replace(",", ""))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"limit": 100, "return_level": 1},
+        {"mode": SearchMode.AUTO_MERGE, "return_level": 1, "limit": 100, "merge_ratio": 0.01},
+        {"mode": SearchMode.CONTEXT, "token_budget": 2**32 - 1, "candidates": 10_000},
+        {"merge_adjacent": True, "limit": 100, "return_level": 1},
+    ],
+    ids=["small to big", "auto merge", "context", "adjacent"],
+)
+def test_a_search_of_few_bytes_cannot_have_megabytes(
+    services: Running, asked: dict[str, Any]
+) -> None:
+    with pytest.raises(ReplyTooLarge) as refused:
+        services.client.search("t", "word", **asked)
+    assert _refused(refused.value) > LIMIT
+    assert services.client.search("t", "word", limit=1, return_level=0).passages
+
+
+def test_a_batch_is_as_small_as_a_search_and_costs_no_more_memory(services: Running) -> None:
+    def peak() -> int:
+        status = Path(f"/proc/{services.retriever._process.pid}/status").read_text("ascii")
+        (kilobytes,) = re.findall(r"VmHWM:\s+(\d+) kB", status)
+        return int(kilobytes) << 10
+
+    services.client.search("t", "word", limit=1, return_level=1)
+    before = peak()
+    search = retriever_pb2.SearchRequest(tenant_id="t", text="word", limit=1, return_level=1)
+    reply = services.raw_retriever.BatchSearch(
+        retriever_pb2.BatchSearchRequest(searches=[search] * 32)
+    )
+    assert MIB // 2 < reply.ByteSize() <= LIMIT
+    assert next(each.WhichOneof("outcome") for each in reply.outcomes) == "response"
+    reasons = {each.error.reason for each in reply.outcomes if each.HasField("error")}
+    assert reasons == {"REPLY_TOO_LARGE"}
+    assert peak() - before < 60 * MIB
+
+
+def test_an_answer_that_would_begin_with_megabytes_does_not_begin(services: Running) -> None:
+    query = SearchQuery("t", "word", token_budget=2**31)
+    with pytest.raises(ReplyTooLarge):
+        next(iter(services.client.answer(query)))
+
+
+@pytest.mark.parametrize("depth", [1, 8])
+def test_a_tree_is_counted_before_it_is_made(services: Running, depth: int) -> None:
+    """The top level has five chunks of a megabyte or so; a leaf's siblings are many."""
+    request = retriever_pb2.GetHierarchyRequest(
+        tenant_id="t", chunk_id="whole#1.0", depth=depth, include_content=True
+    )
+    with pytest.raises(grpc.RpcError) as refused:
+        services.raw_retriever.GetHierarchy(request)
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert re.search("GetDocument|GetChunk", refused.value.details())
+    assert services.client.get_chunk("t", "whole#0.0").chunk.content
+
+
+def test_metadata_in_each_relative_counts(services: Running) -> None:
+    text = " ".join(f"word{number}." for number in range(20_000))
+    services.client.create_collection("meta", "default", SettingsRequest(level_sizes=(32, 32768)))
+    services.client.ingest("meta", Document(text, "d", metadata={"large": "x" * 60_000}))
+    with pytest.raises(ReplyTooLarge):
+        services.client.get_hierarchy("meta", "d#1.0", depth=8)
+    with pytest.raises(ReplyTooLarge):
+        services.client.search("meta", "word1 word7", limit=100, return_level=0)
+
+
+def test_a_long_text_is_read_in_parts(services: Running) -> None:
+    request = indexer_pb2.GetDocumentRequest(tenant_id="t", document_id="whole", include_text=True)
+    with pytest.raises(grpc.RpcError) as refused:
+        services.raw_indexer.GetDocument(request)
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "text_range" in refused.value.details()
+    assert services.client.get_text("t", "whole") == LONG * 5
+
+
+def test_a_page_of_documents_ends_before_it_is_too_large(services: Running) -> None:
+    for number in range(80):
+        document = Document(f"Text {number}.", f"d{number:02}", metadata={"x": "y" * 60_000})
+        services.client.ingest("pages", document)
+    found, token = [], ""
+    while True:
+        request = indexer_pb2.ListDocumentsRequest(
+            tenant_id="pages", page_size=1000, page_token=token
+        )
+        page = services.raw_indexer.ListDocuments(request)
+        assert page.ByteSize() <= LIMIT
+        found += [each.document_id for each in page.documents]
+        token = page.next_page_token
+        if not token:
+            break
+    assert found == [f"d{number:02}" for number in range(80)]

@@ -1,0 +1,82 @@
+"""Calls that are small and cost seconds: each has a limit of work that its error names."""
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hrag.errors import HragError, InvalidArgument
+from hrag.types import MAX_EMBEDDED_BYTES, Document, SearchMode, SearchQuery
+from tests.processes import FAST, Running, running
+
+pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
+
+LEAVES = 400
+PATIENCE_S = 10.0  # For calls that take far below a second on an idle machine.
+
+
+@pytest.fixture(scope="module")
+def services(
+    tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
+) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("work") / "store", FAST) as both:
+        for number in range(20):
+            text = " ".join(
+                f"Sentence {number} {each} tells a story of about as many words as others do."
+                for each in range(LEAVES)
+            )
+            both.client.ingest("t", Document(text, f"d{number}"))
+        yield both
+
+
+def test_the_texts_of_a_batch_are_bounded_together(services: Running) -> None:
+    texts = [f"{number} " + "word " * 6_500 for number in range(32)]
+    with pytest.raises(InvalidArgument, match="send fewer") as refused:
+        services.client.batch_search([SearchQuery("t", text) for text in texts])
+    assert refused.value.field == "searches"
+    assert f"{MAX_EMBEDDED_BYTES:,}" in refused.value.message
+    short = services.client.batch_search([SearchQuery("t", text[:1000]) for text in texts])
+    assert not any(isinstance(each, HragError) for each in short)
+
+
+def test_sentences_are_bounded_and_the_error_names_a_limit_that_works(services: Running) -> None:
+    asked = {"mode": SearchMode.SENTENCE_WINDOW, "candidates": 10_000}
+    with pytest.raises(InvalidArgument, match="limit is too high") as refused:
+        services.client.search("t", "a story", limit=100, **asked)
+    (number,) = re.findall(r"a limit of (\d+)", refused.value.message)
+    possible = int(number)
+    assert 10 <= possible < 100
+    found = services.client.search("t", "a story", limit=possible // 2, **asked)
+    assert len(found.passages) == possible // 2
+
+
+def test_a_batch_of_windows_has_the_limit_of_one_call(services: Running) -> None:
+    queries = [
+        SearchQuery("t", f"story {number}", mode=SearchMode.SENTENCE_WINDOW, limit=20)
+        for number in range(32)
+    ]
+    outcomes = services.client.batch_search(queries)
+    refused = [each for each in outcomes if isinstance(each, InvalidArgument)]
+    assert 0 < len(refused) < 32
+    assert all(each.field == "limit" for each in refused)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"query": " ".join(f"term{number}" for number in range(3_500)), "candidates": 10_000},
+        {"query": " ".join(f'"{number} tells a story"' for number in range(16))},
+        {"query": '"' + "tells a story " * 2_000 + '"'},
+        {"query": "story", "mode": SearchMode.AUTO_MERGE, "candidates": 10_000, "limit": 100},
+        {"query": "story", "mode": SearchMode.CONTEXT, "token_budget": 2**32 - 1},
+    ],
+    ids=["terms", "phrases", "phrase", "merge", "context"],
+)
+def test_other_extremes_are_quick(services: Running, asked: dict[str, Any]) -> None:
+    began = time.monotonic()
+    with contextlib.suppress(HragError):
+        services.client.search("t", timeout_s=60, **asked)
+    assert time.monotonic() - began < PATIENCE_S
