@@ -26,15 +26,21 @@ from tests.fakes import run_maintenance, seal
 hypothesis_settings.register_profile("default", deadline=None, max_examples=50)
 hypothesis_settings.load_profile("default")
 
+_RESERVE_BYTES = 1 << 20
+
 _OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_from_outside() -> Iterator[None]:
-    """Removes a developer's own settings from the environment of the tests."""
+    """Removes a developer's own settings from the environment of the tests.
+
+    Thousands of stores, each with the default reserve, would fill a disk.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(_OURS)]:
             patch.delenv(name)
+        patch.setenv("HRAG_DISK_RESERVE_BYTES", str(_RESERVE_BYTES))
         yield
 
 

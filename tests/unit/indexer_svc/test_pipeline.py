@@ -98,7 +98,7 @@ def test_exactly_the_leaves_are_embedded(
 ) -> None:
     result = _ingest(pipeline, Document("\U0001f600 " + TEXT, "d"))
     assert len(embedder.asked) == result.chunks_per_level[0]
-    _, text = engine.writer.document_with_text(engine.open(name="default"), "d")
+    _, text, _ = engine.writer.document_with_text(engine.open(name="default"), "d")
     assert embedder.asked[0].startswith("\U0001f600 The cat")
     assert all(asked in text for asked in embedder.asked)
 
