@@ -79,6 +79,7 @@ class PassageEncoder:
         group: int,
         record: tuple[int, ...] | None = None,
         merged: Sequence[tuple[int, int]] = (),
+        check: Callable[[int, int], None] | None = None,
     ) -> bytes:
         """Returns one encoded passage: a chunk with the score and the children of a group.
 
@@ -89,6 +90,8 @@ class PassageEncoder:
         * `record`: the fields of hrag.tree.CHUNK to use instead of the chunk's own, for a span
           that is cut or widened.
         * `merged`: level and index of the chunks that it was joined from.
+        * `check`: called with the offsets in bytes of all that is read of the text, before it
+          is; raises if that is damaged. The end may be past that of the text.
 
         Children are cut to the passage's span; those outside it are left out. The sentence to
         cite is that of the first child inside (see `matched_sentence`); the passage has its

@@ -9,7 +9,7 @@ import pytest
 from hrag.engine.embedded.maintenance import reclaim
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
-from hrag.engine.embedded.store.queries import read_document
+from hrag.engine.embedded.store.queries import address_of, read_document
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionExists, HragError, StorageQuotaExceeded
@@ -59,13 +59,12 @@ def test_what_is_stored_is_counted_byte_by_byte(store, writer):
     put(writer, "a", 40)
     put(writer, "b", 3)
     with store.read() as txn:
-        slots = [
-            schema.read_document_entry(value)[1] for _, value in store.scan(txn, "ordinals", b"")
-        ]
-        documents = [read_document(store, txn, slot) for slot in slots]
+        keys = [schema.read_in_collection(key) for key, _ in txn.entries(store.db["ordinals"])]
+        addresses = [address_of(store, txn, *key) for key in keys]
+        documents = [read_document(store, txn, address) for address in addresses]
         values = [
-            len(txn.get(slot, db=store.db[name]))
-            for slot in slots
+            len(txn.get(address, db=store.db[name]))
+            for address in addresses
             for name in ("texts", "trees", "vectors", "documents")
         ]
         terms = [len(key) + len(value) for key, value in store.scan(txn, "terms", b"")]
