@@ -1,18 +1,25 @@
 """A small store of two tenants, one flipped bit in it, and what it answers then.
 
-A flipped bit may end the process that reads it, so `examined` works in one of its own.
+A flipped bit may end the process that reads it, so `Examiner` works in others.
 """
 
+import logging
 import multiprocessing
+import os
 import pickle
 import random
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import structlog
+
+from hrag import tokens
 from hrag.config import EngineSettings
 from hrag.engine import Engine, Reader, StoredDocument, Writer, open_engine
 from hrag.engine.documents import DocumentSummaries, Summary
@@ -31,13 +38,14 @@ from tests import forked  # noqa: F401  It says what the server that forks has i
 from tests.fakes import collection_settings, prepared, query_vector, seal, sentences, unit_vectors
 
 PAGE_BYTES = 4096
+_PAGE_HEADER = struct.Struct("<QHHHH")  # Number, padding, flags, end and start of what is used.
+_LEAF = 2
 PLACES = (("acme", "plain"), ("umbra", "summarised"))
 _DOCUMENTS = 9
 _SEALED = 5
 _STAGE_S = 60.0
 _QUERY = "Sentence 3 tells a story"
-_FILTERS: dict[str, Filter | None] = {
-    "all": None,
+_FILTERS: dict[str, Filter] = {
     "match": Match("metadata.colour", ("red",)),
     "range": Range("metadata.number", at_least=2),
     "tag": AllOf((Exists("metadata.tags"), NoneOf((Match("title", ("Title of d1",)),)))),
@@ -98,9 +106,7 @@ def documents(tenant: str) -> list[StoredDocument]:
         text = sentences(20 + 40 * (number % 4), seed)
         sections = (Section("First", 1, 0), Section("Second", 2, len(text) // 2))
         metadata = {"colour": ("red", "blue")[number % 2], "number": number, "tags": [tenant, "x"]}
-        document = prepared(
-            f"d{number}", ParsedText(text, sections), seed=seed, metadata=metadata
-        )
+        document = prepared(f"d{number}", ParsedText(text, sections), seed=seed, metadata=metadata)
         leaves = len(document.vectors)
         own = DocumentSummaries(
             (Summary(f"All of {seed}", range(leaves)), Summary("First half", range(leaves // 2))),
@@ -128,10 +134,22 @@ def values(folder: Path) -> list[Value]:
     with closing(open_alone(folder)) as store, store.read() as txn:
         for name in schema.DATABASES:
             for key, value in txn.entries(store.db[name]):
-                start = raw.find(bytes(value)) if value else -1
-                if start >= 0:
+                for start in _in_use(raw, bytes(value)):
                     whose = _document_of(store, txn, name, bytes(key))
                     found.append(Value(start, start + len(value), name, whose))
+    return found
+
+
+def _in_use(raw: bytes, value: bytes) -> list[int]:
+    """Where a value lies in the file, except in the unused middle of a page."""
+    found, start = [], raw.find(value) if value else -1
+    while start >= 0:
+        page = start - start % PAGE_BYTES
+        number, _, flags, lower, upper = _PAGE_HEADER.unpack_from(raw, page)
+        is_unused = number == page // PAGE_BYTES and flags & _LEAF and start % PAGE_BYTES < upper
+        if not is_unused or start % PAGE_BYTES < lower:
+            found.append(start)
+        start = raw.find(value, start + 1)
     return found
 
 
@@ -189,18 +207,41 @@ def random_flips(seed: int, count: int, pages: list[int]) -> Iterator[tuple[int,
 # Examining
 
 
-def examined(folder: Path) -> Examined:
-    """Reads, checks and mends a store in a process that may end by a signal."""
-    results = folder.with_suffix(".found")
-    results.unlink(missing_ok=True)
-    process = _context.Process(target=_examine, args=(folder, results), daemon=True)
-    process.start()
-    process.join(_STAGE_S)
-    if process.is_alive():
-        process.kill()
-        process.join()
-        raise AssertionError(f"not done after {_STAGE_S} s")
-    return pickle.loads(results.read_bytes()) if results.exists() else Examined()  # noqa: S301
+class Examiner:
+    """Examines stores, each in a process forked from one that has loaded all it needs."""
+
+    def __init__(self) -> None:
+        self._connection, theirs = _context.Pipe()
+        self._process = _context.Process(target=_fork_on_request, args=(theirs,), daemon=True)
+        self._process.start()
+
+    def examine(self, folder: Path) -> Examined:
+        """Reads, checks and mends a store; the process may end by a signal."""
+        results = folder.with_suffix(".found")
+        results.unlink(missing_ok=True)
+        self._connection.send((folder, results))
+        assert self._connection.poll(_STAGE_S), f"not done after {_STAGE_S} s"
+        self._connection.recv()
+        return pickle.loads(results.read_bytes()) if results.exists() else Examined()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _fork_on_request(connection: Connection) -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    tokens.encode("Loads the vocabulary.")
+    while True:
+        folder, results = connection.recv()
+        pid = os.fork()
+        if not pid:
+            try:
+                _examine(folder, results)
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        connection.send(None)
 
 
 def _examine(folder: Path, results: Path) -> None:
@@ -221,7 +262,7 @@ def _examine(folder: Path, results: Path) -> None:
     step("problems", lambda: _problems(folder))
     step("answers", lambda: _answers_in(folder))
     step("after", lambda: _mend(folder))
-    step("mended", lambda: _answers_in(folder))
+    step("mended", lambda: _exports_in(folder))
 
 
 def _problems(folder: Path) -> tuple[str, ...]:
@@ -233,6 +274,15 @@ def _answers_in(folder: Path) -> dict[str, Any]:
     engine = _engine(folder)
     try:
         return answers(engine.reader())
+    finally:
+        engine.close()
+
+
+def _exports_in(folder: Path) -> dict[str, Any]:
+    engine = _engine(folder)
+    try:
+        reader = engine.reader()
+        return {"/".join(at): [plain(each) for each in reader.export(*at)] for at in PLACES}
     finally:
         engine.close()
 
@@ -261,12 +311,14 @@ def answers(reader: Reader) -> dict[str, Any]:
         for mode in SearchMode:
             if mode is SearchMode.SUMMARY_FIRST and name != "summarised":
                 continue
-            for chosen, given in _FILTERS.items():
-                for retrieval in Retrieval:
-                    request = _request(mode, retrieval, given)
-                    ask(f"{mode} {retrieval} {chosen}", lambda s, r=request: _found(s.find(r)))
+            for retrieval in Retrieval:
+                request = _request(mode, retrieval, None)
+                ask(f"{mode} {retrieval}", lambda s, r=request: _found(s.find(r)))
             request = _request(mode, Retrieval.HYBRID, None)
             ask(f"{mode} encoded", lambda s, r=request: s.find_encoded(r, PASSAGE_FIELDS).passages)
+        for chosen, given in _FILTERS.items():
+            request = _request(SearchMode.SMALL_TO_BIG, Retrieval.DENSE, given)
+            ask(f"filter {chosen}", lambda s, r=request: _found(s.find(r)))
         for number in range(_DOCUMENTS):
             top = ChunkId(f"d{number}", 2, 0)
             ask(f"hierarchy {number}", lambda s, t=top: s.hierarchy(t, 2, content=True))

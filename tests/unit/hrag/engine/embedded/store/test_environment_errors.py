@@ -38,7 +38,9 @@ def test_a_data_file_whose_end_is_missing_is_refused(tmp_path, opening, kept):
     with closing(open_for_writing(tmp_path)) as store:
         for number in range(10):
             with store.write() as txn:
-                txn.put(schema.address(schema.u64(number), 1, 1), bytes(50_000), db=store.db["texts"])
+                txn.put(
+                    schema.address(schema.u64(number), 1, 1), bytes(50_000), db=store.db["texts"]
+                )
     os.truncate(tmp_path / "data.mdb", kept)
     with pytest.raises(StoreUnavailable, match=f"is damaged: it has {kept:,} of [0-9,]+ bytes"):
         opening(tmp_path)
