@@ -9,7 +9,6 @@ import os
 import pickle
 import random
 import shutil
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import structlog
 
 from hrag import tokens
@@ -38,8 +38,6 @@ from tests import forked  # noqa: F401  It says what the server that forks has i
 from tests.fakes import collection_settings, prepared, query_vector, seal, sentences, unit_vectors
 
 PAGE_BYTES = 4096
-_PAGE_HEADER = struct.Struct("<QHHHH")  # Number, padding, flags, end and start of what is used.
-_LEAF = 2
 PLACES = (("acme", "plain"), ("umbra", "summarised"))
 _DOCUMENTS = 9
 _SEALED = 5
@@ -129,28 +127,23 @@ def _engine(folder: Path) -> Engine:
 
 def values(folder: Path) -> list[Value]:
     """Every value of the store, by where it lies in the file."""
-    raw = (folder / "data.mdb").read_bytes()
     found = []
     with closing(open_alone(folder)) as store, store.read() as txn:
+        mapped_at = _address_of_map(folder / "data.mdb")
         for name in schema.DATABASES:
             for key, value in txn.entries(store.db[name]):
-                for start in _in_use(raw, bytes(value)):
+                if value:
+                    start = np.frombuffer(value, np.uint8).ctypes.data - mapped_at
                     whose = _document_of(store, txn, name, bytes(key))
                     found.append(Value(start, start + len(value), name, whose))
     return found
 
 
-def _in_use(raw: bytes, value: bytes) -> list[int]:
-    """Where a value lies in the file, except in the unused middle of a page."""
-    found, start = [], raw.find(value) if value else -1
-    while start >= 0:
-        page = start - start % PAGE_BYTES
-        number, _, flags, lower, upper = _PAGE_HEADER.unpack_from(raw, page)
-        is_unused = number == page // PAGE_BYTES and flags & _LEAF and start % PAGE_BYTES < upper
-        if not is_unused or start % PAGE_BYTES < lower:
-            found.append(start)
-        start = raw.find(value, start + 1)
-    return found
+def _address_of_map(file: Path) -> int:
+    """Where this process has mapped the beginning of the file."""
+    maps = Path("/proc/self/maps").read_text("utf-8").splitlines()
+    (line,) = (each for each in maps if each.endswith(str(file.resolve())))
+    return int(line.split("-")[0], 16)
 
 
 def _document_of(store: Store, txn: Any, name: str, key: bytes) -> str:
