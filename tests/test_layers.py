@@ -84,6 +84,7 @@ DOOR = "hrag.engine.factory"
 ROOMS = (("store",), ("segments",), ("write", "search"), ("maintenance",), ("admin",), ("engine",))
 # Tests of the engine itself, and what they and others stand on.
 OWN_TESTS = (
+    "tests/attacks/flipped_store.py",
     "tests/conftest.py",
     "tests/crash/",
     "tests/endurance/",
