@@ -130,6 +130,10 @@ class StorageFull(HragError):
     """The disk is full; nothing of the write was stored."""
 
 
+class DataLoss(HragError):
+    """Stored data is not what was written; the message names the document. Not retryable."""
+
+
 class StoreUnavailable(HragError):
     """The store cannot be opened: missing, locked, of another version, or damaged."""
 

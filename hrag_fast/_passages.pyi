@@ -80,6 +80,7 @@ class PassageEncoder:
         record: tuple[int, ...] | None = None,
         merged: Sequence[tuple[int, int]] = (),
         max_bytes: int = ...,
+        check: Callable[[int, int], None] | None = None,
     ) -> bytes:
         """Returns one encoded passage: a chunk with the score and the children of a group.
 
@@ -91,6 +92,8 @@ class PassageEncoder:
           that is cut or widened.
         * `merged`: level and index of the chunks that it was joined from.
         * `max_bytes`: the largest passage; without it there is no limit.
+        * `check`: called with the offsets in bytes of all that is read of the text, before it
+          is; raises if that is damaged. The end may be past that of the text.
 
         Children are cut to the passage's span; those outside it are left out. The sentence to
         cite is that of the first child inside (see `matched_sentence`); the passage has its

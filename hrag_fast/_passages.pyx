@@ -16,6 +16,7 @@ encodes for the same values; a property test compares the two.
 from array import array
 
 from hrag_fast._cited import merged_spans
+from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -68,6 +69,7 @@ cdef enum:  # Field numbers.
     CHILD_LEXICAL_SCORE = 4
     CHILD_DENSE_SCORE = 5
 
+cdef size_t REACH_BYTES = 4 * MAX_SENTENCE_CHARS  # Around a leaf, to find the sentence to cite.
 cdef uint32_t NONE = 0xFFFFFFFF  # The section of a chunk that is in none.
 
 cdef enum:
@@ -204,6 +206,7 @@ cdef class PassageEncoder:
         record=None,
         merged=(),
         size_t max_bytes=SIZE_MAX,
+        check=None,
     ):
         """Returns one passage as an encoded SearchResponse; see `_passages.pyi`."""
         cdef Level chunks = level_of(tree, level)
@@ -228,6 +231,8 @@ cdef class PassageEncoder:
                 f"bytes {own.byte_start} to {own.byte_end} of a text of {text.shape[0]}"
             )
         check_size(own.byte_end - own.byte_start + PyBytes_GET_SIZE(document.fields), max_bytes)
+        if check is not None:
+            check(max(own.byte_start, REACH_BYTES) - REACH_BYTES, own.byte_end + REACH_BYTES)
         cdef Stretch sentence
         term_spans = ()
         if document.heading_end is not None:

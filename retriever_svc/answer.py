@@ -6,10 +6,9 @@ have been sent, an error of the model is reported in the last event.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from threading import BoundedSemaphore
 from typing import NoReturn
 
 import structlog
@@ -18,9 +17,10 @@ from hrag.answers.values import AnswerEnd, AnswerEvent, AnswerQuery, Citation, F
 from hrag.chat import ChatEnd, ChatModel
 from hrag.deadline import Deadline
 from hrag.embedding.cache import CachedQueries
-from hrag.errors import Cancelled, ChatNotConfigured, HragError, InvalidArgument, TooBusy, TooLarge
+from hrag.errors import Cancelled, ChatNotConfigured, HragError, InvalidArgument, TooLarge
 from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.types import MAX_QUERY_BYTES, Passage, SearchMode, SearchQuery
+from retriever_svc.answer_slots import AnswerSlots
 from retriever_svc.attribution import citations, fitting
 from retriever_svc.checks import check_query
 from retriever_svc.markers import MarkerFilter, cited
@@ -79,7 +79,7 @@ class Answer:
         self._sentences = sentences
         self._setup = setup
         self._clock = clock
-        self._slots = BoundedSemaphore(setup.max_concurrent)
+        self._slots = AnswerSlots(setup.max_concurrent)
 
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
         """Yields the search's result once, the text in pieces, and the end once.
@@ -93,7 +93,7 @@ class Answer:
         check_query(query.search)
         question = _question(query)
         max_tokens = self._max_tokens(query)
-        with self._slot():
+        with self._slots.slot(query.search.tenant_id):
             result = self._search(self._bounded(query.search), deadline)
             yield result
             if result.passages:
@@ -101,19 +101,6 @@ class Answer:
                 yield from self._stream(asked, began, deadline)
             else:
                 yield self._end(ChatEnd(FinishReason.NO_PASSAGES), began)
-
-    @contextmanager
-    def _slot(self) -> Iterator[None]:
-        """Holds a slot: an answer occupies a thread that searches could use. Raises TooBusy."""
-        if not self._slots.acquire(blocking=False):
-            raise TooBusy(
-                f"{self._setup.max_concurrent} answers are being written, which is as many as "
-                "HRAG_MAX_CONCURRENT_ANSWERS allows at once"
-            )
-        try:
-            yield
-        finally:
-            self._slots.release()
 
     def _max_tokens(self, query: AnswerQuery) -> int:
         limit = self._setup.max_tokens

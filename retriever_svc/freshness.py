@@ -9,7 +9,8 @@ from hrag.rpc.suspension import Suspended, has_time_to_wait
 def require_sequence(reader: Reader, tenant_id: str, sequence: int, deadline: Deadline) -> None:
     """Returns if the tenant's changes have come to `sequence`; at once if it is 0.
 
-    Raises Suspended until they have, and SequenceNotReached shortly before `deadline` ends.
+    Raises Suspended until they have, SequenceNotReached shortly before `deadline` ends, and
+    Cancelled when the caller goes.
     """
     if not sequence:
         return
@@ -21,4 +22,5 @@ def require_sequence(reader: Reader, tenant_id: str, sequence: int, deadline: De
             f"min_sequence is {sequence}; the tenant's last change is {committed}",
             field="min_sequence",
         )
+    deadline.check("waiting for min_sequence")
     raise Suspended(lambda: reader.sequence(tenant_id) >= sequence, deadline)

@@ -89,6 +89,7 @@ ROOMS = (("store",), ("segments",), ("write", "search"), ("maintenance",), ("adm
 # Tests of the engine itself, and what they and others stand on.
 OWN_TESTS = (
     "tests/attacks/test_disk.py",
+    "tests/attacks/flipped_store.py",
     "tests/conftest.py",
     "tests/crash/",
     "tests/endurance/",

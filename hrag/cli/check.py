@@ -1,6 +1,6 @@
 """`hrag check`: proves a store's invariants, with the services running or stopped."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,24 +15,38 @@ if TYPE_CHECKING:
 CANNOT_CHECK = 2
 
 
-def check(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+def check(
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Write again what follows from the documents."),
+    ] = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
     """Check a whole store: every document, tree, vector and index file.
 
-    Opens the store read only, so the services may be running. It finds problems and
-    never repairs them: each is one line that names the collection and the document or
-    segment. `hrag reindex` makes segments anew; for all else there is `hrag restore`.
+    Compares all content with its checksums. Without --repair it opens the store read only,
+    so the services may be running, and changes nothing. Each problem is one line that names
+    the collection and the document or segment. What helps: ingest a damaged document again, or
+    delete it; `hrag reindex` makes segments anew; `hrag restore` a backup for all else.
+
+    With --repair, with both services stopped, it first writes the filter values, counters
+    and usage of all documents again, which follow from what is stored of them. Documents and
+    collections whose own content is damaged stay listed.
+
     Exit code 0: sound; 1: problems; 2: there is no store, or it cannot be opened.
 
     \b
     Example:
       hrag check --data-dir /var/lib/hrag
+      hrag check --repair --data-dir /var/lib/hrag
     """
     # Settings and storage are slow to import, and only some commands need them.
     from hrag.cli.administration import open_administration  # noqa: PLC0415
     from hrag.errors import NotSupported, StoreUnavailable  # noqa: PLC0415
 
     try:
-        report = open_administration(data_dir).check()
+        administration = open_administration(data_dir)
+        report = administration.repair() if repair else administration.check()
     except (Failure, NotSupported, StoreUnavailable) as error:
         show_error(str(error))
         raise typer.Exit(CANNOT_CHECK) from None

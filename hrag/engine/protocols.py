@@ -286,6 +286,12 @@ class Administration(Protocol):
     def check(self) -> CheckReport:
         """Reads everything and reports each broken invariant; never repairs one."""
 
+    def repair(self) -> CheckReport:
+        """Makes again what follows from the documents; returns what is still wrong.
+
+        Needs the store exclusively. Raises StorageFull; then the store is as before.
+        """
+
     def backup(self, target: Path, progress: Progress) -> BackupReport:
         """Copies the store, in use or not, into the new folder `target`.
 

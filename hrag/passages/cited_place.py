@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from hrag.analysis import Analyzer
 from hrag.passages.tree_text import LeafMatch, TreeText
 from hrag.tree import ChunkRecord
-from hrag_fast import Matches, matched_sentence, merged_spans
+from hrag_fast import MAX_SENTENCE_CHARS, Matches, matched_sentence, merged_spans
+
+_REACH_BYTES = 4 * MAX_SENTENCE_CHARS  # What is read around a leaf to find its sentences.
 
 
 class CitedPlace(NamedTuple):
@@ -73,6 +75,7 @@ def _sentence(
     weights: NDArray[Any] | None = None,
 ) -> tuple[int, int, int, int]:
     outline = document.outline
+    document.part(max(leaf.byte_start - _REACH_BYTES, 0), leaf.byte_end + _REACH_BYTES)
     return matched_sentence(
         document.text, leaf, outline.section_starts, outline.heading_end, terms, weights
     )

@@ -81,8 +81,8 @@ def _surroundings(document: TreeText, record: ChunkRecord, chars: int) -> tuple[
     On either side `chars` characters, or as many as there are.
     """
     reach = chars * _MAX_CHARACTER_BYTES
-    before = document.text[max(record.byte_start - reach, 0) : record.byte_start]
-    behind = document.text[record.byte_end : record.byte_end + reach]
+    before = document.part(max(record.byte_start - reach, 0), record.byte_start)
+    behind = document.part(record.byte_end, record.byte_end + reach)
     # The outer ends may lie inside a character.
     return (
         str(before, "utf-8", "ignore")[-chars:],

@@ -4,7 +4,7 @@ An engine that can show a document's packed tree, its text and its outline gets 
 that leave it from here, so that every engine describes a chunk alike.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -45,6 +45,9 @@ class LeafMatch(NamedTuple):
 class TreeText:
     """One document. `text` is UTF-8; only the parts that are asked for are decoded.
 
+    `check`, if given, is called with the first and the last offset of every part of the text
+    before it is read, and raises if the part is damaged.
+
     Tree and text may be memory that a read transaction owns; then this lives no longer than
     the transaction. The values that it makes are copies.
     """
@@ -52,6 +55,13 @@ class TreeText:
     outline: Outline
     tree: Tree
     text: bytes | memoryview
+    check: Callable[[int, int], None] | None = None
+
+    def part(self, start: int, end: int) -> bytes | memoryview:
+        """Returns the text's bytes from `start` to `end`, checked."""
+        if self.check is not None:
+            self.check(start, end)
+        return self.text[start:end]
 
     def chunk_id(self, position: TreePosition) -> str:
         """Returns `<document_id>#<level>.<index>`."""
@@ -59,7 +69,7 @@ class TreeText:
 
     def content(self, record: ChunkRecord) -> str:
         """Returns the text of a span."""
-        return str(self.text[record.byte_start : record.byte_end], "utf-8")
+        return str(self.part(record.byte_start, record.byte_end), "utf-8")
 
     def chunk(
         self, position: TreePosition, record: ChunkRecord | None = None, *, content: bool = True

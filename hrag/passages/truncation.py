@@ -130,7 +130,7 @@ class _EncodedSpan:
 def _run_before(document: TreeText, record: ChunkRecord) -> str:
     """The text between the span and the last letter or digit before it; "" if it is long."""
     start = max(record.byte_start - _MAX_RUN_BYTES, 0)
-    text = str(document.text[start : record.byte_start], "utf-8", "ignore")
+    text = str(document.part(start, record.byte_start), "utf-8", "ignore")
     run = _NO_LETTERS_AT_THE_END.search(text)
     assert run is not None  # It matches the empty end.
     return "" if start and run[0] == text else run[0]
@@ -138,7 +138,7 @@ def _run_before(document: TreeText, record: ChunkRecord) -> str:
 
 def _character_behind(document: TreeText, record: ChunkRecord) -> str:
     """The character behind a span; "" if it is white space, or there is none."""
-    text = document.text[record.byte_end : record.byte_end + _MAX_CHARACTER_BYTES]
+    text = document.part(record.byte_end, record.byte_end + _MAX_CHARACTER_BYTES)
     return str(text, "utf-8", "ignore")[:1].strip()
 
 

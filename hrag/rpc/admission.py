@@ -35,12 +35,15 @@ _SUBMITTED.set_result(None)
 class Lane(Enum):
     """Where a call runs.
 
-    POOL: in a thread of the pool, once its message is there. INLINE: in gRPC's event thread,
-    once its message is there; for what takes no time, such as health checks. STREAM: in a
-    thread of its own, from the start. REJECTED: at once, in gRPC's event thread.
+    POOL: in a thread of the pool, once its message is there. OWN: in a thread of its own, once
+    its message is there; for what mostly waits, such as an answer that a model writes.
+    INLINE: in gRPC's event thread, once its message is there; for what takes no time, such as
+    health checks. STREAM: in a thread of its own, from the start. REJECTED: at once, in gRPC's
+    event thread.
     """
 
     POOL = auto()
+    OWN = auto()
     INLINE = auto()
     STREAM = auto()
     REJECTED = auto()
@@ -87,7 +90,7 @@ class AdmissionExecutor:
         `max_calls` bounds the calls of the pool, running and waiting, and `max_waiting` those
         of one tenant that wait.
         """
-        self.streams = StreamThreads(max_streams)
+        self.streams = StreamThreads(max_streams, self._run)
         self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()  # None ends a thread.
         self._max_calls = max_calls
         self._timeout_s = arrival_timeout_s
@@ -133,11 +136,12 @@ class AdmissionExecutor:
         if lane is Lane.REJECTED:
             call.run()
         elif lane is Lane.STREAM:
+            self._count(1)
             self.streams.start(call)
         else:
             call.context.run(PENDING.set, call)
             self._arriving.add(call)
-            call.receive(self._arrived if lane is Lane.POOL else self._arrived_inline)
+            call.receive(self._arrived_inline if lane is Lane.INLINE else self._arrived)
             if len(self._arriving) > MAX_ARRIVING:
                 self._end_oldest()
         return _SUBMITTED
@@ -151,7 +155,11 @@ class AdmissionExecutor:
         return partial(self._suspended.add, reason)
 
     def _resume(self, call: PendingCall) -> None:
-        self._tenants.resume(call.account, call)
+        if call.context[PLACEMENT].lane is Lane.POOL:
+            self._tenants.resume(call.account, call)
+        else:
+            self._tenants.release(call.account)
+            self.streams.start(call)
 
     def end_arriving(self) -> None:
         """Ends the calls whose message has not arrived, because the service is stopping."""
@@ -172,8 +180,13 @@ class AdmissionExecutor:
         try:
             if self.is_full:
                 raise self.too_busy
-            call.account = call.context[PLACEMENT].account(call.message)
-            self._tenants.enter(call.account, call)
+            placement = call.context[PLACEMENT]
+            call.account = placement.account(call.message)
+            if placement.lane is Lane.POOL:
+                self._tenants.enter(call.account, call)
+            else:
+                self.streams.check(call.account)
+                self.streams.start(call)
         except HragError as error:
             _refuse(call, error)
         else:
@@ -206,14 +219,17 @@ class AdmissionExecutor:
 
     def _work(self) -> None:
         while (call := self._ready.get()) is not None:
-            has_ended = True
-            try:
-                has_ended = call.run()
-            except Exception:
-                _log.exception("call_failed")
-            if has_ended:
-                self._count(-1)
+            self._run(call)
             self._tenants.leave(call.account)
+
+    def _run(self, call: PendingCall) -> None:
+        has_ended = True
+        try:
+            has_ended = call.run()
+        except Exception:
+            _log.exception("call_failed")
+        if has_ended:
+            self._count(-1)
 
     def _count(self, change: int) -> None:
         with self._lock:
@@ -221,11 +237,12 @@ class AdmissionExecutor:
 
 
 class StreamThreads:
-    """A thread for each stream of requests, because it holds it for as long as it lasts."""
+    """A thread for each stream and answer, because it holds it for as long as it lasts."""
 
-    def __init__(self, max_streams: int) -> None:
+    def __init__(self, max_streams: int, run: Callable[[PendingCall], None]) -> None:
         self._max_streams = max_streams
         self._max_of_caller = max(1, max_streams // 2)
+        self._run_call = run
         self._lock = threading.Lock()
         self._threads: dict[threading.Thread, str] = {}
 
@@ -241,7 +258,7 @@ class StreamThreads:
             own = sum(each == caller for each in self._threads.values()) if caller else 0
         if own >= self._max_of_caller:
             raise TooBusy(
-                f"this credential has {own} open streams, half of the {self._max_streams} that "
+                f"{caller} has {own} open streams, half of the {self._max_streams} that "
                 "HRAG_MAX_STREAMS allows"
             )
 
@@ -249,7 +266,7 @@ class StreamThreads:
         """Runs the call in a thread of its own."""
         thread = threading.Thread(target=self._run, args=(call,), name="stream", daemon=True)
         with self._lock:
-            self._threads[thread] = call.context[PLACEMENT].caller
+            self._threads[thread] = call.account or call.context[PLACEMENT].caller
         thread.start()
 
     def join(self) -> None:
@@ -259,7 +276,7 @@ class StreamThreads:
 
     def _run(self, call: PendingCall) -> None:
         try:
-            call.run()
+            self._run_call(call)
         finally:
             with self._lock:
                 del self._threads[threading.current_thread()]

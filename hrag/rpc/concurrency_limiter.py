@@ -65,18 +65,17 @@ class ConcurrencyLimiter:
             state = self._tenants[tenant]
             state.running -= 1
             ready = self._take_ready(tenant, state)
-            if not (state.running or state.suspended):
-                del self._tenants[tenant]
+            self._forget(tenant, state)
         for call in ready:
             self._run(call)
 
     def suspend(self, tenant: str) -> None:
-        """Counts a running call as waiting for something else, once it has left.
+        """Counts a call as waiting for something else; a running one has to `leave` besides.
 
         Raises TooBusy if too many wait.
         """
         with self._lock:
-            state = self._tenants[tenant]
+            state = self._state(tenant)
             self._check_waiting(tenant, state)
             state.suspended += 1
 
@@ -90,11 +89,22 @@ class ConcurrencyLimiter:
         for each in ready:
             self._run(each)
 
+    def release(self, tenant: str) -> None:
+        """Ends what `suspend` began, for a call that runs elsewhere."""
+        with self._lock:
+            state = self._tenants[tenant]
+            state.suspended -= 1
+            self._forget(tenant, state)
+
     def _state(self, tenant: str) -> _Tenant:
         state = self._tenants.get(tenant)
         if state is None:
             state = self._tenants[tenant] = _Tenant()
         return state
+
+    def _forget(self, tenant: str, state: _Tenant) -> None:
+        if not (state.running or state.suspended or state.waiting):
+            del self._tenants[tenant]
 
     def _limit(self, tenant: str) -> int:
         now = self._clock()

@@ -69,7 +69,7 @@ class CallInterceptor(grpc.ServerInterceptor):
     def _check(self, method: _Method, own: CallGuard) -> str:
         """Returns who calls; raises TooBusy, Unauthenticated or PermissionDenied."""
         executor = self._limits.executor
-        if method.lane is Lane.POOL and executor.is_full:
+        if executor.is_full:
             raise executor.too_busy
         own.authorize()
         if method.lane is Lane.STREAM:
@@ -90,7 +90,7 @@ class CallInterceptor(grpc.ServerInterceptor):
         if handler.response_streaming:
             wrapped = _stream(start_call, handler.unary_stream, Call.admit)
             answering: Any = grpc.unary_stream_rpc_method_handler(wrapped)
-            return _Method(answering, Lane.POOL, refusing)
+            return _Method(answering, Lane.OWN, refusing)
         if handler.request_streaming:
             raise TypeError(f"{method}: no service has calls of this kind")
         unary = _unary(start_call, handler.unary_unary)

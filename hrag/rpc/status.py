@@ -61,6 +61,7 @@ TABLE: dict[type[HragError], Situation] = {
     errors.QuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED"),
     errors.RateQuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "RATE_QUOTA_EXCEEDED", 1.0),
     errors.StorageQuotaExceeded: Situation(_CODE.RESOURCE_EXHAUSTED, "STORAGE_QUOTA_EXCEEDED"),
+    errors.DataLoss: Situation(_CODE.DATA_LOSS, "DATA_LOSS"),
     errors.StoreUnavailable: Situation(_CODE.UNAVAILABLE, "STORE_UNAVAILABLE", 1.0),
     errors.StoreMissing: Situation(_CODE.UNAVAILABLE, "STORE_MISSING", 1.0),
     errors.ServiceUnavailable: Situation(_CODE.UNAVAILABLE, "SERVICE_UNAVAILABLE", 1.0),
@@ -80,6 +81,7 @@ _CLASS_OF_CODE = {
     _CODE.RESOURCE_EXHAUSTED: errors.TooBusy,
     _CODE.UNAVAILABLE: errors.ServiceUnavailable,
     _CODE.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
+    _CODE.DATA_LOSS: errors.DataLoss,
     _CODE.CANCELLED: errors.ServiceUnavailable,
 }
 # gRPC bounds trailers to 8 KiB, and they hold the message up to three times, once

@@ -22,6 +22,7 @@ _STREAMED = 40  # Documents of one stream, at most: several group commits.
 _SCRATCH_DOCUMENTS = 12  # Over a hundred leaves: enough for a segment, which a purge removes.
 _SCRATCH = "scratch-"
 _DELETED = 0.25
+_WINDOWS = 20  # More could embed more sentences than a call may.
 _READ_BACK = 0.1
 
 
@@ -230,6 +231,8 @@ class Searcher:
         mode = self._source.choice(list(SearchMode))
         draw = self._source.choice((random_query, question))  # By vectors, or by both sources.
         query, limit = draw(self._source), self._source.randint(1, MAX_LIMIT)
+        if mode is SearchMode.SENTENCE_WINDOW:
+            limit = min(limit, _WINDOWS)
         certain = {name: entry.certain.number for name, entry in collection.documents.items()}
         found = self._client.search(
             collection.tenant_id,

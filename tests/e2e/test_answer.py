@@ -361,8 +361,10 @@ def test_answers_never_take_the_last_thread_from_searches(
 ) -> None:
     chat_endpoint.inject(events(*(piece("dogs "), 0.05) * 30, piece(".", "stop")), times=AT_A_TIME)
     calls = chat_endpoint.calls
+    other = f"{stored}-other"  # While others ask, a tenant has half of the answers.
+    answering.client.ingest(other, Document(DOGS, "dogs"))
     with ThreadPoolExecutor(AT_A_TIME) as callers:
-        writing = [callers.submit(ask, answering, stored) for _ in range(AT_A_TIME)]
+        writing = [callers.submit(ask, answering, tenant) for tenant in (stored, other)]
         _until(lambda: chat_endpoint.calls == calls + AT_A_TIME)
         with pytest.raises(errors.TooBusy, match="HRAG_MAX_CONCURRENT_ANSWERS"):
             ask(answering, stored)

@@ -189,7 +189,8 @@ def test_a_refusal_names_the_quota_and_neither_sdk_retries(bounded, metrics_addr
     assert (found.value.retry_s, found.value.field) == (None, "documents")
     asyncio.run(_refused_by_aio(bounded.indexer.address))
     assert refused() == before + 3
-    assert bounded.indexer.log.count("reason=STORAGE_QUOTA_EXCEEDED") == 3
+    ended = [line for line in bounded.indexer.log.splitlines() if "] call " in line]
+    assert sum("reason=STORAGE_QUOTA_EXCEEDED" in line for line in ended) == 3
 
 
 async def _refused_by_aio(address: str) -> None:

@@ -428,6 +428,8 @@ def test_a_suspended_search_runs_again_when_its_caller_goes() -> None:
     assert not caught.value.is_over
     waits[0] = False
     assert caught.value.is_over
+    with pytest.raises(errors.Cancelled, match="waiting for min_sequence"):
+        search(replace(QUERY, min_sequence=8), Deadline(is_waiting=lambda: waits[0]))
 
 
 def test_a_change_that_does_not_come_in_time_is_refused_with_how_far_the_tenant_is() -> None:

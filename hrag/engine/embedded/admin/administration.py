@@ -7,6 +7,8 @@ from pathlib import Path
 from hrag.config import EngineSettings
 from hrag.engine.embedded.admin import backup, vacuum
 from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.admin.check_process import check_apart
+from hrag.engine.embedded.admin.repair import repair
 from hrag.engine.embedded.maintenance import orphan_gc, segment_build
 from hrag.engine.embedded.store import location
 from hrag.engine.embedded.store.environment import Store, open_for_reading, open_for_writing
@@ -23,9 +25,14 @@ class EmbeddedAdministration:
         self._opened = opened
 
     def check(self) -> CheckReport:
-        """Opens the store read only; services may be running."""
-        with self._reading() as store:
-            return check(store)
+        """Opens the store read only, in a process of its own; services may be running."""
+        if self._opened is not None:
+            return check(self._opened)
+        return check_apart(self._settings.data_dir)
+
+    def repair(self) -> CheckReport:
+        """Needs the store exclusively; see `admin.repair`."""
+        return repair(self._settings.data_dir)
 
     def backup(self, target: Path, progress: Progress) -> BackupReport:
         """Opens the store read only; services may be running. See `admin.backup`."""

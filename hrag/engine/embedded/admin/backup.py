@@ -35,6 +35,7 @@ _LABEL = "backup.json"
 _RESTORING = "restore.tmp"
 _ROUNDS = 5
 _BLOCK_BYTES = 1 << 20
+_SHOWN_PROBLEMS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +201,10 @@ def _checked(folder: Path) -> _Label:
         with store.read() as txn:
             sequence = store.number(txn, schema.COMMIT_CURSOR)
     if report.problems:
+        shown = "; ".join(report.problems[:_SHOWN_PROBLEMS])
         raise StoreUnavailable(
             f"the copy in {folder} has {len(report.problems):,} problems, the first: "
-            f"{report.problems[0]}; `hrag check` shows whether the store itself has them"
+            f"{shown}; `hrag check` shows whether the store itself has them"
         )
     data = folder / location.DATA
     with data.open("rb") as file:

@@ -4,38 +4,54 @@ Reads everything in one transaction and compares what is stored twice. Finds pro
 never repairs them. Each module of `checks` proves one kind of invariant.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from hrag.engine.embedded.admin.checks import documents, index, strays, summaries
-from hrag.engine.embedded.admin.checks.walk import UNREADABLE, Walk, differences
+from hrag.engine.embedded.admin.checks import documents, index, strays, summaries, values
+from hrag.engine.embedded.admin.checks.walk import UNREADABLE, Walk, differences, guarded
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import collection_exists, read_collection
 from hrag.engine.embedded.store.records import CollectionRecord, Counters, Usage
 from hrag.engine.reports import CheckReport
+from hrag.errors import DataLoss
 
 
-def check(store: Store) -> CheckReport:
-    """Checks everything; the report's `problems` are empty for a sound store."""
+def check(store: Store, found: Callable[[str], object] = str) -> CheckReport:
+    """Checks everything; the report's `problems` are empty for a sound store.
+
+    Each problem is passed to `found` at once: a damaged page may end the process.
+    """
     with store.read() as txn:
         walk = Walk(store, txn)
-        problems = (
-            *_all_collections(walk),
-            *_tenants(walk),
-            *strays.name_problems(walk),
-            *strays.stray_problems(walk),
-            *strays.slot_problems(walk),
-            *strays.number_problems(walk),
+        problems: dict[str, None] = {}
+        for part in (
+            values.value_problems(walk),
+            values.term_problems(walk),
+            _all_collections(walk),
+            _tenants(walk),
+            strays.name_problems(walk),
+            strays.stray_problems(walk),
+            strays.slot_problems(walk),
+            strays.number_problems(walk),
+        ):
+            for problem in guarded(part):
+                if problem not in problems:
+                    problems[problem] = None
+                    found(problem)
+        return CheckReport(
+            walk.collections, walk.documents, walk.leaves, walk.segments, tuple(problems)
         )
-        return CheckReport(walk.collections, walk.documents, walk.leaves, walk.segments, problems)
 
 
 def _all_collections(walk: Walk) -> Iterator[str]:
-    for key, value in walk.entries("collections"):
+    collections = walk.store.db["collections"]
+    for key, value in walk.txn.entries(collections):
         number = schema.read_u32(key)
         walk.collections += 1
+        if not walk.txn.is_sound(key, value, collections):
+            continue  # It has been reported.
         try:
-            record = CollectionRecord.from_bytes(value)
+            record = CollectionRecord.from_bytes(walk.txn.checked(key, value, collections))
         except UNREADABLE as error:
             yield f"collection {number}: its record is damaged: {error!r}"
             continue
@@ -44,19 +60,23 @@ def _all_collections(walk: Walk) -> Iterator[str]:
 
 
 def _collection(walk: Walk, number: int, record: CollectionRecord) -> Iterator[str]:
-    yield from _owner_problems(walk, number, record)
-    value = walk.get("counters", schema.u32(number))
-    if value is None:
-        yield "it has no counters"
-        return
-    counters = Counters.from_bytes(value)
-    yield from documents.document_problems(walk, number, record, counters)
-    yield from summaries.waiting_problems(walk, number, counters)
+    yield from guarded(_owner_problems(walk, number, record))
+    counters = Counters()
+    try:
+        value = walk.get("counters", schema.u32(number))
+        if value is None:
+            yield "it has no counters"
+            return
+        counters = Counters.from_bytes(value)
+    except DataLoss:  # It has been reported.
+        walk.uncounted.add(record.tenant_id)
+    yield from guarded(documents.document_problems(walk, number, record, counters))
+    yield from guarded(summaries.waiting_problems(walk, number, counters))
     if record.summarises:
-        yield from summaries.summary_problems(walk, number, record.summarises)
-    yield from index.sequence_problems(walk, number, record.tenant_id, counters)
-    yield from index.log_problems(walk, number, counters)
-    yield from index.manifest_problems(walk, number, record.settings, counters)
+        yield from guarded(summaries.summary_problems(walk, number, record.summarises))
+    yield from guarded(index.sequence_problems(walk, number, record.tenant_id, counters))
+    yield from guarded(index.log_problems(walk, number, counters))
+    yield from guarded(index.manifest_problems(walk, number, record.settings, counters))
 
 
 def _owner_problems(walk: Walk, number: int, record: CollectionRecord) -> Iterator[str]:
@@ -74,8 +94,13 @@ def _owner_problems(walk: Walk, number: int, record: CollectionRecord) -> Iterat
 
 def _tenants(walk: Walk) -> Iterator[str]:
     """Compares each tenant's record with what was found in all its collections."""
-    kept = {str(key, "utf-8"): Usage.from_bytes(value) for key, value in walk.entries("tenants")}
-    for tenant_id in sorted(kept.keys() | walk.usage.keys()):
+    tenants = walk.store.db["tenants"]
+    kept = {
+        str(key, "utf-8", "replace"): Usage.from_bytes(walk.txn.checked(key, value, tenants))
+        for key, value in walk.txn.entries(tenants)
+        if walk.txn.is_sound(key, value, tenants)
+    }
+    for tenant_id in sorted((kept.keys() | walk.usage.keys()) - walk.uncounted):
         found = kept.get(tenant_id, Usage())
         expected = walk.usage.get(tenant_id, Usage())._replace(sequence=found.sequence)
         for problem in differences(found, expected):

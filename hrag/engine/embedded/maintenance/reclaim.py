@@ -9,18 +9,21 @@ from itertools import islice
 
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.damaged_documents import damaged_at, erase_damaged
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.queries import (
+    address_of,
     erase_document,
     listed_segments,
     read_document,
-    slot_of,
 )
+from hrag.errors import DataLoss
 
 _DOCUMENTS = 200  # Per transaction.
 # Each may copy a page of LMDB first; so many fit into the reserve of a full disk.
 _TERMS = 1024
+_LEFT_BY_DAMAGE = ("document_ids", "terms")
 
 
 def reclaim_some(store: Store) -> bool:
@@ -42,14 +45,17 @@ def reclaim_some(store: Store) -> bool:
 def _erase_documents(store: Store, txn: Txn, deleted: bytes) -> bool:
     """Returns whether there was a document to erase."""
     number = schema.read_u32(deleted)
-    entries = store.scan(txn, "ordinals", deleted)
+    entries = txn.entries(store.db["ordinals"], deleted)
     found = [schema.read_in_collection(key)[1] for key, _ in islice(entries, _DOCUMENTS)]
     terms = 0
     for ordinal in found:
-        document = read_document(store, txn, slot_of(store, txn, number, ordinal))
-        name = schema.document_id(number, document.document_id)
-        txn.delete(name, db=store.db["document_ids"])
-        terms += erase_document(store, txn, ordinal, document)
+        try:
+            document = read_document(store, txn, address_of(store, txn, number, ordinal))
+            name = schema.document_id(number, document.document_id)
+            txn.delete(name, db=store.db["document_ids"])
+            terms += erase_document(store, txn, ordinal, document)
+        except DataLoss:  # Whatever it leaves in other databases goes with the collection.
+            erase_damaged(store, txn, number, damaged_at(store, txn, number, ordinal))
         if terms > _TERMS:
             break
     return bool(found)
@@ -58,8 +64,8 @@ def _erase_documents(store: Store, txn: Txn, deleted: bytes) -> bool:
 def _forget(store: Store, txn: Txn, deleted: bytes) -> list[int]:
     """Erases the empty collection itself; returns the ids of its segments."""
     records = listed_segments(store, txn, schema.read_u32(deleted))
-    for database in ("changes", "segments", "deleted_leaves", "tombstones"):
-        for key in [bytes(key) for key, _ in store.scan(txn, database, deleted)]:
+    for database in ("changes", "segments", "deleted_leaves", "tombstones", *_LEFT_BY_DAMAGE):
+        for key in {bytes(key) for key, _ in txn.entries(store.db[database], deleted)}:
             txn.delete(key, db=store.db[database])
     txn.delete(deleted, db=store.db["deleted_collections"])
     return [record.segment_id for record in records]

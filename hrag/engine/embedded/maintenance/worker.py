@@ -22,7 +22,7 @@ from hrag.engine.embedded.maintenance.reclaim import reclaim_some
 from hrag.engine.embedded.maintenance.scrubber import Scrubber
 from hrag.engine.embedded.segments.vector_part import Items, insert
 from hrag.engine.embedded.store.environment import Store
-from hrag.errors import StorageFull, StoreUnavailable
+from hrag.errors import DataLoss, StorageFull, StoreUnavailable
 
 _log = structlog.get_logger()
 
@@ -54,6 +54,7 @@ class MaintenanceWorker:
         self._closing = threading.Event()
         self._failing = False
         self._behind: set[int] = set()  # Collections whose writers have had to wait.
+        self._left: set[int] = set()  # Collections of which something is damaged.
         self._files_due_s = 0.0
         self._tails_due_s = 0.0
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
@@ -78,6 +79,7 @@ class MaintenanceWorker:
         while (
             self._thread.is_alive()
             and not self._failing
+            and collection not in self._left
             and segment_build.tail_leaves(self._store, collection) >= _MAX_TAILS * self._threshold
             and segment_build.tail_bytes(self._store, collection) >= _MAX_TAIL_BYTES
         ):
@@ -133,8 +135,17 @@ class MaintenanceWorker:
         while reclaim_some(self._store):
             self._check_closing()
         for collection in sorted(changed):
-            if self._advance(collection):
-                self._add({collection})  # Others, and files, have their turn first.
+            try:
+                if self._advance(collection):
+                    self._add({collection})  # Others, and files, have their turn first.
+            except DataLoss as error:
+                self._leave(collection, error)
+
+    def _leave(self, collection: int, error: DataLoss) -> None:
+        """Gives a damaged collection up until its next change, which may mend it."""
+        metrics.segment_build_failures.inc()
+        self._left.add(collection)
+        _log.error("maintenance_failed", collection=collection, problem=str(error))
 
     def _look_at_files(self) -> None:
         """Now and then removes orphans and scrubs; a damaged collection counts as changed."""
@@ -149,9 +160,12 @@ class MaintenanceWorker:
     def _advance(self, collection: int) -> bool:
         """Builds what the collection needs next; returns False if it needed nothing.
 
+        Raises DataLoss if a document is damaged.
+
         Tail and segments take turns, so that neither holds up the other: a tail that is
         always full, or a merge that fails for lack of space.
         """
+        self._left.discard(collection)
         tail = self._seal_plan(collection)
         if tail is None:
             self._behind.discard(collection)
@@ -194,9 +208,12 @@ class MaintenanceWorker:
         busy = building.last_ordinal if collection == building.collection else 0
         if busy and building.tail:
             return
-        plan = self._seal_plan(collection, busy)
-        if plan is not None:
-            segment_build.build(self._store, plan, self._check_closing, self._insert)
+        try:
+            plan = self._seal_plan(collection, busy)
+            if plan is not None:
+                segment_build.build(self._store, plan, self._check_closing, self._insert)
+        except DataLoss as error:
+            self._leave(collection, error)
 
     def _insert(self, index: Any, vectors: Vectors, items: Items) -> None:
         """Leaves a core to searches and writes, unless writers wait for the index."""

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from hrag.engine.embedded.store.checksums import Blocks
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.queries import required, slot_of
+from hrag.engine.embedded.store.queries import address_of, required
 from hrag.engine.embedded.store.records import DocumentRecord
 from hrag.engine.find import PassageFields
 from hrag.passages.outline import Outline
@@ -19,15 +20,15 @@ _RECORD_FACTOR = 6
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """The part of a document that every passage needs: its outline and its slot."""
+    """The part of a document that every passage needs: its outline and its address."""
 
     outline: Outline
-    slot: bytes
+    address: bytes
     size_bytes: int  # In memory, estimated.
     _cited: dict[PassageFields, CitedDocument] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, packed: memoryview, slot: bytes) -> "Citation":
+    def of(cls, packed: memoryview, address: bytes) -> "Citation":
         """Returns the citation of the document whose packed record is given."""
         record = DocumentRecord.from_bytes(packed)
         outline = Outline.of(
@@ -38,7 +39,7 @@ class Citation:
             record.sections,
             record.pages,
         )
-        return cls(outline, slot, _CITATION_OVERHEAD_BYTES + _RECORD_FACTOR * len(packed))
+        return cls(outline, address, _CITATION_OVERHEAD_BYTES + _RECORD_FACTOR * len(packed))
 
     def cited(self, fields: PassageFields) -> CitedDocument:
         """Returns what encoded passages of the document share; made once."""
@@ -95,7 +96,7 @@ class DocumentReader:
         self._collection = collection
         self._citations = citations
         # Passages often share a document, so what was read of one is kept.
-        self._read_already: dict[int, tuple[Citation, memoryview, memoryview]] = {}
+        self._read_already: dict[int, tuple[Citation, memoryview, Blocks]] = {}
         self._tree_texts: dict[int, TreeText] = {}
 
     def tree_text(self, ordinal: int) -> TreeText:
@@ -103,12 +104,14 @@ class DocumentReader:
         found = self._tree_texts.get(ordinal)
         if found is None:
             citation, tree, text = self._stored(ordinal)
-            found = self._tree_texts[ordinal] = TreeText(citation.outline, Tree(tree), text)
+            found = self._tree_texts[ordinal] = TreeText(
+                citation.outline, Tree(tree), text.data, text.check
+            )
         return found
 
     def tree(self, ordinal: int) -> Tree:
         """Returns the document's tree and reads nothing else."""
-        return Tree(self._read(self._slot(ordinal), "trees"))
+        return Tree(self._read(self._address(ordinal), "trees"))
 
     def encoded(
         self,
@@ -128,24 +131,27 @@ class DocumentReader:
         """
         citation, tree, text = self._stored(ordinal)
         cited = citation.cited(fields)
-        return encoder.passage(cited, tree, text, *position, group, record, merged, max_bytes)
+        return encoder.passage(
+            cited, tree, text.data, *position, group, record, merged, max_bytes, text.check
+        )
 
-    def _stored(self, ordinal: int) -> tuple[Citation, memoryview, memoryview]:
-        """Its citation, its packed tree and its text."""
+    def _stored(self, ordinal: int) -> tuple[Citation, memoryview, Blocks]:
+        """Its citation, its packed tree and its text, whose blocks are to be checked."""
         found = self._read_already.get(ordinal)
         if found is None:
             citation = self._citations.get(ordinal, lambda: self._citation(ordinal))
-            slot = citation.slot
-            found = (citation, self._read(slot, "trees"), self._read(slot, "texts"))
+            address = citation.address
+            text = required(self._txn.get_blocks(address, db=self._store.db["texts"]))
+            found = (citation, self._read(address, "trees"), text)
             self._read_already[ordinal] = found
         return found
 
     def _citation(self, ordinal: int) -> Citation:
-        slot = self._slot(ordinal)
-        return Citation.of(self._read(slot, "documents"), slot)
+        address = self._address(ordinal)
+        return Citation.of(self._read(address, "documents"), address)
 
-    def _slot(self, ordinal: int) -> bytes:
-        return slot_of(self._store, self._txn, self._collection, ordinal)
+    def _address(self, ordinal: int) -> bytes:
+        return address_of(self._store, self._txn, self._collection, ordinal)
 
-    def _read(self, slot: bytes, database: str) -> memoryview:
-        return required(self._txn.get(slot, db=self._store.db[database]))
+    def _read(self, address: bytes, database: str) -> memoryview:
+        return required(self._txn.get(address, db=self._store.db[database]))

@@ -14,13 +14,13 @@ from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
+    address_of,
     collection_exists,
     describe_collection,
     find_collection,
     find_document,
     read_collection,
     required,
-    slot_of,
 )
 from hrag.engine.embedded.store.records import CollectionRecord, DocumentRecord, Summarised
 from hrag.tree import ParsedText, Tree
@@ -63,9 +63,9 @@ def _documents(store: Store, number: int, collection: CollectionRecord) -> Itera
 def _stored(
     store: Store, txn: Txn, number: int, collection: CollectionRecord, ordinal: int
 ) -> StoredDocument:
-    slot = slot_of(store, txn, number, ordinal)
-    record = DocumentRecord.from_bytes(_read(store, txn, slot, "documents"))
-    text = str(_read(store, txn, slot, "texts"), "utf-8")
+    address = address_of(store, txn, number, ordinal)
+    record = DocumentRecord.from_bytes(_read(store, txn, address, "documents"))
+    text = str(_read(store, txn, address, "texts"), "utf-8")
     document = PreparedDocument(
         document_id=record.document_id,
         title=record.title,
@@ -74,8 +74,8 @@ def _stored(
         metadata=record.metadata,
         content_hash=record.content_hash,
         parsed=ParsedText(text, record.sections, record.pages),
-        tree=Tree(bytes(_read(store, txn, slot, "trees"))),
-        vectors=_vectors(store, txn, slot, record.leaf_count, collection.settings.dimension),
+        tree=Tree(bytes(_read(store, txn, address, "trees"))),
+        vectors=_vectors(store, txn, address, record.leaf_count, collection.settings.dimension),
     )
     return StoredDocument(document, _summaries(store, txn, number, collection, ordinal, record))
 
@@ -96,8 +96,8 @@ def _summaries(
     dimension = collection.settings.dimension
     if summary_record is None:  # The document was not worth any.
         return DocumentSummaries((), np.empty((0, dimension), np.float32))
-    slot = slot_of(store, txn, collection.summaries, own)
-    tree, text = Tree(_read(store, txn, slot, "trees")), _read(store, txn, slot, "texts")
+    address = address_of(store, txn, collection.summaries, own)
+    tree, text = Tree(_read(store, txn, address, "trees")), _read(store, txn, address, "texts")
     entry = schema.in_collection(collection.summaries, own)
     sections = Summarised.from_bytes(_read(store, txn, entry, "summarised")).sections
     texts = []
@@ -106,12 +106,12 @@ def _summaries(
         texts.append(str(text[chunk.byte_start : chunk.byte_end], "utf-8").strip())
     ranges = (range(record.leaf_count), *sections)
     summaries = tuple(Summary(*each) for each in zip(texts, ranges, strict=True))
-    return DocumentSummaries(summaries, _vectors(store, txn, slot, len(texts), dimension))
+    return DocumentSummaries(summaries, _vectors(store, txn, address, len(texts), dimension))
 
 
-def _vectors(store: Store, txn: Txn, slot: bytes, count: int, dimension: int) -> Vectors:
+def _vectors(store: Store, txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
     """A copy: `float32[count, dimension]`."""
-    return np.array(leaves.vectors_in_place(store, txn, slot, count, dimension), np.float32)
+    return np.array(leaves.vectors_in_place(store, txn, address, count, dimension), np.float32)
 
 
 def _read(store: Store, txn: Txn, key: bytes, database: str) -> memoryview:

@@ -6,10 +6,11 @@ conditions select, not with the collection, unless a filter has NoneOf condition
 
 import threading
 import weakref
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import groupby
+from typing import NoReturn
 
 import numpy as np
 from cachetools import LRUCache
@@ -21,7 +22,17 @@ from hrag.engine.embedded.search.eligible_rows import is_in
 from hrag.engine.embedded.search.view import View, distinct
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.metadata_terms import all_terms, field_prefix, term, terms_between
+from hrag.engine.embedded.store.metadata_terms import (
+    all_terms,
+    field_prefix,
+    ordinals_of_entries,
+    term,
+    term_seed,
+    terms_between,
+)
+from hrag.engine.embedded.store.owners import document_owner
+from hrag.engine.embedded.store.queries import is_living
+from hrag.errors import DataLoss
 from hrag.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
 from hrag.ids import MAX_DOCUMENT_ID_BYTES
 
@@ -29,7 +40,7 @@ Ordinals = NDArray[np.uint64]
 """Documents by ordinal, ascending, each once."""
 
 _NOTHING: Ordinals = np.empty(0, np.uint64)
-_ORDINAL_BYTES = 8
+_ENTRY_BYTES = 8
 _CACHED_BYTES = 32 << 20
 _MERGE_AT = 1 << 20  # Ordinals: 8 MiB of them.
 
@@ -114,31 +125,59 @@ class FilterEvaluation:
 
     def _within(self, start: bytes, end: bytes) -> Ordinals:
         """The documents that have a term in the range from `start` to before `end`."""
-        alone, shared = bytearray(), []
+        alone, seeds, shared = bytearray(), array("Q"), []
         with self._txn.cursor(db=self._store.db["terms"]) as cursor:
             if not cursor.set_range(start):
                 return _NOTHING
-            for key, ordinal in cursor.iternext_nodup(keys=True, values=True):
+            for key, entry in cursor.iternext_nodup(keys=True, values=True):
                 found = bytes(key)
                 if found >= end:
                     break
                 if cursor.count() == 1:
-                    alone += ordinal
+                    alone += entry
+                    seeds.append(term_seed(found))
                 else:
                     shared.append(found)
-        return _union([np.frombuffer(alone, ">u8"), self._having(shared)])
+        return _union([self._checked(alone, np.array(seeds, np.uint64)), self._having(shared)])
 
     def _having(self, terms: Iterable[bytes]) -> Ordinals:
         """The documents that have one of the terms."""
         found = []
         with self._txn.cursor(db=self._store.db["terms"]) as cursor:
-            for size, group in groupby(sorted(terms, key=len), key=len):
+            for each in sorted(terms):
                 entries = cursor.getmulti(
-                    group, dupdata=True, dupfixed_bytes=_ORDINAL_BYTES, keyfixed=True
+                    [each], dupdata=True, dupfixed_bytes=_ENTRY_BYTES, keyfixed=True
                 )
-                packed = np.dtype([("term", f"V{size}"), ("ordinal", ">u8")])
-                found.append(np.frombuffer(entries, packed)["ordinal"])
+                packed = np.dtype([("term", f"V{len(each)}"), ("entry", "V8")])
+                alone = np.frombuffer(entries, packed)["entry"].tobytes()
+                found.append(self._checked(alone, np.uint64(term_seed(each))))
         return _union(found)
+
+    def _checked(
+        self, entries: bytes | bytearray, seeds: NDArray[np.uint64] | np.uint64
+    ) -> Ordinals:
+        """The ordinals of packed entries of terms with these seeds. Raises DataLoss."""
+        unpacked = np.frombuffer(entries, ">u8").astype(np.uint64)
+        ordinals, damaged = ordinals_of_entries(unpacked, seeds)
+        if damaged.any():
+            at = np.flatnonzero(damaged)[0]
+            seed = seeds if isinstance(seeds, np.uint64) else seeds[at]
+            self._fail(unpacked[at], seed)
+        return ordinals
+
+    def _fail(self, entry: np.uint64, seed: np.uint64) -> NoReturn:
+        """Names the document if one flipped bit explains the damage."""
+        flipped = entry ^ (np.uint64(1) << np.arange(64, dtype=np.uint64))
+        ordinals, wrong = ordinals_of_entries(flipped, seed)
+        names = {
+            document_owner(self._txn, self._store.db, self._collection, ordinal)
+            for ordinal in ordinals[~wrong].tolist()
+            if is_living(self._store, self._txn, self._collection, ordinal)
+        }
+        raise DataLoss(
+            f"a filter value of {' or '.join(sorted(names)) or 'an unknown document'} is damaged; "
+            "ingesting the document again or `hrag check --repair` writes it again"
+        )
 
 
 def evaluate(

@@ -16,8 +16,8 @@ from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.leaves import read_lexical_texts
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.labels import split_label
+from hrag.engine.embedded.store.queries import address_of
 from hrag.engine.embedded.store.queries import required as existing
-from hrag.engine.embedded.store.queries import slot_of
 from hrag.tree import Tree
 
 
@@ -43,9 +43,9 @@ def with_required(
 
 
 def _texts(store: Store, txn: Txn, view: View, ordinal: int) -> list[str]:
-    slot = slot_of(store, txn, view.collection, ordinal)
-    tree = Tree(existing(txn.get(slot, db=store.db["trees"])))
-    return read_lexical_texts(store, txn, slot, tree, view.settings)
+    address = address_of(store, txn, view.collection, ordinal)
+    tree = Tree(existing(txn.get(address, db=store.db["trees"])))
+    return read_lexical_texts(store, txn, address, tree, view.settings)
 
 
 def _possible(eligible: EligibleRows, required: tuple[str, ...]) -> RowNumbers:

@@ -17,7 +17,7 @@ from hrag.engine.embedded.segments.leaf_terms import NO_LEAVES, joined, without_
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.labels import labels_of
-from hrag.engine.embedded.store.queries import required, slot_of
+from hrag.engine.embedded.store.queries import address_of, required
 from hrag.engine.embedded.store.records import DocumentRecord, SegmentRecord
 from hrag.passages.indexed_text import lexical_texts
 from hrag.tree import Tree
@@ -71,14 +71,14 @@ def read_leaves(
     vectors = [np.empty((0, settings.dimension), np.float32)]
     terms = [NO_LEAVES]
     for ordinal in ordinals:
-        slot = slot_of(store, txn, collection, ordinal)
-        tree = Tree(required(txn.get(slot, db=store.db["trees"])))
+        address = address_of(store, txn, collection, ordinal)
+        tree = Tree(required(txn.get(address, db=store.db["trees"])))
         count = tree.counts[level]
         labels.append(labels_of(ordinal, count))
         ancestors.append(tree.ancestors(level))
-        vectors.append(vectors_in_place(store, txn, slot, count, settings.dimension))
+        vectors.append(vectors_in_place(store, txn, address, count, settings.dimension))
         if settings.analyzer:
-            texts = read_lexical_texts(store, txn, slot, tree, settings)
+            texts = read_lexical_texts(store, txn, address, tree, settings)
             terms.append(analyzer(settings.analyzer).leaf_terms(texts))
         else:
             terms.append(without_terms(count))
@@ -91,18 +91,18 @@ def read_leaves(
 
 
 def read_lexical_texts(
-    store: Store, txn: Txn, slot: bytes, tree: Tree, settings: CollectionSettings
+    store: Store, txn: Txn, address: bytes, tree: Tree, settings: CollectionSettings
 ) -> list[str]:
     """Returns what the lexical index holds of each leaf, see `lexical_texts`."""
-    text = str(required(txn.get(slot, db=store.db["texts"])), "utf-8")
+    text = str(required(txn.get(address, db=store.db["texts"])), "utf-8")
     level = settings.tree.embedding_level
     if not settings.index_headings:
         return lexical_texts(text, "", (), tree, level, headings=False)
-    record = DocumentRecord.from_bytes(required(txn.get(slot, db=store.db["documents"])))
+    record = DocumentRecord.from_bytes(required(txn.get(address, db=store.db["documents"])))
     return lexical_texts(text, record.title, record.sections, tree, level, headings=True)
 
 
-def vectors_in_place(store: Store, txn: Txn, slot: bytes, count: int, dimension: int) -> Vectors:
+def vectors_in_place(store: Store, txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
     """Returns a document's `count` vectors in LMDB's memory, valid as long as the transaction."""
-    value = required(txn.get(slot, db=store.db["vectors"]))
+    value = required(txn.get(address, db=store.db["vectors"]))
     return np.frombuffer(value, "<f4", count * dimension).reshape(count, dimension)

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import lmdb
 import structlog
@@ -18,12 +18,13 @@ import structlog
 from hrag.engine.embedded.store import disk, location, locks, page_probe, privacy, schema
 from hrag.engine.embedded.store.lmdb_file import (
     MAX_READERS,
-    Txn,
     explained,
     open_database,
     open_lmdb,
 )
+from hrag.engine.embedded.store.owners import owner_of
 from hrag.engine.embedded.store.reserve import MAX_RESERVE_BYTES, Reserve
+from hrag.engine.embedded.store.transactions import Database, Txn
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
 from hrag.private_files import FILE_MODE, make_folder, opener
 
@@ -50,7 +51,7 @@ class Store:
         self.env = env
         self.directory = directory
         self.segments = directory / location.SEGMENTS
-        self.db: dict[str, Any] = {}
+        self.db: dict[str, Database] = {}
         self._data = directory / location.DATA
         self._identity = location.identity(self._data)
         self._reserve_bytes = reserve_bytes
@@ -60,7 +61,8 @@ class Store:
     def read(self) -> AbstractContextManager[Txn]:
         """A transaction with one consistent view; keep it short, or the file grows.
 
-        Like `write`, raises StorageFull, StoreUnavailable or TooBusy for what LMDB reports.
+        Like `write`, raises StorageFull, StoreUnavailable or TooBusy for what LMDB reports,
+        and DataLoss where a value is not what was stored.
         """
         return self._transaction(write=False)
 
@@ -94,8 +96,8 @@ class Store:
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Txn]:
         try:
-            with self.env.begin(write=write, buffers=True) as txn:
-                yield txn
+            with self.env.begin(write=write, buffers=True) as raw:
+                yield Txn(raw, self._owner_of)
         except lmdb.Error as error:
             found = explained(error, self.directory)
             if found is None:
@@ -114,6 +116,9 @@ class Store:
                 "more is written; move it back, or restart the services with HRAG_DATA_DIR set "
                 "to where it is now: it holds all that was acknowledged"
             )
+
+    def _owner_of(self, txn: Txn, database: str, key: bytes) -> str:
+        return owner_of(txn, self.db, database, key)
 
     def require_space(self, extra_bytes: int = 0) -> None:
         """Raises StorageFull unless `extra_bytes` fit on the disk without touching the reserve.
@@ -176,13 +181,9 @@ class Store:
         self, txn: Txn, database: str, prefix: bytes, start: bytes = b""
     ) -> Iterator[tuple[memoryview, memoryview]]:
         """Yields the entries whose key begins with `prefix`, in order, from key `start` on."""
-        with txn.cursor(db=self.db[database]) as cursor:
-            if not cursor.set_range(max(prefix, start)):
-                return
-            for key, value in cursor.iternext():
-                if key[: len(prefix)] != prefix:
-                    return
-                yield key, value
+        db = self.db[database]
+        for key, value in txn.entries(db, prefix, start):
+            yield key, txn.checked(key, value, db)
 
 
 # Opening
@@ -250,9 +251,10 @@ def _create_databases(store: Store) -> None:
     """Opens all databases and creates missing ones, but none in a store of another version."""
     with store.write() as txn:
         for name in schema.DATABASES:
-            store.db[name] = open_database(store.env, name, txn)
-        if txn.get(schema.SCHEMA, db=store.db["meta"]) is None:
-            txn.put(schema.SCHEMA, schema.u64(schema.SCHEMA_VERSION), db=store.db["meta"])
+            store.db[name] = Database.of(name, open_database(store.env, name, txn.raw))
+        meta = store.db["meta"]
+        if not txn.has(schema.SCHEMA, db=meta):
+            txn.put(schema.SCHEMA, schema.u64(schema.SCHEMA_VERSION), db=meta)
             txn.put(schema.STORE_ID, uuid.uuid4().hex.encode(), db=store.db["meta"])
         _check_schema(store, txn)
 
@@ -261,7 +263,7 @@ def _find_databases(store: Store) -> None:
     """Opens all databases; the first holds the version, for another version may have others."""
     for name in schema.DATABASES:
         try:
-            store.db[name] = open_database(store.env, name)
+            store.db[name] = Database.of(name, open_database(store.env, name))
         except lmdb.NotFoundError:
             raise StoreMissing(
                 f"{store.directory} holds no complete store: it has no database {name!r}"
@@ -272,11 +274,13 @@ def _find_databases(store: Store) -> None:
 
 
 def _check_schema(store: Store, txn: Txn) -> None:
-    version = store.number(txn, schema.SCHEMA)
+    value = txn.raw.get(schema.SCHEMA, db=store.db["meta"].handle)  # Of any version.
+    version = 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
     if version != schema.SCHEMA_VERSION:
         raise StoreUnavailable(
             f"the store in {store.directory} has schema version {version}; "
-            f"this hrag reads version {schema.SCHEMA_VERSION}"
+            f"this hrag reads version {schema.SCHEMA_VERSION}; ingest the documents into a new "
+            "store, or use the hrag that wrote it"
         )
 
 

@@ -5,7 +5,7 @@ Knows which options and databases an environment has; nothing of locks or of wha
 
 import errno
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import lmdb
 
@@ -13,8 +13,6 @@ from hrag.engine.embedded.store import location, schema
 from hrag.engine.embedded.store.disk import FULL_DISK
 from hrag.errors import HragError, StorageFull, StoreUnavailable, TooBusy
 from hrag.private_files import FILE_MODE
-
-Txn: TypeAlias = "lmdb.Transaction[memoryview]"
 
 # Read transactions open at once, over all processes: 256 workers of 16 threads and more.
 MAX_READERS = 6144
@@ -25,7 +23,7 @@ _LMDB_0_9 = 0  # lmdb 3 bundles two formats that cannot read each other; this is
 _MAP_BYTES = 1 << 44
 _SPARE_READ_TXNS = 64  # Kept for reuse, so that a read transaction costs a fraction of a us.
 
-_DAMAGED = (lmdb.CorruptedError, lmdb.PageNotFoundError)
+_DAMAGED = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.CursorFullError)
 _FOREIGN = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError)
 
 
@@ -56,7 +54,9 @@ def open_lmdb(directory: Path, *, readonly: bool, lock: bool) -> lmdb.Environmen
         raise StoreUnavailable(f"cannot open the store in {directory}: {reason}") from error
 
 
-def open_database(env: lmdb.Environment, name: str, creating: "Txn | None" = None) -> Any:
+def open_database(
+    env: lmdb.Environment, name: str, creating: "lmdb.Transaction[memoryview] | None" = None
+) -> Any:
     """Returns the database's handle; in the transaction `creating` it may be created.
 
     Raises lmdb.NotFoundError.

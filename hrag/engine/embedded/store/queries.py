@@ -3,24 +3,27 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from typing import TypeVar
 
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.metadata_terms import terms_of
+from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
 from hrag.engine.embedded.store.records import (
     CollectionRecord,
     Counters,
     DocumentRecord,
     SegmentRecord,
 )
-from hrag.errors import CollectionNotFound
+from hrag.errors import CollectionNotFound, DataLoss
 from hrag.types import Collection
 
+Value = TypeVar("Value")
 
-def required(value: memoryview | None) -> memoryview:
-    """`value`, which another entry refers to, or RuntimeError if it is missing."""
+
+def required(value: Value | None) -> Value:
+    """`value`, which another entry refers to, or DataLoss if it is missing."""
     if value is None:
-        raise RuntimeError("the store is damaged: an entry is missing; run `hrag check`")
+        raise DataLoss("the store is damaged: an entry is missing; `hrag check` names it")
     return value
 
 
@@ -41,7 +44,7 @@ def find_collection(store: Store, txn: Txn, tenant_id: str, name: str) -> int:
 
 def collection_exists(store: Store, txn: Txn, number: int) -> bool:
     """Whether the collection has not been deleted."""
-    return txn.get(schema.u32(number), db=store.db["collections"]) is not None
+    return txn.has(schema.u32(number), db=store.db["collections"])
 
 
 def read_collection(store: Store, txn: Txn, number: int) -> CollectionRecord:
@@ -90,15 +93,22 @@ def all_segments(store: Store, txn: Txn) -> Iterator[tuple[int, SegmentRecord]]:
         yield schema.read_in_collection(key)[0], SegmentRecord.from_bytes(value)
 
 
-def slot_of(store: Store, txn: Txn, collection: int, ordinal: int) -> bytes:
-    """The packed slot of a document that exists in this transaction."""
+def address_of(store: Store, txn: Txn, collection: int, ordinal: int) -> bytes:
+    """The address of a document that exists in this transaction; see `schema.address`."""
     value = txn.get(schema.in_collection(collection, ordinal), db=store.db["ordinals"])
-    return schema.read_document_entry(required(value))[1]
+    slot = schema.read_document_entry(required(value))[1]
+    return schema.address(slot, collection, ordinal)
 
 
-def read_document(store: Store, txn: Txn, slot: bytes) -> DocumentRecord:
+def is_living(store: Store, txn: Txn, collection: int, ordinal: int) -> bool:
+    """Whether the ordinal is that of a document that exists in this transaction."""
+    key = schema.in_collection(collection, ordinal)
+    return ordinal <= schema.MAX_ORDINAL and txn.has(key, db=store.db["ordinals"])
+
+
+def read_document(store: Store, txn: Txn, address: bytes) -> DocumentRecord:
     """The record of a document that exists in this transaction."""
-    return DocumentRecord.from_bytes(required(txn.get(slot, db=store.db["documents"])))
+    return DocumentRecord.from_bytes(required(txn.get(address, db=store.db["documents"])))
 
 
 def find_document(
@@ -109,7 +119,7 @@ def find_document(
     if value is None:
         return 0, None
     ordinal = schema.read_u64(value)
-    return ordinal, read_document(store, txn, slot_of(store, txn, collection, ordinal))
+    return ordinal, read_document(store, txn, address_of(store, txn, collection, ordinal))
 
 
 def erase_document(store: Store, txn: Txn, ordinal: int, document: DocumentRecord) -> int:
@@ -117,14 +127,14 @@ def erase_document(store: Store, txn: Txn, ordinal: int, document: DocumentRecor
 
     Returns the number of its terms.
     """
-    slot = slot_of(store, txn, document.collection, ordinal)
+    address = address_of(store, txn, document.collection, ordinal)
     terms = terms_of(document)
     for each in terms:
-        txn.delete(each, schema.u64(ordinal), db=store.db["terms"])
+        txn.delete(each, term_entry(each, ordinal), db=store.db["terms"])
     entry = schema.in_collection(document.collection, ordinal)
     for database in ("ordinals", "unsummarised", "summarised"):
         txn.delete(entry, db=store.db[database])
     for database in ("documents", "texts", "trees", "vectors"):
-        txn.delete(slot, db=store.db[database])
-    txn.put(slot, b"", db=store.db["free_slots"])
+        txn.delete(address, db=store.db[database])
+    txn.put(address[: schema.SLOT_BYTES], b"", db=store.db["free_slots"])
     return len(terms)

@@ -18,7 +18,8 @@ Names are the only variable part and come last, so a prefix lists them in order.
 | trees               | slot u64                     | `hrag.tree.Tree`                     |
 | vectors             | slot u64                     | float32[leaves, dimension], LE       |
 | free_slots          | slot u64                     | empty                                |
-| terms               | see `metadata_terms.py`      | ordinals u64 that have it, sorted    |
+| terms               | see `metadata_terms.py`      | ordinals that have it, sorted, each  |
+|                     |                              | with a checksum of 20 bits in a u64  |
 | changes             | collection u32, sequence u64 | Change (packed)                      |
 | commits             | cursor u64                   | collection u32 that a commit changed |
 | segments            | collection u32, last ordinal | SegmentRecord (JSON)                 |
@@ -29,6 +30,10 @@ Names are the only variable part and come last, so a prefix lists them in order.
 |                     |                              | not written yet                      |
 | summarised          | collection u32, ordinal u64  | Summarised (packed): what the leaves |
 |                     |                              | of this document are summaries of    |
+
+Every value is followed by a checksum of 64 bits, a text by one for each block; see
+`checksums.py`. Its seed comes from the database and the key; of the databases by slot from
+the slot's document too. Values that are empty have none, and terms one of their own.
 
 An ordinal names one version of one document and is never used twice; `labels.py` packs it
 with a leaf's index into a label. A slot is where a document is stored. It is reused when
@@ -42,7 +47,7 @@ follows it to learn which collections to look at.
 
 import struct
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 DATABASES = (
     "meta",
@@ -68,6 +73,11 @@ DATABASES = (
     "summarised",
 )
 MANY_VALUED = ("terms",)  # A key has several values, all of one size.
+BY_SLOT = ("documents", "texts", "trees", "vectors")  # Their keys in `Txn` are addresses.
+IN_BLOCKS = ("texts",)  # Searches read parts of these values.
+WITHOUT_CHECKSUM = ("deleted_collections", "free_slots", "terms", "unsummarised")
+
+NUMBER_BYTES = SLOT_BYTES = 8
 
 LEAF_BITS = 20
 MAX_LEAVES = 1 << LEAF_BITS  # Leaves of one document, so that a label holds the index.
@@ -120,6 +130,11 @@ def document_entry(leaf_count: int, slot: bytes) -> bytes:
 def read_document_entry(value: memoryview) -> tuple[int, bytes]:
     """Unpacks the leaf count and the slot, which stays packed."""
     return read_u32(value[: _U32.size]), bytes(value[_U32.size :])
+
+
+def address(slot: bytes, collection: int, ordinal: int) -> bytes:
+    """A packed slot with the document that lies there: key of the databases by slot."""
+    return slot + _U32_U64.pack(collection, ordinal)
 
 
 def collection_name(tenant_id: str, name: str) -> bytes:

@@ -12,6 +12,7 @@ from itertools import starmap
 
 from hrag.engine import validation
 from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.records import DocumentRecord, Usage
 from hrag.quota.quotas import Quota, TenantUsage
@@ -51,10 +52,12 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
     takes as much wherever and whenever it is stored.
     """
     record = replace(document, collection=0, sequence=0, stored_bytes=0).to_bytes()
-    values = (len(record), document.text_bytes, tree_bytes, document.vector_bytes)
+    values = [each + SUM_BYTES for each in (len(record), tree_bytes, document.vector_bytes)]
+    values.append(bytes_in_blocks(document.text_bytes))
     id_bytes = len(schema.document_id(0, document.document_id))
     entries = [(id_bytes, _U64), (_IN_COLLECTION, _U32 + _U64), (_IN_COLLECTION, 2 * _U64)]
-    entries += [(_U64, _U32), *((len(term), _U64) for term in terms)]
+    entries = [(key, value + SUM_BYTES) for key, value in [*entries, (_U64, _U32)]]
+    entries += [(len(term), _U64) for term in terms]
     return sum(map(_packed_bytes, values)) + sum(starmap(_scattered_bytes, entries))
 
 

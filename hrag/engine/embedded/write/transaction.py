@@ -13,9 +13,17 @@ from hrag.engine.documents import CollectionHandle, DocumentSummaries, PreparedD
 from hrag.engine.embedded.segments import manifest
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import append_change, note_commit, trimmed
+from hrag.engine.embedded.store.damaged_documents import (
+    erase_damaged,
+    find_damaged,
+    is_intact,
+    recounted,
+    rewrite_terms,
+)
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.metadata_terms import terms_of
+from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
 from hrag.engine.embedded.store.queries import (
+    address_of,
     collection_exists,
     erase_document,
     find_document,
@@ -23,7 +31,6 @@ from hrag.engine.embedded.store.queries import (
     read_collection,
     read_counters,
     read_document,
-    slot_of,
 )
 from hrag.engine.embedded.store.records import (
     Change,
@@ -69,9 +76,10 @@ class WriteTransaction:
         """
         collection = self._existing(handle)
         _check_shapes(document, handle.settings)
-        old_ordinal, old = self._find(handle, document.document_id)
+        found = self._find_sound(handle, document.document_id)
+        old_ordinal, old = found or (0, None)
         unchanged = unchanged_result(old, document.content_hash)
-        if unchanged is not None:
+        if unchanged is not None and self._has_sound_summaries(handle, document.document_id):
             return unchanged
         new = _record_of(handle, document)
         terms = terms_of(new)
@@ -79,7 +87,9 @@ class WriteTransaction:
         if not collection.summarises:  # Nobody waits for the error if summaries are refused.
             self._check_quota(handle.tenant_id, growth(old, new.stored_bytes))
         sequence, ordinal = self._next_sequence(handle.tenant_id), self._next(schema.LAST_ORDINAL)
-        if old is not None:
+        if found is None:
+            old_ordinal = self._remove_damaged(handle, document.document_id, sequence)
+        elif old is not None:
             self._remove(handle, old_ordinal, old, sequence)
         new = replace(new, sequence=sequence)
         self._add(ordinal, new, terms, document)
@@ -87,7 +97,7 @@ class WriteTransaction:
         if collection.summaries:
             self._mark_unsummarised(handle, ordinal)
         self._log(handle, Change(ordinal, old_ordinal), sequence)
-        return _result(new, IngestOutcome.CREATED if old is None else IngestOutcome.UPDATED)
+        return _result(new, IngestOutcome.UPDATED if old_ordinal else IngestOutcome.CREATED)
 
     def put_summaries(
         self, handle: CollectionHandle, ordinal: int, summaries: DocumentSummaries, tokens: int = 0
@@ -103,8 +113,8 @@ class WriteTransaction:
             summary_tokens=counters.summary_tokens + tokens
         )
         if waiting and summaries.summaries:
-            slot = slot_of(self._store, self._txn, handle.collection_id, ordinal)
-            document = read_document(self._store, self._txn, slot)
+            address = address_of(self._store, self._txn, handle.collection_id, ordinal)
+            document = read_document(self._store, self._txn, address)
             collection = summary_handle(handle, self._existing(handle))
             self.put(collection, as_document(document, summaries))
             sections = tuple(summary.leaves for summary in summaries.summaries[1:])
@@ -135,7 +145,10 @@ class WriteTransaction:
         Raises CollectionNotFound or DocumentNotFound.
         """
         self._existing(handle)
-        ordinal, document = self._find(handle, document_id)
+        found = self._find_sound(handle, document_id)
+        if found is None:
+            return self._delete_damaged(handle, document_id)
+        ordinal, document = found
         if document is None:
             raise no_document(handle, document_id)
         sequence = self._next_sequence(handle.tenant_id)
@@ -226,14 +239,15 @@ class WriteTransaction:
         txn.put(name, schema.u64(ordinal), db=db["document_ids"])
         txn.put(entry, schema.document_entry(record.leaf_count, slot), db=db["ordinals"])
         for each in terms:
-            txn.put(each, schema.u64(ordinal), db=db["terms"])
+            txn.put(each, term_entry(each, ordinal), db=db["terms"])
+        address = schema.address(slot, record.collection, ordinal)
         # Appended where the slot is past all others: LMDB then fills its pages.
-        txn.put(slot, record.to_bytes(), db=db["documents"], append=is_new)
-        txn.put(slot, document.parsed.text.encode(), db=db["texts"], append=is_new)
-        txn.put(slot, document.tree.to_bytes(), db=db["trees"], append=is_new)
+        txn.put(address, record.to_bytes(), db=db["documents"], append=is_new)
+        txn.put(address, document.parsed.text.encode(), db=db["texts"], append=is_new)
+        txn.put(address, document.tree.to_bytes(), db=db["trees"], append=is_new)
         vectors = document.vectors.astype("<f4", order="C", copy=False)
         packed = vectors.data.cast("B") if vectors.size else b""
-        txn.put(slot, packed, db=db["vectors"], append=is_new)
+        txn.put(address, packed, db=db["vectors"], append=is_new)
 
     def _take_slot(self) -> tuple[bytes, bool]:
         """A packed slot, a free one if there is any, and whether it is past all others."""
@@ -265,6 +279,59 @@ class WriteTransaction:
             manifest.add_tombstone(self._store, self._txn, number, ordinal, leaf_count)
         self._count(handle, document, ordinal, -1)
 
+    # Damaged documents
+
+    def _find_sound(
+        self, handle: CollectionHandle, document_id: str
+    ) -> tuple[int, DocumentRecord | None] | None:
+        """As `_find`; None if anything that is stored of the document is damaged."""
+        if is_intact(self._store, self._txn, handle.collection_id, document_id):
+            return self._find(handle, document_id)
+        return None
+
+    def _has_sound_summaries(self, handle: CollectionHandle, document_id: str) -> bool:
+        """Whether the document's summaries, if it has any, are what was stored."""
+        number = self._existing(handle).summaries
+        return not number or is_intact(self._store, self._txn, number, document_id)
+
+    def _delete_damaged(self, handle: CollectionHandle, document_id: str) -> int:
+        """Deletes a document that cannot be read; returns the sequence of the deletion."""
+        sequence = self._next_sequence(handle.tenant_id)
+        ordinal = self._remove_damaged(handle, document_id, sequence)
+        name = schema.document_id(handle.collection_id, document_id)
+        self._txn.delete(name, db=self._store.db["document_ids"])
+        self._log(handle, Change(removed=ordinal), sequence)
+        return sequence
+
+    def _remove_damaged(self, handle: CollectionHandle, document_id: str, sequence: int) -> int:
+        """Removes a damaged version with its summaries; returns its ordinal, 0 if none is left.
+
+        Terms and counters are made again from the collection's other documents.
+        """
+        store, txn, number = self._store, self._txn, handle.collection_id
+        found = find_damaged(store, txn, number, document_id)
+        if found is not None:
+            if self._existing(handle).summaries:
+                self._remove_summaries(handle, found.ordinal, document_id, sequence)
+            erase_damaged(store, txn, number, found)
+            if found.ordinal <= self._counters_of(handle).sealed_ordinal:
+                manifest.add_tombstone(store, txn, number, found.ordinal, found.leaf_count)
+        rewrite_terms(store, txn, number)
+        self._recount(handle)
+        return 0 if found is None else found.ordinal
+
+    def _recount(self, handle: CollectionHandle) -> None:
+        """Counts the collection's documents again, and corrects its tenant's usage by as much."""
+        before = self._counters_of(handle)
+        after = recounted(self._store, self._txn, handle.collection_id, before)
+        documents = after.documents - before.documents
+        more = Usage(
+            documents=0 if self._existing(handle).summarises else documents,
+            stored_bytes=after.stored_bytes - before.stored_bytes,
+        )
+        self._usage[handle.tenant_id] = self._usage_of(handle.tenant_id).plus(more)
+        self._counters[handle.collection_id] = after
+
     # Summaries
 
     def _remove_summaries(
@@ -273,7 +340,11 @@ class WriteTransaction:
         if self._unmark_unsummarised(handle, ordinal):
             return
         collection = summary_handle(handle, self._existing(handle))
-        number, summaries = self._find(collection, document_id)
+        found = self._find_sound(collection, document_id)
+        if found is None:
+            self._delete_damaged(collection, document_id)
+            return
+        number, summaries = found
         if summaries is not None:  # Some documents are not worth a summary.
             self._delete(collection, number, summaries, sequence)
 

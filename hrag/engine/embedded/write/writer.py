@@ -24,9 +24,11 @@ from hrag.engine.documents import (
 )
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import MAX_LOG_ENTRIES, note_commit
+from hrag.engine.embedded.store.damaged_documents import is_intact
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.queries import (
+    address_of,
     collection_exists,
     describe_collection,
     find_collection,
@@ -36,7 +38,6 @@ from hrag.engine.embedded.store.queries import (
     read_counters,
     read_document,
     required,
-    slot_of,
 )
 from hrag.engine.embedded.store.records import CollectionRecord, Counters, DocumentRecord, Usage
 from hrag.engine.embedded.store.tenant_usage import (
@@ -54,7 +55,7 @@ from hrag.engine.embedded.write.transaction import (
     no_document,
     unchanged_result,
 )
-from hrag.errors import CollectionExists, CollectionNotFound, HragError
+from hrag.errors import CollectionExists, CollectionNotFound, DataLoss, HragError
 from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.reply_limit import UNLIMITED, ReplyLimit, field_bytes
 from hrag.tree import ParsedText, Tree
@@ -188,14 +189,25 @@ class EmbeddedWriter:
         with self._store.read() as txn:
             number = find_collection(self._store, txn, tenant_id, collection)
             handle = self._handle(txn, number)
-            _, stored = find_document(self._store, txn, number, document_id)
+            try:
+                _, stored = find_document(self._store, txn, number, document_id)
+            except DataLoss:  # Ingesting it mends it.
+                stored = None
             unchanged = unchanged_result(stored, content_hash)
+            if unchanged is not None and not self._is_intact(txn, number, document_id):
+                unchanged = None
             if unchanged is None:
                 used = read_usage(self._store, txn, tenant_id)
                 check_quota(
                     tenant_id, self._quota_of(tenant_id), used, growth(stored, stored_bytes)
                 )
         return Admission(handle, unchanged)
+
+    def _is_intact(self, txn: Txn, number: int, document_id: str) -> bool:
+        """Whether a document and its summaries are stored as they were written."""
+        summaries = read_collection(self._store, txn, number).summaries
+        numbers = (number, summaries) if summaries else (number,)
+        return all(is_intact(self._store, txn, each, document_id) for each in numbers)
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
         if self._maintenance is not None:
@@ -243,8 +255,8 @@ class EmbeddedWriter:
     ) -> tuple[DocumentInfo, str, int]:
         with self._store.read() as txn:
             ordinal, document = self._find_document(txn, collection, document_id)
-            slot = slot_of(self._store, txn, collection.collection_id, ordinal)
-            text = required(txn.get(slot, db=self._store.db["texts"]))
+            address = address_of(self._store, txn, collection.collection_id, ordinal)
+            text = required(txn.get(address, db=self._store.db["texts"]))
             info = document.info()
             return info, *read_part(text, part, reply.after(field_bytes(info_bytes(info))))
 
@@ -262,8 +274,10 @@ class EmbeddedWriter:
             existing_collection(self._store, txn, collection)
             entries = self._store.scan(txn, "document_ids", prefix, after)
             ordinals = [schema.read_u64(value) for _, value in islice(entries, page_size + 1)]
-            slots = (slot_of(self._store, txn, number, each) for each in ordinals[:page_size])
-            infos = (read_document(self._store, txn, slot).info() for slot in slots)
+            addresses = (
+                address_of(self._store, txn, number, each) for each in ordinals[:page_size]
+            )
+            infos = (read_document(self._store, txn, address).info() for address in addresses)
             found = tuple(fitting(infos, reply))
         token = found[-1].document_id if len(ordinals) > len(found) else ""
         return Listing(found, token)
@@ -345,9 +359,9 @@ class EmbeddedWriter:
 
     def _unsummarised(self, txn: Txn, collection: CollectionHandle, ordinal: int) -> Unsummarised:
         store, number = self._store, collection.collection_id
-        slot = slot_of(store, txn, number, ordinal)
-        document = read_document(store, txn, slot)
-        text, tree = (required(txn.get(slot, db=store.db[name])) for name in ("texts", "trees"))
+        address = address_of(store, txn, number, ordinal)
+        document = read_document(store, txn, address)
+        text, tree = (required(txn.get(address, db=store.db[name])) for name in ("texts", "trees"))
         return Unsummarised(
             collection=collection,
             version=ordinal,

@@ -9,26 +9,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from hrag.engine.embedded.admin.checks.walk import UNREADABLE, Walk, differences
-from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.metadata_terms import terms_of
-from hrag.engine.embedded.store.queries import slot_of
+from hrag.engine.embedded.store.damaged_documents import OF_DOCUMENTS
+from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
+from hrag.engine.embedded.store.owners import document_name
 from hrag.engine.embedded.store.records import CollectionRecord, Counters, DocumentRecord, Usage
 from hrag.engine.embedded.store.tenant_usage import stored_bytes
+from hrag.errors import DataLoss
 from hrag.tree import NONE, Tree
 from hrag.types import CollectionSettings
 
-# Counters of the documents that live.
-OF_DOCUMENTS = (
-    "documents",
-    "chunks",
-    "leaves",
-    "tail_leaves",
-    "tokens",
-    "text_bytes",
-    "vector_bytes",
-    "stored_bytes",
-)
+_PARTS = {"texts": "text does", "trees": "tree does", "vectors": "vectors do"}
 _UNIT_TOLERANCE = 1e-3  # float32 rounding over thousands of dimensions stays far below.
 
 
@@ -37,27 +28,55 @@ def document_problems(
 ) -> Iterator[str]:
     """Yields the problems of a collection's documents; counts them for their tenant."""
     counted = stored._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
-    terms = 0
-    for ordinal, leaf_count in leaves.living_ordinals(walk.store, walk.txn, number):
-        slot = slot_of(walk.store, walk.txn, number, ordinal)
+    terms, are_readable = 0, True
+    for ordinal, leaf_count, address in _documents(walk, number):
+        name = document_name(walk.txn, walk.store.db, number, ordinal)
+        location = f"document {name} (ordinal {ordinal})" if name else f"ordinal {ordinal}"
         try:
-            document = DocumentRecord.from_bytes(walk.get("documents", slot) or b"")
+            document = DocumentRecord.from_bytes(walk.get("documents", address) or b"")
         except UNREADABLE as error:
-            yield f"ordinal {ordinal}: its record is missing or damaged: {error!r}"
-            continue
-        counted = counted.plus(document, ordinal, 1)
-        terms += len(terms_of(document))
-        location = f"document {document.document_id} (ordinal {ordinal})"
-        for problem in (
-            *_record_problems(walk, number, ordinal, leaf_count, document, stored),
-            *_content_problems(walk, slot, document, record.settings, leaf_count),
-        ):
+            are_readable = False
+            problems = [f"its record is missing or damaged: {error!r}"]
+            problems += _checksum_problems(walk, address)
+        else:
+            location = f"document {document.document_id} (ordinal {ordinal})"
+            counted = counted.plus(document, ordinal, 1)
+            terms += len(terms_of(document))
+            problems = [
+                *_record_problems(walk, number, ordinal, leaf_count, document, stored),
+                *_content_problems(walk, address, document, record.settings, leaf_count),
+            ]
+        for problem in problems:
             yield f"{location}: {problem}"
     walk.documents += counted.documents
     walk.leaves += counted.leaves
     _charge(walk, record, counted)
+    if not are_readable:
+        walk.uncounted.add(record.tenant_id)
+    if walk.uncounted:
+        return
     yield from differences(stored, counted)
     yield from _count_problems(walk, number, counted.documents, terms)
+
+
+def _documents(walk: Walk, number: int) -> Iterator[tuple[int, int, bytes]]:
+    """Ordinals, leaf counts and addresses; damaged entries are reported as values."""
+    ordinals = walk.store.db["ordinals"]
+    for key, value in walk.txn.entries(ordinals, schema.u32(number)):
+        if walk.txn.is_sound(key, value, ordinals):
+            ordinal = schema.read_in_collection(key)[1]
+            leaf_count, slot = schema.read_document_entry(walk.txn.checked(key, value, ordinals))
+            yield ordinal, leaf_count, schema.address(slot, number, ordinal)
+
+
+def _checksum_problems(walk: Walk, address: bytes) -> list[str]:
+    """Which parts of a document's content are not what was stored."""
+    found = []
+    for name in ("texts", "trees", "vectors"):
+        value = walk.txn.raw.get(address[: schema.SLOT_BYTES], db=walk.store.db[name].handle)
+        if value is not None and not walk.txn.is_sound(address, value, walk.store.db[name]):
+            found.append(f"its {_PARTS[name]} not match its checksum")
+    return found
 
 
 def _charge(walk: Walk, record: CollectionRecord, counted: Counters) -> None:
@@ -84,7 +103,10 @@ def _record_problems(
     document: DocumentRecord,
     counters: Counters,
 ) -> Iterator[str]:
-    named = walk.get("document_ids", schema.document_id(number, document.document_id))
+    try:
+        named = walk.get("document_ids", schema.document_id(number, document.document_id))
+    except DataLoss:
+        named = None
     if named is None or schema.read_u64(named) != ordinal:
         yield "its id names another ordinal"
     if document.collection != number or document.leaf_count != leaf_count:
@@ -97,17 +119,21 @@ def _record_problems(
 
 def _has_term(walk: Walk, term: bytes, ordinal: int) -> bool:
     with walk.txn.cursor(db=walk.store.db["terms"]) as cursor:
-        return bool(cursor.set_key_dup(term, schema.u64(ordinal)))
+        return bool(cursor.set_key_dup(term, term_entry(term, ordinal)))
 
 
 def _content_problems(
     walk: Walk,
-    slot: bytes,
+    address: bytes,
     document: DocumentRecord,
     settings: CollectionSettings,
     leaf_count: int,
 ) -> Iterator[str]:
-    text, tree, vectors = (walk.get(name, slot) for name in ("texts", "trees", "vectors"))
+    damaged = _checksum_problems(walk, address)
+    if damaged:
+        yield from damaged
+        return
+    text, tree, vectors = (walk.get(name, address) for name in ("texts", "trees", "vectors"))
     if text is None or tree is None or vectors is None:
         yield "text, tree or vectors are missing"
         return

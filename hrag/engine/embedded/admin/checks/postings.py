@@ -31,7 +31,7 @@ from hrag_fast import Postings, write_postings
 
 _PART_LEAVES = 1 << 16  # Fewer would read the segment's postings too often.
 # What reading the leaves of a damaged document raises; `documents` says what is wrong with it.
-_DAMAGED = (*UNREADABLE, LookupError, RuntimeError)
+_DAMAGED = (*UNREADABLE, LookupError)
 
 
 class _Compared(NamedTuple):

@@ -52,7 +52,12 @@ def number_problems(walk: Walk) -> Iterator[str]:
 
 def slot_problems(walk: Walk) -> Iterator[str]:
     """Yields slots that do not belong to exactly one document, or to the free ones."""
-    taken = [schema.read_document_entry(value)[1] for _, value in walk.entries("ordinals")]
+    ordinals = walk.store.db["ordinals"]
+    taken = [
+        schema.read_document_entry(walk.txn.checked(key, value, ordinals))[1]
+        for key, value in walk.txn.entries(ordinals)
+        if walk.txn.is_sound(key, value, ordinals)
+    ]
     used, free = set(taken), {bytes(key) for key in walk.keys("free_slots")}
     if len(used) != len(taken):
         yield "two documents lie in one slot"

@@ -1,23 +1,30 @@
 """What all checks share: one read transaction, and the totals found so far."""
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import lmdb
+
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.records import Counters, Usage
-from hrag.errors import InvalidArgument
+from hrag.errors import DataLoss, InvalidArgument
 
 # What decoding a damaged record raises.
-UNREADABLE = (ValueError, KeyError, TypeError, InvalidArgument)
+UNREADABLE = (ValueError, KeyError, TypeError, struct.error, InvalidArgument, DataLoss)
 
 Numbers = TypeVar("Numbers", Counters, Usage)
 
 
 @dataclass(slots=True)
 class Walk:
-    """A walk through a store as of one moment. `usage` is what was found of each tenant."""
+    """A walk through a store as of one moment.
+
+    `usage` is what was found of each tenant; `uncounted` are tenants with something that
+    cannot be read, so that their totals cannot be compared.
+    """
 
     store: Store
     txn: Txn
@@ -26,6 +33,7 @@ class Walk:
     leaves: int = 0
     segments: int = 0
     usage: dict[str, Usage] = field(default_factory=dict)
+    uncounted: set[str] = field(default_factory=set)
 
     def get(self, database: str, key: bytes) -> memoryview | None:
         """Returns the value of a key, or None."""
@@ -39,21 +47,35 @@ class Walk:
 
     def keys(self, database: str) -> Iterator[memoryview]:
         """Yields all keys of a database, in order."""
-        return (key for key, _ in self.entries(database))
+        return (key for key, _ in self.txn.entries(self.store.db[database]))
 
     def numbers(self, database: str, collection: int) -> list[int]:
         """Returns the ordinals or sequences in a collection's keys, ascending."""
         prefix = schema.u32(collection)
-        return [schema.read_in_collection(key)[1] for key, _ in self.entries(database, prefix)]
+        entries = self.txn.entries(self.store.db[database], prefix)
+        return [schema.read_in_collection(key)[1] for key, _ in entries]
 
     def count(self, database: str, collection: int) -> int:
         """Returns the number of a collection's entries."""
-        return sum(1 for _ in self.entries(database, schema.u32(collection)))
+        return sum(1 for _ in self.txn.entries(self.store.db[database], schema.u32(collection)))
 
     def leaf_count(self, collection: int, ordinal: int) -> int | None:
         """Returns the leaf count of a living document, or None."""
-        value = self.get("ordinals", schema.in_collection(collection, ordinal))
-        return None if value is None else schema.read_document_entry(value)[0]
+        key, ordinals = schema.in_collection(collection, ordinal), self.store.db["ordinals"]
+        value = self.txn.raw.get(key, db=ordinals.handle)
+        if value is None or not self.txn.is_sound(key, value, ordinals):
+            return None
+        return schema.read_document_entry(value)[0]
+
+
+def guarded(problems: Iterator[str]) -> Iterator[str]:
+    """Yields problems until damage keeps the rest from being checked, and then says so."""
+    try:
+        yield from problems
+    except (*UNREADABLE, LookupError) as error:
+        yield f"damage ends this part of the check: {error}"
+    except lmdb.Error as error:
+        yield f"LMDB's own pages are damaged, which ends this part of the check: {error}"
 
 
 def differences(stored: Numbers, counted: Numbers) -> Iterator[str]:

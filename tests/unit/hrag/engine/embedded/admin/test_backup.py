@@ -104,7 +104,7 @@ def contents_of(store: Store) -> Entries:
         return [
             (name, bytes(key), bytes(value))
             for name in store.db
-            for key, value in store.scan(txn, name, b"")
+            for key, value in txn.entries(store.db[name])
         ]
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hrag.engine.embedded.admin.check import check
-from hrag.engine.embedded.admin.checks.documents import OF_DOCUMENTS
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import metadata_terms, schema
+from hrag.engine.embedded.store.damaged_documents import OF_DOCUMENTS
 from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
 from hrag.engine.embedded.store.queries import read_counters, read_document
 from hrag.engine.embedded.store.records import Counters, Usage
@@ -23,6 +23,7 @@ from hrag.tree import CHUNK, Tree
 from tests.fakes import collection_settings, prepared, seal, sentences
 
 ORDINAL = schema.u64(1)
+ADDRESS = schema.address(ORDINAL, 1, 1)
 COLLECTION = schema.u32(1)
 PLACE = "collection t/c: document d (ordinal 1): "
 
@@ -62,11 +63,11 @@ def counters_with(store: Store, **fields: int) -> Callable[[Txn, dict[str, Any]]
 
 def tree_with(level: int, index: int, **fields: int) -> Callable[[Txn, dict[str, Any]], None]:
     def damage(txn: Txn, db: dict[str, Any]) -> None:
-        tree = Tree(bytes(txn.get(ORDINAL, db=db["trees"])))
+        tree = Tree(bytes(txn.get(ADDRESS, db=db["trees"])))
         levels = [tree.level(at).copy() for at in range(len(tree.counts))]
         for name, value in fields.items():
             levels[level][index][name] = value
-        txn.put(ORDINAL, Tree.from_levels(levels).to_bytes(), db=db["trees"])
+        txn.put(ADDRESS, Tree.from_levels(levels).to_bytes(), db=db["trees"])
 
     return damage
 
@@ -128,13 +129,13 @@ def test_a_tenant_that_is_missing_or_not_there_is_found(store):
 
 def test_a_record_that_says_a_wrong_size_is_found(store):
     with store.read() as txn:
-        right = read_document(store, txn, ORDINAL).stored_bytes
-    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, stored_bytes=1))
+        right = read_document(store, txn, ADDRESS).stored_bytes
+    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ADDRESS, stored_bytes=1))
     assert f"{PLACE}it takes {right} bytes, its record says 1" in found
 
 
 def test_a_document_of_a_change_that_has_not_come_is_found(store):
-    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, sequence=9))
+    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ADDRESS, sequence=9))
     assert found == (f"{PLACE}sequence 9 is past the last",)
 
 
@@ -249,7 +250,8 @@ def test_a_lost_term_is_found(store):
 
 def test_a_term_that_no_document_has_is_found(store):
     term = metadata_terms.term(metadata_terms.field_prefix(1, "title"), "Title of d")
-    found = damaged(store, lambda txn, db: txn.put(term, schema.u64(2), db=db["terms"]))
+    entry = metadata_terms.term_entry(term, 2)
+    found = damaged(store, lambda txn, db: txn.put(term, entry, db=db["terms"]))
     assert len(found) == 1
     assert "terms are stored, its documents have" in found[0]
 
@@ -260,33 +262,33 @@ def test_a_term_that_no_document_has_is_found(store):
 @pytest.mark.parametrize("damage", [None, b"", b"{", b"[]", b"{}"])
 def test_a_missing_or_unreadable_document_record_is_found(store, damage):
     def damage_record(txn: Txn, db: dict[str, Any]) -> None:
-        txn.delete(ORDINAL, db=db["documents"])
+        txn.delete(ADDRESS, db=db["documents"])
         if damage is not None:
-            txn.put(ORDINAL, damage, db=db["documents"])
+            txn.put(ADDRESS, damage, db=db["documents"])
 
     found = damaged(store, damage_record)
-    assert found[0].startswith("collection t/c: ordinal 1: its record is missing or damaged: ")
+    assert found[0].startswith(f"{PLACE}its record is missing or damaged: ")
 
 
 @pytest.mark.parametrize("fields", [{"collection": 2}, {"leaf_count": 1}])
 def test_a_record_of_another_place_or_size_is_found(store, fields):
-    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, **fields))
+    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ADDRESS, **fields))
     assert f"{PLACE}record and ordinal entry differ" in found
 
 
 @pytest.mark.parametrize("name", ["texts", "trees", "vectors"])
 def test_a_missing_part_is_found(store, name):
-    found = damaged(store, lambda txn, db: txn.delete(ORDINAL, db=db[name]))
+    found = damaged(store, lambda txn, db: txn.delete(ADDRESS, db=db[name]))
     assert found == (f"{PLACE}text, tree or vectors are missing",)
 
 
 def test_a_text_that_is_shorter_or_no_text_is_found(store):
     length = len(sentences(60))
     text = sentences(60).encode()
-    found = damaged(store, lambda txn, db: txn.put(ORDINAL, text[:-1], db=db["texts"]))
+    found = damaged(store, lambda txn, db: txn.put(ADDRESS, text[:-1], db=db["texts"]))
     assert found == (f"{PLACE}text has {length - 1} bytes, its record says {length}",)
     text = b"\xff" + text[1:]
-    found = damaged(store, lambda txn, db: txn.put(ORDINAL, text, db=db["texts"]))
+    found = damaged(store, lambda txn, db: txn.put(ADDRESS, text, db=db["texts"]))
     assert len(found) == 1
     assert found[0].startswith(f"{PLACE}text is not UTF-8: ")
 
@@ -294,13 +296,13 @@ def test_a_text_that_is_shorter_or_no_text_is_found(store):
 def test_vectors_of_another_size_or_length_are_found(store):
     vectors = prepared("d", sentences(60)).vectors
     cut = vectors.tobytes()[:-4]
-    found = damaged(store, lambda txn, db: txn.put(ORDINAL, cut, db=db["vectors"]))
+    found = damaged(store, lambda txn, db: txn.put(ADDRESS, cut, db=db["vectors"]))
     place = f"leaves of dimension {vectors.shape[1]}"
     assert found == (f"{PLACE}{len(cut)} bytes of vectors for {len(vectors)} {place}",)
     for wrong in (vectors * 2, vectors * 0, vectors * np.float32("nan")):
         value = wrong.tobytes()
         found = damaged(
-            store, lambda txn, db, value=value: txn.put(ORDINAL, value, db=db["vectors"])
+            store, lambda txn, db, value=value: txn.put(ADDRESS, value, db=db["vectors"])
         )
         assert found == (f"{PLACE}a vector is not of unit length",)
 
@@ -319,7 +321,7 @@ def test_vectors_of_another_size_or_length_are_found(store):
     ],
 )
 def test_a_tree_of_another_shape_is_found(store, value, problem):
-    found = damaged(store, lambda txn, db: txn.put(ORDINAL, value, db=db["trees"]))
+    found = damaged(store, lambda txn, db: txn.put(ADDRESS, value, db=db["trees"]))
     assert any(one.startswith(PLACE + problem) for one in found)
 
 
@@ -351,7 +353,7 @@ def test_a_broken_promise_of_a_tree_is_found(store, damage, problem):
 
 def test_a_tree_of_another_text_is_found(store):
     fields = {"text_bytes": 10, "chunks_per_level": [1, 1, 1]}
-    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ORDINAL, **fields))
+    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ADDRESS, **fields))
     assert f"{PLACE}tree does not cover the text" in found
     assert any("chunks, its record says (1, 1, 1)" in problem for problem in found)
 
@@ -416,8 +418,8 @@ def test_a_damaged_segment_file_is_found(store, name):
 
 def test_every_problem_is_found_at_once(store):
     def damage(txn: Txn, db: dict[str, Any]) -> None:
-        txn.delete(ORDINAL, db=db["texts"])
-        txn.put(schema.u64(2), b"", db=db["vectors"])
+        txn.delete(ADDRESS, db=db["texts"])
+        txn.put(schema.address(schema.u64(2), 1, 2), b"", db=db["vectors"])
         txn.put(schema.u64(9), b"", db=db["texts"])
 
     found = damaged(store, damage)

@@ -56,7 +56,7 @@ def contents(folder: Path) -> list[tuple[str, bytes, bytes]]:
         return [
             (name, bytes(key), bytes(value))
             for name in store.db
-            for key, value in store.scan(txn, name, b"")
+            for key, value in txn.entries(store.db[name])
         ]
 
 

@@ -19,6 +19,8 @@ from tests.fakes import collection_settings, prepared, sentences
 
 # Damage
 
+ADDRESS = schema.address(schema.u64(1), 1, 1)
+
 
 @pytest.mark.parametrize("opening", [open_for_writing, open_for_reading, open_alone])
 @pytest.mark.parametrize("content", [b"no store" * 4096, b"x", bytes(8192), b"\xde\xc0" * 9999])
@@ -36,7 +38,9 @@ def test_a_data_file_whose_end_is_missing_is_refused(tmp_path, opening, kept):
     with closing(open_for_writing(tmp_path)) as store:
         for number in range(10):
             with store.write() as txn:
-                txn.put(schema.u64(number), bytes(50_000), db=store.db["texts"])
+                txn.put(
+                    schema.address(schema.u64(number), 1, 1), bytes(50_000), db=store.db["texts"]
+                )
     os.truncate(tmp_path / "data.mdb", kept)
     with pytest.raises(StoreUnavailable, match=f"is damaged: it has {kept:,} of [0-9,]+ bytes"):
         opening(tmp_path)
@@ -46,17 +50,17 @@ def test_a_data_file_whose_end_is_missing_is_refused(tmp_path, opening, kept):
 def test_a_short_data_file_that_lacks_only_unused_pages_is_opened(tmp_path, opening):
     """LMDB never writes the pages that a transaction takes at the end and gives back."""
     with closing(open_for_writing(tmp_path)) as store:
-        texts = store.db["texts"]
+        texts, more = store.db["texts"], schema.address(schema.u64(2), 1, 2)
         for _ in range(3):  # So that LMDB knows free pages, which makes it give back at once.
             with store.write() as txn:
-                txn.put(schema.u64(1), bytes(20_000), db=texts)
+                txn.put(ADDRESS, bytes(20_000), db=texts)
         with store.write() as txn:
-            txn.put(schema.u64(2), bytes(500_000), db=texts)
-            txn.delete(schema.u64(2), db=texts)
+            txn.put(more, bytes(500_000), db=texts)
+            txn.delete(more, db=texts)
         needed = (store.env.info()["last_pgno"] + 1) * store.env.stat()["psize"]
     assert (tmp_path / "data.mdb").stat().st_size < needed
     with closing(opening(tmp_path)) as store, store.read() as txn:
-        assert len(txn.get(schema.u64(1), db=store.db["texts"])) == 20_000
+        assert len(txn.get(ADDRESS, db=store.db["texts"])) == 20_000
 
 
 @pytest.mark.parametrize("lose", [Path.unlink, lambda path: os.truncate(path, 0)])

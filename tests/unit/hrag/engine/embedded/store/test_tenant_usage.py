@@ -9,7 +9,7 @@ import pytest
 from hrag.engine.embedded.maintenance import reclaim
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
-from hrag.engine.embedded.store.queries import read_document
+from hrag.engine.embedded.store.queries import address_of, read_document
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionExists, HragError, StorageQuotaExceeded
@@ -60,10 +60,8 @@ def test_a_tenant_has_what_the_records_of_its_documents_say(store, writer):
     put(writer, "a", 40)
     put(writer, "b", 3)
     with store.read() as txn:
-        slots = [
-            schema.read_document_entry(value)[1] for _, value in store.scan(txn, "ordinals", b"")
-        ]
-        documents = [read_document(store, txn, slot) for slot in slots]
+        keys = [schema.read_in_collection(key) for key, _ in txn.entries(store.db["ordinals"])]
+        documents = [read_document(store, txn, address_of(store, txn, *key)) for key in keys]
     assert used(writer).stored_bytes == sum(each.stored_bytes for each in documents)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hrag.engine import DocumentSummaries, StoredDocument, Summary
-from hrag.engine.embedded.store.queries import find_document, slot_of
+from hrag.engine.embedded.store.queries import address_of, find_document
 from hrag.engine.embedded.store.records import Summarised
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import InvalidArgument, StorageFull
@@ -37,8 +37,9 @@ def everything_of(store, collection: int, document_id: str) -> list[bytes]:
     """What is stored of a document, but for the number of its change."""
     with store.read() as txn:
         ordinal, record = find_document(store, txn, collection, document_id)
-        slot = slot_of(store, txn, collection, ordinal)
-        values = [bytes(txn.get(slot, db=store.db[name])) for name in ("texts", "trees", "vectors")]
+        address = address_of(store, txn, collection, ordinal)
+        names = ("texts", "trees", "vectors")
+        values = [bytes(txn.get(address, db=store.db[name])) for name in names]
     return [replace(record, sequence=0, collection=0).to_bytes(), *values]
 
 

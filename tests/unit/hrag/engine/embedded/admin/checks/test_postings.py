@@ -190,10 +190,10 @@ def test_rows_of_leaves_that_do_not_exist_are_found(store):
 
 def test_a_text_that_was_changed_is_found(store):
     sealed(store)
-    slot = schema.u64(4)
+    address = schema.address(schema.u64(4), 1, 4)
     with store.write() as txn:
-        text = bytes(txn.get(slot, db=store.db["texts"])).replace(b"valve", b"slave")
-        txn.put(slot, text, db=store.db["texts"])
+        text = bytes(txn.get(address, db=store.db["texts"])).replace(b"valve", b"slave")
+        txn.put(address, text, db=store.db["texts"])
     problem = f"{SEGMENT}its postings are not those of the texts, first in ordinal 4"
     assert check(store).problems == (problem,)
 
@@ -205,14 +205,16 @@ def test_a_damaged_document_hides_no_others(store, settings, name, value):
     """Its rows are left out; the documents' own problems name it."""
     sealed(store, settings)
     with store.write() as txn:
-        txn.delete(schema.u64(2), db=store.db[name])
+        address = schema.address(schema.u64(2), 1, 2)
+        txn.delete(address, db=store.db[name])
         if value is not None:
-            txn.put(schema.u64(2), value, db=store.db[name])
+            txn.put(address, value, db=store.db[name])
     before = check(store).problems
     assert before != ()
     with store.write() as txn:
-        text = bytes(txn.get(schema.u64(6), db=store.db["texts"])).replace(b"pump", b"dump")
-        txn.put(schema.u64(6), text, db=store.db["texts"])
+        address = schema.address(schema.u64(6), 1, 6)
+        text = bytes(txn.get(address, db=store.db["texts"])).replace(b"pump", b"dump")
+        txn.put(address, text, db=store.db["texts"])
     problem = f"{SEGMENT}its postings are not those of the texts, first in ordinal 6"
     assert set(check(store).problems) - set(before) == {problem}
 

@@ -1,0 +1,94 @@
+"""Checks a store in a child process, which damaged pages may end.
+
+LMDB follows the page numbers that it reads, so a flipped bit in one can end a process with
+SIGSEGV or SIGBUS. `check_apart` starts this module as a program of its own, which writes each
+problem as a line of JSON as it finds it:
+
+    python -m hrag.engine.embedded.admin.check_process DIRECTORY
+"""
+
+import json
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.store import location
+from hrag.engine.embedded.store.environment import open_for_reading
+from hrag.engine.reports import CheckReport
+from hrag.errors import StoreUnavailable
+
+_MODULE = "hrag.engine.embedded.admin.check_process"
+_IMPORT_ROOT = Path(__file__).parents[4]  # The folder that holds the package `hrag`.
+_SHOWN_CHARS = 2000  # Of what a child that failed wrote last.
+
+
+def check_apart(directory: Path) -> CheckReport:
+    """Returns the report on the store in `directory`. Raises StoreUnavailable."""
+    location.require_data(directory)
+    command = [sys.executable, "-m", _MODULE, str(directory.absolute())]
+    child = subprocess.run(
+        command,
+        cwd=_IMPORT_ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        errors="replace",
+    )
+    problems: list[str] = []
+    for line in child.stdout.splitlines():
+        written = _decoded(line)
+        if "report" in written:
+            return CheckReport(**written["report"], problems=tuple(problems))
+        if "unavailable" in written:
+            raise StoreUnavailable(written["unavailable"])
+        if "problem" in written:
+            problems.append(written["problem"])
+    return CheckReport(0, 0, 0, 0, (*problems, _end_of(child)))
+
+
+def _decoded(line: str) -> dict[str, Any]:
+    """One line of the child; a process that is killed may have written a part of it."""
+    try:
+        written = json.loads(line)
+    except ValueError:
+        return {}
+    return written if isinstance(written, dict) else {}
+
+
+def _end_of(child: "subprocess.CompletedProcess[str]") -> str:
+    if child.returncode < 0:
+        cause = f"ended the process by {signal.Signals(-child.returncode).name}"
+    else:
+        cause = f"failed: {child.stderr[-_SHOWN_CHARS:].strip()}"
+    return (
+        f"reading {location.DATA} {cause}: LMDB's own pages are damaged, and what follows was not "
+        "checked; restore a backup"
+    )
+
+
+def main(directory: Path) -> None:
+    """Writes the problems, then the report, to standard output."""
+    try:
+        store = open_for_reading(directory)
+    except StoreUnavailable as error:
+        _write(unavailable=error.message)
+        return
+    with closing(store):
+        report = asdict(check(store, lambda problem: _write(problem=problem)))
+    del report["problems"]
+    _write(report=report)
+
+
+def _write(**written: Any) -> None:
+    sys.stdout.write(f"{json.dumps(written)}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,84 @@
+"""Repair: makes again what can be derived, and lists the documents that cannot.
+
+The truth is each document's record, text, tree and vectors, and each collection's record. Filter
+terms, counters and tenants' usage follow from them. No process may have the store open meanwhile.
+Everything is repaired in one transaction: if it is interrupted, the store is as before.
+"""
+
+from contextlib import closing
+from pathlib import Path
+
+from hrag.engine.embedded.admin.check_process import check_apart
+from hrag.engine.embedded.store import location, locks, schema
+from hrag.engine.embedded.store.damaged_documents import recounted, rewrite_terms
+from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
+from hrag.engine.embedded.store.owners import collection_record
+from hrag.engine.embedded.store.queries import listed_segments
+from hrag.engine.embedded.store.records import Counters, Usage
+from hrag.engine.reports import CheckReport
+
+
+def repair(directory: Path) -> CheckReport:
+    """Returns what is still wrong. Raises StoreMissing, StorageFull or StoreUnavailable."""
+    location.require_data(directory)
+    with locks.exclusive(directory):
+        pass  # Raises StoreUnavailable while a service runs.
+    with closing(open_for_writing(directory)) as store, store.write() as txn:
+        usage: dict[str, Usage] = {}
+        numbers = [schema.read_u32(key) for key, _ in txn.entries(store.db["collections"])]
+        for number in numbers:
+            _repair_collection(store, txn, number, usage)
+        for tenant_id, found in usage.items():
+            _repair_usage(store, txn, tenant_id, found)
+    return check_apart(directory)
+
+
+def _repair_collection(store: Store, txn: Txn, number: int, usage: dict[str, Usage]) -> None:
+    record = collection_record(txn, store.db, number)
+    if record is None:
+        return  # Its documents cannot be understood without it; `check` names it.
+    rewrite_terms(store, txn, number)
+    key, counters = schema.u32(number), store.db["counters"]
+    value = txn.raw.get(key, db=counters.handle)
+    if value is None or not txn.is_sound(key, value, counters):
+        stored = _counters_of_entries(store, txn, number)
+    else:
+        stored = Counters.from_bytes(txn.checked(key, value, counters))
+    counted = recounted(store, txn, number, stored)
+    txn.put(key, counted.to_bytes(), db=counters)
+    own = Usage(1, counted.documents) if not record.summarises else Usage()
+    own = own._replace(stored_bytes=counted.stored_bytes)
+    usage[record.tenant_id] = usage.get(record.tenant_id, Usage()).plus(own)
+
+
+def _counters_of_entries(store: Store, txn: Txn, number: int) -> Counters:
+    """Counters made again from logs, segments and lists; spent tokens of summaries are lost."""
+    prefix = schema.u32(number)
+    changes = [
+        schema.read_in_collection(key)[1] for key, _ in txn.entries(store.db["changes"], prefix)
+    ]
+    covered, sealed = 0, 0
+    for record in listed_segments(store, txn, number):
+        covered, sealed = max(covered, record.covered_sequence), max(sealed, record.last_ordinal)
+    last = changes[-1] if changes else covered
+    waiting = sum(1 for _ in txn.entries(store.db["unsummarised"], prefix))
+    return Counters(
+        sequence=last,
+        sealed_sequence=covered,
+        sealed_ordinal=sealed,
+        log_entries=len(changes),
+        log_start=changes[0] - 1 if changes else last,
+        unsummarised=waiting,
+    )
+
+
+def _repair_usage(store: Store, txn: Txn, tenant_id: str, found: Usage) -> None:
+    """Writes a tenant's usage; a lost sequence becomes one that no change can have had."""
+    key, tenants = schema.tenant(tenant_id), store.db["tenants"]
+    value = txn.raw.get(key, db=tenants.handle)
+    if value is not None and txn.is_sound(key, value, tenants):
+        sequence = Usage.from_bytes(txn.checked(key, value, tenants)).sequence
+    else:  # Every change took an ordinal or made a commit of its own.
+        names = (schema.LAST_ORDINAL, schema.COMMIT_CURSOR)
+        sequence = sum(store.number(txn, name) for name in names)
+    txn.put(key, found._replace(sequence=sequence).to_bytes(), db=tenants)

@@ -1,0 +1,159 @@
+"""Is a stored document what was written, and how is one removed that is not?
+
+A document that is ingested again replaces the stored one, so that nothing of a damaged one is
+needed. What it held that others share is counted and written again from the collection's
+other documents: counters, the tenant's usage, filter terms. That reads all their records.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
+from hrag.engine.embedded.store.queries import address_of, find_document, read_document
+from hrag.engine.embedded.store.records import Counters, DocumentRecord
+from hrag.errors import DataLoss
+from hrag.tree import Tree
+
+# Counters of the documents that live.
+OF_DOCUMENTS = (
+    "documents",
+    "chunks",
+    "leaves",
+    "tail_leaves",
+    "tokens",
+    "text_bytes",
+    "vector_bytes",
+    "stored_bytes",
+)
+
+
+class DamagedDocument(NamedTuple):
+    """What is left of a document: its ordinal, and its address if that is known."""
+
+    ordinal: int
+    address: bytes | None
+    leaf_count: int
+
+
+def is_intact(store: Store, txn: Txn, collection: int, document_id: str) -> bool:
+    """Whether all that is stored of a document is what was written, its terms included."""
+    try:
+        ordinal, document = find_document(store, txn, collection, document_id)
+        if document is None:
+            return True
+        address = address_of(store, txn, collection, ordinal)
+        values = [txn.get(address, db=store.db[name]) for name in schema.BY_SLOT]
+    except DataLoss:
+        return False
+    with txn.cursor(store.db["terms"]) as cursor:
+        has_terms = all(
+            cursor.set_key_dup(each, term_entry(each, ordinal)) for each in terms_of(document)
+        )
+    return has_terms and None not in values
+
+
+def find_damaged(
+    store: Store, txn: Txn, collection: int, document_id: str
+) -> DamagedDocument | None:
+    """Returns what is left of a document, of which some entry is damaged; None if nothing is."""
+    ordinal = _ordinal_of(store, txn, collection, document_id)
+    return None if ordinal is None else damaged_at(store, txn, collection, ordinal)
+
+
+def damaged_at(store: Store, txn: Txn, collection: int, ordinal: int) -> DamagedDocument:
+    """Returns what is left of the document with this ordinal."""
+    try:
+        address: bytes | None = address_of(store, txn, collection, ordinal)
+    except DataLoss:
+        address = _address_by_content(store, txn, collection, ordinal)
+    return DamagedDocument(ordinal, address, _leaf_count(store, txn, address))
+
+
+def _ordinal_of(store: Store, txn: Txn, collection: int, document_id: str) -> int | None:
+    key = schema.document_id(collection, document_id)
+    try:
+        value = txn.get(key, db=store.db["document_ids"])
+        return None if value is None else schema.read_u64(value)
+    except DataLoss:
+        pass
+    for ordinal, record in readable_documents(store, txn, collection):
+        if record.document_id == document_id:
+            return ordinal
+    return None
+
+
+def _address_by_content(store: Store, txn: Txn, collection: int, ordinal: int) -> bytes | None:
+    """Checksums tell whose a value is, so every slot can be tried."""
+    for name in schema.BY_SLOT:
+        for slot, value in txn.entries(store.db[name]):
+            address = schema.address(bytes(slot), collection, ordinal)
+            if txn.is_sound(address, value, store.db[name]):
+                return address
+    return None
+
+
+def _leaf_count(store: Store, txn: Txn, address: bytes | None) -> int:
+    """How many leaves the document has; 0 if neither entry, record nor tree says it."""
+    if address is None:
+        return 0
+    collection, ordinal = schema.read_in_collection(address[schema.SLOT_BYTES :])
+    key, ordinals = schema.in_collection(collection, ordinal), store.db["ordinals"]
+    value = txn.raw.get(key, db=ordinals.handle)
+    if value is not None and txn.is_sound(key, value, ordinals):
+        return schema.read_document_entry(value)[0]
+    try:
+        return read_document(store, txn, address).leaf_count
+    except DataLoss:
+        pass
+    try:
+        tree = txn.get(address, db=store.db["trees"])
+        return 0 if tree is None else max(Tree(tree).counts)
+    except DataLoss:
+        return 0
+
+
+def erase_damaged(store: Store, txn: Txn, collection: int, document: DamagedDocument) -> None:
+    """Deletes what is left of a document, except its id, terms and what counts it."""
+    entry = schema.in_collection(collection, document.ordinal)
+    for database in ("ordinals", "unsummarised", "summarised"):
+        txn.delete(entry, db=store.db[database])
+    if document.address is not None:
+        for database in schema.BY_SLOT:
+            txn.delete(document.address, db=store.db[database])
+        txn.put(document.address[: schema.SLOT_BYTES], b"", db=store.db["free_slots"])
+
+
+def readable_documents(
+    store: Store, txn: Txn, collection: int
+) -> Iterator[tuple[int, DocumentRecord]]:
+    """Yields the ordinal and record of each document whose record can be read."""
+    ordinals = store.db["ordinals"]
+    for key, value in txn.entries(ordinals, schema.u32(collection)):
+        if not txn.is_sound(key, value, ordinals):
+            continue
+        ordinal = schema.read_in_collection(key)[1]
+        slot = schema.read_document_entry(txn.checked(key, value, ordinals))[1]
+        try:
+            yield ordinal, read_document(store, txn, schema.address(slot, collection, ordinal))
+        except DataLoss:
+            continue
+
+
+def recounted(store: Store, txn: Txn, collection: int, counters: Counters) -> Counters:
+    """Returns the counters with those of documents counted again."""
+    counted = counters._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
+    for ordinal, document in readable_documents(store, txn, collection):
+        counted = counted.plus(document, ordinal, 1)
+    return counted
+
+
+def rewrite_terms(store: Store, txn: Txn, collection: int) -> None:
+    """Writes the terms of all documents of a collection again, and no others."""
+    terms = store.db["terms"]
+    for key in {bytes(key) for key, _ in txn.entries(terms, schema.u32(collection))}:
+        txn.delete(key, db=terms)
+    for ordinal, document in readable_documents(store, txn, collection):
+        for each in terms_of(document):
+            txn.put(each, term_entry(each, ordinal), db=terms)

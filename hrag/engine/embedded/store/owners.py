@@ -1,0 +1,80 @@
+"""Whose is an entry? Names documents and collections in reports of damage.
+
+Looks at the other entries without trusting them, for they may be damaged too.
+"""
+
+from collections.abc import Mapping
+
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.records import CollectionRecord
+from hrag.engine.embedded.store.transactions import Database, Txn
+
+_BY_COLLECTION = (
+    "collections",
+    "counters",
+    "document_ids",
+    "changes",
+    "segments",
+    "deleted_leaves",
+)
+_BY_ORDINAL = ("ordinals", "tombstones", "summarised")
+_NAMED = {"collection_names": "collection", "tenants": "tenant"}
+_COLLECTION_BYTES = 4
+
+
+def owner_of(txn: Txn, db: Mapping[str, Database], database: str, key: bytes) -> str:
+    """Returns whose the entry is, such as `document 'a' of collection 'acme/handbook'`."""
+    if database in schema.BY_SLOT:
+        return document_owner(txn, db, *schema.read_in_collection(key[schema.SLOT_BYTES :]))
+    if database in _BY_ORDINAL:
+        return document_owner(txn, db, *schema.read_in_collection(key))
+    name = key.decode("utf-8", "replace").replace("\0", "/")
+    if database in _NAMED:
+        return f"{_NAMED[database]} {name!r}"
+    if database not in _BY_COLLECTION:
+        return "the store"
+    owner = collection_owner(txn, db, schema.read_u32(key[:_COLLECTION_BYTES]))
+    if database == "document_ids":
+        name = key[_COLLECTION_BYTES:].decode("utf-8", "replace")
+        return f"document {name!r} of {owner}"
+    return owner
+
+
+def document_owner(txn: Txn, db: Mapping[str, Database], collection: int, ordinal: int) -> str:
+    """Returns the document with this ordinal, by its id, or by the ordinal if it has none."""
+    name = document_name(txn, db, collection, ordinal)
+    found = f"document {name!r}" if name else f"ordinal {ordinal}"
+    return f"{found} of {collection_owner(txn, db, collection)}"
+
+
+def document_name(txn: Txn, db: Mapping[str, Database], collection: int, ordinal: int) -> str:
+    """Returns the id of the document with this ordinal; "" if there is none.
+
+    Looks through the collection's ids, which takes 1 us each.
+    """
+    wanted = schema.u64(ordinal)
+    for key, value in txn.entries(db["document_ids"], schema.u32(collection)):
+        if value[: len(wanted)] == wanted:
+            return str(key[_COLLECTION_BYTES:], "utf-8", "replace")
+    return ""
+
+
+def collection_owner(txn: Txn, db: Mapping[str, Database], number: int) -> str:
+    """Returns the collection with this number by tenant and name; a summary collection too."""
+    record = collection_record(txn, db, number)
+    if record is not None:
+        kind = "the summaries of collection" if record.summarises else "collection"
+        return f"{kind} {f'{record.tenant_id}/{record.name}'!r}"
+    for key, value in txn.entries(db["collection_names"]):
+        if value[:_COLLECTION_BYTES] == schema.u32(number):
+            return f"collection {str(key, 'utf-8', 'replace').replace(chr(0), '/')!r}"
+    return f"collection {number}"
+
+
+def collection_record(txn: Txn, db: Mapping[str, Database], number: int) -> CollectionRecord | None:
+    """Returns a collection's record; None if it is missing or damaged."""
+    key, records = schema.u32(number), db["collections"]
+    value = txn.raw.get(key, db=records.handle)
+    if value is None or not txn.is_sound(key, value, records):
+        return None
+    return CollectionRecord.from_bytes(txn.checked(key, value, records))

@@ -1,0 +1,192 @@
+"""A flipped bit is noticed: wrong bytes are never served, `check` names it, ingesting mends it."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hrag.errors import DataLoss
+from hrag.types import Document, Passage
+from tests.attacks import flipped_store
+from tests.attacks.flipped_store import Examined, Examiner, Value, flipped, random_flips
+from tests.processes import running
+
+pytestmark = pytest.mark.attacks
+
+_DOCUMENTS_OF_ANY = ("documents", "texts", "trees", "vectors", "ordinals", "document_ids")
+_IN_CONTENT = ("documents", "texts", "trees", "vectors")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("flips") / "store"
+    flipped_store.build(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def values(store: Path) -> list[Value]:
+    return flipped_store.values(store)
+
+
+@pytest.fixture(scope="module")
+def examiner() -> Iterator[Examiner]:
+    one = Examiner()
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def right(
+    store: Path, examiner: Examiner, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """What the store answers as it was written."""
+    copy = tmp_path_factory.mktemp("right") / "store"
+    shutil.copytree(store, copy)
+    found = examiner.examine(copy)
+    assert found.problems == found.after == ()
+    assert found.failures == []
+    assert found.answers is not None
+    assert not any(_is_error(answer) for answer in found.answers.values())
+    return found.answers
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 50), pytest.param(2, 500, marks=pytest.mark.endurance)]
+)
+@pytest.mark.timeout(900)
+def test_random_flips_are_never_served(store, values, right, examiner, tmp_path, seed, count):
+    pages, told = flipped_store.pages_of(values), dict.fromkeys(("value", "other", "unused"), 0)
+    for offset, bit in random_flips(seed, count, pages):
+        flipped(store, tmp_path / "store", offset, bit)
+        found = examiner.examine(tmp_path / "store")
+        hit = next((each for each in values if each.start <= offset < each.end), None)
+        where = f"offset {offset}, bit {bit}, {hit}: {found.problems}, {found.failures}"
+        if hit is not None:
+            _assert_value_is_guarded(found, right, hit, where)
+            told["value"] += 1
+        else:
+            told[_assert_structure_is_guarded(found, right, where)] += 1
+    print(f"{count} flips: {told}")  # noqa: T201
+
+
+@pytest.mark.parametrize("database", _DOCUMENTS_OF_ANY)
+def test_a_flip_in_a_value_is_named_and_mended(store, values, right, examiner, tmp_path, database):
+    for seed, hit in enumerate(each for each in values if each.database == database):
+        if seed % 7:
+            continue
+        offset = hit.start + (seed * 37) % (hit.end - hit.start)
+        flipped(store, tmp_path / "store", offset, seed % 8)
+        found = examiner.examine(tmp_path / "store")
+        _assert_value_is_guarded(found, right, hit, f"offset {offset}, {hit}: {found}")
+
+
+def test_services_answer_data_loss_and_a_new_ingestion_mends_it(tmp_path):
+    """Through real services and the command line, for each part of a document."""
+    folder = tmp_path / "store"
+    texts = {
+        name: " ".join(f"The keeper of {name} counts ship {number}." for number in range(250))
+        for name in "abc"
+    }
+    with running(folder) as services:
+        for name, text in texts.items():
+            services.client.ingest("acme", Document(text, name))
+    _flip_in(folder, texts["b"].encode()[5000:5040])
+    with running(folder) as services:
+        with pytest.raises(DataLoss, match="document 'b'"):
+            services.client.get_chunk("acme", "b#0.11")
+        with pytest.raises(DataLoss, match="document 'b'"):
+            services.client.search("acme", "ships", limit=10)
+        assert _check(folder) == (1, True)
+        services.client.ingest("acme", Document(texts["b"], "b"))
+        assert services.client.search("acme", "ships", limit=10).passages
+        assert _check(folder) == (0, False)
+
+
+def _flip_in(folder: Path, content: bytes) -> None:
+    """Flips a bit in every copy of `content` in the file."""
+    data = folder / "data.mdb"
+    raw = bytearray(data.read_bytes())
+    at = raw.find(content)
+    assert at >= 0
+    while at >= 0:
+        raw[at + 7] ^= 1
+        at = raw.find(content, at + 1)
+    data.write_bytes(raw)
+
+
+def _check(folder: Path) -> tuple[int, bool]:
+    """The exit code of `hrag check`, and whether it names the document."""
+    command = [sys.executable, "-c", "from hrag.cli import main; main()", "check"]
+    command += ["--data-dir", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    return done.returncode, "document b " in done.stdout
+
+
+def _assert_value_is_guarded(
+    found: Examined, right: dict[str, Any], hit: Value, where: str
+) -> None:
+    """Answers are right or DATA_LOSS with the document's id, and nothing is left after mending."""
+    assert found.answers is not None, where
+    assert found.problems, where
+    wrong = {name: answer for name, answer in found.answers.items() if answer != right.get(name)}
+    assert all(_is_error(answer) for answer in wrong.values()), where
+    if hit.document:
+        place, document = hit.document.split(" ")
+        named = [each for each in found.problems if place in each and f"{document!r}" in each]
+        named += [
+            each for each in found.problems if place in each and f"document {document} " in each
+        ]
+        assert named, where
+        assert all(answer[1] == "DataLoss" for answer in wrong.values()), where
+    if hit.database in _IN_CONTENT:
+        assert any(f"document {document!r}" in answer[2] for answer in wrong.values()), where
+    if hit.database in (*_DOCUMENTS_OF_ANY, "terms"):
+        assert found.after == (), f"{where}: {found.after}"
+        assert found.mended is not None
+        assert list(found.mended.values()) == _exports(right), where
+
+
+def _assert_structure_is_guarded(found: Examined, right: dict[str, Any], where: str) -> str:
+    """Documents may be hidden or the process end, but `check` tells; nothing wrong is served."""
+    if found.answers is None or found.problems is None:
+        return "other"
+    wrong = {name: answer for name, answer in found.answers.items() if answer != right.get(name)}
+    for name, answer in wrong.items():
+        assert _is_error(answer) or _is_genuine(name, answer), f"{where}: {name}"
+    if wrong:
+        assert found.problems, f"{where}: {sorted(wrong)}"
+    return "other" if wrong or found.problems else "unused"
+
+
+def _is_error(answer: Any) -> bool:
+    return isinstance(answer, tuple) and len(answer) == 3 and answer[0] == "error"
+
+
+def _exports(answers: dict[str, Any]) -> list[Any]:
+    return [answer for name, answer in answers.items() if name.endswith("export")]
+
+
+def _is_genuine(name: str, answer: Any) -> bool:
+    """Whether every passage and document is one that was stored, by tenant."""
+    tenant = name.partition("/")[0]
+    stored = {each.document.document_id: each.document for each in flipped_store.documents(tenant)}
+    if name.endswith("export"):
+        return all(
+            each in map(flipped_store.plain, flipped_store.documents(tenant)) for each in answer
+        )
+    if name.endswith("encoded") or not (isinstance(answer, tuple) and len(answer) == 4):
+        return True
+    return all(_is_of(passage, stored) for passage in answer[0])
+
+
+def _is_of(passage: Passage, stored: dict[str, Any]) -> bool:
+    chunk = passage.chunk
+    document = stored[chunk.document_id]
+    text = document.parsed.text.encode()[chunk.span.byte_start : chunk.span.byte_end].decode()
+    return (text, document.title, document.metadata) == (chunk.content, chunk.title, chunk.metadata)

@@ -1,0 +1,79 @@
+"""Repair writes again what follows from the documents, and lists the rest."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hrag.config import EngineSettings
+from hrag.engine import open_engine
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.environment import open_for_writing
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.errors import DataLoss, StoreUnavailable
+from tests.fakes import collection_settings, prepared, seal, sentences
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "store"
+    with closing(open_for_writing(folder)) as store:
+        writer = EmbeddedWriter(store)
+        writer.create_collection("t", "c", collection_settings())
+        for number, name in enumerate("ab"):
+            writer.put(writer.open("t", "c"), prepared(name, sentences(30, number), seed=number))
+        seal(store, 1)
+        writer.put(writer.open("t", "c"), prepared("c", sentences(30, 3), seed=3))
+    return folder
+
+
+def administration(folder: Path):
+    settings = EngineSettings().model_copy(update={"data_dir": folder})
+    return open_engine(settings).administration()
+
+
+def flip_first(folder: Path, name: str) -> None:
+    """Flips a bit in the first value of a database."""
+    with closing(open_for_writing(folder)) as store, store.write() as txn:
+        key, value = next(txn.entries(store.db[name]))
+        key, changed = bytes(key), bytearray(value)
+        changed[3] ^= 1
+        if name in schema.MANY_VALUED:
+            txn.delete(key, bytes(value), db=store.db[name])
+        txn.raw.put(key, bytes(changed), db=store.db[name].handle)
+
+
+@pytest.mark.parametrize("name", ["terms", "counters", "tenants"])
+def test_what_follows_from_the_documents_is_written_again(folder, name):
+    flip_first(folder, name)
+    assert administration(folder).check().problems != ()
+    assert administration(folder).repair().problems == ()
+    assert administration(folder).check().problems == ()
+
+
+@pytest.mark.parametrize("name", ["documents", "texts", "trees", "vectors"])
+def test_a_document_that_is_damaged_stays_listed_until_it_is_ingested_again(folder, name):
+    flip_first(folder, name)
+    problems = administration(folder).repair().problems
+    assert problems
+    assert all(problem.startswith("collection t/c: document a ") for problem in problems)
+    with closing(open_for_writing(folder)) as store:
+        writer = EmbeddedWriter(store)
+        writer.put(writer.open("t", "c"), prepared("a", sentences(30, 0), seed=0))
+    assert administration(folder).check().problems == ()
+
+
+@pytest.mark.parametrize("name", ["documents", "ordinals", "document_ids"])
+def test_a_damaged_document_can_be_deleted(folder, name):
+    flip_first(folder, name)
+    with closing(open_for_writing(folder)) as store:
+        writer = EmbeddedWriter(store)
+        with pytest.raises(DataLoss, match="document 'a' of collection 't/c' is damaged"):
+            writer.document(writer.open("t", "c"), "a")
+        writer.delete(writer.open("t", "c"), "a")
+    assert administration(folder).check().problems == ()
+
+
+def test_a_store_in_use_is_left_alone(folder):
+    with closing(open_for_writing(folder)), pytest.raises(StoreUnavailable, match="in use"):
+        administration(folder).repair()

@@ -1,0 +1,74 @@
+"""Values with checksums: every flipped bit, and every other key, is noticed."""
+
+import numpy as np
+import pytest
+
+from hrag.engine.embedded.store.checksums import (
+    BLOCK_BYTES,
+    Blocks,
+    are_verified,
+    verified,
+    with_block_checksums,
+    with_checksum,
+)
+from hrag.engine.embedded.store.metadata_terms import (
+    ordinals_of_entries,
+    term_entry,
+    term_seed,
+)
+
+SIZES = [0, 1, 7, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES + 5]
+
+
+class Damaged(Exception):
+    pass
+
+
+def raising():
+    raise Damaged
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_was_stored_is_read_again(size):
+    data = bytes(range(256)) * (size // 256 + 1)
+    data = data[:size]
+    assert verified(memoryview(with_checksum(data, 5)), 5) == data
+    assert Blocks(memoryview(with_block_checksums(data, 5)), 5, raising).check_all() == data
+
+
+@pytest.mark.parametrize("size", [1, 7, BLOCK_BYTES + 1])
+def test_every_flipped_bit_and_another_seed_are_noticed(size):
+    data = bytes(size)
+    for make, is_sound in (
+        (with_checksum, lambda value, seed: verified(value, seed) is not None),
+        (with_block_checksums, are_verified),
+    ):
+        value = bytearray(make(data, 2**64 - 1))
+        assert is_sound(memoryview(value), 2**64 - 1)
+        assert not is_sound(memoryview(value), 4)
+        assert not is_sound(memoryview(value)[:-1], 2**64 - 1)
+        for at in range(0, len(value), 1 + len(value) // 100):
+            value[at] ^= 1 << at % 8
+            assert not is_sound(memoryview(value), 2**64 - 1)
+            value[at] ^= 1 << at % 8
+
+
+def test_only_the_blocks_that_are_read_are_checked():
+    value = bytearray(with_block_checksums(bytes(3 * BLOCK_BYTES), 1))
+    value[BLOCK_BYTES + 9] ^= 1
+    blocks = Blocks(memoryview(value), 1, raising)
+    blocks.check(0, BLOCK_BYTES)
+    blocks.check(2 * BLOCK_BYTES, 5 * BLOCK_BYTES)
+    for span in ((0, BLOCK_BYTES + 1), (BLOCK_BYTES, BLOCK_BYTES + 1)):
+        with pytest.raises(Damaged):
+            blocks.check(*span)
+
+
+@pytest.mark.parametrize("ordinal", [1, 2, 77, (1 << 44) - 1])
+def test_every_flipped_bit_of_a_terms_entry_is_noticed(ordinal):
+    entry = int.from_bytes(term_entry(b"term", ordinal), "big")
+    seed = np.uint64(term_seed(b"term"))
+    flipped = np.array([entry, *(entry ^ 1 << bit for bit in range(64))], np.uint64)
+    ordinals, damaged = ordinals_of_entries(flipped, seed)
+    assert ordinals[0] == ordinal
+    assert damaged.tolist() == [False] + [True] * 64
