@@ -7,7 +7,7 @@ is visible before the commit at the end.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,15 +28,11 @@ from hrag.errors import (
     CollectionNotFound,
     HragError,
     InvalidArgument,
-    TooLarge,
 )
 from hrag.passages.indexed_text import embedded_texts
 from hrag.tree import CHUNK, ParsedText, Tree
 from hrag.types import (
     DEFAULT_COLLECTION,
-    MAX_METADATA_BYTES,
-    MAX_METADATA_VALUES,
-    MAX_TITLE_BYTES,
     NO_EMBEDDER,
     Collection,
     CollectionSettings,
@@ -47,9 +43,8 @@ from hrag.types import (
     TreeSettings,
 )
 from indexer_svc.chunker import build_tree
+from indexer_svc.document_limits import check_limits
 from indexer_svc.extract import TenantParse, extract, no_parser, resolve_mime_type
-
-MAX_SOURCE_BYTES = 2048
 
 # Part of every content hash: raised when documents are read or cut in another way, so that
 # ingesting them again does not count as UNCHANGED.
@@ -271,7 +266,9 @@ class Pipeline:
         ids.check_tenant_id(tenant_id)
         ids.check_collection_name(collection)
         metadata_json = canonical_json.encode(document.metadata)
-        document = _checked(document, metadata_json)
+        check_limits(document, metadata_json)
+        if not document.document_id:
+            document = replace(document, document_id=derived_id(document))
         content_hash = hash_document(document, metadata_json)
         return Checked(tenant_id, collection, document, metadata_json, content_hash)
 
@@ -418,39 +415,6 @@ def _feed(digest: "hashlib.blake2b", part: bytes) -> None:
 
 def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")  # Extraction reports surrogates.
-
-
-def _checked(document: Document, metadata_json: bytes) -> Document:
-    _check_size("title", document.title.encode(), MAX_TITLE_BYTES)
-    _check_size("source", document.source.encode(), MAX_SOURCE_BYTES)
-    _check_size("metadata", metadata_json, MAX_METADATA_BYTES)
-    _check_values(document.metadata)
-    if document.document_id:
-        ids.check_document_id(document.document_id)
-        return document
-    return replace(document, document_id=derived_id(document))
-
-
-def _check_size(field: str, value: bytes, limit: int) -> None:
-    if len(value) > limit:
-        problem = f"{field} has {len(value)} bytes; at most {limit} are allowed"
-        raise TooLarge(problem, field=field)
-
-
-def _check_values(metadata: Mapping[str, Any]) -> None:
-    count = _value_count(metadata)
-    if count > MAX_METADATA_VALUES:
-        problem = f"metadata has {count:,} values; at most {MAX_METADATA_VALUES:,} are allowed"
-        raise TooLarge(problem, field="metadata")
-
-
-def _value_count(value: Any) -> int:
-    """How many values an object or a list holds, at any depth; an object is a value too."""
-    if isinstance(value, Mapping):
-        return sum(isinstance(each, Mapping) + _value_count(each) for each in value.values())
-    if isinstance(value, (list, tuple)):
-        return sum(isinstance(each, Mapping) + _value_count(each) for each in value)
-    return 1
 
 
 def _tree_settings(request: SettingsRequest, defaults: TreeSettings) -> TreeSettings:

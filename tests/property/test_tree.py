@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hrag import tokens
-from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.queries import address_of, find_collection, find_document
 from hrag.ids import ChunkId
 from hrag.tree import NONE, ParsedText, Section, Tree
 from hrag.types import TreeSettings
@@ -270,8 +270,10 @@ def test_the_tree_rebuilt_from_the_store_is_the_tree_built(engine: Engine, parse
     engine.writer.create_collection("t", "c", wanted)
     engine.writer.put(engine.writer.open("t", "c"), document)
     with engine.store.read() as txn:
-        slot = schema.u64(engine.store.number(txn, schema.LAST_SLOT))
-        stored = Tree(bytes(txn.get(slot, db=engine.store.db["trees"])))
+        number = find_collection(engine.store, txn, "t", "c")
+        ordinal, _ = find_document(engine.store, txn, number, "d")
+        address = address_of(engine.store, txn, number, ordinal)
+        stored = Tree(bytes(txn.get(address, db=engine.store.db["trees"])))
     assert stored.to_bytes() == document.tree.to_bytes()
     with engine.reader.snapshot("t", "c") as snapshot:
         for level, count in enumerate(stored.counts):

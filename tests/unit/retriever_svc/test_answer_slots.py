@@ -35,7 +35,7 @@ def test_while_others_ask_a_tenant_has_half_of_the_slots() -> None:
         held.enter_context(slots.slot("b"))
         held.enter_context(slots.slot("a"))
         held.enter_context(slots.slot("a"))
-        with pytest.raises(TooBusy, match="2 answers .* tenant 'a'"):
+        with pytest.raises(TooBusy, match=r"2 answers .* tenant 'a'"):
             held.enter_context(slots.slot("a"))
         held.enter_context(slots.slot("b"))
     clock.now = 61.0

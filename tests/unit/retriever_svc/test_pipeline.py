@@ -404,8 +404,7 @@ def test_a_search_finds_its_change_there() -> None:
 
 
 def test_a_search_without_a_change_to_wait_for_does_not_look() -> None:
-    snapshot = FakeSnapshot(["a"])
-    looks = iter([1])
+    snapshot, looks = FakeSnapshot(["a"]), iter([1])
     search_of(snapshot, reader=FakeReader(snapshot, looks))(QUERY, NEVER)
     assert list(looks) == [1]
 
