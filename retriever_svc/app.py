@@ -45,7 +45,7 @@ from retriever_svc.servicer import RetrieverServicer
 
 # How long a search waits for the interpreter while another thread, such as that which follows
 # the change log, computes. Python's own 5 ms would be several searches.
-_SWITCH_S = 0.0005
+_SWITCH_S = 0.0002
 _WORKER_METRICS = "127.0.0.1:0"  # A worker's own; its supervisor collects and serves them.
 
 SERVICE = retriever_pb2.DESCRIPTOR.services_by_name["RetrieverService"].full_name

@@ -1,7 +1,8 @@
 """A limit per tenant for calls that run and calls that wait.
 
-While others call, a tenant's calls take at most half of the threads; alone, it may take all
-but one, which is left for whoever comes next. Calls beyond that wait without a thread, in the
+While others call, a tenant's calls take at most a quarter of the threads; alone, it may take
+all but one, which is left for whoever comes next. Python runs one thread at a time, so that
+each further one of a greedy tenant costs the others another turn. Calls beyond that wait without a thread, in the
 order of their arrival, and those beyond the limit of waiting calls are refused. So no number
 of calls, and no cost of a call, takes the threads from another tenant.
 """
@@ -39,7 +40,7 @@ class ConcurrencyLimiter:
     ) -> None:
         """`threads` is how many calls of a tenant may run at once; `run` starts one."""
         self._alone = threads
-        self._share = max(1, threads // 2)
+        self._share = max(1, threads // 4)
         self._max_waiting = max_waiting
         self._run = run
         self._clock = clock

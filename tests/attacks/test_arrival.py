@@ -12,7 +12,6 @@ from hrag.auth import keys
 from hrag.cli.processes import INDEXER
 from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2, types_pb2
-from tests.attacks.conftest import ATTACKER, LIMITS, Guarded
 from tests.attacks.http2 import Connection, half_open
 from tests.attacks.observed import (
     MAX_GROWTH_BYTES,
@@ -23,18 +22,23 @@ from tests.attacks.observed import (
     threads_of,
     until,
 )
+from tests.attacks.world import (
+    ATTACKER,
+    HALF_OPEN,
+    IDLE_STREAMS,
+    INGEST,
+    INGEST_MANY,
+    LIMITS,
+    REFLECTION,
+    SEARCH,
+    Guarded,
+)
 from tests.credentials import id_of, new_key
 from tests.processes import FAST, Process, started
 
 pytestmark = pytest.mark.attacks
 
-SEARCH = "/hrag.v1.RetrieverService/Search"
-INGEST = "/hrag.v1.IndexerService/IngestDocument"
-INGEST_MANY = "/hrag.v1.IndexerService/IngestDocuments"
-REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 CHECK = "/grpc.health.v1.Health/Check"
-COUNT = 1000
-STREAMS = 200
 
 
 @pytest.fixture
@@ -64,7 +68,7 @@ def test_calls_without_a_message_hold_nothing_that_others_need(
     services = quiet.services
     process = services.indexer if method == INGEST else services.retriever
     token = quiet.attacker_key if whose == "a tenant's" else ""
-    with half_open(process.address, method, COUNT, token):
+    with half_open(process.address, method, HALF_OPEN, token):
         for _ in range(3):
             _check_service(quiet, process)
             time.sleep(0.3)
@@ -112,7 +116,7 @@ def _metadata(key: str) -> tuple[tuple[str, str], ...]:
 def test_idle_streams_are_bounded_and_end(quiet: Guarded, method: str) -> None:
     indexer = quiet.services.indexer
     before = threads_of(indexer)
-    with half_open(indexer.address, method, STREAMS, quiet.attacker_key):
+    with half_open(indexer.address, method, IDLE_STREAMS, quiet.attacker_key):
         _check_service(quiet, indexer)
         quiet.victim.ingest("victim", Document(f"Written beside {method}.", "beside"))
         outcomes = quiet.victim.ingest_many("victim", [Document("As a stream.", "stream")])

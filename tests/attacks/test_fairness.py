@@ -4,14 +4,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import grpc
 import pytest
 
 from hrag.v1 import retriever_pb2 as pb
-from tests.attacks.conftest import ATTACKER, Guarded
 from tests.attacks.http2 import Connection
 from tests.attacks.observed import (
     MAX_GROWTH_BYTES,
@@ -21,13 +20,22 @@ from tests.attacks.observed import (
     memory_bytes,
     p99_s,
     slowest_s,
+    threads_of,
+    until,
+)
+from tests.attacks.world import (
+    ATTACKER,
+    BATCH_SEARCH,
+    SEARCH,
+    UNREAD,
+    Guarded,
+    everything_at_once,
+    large_batch,
 )
 from tests.processes import FAST, running
 
 pytestmark = pytest.mark.attacks
 
-SEARCH = "/hrag.v1.RetrieverService/Search"
-BATCH_SEARCH = "/hrag.v1.RetrieverService/BatchSearch"
 _PER_CONNECTION = 300
 
 
@@ -94,30 +102,38 @@ def test_waiting_calls_of_one_tenant_are_bounded(guarded: Guarded) -> None:
     assert any("HRAG_TENANT_MAX_WAITING_CALLS" in error.details() for error in errors)
 
 
-@pytest.mark.parametrize("count", [100])
-def test_replies_that_nobody_reads_are_bounded_and_their_calls_ended(
-    guarded: Guarded, count: int
-) -> None:
+def test_replies_that_nobody_reads_are_bounded_and_their_calls_ended(guarded: Guarded) -> None:
     """A client whose window is closed, so that gRPC keeps each reply in memory."""
     retriever = guarded.services.retriever
-    large = pb.SearchRequest(tenant_id=ATTACKER, text="ship", limit=100, return_level=1)
-    batch = pb.BatchSearchRequest(searches=[large] * 12).SerializeToString()
     guarded.search()
     before = memory_bytes(retriever)
-    connection = Connection(retriever.address, window_bytes=0)
-    for _ in range(count):
-        connection.call(BATCH_SEARCH, batch, guarded.attacker_key)
-    largest = before
-    began = time.monotonic()
-    while time.monotonic() - began < 12:
-        assert health_s(retriever) < MAX_S
-        guarded.search()
-        largest = max(largest, memory_bytes(retriever))
-    assert largest - before < MAX_GROWTH_BYTES
-    assert "HRAG_MAX_UNREAD_BYTES" not in retriever.log  # No message is logged.
-    with guarded.attacker() as attacker:
-        attacker.search(ATTACKER, "ship", limit=100)
-    connection.close()
+    with closing(Connection(retriever.address, window_bytes=0)) as connection:
+        for _ in range(UNREAD):
+            connection.call(BATCH_SEARCH, large_batch(), guarded.attacker_key)
+        largest = before
+        began = time.monotonic()
+        while time.monotonic() - began < 12:
+            assert health_s(retriever) < MAX_S
+            guarded.search()
+            largest = max(largest, memory_bytes(retriever))
+        assert largest - before < MAX_GROWTH_BYTES
+        with guarded.attacker() as attacker:
+            attacker.search(ATTACKER, "ship", limit=100)
+
+
+def test_everything_at_once(guarded: Guarded) -> None:
+    processes = (guarded.services.retriever, guarded.services.indexer)
+    p99_s(guarded.search, 50)
+    quiet = p99_s(guarded.search)
+    memory = [memory_bytes(each) for each in processes]
+    threads = [threads_of(each) for each in processes]
+    with everything_at_once(guarded):
+        assert max(health_s(each) for each in processes * 5) < MAX_S
+        assert p99_s(guarded.search) < max(MAX_RATIO * quiet, MAX_S / 4)
+        for process, before in zip(processes, memory, strict=True):
+            assert memory_bytes(process) - before < MAX_GROWTH_BYTES
+    for process, before in zip(processes, threads, strict=True):
+        until(lambda process=process, before=before: threads_of(process) <= before + 5)
 
 
 def test_a_call_without_a_deadline_gets_the_servers(tmp_path: Path) -> None:

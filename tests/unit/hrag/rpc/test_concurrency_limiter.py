@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hrag.errors import TooBusy
 from hrag.rpc.concurrency_limiter import ConcurrencyLimiter
 
-THREADS = 4
-SHARE = 2
+THREADS = 4  # A quarter of them is one.
 
 
 class World:
@@ -52,7 +51,7 @@ def test_while_others_call_a_tenant_has_its_share() -> None:
     world = _alone()
     world.enter("b", "b1")
     world.enter("a", "1", "2", "3")
-    assert world.running == ["b1", "1", "2"]
+    assert world.running == ["b1", "1"]
 
 
 def test_a_tenant_has_only_its_share_for_a_second_after_anothers_call() -> None:
@@ -60,7 +59,7 @@ def test_a_tenant_has_only_its_share_for_a_second_after_anothers_call() -> None:
     world.enter("b", "b1")
     world.leave("b", "b1")
     world.enter("a", "1", "2", "3")
-    assert world.running == ["1", "2"]
+    assert world.running == ["1"]
     world.now += 1.5
     world.leave("a", "1")
     assert world.running == ["2", "3"]
