@@ -119,16 +119,6 @@ class AdmissionExecutor:
             "(HRAG_MAX_CONCURRENT_CALLS)"
         )
 
-    @property
-    def calls(self) -> int:
-        """Number of running and waiting calls, streams aside."""
-        return self._calls
-
-    @property
-    def arriving(self) -> int:
-        """Number of calls whose message has not arrived."""
-        return len(self._arriving)
-
     def submit(self, run: Callable[..., Any], /, *parts: Any, **_: Any) -> Future[Any]:
         """Called by gRPC, in its event thread, with the parts of a call."""
         call = PendingCall(run, *parts)

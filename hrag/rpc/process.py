@@ -6,6 +6,7 @@ the children of a parent that holds the other end of a pipe end with it, even if
 """
 
 import os
+import resource
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ from hrag.rpc.server import Server
 _log = structlog.get_logger()
 
 _STORE_POLL_S = 0.1
+_OPEN_FILES = 65_536
 _STORE_WATCH_S = 1.0
 _STDIN = 0
 _READ_BYTES = 65_536
@@ -52,6 +54,7 @@ def run(
     # Eight threads that scan tails of 8,000 leaves made 470 scans a second with them, and
     # 7,300 with one BLAS thread each.
     threadpool_limits(1, "blas")
+    _raise_limit_of_open_files()
     stopping = threading.Event()
     _stop_on_signals(stopping)
     if settings.stop_on_eof:
@@ -69,6 +72,14 @@ def run(
     tracing.close()
     audit.close()
     _log.info("stopped")
+
+
+def _raise_limit_of_open_files() -> None:
+    """Each connection is an open file, and the soft limit is often 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _stop_on_signals(stopping: threading.Event) -> None:
