@@ -2,9 +2,10 @@
 
 While others call, a tenant's calls take at most a quarter of the threads; alone, it may take
 all but one, which is left for whoever comes next. Python runs one thread at a time, so that
-each further one of a greedy tenant costs the others another turn. Calls beyond that wait without a thread, in the
-order of their arrival, and those beyond the limit of waiting calls are refused. So no number
-of calls, and no cost of a call, takes the threads from another tenant.
+each further one of a greedy tenant costs the others another turn. Calls beyond that wait
+without a thread, in the order of their arrival, and those beyond the limit of waiting calls
+are refused. So no number of calls, and no cost of a call, takes the threads from another
+tenant.
 """
 
 import threading
