@@ -1,5 +1,6 @@
 """Stored documents within a transaction: read on demand, encoded or as values."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,27 @@ from hrag_fast import CitedDocument, PassageEncoder
 _CITATION_BYTES = 32 << 20  # Some 10,000 documents; reading one again takes 15 us.
 _CITATION_OVERHEAD_BYTES = 1_500  # In memory, added to a multiple of the record's size on disk.
 _RECORD_FACTOR = 6
+_CHECK_AGAIN_S = 60  # So long a tree or a block of text counts as checked.
+
+
+@dataclass(slots=True)
+class RecentChecks:
+    """What of a document was checked a short while ago, so that searches need not check it again.
+
+    Until `until_s` of the monotonic clock. Safe to use from several threads: one in a race
+    checks twice.
+    """
+
+    until_s: float = 0.0
+    tree: bool = False
+    blocks: bytearray = field(default_factory=bytearray)
+    """Of its text, see `Blocks`."""
+
+    def forget_old(self, now_s: float) -> None:
+        """Forgets what was checked too long ago."""
+        if now_s >= self.until_s:
+            self.tree, self.blocks = False, bytearray()
+            self.until_s = now_s + _CHECK_AGAIN_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +47,7 @@ class Citation:
     outline: Outline
     address: bytes
     size_bytes: int  # In memory, estimated.
+    checks: RecentChecks = field(default_factory=RecentChecks)
     _cited: dict[PassageFields, CitedDocument] = field(default_factory=dict)
 
     @classmethod
@@ -95,6 +118,7 @@ class DocumentReader:
         self._txn = txn
         self._collection = collection
         self._citations = citations
+        self._now_s = time.monotonic()
         # Passages often share a document, so what was read of one is kept.
         self._read_already: dict[int, tuple[Citation, memoryview, Blocks]] = {}
         self._tree_texts: dict[int, TreeText] = {}
@@ -104,8 +128,9 @@ class DocumentReader:
         found = self._tree_texts.get(ordinal)
         if found is None:
             citation, tree, text = self._stored(ordinal)
+            check = None if text.are_checked else text.check
             found = self._tree_texts[ordinal] = TreeText(
-                citation.outline, Tree(tree), text.data, text.check
+                citation.outline, Tree(tree), text.data, check
             )
         return found
 
@@ -131,8 +156,9 @@ class DocumentReader:
         """
         citation, tree, text = self._stored(ordinal)
         cited = citation.cited(fields)
+        check = None if text.are_checked else text.check
         return encoder.passage(
-            cited, tree, text.data, *position, group, record, merged, max_bytes, text.check
+            cited, tree, text.data, *position, group, record, merged, max_bytes, check
         )
 
     def _stored(self, ordinal: int) -> tuple[Citation, memoryview, Blocks]:
@@ -140,11 +166,19 @@ class DocumentReader:
         found = self._read_already.get(ordinal)
         if found is None:
             citation = self._citations.get(ordinal, lambda: self._citation(ordinal))
-            address = citation.address
-            text = required(self._txn.get_blocks(address, db=self._store.db["texts"]))
-            found = (citation, self._read(address, "trees"), text)
+            found = (citation, *self._content(citation.address, citation.checks))
             self._read_already[ordinal] = found
         return found
+
+    def _content(self, address: bytes, checks: RecentChecks) -> tuple[memoryview, Blocks]:
+        checks.forget_old(self._now_s)
+        texts, trees = self._store.db["texts"], self._store.db["trees"]
+        text = required(self._txn.get_blocks(address, texts, checks.blocks))
+        if checks.tree:
+            return required(self._txn.get_again(address, trees)), text
+        tree = required(self._txn.get(address, trees))
+        checks.tree = True
+        return tree, text
 
     def _citation(self, ordinal: int) -> Citation:
         address = self._address(ordinal)

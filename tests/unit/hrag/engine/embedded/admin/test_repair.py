@@ -1,10 +1,13 @@
 """Repair writes again what follows from the documents, and lists the rest."""
 
+import json
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from hrag.cli.app import app
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
 from hrag.engine.embedded.store import schema
@@ -77,3 +80,36 @@ def test_a_damaged_document_can_be_deleted(folder, name):
 def test_a_store_in_use_is_left_alone(folder):
     with closing(open_for_writing(folder)), pytest.raises(StoreUnavailable, match="in use"):
         administration(folder).repair()
+
+
+@pytest.mark.parametrize(("name", "derived"), [("meta", "tenants"), ("segments", "counters")])
+def test_what_repair_needs_stops_it_with_what_helps(folder, name, derived):
+    flip_first(folder, name)
+    flip_first(folder, derived)
+    before = (folder / "data.mdb").read_bytes()
+    with pytest.raises(DataLoss, match=r"nothing was repaired.*hrag restore"):
+        administration(folder).repair()
+    assert (folder / "data.mdb").read_bytes() == before
+
+
+def test_a_repair_is_audited(folder, tmp_path):
+    flip_first(folder, "counters")
+    records = tmp_path / "audit.log"
+    command = ["check", "--repair", "--data-dir", str(folder)]
+    assert run(command, HRAG_AUDIT_FILE=str(records)).exit_code == 0
+    flip_first(folder, "texts")
+    assert run(command, HRAG_AUDIT_FILE=str(records)).exit_code == 1
+    flip_first(folder, "segments")
+    flip_first(folder, "counters")
+    stopped = run(command, HRAG_AUDIT_FILE=str(records))
+    assert (stopped.exit_code, stopped.exception.__class__) == (1, SystemExit)
+    assert "hrag restore" in stopped.stderr
+    assert run(["check", "--data-dir", str(folder)]).exit_code == 1  # A check changes nothing.
+    entries = [json.loads(line) for line in records.read_text().splitlines()]
+    found = [(each["method"], each["outcome"], each.get("problems")) for each in entries]
+    assert found == [("repair", "OK", 0), ("repair", "OK", 1), ("repair", "FAILED", None)]
+    assert {each["store"] for each in entries} == {str(folder)}
+
+
+def run(command: list[str], **settings: str):
+    return CliRunner().invoke(app, command, env={"NO_COLOR": "1", **settings})
