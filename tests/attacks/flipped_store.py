@@ -46,6 +46,7 @@ _KINDS = {8: "meta", 1: "branch", 2: "leaf", 4: "overflow"}
 _PAGE_FLAGS_AT = 10
 _PAGE_HEADER_BYTES = 16
 _NODE_HEADER_BYTES = 8
+_HAS_OWN_PAGES = 1
 _META_BYTES = _PAGE_HEADER_BYTES + 136
 
 PLACES = (("acme", "plain"), ("umbra", "summarised"))
@@ -216,6 +217,24 @@ def structure_of(folder: Path) -> dict[str, list[int]]:
         for part, offsets in parts.items():
             found.setdefault(f"{kind} {part}", []).extend(offsets)
     return found
+
+
+def length_at(folder: Path, value: Value) -> int:
+    """The offset of the most significant byte of the length of a value that has own pages."""
+    data = (folder / "data.mdb").read_bytes()
+    page = struct.pack("<Q", value.start // PAGE_BYTES)
+    (node,) = (
+        offset
+        for offset in structure_of(folder)["leaf nodes"][::_NODE_HEADER_BYTES]
+        if data[offset + 4] & _HAS_OWN_PAGES and _data_of(data, offset) == page
+    )
+    return node + 3
+
+
+def _data_of(data: bytes, node: int) -> bytes:
+    """The first eight bytes of what a node of a leaf page holds."""
+    start = node + _NODE_HEADER_BYTES + struct.unpack_from("<H", data, node + 6)[0]
+    return data[start : start + 8]
 
 
 def _numbered(data: bytes, page: int) -> tuple[int]:

@@ -110,6 +110,20 @@ def test_a_flip_in_a_value_is_named_and_mended(store, values, right, examiner, t
         _assert_value_is_guarded(found, right, hit, f"offset {offset}, {hit}: {found}")
 
 
+def test_a_length_that_ends_the_process_is_reported(store, values, tmp_path):
+    """What reads past the end of the file ends by SIGBUS: a child of `hrag check`, no more."""
+    texts = (each for each in values if each.database == "texts")
+    value = max(texts, key=lambda each: each.end - each.start)
+    flipped(store, tmp_path / "store", flipped_store.length_at(store, value), 6)
+    done = _checked(tmp_path / "store")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "LMDB's own pages are damaged" in done.stdout
+    backup = _hrag("backup", str(tmp_path / "backup"), "--data-dir", str(tmp_path / "store"))
+    assert backup.returncode == 1
+    assert "Traceback" not in backup.stderr
+    assert not (tmp_path / "backup").exists()
+
+
 def test_services_answer_data_loss_and_a_new_ingestion_mends_it(tmp_path):
     """Through real services and the command line, for each part of a document."""
     folder = tmp_path / "store"
@@ -146,11 +160,18 @@ def _flip_in(folder: Path, content: bytes) -> None:
 
 def _check(folder: Path) -> tuple[int, bool]:
     """The exit code of `hrag check`, and whether it names the document."""
-    command = [sys.executable, "-c", "from hrag.cli import main; main()", "check"]
-    command += ["--data-dir", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = _checked(folder)
     assert "Traceback" not in done.stderr
     return done.returncode, "document b " in done.stdout
+
+
+def _checked(folder: Path) -> "subprocess.CompletedProcess[str]":
+    return _hrag("check", "--data-dir", str(folder))
+
+
+def _hrag(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", "from hrag.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
 
 
 def _assert_value_is_guarded(
