@@ -51,6 +51,12 @@ def bytes_in_blocks(size_bytes: int) -> int:
     return size_bytes + -(-size_bytes // BLOCK_BYTES) * SUM_BYTES
 
 
+def data_bytes(size_bytes: int) -> int:
+    """The length of the data in so many bytes that `with_block_checksums` made."""
+    blocks = -(-size_bytes // (BLOCK_BYTES + SUM_BYTES))
+    return size_bytes - blocks * SUM_BYTES
+
+
 def are_verified(value: memoryview, seed: int) -> bool:
     """Whether `with_block_checksums` made the value."""
     try:
@@ -84,8 +90,8 @@ class Blocks:
         damaged: Callable[[], NoReturn],
         checked: bytearray | None = None,
     ) -> None:
-        count = -(-len(value) // (BLOCK_BYTES + SUM_BYTES))
-        size = len(value) - count * SUM_BYTES
+        size = data_bytes(len(value))
+        count = (len(value) - size) // SUM_BYTES
         if size <= 0 < count:
             damaged()
         self.data = value[:size]
@@ -96,11 +102,6 @@ class Blocks:
         self._checked = bytearray() if checked is None else checked
         if len(self._checked) < count:
             self._checked.extend(bytes(count - len(self._checked)))
-
-    @property
-    def are_checked(self) -> bool:
-        """Whether no block is left to check."""
-        return 0 not in self._checked
 
     def check(self, start: int, end: int) -> None:
         """Checks the blocks that hold the bytes from `start` to `end`, each once."""

@@ -18,6 +18,7 @@ from hrag.engine.embedded.store.checksums import (
     Blocks,
     Buffer,
     are_verified,
+    data_bytes,
     seed_of,
     verified,
     with_block_checksums,
@@ -77,7 +78,9 @@ class Txn:
     def get_again(self, key: bytes, db: Database) -> memoryview | None:
         """Returns a value that was checked a short while ago, and does not check it."""
         value = self.raw.get(key[: db.key_bytes], db=db.handle)
-        return None if value is None else value[:-SUM_BYTES]
+        if value is None:
+            return None
+        return value[: data_bytes(len(value))] if db.blocks else value[:-SUM_BYTES]
 
     def get_blocks(
         self, key: bytes, db: Database, checked: bytearray | None = None
