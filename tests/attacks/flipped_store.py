@@ -101,11 +101,11 @@ def build(folder: Path) -> None:
         for number, (tenant, name) in enumerate(PLACES):
             summaries = SummaryUnit.SECTION if number else SummaryUnit.NONE
             writer.create_collection(tenant, name, collection_settings(summaries=summaries))
-            for document in documents(tenant)[:_SEALED]:
+            for document in stored_in(tenant, name)[:_SEALED]:
                 _put(writer, tenant, name, document)
             for collection in (1 + number, 1 + 2 * number):
                 seal(store, collection)
-            for document in documents(tenant)[_SEALED:]:
+            for document in stored_in(tenant, name)[_SEALED:]:
                 _put(writer, tenant, name, document)
     _engine(folder).administration().vacuum()  # So that no page holds what was before.
 
@@ -128,11 +128,15 @@ def documents(tenant: str) -> list[StoredDocument]:
     return found
 
 
+def stored_in(tenant: str, name: str) -> list[StoredDocument]:
+    """The tenant's documents as its collection has them: not all have summaries."""
+    if name == "summarised":
+        return documents(tenant)
+    return [StoredDocument(each.document) for each in documents(tenant)]
+
+
 def _put(writer: Writer, tenant: str, name: str, stored: StoredDocument) -> None:
-    handle = writer.open(tenant, name)
-    if handle.settings.summaries is SummaryUnit.NONE:
-        stored = StoredDocument(stored.document)
-    writer.put_stored(handle, stored)
+    writer.put_stored(writer.open(tenant, name), stored)
 
 
 def _engine(folder: Path) -> Engine:
@@ -358,7 +362,7 @@ def _mend(folder: Path) -> tuple[str, ...]:
     try:
         writer = engine.writer()
         for tenant, name in PLACES:
-            for document in documents(tenant):
+            for document in stored_in(tenant, name):
                 _put(writer, tenant, name, document)
     finally:
         engine.close()

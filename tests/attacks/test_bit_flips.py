@@ -237,12 +237,14 @@ def _exports(answers: dict[str, Any]) -> list[Any]:
 
 def _is_genuine(name: str, answer: Any) -> bool:
     """Whether every passage and document is one that was stored, by tenant."""
-    tenant = name.partition("/")[0]
+    tenant, _, question = name.partition("/")
     stored = {each.document.document_id: each.document for each in flipped_store.documents(tenant)}
     if name.endswith("export"):
-        return all(
-            each in map(flipped_store.plain, flipped_store.documents(tenant)) for each in answer
-        )
+        collection = question.split(" ")[0]
+        written = [
+            flipped_store.plain(each) for each in flipped_store.stored_in(tenant, collection)
+        ]
+        return all(each in written for each in answer)
     if name.endswith("encoded") or not (isinstance(answer, tuple) and len(answer) == 4):
         return True
     return all(_is_of(passage, stored) for passage in answer[0])

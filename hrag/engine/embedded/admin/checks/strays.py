@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from hrag.engine.embedded.admin.checks.walk import Walk
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.change_log import MAX_LOG_ENTRIES
 from hrag.engine.embedded.store.queries import collection_exists
 
 _COLLECTION_BYTES = 4  # Length of the collection's number, with which its keys begin.
@@ -46,9 +45,7 @@ def number_problems(walk: Walk) -> Iterator[str]:
     cursor = walk.store.number(walk.txn, schema.COMMIT_CURSOR)
     if commits and commits[-1] > cursor:
         yield f"commit {commits[-1]} is past the store's last"
-    elif commits != list(range(cursor - len(commits) + 1, cursor + 1)) or len(commits) < min(
-        cursor, MAX_LOG_ENTRIES
-    ):
+    elif commits != list(range(cursor - len(commits) + 1, cursor + 1)):
         yield f"the list of commits has gaps: {len(commits)} entries before the last, {cursor}"
     ordinals = (schema.read_in_collection(key)[1] for key in walk.keys("ordinals"))
     last = max(ordinals, default=0)

@@ -429,7 +429,7 @@ def test_every_problem_is_found_at_once(store):
     assert found[2] == "texts has slot 9, which no document has"
 
 
-@pytest.mark.parametrize("at", [0, 2, -1])
+@pytest.mark.parametrize("at", [1, 2, -1])
 def test_a_commit_that_is_not_listed_is_found(store, at):
     def damage(txn: Txn, db: dict[str, Any]) -> None:
         key = [bytes(key) for key, _ in txn.entries(db["commits"])][at]

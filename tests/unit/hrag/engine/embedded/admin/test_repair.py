@@ -1,19 +1,16 @@
 """Repair writes again what follows from the documents, and lists the rest."""
 
-import json
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from hrag.cli.app import app
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
-from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss, StoreUnavailable
+from tests.damage import flip_first
 from tests.fakes import collection_settings, prepared, seal, sentences
 
 
@@ -33,17 +30,6 @@ def folder(tmp_path):
 def administration(folder: Path):
     settings = EngineSettings().model_copy(update={"data_dir": folder})
     return open_engine(settings).administration()
-
-
-def flip_first(folder: Path, name: str) -> None:
-    """Flips a bit in the first value of a database."""
-    with closing(open_for_writing(folder)) as store, store.write() as txn:
-        key, value = next(txn.entries(store.db[name]))
-        key, changed = bytes(key), bytearray(value)
-        changed[3] ^= 1
-        if name in schema.MANY_VALUED:
-            txn.delete(key, bytes(value), db=store.db[name])
-        txn.raw.put(key, bytes(changed), db=store.db[name].handle)
 
 
 @pytest.mark.parametrize("name", ["terms", "counters", "tenants"])
@@ -90,26 +76,3 @@ def test_what_repair_needs_stops_it_with_what_helps(folder, name, derived):
     with pytest.raises(DataLoss, match=r"nothing was repaired.*hrag restore"):
         administration(folder).repair()
     assert (folder / "data.mdb").read_bytes() == before
-
-
-def test_a_repair_is_audited(folder, tmp_path):
-    flip_first(folder, "counters")
-    records = tmp_path / "audit.log"
-    command = ["check", "--repair", "--data-dir", str(folder)]
-    assert run(command, HRAG_AUDIT_FILE=str(records)).exit_code == 0
-    flip_first(folder, "texts")
-    assert run(command, HRAG_AUDIT_FILE=str(records)).exit_code == 1
-    flip_first(folder, "segments")
-    flip_first(folder, "counters")
-    stopped = run(command, HRAG_AUDIT_FILE=str(records))
-    assert (stopped.exit_code, stopped.exception.__class__) == (1, SystemExit)
-    assert "hrag restore" in stopped.stderr
-    assert run(["check", "--data-dir", str(folder)]).exit_code == 1  # A check changes nothing.
-    entries = [json.loads(line) for line in records.read_text().splitlines()]
-    found = [(each["method"], each["outcome"], each.get("problems")) for each in entries]
-    assert found == [("repair", "OK", 0), ("repair", "OK", 1), ("repair", "FAILED", None)]
-    assert {each["store"] for each in entries} == {str(folder)}
-
-
-def run(command: list[str], **settings: str):
-    return CliRunner().invoke(app, command, env={"NO_COLOR": "1", **settings})
