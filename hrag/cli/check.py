@@ -1,5 +1,6 @@
 """`hrag check`: proves a store's invariants, with the services running or stopped."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ from hrag.cli.render import counted
 from hrag.plain_text import printable
 
 if TYPE_CHECKING:
-    from hrag.engine import CheckReport
+    from hrag.engine import Administration, CheckReport
 
 CANNOT_CHECK = 2
 
@@ -42,17 +43,29 @@ def check(
     """
     # Settings and storage are slow to import, and only some commands need them.
     from hrag.cli.administration import open_administration  # noqa: PLC0415
-    from hrag.errors import NotSupported, StoreUnavailable  # noqa: PLC0415
+    from hrag.errors import DataLoss, NotSupported, StoreUnavailable  # noqa: PLC0415
 
     try:
         administration = open_administration(data_dir)
-        report = administration.repair() if repair else administration.check()
+        report = _repaired(administration, data_dir) if repair else administration.check()
+    except DataLoss as error:
+        show_error(str(error))
+        raise typer.Exit(1) from None
     except (Failure, NotSupported, StoreUnavailable) as error:
         show_error(str(error))
         raise typer.Exit(CANNOT_CHECK) from None
     _show(report)
     if report.problems:
         raise typer.Exit(1)
+
+
+def _repaired(administration: "Administration", data_dir: Path) -> "CheckReport":
+    from hrag.cli.audit_entry import audited  # noqa: PLC0415
+
+    with audited("repair", store=str(data_dir)) as entry:
+        report = administration.repair()
+        entry.update(problems=len(report.problems))
+    return report
 
 
 def _show(report: "CheckReport") -> None:

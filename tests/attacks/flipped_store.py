@@ -8,10 +8,13 @@ import multiprocessing
 import os
 import pickle
 import random
+import resource
 import shutil
+import signal
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -38,10 +41,19 @@ from tests import forked  # noqa: F401  It says what the server that forks has i
 from tests.fakes import collection_settings, prepared, query_vector, seal, sentences, unit_vectors
 
 PAGE_BYTES = 4096
+# Of LMDB 0.9's format, see its mdb.c.
+_KINDS = {8: "meta", 1: "branch", 2: "leaf", 4: "overflow"}
+_PAGE_FLAGS_AT = 10
+_PAGE_HEADER_BYTES = 16
+_NODE_HEADER_BYTES = 8
+_HAS_OWN_PAGES = 1
+_META_BYTES = _PAGE_HEADER_BYTES + 136
+
 PLACES = (("acme", "plain"), ("umbra", "summarised"))
 _DOCUMENTS = 9
 _SEALED = 5
-_STAGE_S = 60.0
+_EXAMINATION_S = 60  # Processor time and waiting; it takes 1 s where nothing is wrong.
+_EXAMINATION_BYTES = 1 << 30  # LMDB's map is not counted.
 _QUERY = "Sentence 3 tells a story"
 _FILTERS: dict[str, Filter] = {
     "match": Match("metadata.colour", ("red",)),
@@ -68,6 +80,8 @@ class Value:
 class Examined:
     """What a process has found until it ended; a part is None if it did not get so far."""
 
+    ended: int = 0
+    """The exit code of the process, -n after signal n; SIGALRM means that it took too long."""
     answers: dict[str, Any] | None = None
     problems: tuple[str, ...] | None = None
     after: tuple[str, ...] | None = None
@@ -87,11 +101,11 @@ def build(folder: Path) -> None:
         for number, (tenant, name) in enumerate(PLACES):
             summaries = SummaryUnit.SECTION if number else SummaryUnit.NONE
             writer.create_collection(tenant, name, collection_settings(summaries=summaries))
-            for document in documents(tenant)[:_SEALED]:
+            for document in stored_in(tenant, name)[:_SEALED]:
                 _put(writer, tenant, name, document)
             for collection in (1 + number, 1 + 2 * number):
                 seal(store, collection)
-            for document in documents(tenant)[_SEALED:]:
+            for document in stored_in(tenant, name)[_SEALED:]:
                 _put(writer, tenant, name, document)
     _engine(folder).administration().vacuum()  # So that no page holds what was before.
 
@@ -114,11 +128,15 @@ def documents(tenant: str) -> list[StoredDocument]:
     return found
 
 
+def stored_in(tenant: str, name: str) -> list[StoredDocument]:
+    """The tenant's documents as its collection has them: not all have summaries."""
+    if name == "summarised":
+        return documents(tenant)
+    return [StoredDocument(each.document) for each in documents(tenant)]
+
+
 def _put(writer: Writer, tenant: str, name: str, stored: StoredDocument) -> None:
-    handle = writer.open(tenant, name)
-    if handle.settings.summaries is SummaryUnit.NONE:
-        stored = StoredDocument(stored.document)
-    writer.put_stored(handle, stored)
+    writer.put_stored(writer.open(tenant, name), stored)
 
 
 def _engine(folder: Path) -> Engine:
@@ -179,6 +197,55 @@ def pages_of(found: list[Value]) -> list[int]:
     )
 
 
+def structure_of(folder: Path) -> dict[str, list[int]]:
+    """Offsets of what is LMDB's own in the file, by the kind of page and part of it."""
+    data = (folder / "data.mdb").read_bytes()
+    found: dict[str, list[int]] = {}
+    for page in range(0, len(data) - PAGE_BYTES + 1, PAGE_BYTES):
+        flags, lower = struct.unpack_from("<HH", data, page + _PAGE_FLAGS_AT)
+        kind = next((name for bit, name in _KINDS.items() if flags & bit), None)
+        if kind is None or (kind == "overflow" and page // PAGE_BYTES not in _numbered(data, page)):
+            continue
+        parts = {"header": range(page, page + _PAGE_HEADER_BYTES)}
+        if kind in ("branch", "leaf"):
+            starts = range(page + _PAGE_HEADER_BYTES, page + lower, 2)
+            nodes = [page + struct.unpack_from("<H", data, at)[0] for at in starts]
+            parts["pointers"] = range(starts.start, starts.stop)
+            for node in nodes:
+                key_bytes = struct.unpack_from("<H", data, node + _NODE_HEADER_BYTES - 2)[0]
+                key = node + _NODE_HEADER_BYTES
+                found.setdefault(f"{kind} nodes", []).extend(range(node, key))
+                found.setdefault(f"{kind} keys", []).extend(range(key, key + key_bytes))
+        elif kind == "meta":
+            parts["fields"] = range(page + _PAGE_HEADER_BYTES, page + _META_BYTES)
+        for part, offsets in parts.items():
+            found.setdefault(f"{kind} {part}", []).extend(offsets)
+    return found
+
+
+def length_at(folder: Path, value: Value) -> int:
+    """The offset of the most significant byte of the length of a value that has own pages."""
+    data = (folder / "data.mdb").read_bytes()
+    page = struct.pack("<Q", value.start // PAGE_BYTES)
+    (node,) = (
+        offset
+        for offset in structure_of(folder)["leaf nodes"][::_NODE_HEADER_BYTES]
+        if data[offset + 4] & _HAS_OWN_PAGES and _data_of(data, offset) == page
+    )
+    return node + 3
+
+
+def _data_of(data: bytes, node: int) -> bytes:
+    """The first eight bytes of what a node of a leaf page holds."""
+    start = node + _NODE_HEADER_BYTES + struct.unpack_from("<H", data, node + 6)[0]
+    return data[start : start + 8]
+
+
+def _numbered(data: bytes, page: int) -> tuple[int]:
+    """The number that a page says it has; the later pages of a long value have none."""
+    return struct.unpack_from("<Q", data, page)
+
+
 def flipped(folder: Path, target: Path, offset: int, bit: int) -> None:
     """Copies the store to `target` and flips one bit of its file."""
     shutil.rmtree(target, ignore_errors=True)
@@ -213,9 +280,10 @@ class Examiner:
         results = folder.with_suffix(".found")
         results.unlink(missing_ok=True)
         self._connection.send((folder, results))
-        assert self._connection.poll(_STAGE_S), f"not done after {_STAGE_S} s"
-        self._connection.recv()
-        return pickle.loads(results.read_bytes()) if results.exists() else Examined()
+        assert self._connection.poll(2 * _EXAMINATION_S), "the process that forks does not answer"
+        ended = self._connection.recv()
+        found = pickle.loads(results.read_bytes()) if results.exists() else Examined()
+        return replace(found, ended=ended)
 
     def close(self) -> None:
         self._process.kill()
@@ -229,12 +297,21 @@ def _fork_on_request(connection: Connection) -> None:
         folder, results = connection.recv()
         pid = os.fork()
         if not pid:
-            try:
-                _examine(folder, results)
-            finally:
-                os._exit(0)
-        os.waitpid(pid, 0)
-        connection.send(None)
+            _examine_and_exit(folder, results)
+        connection.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def _examine_and_exit(folder: Path, results: Path) -> None:
+    """Within limits: a flipped length must not take the memory of the machine."""
+    exit_code = 1
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_DATA, (_EXAMINATION_BYTES, _EXAMINATION_BYTES))
+        signal.alarm(_EXAMINATION_S)
+        _examine(folder, results)
+        exit_code = 0
+    finally:
+        os._exit(exit_code)
 
 
 def _examine(folder: Path, results: Path) -> None:
@@ -285,7 +362,7 @@ def _mend(folder: Path) -> tuple[str, ...]:
     try:
         writer = engine.writer()
         for tenant, name in PLACES:
-            for document in documents(tenant):
+            for document in stored_in(tenant, name):
                 _put(writer, tenant, name, document)
     finally:
         engine.close()

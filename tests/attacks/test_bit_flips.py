@@ -1,15 +1,20 @@
 """A flipped bit is noticed: wrong bytes are never served, `check` names it, ingesting mends it."""
 
+import random
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hrag.errors import DataLoss
+from hrag.engine.embedded.admin.check_process import check_apart
+from hrag.errors import DataLoss, StoreUnavailable
 from hrag.types import Document, Passage
 from tests.attacks import flipped_store
 from tests.attacks.flipped_store import Examined, Examiner, Value, flipped, random_flips
@@ -60,18 +65,38 @@ def right(
 )
 @pytest.mark.timeout(900)
 def test_random_flips_are_never_served(store, values, right, examiner, tmp_path, seed, count):
-    pages, told = flipped_store.pages_of(values), dict.fromkeys(("value", "other", "unused"), 0)
+    pages, told = flipped_store.pages_of(values), Counter[str]()
+    began = time.monotonic()
     for offset, bit in random_flips(seed, count, pages):
         flipped(store, tmp_path / "store", offset, bit)
         found = examiner.examine(tmp_path / "store")
         hit = next((each for each in values if each.start <= offset < each.end), None)
         where = f"offset {offset}, bit {bit}, {hit}: {found.problems}, {found.failures}"
+        where += f", ended with {found.ended}"
         if hit is not None:
             _assert_value_is_guarded(found, right, hit, where)
             told["value"] += 1
         else:
-            told[_assert_structure_is_guarded(found, right, where)] += 1
-    print(f"{count} flips: {told}")  # noqa: T201
+            told[_assert_structure_is_guarded(found, right, tmp_path, where)] += 1
+        told[f"ended with {found.ended}"] += 1
+    seconds = (time.monotonic() - began) / count
+    print(f"{count} flips, {seconds:.2f} s each: {dict(told)}")  # noqa: T201
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.endurance)])
+@pytest.mark.timeout(900)
+def test_flips_in_what_is_lmdbs_own_are_reported(store, right, examiner, tmp_path, count):
+    """Page headers, pointers, nodes, keys: nothing wrong is served, and `check` ends and tells."""
+    drawn, told = random.Random(count), Counter[str]()
+    for part, offsets in flipped_store.structure_of(store).items():
+        for offset in drawn.sample(offsets, count):
+            bit = drawn.randrange(8)
+            flipped(store, tmp_path / "store", offset, bit)
+            found = examiner.examine(tmp_path / "store")
+            where = f"{part}, offset {offset}, bit {bit}: {found}"
+            told[f"{part}: {_assert_structure_is_guarded(found, right, tmp_path, where)}"] += 1
+            told[f"ended with {found.ended}"] += 1
+    print(dict(told))  # noqa: T201
 
 
 @pytest.mark.parametrize("database", _DOCUMENTS_OF_ANY)
@@ -83,6 +108,20 @@ def test_a_flip_in_a_value_is_named_and_mended(store, values, right, examiner, t
         flipped(store, tmp_path / "store", offset, seed % 8)
         found = examiner.examine(tmp_path / "store")
         _assert_value_is_guarded(found, right, hit, f"offset {offset}, {hit}: {found}")
+
+
+def test_a_length_that_ends_the_process_is_reported(store, values, tmp_path):
+    """What reads past the end of the file ends by SIGBUS: a child of `hrag check`, no more."""
+    texts = (each for each in values if each.database == "texts")
+    value = max(texts, key=lambda each: each.end - each.start)
+    flipped(store, tmp_path / "store", flipped_store.length_at(store, value), 6)
+    done = _checked(tmp_path / "store")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "LMDB's own pages are damaged" in done.stdout
+    backup = _hrag("backup", str(tmp_path / "backup"), "--data-dir", str(tmp_path / "store"))
+    assert backup.returncode == 1
+    assert "Traceback" not in backup.stderr
+    assert not (tmp_path / "backup").exists()
 
 
 def test_services_answer_data_loss_and_a_new_ingestion_mends_it(tmp_path):
@@ -121,11 +160,18 @@ def _flip_in(folder: Path, content: bytes) -> None:
 
 def _check(folder: Path) -> tuple[int, bool]:
     """The exit code of `hrag check`, and whether it names the document."""
-    command = [sys.executable, "-c", "from hrag.cli import main; main()", "check"]
-    command += ["--data-dir", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = _checked(folder)
     assert "Traceback" not in done.stderr
     return done.returncode, "document b " in done.stdout
+
+
+def _checked(folder: Path) -> "subprocess.CompletedProcess[str]":
+    return _hrag("check", "--data-dir", str(folder))
+
+
+def _hrag(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", "from hrag.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
 
 
 def _assert_value_is_guarded(
@@ -152,9 +198,16 @@ def _assert_value_is_guarded(
         assert list(found.mended.values()) == _exports(right), where
 
 
-def _assert_structure_is_guarded(found: Examined, right: dict[str, Any], where: str) -> str:
+def _assert_structure_is_guarded(
+    found: Examined, right: dict[str, Any], folder: Path, where: str
+) -> str:
     """Documents may be hidden or the process end, but `check` tells; nothing wrong is served."""
-    if found.answers is None or found.problems is None:
+    assert found.ended != -signal.SIGALRM, f"{where}: it hangs"
+    if found.problems is None:
+        assert _is_reported(folder / "store"), where
+        return "other"
+    if found.answers is None:
+        assert found.problems, where
         return "other"
     wrong = {name: answer for name, answer in found.answers.items() if answer != right.get(name)}
     for name, answer in wrong.items():
@@ -162,6 +215,16 @@ def _assert_structure_is_guarded(found: Examined, right: dict[str, Any], where: 
     if wrong:
         assert found.problems, f"{where}: {sorted(wrong)}"
     return "other" if wrong or found.problems else "unused"
+
+
+def _is_reported(folder: Path) -> bool:
+    """Whether `check` in a process of its own finds that the store is damaged."""
+    try:
+        problems = check_apart(folder).problems
+        assert "Traceback" not in str(problems)
+        return bool(problems)
+    except StoreUnavailable:
+        return True
 
 
 def _is_error(answer: Any) -> bool:
@@ -174,12 +237,14 @@ def _exports(answers: dict[str, Any]) -> list[Any]:
 
 def _is_genuine(name: str, answer: Any) -> bool:
     """Whether every passage and document is one that was stored, by tenant."""
-    tenant = name.partition("/")[0]
+    tenant, _, question = name.partition("/")
     stored = {each.document.document_id: each.document for each in flipped_store.documents(tenant)}
     if name.endswith("export"):
-        return all(
-            each in map(flipped_store.plain, flipped_store.documents(tenant)) for each in answer
-        )
+        collection = question.split(" ")[0]
+        written = [
+            flipped_store.plain(each) for each in flipped_store.stored_in(tenant, collection)
+        ]
+        return all(each in written for each in answer)
     if name.endswith("encoded") or not (isinstance(answer, tuple) and len(answer) == 4):
         return True
     return all(_is_of(passage, stored) for passage in answer[0])

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store import disk, location, locks, schema
 from hrag.engine.embedded.store.environment import Store, open_alone
@@ -196,16 +196,15 @@ def _listed_in(folder: Path) -> dict[int, SegmentRecord]:
 
 def _checked(folder: Path) -> _Label:
     """Checks a copied store as a whole and describes it; raises StoreUnavailable."""
-    with closing(open_alone(folder)) as store:
-        report = check(store)
-        with store.read() as txn:
-            sequence = store.number(txn, schema.COMMIT_CURSOR)
+    report = check_apart(folder, alone=True)
     if report.problems:
         shown = "; ".join(report.problems[:_SHOWN_PROBLEMS])
         raise StoreUnavailable(
             f"the copy in {folder} has {len(report.problems):,} problems, the first: "
             f"{shown}; `hrag check` shows whether the store itself has them"
         )
+    with closing(open_alone(folder)) as store, store.read() as txn:
+        sequence = store.number(txn, schema.COMMIT_CURSOR)
     data = folder / location.DATA
     with data.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,7 +4,7 @@ LMDB follows the page numbers that it reads, so a flipped bit in one can end a p
 SIGSEGV or SIGBUS. `check_apart` starts this module as a program of its own, which writes each
 problem as a line of JSON as it finds it:
 
-    python -m hrag.engine.embedded.admin.check_process DIRECTORY
+    python -m hrag.engine.embedded.admin.check_process DIRECTORY [--alone]
 """
 
 import json
@@ -18,19 +18,24 @@ from typing import Any
 
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.store import location
-from hrag.engine.embedded.store.environment import open_for_reading
+from hrag.engine.embedded.store.environment import open_alone, open_for_reading
 from hrag.engine.reports import CheckReport
-from hrag.errors import StoreUnavailable
+from hrag.errors import DataLoss, StoreUnavailable
 
 _MODULE = "hrag.engine.embedded.admin.check_process"
 _IMPORT_ROOT = Path(__file__).parents[4]  # The folder that holds the package `hrag`.
+_ALONE = "--alone"
 _SHOWN_CHARS = 2000  # Of what a child that failed wrote last.
 
 
-def check_apart(directory: Path) -> CheckReport:
-    """Returns the report on the store in `directory`. Raises StoreUnavailable."""
+def check_apart(directory: Path, *, alone: bool = False) -> CheckReport:
+    """Returns the report on the store in `directory`. Raises StoreUnavailable.
+
+    With `alone`, no other process may change the store, and no file is created there.
+    """
     location.require_data(directory)
     command = [sys.executable, "-m", _MODULE, str(directory.absolute())]
+    command += [_ALONE] if alone else []
     child = subprocess.run(
         command,
         cwd=_IMPORT_ROOT,
@@ -72,12 +77,16 @@ def _end_of(child: "subprocess.CompletedProcess[str]") -> str:
     )
 
 
-def main(directory: Path) -> None:
+def main(directory: Path, *, alone: bool) -> None:
     """Writes the problems, then the report, to standard output."""
     try:
-        store = open_for_reading(directory)
+        store = open_alone(directory) if alone else open_for_reading(directory)
     except StoreUnavailable as error:
         _write(unavailable=error.message)
+        return
+    except DataLoss as error:
+        _write(problem=error.message)
+        _write(report={"collections": 0, "documents": 0, "leaves": 0, "segments": 0})
         return
     with closing(store):
         report = asdict(check(store, lambda problem: _write(problem=problem)))
@@ -91,4 +100,4 @@ def _write(**written: Any) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), alone=_ALONE in sys.argv[2:])

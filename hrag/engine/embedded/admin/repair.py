@@ -16,13 +16,30 @@ from hrag.engine.embedded.store.owners import collection_record
 from hrag.engine.embedded.store.queries import listed_segments
 from hrag.engine.embedded.store.records import Counters, Usage
 from hrag.engine.reports import CheckReport
+from hrag.errors import DataLoss
 
 
 def repair(directory: Path) -> CheckReport:
-    """Returns what is still wrong. Raises StoreMissing, StorageFull or StoreUnavailable."""
+    """Returns what is still wrong.
+
+    Raises StoreMissing, StorageFull or StoreUnavailable, and DataLoss if what it repairs from
+    is damaged; then the store is as before.
+    """
     location.require_data(directory)
     with locks.exclusive(directory):
         pass  # Raises StoreUnavailable while a service runs.
+    try:
+        _repair(directory)
+    except DataLoss as error:
+        raise DataLoss(
+            f"nothing was repaired, because repair needs what is damaged: {error.message}. "
+            "`hrag check` lists the documents; restore a backup with `hrag restore`, or ingest all "
+            "documents into a new store"
+        ) from error
+    return check_apart(directory)
+
+
+def _repair(directory: Path) -> None:
     with closing(open_for_writing(directory)) as store, store.write() as txn:
         usage: dict[str, Usage] = {}
         numbers = [schema.read_u32(key) for key, _ in txn.entries(store.db["collections"])]
@@ -30,7 +47,6 @@ def repair(directory: Path) -> CheckReport:
             _repair_collection(store, txn, number, usage)
         for tenant_id, found in usage.items():
             _repair_usage(store, txn, tenant_id, found)
-    return check_apart(directory)
 
 
 def _repair_collection(store: Store, txn: Txn, number: int, usage: dict[str, Usage]) -> None:

@@ -1,9 +1,10 @@
 """Stored documents within a transaction: read on demand, encoded or as values."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from hrag.engine.embedded.store.checksums import Blocks
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import address_of, required
 from hrag.engine.embedded.store.records import DocumentRecord
@@ -13,9 +14,38 @@ from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.tree import ChunkRecord, Tree
 from hrag_fast import CitedDocument, PassageEncoder
 
+Check: TypeAlias = Callable[[int, int], None] | None
+"""Checks the bytes of a text from one offset to another; None: no need."""
+
 _CITATION_BYTES = 32 << 20  # Some 10,000 documents; reading one again takes 15 us.
 _CITATION_OVERHEAD_BYTES = 1_500  # In memory, added to a multiple of the record's size on disk.
 _RECORD_FACTOR = 6
+_CHECK_AGAIN_S = 60  # So long a tree or a block of text counts as checked.
+
+
+@dataclass(slots=True)
+class RecentChecks:
+    """What of a document was checked a short while ago, so that searches need not check it again.
+
+    Until `until_s` of the monotonic clock. Safe to use from several threads: one in a race
+    checks twice.
+    """
+
+    until_s: float = 0.0
+    tree: bool = False
+    blocks: bytearray = field(default_factory=bytearray)
+    """Of its text, see `Blocks`."""
+
+    @property
+    def text(self) -> bool:
+        """Whether all blocks of its text were."""
+        return bool(self.blocks) and 0 not in self.blocks
+
+    def forget_old(self, now_s: float) -> None:
+        """Forgets what was checked too long ago."""
+        if now_s >= self.until_s:
+            self.tree, self.blocks = False, bytearray()
+            self.until_s = now_s + _CHECK_AGAIN_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +55,7 @@ class Citation:
     outline: Outline
     address: bytes
     size_bytes: int  # In memory, estimated.
+    checks: RecentChecks = field(default_factory=RecentChecks)
     _cited: dict[PassageFields, CitedDocument] = field(default_factory=dict)
 
     @classmethod
@@ -95,18 +126,18 @@ class DocumentReader:
         self._txn = txn
         self._collection = collection
         self._citations = citations
+        self._now_s = time.monotonic()
         # Passages often share a document, so what was read of one is kept.
-        self._read_already: dict[int, tuple[Citation, memoryview, Blocks]] = {}
+        self._read_already: dict[int, tuple[Citation, memoryview, memoryview, Check]] = {}
         self._tree_texts: dict[int, TreeText] = {}
 
     def tree_text(self, ordinal: int) -> TreeText:
         """Returns the document, the same object each time."""
         found = self._tree_texts.get(ordinal)
         if found is None:
-            citation, tree, text = self._stored(ordinal)
-            found = self._tree_texts[ordinal] = TreeText(
-                citation.outline, Tree(tree), text.data, text.check
-            )
+            citation, tree, text, check = self._stored(ordinal)
+            found = TreeText(citation.outline, Tree(tree), text, check)
+            self._tree_texts[ordinal] = found
         return found
 
     def tree(self, ordinal: int) -> Tree:
@@ -129,22 +160,32 @@ class DocumentReader:
 
         Raises OverflowError for one of more than `max_bytes`.
         """
-        citation, tree, text = self._stored(ordinal)
+        citation, tree, text, check = self._stored(ordinal)
         cited = citation.cited(fields)
         return encoder.passage(
-            cited, tree, text.data, *position, group, record, merged, max_bytes, text.check
+            cited, tree, text, *position, group, record, merged, max_bytes, check
         )
 
-    def _stored(self, ordinal: int) -> tuple[Citation, memoryview, Blocks]:
-        """Its citation, its packed tree and its text, whose blocks are to be checked."""
+    def _stored(self, ordinal: int) -> tuple[Citation, memoryview, memoryview, Check]:
+        """Its citation, its packed tree, its text, and what checks parts of the text."""
         found = self._read_already.get(ordinal)
         if found is None:
             citation = self._citations.get(ordinal, lambda: self._citation(ordinal))
-            address = citation.address
-            text = required(self._txn.get_blocks(address, db=self._store.db["texts"]))
-            found = (citation, self._read(address, "trees"), text)
+            found = (citation, *self._content(citation.address, citation.checks))
             self._read_already[ordinal] = found
         return found
+
+    def _content(
+        self, address: bytes, checks: RecentChecks
+    ) -> tuple[memoryview, memoryview, Check]:
+        checks.forget_old(self._now_s)
+        txn, texts, trees = self._txn, self._store.db["texts"], self._store.db["trees"]
+        tree = required((txn.get_again if checks.tree else txn.get)(address, trees))
+        checks.tree = True
+        if checks.text:
+            return tree, required(txn.get_again(address, texts)), None
+        blocks = required(txn.get_blocks(address, texts, checks.blocks))
+        return tree, blocks.data, blocks.check
 
     def _citation(self, ordinal: int) -> Citation:
         address = self._address(ordinal)

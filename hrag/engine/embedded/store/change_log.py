@@ -78,8 +78,10 @@ def commit_cursor(store: Store, txn: Txn) -> int:
 
 
 def changed_after(store: Store, txn: Txn, cursor: int) -> set[int] | None:
-    """Collections with a commit after `cursor`; None if the list begins later."""
-    if commit_cursor(store, txn) - cursor > MAX_LOG_ENTRIES:
+    """Collections with a commit after `cursor`; None if the list begins later or has gaps."""
+    count = commit_cursor(store, txn) - cursor
+    if count > MAX_LOG_ENTRIES:
         return None
     entries = store.scan(txn, "commits", b"", schema.u64(cursor + 1))
-    return {schema.read_u32(value) for _, value in entries}
+    changed = [schema.read_u32(value) for _, value in entries]
+    return set(changed) if len(changed) == max(count, 0) else None

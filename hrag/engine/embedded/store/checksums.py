@@ -51,10 +51,16 @@ def bytes_in_blocks(size_bytes: int) -> int:
     return size_bytes + -(-size_bytes // BLOCK_BYTES) * SUM_BYTES
 
 
+def data_bytes(size_bytes: int) -> int:
+    """The length of the data in so many bytes that `with_block_checksums` made."""
+    blocks = -(-size_bytes // (BLOCK_BYTES + SUM_BYTES))
+    return size_bytes - blocks * SUM_BYTES
+
+
 def are_verified(value: memoryview, seed: int) -> bool:
     """Whether `with_block_checksums` made the value."""
     try:
-        Blocks(value, seed, _raise).check_all()
+        Blocks(value, lambda: seed, _raise).check_all()
     except _Damaged:
         return False
     return True
@@ -71,36 +77,49 @@ def _raise() -> NoReturn:
 class Blocks:
     """The data of what `with_block_checksums` made, not checked yet.
 
-    `damaged` is called when a block is not what was stored, and raises.
+    `damaged` is called when a block is not what was stored, and raises. `checked` has a 1 for
+    each block that needs no check, and gets one for each that was checked; others may share it.
     """
 
-    __slots__ = ("_checked", "_damaged", "_seed", "_sums", "data")
+    __slots__ = ("_checked", "_count", "_damaged", "_seed", "_sums", "data")
 
-    def __init__(self, value: memoryview, seed: int, damaged: Callable[[], NoReturn]) -> None:
-        count = -(-len(value) // (BLOCK_BYTES + SUM_BYTES))
-        size = len(value) - count * SUM_BYTES
+    def __init__(
+        self,
+        value: memoryview,
+        seed: Callable[[], int],
+        damaged: Callable[[], NoReturn],
+        checked: bytearray | None = None,
+    ) -> None:
+        size = data_bytes(len(value))
+        count = (len(value) - size) // SUM_BYTES
         if size <= 0 < count:
             damaged()
         self.data = value[:size]
         self._sums = value[size:]
+        self._count = count
         self._seed = seed
-        self._checked = bytearray(count)
         self._damaged = damaged
+        self._checked = bytearray() if checked is None else checked
+        if len(self._checked) < count:
+            self._checked.extend(bytes(count - len(self._checked)))
 
     def check(self, start: int, end: int) -> None:
         """Checks the blocks that hold the bytes from `start` to `end`, each once."""
-        for block in range(start // BLOCK_BYTES, min(-(-end // BLOCK_BYTES), len(self._checked))):
-            if not self._checked[block]:
-                self._check(block)
+        first, last = start // BLOCK_BYTES, min(-(-end // BLOCK_BYTES), self._count)
+        if self._checked.find(0, first, last) >= 0:
+            self._check(first, last)
 
     def check_all(self) -> memoryview:
         """Checks every block; returns the data."""
         self.check(0, len(self.data))
         return self.data
 
-    def _check(self, block: int) -> None:
-        part = self.data[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
-        (expected,) = _SUM.unpack_from(self._sums, block * SUM_BYTES)
-        if xxh3_64_intdigest(part, self._seed + block) != expected:
-            self._damaged()
-        self._checked[block] = 1
+    def _check(self, first: int, last: int) -> None:
+        seed = self._seed()
+        sums = struct.unpack_from(f"<{last - first}Q", self._sums, first * SUM_BYTES)
+        for block, expected in enumerate(sums, first):
+            if not self._checked[block]:
+                part = self.data[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
+                if xxh3_64_intdigest(part, seed + block) != expected:
+                    self._damaged()
+                self._checked[block] = 1

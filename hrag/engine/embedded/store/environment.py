@@ -16,8 +16,10 @@ import lmdb
 import structlog
 
 from hrag.engine.embedded.store import disk, location, locks, page_probe, privacy, schema
+from hrag.engine.embedded.store.checksums import SUM_BYTES
 from hrag.engine.embedded.store.lmdb_file import (
     MAX_READERS,
+    damaged_pages,
     explained,
     open_database,
     open_lmdb,
@@ -248,33 +250,42 @@ def open_alone(directory: Path) -> Store:
 
 
 def _create_databases(store: Store) -> None:
-    """Opens all databases and creates missing ones, but none in a store of another version."""
+    """Creates all databases in a new store, and opens those of another."""
+    if store.env.stat()["entries"]:
+        _find_databases(store)
+        return
+    if any(store.segments.iterdir()):
+        raise damaged_pages(store.directory, "it has segments and no database")
     with store.write() as txn:
         for name in schema.DATABASES:
             store.db[name] = Database.of(name, open_database(store.env, name, txn.raw))
         meta = store.db["meta"]
-        if not txn.has(schema.SCHEMA, db=meta):
-            txn.put(schema.SCHEMA, schema.u64(schema.SCHEMA_VERSION), db=meta)
-            txn.put(schema.STORE_ID, uuid.uuid4().hex.encode(), db=store.db["meta"])
-        _check_schema(store, txn)
+        txn.put(schema.SCHEMA, schema.u64(schema.SCHEMA_VERSION), db=meta)
+        txn.put(schema.STORE_ID, uuid.uuid4().hex.encode(), db=meta)
 
 
 def _find_databases(store: Store) -> None:
     """Opens all databases; the first holds the version, for another version may have others."""
+    is_empty = not store.env.stat()["entries"]
     for name in schema.DATABASES:
         try:
             store.db[name] = Database.of(name, open_database(store.env, name))
         except lmdb.NotFoundError:
-            raise StoreMissing(
-                f"{store.directory} holds no complete store: it has no database {name!r}"
-            ) from None
+            if is_empty:
+                raise StoreMissing(f"{store.directory} holds no complete store yet") from None
+            raise damaged_pages(store.directory, f"no database {name!r} is found") from None
+        except lmdb.Error as error:
+            raise damaged_pages(store.directory, f"opening {name!r}: {error}") from error
         if name == "meta":
             with store.read() as txn:
                 _check_schema(store, txn)
 
 
 def _check_schema(store: Store, txn: Txn) -> None:
-    value = txn.raw.get(schema.SCHEMA, db=store.db["meta"].handle)  # Of any version.
+    meta = store.db["meta"]
+    value = txn.raw.get(schema.SCHEMA, db=meta.handle)  # Of any version, with a checksum or not.
+    if value is not None and len(value) == schema.NUMBER_BYTES + SUM_BYTES:
+        value = txn.checked(schema.SCHEMA, value, meta)
     version = 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
     if version != schema.SCHEMA_VERSION:
         raise StoreUnavailable(

@@ -11,7 +11,7 @@ import lmdb
 
 from hrag.engine.embedded.store import location, schema
 from hrag.engine.embedded.store.disk import FULL_DISK
-from hrag.errors import HragError, StorageFull, StoreUnavailable, TooBusy
+from hrag.errors import DataLoss, HragError, StorageFull, StoreUnavailable, TooBusy
 from hrag.private_files import FILE_MODE
 
 # Read transactions open at once, over all processes: 256 workers of 16 threads and more.
@@ -67,6 +67,14 @@ def open_database(
     )
 
 
+def damaged_pages(directory: Path, reason: str) -> DataLoss:
+    """The error for damage to what LMDB itself keeps in its file, which nothing mends."""
+    return DataLoss(
+        f"{directory / location.DATA} is damaged in LMDB's own pages ({reason}); "
+        "`hrag check` finds what can still be read; restore a backup"
+    )
+
+
 def explained(error: lmdb.Error, directory: Path) -> HragError | None:
     """Returns the domain error that LMDB's error means for an operator; None if unknown."""
     code = getattr(error, "code", 0)
@@ -82,7 +90,7 @@ def explained(error: lmdb.Error, directory: Path) -> HragError | None:
             "restart the services when it works again"
         )
     if isinstance(error, _DAMAGED):
-        return StoreUnavailable(f"{directory / location.DATA} is damaged ({error})")
+        return damaged_pages(directory, str(error))
     if isinstance(error, lmdb.ReadersFullError):
         return TooBusy(f"{MAX_READERS:,} read transactions are open on {directory}")
     return None

@@ -7,7 +7,7 @@ of its own.
 
 Under a term are the ordinals that have it. Ordinals have 44 bits; the other 20 bits of an entry
 are a checksum of the ordinal and the term (Fibonacci hashing), which numpy checks for many
-entries at once: 6 ns an entry.
+entries at once.
 """
 
 import hashlib

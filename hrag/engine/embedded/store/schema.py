@@ -75,6 +75,8 @@ DATABASES = (
 MANY_VALUED = ("terms",)  # A key has several values, all of one size.
 BY_SLOT = ("documents", "texts", "trees", "vectors")  # Their keys in `Txn` are addresses.
 IN_BLOCKS = ("texts",)  # Searches read parts of these values.
+OF_DOCUMENT = (*BY_SLOT, "ordinals", "document_ids")  # Replaced with a document.
+DERIVED = ("counters", "tenants", "terms")  # From the documents.
 WITHOUT_CHECKSUM = ("deleted_collections", "free_slots", "terms", "unsummarised")
 
 NUMBER_BYTES = SLOT_BYTES = 8
@@ -120,6 +122,15 @@ def read_in_collection(key: bytes | memoryview) -> tuple[int, int]:
     """Unpacks what `in_collection` packed."""
     collection, number = _U32_U64.unpack(key)
     return collection, number
+
+
+def remedy(database: str) -> str:
+    """Returns what mends a damaged entry of a database."""
+    if database in OF_DOCUMENT:
+        return "ingesting the document again mends it"
+    if database in DERIVED:
+        return "`hrag check --repair` writes it again"
+    return "`hrag restore` of a backup replaces it"
 
 
 def document_entry(leaf_count: int, slot: bytes) -> bytes:

@@ -14,9 +14,11 @@ import lmdb
 
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.checksums import (
+    SUM_BYTES,
     Blocks,
     Buffer,
     are_verified,
+    data_bytes,
     seed_of,
     verified,
     with_block_checksums,
@@ -73,10 +75,22 @@ class Txn:
         """Whether there is such a key; its value is not checked."""
         return self.raw.get(key[: db.key_bytes], db=db.handle) is not None
 
-    def get_blocks(self, key: bytes, db: Database) -> Blocks | None:
-        """Returns a value that is stored in blocks, to be checked where it is read."""
+    def get_again(self, key: bytes, db: Database) -> memoryview | None:
+        """Returns a value that was checked a short while ago, and does not check it."""
         value = self.raw.get(key[: db.key_bytes], db=db.handle)
-        return None if value is None else self._blocks(key, value, db)
+        if value is None:
+            return None
+        return value[: data_bytes(len(value))] if db.blocks else value[:-SUM_BYTES]
+
+    def get_blocks(
+        self, key: bytes, db: Database, checked: bytearray | None = None
+    ) -> Blocks | None:
+        """Returns a value that is stored in blocks, to be checked where it is read.
+
+        `checked` says which blocks were checked a short while ago, see `Blocks`.
+        """
+        value = self.raw.get(key[: db.key_bytes], db=db.handle)
+        return None if value is None else self._blocks(key, value, db, checked)
 
     def checked(self, key: Buffer, value: memoryview, db: Database) -> memoryview:
         """Returns the data of an entry as LMDB holds it. Raises DataLoss."""
@@ -128,13 +142,15 @@ class Txn:
                     return
                 yield key, value
 
-    def _blocks(self, key: Buffer, value: memoryview, db: Database) -> Blocks:
-        damaged = partial(self._damaged, bytes(key), db)
-        return Blocks(value, seed_of(key, db.seed), damaged)
+    def _blocks(
+        self, key: Buffer, value: memoryview, db: Database, checked: bytearray | None = None
+    ) -> Blocks:
+        key = bytes(key)
+        damaged = partial(self._damaged, key, db)
+        return Blocks(value, partial(seed_of, key, db.seed), damaged, checked)
 
     def _damaged(self, key: bytes, db: Database) -> NoReturn:
         raise DataLoss(
             f"{self._owner_of(self, db.name, key)} is damaged: its entry in {db.name!r} does "
-            "not match its checksum; `hrag check` finds all damage, and ingesting a document "
-            "again mends it"
+            f"not match its checksum; {schema.remedy(db.name)}; `hrag check` finds all damage"
         )

@@ -41,9 +41,12 @@ def stray_problems(walk: Walk) -> Iterator[str]:
 
 def number_problems(walk: Walk) -> Iterator[str]:
     """Yields numbers past the last one that was given out."""
-    last_commit = max(map(schema.read_u64, walk.keys("commits")), default=0)
-    if last_commit > walk.store.number(walk.txn, schema.COMMIT_CURSOR):
-        yield f"commit {last_commit} is past the store's last"
+    commits = [schema.read_u64(key) for key in walk.keys("commits")]
+    cursor = walk.store.number(walk.txn, schema.COMMIT_CURSOR)
+    if commits and commits[-1] > cursor:
+        yield f"commit {commits[-1]} is past the store's last"
+    elif commits != list(range(cursor - len(commits) + 1, cursor + 1)):
+        yield f"the list of commits has gaps: {len(commits)} entries before the last, {cursor}"
     ordinals = (schema.read_in_collection(key)[1] for key in walk.keys("ordinals"))
     last = max(ordinals, default=0)
     if last > walk.store.number(walk.txn, schema.LAST_ORDINAL):

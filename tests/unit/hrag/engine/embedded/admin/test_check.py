@@ -427,3 +427,12 @@ def test_every_problem_is_found_at_once(store):
     assert "ordinal 1" in found[0]
     assert "ordinal 2" in found[1]
     assert found[2] == "texts has slot 9, which no document has"
+
+
+@pytest.mark.parametrize("at", [1, 2, -1])
+def test_a_commit_that_is_not_listed_is_found(store, at):
+    def damage(txn: Txn, db: dict[str, Any]) -> None:
+        key = [bytes(key) for key, _ in txn.entries(db["commits"])][at]
+        txn.delete(key, db=db["commits"])
+
+    assert damaged(store, damage) == ("the list of commits has gaps: 3 entries before the last, 4",)

@@ -7,10 +7,10 @@ import pytest
 
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
-from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss, StoreUnavailable
+from tests.damage import flip_first
 from tests.fakes import collection_settings, prepared, seal, sentences
 
 
@@ -30,17 +30,6 @@ def folder(tmp_path):
 def administration(folder: Path):
     settings = EngineSettings().model_copy(update={"data_dir": folder})
     return open_engine(settings).administration()
-
-
-def flip_first(folder: Path, name: str) -> None:
-    """Flips a bit in the first value of a database."""
-    with closing(open_for_writing(folder)) as store, store.write() as txn:
-        key, value = next(txn.entries(store.db[name]))
-        key, changed = bytes(key), bytearray(value)
-        changed[3] ^= 1
-        if name in schema.MANY_VALUED:
-            txn.delete(key, bytes(value), db=store.db[name])
-        txn.raw.put(key, bytes(changed), db=store.db[name].handle)
 
 
 @pytest.mark.parametrize("name", ["terms", "counters", "tenants"])
@@ -77,3 +66,13 @@ def test_a_damaged_document_can_be_deleted(folder, name):
 def test_a_store_in_use_is_left_alone(folder):
     with closing(open_for_writing(folder)), pytest.raises(StoreUnavailable, match="in use"):
         administration(folder).repair()
+
+
+@pytest.mark.parametrize(("name", "derived"), [("meta", "tenants"), ("segments", "counters")])
+def test_what_repair_needs_stops_it_with_what_helps(folder, name, derived):
+    flip_first(folder, name)
+    flip_first(folder, derived)
+    before = (folder / "data.mdb").read_bytes()
+    with pytest.raises(DataLoss, match=r"nothing was repaired.*hrag restore"):
+        administration(folder).repair()
+    assert (folder / "data.mdb").read_bytes() == before

@@ -33,7 +33,7 @@ def test_what_was_stored_is_read_again(size):
     data = bytes(range(256)) * (size // 256 + 1)
     data = data[:size]
     assert verified(memoryview(with_checksum(data, 5)), 5) == data
-    assert Blocks(memoryview(with_block_checksums(data, 5)), 5, raising).check_all() == data
+    assert Blocks(memoryview(with_block_checksums(data, 5)), lambda: 5, raising).check_all() == data
 
 
 @pytest.mark.parametrize("size", [1, 7, BLOCK_BYTES + 1])
@@ -56,12 +56,22 @@ def test_every_flipped_bit_and_another_seed_are_noticed(size):
 def test_only_the_blocks_that_are_read_are_checked():
     value = bytearray(with_block_checksums(bytes(3 * BLOCK_BYTES), 1))
     value[BLOCK_BYTES + 9] ^= 1
-    blocks = Blocks(memoryview(value), 1, raising)
+    checked = bytearray()
+    blocks = Blocks(memoryview(value), lambda: 1, raising, checked)
     blocks.check(0, BLOCK_BYTES)
     blocks.check(2 * BLOCK_BYTES, 5 * BLOCK_BYTES)
     for span in ((0, BLOCK_BYTES + 1), (BLOCK_BYTES, BLOCK_BYTES + 1)):
         with pytest.raises(Damaged):
             blocks.check(*span)
+    assert list(checked) == [1, 0, 1]
+
+
+def test_blocks_that_were_checked_are_not_checked_again():
+    value = with_block_checksums(bytes(3 * BLOCK_BYTES), 1)
+    checked = bytearray()
+    assert Blocks(memoryview(value), lambda: 1, raising, checked).check_all() == value[:-24]
+    damaged = memoryview(bytes(len(value)))
+    assert Blocks(damaged, lambda: 1, raising, checked).check_all() == damaged[:-24]
 
 
 @pytest.mark.parametrize("ordinal", [1, 2, 77, (1 << 44) - 1])

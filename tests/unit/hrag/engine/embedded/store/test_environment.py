@@ -16,7 +16,7 @@ from hrag.engine.embedded.store.environment import (
     open_for_reading,
     open_for_writing,
 )
-from hrag.errors import StorageFull, StoreMissing, StoreUnavailable, TooBusy
+from hrag.errors import DataLoss, StorageFull, StoreMissing, StoreUnavailable, TooBusy
 
 
 def test_a_new_store_has_every_database_and_numbers_of_its_own(store):
@@ -98,8 +98,38 @@ def test_a_reader_without_a_store_says_that_there_is_none_yet(tmp_path):
 
 def test_a_reader_of_a_store_that_is_just_being_made_says_so(tmp_path):
     lmdb.open(str(tmp_path), max_dbs=1, lib_version=0).close()
-    with pytest.raises(StoreMissing, match="no complete store: it has no database 'meta'"):
+    with pytest.raises(StoreMissing, match="no complete store yet"):
         open_for_reading(tmp_path)
+
+
+@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading, open_alone])
+@pytest.mark.parametrize("name", [b"meta", b"texts"])
+def test_a_store_that_lacks_a_database_is_damaged_and_left_alone(tmp_path, opening, name):
+    open_for_writing(tmp_path).close()
+    data = tmp_path / "data.mdb"
+    assert data.read_bytes().count(name) == 1
+    damaged = data.read_bytes().replace(name, name.upper())
+    data.write_bytes(damaged)
+    with pytest.raises(DataLoss, match=f"no database '{name.decode()}' is found.*restore a backup"):
+        opening(tmp_path)
+    assert data.read_bytes() == damaged
+
+
+def test_a_store_whose_version_is_damaged_is_not_of_another_version(tmp_path):
+    with closing(open_for_writing(tmp_path)) as store, store.write() as txn:
+        meta = store.db["meta"].handle
+        value = bytearray(txn.raw.get(schema.SCHEMA, db=meta))
+        value[7] ^= 1
+        txn.raw.put(schema.SCHEMA, bytes(value), db=meta)
+    with pytest.raises(DataLoss, match="`hrag restore` of a backup replaces it"):
+        open_for_reading(tmp_path)
+
+
+def test_a_new_store_is_not_made_over_segments(tmp_path):
+    (tmp_path / "segments" / "1").mkdir(parents=True)
+    lmdb.open(str(tmp_path), max_dbs=1, lib_version=0).close()
+    with pytest.raises(DataLoss, match="it has segments and no database"):
+        open_for_writing(tmp_path)
 
 
 def test_a_reader_opens_what_a_writer_left(tmp_path):
@@ -241,8 +271,8 @@ def test_other_ways_to_say_that_the_disk_took_no_more(store, number):
     ("error", "becomes", "message"),
     [
         (lmdb.PanicError("meta"), StoreUnavailable, "restart the services"),
-        (lmdb.CorruptedError("page 7"), StoreUnavailable, r"data\.mdb is damaged \(page 7\)"),
-        (lmdb.PageNotFoundError("page 7"), StoreUnavailable, r"data\.mdb is damaged"),
+        (lmdb.CorruptedError("page 7"), DataLoss, r"data\.mdb is damaged .*\(page 7\)"),
+        (lmdb.PageNotFoundError("page 7"), DataLoss, r"data\.mdb is damaged .*restore a backup"),
         (lmdb.ReadersFullError("full"), TooBusy, "6,144 read transactions"),
     ],
 )

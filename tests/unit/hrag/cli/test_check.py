@@ -1,0 +1,48 @@
+"""`hrag check`: exit codes, and the record of a repair."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hrag.cli.app import app
+from hrag.engine.embedded.store.environment import open_for_writing
+from hrag.engine.embedded.write.writer import EmbeddedWriter
+from tests.damage import flip_first
+from tests.fakes import collection_settings, prepared, seal, sentences
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "store"
+    with closing(open_for_writing(folder)) as store:
+        writer = EmbeddedWriter(store)
+        writer.create_collection("t", "c", collection_settings())
+        writer.put(writer.open("t", "c"), prepared("a", sentences(30)))
+        seal(store, 1)
+    return folder
+
+
+def test_a_repair_is_audited(folder, tmp_path):
+    flip_first(folder, "counters")
+    records = tmp_path / "audit.log"
+    command = ["check", "--repair", "--data-dir", str(folder)]
+    assert run(command, HRAG_AUDIT_FILE=str(records)).exit_code == 0
+    flip_first(folder, "texts")
+    assert run(command, HRAG_AUDIT_FILE=str(records)).exit_code == 1
+    flip_first(folder, "segments")
+    flip_first(folder, "counters")
+    stopped = run(command, HRAG_AUDIT_FILE=str(records))
+    assert (stopped.exit_code, stopped.exception.__class__) == (1, SystemExit)
+    assert "hrag restore" in stopped.stderr
+    assert run(["check", "--data-dir", str(folder)]).exit_code == 1  # A check changes nothing.
+    entries = [json.loads(line) for line in records.read_text().splitlines()]
+    found = [(each["method"], each["outcome"], each.get("problems")) for each in entries]
+    assert found == [("repair", "OK", 0), ("repair", "OK", 1), ("repair", "FAILED", None)]
+    assert {each["store"] for each in entries} == {str(folder)}
+
+
+def run(command: list[str], **settings: str):
+    return CliRunner().invoke(app, command, env={"NO_COLOR": "1", **settings})

@@ -1,0 +1,39 @@
+"""What was checked a short while ago is not checked again, and what was checked long ago is."""
+
+import pytest
+
+from hrag.engine.embedded.search import documents
+from hrag.errors import DataLoss
+from hrag.ids import ChunkId
+from tests.conftest import Engine
+from tests.fakes import collection_settings, prepared, sentences
+
+
+@pytest.mark.parametrize("name", ["texts", "trees"])
+def test_damage_is_noticed_once_a_check_is_old(engine: Engine, name: str, monkeypatch) -> None:
+    engine.writer.create_collection("t", "c", collection_settings())
+    engine.writer.put(engine.open(), prepared("d", sentences(30)))
+
+    def content() -> str:
+        with engine.reader.snapshot("t", "c") as snapshot:
+            return snapshot.chunk(ChunkId("d", 0, 0)).chunk.content
+
+    before = content()
+    flip_last(engine, name)
+    assert content() == before
+    monkeypatch.setattr(documents, "_CHECK_AGAIN_S", 0)
+    now_s = documents.time.monotonic()
+    monkeypatch.setattr(documents.time, "monotonic", lambda: now_s + 3600)
+    with pytest.raises(DataLoss, match="document 'd' of collection 't/c' is damaged"):
+        content()
+    flip_last(engine, name)
+    assert content() == before
+
+
+def flip_last(engine: Engine, name: str) -> None:
+    """Flips a bit in the checksum at the end of the value."""
+    with engine.store.write() as txn:
+        database = engine.store.db[name]
+        ((key, value),) = [(bytes(key), bytearray(value)) for key, value in txn.entries(database)]
+        value[-1] ^= 1
+        txn.raw.put(key, bytes(value), db=database.handle)
