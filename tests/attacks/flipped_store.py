@@ -27,11 +27,12 @@ from hrag.config import EngineSettings
 from hrag.engine import Engine, Reader, StoredDocument, Writer, open_engine
 from hrag.engine.documents import DocumentSummaries, Summary
 from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, open_alone, open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.find import FindRequest
-from hrag.errors import HragError
+from hrag.errors import HragError, StoreUnavailable
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
 from hrag.ids import ChunkId
 from hrag.tree import ParsedText, Section
@@ -333,6 +334,16 @@ def _examine(folder: Path, results: Path) -> None:
     step("answers", lambda: _answers_in(folder))
     step("after", lambda: _mend(folder))
     step("mended", lambda: _exports_in(folder))
+
+
+def is_reported(folder: Path) -> bool:
+    """Whether `check` in a process of its own finds that the store is damaged."""
+    try:
+        problems = check_apart(folder).problems
+        assert "Traceback" not in str(problems)
+        return bool(problems)
+    except StoreUnavailable:
+        return True
 
 
 def _problems(folder: Path) -> tuple[str, ...]:

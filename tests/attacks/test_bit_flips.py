@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from hrag.engine.embedded.admin.check_process import check_apart
-from hrag.errors import DataLoss, StoreUnavailable
+from hrag.errors import DataLoss
 from hrag.types import Document, Passage
 from tests.attacks import flipped_store
 from tests.attacks.flipped_store import Examined, Examiner, Value, flipped, random_flips
@@ -204,7 +203,7 @@ def _assert_structure_is_guarded(
     """Documents may be hidden or the process end, but `check` tells; nothing wrong is served."""
     assert found.ended != -signal.SIGALRM, f"{where}: it hangs"
     if found.problems is None:
-        assert _is_reported(folder / "store"), where
+        assert flipped_store.is_reported(folder / "store"), where
         return "other"
     if found.answers is None:
         assert found.problems, where
@@ -215,16 +214,6 @@ def _assert_structure_is_guarded(
     if wrong:
         assert found.problems, f"{where}: {sorted(wrong)}"
     return "other" if wrong or found.problems else "unused"
-
-
-def _is_reported(folder: Path) -> bool:
-    """Whether `check` in a process of its own finds that the store is damaged."""
-    try:
-        problems = check_apart(folder).problems
-        assert "Traceback" not in str(problems)
-        return bool(problems)
-    except StoreUnavailable:
-        return True
 
 
 def _is_error(answer: Any) -> bool:
