@@ -205,7 +205,8 @@ def structure_of(folder: Path) -> dict[str, list[int]]:
     for page in range(0, len(data) - PAGE_BYTES + 1, PAGE_BYTES):
         flags, lower = struct.unpack_from("<HH", data, page + _PAGE_FLAGS_AT)
         kind = next((name for bit, name in _KINDS.items() if flags & bit), None)
-        if kind is None or (kind == "overflow" and page // PAGE_BYTES not in _numbered(data, page)):
+        (number,) = struct.unpack_from("<Q", data, page)  # Later pages of a value have none.
+        if kind is None or (kind == "overflow" and page != number * PAGE_BYTES):
             continue
         parts = {"header": range(page, page + _PAGE_HEADER_BYTES)}
         if kind in ("branch", "leaf"):
@@ -240,11 +241,6 @@ def _data_of(data: bytes, node: int) -> bytes:
     """The first eight bytes of what a node of a leaf page holds."""
     start = node + _NODE_HEADER_BYTES + struct.unpack_from("<H", data, node + 6)[0]
     return data[start : start + 8]
-
-
-def _numbered(data: bytes, page: int) -> tuple[int]:
-    """The number that a page says it has; the later pages of a long value have none."""
-    return struct.unpack_from("<Q", data, page)
 
 
 def flipped(folder: Path, target: Path, offset: int, bit: int) -> None:
