@@ -92,6 +92,7 @@ OWN_TESTS = (
     "tests/attacks/flipped_store.py",
     "tests/conftest.py",
     "tests/crash/",
+    "tests/damage.py",
     "tests/endurance/",
     "tests/fakes.py",
     "tests/property/",

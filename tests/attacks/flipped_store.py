@@ -27,11 +27,12 @@ from hrag.config import EngineSettings
 from hrag.engine import Engine, Reader, StoredDocument, Writer, open_engine
 from hrag.engine.documents import DocumentSummaries, Summary
 from hrag.engine.embedded.admin.check import check
+from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, open_alone, open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.find import FindRequest
-from hrag.errors import HragError
+from hrag.errors import HragError, StoreUnavailable
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
 from hrag.ids import ChunkId
 from hrag.tree import ParsedText, Section
@@ -204,7 +205,8 @@ def structure_of(folder: Path) -> dict[str, list[int]]:
     for page in range(0, len(data) - PAGE_BYTES + 1, PAGE_BYTES):
         flags, lower = struct.unpack_from("<HH", data, page + _PAGE_FLAGS_AT)
         kind = next((name for bit, name in _KINDS.items() if flags & bit), None)
-        if kind is None or (kind == "overflow" and page // PAGE_BYTES not in _numbered(data, page)):
+        (number,) = struct.unpack_from("<Q", data, page)  # Later pages of a value have none.
+        if kind is None or (kind == "overflow" and page != number * PAGE_BYTES):
             continue
         parts = {"header": range(page, page + _PAGE_HEADER_BYTES)}
         if kind in ("branch", "leaf"):
@@ -239,11 +241,6 @@ def _data_of(data: bytes, node: int) -> bytes:
     """The first eight bytes of what a node of a leaf page holds."""
     start = node + _NODE_HEADER_BYTES + struct.unpack_from("<H", data, node + 6)[0]
     return data[start : start + 8]
-
-
-def _numbered(data: bytes, page: int) -> tuple[int]:
-    """The number that a page says it has; the later pages of a long value have none."""
-    return struct.unpack_from("<Q", data, page)
 
 
 def flipped(folder: Path, target: Path, offset: int, bit: int) -> None:
@@ -333,6 +330,16 @@ def _examine(folder: Path, results: Path) -> None:
     step("answers", lambda: _answers_in(folder))
     step("after", lambda: _mend(folder))
     step("mended", lambda: _exports_in(folder))
+
+
+def is_reported(folder: Path) -> bool:
+    """Whether `check` in a process of its own finds that the store is damaged."""
+    try:
+        problems = check_apart(folder).problems
+        assert "Traceback" not in str(problems)
+        return bool(problems)
+    except StoreUnavailable:
+        return True
 
 
 def _problems(folder: Path) -> tuple[str, ...]:

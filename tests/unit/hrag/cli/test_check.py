@@ -8,20 +8,19 @@ import pytest
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
-from hrag.engine.embedded.store.environment import open_for_writing
-from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.config import EngineSettings
+from hrag.engine import StoredDocument, open_engine
 from tests.damage import flip_first
-from tests.fakes import collection_settings, prepared, seal, sentences
+from tests.fakes import collection_settings, prepared, sentences
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "store"
-    with closing(open_for_writing(folder)) as store:
-        writer = EmbeddedWriter(store)
+    with closing(open_engine(EngineSettings().model_copy(update={"data_dir": folder}))) as engine:
+        writer = engine.writer()
         writer.create_collection("t", "c", collection_settings())
-        writer.put(writer.open("t", "c"), prepared("a", sentences(30)))
-        seal(store, 1)
+        writer.put_stored(writer.open("t", "c"), StoredDocument(prepared("a", sentences(30))))
     return folder
 
 
@@ -32,8 +31,8 @@ def test_a_repair_is_audited(folder, tmp_path):
     assert run(command, HRAG_AUDIT_FILE=str(records)).exit_code == 0
     flip_first(folder, "texts")
     assert run(command, HRAG_AUDIT_FILE=str(records)).exit_code == 1
-    flip_first(folder, "segments")
-    flip_first(folder, "counters")
+    flip_first(folder, "meta")
+    flip_first(folder, "tenants")
     stopped = run(command, HRAG_AUDIT_FILE=str(records))
     assert (stopped.exit_code, stopped.exception.__class__) == (1, SystemExit)
     assert "hrag restore" in stopped.stderr

@@ -1,0 +1,17 @@
+"""The list of commits: what a reader learns from it, also where entries are hidden by damage."""
+
+from hrag.engine.embedded.store import change_log, schema
+
+
+def test_a_list_with_a_gap_means_that_every_collection_may_have_changed(store):
+    with store.write() as txn:
+        for collection in (7, 8, 7, 9):
+            change_log.note_commit(store, txn, collection)
+    with store.read() as txn:
+        found = [change_log.changed_after(store, txn, cursor) for cursor in range(6)]
+    assert found == [{7, 8, 9}, {7, 8, 9}, {7, 9}, {9}, set(), set()]
+    with store.write() as txn:
+        txn.delete(schema.u64(2), db=store.db["commits"])
+        assert change_log.changed_after(store, txn, 1) is None
+        assert change_log.changed_after(store, txn, 2) == {7, 9}
+        txn.put(schema.u64(2), schema.u32(8), db=store.db["commits"])
