@@ -27,9 +27,9 @@ def health_s(process: Process) -> float:
     return time.monotonic() - began
 
 
-def slowest_s(call: Callable[[], object], times: int = 20) -> float:
-    """Returns the seconds of the slowest of several calls."""
-    return max(seconds(call) for _ in range(times))
+def typical_s(call: Callable[[], object], times: int = 11) -> float:
+    """Returns the median of the seconds of several calls, which no pause of the machine moves."""
+    return statistics.median(seconds(call) for _ in range(times))
 
 
 def p99_s(call: Callable[[], object], times: int = 200) -> float:
