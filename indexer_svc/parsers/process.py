@@ -114,8 +114,8 @@ class ParserProcess:
 
     def kill(self) -> str:
         """Ends the process, if it has not ended; returns how it ended, such as SIGSEGV."""
+        self._process.kill()  # Before its socket closes, or it might end by itself first.
         self._socket.close()
-        self._process.kill()
         return self._how_it_ended(_KILLED_WAIT_S)
 
     def _end_of(self) -> str:
