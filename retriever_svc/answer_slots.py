@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hrag.errors import TooBusy
+from hrag.rpc.recent_tenants import RecentTenants
 
 _SHARING_S = 60.0
 
@@ -21,11 +22,9 @@ class AnswerSlots:
     def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._count = count
         self._share = -(-count // 2)
-        self._clock = clock
+        self._recent = RecentTenants(_SHARING_S, clock)
         self._lock = threading.Lock()
         self._held: Counter[str] = Counter()
-        self._last = ""  # The tenant that asked last.
-        self._others_s = -_SHARING_S  # When another than that asked last.
 
     @contextmanager
     def slot(self, tenant_id: str) -> Iterator[None]:
@@ -42,17 +41,14 @@ class AnswerSlots:
                     del self._held[tenant_id]
 
     def _check(self, tenant_id: str) -> None:
-        now = self._clock()
-        if self._last and tenant_id != self._last:
-            self._others_s = now
-        self._last = tenant_id
+        is_alone = self._recent.is_alone(tenant_id)
         if self._held.total() >= self._count:
             raise TooBusy(
                 f"{self._count} answers are being written, which is as many as "
                 "HRAG_MAX_CONCURRENT_ANSWERS allows at once"
             )
         held = self._held[tenant_id]
-        if held >= self._share and now - self._others_s < _SHARING_S:
+        if held >= self._share and not is_alone:
             raise TooBusy(
                 f"{held} answers are being written for tenant {tenant_id!r}; while others ask, it "
                 f"has half of the {self._count} that HRAG_MAX_CONCURRENT_ANSWERS allows at once"

@@ -43,6 +43,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.config",
             "hrag.audit",
             "hrag.log",
+            "hrag.refusal_limiter",
             "hrag.metrics",
             "hrag.tracing",
             "hrag.quota.file",

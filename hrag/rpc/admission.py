@@ -122,10 +122,12 @@ class AdmissionExecutor:
     def submit(self, run: Callable[..., Any], /, *parts: Any, **_: Any) -> Future[Any]:
         """Called by gRPC, in its event thread, with the parts of a call."""
         call = PendingCall(run, *parts)
-        lane = call.context[PLACEMENT].lane
+        placement = call.context[PLACEMENT]
+        lane = placement.lane
         if lane is Lane.REJECTED:
             call.run()
         elif lane is Lane.STREAM:
+            call.account = placement.caller
             self._count(1)
             self.streams.start(call)
         else:
@@ -256,7 +258,7 @@ class StreamThreads:
         """Runs the call in a thread of its own."""
         thread = threading.Thread(target=self._run, args=(call,), name="stream", daemon=True)
         with self._lock:
-            self._threads[thread] = call.account or call.context[PLACEMENT].caller
+            self._threads[thread] = call.account
         thread.start()
 
     def join(self) -> None:

@@ -145,13 +145,10 @@ class PendingCall:
         raise error
 
 
-def requests_within(
-    requests: Any, poll_s: float, check: Callable[[float], None]
-) -> Iterator[bytes]:
+def requests_within(requests: Any, poll_s: float, check: Callable[[], None]) -> Iterator[bytes]:
     """Yields the messages of a stream of requests.
 
-    While none comes, calls `check` every `poll_s` seconds with the seconds that it has waited
-    for this one; what it raises ends the stream.
+    While none comes, calls `check` every `poll_s` seconds; what it raises ends the stream.
     """
     while True:
         with requests._state.condition:
@@ -159,9 +156,8 @@ def requests_within(
                 requests._raise_or_start_receive_message()
             except StopIteration:
                 return
-        began = time.monotonic()
         while (message := _poll(requests, poll_s)) is None:
-            check(time.monotonic() - began)
+            check()
         if message is _END:
             return
         yield message

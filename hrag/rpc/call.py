@@ -8,7 +8,7 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +26,7 @@ from hrag.errors import (
     RateQuotaExceeded,
     TooBusy,
 )
+from hrag.refusal_limiter import Refusal, RefusalLimiter
 from hrag.rpc import call_audit, call_deadline, request_id, status
 from hrag.rpc.admission import PENDING, PLACEMENT, AdmissionExecutor, Lane
 from hrag.rpc.arrival import Behavior, requests_within
@@ -76,8 +77,8 @@ class CallLimits:
 def rejecting(method: str, error: HragError) -> Behavior:
     """Returns a behavior that ends a call with `error` before it began.
 
-    Rejections of calls that are too many do as little as possible: they are counted, but not
-    logged.
+    Of each second, a few rejections are logged one by one, the others as counts. Those of calls
+    that are too many do as little as possible: metrics and the audit log count them.
     """
 
     def reject(_request: Any, context: grpc.ServicerContext) -> NoReturn:
@@ -87,12 +88,22 @@ def rejecting(method: str, error: HragError) -> Behavior:
         if isinstance(error, TooBusy):
             audit.refused_unread(reason, _short_name(method))
         else:
-            log.CALL.set(lambda: {"request_id": call_id, **GUARD.get().log_fields()})
-            _log.info("call", method=method, code=code, reason=reason)
+            fields = {"request_id": call_id, **GUARD.get().log_fields()}
+            log.CALL.set(lambda: fields)
+            if _LIMITER.allows(Refusal(reason, method, fields.get("credential", ""))):
+                _log.info("call", method=method, code=code, reason=reason)
             call_audit.ended(method, code, reason, None, context)
         _abort(context, status.to_status(error), call_id)
 
     return reject
+
+
+def _log_counts(counts: Mapping[Refusal, int]) -> None:
+    for refusal, count in counts.items():
+        _log.info("calls_rejected", **refusal._asdict(), count=count)
+
+
+_LIMITER = RefusalLimiter(_log_counts)
 
 
 def _abort(context: grpc.ServicerContext, ending: Any, call_id: str) -> NoReturn:
@@ -157,7 +168,7 @@ class Call:
         received = requests_within(requests, _STREAM_POLL_S, self._check_stream)
         return map(partial(self._admit_throttled, ended), received)
 
-    def _check_stream(self, _waited_s: float) -> None:
+    def _check_stream(self) -> None:
         """Raises if a stream is idle for too long, or its credential is no longer valid."""
         self._guard.authorize()
         idle_s = time.monotonic() - self._active_s

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from hrag.errors import TooBusy
 from hrag.rpc.arrival import PendingCall
+from hrag.rpc.recent_tenants import RecentTenants
 
 _SHARING_S = 1.0  # For so long after another tenant's call, a tenant counts as not alone.
 
@@ -44,11 +45,9 @@ class ConcurrencyLimiter:
         self._share = max(1, threads // 4)
         self._max_waiting = max_waiting
         self._run = run
-        self._clock = clock
+        self._recent = RecentTenants(_SHARING_S, clock)
         self._lock = threading.Lock()
         self._tenants: dict[str, _Tenant] = {}
-        self._last = ""  # The tenant of the last call.
-        self._others_s = -_SHARING_S  # When another tenant than that called last.
 
     def enter(self, tenant: str, call: PendingCall) -> None:
         """Runs a call at once or when it is its turn; raises TooBusy if too many wait."""
@@ -109,11 +108,8 @@ class ConcurrencyLimiter:
             del self._tenants[tenant]
 
     def _limit(self, tenant: str) -> int:
-        now = self._clock()
-        if tenant != self._last:
-            self._last, self._others_s = tenant, now
-        is_sharing = len(self._tenants) > 1 or now - self._others_s < _SHARING_S
-        return self._share if is_sharing else self._alone
+        is_alone = self._recent.is_alone(tenant) and len(self._tenants) == 1
+        return self._alone if is_alone else self._share
 
     def _check_waiting(self, tenant: str, state: _Tenant) -> None:
         waiting = len(state.waiting) + state.suspended

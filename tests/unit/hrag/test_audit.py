@@ -1,16 +1,15 @@
-"""The audit log: its lines, its file, and how many lines refusals make."""
+"""The audit log: its lines and its file."""
 
 import json
 import logging
 import stat
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hrag import audit, log
-from hrag.audit import Kind, Refusal, RefusalLimiter
+from hrag.audit import Kind
 from hrag.config import AuditSettings, SettingsError
 
 
@@ -76,29 +75,6 @@ def test_what_cannot_be_written_to_the_file_goes_to_the_log(
 def test_a_file_that_cannot_be_made_is_a_wrong_setting(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="HRAG_AUDIT_FILE"):
         audit.configure("indexer", AuditSettings(HRAG_AUDIT_FILE=tmp_path / "none" / "audit.log"))
-
-
-def test_a_flood_of_refusals_makes_few_lines_and_exact_counts() -> None:
-    now, counted = [0.0], Counter[Refusal]()
-    limiter = RefusalLimiter(counted.update, lambda: now[0], window_s=3600)
-    stranger, tenant = Refusal("UNAUTHENTICATED", "Search", ""), Refusal("RATE", "Search", "1")
-    assert [limiter.allows(stranger) for _ in range(1000)].count(True) == 5
-    assert limiter.allows(tenant)  # One flood does not hide another caller.
-    limiter.flush()
-    assert counted == {stranger: 995}
-    now[0] = 3600
-    assert limiter.allows(stranger)
-
-
-def test_refusals_of_many_credentials_are_bounded_too() -> None:
-    counted: list[dict[Refusal, int]] = []
-    limiter = RefusalLimiter(lambda counts: counted.append(dict(counts)), lambda: 0.0, 3600)
-    many = [Refusal("RATE", "Search", str(number)) for number in range(5000)]
-    assert sum(map(limiter.allows, many)) == 100
-    limiter.flush()
-    (counts,) = counted
-    assert len(counts) <= 101
-    assert sum(counts.values()) == 4900
 
 
 def test_an_unread_refusal_is_counted_and_written_at_the_end(path: Path) -> None:

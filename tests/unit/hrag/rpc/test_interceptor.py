@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from tests.credentials import UNKNOWN_KEY, new_key
 from tests.servers import INDEXER, connected
+from tests.streams import until
 
 _SEARCH = "/hrag.v1.RetrieverService/Search"
 _INGEST = "/hrag.v1.IndexerService/IngestDocument"
@@ -216,3 +217,25 @@ def test_a_request_is_read_only_after_authorization(tmp_path: Path) -> None:
                 search(b"not a message", timeout=5, metadata=metadata)
             codes.append(caught.value.code())
     assert codes == [grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT]
+
+
+def test_rejections_do_not_flood_the_log(tmp_path: Path) -> None:
+    """A stranger may be rejected as often as they like; each line would take room on the disk."""
+    keys = tmp_path / "keys.json"
+    new_key(keys)
+    with (
+        capture_logs() as logs,
+        connected(Retriever(), HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=keys) as channel,
+    ):
+        search = channel.unary_unary(_SEARCH)
+        for _ in range(200):
+            with pytest.raises(grpc.RpcError):
+                search(b"", timeout=5)
+        until(lambda: _rejections(logs) == 200)
+    assert len(logs) < 100
+
+
+def _rejections(logs: Sequence[Mapping[str, Any]]) -> int:
+    """How many rejected calls the log tells of."""
+    lines = sum(line["event"] == "call" for line in logs)
+    return lines + sum(line["count"] for line in logs if line["event"] == "calls_rejected")
