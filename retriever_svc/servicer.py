@@ -46,11 +46,10 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         query = retriever.search_query_from(request)
         return retriever.encoded_response(self._search.encoded(query, deadline_of(context)))
 
-    def BatchSearch(
-        self, request: pb.BatchSearchRequest, context: grpc.ServicerContext
-    ) -> pb.BatchSearchResponse:
+    def BatchSearch(self, request: pb.BatchSearchRequest, context: grpc.ServicerContext) -> bytes:
+        """Returns the response's message, encoded already."""
         queries = retriever.batch_queries_from(request)
-        return retriever.batch_response(self._search.batch(queries, deadline_of(context)))
+        return retriever.encoded_batch(self._search.batch(queries, deadline_of(context)))
 
     def Answer(
         self, request: pb.AnswerRequest, context: grpc.ServicerContext

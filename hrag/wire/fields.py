@@ -1,4 +1,7 @@
-"""Fields of messages as fields of values: optional ones, enums, and messages of plain numbers."""
+"""Fields of messages as fields of values: optional ones, enums, messages of plain numbers.
+
+And encoded messages as fields of encoded messages.
+"""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -10,6 +13,8 @@ from hrag.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+_WITH_LENGTH = 2  # The wire type of strings, bytes and messages.
 
 Known = TypeVar("Known")
 Value = TypeVar("Value", bound="DataclassInstance")
@@ -44,3 +49,17 @@ def number(numbers: Mapping[Any, Known], value: object, field: str) -> Known:
 def number_or_none(numbers: Mapping[Any, Known], value: object, field: str) -> Known | None:
     """The same; None, the default, stays None."""
     return None if value is None else number(numbers, value, field)
+
+
+def nested(field: int, message: bytes) -> tuple[bytes, bytes]:
+    """Returns the parts of an encoded field that holds an encoded message.
+
+    `field` is its number, less than 16. See https://protobuf.dev/programming-guides/encoding.
+    """
+    head = bytearray([field << 3 | _WITH_LENGTH])
+    length = len(message)
+    while length >= 0x80:
+        head.append(length & 0x7F | 0x80)
+        length >>= 7
+    head.append(length)
+    return bytes(head), message

@@ -37,7 +37,7 @@ from hrag.wire.common import (
     span_from,
     span_message,
 )
-from hrag.wire.fields import alike, given, known, number, number_or_none
+from hrag.wire.fields import alike, given, known, nested, number, number_or_none
 from hrag.wire.filters import filter_from, filter_message
 from hrag.wire.passages import passage_from, passage_message
 
@@ -202,16 +202,15 @@ def batch_request(queries: Sequence[SearchQuery]) -> pb.BatchSearchRequest:
     return pb.BatchSearchRequest(searches=map(search_request, queries))
 
 
-def batch_response(outcomes: Iterable[EncodedResult | HragError]) -> pb.BatchSearchResponse:
-    return pb.BatchSearchResponse(outcomes=map(_outcome_message, outcomes))
+def encoded_batch(outcomes: Iterable[EncodedResult | HragError]) -> bytes:
+    """Returns an encoded BatchSearchResponse; megabytes are neither parsed nor copied often."""
+    return b"".join(part for each in outcomes for part in nested(1, _encoded_outcome(each)))
 
 
-def _outcome_message(outcome: EncodedResult | HragError) -> pb.SearchOutcome:
+def _encoded_outcome(outcome: EncodedResult | HragError) -> bytes:
     if isinstance(outcome, HragError):
-        return pb.SearchOutcome(error=error_message(outcome))
-    message = pb.SearchOutcome()
-    message.response.MergeFromString(encoded_response(outcome))
-    return message
+        return pb.SearchOutcome(error=error_message(outcome)).SerializeToString()
+    return b"".join(nested(1, encoded_response(outcome)))
 
 
 def batch_from(message: pb.BatchSearchResponse) -> list[SearchResult | HragError]:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -58,6 +58,10 @@ def _encoded(result: types.SearchResult) -> retriever.EncodedResult:
     return retriever.EncodedResult(replace(result, passages=()), passages)
 
 
+def _batch(outcomes: Iterable[retriever.EncodedResult | HragError]) -> rpb.BatchSearchResponse:
+    return rpb.BatchSearchResponse.FromString(retriever.encoded_batch(outcomes))
+
+
 ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] = [
     ("span", spans, common.span_message, common.span_from),
     ("chunk", chunks, common.chunk_message, common.chunk_from),
@@ -91,7 +95,7 @@ ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] =
     (
         "batch",
         st.lists(search_results, max_size=3),
-        lambda results: retriever.batch_response(map(_encoded, results)),
+        lambda results: _batch(map(_encoded, results)),
         retriever.batch_from,
     ),
     (
@@ -388,7 +392,7 @@ def test_a_search_of_a_batch_that_cannot_be_read_is_its_own_error() -> None:
     one, refused, other = retriever.batch_queries_from(rpb.BatchSearchRequest(searches=searches))
     assert (one.query, other.query) == ("x", "y")
     assert isinstance(refused, InvalidArgument)
-    (got,) = retriever.batch_from(_sent(retriever.batch_response([refused])))
+    (got,) = retriever.batch_from(_batch([refused]))
     assert (type(got), got.message, got.field) == (InvalidArgument, refused.message, "mode")
 
 
