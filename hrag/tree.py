@@ -171,11 +171,6 @@ class Tree:
         """Returns the encoded tree; equal trees have equal bytes on every machine."""
         return bytes(self._buffer)
 
-    def level_buffer(self, level: int) -> memoryview:
-        """Returns the packed chunks of one level, without copying."""
-        base = self._bases[level]
-        return memoryview(self._buffer)[base : base + self.counts[level] * CHUNK.itemsize]
-
     def level(self, level: int) -> NDArray[Any]:
         """Returns the chunks of one level, `CHUNK[counts[level]]`, read-only, without copying."""
         count, base = self.counts[level], self._bases[level]
