@@ -25,11 +25,11 @@ import structlog
 
 from hrag import log
 from hrag.config import AuditSettings, SettingsError
+from hrag.private_files import opener
 
 EVENT = "audit"
 OTHERS = "(others)"
 
-_OWNER_ONLY = 0o600
 _WINDOW_S = 1.0
 _LINES_PER_KIND = 5  # Refusals of one reason, method and credential in one window.
 _LINES = 100  # Refusals of one window in all; also the number of counts.
@@ -200,7 +200,7 @@ class _AuditFile(WatchedFileHandler):
 
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        return os.fdopen(os.open(self.baseFilename, flags, _OWNER_ONLY), "a", encoding="utf-8")
+        return os.fdopen(opener(self.baseFilename, flags), "a", encoding="utf-8")
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
