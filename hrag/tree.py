@@ -123,6 +123,28 @@ def section_parents(sections: Sequence[Section]) -> tuple[int, ...]:
     return tuple(parents)
 
 
+def section_path(
+    sections: Sequence[Section], parents: Sequence[int], section: int
+) -> tuple[str, ...]:
+    """Returns the titles from the outermost section down to one, by index; () for NONE.
+
+    `parents` is `section_parents(sections)`, which takes linear time to compute.
+    """
+    titles = []
+    while section != NONE:
+        titles.append(sections[section].title)
+        section = parents[section]
+    return tuple(reversed(titles))
+
+
+def path_below(
+    title: str, sections: Sequence[Section], parents: Sequence[int], section: int
+) -> tuple[str, ...]:
+    """Returns `section_path` without a first section that repeats the document's title."""
+    path = section_path(sections, parents, section)
+    return path[1:] if path[:1] == (title,) else path
+
+
 class Tree:
     """The chunks of a document at every level, over one buffer. Immutable.
 
