@@ -22,11 +22,11 @@ import structlog
 
 from hrag import log
 from hrag.config import AuditSettings, SettingsError
+from hrag.private_files import opener
 from hrag.refusal_limiter import Refusal, RefusalLimiter
 
 EVENT = "audit"
 
-_OWNER_ONLY = 0o600
 _always = structlog.make_filtering_bound_logger("info")
 
 
@@ -131,7 +131,7 @@ class _AuditFile(WatchedFileHandler):
 
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        return os.fdopen(os.open(self.baseFilename, flags, _OWNER_ONLY), "a", encoding="utf-8")
+        return os.fdopen(opener(self.baseFilename, flags), "a", encoding="utf-8")
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -66,9 +66,16 @@ class RefusalLimiter:
             self._counts[refusal] += 1
             starts, self._flushing = not self._flushing, True
         if starts:
-            timer = threading.Timer(self._window_s, self.flush)
-            timer.daemon = True
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        timer = threading.Timer(self._window_s, self.flush)
+        timer.daemon = True
+        try:
             timer.start()
+        except RuntimeError:  # The system has no more threads; the next refusal tries again.
+            with self._lock:
+                self._flushing = False
 
     def flush(self) -> None:
         """Writes the counts now."""

@@ -13,6 +13,15 @@ from typing import Any
 from hrag.errors import ReplyTooLarge
 
 SETTING = "HRAG_MAX_REPLY_BYTES"
+
+# What a caller may ask for instead, for errors.
+TEXT_ADVICE = "read the text in parts, with text_range"
+SEARCH_ADVICE = "ask for a lower limit, return_level or token_budget"
+CHUNK_ADVICE = "ask for a chunk of a lower level, or read the text in parts with GetDocument"
+HIERARCHY_ADVICE = (
+    "ask for less depth, or without include_content, and read single chunks with GetChunk"
+)
+
 _NUMBER_BYTES = 9  # Tag and double.
 _FLAG_BYTES = 2  # Tag and one byte: a boolean or null.
 
@@ -36,7 +45,7 @@ class ReplyLimit:
     def check(self, size_bytes: int, advice: str) -> None:
         """Raises ReplyTooLarge if the next `size_bytes` do not fit.
 
-        `advice` is what the caller may ask for instead, such as `ask for fewer`.
+        `advice` is what the caller may ask for instead, such as SEARCH_ADVICE.
         """
         if size_bytes <= self.left_bytes:
             return

@@ -123,6 +123,28 @@ def section_parents(sections: Sequence[Section]) -> tuple[int, ...]:
     return tuple(parents)
 
 
+def section_path(
+    sections: Sequence[Section], parents: Sequence[int], section: int
+) -> tuple[str, ...]:
+    """Returns the titles from the outermost section down to one, by index; () for NONE.
+
+    `parents` is `section_parents(sections)`, which takes linear time to compute.
+    """
+    titles = []
+    while section != NONE:
+        titles.append(sections[section].title)
+        section = parents[section]
+    return tuple(reversed(titles))
+
+
+def path_below(
+    title: str, sections: Sequence[Section], parents: Sequence[int], section: int
+) -> tuple[str, ...]:
+    """Returns `section_path` without a first section that repeats the document's title."""
+    path = section_path(sections, parents, section)
+    return path[1:] if path[:1] == (title,) else path
+
+
 class Tree:
     """The chunks of a document at every level, over one buffer. Immutable.
 
@@ -170,11 +192,6 @@ class Tree:
     def to_bytes(self) -> bytes:
         """Returns the encoded tree; equal trees have equal bytes on every machine."""
         return bytes(self._buffer)
-
-    def level_buffer(self, level: int) -> memoryview:
-        """Returns the packed chunks of one level, without copying."""
-        base = self._bases[level]
-        return memoryview(self._buffer)[base : base + self.counts[level] * CHUNK.itemsize]
 
     def level(self, level: int) -> NDArray[Any]:
         """Returns the chunks of one level, `CHUNK[counts[level]]`, read-only, without copying."""

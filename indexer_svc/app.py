@@ -44,8 +44,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         closing.callback(engine.close)
         writer = engine.writer(protection.quota_of)
         maintenance = engine.maintenance()
-        metric_readings = metrics.Readings(partial(readings, writer, settings))
-        collectors = (metrics.INSTRUMENTS, metric_readings)
+        collectors = (metrics.INSTRUMENTS, metrics.Readings(partial(readings, writer, settings)))
         closing.enter_context(
             serve_metrics(settings.metrics_address, *collectors, access=metrics_access)
         )
@@ -68,14 +67,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         summariser.start()
         closing.callback(_stop_summarising, summariser)
         on_serving = report_serving if settings.stop_on_eof else None
-        serve_until_stopped(
-            listening,
-            settings.address,
-            settings.drain_s,
-            stopping,
-            on_serving,
-            engine.require_store,
-        )
+        serve_until_stopped(listening, settings.drain_s, stopping, engine.require_store, on_serving)
 
 
 def _servicer(

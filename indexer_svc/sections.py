@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.tree import NONE, ParsedText, Section, Tree
+from hrag.tree import ParsedText, Section, Tree, path_below
 from hrag.types import SummaryUnit
 
 
@@ -44,10 +44,5 @@ def heading(title: str, sections: Sequence[Section], parents: Sequence[int], sec
     `section` is an index into `sections` or NONE. `parents` is `section_parents(sections)`,
     passed in because computing it for each heading would take quadratic time.
     """
-    path: list[str] = []
-    while section != NONE:
-        path.insert(0, sections[section].title)
-        section = parents[section]
-    if path[:1] == [title]:
-        path = path[1:]
-    return " - ".join(filter(None, (title, " > ".join(path))))
+    path = " > ".join(path_below(title, sections, parents, section))
+    return " - ".join(filter(None, (title, path)))

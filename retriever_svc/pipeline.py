@@ -18,7 +18,6 @@ from hrag.embedding import Embedder
 from hrag.embedding.cache import CachedQueries
 from hrag.embedding.checks import check_embedder
 from hrag.engine import EncodingSnapshot, FindRequest, Found, Reader, Snapshot
-from hrag.engine.rounds import LESS
 from hrag.errors import (
     CollectionNotFound,
     EmbedderMismatch,
@@ -27,7 +26,7 @@ from hrag.errors import (
     ReplyTooLarge,
     outcome_of,
 )
-from hrag.reply_limit import UNLIMITED, ReplyLimit
+from hrag.reply_limit import SEARCH_ADVICE, UNLIMITED, ReplyLimit
 from hrag.tracing import Stage
 from hrag.types import Passage, Retrieval, SearchMode, SearchQuery, SearchResult, check_batch
 from hrag.wire.passages import PASSAGE_FIELDS, encoded_passage
@@ -148,7 +147,7 @@ class Search:
     def encoded(self, query: SearchQuery, deadline: Deadline) -> EncodedResult:
         """Returns the same result with encoded passages; raises what `__call__` raises."""
         found = EncodedResult(*self._one(query, deadline, _ENCODED))
-        self._reply.check(found.size_bytes, LESS)
+        self._reply.check(found.size_bytes, SEARCH_ADVICE)
         return found
 
     def batch(
@@ -187,7 +186,7 @@ class Search:
         if isinstance(found, HragError):
             return found
         result = EncodedResult(*found)
-        too_large = outcome_of(call.reply.check, result.size_bytes, LESS)
+        too_large = outcome_of(call.reply.check, result.size_bytes, SEARCH_ADVICE)
         return too_large or result
 
     def _one(

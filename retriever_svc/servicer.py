@@ -10,9 +10,7 @@ import grpc
 
 from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.deadline import Deadline
-from hrag.engine.rounds import LESS
-from hrag.passages.tree_text import FEWER, LOWER
-from hrag.reply_limit import UNLIMITED, ReplyLimit
+from hrag.reply_limit import CHUNK_ADVICE, HIERARCHY_ADVICE, SEARCH_ADVICE, UNLIMITED, ReplyLimit
 from hrag.rpc.call_deadline import deadline_of
 from hrag.rpc.guard import caller_is_admin
 from hrag.types import ServerInfo
@@ -57,7 +55,7 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         query = answers.answer_query_from(request)
         for event in self._answer(query, deadline_of(context)):
             response = answers.answer_response(event)
-            self._reply.check(response.ByteSize(), LESS)
+            self._reply.check(response.ByteSize(), SEARCH_ADVICE)
             yield response
 
     def GetChunk(
@@ -67,7 +65,7 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         response = retriever.chunk_response(
             self._browse.chunk(request.tenant_id, collection, request.chunk_id)
         )
-        self._reply.check(response.ByteSize(), LOWER)
+        self._reply.check(response.ByteSize(), CHUNK_ADVICE)
         return response
 
     def GetHierarchy(
@@ -81,7 +79,7 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
             content=request.include_content,
         )
         response = retriever.hierarchy_response(hierarchy)
-        self._reply.check(response.ByteSize(), FEWER)
+        self._reply.check(response.ByteSize(), HIERARCHY_ADVICE)
         return response
 
     def GetServerInfo(

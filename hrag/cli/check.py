@@ -34,7 +34,7 @@ def check(
     and usage of all documents again, which follow from what is stored of them. Documents and
     collections whose own content is damaged stay listed.
 
-    Exit code 0: sound; 1: problems; 2: there is no store, or it cannot be opened.
+    Exit code 0: sound; 1: problems; 2: there is no store, or it cannot be opened or repaired.
 
     \b
     Example:
@@ -43,7 +43,7 @@ def check(
     """
     # Settings and storage are slow to import, and only some commands need them.
     from hrag.cli.administration import open_administration  # noqa: PLC0415
-    from hrag.errors import DataLoss, NotSupported, StoreUnavailable  # noqa: PLC0415
+    from hrag.errors import DataLoss, HragError  # noqa: PLC0415
 
     try:
         administration = open_administration(data_dir)
@@ -51,7 +51,7 @@ def check(
     except DataLoss as error:
         show_error(str(error))
         raise typer.Exit(1) from None
-    except (Failure, NotSupported, StoreUnavailable) as error:
+    except (Failure, HragError) as error:
         show_error(str(error))
         raise typer.Exit(CANNOT_CHECK) from None
     _show(report)

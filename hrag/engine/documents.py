@@ -10,13 +10,12 @@ from typing import Any
 from hrag import canonical_json
 from hrag.embedding import Vectors
 from hrag.errors import InvalidArgument
-from hrag.reply_limit import ReplyLimit, field_bytes, struct_bytes, text_bytes
+from hrag.reply_limit import TEXT_ADVICE, ReplyLimit, field_bytes, struct_bytes, text_bytes
 from hrag.tree import ParsedText, Tree
 from hrag.types import ByteRange, CollectionSettings, DocumentInfo, IngestResult
 
 _INFO_BYTES = 64  # At most, of the numbers in an encoded DocumentInfo.
 _COUNT_BYTES = 5
-_TEXT_IN_PARTS = "read the text in parts, with text_range"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ def read_part(
     too long.
     """
     if part is None:
-        reply.check(field_bytes(len(text)), _TEXT_IN_PARTS)
+        reply.check(field_bytes(len(text)), TEXT_ADVICE)
         return str(text, "utf-8"), len(text)
     end = part.end or len(text)
     if not part.start <= min(end, len(text)):

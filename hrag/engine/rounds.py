@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from hrag.engine.find import FindRequest
 from hrag.passages.budget import PassageLimits, Selected, fill_budget, select_drafts
 from hrag.passages.drafts import MatchedLeaves, PassageDraft
+from hrag.reply_limit import SEARCH_ADVICE
 from hrag.types import Aggregation, Retrieval, SearchMode
 
-LESS = "ask for a lower limit, return_level or token_budget"  # Advice if a reply is too large.
 FACTOR = 4  # Few rounds; all earlier ones together cost at most a third of the last.
 
 
@@ -27,7 +27,7 @@ def select(
     Raises ReplyTooLarge if their texts are longer than the reply may be.
     """
     selected = _selected(request, drafts, matches)
-    request.reply.check(sum(draft.content_bytes for draft in selected.drafts), LESS)
+    request.reply.check(sum(draft.content_bytes for draft in selected.drafts), SEARCH_ADVICE)
     return selected
 
 

@@ -18,7 +18,6 @@ from hrag.errors import HragError
 from hrag.evaluation.journal import Journal, key_of
 
 DEFAULT_CONCURRENCY = 4
-MAX_CONCURRENCY = 64
 
 _FAILURES_AT_FIRST = 3  # So many and no success: the endpoint is not there.
 

@@ -31,7 +31,6 @@ from hrag.evaluation.summary import FailedCall, failed_call
 from hrag.evaluation.systems import System
 
 DEFAULT_ANSWER_TOKENS = 4000
-DEFAULT_QUESTIONS = 50
 
 CRITERIA = ("better", "accuracy", "completeness", "logic")
 NO_PASSAGES = "No passage answers the question."

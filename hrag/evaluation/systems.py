@@ -15,7 +15,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from hrag.errors import InvalidArgument
 from hrag.evaluation.questions import first_repeated
 from hrag.ids import quoted
-from hrag.types import Retrieval, SearchMode, SearchQuery
+from hrag.types import SearchMode, SearchQuery
 
 DEFAULT_SYSTEMS = "context,small_to_big,auto_merge,standard"
 
@@ -128,8 +128,3 @@ def _refused(name: str, value: str, allowed: str) -> InvalidArgument:
     return InvalidArgument(
         f"compare has {name} {quoted(value)}; it must be {allowed}", field="compare"
     )
-
-
-def retrieval_of(system: System) -> Retrieval | None:
-    """Returns the sources that the system asks for; None for the collection's default."""
-    return system.options.get("retrieval")

@@ -6,7 +6,7 @@ the sections around it do.
 
 from collections.abc import Sequence
 
-from hrag.tree import NONE, Section, Tree, section_parents
+from hrag.tree import Section, Tree, path_below, section_parents
 
 MAX_HEADING_CHARS = 256  # Some 60 tokens, so that a leaf's own text outweighs them.
 
@@ -49,11 +49,6 @@ def _with_headings(
 
 def _line(title: str, sections: Sequence[Section], parents: Sequence[int], section: int) -> str:
     """The line for leaves of one section, by index or NONE; empty if there is nothing to say."""
-    path: list[str] = []
-    while section != NONE:
-        path.insert(0, sections[section].title)
-        section = parents[section]
-    if path[:1] == [title]:
-        path = path[1:]
+    path = path_below(title, sections, parents, section)
     heading = " > ".join(filter(None, (title, *path)))[:MAX_HEADING_CHARS]
     return f"{heading}\n" if heading else ""

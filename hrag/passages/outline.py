@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hrag.passages.headings import heading_end
-from hrag.tree import NONE, PageSpan, Section, section_parents
+from hrag.tree import NONE, PageSpan, Section, section_parents, section_path
 from hrag.types import PageStart
 
 
@@ -55,11 +55,7 @@ class Outline:
 
     def section_path(self, section: int) -> tuple[str, ...]:
         """Returns the titles from the outermost section down; () for NONE."""
-        titles = []
-        while section != NONE:
-            titles.append(self.sections[section].title)
-            section = self.section_parents[section]
-        return tuple(reversed(titles))
+        return section_path(self.sections, self.section_parents, section)
 
     def section_at(self, char: int) -> int:
         """Returns the index of the innermost section that a character is in, or NONE."""

@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 from hrag.ids import ChunkId
 from hrag.passages.outline import Outline
-from hrag.reply_limit import UNLIMITED, ReplyLimit, field_bytes, struct_bytes, text_bytes
+from hrag.reply_limit import (
+    CHUNK_ADVICE,
+    HIERARCHY_ADVICE,
+    UNLIMITED,
+    ReplyLimit,
+    field_bytes,
+    struct_bytes,
+    text_bytes,
+)
 from hrag.tree import NONE, ChunkRecord, Tree
 from hrag.types import (
     ChosenSection,
@@ -25,8 +33,6 @@ from hrag.types import (
 )
 
 _ID_BYTES = len("#0.0")  # At least, behind the document's id.
-LOWER = "ask for a chunk of a lower level, or read the text in parts with GetDocument"
-FEWER = "ask for less depth, or without include_content, and read single chunks with GetChunk"
 
 TreePosition = tuple[int, int]
 """A chunk's level and index in its tree."""
@@ -149,7 +155,7 @@ class TreeText:
         Raises ReplyTooLarge before it is made.
         """
         if reply is not UNLIMITED:
-            reply.check(self.shared_bytes + self._node_bytes(position, content), LOWER)
+            reply.check(self.shared_bytes + self._node_bytes(position, content), CHUNK_ADVICE)
         level, _ = position
         record = self.tree.record(*position)
         parent = "" if record.parent == NONE else self.chunk_id((level + 1, record.parent))
@@ -193,10 +199,10 @@ class TreeText:
         """Raises ReplyTooLarge for nodes that take more than `reply` allows."""
         shared = self.shared_bytes
         size = shared + self._node_bytes(position, content=True)
-        reply.check(size, LOWER)
+        reply.check(size, CHUNK_ADVICE)
         for each in relatives:
             size += shared + self._node_bytes(each, content)
-            reply.check(size, FEWER)
+            reply.check(size, HIERARCHY_ADVICE)
 
     @property
     def shared_bytes(self) -> int:

@@ -146,11 +146,10 @@ def wait_for_store(open_store: Callable[[], Store], stopping: threading.Event) -
 
 def serve_until_stopped(
     server: Server,
-    address: str,
     drain_s: float,
     stopping: threading.Event,
-    on_serving: Callable[[], None] | None = None,
-    require_store: Callable[[], None] = lambda: None,
+    require_store: Callable[[], None],
+    on_serving: Callable[[], None] | None,
 ) -> None:
     """Serves until `stopping` is set, then drains for `drain_s` seconds.
 
@@ -158,7 +157,7 @@ def serve_until_stopped(
     service is NOT_SERVING, though it answers what it can. Ends the process if a call does not end.
     """
     server.start()
-    _log.info("serving", service=server.service, address=address, port=server.port)
+    _log.info("serving", service=server.service, address=server.address, port=server.port)
     if on_serving is not None:
         on_serving()
     _watch_store(server, require_store, stopping)

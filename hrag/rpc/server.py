@@ -40,12 +40,13 @@ _CANCEL_GRACE_S = 0.5  # For the handlers of cancelled calls to end.
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A bound server. `port` is the actual one where the address has port 0."""
+    """A bound server. `port` is the actual one where `address` has port 0."""
 
     grpc_server: grpc.Server
     health: health.Health
     limits: CallLimits
     service: str
+    address: str
     port: int
 
     def start(self) -> None:
@@ -110,7 +111,7 @@ def build(
     if settings.reflection:
         names = (service, health.SERVICE, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
-    return Server(server, checks, limits, service, _bind(server, address, protection))
+    return Server(server, checks, limits, service, address, _bind(server, address, protection))
 
 
 def _limits(settings: CommonSettings, protection: Protection) -> CallLimits:

@@ -22,10 +22,9 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 
-from indexer_svc.parsers.parsed_file import Heading, ParsedFile
+from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, front_matter_title, section_title
 
-MAX_SECTIONS = 65_535
 MAX_LINES = 500_000  # 10,000 printed pages; parsing so many list markers takes seconds.
 MAX_NESTING = 20  # Ten nested lists; the parser reads a line once for each level.
 
@@ -67,7 +66,7 @@ def outline_of(text: str) -> Outline:
     A section's `char_start` is the offset, in code points of `text`, at which the heading's
     first line begins. Lines end with `\\n`, `\\r\\n` or `\\r`. Section titles are plain text of
     1 to MAX_SECTION_TITLE_CHARS characters; a heading without text is not a section. Headings
-    after the first MAX_LINES lines and after the first MAX_SECTIONS headings are left out.
+    after the first MAX_LINES lines and after the first MAX_HEADINGS headings are left out.
     """
     starts = _line_starts(text)
     end = starts[MAX_LINES] if len(starts) > MAX_LINES else len(text)
@@ -75,7 +74,7 @@ def outline_of(text: str) -> Outline:
     headings = _Headings()
     front_matter, source = _split(_LINE_END.sub("\n", text[starts[0] : end]))
     _PARSER.block.parse(source, _PARSER, references, headings)
-    sections = tuple(islice(_sections(headings, starts, references), MAX_SECTIONS))
+    sections = tuple(islice(_sections(headings, starts, references), MAX_HEADINGS))
     first_heading = next((each.title for each in sections if each.depth == 1), "")
     return Outline(front_matter_title(front_matter) or first_heading, sections)
 

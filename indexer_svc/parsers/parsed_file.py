@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 PAGE_BREAK = "\n\n"
+MAX_HEADINGS = 65_535
 
 
 class PageRange(NamedTuple):

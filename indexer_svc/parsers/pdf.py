@@ -1,9 +1,8 @@
 """The text of a PDF, page by page, its bookmarks and its title.
 
-PDFium is not thread-safe, not even across documents. One lock guards every call: a document
-is opened, read and closed by one thread at a time. Every object is closed explicitly under
-the lock, because the garbage collector would close it at any time on any thread. No PDFium
-object leaves this module.
+PDFium is not thread-safe, not even across documents, so one thread of a process may use this
+module; a parser process has no other. Every object is closed explicitly, and none leaves this
+module.
 """
 
 import re
@@ -11,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from threading import Lock
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
@@ -25,7 +23,6 @@ MAX_BOOKMARKS = 10_000  # PDFium walks over the pages to find the page of each b
 
 _TITLE_SEARCH_CHARS = 20_000  # Four dense pages; a page may be of any length.
 _FIELD = "content"
-_PDFIUM = Lock()
 # PDFium joins words that are hyphenated at a line end and leaves a mark in place of the
 # hyphen. A NUL stands for a glyph without a character.
 _ARTEFACTS = dict.fromkeys(map(ord, "\x00\x02\u00ad\ufffe\uffff"))
@@ -67,14 +64,12 @@ def read_pdf(content: bytes, max_text_bytes: int) -> PdfContent:
         TooLarge: the PDF has more than MAX_PAGES pages, or more than `max_text_bytes` bytes
             of text in UTF-8.
     """
-    with _PDFIUM:
-        try:
-            with pdfium.PdfDocument(content) as document:
-                pages = tuple(_pages(document, max_text_bytes))
-                bookmarks = tuple(islice(_bookmarks(document), MAX_BOOKMARKS))
-                return PdfContent(pages, bookmarks, _title(document))
-        except pdfium.PdfiumError as error:
-            raise UnreadableDocument(_explained(error), field=_FIELD) from None
+    try:
+        with pdfium.PdfDocument(content) as document:
+            pages = tuple(_pages(document, max_text_bytes))
+            return PdfContent(pages, tuple(_bookmarks(document)), _title(document))
+    except pdfium.PdfiumError as error:
+        raise UnreadableDocument(_explained(error), field=_FIELD) from None
 
 
 def parse_pdf(content: bytes, max_text_bytes: int) -> ParsedFile:

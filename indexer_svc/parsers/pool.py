@@ -13,7 +13,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import structlog
@@ -206,10 +206,11 @@ class ParserPool:
                 raise self._closed()
             started = self._spare or self._starter.submit(self._start)
             self._spare = self._starter.submit(self._start)
-        process = started.result()
-        if process.is_alive:
-            return process
-        process.kill()
+        with suppress(OSError):  # It may have been tried long ago, when memory was short.
+            process = started.result()
+            if process.is_alive:
+                return process
+            process.kill()
         return self._starter.submit(self._start).result()
 
     def _end_surplus(self) -> None:

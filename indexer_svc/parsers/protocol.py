@@ -12,12 +12,11 @@ from typing import Any
 
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.types import MAX_PAGES, MAX_TITLE_BYTES
-from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile
+from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, PageRange, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 
 # 65,535 headings of 200 characters and 100,000 pages. As lists, JSON takes many times its size.
 MAX_HEAD_BYTES = 16 << 20
-MAX_HEADINGS = 65_535
 MAX_DEPTH = 1_000_000  # PDF bookmarks may nest without end.
 
 _LENGTHS = struct.Struct("<II")

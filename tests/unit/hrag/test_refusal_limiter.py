@@ -1,6 +1,11 @@
 """Refusals that get a line and those that are counted."""
 
+import threading
 from collections import Counter
+from collections.abc import Mapping
+from typing import NoReturn
+
+import pytest
 
 from hrag.refusal_limiter import Refusal, RefusalLimiter
 
@@ -26,3 +31,24 @@ def test_refusals_of_many_credentials_are_bounded_too() -> None:
     (counts,) = counted
     assert len(counts) <= 101
     assert sum(counts.values()) == 4900
+
+
+def test_counts_survive_a_moment_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: Counter[Refusal] = Counter()
+    written = threading.Event()
+
+    def write(counts: Mapping[Refusal, int]) -> None:
+        counted.update(counts)
+        written.set()
+
+    def no_thread(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    limiter = RefusalLimiter(write, window_s=0.01)
+    refusal = Refusal("TOO_BUSY", "Search", "")
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Timer, "start", no_thread)
+        limiter.count(refusal)
+    limiter.count(refusal)
+    assert written.wait(10)
+    assert counted == {refusal: 2}

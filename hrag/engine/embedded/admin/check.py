@@ -45,13 +45,14 @@ def check(store: Store, found: Callable[[str], object] = str) -> CheckReport:
 
 def _all_collections(walk: Walk) -> Iterator[str]:
     collections = walk.store.db["collections"]
-    for key, value in walk.txn.entries(collections):
+    for key in map(bytes, walk.keys("collections")):
         number = schema.read_u32(key)
         walk.collections += 1
-        if not walk.txn.is_sound(key, value, collections):
+        value = walk.txn.get_sound(key, collections)
+        if value is None:
             continue  # It has been reported.
         try:
-            record = CollectionRecord.from_bytes(walk.txn.checked(key, value, collections))
+            record = CollectionRecord.from_bytes(value)
         except UNREADABLE as error:
             yield f"collection {number}: its record is damaged: {error!r}"
             continue
@@ -96,9 +97,8 @@ def _tenants(walk: Walk) -> Iterator[str]:
     """Compares each tenant's record with what was found in all its collections."""
     tenants = walk.store.db["tenants"]
     kept = {
-        str(key, "utf-8", "replace"): Usage.from_bytes(walk.txn.checked(key, value, tenants))
-        for key, value in walk.txn.entries(tenants)
-        if walk.txn.is_sound(key, value, tenants)
+        str(key, "utf-8", "replace"): Usage.from_bytes(value)
+        for key, value in walk.txn.sound_entries(tenants)
     }
     for tenant_id in sorted((kept.keys() | walk.usage.keys()) - walk.uncounted):
         found = kept.get(tenant_id, Usage())

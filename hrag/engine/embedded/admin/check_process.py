@@ -20,11 +20,12 @@ from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.store import location
 from hrag.engine.embedded.store.environment import open_alone, open_for_reading
 from hrag.engine.reports import CheckReport
-from hrag.errors import DataLoss, StoreUnavailable
+from hrag.errors import DataLoss, HragError, StoreUnavailable
 
 _MODULE = "hrag.engine.embedded.admin.check_process"
 _IMPORT_ROOT = Path(__file__).parents[4]  # The folder that holds the package `hrag`.
 _ALONE = "--alone"
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)  # What damaged pages lead to.
 _SHOWN_CHARS = 2000  # Of what a child that failed wrote last.
 
 
@@ -67,10 +68,15 @@ def _decoded(line: str) -> dict[str, Any]:
 
 
 def _end_of(child: "subprocess.CompletedProcess[str]") -> str:
-    if child.returncode < 0:
-        cause = f"ended the process by {signal.Signals(-child.returncode).name}"
-    else:
+    if child.returncode >= 0:
         cause = f"failed: {child.stderr[-_SHOWN_CHARS:].strip()}"
+    elif -child.returncode in _CRASHES:
+        cause = f"ended the process by {signal.Signals(-child.returncode).name}"
+    else:  # Somebody has ended it, or the kernel, which does so where memory is short.
+        return (
+            f"signal {-child.returncode} ended the check, and what follows was not checked; check "
+            "again, with enough memory for the largest document"
+        )
     return (
         f"reading {location.DATA} {cause}: LMDB's own pages are damaged, and what follows was not "
         "checked; restore a backup"
@@ -80,16 +86,14 @@ def _end_of(child: "subprocess.CompletedProcess[str]") -> str:
 def main(directory: Path, *, alone: bool) -> None:
     """Writes the problems, then the report, to standard output."""
     try:
-        store = open_alone(directory) if alone else open_for_reading(directory)
-    except StoreUnavailable as error:
-        _write(unavailable=error.message)
-        return
+        with closing(open_alone(directory) if alone else open_for_reading(directory)) as store:
+            report = asdict(check(store, lambda problem: _write(problem=problem)))
     except DataLoss as error:
         _write(problem=error.message)
-        _write(report={"collections": 0, "documents": 0, "leaves": 0, "segments": 0})
+        report = asdict(CheckReport(0, 0, 0, 0, ()))
+    except HragError as error:
+        _write(unavailable=error.message)
         return
-    with closing(store):
-        report = asdict(check(store, lambda problem: _write(problem=problem)))
     del report["problems"]
     _write(report=report)
 

@@ -55,11 +55,11 @@ def _repair_collection(store: Store, txn: Txn, number: int, usage: dict[str, Usa
         return  # Its documents cannot be understood without it; `check` names it.
     rewrite_terms(store, txn, number)
     key, counters = schema.u32(number), store.db["counters"]
-    value = txn.raw.get(key, db=counters.handle)
-    if value is None or not txn.is_sound(key, value, counters):
+    value = txn.get_sound(key, counters)
+    if value is None:
         stored = _counters_of_entries(store, txn, number)
     else:
-        stored = Counters.from_bytes(txn.checked(key, value, counters))
+        stored = Counters.from_bytes(value)
     counted = recounted(store, txn, number, stored)
     txn.put(key, counted.to_bytes(), db=counters)
     own = Usage(1, counted.documents) if not record.summarises else Usage()
@@ -91,9 +91,9 @@ def _counters_of_entries(store: Store, txn: Txn, number: int) -> Counters:
 def _repair_usage(store: Store, txn: Txn, tenant_id: str, found: Usage) -> None:
     """Writes a tenant's usage; a lost sequence becomes one that no change can have had."""
     key, tenants = schema.tenant(tenant_id), store.db["tenants"]
-    value = txn.raw.get(key, db=tenants.handle)
-    if value is not None and txn.is_sound(key, value, tenants):
-        sequence = Usage.from_bytes(txn.checked(key, value, tenants)).sequence
+    value = txn.get_sound(key, tenants)
+    if value is not None:
+        sequence = Usage.from_bytes(value).sequence
     else:  # Every change took an ordinal or made a commit of its own.
         names = (schema.LAST_ORDINAL, schema.COMMIT_CURSOR)
         sequence = sum(store.number(txn, name) for name in names)

@@ -9,12 +9,13 @@ from itertools import islice
 
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.damaged_documents import damaged_at, erase_damaged
+from hrag.engine.embedded.store.damaged_documents import damaged_at
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.queries import (
     address_of,
     erase_document,
+    erase_entries,
     listed_segments,
     read_document,
 )
@@ -23,7 +24,6 @@ from hrag.errors import DataLoss
 _DOCUMENTS = 200  # Per transaction.
 # Each may copy a page of LMDB first; so many fit into the reserve of a full disk.
 _TERMS = 1024
-_LEFT_BY_DAMAGE = ("document_ids", "terms")
 
 
 def reclaim_some(store: Store) -> bool:
@@ -55,7 +55,8 @@ def _erase_documents(store: Store, txn: Txn, deleted: bytes) -> bool:
             txn.delete(name, db=store.db["document_ids"])
             terms += erase_document(store, txn, ordinal, document)
         except DataLoss:  # Whatever it leaves in other databases goes with the collection.
-            erase_damaged(store, txn, number, damaged_at(store, txn, number, ordinal))
+            address = damaged_at(store, txn, number, ordinal).address
+            erase_entries(store, txn, number, ordinal, address)
         if terms > _TERMS:
             break
     return bool(found)
@@ -64,7 +65,7 @@ def _erase_documents(store: Store, txn: Txn, deleted: bytes) -> bool:
 def _forget(store: Store, txn: Txn, deleted: bytes) -> list[int]:
     """Erases the empty collection itself; returns the ids of its segments."""
     records = listed_segments(store, txn, schema.read_u32(deleted))
-    for database in ("changes", "segments", "deleted_leaves", "tombstones", *_LEFT_BY_DAMAGE):
+    for database in schema.BY_COLLECTION:
         for key in {bytes(key) for key, _ in txn.entries(store.db[database], deleted)}:
             txn.delete(key, db=store.db[database])
     txn.delete(deleted, db=store.db["deleted_collections"])

@@ -10,10 +10,11 @@ from hrag.engine.embedded.search.ancestor_groups import AncestorGroups
 from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.store.labels import split_label
 from hrag.engine.find import FindRequest, PassageFields
-from hrag.engine.rounds import LESS, Selection, select
+from hrag.engine.rounds import Selection, select
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.sentence_context import SentenceContext, sentence_context
+from hrag.reply_limit import SEARCH_ADVICE
 from hrag.types import Passage, Retrieval
 from hrag_fast import PassageEncoder
 
@@ -39,13 +40,13 @@ class Fetch:
         passages = []
         for draft in drafts:
             self.deadline.check("reading passages")
-            reply.check(draft.least_bytes, LESS)
+            reply.check(draft.least_bytes, SEARCH_ADVICE)
             leaves = groups.leaves(draft.groups)
             place = self.terms.cited_place(
                 draft.document, groups.level, leaves, draft.record, spans=self._spans
             )
             spans = _LEAST_SPAN_BYTES * (len(place.term_spans) + len(leaves))
-            reply.check(draft.least_bytes + spans, LESS)
+            reply.check(draft.least_bytes + spans, SEARCH_ADVICE)
             reply = reply.after(draft.least_bytes + spans)
             passages.append(passage_of(draft, groups, place))
         return tuple(passages), selection
@@ -84,7 +85,7 @@ class Fetch:
                 passage = encode(max_bytes=left)
             except OverflowError:
                 at_least = sum(draft.least_bytes for draft in drafts)
-                reply.check(max(at_least, reply.left_bytes + 1), LESS)
+                reply.check(max(at_least, reply.left_bytes + 1), SEARCH_ADVICE)
             encoded.append(passage)
             left -= len(passage)
         return tuple(encoded)
@@ -96,7 +97,7 @@ class Fetch:
         limit = self.request.limit
         reply, contexts = self.request.reply, []
         for draft in islice(self._drafts(groups), limit):
-            reply.check(draft.content_bytes, LESS)
+            reply.check(draft.content_bytes, SEARCH_ADVICE)
             reply = reply.after(draft.content_bytes)
             contexts.append(
                 sentence_context(

@@ -99,9 +99,8 @@ def _leaf_count(store: Store, txn: Txn, address: bytes | None) -> int:
     if address is None:
         return 0
     collection, ordinal = schema.read_in_collection(address[schema.SLOT_BYTES :])
-    key, ordinals = schema.in_collection(collection, ordinal), store.db["ordinals"]
-    value = txn.raw.get(key, db=ordinals.handle)
-    if value is not None and txn.is_sound(key, value, ordinals):
+    value = txn.get_sound(schema.in_collection(collection, ordinal), db=store.db["ordinals"])
+    if value is not None:
         return schema.read_document_entry(value)[0]
     try:
         return read_document(store, txn, address).leaf_count
@@ -114,27 +113,13 @@ def _leaf_count(store: Store, txn: Txn, address: bytes | None) -> int:
         return 0
 
 
-def erase_damaged(store: Store, txn: Txn, collection: int, document: DamagedDocument) -> None:
-    """Deletes what is left of a document, except its id, terms and what counts it."""
-    entry = schema.in_collection(collection, document.ordinal)
-    for database in ("ordinals", "unsummarised", "summarised"):
-        txn.delete(entry, db=store.db[database])
-    if document.address is not None:
-        for database in schema.BY_SLOT:
-            txn.delete(document.address, db=store.db[database])
-        txn.put(document.address[: schema.SLOT_BYTES], b"", db=store.db["free_slots"])
-
-
 def readable_documents(
     store: Store, txn: Txn, collection: int
 ) -> Iterator[tuple[int, DocumentRecord]]:
     """Yields the ordinal and record of each document whose record can be read."""
-    ordinals = store.db["ordinals"]
-    for key, value in txn.entries(ordinals, schema.u32(collection)):
-        if not txn.is_sound(key, value, ordinals):
-            continue
+    for key, value in txn.sound_entries(store.db["ordinals"], schema.u32(collection)):
         ordinal = schema.read_in_collection(key)[1]
-        slot = schema.read_document_entry(txn.checked(key, value, ordinals))[1]
+        slot = schema.read_document_entry(value)[1]
         try:
             yield ordinal, read_document(store, txn, schema.address(slot, collection, ordinal))
         except DataLoss:

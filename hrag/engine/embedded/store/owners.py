@@ -9,17 +9,8 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.records import CollectionRecord
 from hrag.engine.embedded.store.transactions import Database, Txn
 
-_BY_COLLECTION = (
-    "collections",
-    "counters",
-    "document_ids",
-    "changes",
-    "segments",
-    "deleted_leaves",
-)
 _BY_ORDINAL = ("ordinals", "tombstones", "summarised")
 _NAMED = {"collection_names": "collection", "tenants": "tenant"}
-_COLLECTION_BYTES = 4
 
 
 def owner_of(txn: Txn, db: Mapping[str, Database], database: str, key: bytes) -> str:
@@ -31,11 +22,11 @@ def owner_of(txn: Txn, db: Mapping[str, Database], database: str, key: bytes) ->
     name = key.decode("utf-8", "replace").replace("\0", "/")
     if database in _NAMED:
         return f"{_NAMED[database]} {name!r}"
-    if database not in _BY_COLLECTION:
+    if database not in ("collections", *schema.BY_COLLECTION):
         return "the store"
-    owner = collection_owner(txn, db, schema.read_u32(key[:_COLLECTION_BYTES]))
+    owner = collection_owner(txn, db, schema.read_u32(key[: schema.COLLECTION_BYTES]))
     if database == "document_ids":
-        name = key[_COLLECTION_BYTES:].decode("utf-8", "replace")
+        name = key[schema.COLLECTION_BYTES :].decode("utf-8", "replace")
         return f"document {name!r} of {owner}"
     return owner
 
@@ -55,7 +46,7 @@ def document_name(txn: Txn, db: Mapping[str, Database], collection: int, ordinal
     wanted = schema.u64(ordinal)
     for key, value in txn.entries(db["document_ids"], schema.u32(collection)):
         if value[: len(wanted)] == wanted:
-            return str(key[_COLLECTION_BYTES:], "utf-8", "replace")
+            return str(key[schema.COLLECTION_BYTES :], "utf-8", "replace")
     return ""
 
 
@@ -66,15 +57,12 @@ def collection_owner(txn: Txn, db: Mapping[str, Database], number: int) -> str:
         kind = "the summaries of collection" if record.summarises else "collection"
         return f"{kind} {f'{record.tenant_id}/{record.name}'!r}"
     for key, value in txn.entries(db["collection_names"]):
-        if value[:_COLLECTION_BYTES] == schema.u32(number):
+        if value[: schema.COLLECTION_BYTES] == schema.u32(number):
             return f"collection {str(key, 'utf-8', 'replace').replace(chr(0), '/')!r}"
     return f"collection {number}"
 
 
 def collection_record(txn: Txn, db: Mapping[str, Database], number: int) -> CollectionRecord | None:
     """Returns a collection's record; None if it is missing or damaged."""
-    key, records = schema.u32(number), db["collections"]
-    value = txn.raw.get(key, db=records.handle)
-    if value is None or not txn.is_sound(key, value, records):
-        return None
-    return CollectionRecord.from_bytes(txn.checked(key, value, records))
+    value = txn.get_sound(schema.u32(number), db["collections"])
+    return None if value is None else CollectionRecord.from_bytes(value)

@@ -131,10 +131,18 @@ def erase_document(store: Store, txn: Txn, ordinal: int, document: DocumentRecor
     terms = terms_of(document)
     for each in terms:
         txn.delete(each, term_entry(each, ordinal), db=store.db["terms"])
-    entry = schema.in_collection(document.collection, ordinal)
+    erase_entries(store, txn, document.collection, ordinal, address)
+    return len(terms)
+
+
+def erase_entries(
+    store: Store, txn: Txn, collection: int, ordinal: int, address: bytes | None
+) -> None:
+    """Deletes what is stored under a document's ordinal, and under its address if that is known."""
+    entry = schema.in_collection(collection, ordinal)
     for database in ("ordinals", "unsummarised", "summarised"):
         txn.delete(entry, db=store.db[database])
-    for database in ("documents", "texts", "trees", "vectors"):
-        txn.delete(address, db=store.db[database])
-    txn.put(address[: schema.SLOT_BYTES], b"", db=store.db["free_slots"])
-    return len(terms)
+    if address is not None:
+        for database in schema.BY_SLOT:
+            txn.delete(address, db=store.db[database])
+        txn.put(address[: schema.SLOT_BYTES], b"", db=store.db["free_slots"])

@@ -72,6 +72,18 @@ DATABASES = (
     "unsummarised",
     "summarised",
 )
+BY_COLLECTION = (  # Their keys begin with a collection's number.
+    "counters",
+    "document_ids",
+    "ordinals",
+    "terms",
+    "changes",
+    "segments",
+    "deleted_leaves",
+    "tombstones",
+    "unsummarised",
+    "summarised",
+)
 MANY_VALUED = ("terms",)  # A key has several values, all of one size.
 BY_SLOT = ("documents", "texts", "trees", "vectors")  # Their keys in `Txn` are addresses.
 IN_BLOCKS = ("texts",)  # Searches read parts of these values.
@@ -80,6 +92,7 @@ DERIVED = ("counters", "tenants", "terms")  # From the documents.
 WITHOUT_CHECKSUM = ("deleted_collections", "free_slots", "terms", "unsummarised")
 
 NUMBER_BYTES = SLOT_BYTES = 8
+COLLECTION_BYTES = 4
 
 LEAF_BITS = 20
 MAX_LEAVES = 1 << LEAF_BITS  # Leaves of one document, so that a label holds the index.

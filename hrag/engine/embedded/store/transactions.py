@@ -71,6 +71,11 @@ class Txn:
         value = self.raw.get(key[: db.key_bytes], db=db.handle)
         return None if value is None else self.checked(key, value, db)
 
+    def get_sound(self, key: bytes, db: Database) -> memoryview | None:
+        """Returns a key's value; None if there is none, or it is not what was stored."""
+        value = self.raw.get(key[: db.key_bytes], db=db.handle)
+        return None if value is None else self._sound(key, value, db)
+
     def has(self, key: bytes, db: Database) -> bool:
         """Whether there is such a key; its value is not checked."""
         return self.raw.get(key[: db.key_bytes], db=db.handle) is not None
@@ -141,6 +146,18 @@ class Txn:
                 if key[: len(prefix)] != prefix:
                     return
                 yield key, value
+
+    def sound_entries(
+        self, db: Database, prefix: bytes = b""
+    ) -> Iterator[tuple[memoryview, memoryview]]:
+        """Yields the keys with `prefix` and their values, in order, but for damaged ones."""
+        for key, stored in self.entries(db, prefix):
+            value = self._sound(key, stored, db)
+            if value is not None:
+                yield key, value
+
+    def _sound(self, key: Buffer, value: memoryview, db: Database) -> memoryview | None:
+        return self.checked(key, value, db) if self.is_sound(key, value, db) else None
 
     def _blocks(
         self, key: Buffer, value: memoryview, db: Database, checked: bytearray | None = None

@@ -14,7 +14,6 @@ from hrag.engine.embedded.segments import manifest
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import append_change, note_commit, trimmed
 from hrag.engine.embedded.store.damaged_documents import (
-    erase_damaged,
     find_damaged,
     is_intact,
     recounted,
@@ -26,6 +25,7 @@ from hrag.engine.embedded.store.queries import (
     address_of,
     collection_exists,
     erase_document,
+    erase_entries,
     find_document,
     no_collection,
     read_collection,
@@ -313,7 +313,7 @@ class WriteTransaction:
         if found is not None:
             if self._existing(handle).summaries:
                 self._remove_summaries(handle, found.ordinal, document_id, sequence)
-            erase_damaged(store, txn, number, found)
+            erase_entries(store, txn, number, found.ordinal, found.address)
             if found.ordinal <= self._counters_of(handle).sealed_ordinal:
                 manifest.add_tombstone(store, txn, number, found.ordinal, found.leaf_count)
         rewrite_terms(store, txn, number)

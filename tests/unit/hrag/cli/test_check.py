@@ -3,6 +3,7 @@
 import json
 from contextlib import closing
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from hrag.cli.app import app
 from hrag.config import EngineSettings
 from hrag.engine import StoredDocument, open_engine
+from hrag.errors import StorageFull
 from tests.damage import flip_first
 from tests.fakes import collection_settings, prepared, sentences
 
@@ -41,6 +43,16 @@ def test_a_repair_is_audited(folder, tmp_path):
     found = [(each["method"], each["outcome"], each.get("problems")) for each in entries]
     assert found == [("repair", "OK", 0), ("repair", "OK", 1), ("repair", "FAILED", None)]
     assert {each["store"] for each in entries} == {str(folder)}
+
+
+def test_a_repair_without_disk_has_found_no_problems(folder, monkeypatch):
+    def full(_: object) -> NoReturn:
+        raise StorageFull("the disk is full")
+
+    monkeypatch.setattr("hrag.engine.embedded.admin.administration.repair", full)
+    stopped = run(["check", "--repair", "--data-dir", str(folder)])
+    assert stopped.exit_code == 2
+    assert stopped.stderr.endswith("error: the disk is full\n")
 
 
 def run(command: list[str], **settings: str):

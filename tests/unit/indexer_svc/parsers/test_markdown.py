@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from indexer_svc.parsers import markdown
-from indexer_svc.parsers.markdown import MAX_SECTIONS, Outline, outline_of
-from indexer_svc.parsers.parsed_file import Heading
+from indexer_svc.parsers.markdown import Outline, outline_of
+from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
 LINE_ENDS = ("\n", "\r\n", "\r")
@@ -216,9 +216,9 @@ def test_headings_after_the_line_limit_are_left_out(monkeypatch):
 
 
 def test_sections_beyond_the_limit_are_left_out():
-    sections = sections_of("# a\n" * (MAX_SECTIONS + 1))
-    assert len(sections) == MAX_SECTIONS
-    assert sections[-1].char_start == 4 * (MAX_SECTIONS - 1)
+    sections = sections_of("# a\n" * (MAX_HEADINGS + 1))
+    assert len(sections) == MAX_HEADINGS
+    assert sections[-1].char_start == 4 * (MAX_HEADINGS - 1)
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,10 @@ def slow(process: FakeProcess) -> None:
     process.gate.clear()
 
 
+def no_memory(_process: FakeProcess) -> None:
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
 def failing(failure: Exception):
     def prepare(process: FakeProcess) -> None:
         process.failure = failure
@@ -274,17 +278,27 @@ def test_a_process_that_is_not_reusable_ends(pool, started):
 
 
 def test_a_process_that_cannot_start_is_worth_a_retry(pool, started):
-    def no_memory(_process: FakeProcess) -> None:
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
     started.prepare = no_memory
     with pytest.raises(ServiceUnavailable, match=r"no parser can be started: .*temporarily"):
         parse(pool, "a")
     started.prepare = lambda process: setattr(process, "not_started", True)
-    with pytest.raises(ServiceUnavailable):
-        parse(pool, "a")  # The one that could not be started ahead.
     with pytest.raises(ServiceUnavailable, match="does not start: exit code 1"):
         parse(pool, "a")
+
+
+def test_a_process_that_could_not_be_started_ahead_fails_no_later_file(pool, started):
+    tried = []
+
+    def no_memory_yet(process: FakeProcess) -> None:
+        tried.append(process)
+        no_memory(process)
+
+    started.prepare = no_memory_yet
+    with pytest.raises(ServiceUnavailable):
+        parse(pool, "a")
+    until(lambda: len(tried) >= 2)  # The one for this file, and the one ahead.
+    started.prepare = lambda _process: None
+    assert parse(pool, "a", b"again") == "again"
 
 
 def test_a_closed_pool_refuses(started):

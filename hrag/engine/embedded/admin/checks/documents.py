@@ -62,19 +62,18 @@ def document_problems(
 def _documents(walk: Walk, number: int) -> Iterator[tuple[int, int, bytes]]:
     """Ordinals, leaf counts and addresses; damaged entries are reported as values."""
     ordinals = walk.store.db["ordinals"]
-    for key, value in walk.txn.entries(ordinals, schema.u32(number)):
-        if walk.txn.is_sound(key, value, ordinals):
-            ordinal = schema.read_in_collection(key)[1]
-            leaf_count, slot = schema.read_document_entry(walk.txn.checked(key, value, ordinals))
-            yield ordinal, leaf_count, schema.address(slot, number, ordinal)
+    for key, value in walk.txn.sound_entries(ordinals, schema.u32(number)):
+        ordinal = schema.read_in_collection(key)[1]
+        leaf_count, slot = schema.read_document_entry(value)
+        yield ordinal, leaf_count, schema.address(slot, number, ordinal)
 
 
 def _checksum_problems(walk: Walk, address: bytes) -> list[str]:
     """Which parts of a document's content are not what was stored."""
     found = []
     for name in ("texts", "trees", "vectors"):
-        value = walk.txn.raw.get(address[: schema.SLOT_BYTES], db=walk.store.db[name].handle)
-        if value is not None and not walk.txn.is_sound(address, value, walk.store.db[name]):
+        database = walk.store.db[name]
+        if walk.txn.has(address, database) and walk.txn.get_sound(address, database) is None:
             found.append(f"its {_PARTS[name]} not match its checksum")
     return found
 

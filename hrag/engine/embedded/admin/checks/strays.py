@@ -6,20 +6,6 @@ from hrag.engine.embedded.admin.checks.walk import Walk
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.queries import collection_exists
 
-_COLLECTION_BYTES = 4  # Length of the collection's number, with which its keys begin.
-_BY_COLLECTION = (
-    "counters",
-    "document_ids",
-    "ordinals",
-    "terms",
-    "changes",
-    "segments",
-    "deleted_leaves",
-    "tombstones",
-    "unsummarised",
-    "summarised",
-)
-
 
 def name_problems(walk: Walk) -> Iterator[str]:
     """Yields names of collections that do not exist."""
@@ -32,10 +18,10 @@ def stray_problems(walk: Walk) -> Iterator[str]:
     """Yields entries of collections that neither exist nor wait to be reclaimed."""
     databases = ("collections", "deleted_collections")
     known = {bytes(key) for name in databases for key in walk.keys(name)}
-    for name in _BY_COLLECTION:
+    for name in schema.BY_COLLECTION:
         for key in walk.keys(name):
-            if bytes(key[:_COLLECTION_BYTES]) not in known:
-                number = schema.read_u32(key[:_COLLECTION_BYTES])
+            if bytes(key[: schema.COLLECTION_BYTES]) not in known:
+                number = schema.read_u32(key[: schema.COLLECTION_BYTES])
                 yield f"{name} has an entry of collection {number}, which does not exist"
 
 
@@ -56,17 +42,13 @@ def number_problems(walk: Walk) -> Iterator[str]:
 def slot_problems(walk: Walk) -> Iterator[str]:
     """Yields slots that do not belong to exactly one document, or to the free ones."""
     ordinals = walk.store.db["ordinals"]
-    taken = [
-        schema.read_document_entry(walk.txn.checked(key, value, ordinals))[1]
-        for key, value in walk.txn.entries(ordinals)
-        if walk.txn.is_sound(key, value, ordinals)
-    ]
+    taken = [schema.read_document_entry(value)[1] for _, value in walk.txn.sound_entries(ordinals)]
     used, free = set(taken), {bytes(key) for key in walk.keys("free_slots")}
     if len(used) != len(taken):
         yield "two documents lie in one slot"
     for slot in sorted(used & free):
         yield f"slot {schema.read_u64(slot)} is free and a document's"
-    for name in ("documents", "texts", "trees", "vectors"):
+    for name in schema.BY_SLOT:
         for key in walk.keys(name):
             if bytes(key) not in used:
                 yield f"{name} has slot {schema.read_u64(key)}, which no document has"

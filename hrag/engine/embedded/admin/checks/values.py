@@ -28,7 +28,7 @@ def term_problems(walk: Walk) -> Iterator[str]:
         entry = np.uint64(schema.read_u64(value))
         ordinals, damaged = ordinals_of_entries(np.array([entry]), np.uint64(term_seed(term)))
         if damaged[0]:
-            number = schema.read_u32(term[:4])
+            number = schema.read_u32(term[: schema.COLLECTION_BYTES])
             owner = document_owner(walk.txn, walk.store.db, number, int(ordinals[0]))
             if walk.leaf_count(number, int(ordinals[0])) is None:
                 owner = collection_owner(walk.txn, walk.store.db, number)

@@ -61,11 +61,9 @@ class Walk:
 
     def leaf_count(self, collection: int, ordinal: int) -> int | None:
         """Returns the leaf count of a living document, or None."""
-        key, ordinals = schema.in_collection(collection, ordinal), self.store.db["ordinals"]
-        value = self.txn.raw.get(key, db=ordinals.handle)
-        if value is None or not self.txn.is_sound(key, value, ordinals):
-            return None
-        return schema.read_document_entry(value)[0]
+        key = schema.in_collection(collection, ordinal)
+        value = self.txn.get_sound(key, db=self.store.db["ordinals"])
+        return None if value is None else schema.read_document_entry(value)[0]
 
 
 def guarded(problems: Iterator[str]) -> Iterator[str]:
