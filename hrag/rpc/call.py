@@ -32,8 +32,8 @@ from hrag.rpc.admission import PENDING, PLACEMENT, AdmissionExecutor, Lane
 from hrag.rpc.arrival import Behavior, requests_within
 from hrag.rpc.guard import CallGuard
 from hrag.rpc.rate_limiter import RateLimiter
-from hrag.rpc.reply_limiter import ReplyLimiter
 from hrag.rpc.suspension import Suspended
+from hrag.rpc.unread_replies import UnreadReplies
 
 _log = structlog.get_logger()
 
@@ -69,7 +69,7 @@ class CallLimits:
 
     executor: AdmissionExecutor
     rates: RateLimiter
-    replies: ReplyLimiter
+    replies: UnreadReplies
     deadline_s: float
     idle_s: float
 

@@ -69,8 +69,9 @@ def run(
     except HragError as error:
         _log.error("service_failed", problem=error.message)
         sys.exit(1)
-    tracing.close()
-    audit.close()
+    finally:
+        tracing.close()
+        audit.close()
     _log.info("stopped")
 
 

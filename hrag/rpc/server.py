@@ -18,7 +18,7 @@ from hrag.rpc.call import CallLimits
 from hrag.rpc.interceptor import CallInterceptor
 from hrag.rpc.protection import Protection
 from hrag.rpc.rate_limiter import RateLimiter
-from hrag.rpc.reply_limiter import ReplyLimiter
+from hrag.rpc.unread_replies import UnreadReplies
 
 _UNLIMITED = -1
 # Clients send keepalive pings, between calls too, to hold a connection open through proxies and
@@ -125,7 +125,7 @@ def _limits(settings: CommonSettings, protection: Protection) -> CallLimits:
     return CallLimits(
         executor,
         RateLimiter(protection.quota_of),
-        ReplyLimiter(settings.max_unread_bytes, settings.send_timeout_s),
+        UnreadReplies(settings.max_unread_bytes, settings.send_timeout_s),
         settings.default_deadline_s,
         settings.stream_idle_timeout_s,
     )

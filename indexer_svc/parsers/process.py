@@ -29,6 +29,8 @@ _MAX_FILES = 1000
 _MAX_RESIDENT_BYTES = 128 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
+_SIGNAL_NAMES = {int(each): each.name for each in signal.Signals}
+
 Check = Callable[[], None]
 """Raises if there is no point in waiting any longer."""
 
@@ -127,7 +129,9 @@ class ParserProcess:
 
     def _how_it_ended(self, timeout_s: float) -> str:
         code = self._process.wait(timeout_s)
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if code >= 0:
+            return f"exit code {code}"
+        return _SIGNAL_NAMES.get(-code, f"signal {-code}")
 
     def _send(self, data: bytes, check: Check) -> None:
         unsent = memoryview(data)

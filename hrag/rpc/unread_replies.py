@@ -29,7 +29,7 @@ class _Sending:
         self.size_bytes = size_bytes
 
 
-class ReplyLimiter:
+class UnreadReplies:
     """Counts replies until their clients have read them. Thread-safe."""
 
     def __init__(self, max_bytes: int, timeout_s: float) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hrag.errors import TooBusy
-from hrag.rpc.reply_limiter import ReplyLimiter
+from hrag.rpc.unread_replies import UnreadReplies
 
 
 class Context:
@@ -30,55 +30,55 @@ class Context:
             callback()
 
 
-def _limiter(max_bytes: int = 100) -> ReplyLimiter:
-    return ReplyLimiter(max_bytes, 60)
+def _replies(max_bytes: int = 100) -> UnreadReplies:
+    return UnreadReplies(max_bytes, 60)
 
 
-def _send(limiter: ReplyLimiter, tenant: str, size: int, **options: Any) -> Context:
+def _send(replies: UnreadReplies, tenant: str, size: int, **options: Any) -> Context:
     context = Context(**options)
-    limiter.send(context, tenant, size)  # type: ignore[arg-type]
+    replies.send(context, tenant, size)  # type: ignore[arg-type]
     return context
 
 
 def test_a_tenant_may_hold_half_of_the_bytes() -> None:
-    limiter = _limiter()
-    _send(limiter, "a", 40)
+    replies = _replies()
+    _send(replies, "a", 40)
     with pytest.raises(TooBusy, match=r"40 bytes to tenant 'a'.*HRAG_MAX_UNREAD_BYTES"):
-        _send(limiter, "a", 11)
-    _send(limiter, "b", 50)
-    assert limiter.unread_bytes == 90
+        _send(replies, "a", 11)
+    _send(replies, "b", 50)
+    assert replies.unread_bytes == 90
 
 
 def test_all_tenants_together_are_bounded() -> None:
-    limiter = _limiter()
-    _send(limiter, "a", 50)
-    _send(limiter, "b", 50)
+    replies = _replies()
+    _send(replies, "a", 50)
+    _send(replies, "b", 50)
     with pytest.raises(TooBusy, match=r"100 bytes to all"):
-        _send(limiter, "c", 1)
+        _send(replies, "c", 1)
 
 
 def test_a_reply_counts_until_its_call_ends() -> None:
-    limiter = _limiter()
-    context = _send(limiter, "a", 50)
+    replies = _replies()
+    context = _send(replies, "a", 50)
     context.end()
-    assert limiter.unread_bytes == 0
-    _send(limiter, "a", 50)
+    assert replies.unread_bytes == 0
+    _send(replies, "a", 50)
 
 
 def test_a_reply_to_a_client_that_has_gone_does_not_count() -> None:
-    limiter = _limiter()
-    _send(limiter, "a", 50, is_active=False)
-    assert limiter.unread_bytes == 0
+    replies = _replies()
+    _send(replies, "a", 50, is_active=False)
+    assert replies.unread_bytes == 0
 
 
 def test_a_reply_that_is_not_read_in_time_ends_its_call() -> None:
-    limiter = ReplyLimiter(100, 0.05)
-    slow = _send(limiter, "a", 1)
+    replies = UnreadReplies(100, 0.05)
+    slow = _send(replies, "a", 1)
     for _ in range(200):
         if slow.is_cancelled:
             break
         time.sleep(0.02)
     assert slow.is_cancelled
     slow.end()
-    assert limiter.unread_bytes == 0
-    limiter.close()
+    assert replies.unread_bytes == 0
+    replies.close()
