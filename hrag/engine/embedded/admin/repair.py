@@ -1,8 +1,9 @@
 """Repair: makes again what can be derived, and lists the documents that cannot.
 
 The truth is each document's record, text, tree and vectors, and each collection's record. Filter
-terms, counters and tenants' usage follow from them. No process may have the store open meanwhile.
-Everything is repaired in one transaction: if it is interrupted, the store is as before.
+terms, counters and tenants' usage follow from them. No process may have the store open at first:
+it may hold what is mended. Everything is repaired in one transaction: who opens the store meanwhile
+reads the state before or after, and if it is interrupted, the store is as before.
 """
 
 from contextlib import closing
