@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from hrag.errors import Cancelled, DeadlineExceeded
@@ -19,21 +19,32 @@ def _always() -> bool:
     return True
 
 
+def _never() -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """When a caller stops waiting, and whether it still waits. Thread-safe.
 
     `at_s` is in seconds of `time.monotonic`; infinity means no deadline. `is_waiting` is false
-    once the caller has left; it is called often and from any thread.
+    once the caller has left; it is called often and from any thread. `pause` is called at each
+    check and may let other callers' work go first.
     """
 
     at_s: float = math.inf
     is_waiting: Callable[[], bool] = _always
+    pause: Callable[[], None] = _never
 
     @classmethod
-    def after(cls, seconds: float, is_waiting: Callable[[], bool] = _always) -> "Deadline":
+    def after(
+        cls,
+        seconds: float,
+        is_waiting: Callable[[], bool] = _always,
+        pause: Callable[[], None] = _never,
+    ) -> "Deadline":
         """Returns the deadline `seconds` from now; infinity for none."""
-        return cls(time.monotonic() + seconds, is_waiting)
+        return cls(time.monotonic() + seconds, is_waiting, pause)
 
     @classmethod
     def of_any(cls, deadlines: "Sequence[Deadline]") -> "Deadline":
@@ -51,7 +62,7 @@ class Deadline:
 
     def within(self, seconds: float) -> "Deadline":
         """Returns a deadline of the same caller, at most `seconds` from now."""
-        return Deadline(min(self.at_s, time.monotonic() + seconds), self.is_waiting)
+        return replace(self, at_s=min(self.at_s, time.monotonic() + seconds))
 
     def check(self, stage: str) -> None:
         """Raises DeadlineExceeded if the deadline has passed, Cancelled if the caller has left.
@@ -62,6 +73,7 @@ class Deadline:
             raise DeadlineExceeded(f"the deadline passed while {stage}")
         if not self.is_waiting():
             raise Cancelled(f"the call was cancelled while {stage}")
+        self.pause()
 
     def result_of(self, work: Future[Outcome], stage: str) -> Outcome:
         """Waits for the work of another thread and returns its result.
