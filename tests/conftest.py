@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -24,6 +25,9 @@ from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.types import SummaryUnit
 from tests.fakes import run_maintenance, seal
 from tests.forked import ran
+
+if TYPE_CHECKING:
+    from hrag.embedding.builtin import BuiltinEmbedder
 
 # A busy machine is no failure, and the default run has five minutes.
 hypothesis_settings.register_profile("default", deadline=None, max_examples=50)
@@ -57,6 +61,14 @@ def _forked_children() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(child_process, "run_module", run_module)
         yield
+
+
+@pytest.fixture(scope="session")
+def builtin() -> "BuiltinEmbedder":
+    """The embedder that knows what words mean; to load it takes a second."""
+    from hrag.embedding.builtin import BuiltinEmbedder
+
+    return BuiltinEmbedder()
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ def _fill_during_writes(filling: Filling, leave_bytes: int) -> None:
     ("reserve", "leave"),
     [
         pytest.param(8 * MIB, 6 * MIB, marks=pytest.mark.slow, id="reserve"),
-        pytest.param(0, 0, id="last byte"),
+        pytest.param(0, 0, marks=pytest.mark.slow, id="last byte"),
     ],
 )
 def test_a_full_disk_stops_ingest_and_nothing_else(disk: Path, reserve: int, leave: int) -> None:

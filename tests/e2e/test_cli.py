@@ -255,7 +255,9 @@ def test_signals_stop_both_services_cleanly(tmp_path, number):
         assert not any(Path(f"/proc/{pid}").exists() for pid in children.values())
 
 
-@pytest.mark.parametrize("module", ["indexer_svc", "retriever_svc"])
+@pytest.mark.parametrize(
+    "module", [pytest.param("indexer_svc", marks=pytest.mark.slow), "retriever_svc"]
+)
 def test_death_of_one_service_stops_the_other(tmp_path, module):
     with _serve(tmp_path) as serving:
         children = serving.children()

@@ -40,6 +40,7 @@ def files(tmp_path) -> Path:
     return folder
 
 
+@pytest.mark.slow  # `make demo` runs all parts too.
 def test_demo_on_given_files_runs_all_parts_and_cleans_up(tmp_path, files):
     done = _demo(tmp_path, str(files), "--searches", "10")
     assert done.returncode == 0, done.stderr
