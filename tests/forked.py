@@ -23,6 +23,9 @@ _PRELOADED = [
     "retriever_svc.app",
     "hrag.cli.app",
     "hrag.engine.embedded.engine",
+    "hrag.embedding.builtin",
+    "hrag.embedding.openai",
+    "hrag.chat.openai",
 ]
 
 _context = multiprocessing.get_context("forkserver")
