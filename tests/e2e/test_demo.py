@@ -18,7 +18,7 @@ _TEXTS = {
 def _demo(tmp_path: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "TMPDIR": str(temporary), **settings}
+    env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "300", "TMPDIR": str(temporary), **settings}
     done = subprocess.run(
         [*_HRAG, "demo", *arguments],
         env=env,
