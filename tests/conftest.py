@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -14,6 +16,7 @@ from hrag.engine import CollectionHandle, open_engine
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.engine import EmbeddedEngine
 from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.store import child_process
 from hrag.engine.embedded.store.environment import Store, open_for_writing
 from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.store.records import SegmentRecord
@@ -21,6 +24,10 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.types import SummaryUnit
 from tests.fakes import run_maintenance, seal
+from tests.forked import ran
+
+if TYPE_CHECKING:
+    from hrag.embedding.builtin import BuiltinEmbedder
 
 # A busy machine is no failure, and the default run has five minutes.
 hypothesis_settings.register_profile("default", deadline=None, max_examples=50)
@@ -42,6 +49,26 @@ def _no_settings_from_outside() -> Iterator[None]:
             patch.delenv(name)
         patch.setenv("HRAG_DISK_RESERVE_BYTES", str(_RESERVE_BYTES))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked_children() -> Iterator[None]:
+    """Forks what the engine runs as a program of its own; it would start for a second each time."""
+
+    def run_module(module: str, *arguments: str) -> CompletedProcess[str]:
+        return ran("-m", module, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(child_process, "run_module", run_module)
+        yield
+
+
+@pytest.fixture(scope="session")
+def builtin() -> "BuiltinEmbedder":
+    """The embedder that knows what words mean; to load it takes a second."""
+    from hrag.embedding.builtin import BuiltinEmbedder
+
+    return BuiltinEmbedder()
 
 
 @pytest.fixture

@@ -47,14 +47,14 @@ class Program(Protocol):
     def kill(self) -> None: ...
 
 
-Start = Callable[[str, Mapping[str, str], Path], Program]
+Start = Callable[[tuple[str, ...], Mapping[str, str], Path], Program]
 
 
-def fresh(module: str, environment: Mapping[str, str], log: Path) -> Program:
+def fresh(arguments: tuple[str, ...], environment: Mapping[str, str], log: Path) -> Program:
     """Starts an interpreter of its own, as users do: for figures of memory and time."""
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -79,7 +79,7 @@ class Process:
         self._log_path = data_dir.with_name(f"{data_dir.name}-{service.name}-{self.port}.log")
         own = {"HRAG_DATA_DIR": str(data_dir), service.address_variable: self.address}
         environment = {**environ, **_DEBUG, **settings, **own}
-        self._process = start(service.module, environment, self._log_path)
+        self._process = start(("-m", service.module), environment, self._log_path)
 
     @property
     def port(self) -> str:

@@ -278,6 +278,7 @@ def test_the_package_itself_loads_nothing() -> None:
     assert _imports("hrag") == ()
 
 
+@cache
 def _loaded_by(statement: str) -> set[str]:
     """The modules that a fresh interpreter has after `statement`."""
     ran = subprocess.run(

@@ -7,6 +7,7 @@ the protocols of `hrag.engine`.
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +120,16 @@ def opened(request: pytest.FixtureRequest) -> Case:
     return ENGINES[name][0](request, state)
 
 
+@cache
+def _ten() -> tuple[PreparedDocument, ...]:
+    return tuple(prepared(f"d{n}", sentences(4 * n + 4, n), seed=n) for n in range(10))
+
+
 @pytest.fixture
 def filled(opened: Case) -> Case:
     """Ten documents, about a hundred leaves."""
     opened.create()
-    opened.fill(*(prepared(f"d{n}", sentences(4 * n + 4, n), seed=n) for n in range(10)))
+    opened.fill(*_ten())
     return opened
 
 

@@ -52,8 +52,6 @@ def _openai(*, base64_known: bool, dimensions: int | None = None) -> Iterator[Em
 
 def _opened(kind: str) -> AbstractContextManager[Embedder]:
     match kind:
-        case "builtin":
-            return nullcontext(BuiltinEmbedder())
         case "openai-base64":
             return _openai(base64_known=True)
         case "openai-floats":
@@ -89,6 +87,9 @@ KINDS = [
 
 @pytest.fixture(scope="module", params=KINDS)
 def embedder(request: pytest.FixtureRequest) -> Iterator[Embedder]:
+    if request.param == "builtin":
+        yield request.getfixturevalue("builtin")
+        return
     with _opened(request.param) as embedder:
         yield embedder
 
@@ -161,17 +162,16 @@ def test_accepts_any_text(embedder: Embedder, texts: list[str]) -> None:
     _assert_well_formed(embedder.embed(texts), embedder, len(texts))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "hash/1"])
-def test_different_texts_differ(kind: str) -> None:
-    with _opened(kind) as embedder:
-        vectors = embedder.embed(TEXTS[:3])
+@pytest.mark.parametrize("embedder", [kind for kind in KINDS if kind != "hash/1"], indirect=True)
+def test_different_texts_differ(embedder: Embedder) -> None:
+    vectors = embedder.embed(TEXTS[:3])
     similarity = vectors @ vectors.T
     assert similarity[~np.eye(3, dtype=bool)].max() < 0.9
 
 
-def test_builtin_finds_meaning_across_languages() -> None:
+def test_builtin_finds_meaning_across_languages(builtin: BuiltinEmbedder) -> None:
     texts = ["I love my dog.", "我爱我的狗。", "Interest rates rose by a quarter point."]
-    english, chinese, other = BuiltinEmbedder().embed(texts)
+    english, chinese, other = builtin.embed(texts)
     assert english @ chinese > english @ other + 0.3
 
 
@@ -280,12 +280,14 @@ def test_invalid_openai_settings_are_refused(
     assert not key or key not in str(raised.value)
 
 
-def test_the_builtin_embedder_abandons_batches_that_have_not_started() -> None:
+def test_the_builtin_embedder_abandons_batches_that_have_not_started(
+    builtin: BuiltinEmbedder,
+) -> None:
     """A document may have tens of thousands of leaves, which take minutes to embed."""
-    embedder, left = BuiltinEmbedder(), iter([True] * 3)
+    left = iter([True] * 3)
     began = time.monotonic()
     with pytest.raises(Cancelled):
-        embedder.embed(
+        builtin.embed(
             [f"{TEXTS[0]} " * 20] * 5_000,
             Deadline(is_waiting=partial(next, left, False)),
         )

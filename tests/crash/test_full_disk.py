@@ -2,7 +2,6 @@
 
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from tests.crash.ledger import Collection, Entry
 from tests.crash.load import StreamWriter, UnaryWriter, Worker
 from tests.crash.verify import ExactSearch, check_beside_services, settle
 from tests.fakes import collection_settings, prepared, seal, sentences
+from tests.forked import HRAG, ran
 from tests.processes import Running, check_store, running
 
 _TENANT = "large"
@@ -35,7 +35,6 @@ _STOPS_WITHIN_S = 30.0
 _SEALS_WITHIN_S = 30.0  # The indexer tries again every few seconds.
 _ENOUGH_LEAVES = 3000
 _TOO_LITTLE_BYTES = 300 * KIB  # A third of what their segment takes.
-_HRAG = [sys.executable, "-c", "from hrag.cli import main; main()"]
 
 
 @dataclass
@@ -131,7 +130,7 @@ def _fill_during_writes(filling: Filling, leave_bytes: int) -> None:
     ("reserve", "leave"),
     [
         pytest.param(8 * MIB, 6 * MIB, marks=pytest.mark.slow, id="reserve"),
-        pytest.param(0, 0, id="last byte"),
+        pytest.param(0, 0, marks=pytest.mark.slow, id="last byte"),
     ],
 )
 def test_a_full_disk_stops_ingest_and_nothing_else(disk: Path, reserve: int, leave: int) -> None:
@@ -232,5 +231,4 @@ def test_a_backup_that_finds_no_space_leaves_nothing_behind(disk: Path, tmp_path
 
 
 def _backup(data_dir: Path, target: Path) -> subprocess.CompletedProcess[str]:
-    command = [*_HRAG, "backup", str(target), "--data-dir", str(data_dir)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return ran(*HRAG, "backup", str(target), "--data-dir", str(data_dir))

@@ -1,12 +1,10 @@
 """SIGTERM under load: both services end soon, and whatever was acknowledged is kept."""
 
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -22,6 +20,7 @@ from tests.crash.harness import MIN_RECALL_OF_FEW, until
 from tests.crash.ledger import Collection, Entry
 from tests.crash.load import Done, Searcher, UnaryWriter, Worker, work_until_gone
 from tests.crash.verify import ExactSearch, settle
+from tests.forked import talking
 from tests.processes import Running, running
 
 _TENANT = "large"
@@ -150,20 +149,9 @@ run("indexer", IndexerSettings, serve)
 
 def test_a_service_that_is_starting_threads_notices_sigterm() -> None:
     with ExitStack() as closing:
-        children = [closing.enter_context(_starting_threads()) for _ in range(8)]
-        for child in children:
-            assert child.stdout is not None
-            assert child.stdout.readline() == "serving\n"
-        for child in children:
+        children = [closing.enter_context(talking("-c", _STARTS_THREADS)) for _ in range(8)]
+        for _, said in children:
+            assert said.readline() == "serving\n"
+        for child, _ in children:
             child.terminate()
-        assert [child.wait(_EXIT_S) for child in children] == [0] * len(children)
-
-
-@contextmanager
-def _starting_threads() -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", _STARTS_THREADS]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        try:
-            yield child
-        finally:
-            child.kill()
+        assert [child.wait(_EXIT_S) for child, _ in children] == [0] * len(children)

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-_HRAG = [sys.executable, "-c", "from hrag.cli import main; main()"]
+from tests.forked import HRAG, ran
+
+_HRAG = [sys.executable, *HRAG]
 _SETTINGS = {"HRAG_EMBEDDER": "hash:64", "NO_COLOR": "1", "COLUMNS": "100"}
 _START_S = 60
 _GUIDE = "# The guide\n\n## Keys\n\n" + "Rotate every key once a month. " * 150
@@ -29,14 +31,7 @@ class Serving:
     env: dict[str, str]
 
     def hrag(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*_HRAG, *arguments],
-            env=self.env,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        return ran(*HRAG, *arguments, environment=self.env)
 
     def children(self) -> dict[str, int]:
         """Process ids of the services by module."""
@@ -260,7 +255,9 @@ def test_signals_stop_both_services_cleanly(tmp_path, number):
         assert not any(Path(f"/proc/{pid}").exists() for pid in children.values())
 
 
-@pytest.mark.parametrize("module", ["indexer_svc", "retriever_svc"])
+@pytest.mark.parametrize(
+    "module", [pytest.param("indexer_svc", marks=pytest.mark.slow), "retriever_svc"]
+)
 def test_death_of_one_service_stops_the_other(tmp_path, module):
     with _serve(tmp_path) as serving:
         children = serving.children()

@@ -18,7 +18,7 @@ _TEXTS = {
 def _demo(tmp_path: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "TMPDIR": str(temporary), **settings}
+    env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "300", "TMPDIR": str(temporary), **settings}
     done = subprocess.run(
         [*_HRAG, "demo", *arguments],
         env=env,
@@ -40,6 +40,7 @@ def files(tmp_path) -> Path:
     return folder
 
 
+@pytest.mark.slow  # `make demo` runs all parts too.
 def test_demo_on_given_files_runs_all_parts_and_cleans_up(tmp_path, files):
     done = _demo(tmp_path, str(files), "--searches", "10")
     assert done.returncode == 0, done.stderr

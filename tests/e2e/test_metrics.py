@@ -212,8 +212,10 @@ def test_a_metrics_address_in_use_stops_the_service(monitored: Monitored, tmp_pa
 def served(monitored: Monitored) -> Mapping[str, Metric]:
     """All metrics, after the services have been used as in the tests above."""
     client = monitored.services.client
-    client.ingest("served", Document("Cats sleep. " * 20, "a"))
+    client.ingest("served", Document("".join(f"Cat {n} sleeps. " for n in range(3000)), "a"))
     list(client.answer(SearchQuery("served", "cats", filter=Match("document_id", ("a",)))))
+    _until(lambda: bool(monitored.retrieved["hrag_chat_tokens_total"].samples))
+    _until(lambda: bool(monitored.indexed["hrag_segment_build_seconds"].samples))
     with serve_metrics("127.0.0.1:0", WorkerMetrics([])) as port:
         of_workers = Scrape(f"127.0.0.1:{port}")
     return ChainMap(dict(monitored.indexed), dict(monitored.retrieved), dict(of_workers))

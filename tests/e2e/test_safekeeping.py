@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -17,23 +17,15 @@ from hrag.client import Client
 from hrag.types import Document
 from tests.crash.damage import lose_a_text
 from tests.crash.disks import MIB, Ballast, small_disk
+from tests.forked import HRAG, ran
 from tests.processes import FAST, Running, check_store, running
 
-_HRAG = [sys.executable, "-c", "from hrag.cli import main; main()"]
 _SEALS = {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64"}
 _ENV = {"NO_COLOR": "1", "COLUMNS": "200", "HRAG_SEGMENT_MIN_LEAVES": "64"}
 
 
-def hrag(*arguments: str | Path, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """A command, perhaps run by the program in `before`."""
-    return subprocess.run(
-        [*before, *_HRAG, *map(str, arguments)],
-        env={**os.environ, **_ENV},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
+def hrag(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return ran(*HRAG, *map(str, arguments), environment={**os.environ, **_ENV})
 
 
 def succeeds(*arguments: str | Path) -> str:
@@ -269,21 +261,32 @@ def test_check_says_by_its_exit_code_what_it_found(stopped: Path, tmp_path: Path
 
 
 @contextmanager
-def _namespace_of_its_own() -> Iterator[tuple[str, ...]]:
-    """What runs a command in a PID namespace of its own; skips where none may be made."""
+def _namespace_of_its_own() -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """Runs a command in a PID namespace of its own; skips where none may be made."""
     before = ("unshare", "--pid", "--fork", "--kill-child")
     if shutil.which("unshare") is None:
         pytest.skip("there is no program unshare")
     tried = subprocess.run([*before, "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
         pytest.skip(f"cannot make a PID namespace: {tried.stderr.strip()}")
-    yield before
+
+    def apart(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*before, sys.executable, *HRAG, *map(str, arguments)],
+            env={**os.environ, **_ENV},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+
+    yield apart
 
 
 @pytest.mark.slow
 def test_a_process_of_another_pid_namespace_is_told_what_to_do(loaded: Running) -> None:
-    with _namespace_of_its_own() as before:
-        done = hrag("check", "--data-dir", loaded.data_dir, before=before)
+    with _namespace_of_its_own() as apart:
+        done = apart("check", "--data-dir", loaded.data_dir)
         assert done.returncode == 2
         assert "in use from another PID namespace" in done.stderr
         assert "shareProcessNamespace" in done.stderr
@@ -291,5 +294,5 @@ def test_a_process_of_another_pid_namespace_is_told_what_to_do(loaded: Running) 
         loaded.client.ingest("t", Document("Still here.", "later"))
         loaded.indexer.stop()
         loaded.retriever.stop()
-        done = hrag("check", "--data-dir", loaded.data_dir, before=before)
+        done = apart("check", "--data-dir", loaded.data_dir)
         assert done.returncode == 0, done.stderr

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hrag.engine import PreparedDocument
@@ -32,7 +31,6 @@ from tests.fakes import (
 metadata_of_all = st.lists(filter_model.METADATA, min_size=1, max_size=12)
 
 
-@hypothesis_settings(max_examples=100)
 @given(metadata_of_all, st.lists(filter_model.FILTERS, min_size=1, max_size=5), st.booleans())
 def test_a_filter_selects_what_a_plain_loop_selects(metadata_of_all, filters, sealed):
     with tempfile.TemporaryDirectory() as folder:

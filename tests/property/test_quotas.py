@@ -180,5 +180,5 @@ class QuotaMachine(RuleBasedStateMachine):
         assert self._usage("other")[:2] == (1, 1)
 
 
-QuotaMachine.TestCase.settings = hypothesis_settings(max_examples=40, stateful_step_count=40)
+QuotaMachine.TestCase.settings = hypothesis_settings(max_examples=20, stateful_step_count=40)
 TestQuotas = QuotaMachine.TestCase

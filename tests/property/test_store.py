@@ -300,5 +300,10 @@ class StoreMachine(RuleBasedStateMachine):
             assert [info.document_id for info in listing.items] == sorted(model.documents)
 
 
-StoreMachine.TestCase.settings = hypothesis_settings(max_examples=80, stateful_step_count=40)
+StoreMachine.TestCase.settings = hypothesis_settings(max_examples=25, stateful_step_count=40)
 TestStore = StoreMachine.TestCase
+
+
+@pytest.mark.slow
+class TestStoreOftener(StoreMachine.TestCase):
+    settings = hypothesis_settings(max_examples=120, stateful_step_count=40)

@@ -26,7 +26,7 @@ from tests.property.strategies import documents, text_of, tree_settings
 GOLDEN = "c133b300ec24678209085906c1bb3bc4ed63ccbccfdb8b115a515924c024e5ec"
 INSIDE_CODE_POINT = 3  # Boundaries in a row that may all lie inside one code point.
 
-many = hypothesis_settings(max_examples=100)
+many = hypothesis_settings(max_examples=50)
 few = hypothesis_settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

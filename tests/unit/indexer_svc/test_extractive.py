@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
-from hrag.embedding.builtin import BuiltinEmbedder
 from hrag.embedding.hashing import HashEmbedder
 from hrag.errors import EmbedderRejected, EmbedderUnavailable
 from hrag.sentences import MAX_SENTENCE_CHARS
@@ -60,11 +59,6 @@ class FailingEmbedder(FakeEmbedder):
 def padded(text: str, chars: int = 240) -> str:
     """A sentence of so many characters: two of them fill a summary."""
     return f"{text} {'and so on ' * 50}"[: chars - 1].rstrip() + "."
-
-
-@pytest.fixture(scope="module")
-def builtin() -> BuiltinEmbedder:
-    return BuiltinEmbedder()
 
 
 # Which sentences

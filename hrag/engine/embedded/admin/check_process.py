@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from hrag.engine.embedded.admin.check import check
-from hrag.engine.embedded.store import location
+from hrag.engine.embedded.store import child_process, location
 from hrag.engine.embedded.store.environment import open_alone, open_for_reading
 from hrag.engine.reports import CheckReport
 from hrag.errors import DataLoss, HragError, StoreUnavailable
 
 _MODULE = "hrag.engine.embedded.admin.check_process"
-_IMPORT_ROOT = Path(__file__).parents[4]  # The folder that holds the package `hrag`.
 _ALONE = "--alone"
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)  # What damaged pages lead to.
 _SHOWN_CHARS = 2000  # Of what a child that failed wrote last.
@@ -35,17 +34,7 @@ def check_apart(directory: Path, *, alone: bool = False) -> CheckReport:
     With `alone`, no other process may change the store, and no file is created there.
     """
     location.require_data(directory)
-    command = [sys.executable, "-m", _MODULE, str(directory.absolute())]
-    command += [_ALONE] if alone else []
-    child = subprocess.run(
-        command,
-        cwd=_IMPORT_ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        errors="replace",
-    )
+    child = child_process.run_module(_MODULE, str(directory.absolute()), *[_ALONE] * alone)
     problems: list[str] = []
     for line in child.stdout.splitlines():
         written = _decoded(line)

@@ -7,24 +7,19 @@ catch. So `every_page_is_readable` starts this module as a program of its own:
 """
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store import child_process, schema
 from hrag.engine.embedded.store.lmdb_file import open_database, open_lmdb
 
 _MODULE = "hrag.engine.embedded.store.page_probe"
-_IMPORT_ROOT = Path(__file__).parents[4]  # The folder that holds the package `hrag`.
 
 
 def every_page_is_readable(directory: Path, *, lock: bool) -> bool:
     """Whether a child process could read all pages; with `lock`, as one of LMDB's readers."""
-    command = [sys.executable, "-m", _MODULE, str(directory.absolute()), *["--lock"] * lock]
-    probe = subprocess.run(
-        command, cwd=_IMPORT_ROOT, stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
+    probe = child_process.run_module(_MODULE, str(directory.absolute()), *["--lock"] * lock)
     return probe.returncode == 0
 
 

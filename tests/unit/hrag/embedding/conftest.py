@@ -8,7 +8,6 @@ from tests.openai_server import OpenAIServer
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+def server(_dialling: None) -> Iterator[OpenAIServer]:
     with OpenAIServer() as server:
         yield server

@@ -8,7 +8,6 @@ from tests.rerank_server import RerankServer
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RerankServer]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+def server(_dialling: None) -> Iterator[RerankServer]:
     with RerankServer() as server:
         yield server

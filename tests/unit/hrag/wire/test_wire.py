@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf import struct_pb2
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hrag import errors, types
@@ -115,6 +115,7 @@ ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] =
     [row[1:] for row in ROUND_TRIPS],
     ids=[row[0] for row in ROUND_TRIPS],
 )
+@settings(max_examples=25)
 @given(data=st.data())
 def test_a_value_survives_the_wire(values: Any, pack: Any, unpack: Any, data: Any) -> None:
     value = data.draw(values)

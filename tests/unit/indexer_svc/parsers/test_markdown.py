@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from indexer_svc.parsers import markdown
 from indexer_svc.parsers.markdown import Outline, outline_of
-from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading
+from indexer_svc.parsers.parsed_file import Heading
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
 LINE_ENDS = ("\n", "\r\n", "\r")
@@ -73,7 +73,7 @@ def test_offsets_are_code_points_of_the_original_text(line_end):
     assert text[second.char_start :].startswith("Two")
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(markdown_texts())
 def test_sections_are_the_headings_an_unaltered_parser_finds(text):
     expected = reference_headings(text)
@@ -215,10 +215,11 @@ def test_headings_after_the_line_limit_are_left_out(monkeypatch):
     assert titles("# A\n\nB\n===\n") == ["A"]
 
 
-def test_sections_beyond_the_limit_are_left_out():
-    sections = sections_of("# a\n" * (MAX_HEADINGS + 1))
-    assert len(sections) == MAX_HEADINGS
-    assert sections[-1].char_start == 4 * (MAX_HEADINGS - 1)
+def test_sections_beyond_the_limit_are_left_out(monkeypatch):
+    monkeypatch.setattr(markdown, "MAX_HEADINGS", 1000)
+    sections = sections_of("# a\n" * 1001)
+    assert len(sections) == 1000
+    assert sections[-1].char_start == 4 * 999
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_time_is_linear_in_the_text(unit):
         sections_of(text)
         return time.process_time() - started
 
-    assert seconds(160_000) < 80 * max(seconds(10_000), 0.002)
+    assert seconds(80_000) < 80 * max(seconds(5_000), 0.001)
 
 
 def test_threads_can_parse_concurrently():

@@ -2,8 +2,6 @@
 
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +17,7 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
 from tests.crash.disks import MIB, Ballast, small_disk
 from tests.fakes import collection_settings, prepared, seal, sentences
+from tests.forked import ran
 
 NOBODY = 65534
 TEXT = sentences(200)
@@ -84,14 +83,8 @@ def test_a_vacuumed_store_is_read_and_written_as_before(directory):
             "opened = store.open_for_reading(Path(sys.argv[1]))\n"
             "print(check.check(opened).documents)\n"
         )
-        run = subprocess.run(
-            [sys.executable, "-c", script, str(directory)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert run.stdout.strip() == "9"
+        run = ran("-c", script, str(directory))
+        assert (run.returncode, run.stdout.strip()) == (0, "9"), run.stderr
         assert check(store).problems == ()
 
 

@@ -1,9 +1,6 @@
 """The environment: who may open it, and what a write that fails leaves."""
 
 import errno
-import os
-import subprocess
-import sys
 from contextlib import closing
 
 import lmdb
@@ -17,6 +14,7 @@ from hrag.engine.embedded.store.environment import (
     open_for_writing,
 )
 from hrag.errors import DataLoss, StorageFull, StoreMissing, StoreUnavailable, TooBusy
+from tests.forked import ran
 
 
 def test_a_new_store_has_every_database_and_numbers_of_its_own(store):
@@ -79,14 +77,8 @@ def test_a_reader_beside_a_writer_sees_what_is_committed(store):
         "opened = store.open_for_reading(Path(sys.argv[1]))\n"
         "with opened.read() as txn: print(opened.number(txn, schema.LAST_ORDINAL))\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", script, str(store.directory)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert run.stdout.strip() == "1"
+    run = ran("-c", script, str(store.directory))
+    assert (run.returncode, run.stdout.strip()) == (0, "1"), run.stderr
 
 
 def test_a_reader_without_a_store_says_that_there_is_none_yet(tmp_path):

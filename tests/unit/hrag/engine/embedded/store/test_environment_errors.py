@@ -1,8 +1,6 @@
 """What damage and a full disk do to a store: an explanation, and no loss."""
 
 import os
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
 from tests.crash.disks import MIB, Ballast, small_disk
 from tests.fakes import collection_settings, prepared, sentences
+from tests.forked import ran
 
 # Damage
 
@@ -185,11 +184,5 @@ def test_many_readers_can_begin_on_a_full_disk(disk):
         "    for _ in range(1000): begun.enter_context(store.read())\n"
         "    print('all')\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", script, str(disk / "store")],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (run.returncode, run.stdout.strip()) == (0, "all")
+    run = ran("-c", script, str(disk / "store"))
+    assert (run.returncode, run.stdout.strip()) == (0, "all"), run.stderr

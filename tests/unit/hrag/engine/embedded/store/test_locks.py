@@ -1,8 +1,5 @@
 """Which processes may have a store open together."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,6 +8,7 @@ import pytest
 
 from hrag.engine.embedded.store import locks
 from hrag.errors import StoreUnavailable
+from tests.forked import talking
 
 
 def nothing() -> None:
@@ -110,9 +108,8 @@ def test_a_process_that_is_killed_has_the_store_no_more(tmp_path):
         "file = locks.join(pathlib.Path(sys.argv[1]), lambda: None)\n"
         "print('in', flush=True); time.sleep(60)"
     )
-    with running(script, str(tmp_path)) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "in\n"
+    with talking("-c", script, str(tmp_path)) as (process, said):
+        assert said.readline() == "in\n"
         process.kill()
         process.wait()
         with locks.exclusive(tmp_path):
@@ -124,6 +121,7 @@ _COMER = """
 import os, pathlib, sys, time
 from hrag.engine.embedded.store import locks
 from hrag.errors import StoreUnavailable
+from tests.forked import talking
 folder, ours, theirs = pathlib.Path(sys.argv[1]), *sys.argv[2:]
 locks._namespace = ours.encode
 locks._TRIES, locks._PAUSE_S = 4, 0.0002
@@ -149,25 +147,9 @@ def test_two_namespaces_never_have_a_store_together(tmp_path):
     with ExitStack() as all_of_them:
         names = [("a", "b"), ("b", "a")] * 3
         comers = [
-            all_of_them.enter_context(running(_COMER, str(tmp_path), *pair)) for pair in names
+            all_of_them.enter_context(talking("-c", _COMER, str(tmp_path), *pair)) for pair in names
         ]
-        said = [comer.communicate(timeout=60)[0].split() for comer in comers]
+        said = [output.read().split() for _, output in comers]
     assert all(len(each) == 1 for each in said), said
     entered = [sum(int(each[0]) for each in said[side::2]) for side in (0, 1)]
     assert min(entered) > 10, entered
-
-
-@contextmanager
-def running(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A process with this one's modules; killed at the end."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()

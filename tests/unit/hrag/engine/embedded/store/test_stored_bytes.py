@@ -34,7 +34,11 @@ def none(_: int) -> Mapping[str, Any]:
         pytest.param(
             500, 1, 16, lambda i: {"a": i % 3, "b": "x", "c": [i % 7]}, id="shared values"
         ),
-        pytest.param(150, 2, 16, lambda _: {"n": numbers(10**9)}, id="many numbers"),
+        pytest.param(
+            *(150, 2, 16, lambda _: {"n": numbers(10**9)}),
+            marks=pytest.mark.slow,
+            id="many numbers",
+        ),
         pytest.param(60, 2, 16, lambda _: {"n": numbers(10**4)}, id="many shared numbers"),
         pytest.param(40, 2, 16, lambda _: {"n": [word(190) for _ in range(300)]}, id="long values"),
         pytest.param(
