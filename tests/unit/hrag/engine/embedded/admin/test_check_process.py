@@ -7,6 +7,8 @@ import pytest
 
 from hrag.engine.embedded.admin import check_process
 from hrag.engine.embedded.admin.check_process import check_apart
+from hrag.engine.embedded.store import child_process
+from hrag.engine.embedded.store.child_process import run_module
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.errors import TooBusy
 
@@ -26,6 +28,7 @@ def test_what_is_found_before_the_end_is_reported(folder, tmp_path, monkeypatch,
     script.write_text(f"""#!/bin/sh\necho '{{"problem": "first"}}'\nkill -{signal} $$\n""")
     script.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(script))
+    monkeypatch.setattr(child_process, "run_module", run_module)  # Which other tests replace.
     first, last = check_apart(folder).problems
     assert first == "first"
     assert "what follows was not checked" in last
