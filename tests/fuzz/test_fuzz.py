@@ -15,7 +15,7 @@ from tests.fuzz.calls import CALLS
 from tests.fuzz.target import Target, under_fire
 
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
-FEW, MORE, MANY = 50, 1_500, 10_000
+FEW, MORE, MANY = 25, 1_500, 10_000
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,14 @@ def none(_: int) -> Mapping[str, Any]:
         pytest.param(
             40, 2, 16, lambda _: {"n": [word(300) for _ in range(200)]}, id="hashed values"
         ),
-        pytest.param(40, 2, 16, lambda _: {word(30): 1 for _ in range(1000)}, id="many fields"),
+        pytest.param(
+            40,
+            2,
+            16,
+            lambda _: {word(30): 1 for _ in range(1000)},
+            id="many fields",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(40, 2, 16, lambda _: {"n": word(60_000)}, id="one long value"),
         pytest.param(100, 20, 384, none, id="ordinary"),
         pytest.param(200, 2, 384, none, id="short"),
