@@ -19,7 +19,7 @@ def _always() -> bool:
     return True
 
 
-def _never() -> None:
+def _at_once() -> None:
     pass
 
 
@@ -28,23 +28,23 @@ class Deadline:
     """When a caller stops waiting, and whether it still waits. Thread-safe.
 
     `at_s` is in seconds of `time.monotonic`; infinity means no deadline. `is_waiting` is false
-    once the caller has left; it is called often and from any thread. `pause` is called at each
-    check and may let other callers' work go first.
+    once the caller has left; it is called often and from any thread. `yield_to_others` is
+    called at each check and may sleep, so that other callers' work goes first.
     """
 
     at_s: float = math.inf
     is_waiting: Callable[[], bool] = _always
-    pause: Callable[[], None] = _never
+    yield_to_others: Callable[[], None] = _at_once
 
     @classmethod
     def after(
         cls,
         seconds: float,
         is_waiting: Callable[[], bool] = _always,
-        pause: Callable[[], None] = _never,
+        yield_to_others: Callable[[], None] = _at_once,
     ) -> "Deadline":
         """Returns the deadline `seconds` from now; infinity for none."""
-        return cls(time.monotonic() + seconds, is_waiting, pause)
+        return cls(time.monotonic() + seconds, is_waiting, yield_to_others)
 
     @classmethod
     def of_any(cls, deadlines: "Sequence[Deadline]") -> "Deadline":
@@ -73,7 +73,7 @@ class Deadline:
             raise DeadlineExceeded(f"the deadline passed while {stage}")
         if not self.is_waiting():
             raise Cancelled(f"the call was cancelled while {stage}")
-        self.pause()
+        self.yield_to_others()
 
     def result_of(self, work: Future[Outcome], stage: str) -> Outcome:
         """Waits for the work of another thread and returns its result.

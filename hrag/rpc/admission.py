@@ -21,7 +21,7 @@ import structlog
 from hrag.errors import DeadlineExceeded, HragError, InvalidArgument, ServiceUnavailable, TooBusy
 from hrag.rpc.arrival import Behavior, PendingCall
 from hrag.rpc.concurrency_limiter import ConcurrencyLimiter
-from hrag.rpc.courtesy import Courtesy
+from hrag.rpc.cooperative_yield import RunningCalls
 from hrag.rpc.suspension import Suspended, SuspendedCalls
 from hrag.rpc.timeouts import Timeouts
 
@@ -95,7 +95,7 @@ class AdmissionExecutor:
         self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()  # None ends a thread.
         self._max_calls = max_calls
         self._timeout_s = arrival_timeout_s
-        self._courtesy = Courtesy()
+        self._running = RunningCalls()
         self._tenants = ConcurrencyLimiter(threads, max_waiting, self._ready.put)
         self._suspended = SuspendedCalls(self._resume)
         self._calls = 0
@@ -213,7 +213,7 @@ class AdmissionExecutor:
 
     def _work(self) -> None:
         while (call := self._ready.get()) is not None:
-            with self._courtesy.turn(call.account):
+            with self._running.call(call.account):
                 self._run(call)
             self._tenants.leave(call.account)
 

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 import grpc
 
 from hrag.deadline import Deadline
-from hrag.rpc.courtesy import pause
+from hrag.rpc.cooperative_yield import yield_to_others
 
 _NO_DEADLINE_S = 1e15  # gRPC says 9e18 where there is none.
 
@@ -30,4 +30,4 @@ def _deadline(context: grpc.ServicerContext, default_s: float) -> Deadline:
     remaining_s = context.time_remaining()
     if remaining_s is None or remaining_s > _NO_DEADLINE_S:
         remaining_s = default_s
-    return Deadline.after(remaining_s, context.is_active, pause)
+    return Deadline.after(remaining_s, context.is_active, yield_to_others)
