@@ -42,7 +42,7 @@ def test_kills_at_every_point_lose_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = _drawn_seed()
-    kills = planned(random.Random(seed), failpoints.POINTS, 1, 30)
+    kills = planned(random.Random(seed), failpoints.POINTS, 1, 12)
     tally = _run(tmp_path / "store", kills, seed, capsys)
     assert set(failpoints.POINTS) <= set(tally.kills)
     assert tally.losses == 0

@@ -1,7 +1,7 @@
-"""Ten thousand small tenants on one retriever: all found, in little memory, at once.
+"""Thousands of small tenants on one retriever: all found, in little memory, at once.
 
-The second retriever has less memory than the vectors take: it evicts the least recently used
-tenants and loads them again on demand.
+A retriever that has less memory than the vectors take evicts the least recently used tenants
+and loads them again on demand.
 """
 
 import random
@@ -27,58 +27,53 @@ from tests.processes import Running, fresh, running
 
 pytestmark = pytest.mark.timeout(600)
 
-TENANTS = 10_000
 LEAVES = 20
-MEMORY_BYTES = 200 << 20
 SEED = 71
-SPLITS = 20
+SPLIT = 500  # Tenants.
 _TOLERANCE = 1e-5
 
 
 @pytest.mark.parametrize(
-    ("dimension", "memory"),
+    ("tenants", "dimension", "memory_bytes", "most_ms"),
     [
-        pytest.param(64, {}, marks=pytest.mark.endurance, id="all-fit"),
-        pytest.param(
-            384,
-            {"HRAG_MEMORY_BYTES": str(MEMORY_BYTES)},
-            marks=pytest.mark.slow,
-            id="they-do-not-fit",
-        ),
+        pytest.param(10_000, 64, 0, 10, marks=pytest.mark.endurance, id="all-fit"),
+        pytest.param(10_000, 384, 200 << 20, 10, marks=pytest.mark.endurance, id="they-do-not-fit"),
+        # A busy machine meets ten times the target.
+        pytest.param(2_000, 384, 40 << 20, 100, marks=pytest.mark.slow, id="fewer-that-do-not-fit"),
     ],
 )
-def test_ten_thousand_tenants(
-    data_dir: Path, report: Report, dimension: int, memory: dict[str, str]
+def test_many_tenants(
+    data_dir: Path, report: Report, tenants: int, dimension: int, memory_bytes: int, most_ms: int
 ) -> None:
     settings = {
         **texts.SMALL_LEVELS,
-        **memory,
+        **({"HRAG_MEMORY_BYTES": str(memory_bytes)} if memory_bytes else {}),
         "HRAG_EMBEDDER": f"hash:{dimension}",
         "HRAG_LOG_LEVEL": "info",
     }
     with running(data_dir, settings, fresh) as services:
-        leaves = _ingest(services, HashEmbedder(dimension))
+        leaves = _ingest(services, HashEmbedder(dimension), tenants)
         vector_bytes = sum(vectors.nbytes for vectors in leaves)
-        if memory:
-            assert vector_bytes > 1.2 * MEMORY_BYTES, "they fit after all"
+        if memory_bytes:
+            assert vector_bytes > 1.2 * memory_bytes, "they fit after all"
         with MemorySampler(services.retriever) as retriever:
-            cold, warm = _ask_each(services.client, leaves, range(TENANTS), times=2)
-            shuffled = random.Random(SEED).sample(range(TENANTS), TENANTS)
+            cold, warm = _ask_each(services.client, leaves, range(tenants), times=2)
+            shuffled = random.Random(SEED).sample(range(tenants), tenants)
             (again,) = _ask_each(services.client, leaves, shuffled)
         now = memory_of(services.retriever)
-    what = f"{TENANTS:,} tenants of {LEAVES} x {dimension}, {vector_bytes / MB:.0f} MB of vectors"
+    what = f"{tenants:,} tenants of {LEAVES} x {dimension}, {vector_bytes / MB:.0f} MB of vectors"
     report.at_most(500, retriever.peak_bytes / MB, f"retriever with {what}; now {now}", "MB")
     report.record("first search of a tenant", str(cold))
     report.record("the same once more, at once", str(warm))
     report.record("a search of it later, in another order", str(again))
-    what = "p99 of a tenant's first search beyond that of its next, median of twenty splits"
-    report.at_most(10, _usual_p99_ms(cold) - _usual_p99_ms(warm), what, "ms")
+    what = "p99 of a tenant's first search beyond that of its next, median of splits"
+    report.at_most(most_ms, _usual_p99_ms(cold) - _usual_p99_ms(warm), what, "ms")
     assert report.missed == []
 
 
-def _ingest(services: Running, embedder: HashEmbedder) -> list[Vectors]:
+def _ingest(services: Running, embedder: HashEmbedder, tenants: int) -> list[Vectors]:
     """One document for each tenant, over one stream; returns the vectors of its leaves."""
-    bodies = [texts.text(number, texts.WORDS_OF_LEAVES[LEAVES]) for number in range(TENANTS)]
+    bodies = [texts.text(number, texts.WORDS_OF_LEAVES[LEAVES]) for number in range(tenants)]
     responses = services.raw_indexer.IngestDocuments(_requests(bodies))
     leaves = [texts.leaf_vectors(body, embedder) for body in bodies]
     outcomes = chain.from_iterable(response.outcomes for response in responses)
@@ -86,7 +81,7 @@ def _ingest(services: Running, embedder: HashEmbedder) -> list[Vectors]:
         result = indexer.outcome_from(outcome)
         assert isinstance(result, IngestResult), result
         assert result.chunks_per_level[0] == len(leaves[number])
-    assert number == TENANTS - 1
+    assert number == tenants - 1
     assert abs(np.mean([len(vectors) for vectors in leaves]) - LEAVES) < 1
     return leaves
 
@@ -103,7 +98,7 @@ def _tenant(number: int) -> str:
 
 def _usual_p99_ms(window: Window) -> float:
     """The median over consecutive splits: a slow spell of the machine affects only a few."""
-    splits = np.split(window.took_ms, SPLITS)
+    splits = np.split(window.took_ms, len(window.took_ms) // SPLIT)
     return float(np.median([np.percentile(split, 99) for split in splits]))
 
 
@@ -114,7 +109,7 @@ def _ask_each(
 
     How long the first ones took, and the second: what else the machine does falls on both.
     """
-    took = np.empty((times, TENANTS))
+    took = np.empty((times, len(leaves)))
     for place, number in enumerate(order):
         wanted = number % len(leaves[number])
         query = leaves[number][wanted].tolist()

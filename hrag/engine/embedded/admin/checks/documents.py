@@ -30,12 +30,12 @@ def document_problems(
     counted = stored._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
     terms, are_readable = 0, True
     for ordinal, leaf_count, address in _documents(walk, number):
-        name = document_name(walk.txn, walk.store.db, number, ordinal)
-        location = f"document {name} (ordinal {ordinal})" if name else f"ordinal {ordinal}"
         try:
             document = DocumentRecord.from_bytes(walk.get("documents", address) or b"")
         except UNREADABLE as error:
             are_readable = False
+            name = document_name(walk.txn, walk.store.db, number, ordinal)
+            location = f"document {name} (ordinal {ordinal})" if name else f"ordinal {ordinal}"
             problems = [f"its record is missing or damaged: {error!r}"]
             problems += _checksum_problems(walk, address)
         else:
