@@ -3,7 +3,6 @@
 import json
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from hrag.engine.embedded.admin.check import check
-from hrag.engine.embedded.admin.checks import documents
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.store import metadata_terms, schema
 from hrag.engine.embedded.store.damaged_documents import OF_DOCUMENTS
@@ -438,17 +436,3 @@ def test_a_commit_that_is_not_listed_is_found(store, at):
         txn.delete(key, db=db["commits"])
 
     assert damaged(store, damage) == ("the list of commits has gaps: 3 entries before the last, 4",)
-
-
-def test_the_time_is_linear_in_the_number_of_documents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A look through all ids for the name of each document would make it quadratic."""
-    looked_up = []
-    monkeypatch.setattr(documents, "document_name", lambda *of: looked_up.append(of) or "")
-    with closing(open_for_writing(tmp_path / "store")) as store:
-        writer = EmbeddedWriter(store)
-        writer.create_collection("t", "c", collection_settings())
-        writer.put(writer.open("t", "c"), prepared("d", sentences(60)))
-        assert check(store).problems == ()
-    assert looked_up == []
