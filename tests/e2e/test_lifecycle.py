@@ -190,4 +190,6 @@ def test_eight_threads_search_during_writes_without_an_error(data_dir: Path) -> 
             stop.set()
             assert all(each.result() > 0 for each in searching)
         assert writes > 20
+        for number in range(12):  # A slow machine has written too little for a segment.
+            services.client.ingest("t", Document(_text(number, 200), f"last{number}"))
         _until(lambda: services.client.index_status("t").embedded.segments != ())
