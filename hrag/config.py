@@ -46,7 +46,7 @@ NO_AUTH_WORDS = "everybody may read and change all data"
 PLAINTEXT_WORDS = "everybody on the way may read all data and tokens"
 METRICS_WORDS = "everybody may read the metrics"
 _REQUEST_PER_DOCUMENT = 4
-_MAX_SEARCH_BYTES = 16 * MIB  # A full batch whose filters name 10,000 ids each has 15 MiB.
+MAX_SEARCH_BYTES = 16 * MIB  # A full batch whose filters name 10,000 ids each has 15 MiB.
 E5_SMALL = "e5-small"
 _EMBEDDER = re.compile(rf"builtin|{E5_SMALL}|openai|none|hash:[1-9][0-9]{{0,4}}")
 _VARIABLE_OF_TREE_FIELD = {
@@ -56,6 +56,9 @@ _VARIABLE_OF_TREE_FIELD = {
     "return_level": "SMALL_TO_BIG_RETURN_LEVEL",
 }
 _HOST_AND_PORT = re.compile(r"([^:\s]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})")
+
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\]")
+_ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 
 def _parse_address(value: str) -> str:
@@ -329,7 +332,7 @@ class RetrieverSettings(CommonSettings):
     @property
     def max_request_bytes(self) -> int:
         """The largest request in bytes; parsed, it may take seventy times its wire size."""
-        return _MAX_SEARCH_BYTES
+        return MAX_SEARCH_BYTES
 
     @property
     def concurrent_answers(self) -> int:
@@ -350,6 +353,45 @@ class RetrieverSettings(CommonSettings):
                 "one less than HRAG_THREADS, so that searches keep a thread"
             )
         return configured or min(DEFAULT_CONCURRENT_ANSWERS, limit)
+
+
+class GatewaySettings(CommonSettings):
+    """The settings of the HTTP gateway.
+
+    Its certificate, limits and times are those of the services, its own certificate towards
+    them is that of the SDK's commands.
+    """
+
+    address: ListeningAddress = _variable("HRAG_HTTP_ADDRESS", "127.0.0.1:8080", min_length=1)
+    indexer: str = _variable("HRAG_INDEXER_ADDRESS", "127.0.0.1:50051")
+    retriever: str = _variable("HRAG_RETRIEVER_ADDRESS", "127.0.0.1:50052")
+    ca_file: Path | None = _variable("HRAG_CA_FILE", None)
+    cert_file: Path | None = _variable("HRAG_CERT_FILE", None)
+    key_file: Path | None = _variable("HRAG_KEY_FILE", None)
+    hosts: Annotated[tuple[str, ...], NoDecode] = _variable("HRAG_HTTP_HOSTS", ())
+    origins: Annotated[tuple[str, ...], NoDecode] = _variable("HRAG_HTTP_ORIGINS", ())
+    max_buffered_bytes: int = _variable(
+        "HRAG_HTTP_MAX_BUFFERED_BYTES", 256 * MIB, ge=MIB, le=1 << 40
+    )
+
+    @field_validator("hosts", "origins", mode="before")
+    @classmethod
+    def _split_list(cls, value: Any) -> Any:
+        return tuple(map(str.strip, value.split(","))) if isinstance(value, str) else value
+
+    @field_validator("hosts")
+    @classmethod
+    def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(map(_HOST.fullmatch, value)):
+            raise ValueError("must be host names without port, separated by commas")
+        return tuple(map(str.lower, value))
+
+    @field_validator("origins")
+    @classmethod
+    def _check_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(map(_ORIGIN.fullmatch, value)):
+            raise ValueError("must be origins such as https://example.org, separated by commas")
+        return value
 
 
 Settings = TypeVar("Settings", bound=BaseSettings)

@@ -58,12 +58,24 @@ class DocumentNotFound(HragError):
     """The collection has no such document."""
 
 
+class DocumentChanged(HragError):
+    """The document is no longer the version that the change is for. Read it again, then retry."""
+
+
 class ChunkNotFound(HragError):
     """The document has no such chunk."""
 
 
 class CollectionExists(HragError):
     """The tenant already has a collection of this name."""
+
+
+class CollectionHasAliases(HragError):
+    """The collection cannot be deleted while aliases name it."""
+
+
+class AliasNotFound(HragError):
+    """The tenant has no such alias."""
 
 
 class NoSummaries(HragError):
@@ -155,7 +167,10 @@ class ReplyTooLarge(HragError):
 
 
 class QuotaExceeded(HragError):
-    """The tenant exceeded a quota; `field` is `calls`, `bytes`, `documents` or `collections`."""
+    """The tenant exceeded a quota.
+
+    `field` is `calls`, `bytes`, `documents`, `collections` or `aliases`.
+    """
 
     def __init__(
         self, message: str, *, field: str = "", retry_s: float | None = None, tenant_id: str = ""

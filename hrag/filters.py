@@ -87,6 +87,7 @@ class Exists:
 
 
 Filter: TypeAlias = AllOf | AnyOf | NoneOf | Match | Range | Exists
+"""A condition on a document, or several that are combined."""
 
 
 def timestamp_of(text: str) -> datetime | None:

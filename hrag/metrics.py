@@ -119,7 +119,10 @@ _ingest_stages = _histogram(
     "stage",
 )
 _parser_calls = _counter(
-    "hrag_parser_calls_total", "Files given to parser processes, PDFs and long Markdown.", "outcome"
+    "hrag_parser_calls_total",
+    "Files given to parser processes: PDF, HTML, Office documents, EPUB, and long texts with "
+    "sections or tables.",
+    "outcome",
 )
 _documents = _counter("hrag_documents_total", "Documents by outcome.", "outcome")
 _segment_build_seconds = _histogram(

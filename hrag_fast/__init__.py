@@ -49,8 +49,9 @@ except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("hrag_fast."):
         raise
     raise ImportError(
-        f"hrag_fast is not compiled: {error.name} is missing; build the package with "
-        "`pip install .`, or in a checkout with `python setup.py build_ext --inplace`",
+        f"{error.name} is not compiled; install g++ and Python's headers (on Debian: apt install "
+        "g++ python3-dev), then install hrag again: pip install --force-reinstall --no-cache-dir "
+        "--no-deps hrag, or in a checkout: make setup",
         name=error.name,
     ) from error
 

@@ -158,19 +158,21 @@ class BulkLoad:
         checked = self._pipeline.check(request.tenant_id, request.collection, request.read())
         with self._admitting:
             self._check_going()
-            # The stored version must not be compared once this stream has sent a newer one.
-            superseded = checked.key in self._in_flight
-            admitted = self._pipeline.admit(checked, superseded=superseded)
+            # The stored version must not be compared once this stream has sent a newer one. The
+            # store is read after these: what it does not have yet is among them.
+            in_flight = self._in_flight.keys()
+            admitted = self._pipeline.admit(checked, in_flight)
         if isinstance(admitted, IngestResult):
             return _InFlight(request.sent_as, admitted)
+        superseded = admitted.key in in_flight
         draft = self._pipeline.cut(admitted, self._deadline)
         with self._admitting:
             self._check_going()
             stored = self._pipeline.admit_draft(draft, superseded=superseded)
         if stored is not None:
             return _InFlight(request.sent_as, stored)
-        self._in_flight.add(checked.key)
-        return _InFlight(request.sent_as, draft, checked.key, _weight_of(draft))
+        self._in_flight.add(admitted.key)
+        return _InFlight(request.sent_as, draft, admitted.key, _weight_of(draft))
 
     # Embedding
 
@@ -284,9 +286,10 @@ class _Counts:
         self._counts: Counter[Key] = Counter()
         self._lock = threading.Lock()
 
-    def __contains__(self, key: Key) -> bool:
+    def keys(self) -> frozenset[Key]:
+        """Those of which there is a document now."""
         with self._lock:
-            return key in self._counts
+            return frozenset(self._counts)
 
     def add(self, key: Key) -> None:
         with self._lock:

@@ -2,28 +2,38 @@
 
 import base64
 import binascii
+from collections.abc import Iterator
 
 from hrag import ids
+from hrag.deadline import NEVER, Deadline
 from hrag.engine import CollectionHandle, Writer
 from hrag.errors import InvalidArgument
+from hrag.filters import Filter, check_filter
 from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.types import (
     DEFAULT_PAGE_SIZE,
     MAX_PAGE_SIZE,
+    Alias,
+    AliasChange,
     ByteRange,
     Collection,
+    DocumentCount,
+    DocumentDeletion,
     DocumentInfo,
     IndexStatus,
     Item,
     Listing,
+    MetadataChange,
+    MetadataUpdate,
 )
+from indexer_svc.metadata_update import check_change, update_metadata
 
 
 class Catalog:
     """Collections and documents of any tenant; safe to call from several threads.
 
-    Methods raise InvalidArgument for malformed names and page tokens, and what `Writer`
-    raises.
+    Methods raise InvalidArgument for malformed names, page tokens and filters, and what
+    `Writer` raises.
     """
 
     def __init__(self, writer: Writer, reply: ReplyLimit = UNLIMITED) -> None:
@@ -45,6 +55,21 @@ class Catalog:
         """Returns the sequence of the deletion."""
         return self._writer.delete_collection(*_checked(tenant_id, name, "name"))
 
+    def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
+        """Creates an alias of a collection, or sets it to another collection."""
+        ids.check_collection_name(alias, "alias")
+        return self._writer.set_alias(
+            ids.check_tenant_id(tenant_id), alias, ids.check_collection_name(collection)
+        )
+
+    def delete_alias(self, tenant_id: str, alias: str) -> int:
+        """Returns the sequence of the deletion."""
+        return self._writer.delete_alias(*_checked(tenant_id, alias, "alias"))
+
+    def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
+        """Returns the tenant's aliases in order of name."""
+        return self._writer.aliases(ids.check_tenant_id(tenant_id))
+
     def document(self, tenant_id: str, collection: str, document_id: str) -> DocumentInfo:
         """Returns one document without its text."""
         ids.check_document_id(document_id)
@@ -59,17 +84,63 @@ class Catalog:
         return self._writer.document_with_text(opened, document_id, part, self._reply)
 
     def documents(
-        self, tenant_id: str, collection: str, page_size: int, page_token: str
+        self,
+        tenant_id: str,
+        collection: str,
+        page_size: int,
+        page_token: str,
+        given: Filter | None = None,
+        deadline: Deadline = NEVER,
     ) -> Listing[DocumentInfo]:
-        """Returns a page of the collection's documents in order of id."""
+        """Returns a page of the documents that pass the filter `given`, in order of id."""
         page = _page_size(page_size), _after(page_token)
+        _check(given)
         opened = self._open(tenant_id, collection)
-        return _opaque(self._writer.documents(opened, *page, self._reply))
+        return _opaque(
+            self._writer.documents(opened, *page, self._reply, given=given, deadline=deadline)
+        )
+
+    def count(
+        self, tenant_id: str, collection: str, given: Filter | None, deadline: Deadline = NEVER
+    ) -> DocumentCount:
+        """Counts the documents that pass the filter `given`."""
+        _check(given)
+        return self._writer.count(self._open(tenant_id, collection), given, deadline)
+
+    def update_metadata(
+        self,
+        tenant_id: str,
+        collection: str,
+        document_id: str,
+        change: MetadataChange,
+        deadline: Deadline,
+    ) -> MetadataUpdate:
+        """Changes a document's metadata and source; see `metadata_update`."""
+        ids.check_document_id(document_id)
+        check_change(change)
+        opened = self._open(tenant_id, collection)
+        return update_metadata(self._writer, opened, document_id, change, deadline)
 
     def delete_document(self, tenant_id: str, collection: str, document_id: str) -> int:
         """Returns the sequence of the deletion."""
         ids.check_document_id(document_id)
         return self._writer.delete(self._open(tenant_id, collection), document_id)
+
+    def delete_documents(
+        self, tenant_id: str, collection: str, given: Filter | None, deadline: Deadline
+    ) -> Iterator[DocumentDeletion]:
+        """Deletes the documents that pass, step by step, see `Writer.delete_matching`.
+
+        Raises InvalidArgument without a filter.
+        """
+        if given is None:
+            raise InvalidArgument(
+                "filter is missing; DeleteDocuments deletes what a filter selects, "
+                "DeleteCollection everything",
+                field="filter",
+            )
+        check_filter(given)
+        return self._writer.delete_matching(self._open(tenant_id, collection), given, deadline)
 
     def status(self, tenant_id: str, collection: str) -> IndexStatus:
         """Returns counts of the collection and the tenant's usage."""
@@ -81,6 +152,11 @@ class Catalog:
 
 def _checked(tenant_id: str, name: str, field: str) -> tuple[str, str]:
     return ids.check_tenant_id(tenant_id), ids.check_collection_name(name, field)
+
+
+def _check(given: Filter | None) -> None:
+    if given is not None:
+        check_filter(given)
 
 
 def _page_size(value: int) -> int:

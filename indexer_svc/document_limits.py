@@ -16,11 +16,16 @@ def check_limits(document: Document, metadata_json: bytes) -> None:
     An empty id is allowed.
     """
     _check_size("title", document.title.encode(), MAX_TITLE_BYTES)
-    _check_size("source", document.source.encode(), MAX_SOURCE_BYTES)
-    _check_size("metadata", metadata_json, MAX_METADATA_BYTES)
-    _check_values(document.metadata)
+    check_changeable(document.metadata, metadata_json, document.source)
     if document.document_id:
         ids.check_document_id(document.document_id)
+
+
+def check_changeable(metadata: Mapping[str, Any], metadata_json: bytes, source: str) -> None:
+    """Checks what of a stored document can change. Raises TooLarge."""
+    _check_size("source", source.encode(), MAX_SOURCE_BYTES)
+    _check_size("metadata", metadata_json, MAX_METADATA_BYTES)
+    _check_values(metadata)
 
 
 def _check_size(field: str, value: bytes, limit: int) -> None:

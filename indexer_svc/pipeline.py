@@ -7,7 +7,7 @@ is visible before the commit at the end.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,7 +44,8 @@ from hrag.types import (
 )
 from indexer_svc.chunker import build_tree
 from indexer_svc.document_limits import check_limits
-from indexer_svc.extract import TenantParse, extract, no_parser, resolve_mime_type
+from indexer_svc.extract import TenantParse, extract, no_parser
+from indexer_svc.mime_types import resolve_mime_type
 
 # Part of every content hash: raised when documents are read or cut in another way, so that
 # ingesting them again does not count as UNCHANGED.
@@ -95,6 +96,11 @@ class Pending:
     document: Document
     metadata_json: bytes
     content_hash: str
+
+    @property
+    def key(self) -> Key:
+        """With the collection's own name, also if the document was sent to an alias."""
+        return self.collection.tenant_id, self.collection.name, self.document.document_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,22 +278,23 @@ class Pipeline:
         content_hash = hash_document(document, metadata_json)
         return Checked(tenant_id, collection, document, metadata_json, content_hash)
 
-    def admit(self, checked: Checked, *, superseded: bool = False) -> IngestResult | Pending:
+    def admit(self, checked: Checked, superseded: Container[Key] = ()) -> IngestResult | Pending:
         """Returns the result of the stored document if it is the same, else what to store.
 
-        `superseded` says that another version is on its way, so that the stored one must
-        not be compared. Raises CollectionNotFound, StorageQuotaExceeded or EmbedderMismatch.
+        Of documents in `superseded`, another version is on its way, so that the stored one does
+        not count. Raises CollectionNotFound, StorageQuotaExceeded or EmbedderMismatch.
         """
-        admission = self._admit(checked, "" if superseded else checked.content_hash)
-        if admission.unchanged is not None:
+        admission = self._admit(checked, checked.content_hash)
+        pending = Pending(
+            admission.collection, checked.document, checked.metadata_json, checked.content_hash
+        )
+        if admission.unchanged is not None and pending.key not in superseded:
             return admission.unchanged
         settings = admission.collection.settings
         if settings.dimension:
             # The dimension may need a request to an endpoint, so `embed` compares it.
             check_embedder(settings, self._embedder.name)
-        return Pending(
-            admission.collection, checked.document, checked.metadata_json, checked.content_hash
-        )
+        return pending
 
     def _admit(self, checked: Checked, content_hash: str) -> Admission:
         """Creates the default collection if it is missing."""

@@ -10,6 +10,7 @@ from functools import partial
 import grpc
 
 from hrag import metrics
+from hrag.errors import HragError
 from hrag.rpc import call_audit
 from hrag.rpc.call import to_hrag_error
 from hrag.rpc.call_deadline import deadline_of
@@ -19,6 +20,7 @@ from hrag.v1 import indexer_pb2 as pb
 from hrag.v1 import indexer_pb2_grpc
 from hrag.wire import common, indexer
 from hrag.wire.common import collection_or_default
+from hrag.wire.filters import optional_filter_from
 from indexer_svc.bulk import Answer, BulkLoad, IngestRequest
 from indexer_svc.catalog import Catalog
 from indexer_svc.pipeline import Pipeline
@@ -70,6 +72,43 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         )
         return pb.DeleteCollectionResponse(sequence=sequence)
 
+    def SetAlias(
+        self, request: pb.SetAliasRequest, context: grpc.ServicerContext
+    ) -> pb.SetAliasResponse:
+        change = self._catalog.set_alias(request.tenant_id, request.alias, request.collection)
+        named, previous = change.alias, change.previous_collection
+        if named.collection != previous:
+            call_audit.changed(
+                "SetAlias",
+                context,
+                request.tenant_id,
+                named.collection,
+                outcome="UPDATED" if previous else "CREATED",
+                sequence=change.sequence,
+                alias=named.name,
+                previous=previous,
+            )
+        return indexer.alias_response(change)
+
+    def DeleteAlias(
+        self, request: pb.DeleteAliasRequest, context: grpc.ServicerContext
+    ) -> pb.DeleteAliasResponse:
+        sequence = self._catalog.delete_alias(request.tenant_id, request.alias)
+        call_audit.changed(
+            "DeleteAlias",
+            context,
+            request.tenant_id,
+            outcome="DELETED",
+            sequence=sequence,
+            alias=request.alias,
+        )
+        return pb.DeleteAliasResponse(sequence=sequence)
+
+    def ListAliases(
+        self, request: pb.ListAliasesRequest, context: grpc.ServicerContext
+    ) -> pb.ListAliasesResponse:
+        return indexer.aliases_response(self._catalog.aliases(request.tenant_id))
+
     def IngestDocument(
         self, request: pb.IngestDocumentRequest, context: grpc.ServicerContext
     ) -> pb.IngestDocumentResponse:
@@ -92,6 +131,17 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
             load.cancel()
         return map(partial(_documents_response, context), load.run())
 
+    def UpdateMetadata(
+        self, request: pb.UpdateMetadataRequest, context: grpc.ServicerContext
+    ) -> pb.UpdateMetadataResponse:
+        key = (*_collection_of(request), request.document_id)
+        change = indexer.metadata_change_from(request)
+        updated = self._catalog.update_metadata(*key, change, deadline_of(context))
+        if updated.outcome is not IngestOutcome.UNCHANGED:
+            outcome, sequence = updated.outcome.name, updated.document.sequence
+            call_audit.changed("UpdateMetadata", context, *key, outcome=outcome, sequence=sequence)
+        return indexer.metadata_update_response(updated)
+
     def DeleteDocument(
         self, request: pb.DeleteDocumentRequest, context: grpc.ServicerContext
     ) -> pb.DeleteDocumentResponse:
@@ -101,6 +151,29 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
             "DeleteDocument", context, *deleted, outcome="DELETED", sequence=sequence
         )
         return pb.DeleteDocumentResponse(sequence=sequence)
+
+    def DeleteDocuments(
+        self, request: pb.DeleteDocumentsRequest, context: grpc.ServicerContext
+    ) -> pb.DeleteDocumentsResponse:
+        collection, deleted, sequence = _collection_of(request), 0, 0
+        given = optional_filter_from(request)
+        try:
+            for step in self._catalog.delete_documents(*collection, given, deadline_of(context)):
+                deleted, sequence = deleted + step.documents, step.sequence
+        except HragError as error:
+            error.message += f"; {deleted:,} documents were deleted" if sequence else ""
+            raise
+        finally:
+            if deleted:
+                call_audit.changed(
+                    "DeleteDocuments",
+                    context,
+                    *collection,
+                    outcome="DELETED",
+                    sequence=sequence,
+                    documents=deleted,
+                )
+        return pb.DeleteDocumentsResponse(deleted_count=deleted, sequence=sequence)
 
     def GetDocument(
         self, request: pb.GetDocumentRequest, context: grpc.ServicerContext
@@ -121,9 +194,21 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         self, request: pb.ListDocumentsRequest, context: grpc.ServicerContext
     ) -> pb.ListDocumentsResponse:
         listing = self._catalog.documents(
-            *_collection_of(request), request.page_size, request.page_token
+            *_collection_of(request),
+            request.page_size,
+            request.page_token,
+            optional_filter_from(request),
+            deadline_of(context),
         )
         return indexer.documents_response(listing)
+
+    def CountDocuments(
+        self, request: pb.CountDocumentsRequest, context: grpc.ServicerContext
+    ) -> pb.CountDocumentsResponse:
+        count = self._catalog.count(
+            *_collection_of(request), optional_filter_from(request), deadline_of(context)
+        )
+        return indexer.count_response(count)
 
     def GetIndexStatus(
         self, request: pb.GetIndexStatusRequest, context: grpc.ServicerContext
@@ -178,11 +263,14 @@ def _record(
 
 
 def _collection_of(
-    request: pb.DeleteDocumentRequest
+    request: pb.CountDocumentsRequest
+    | pb.DeleteDocumentRequest
+    | pb.DeleteDocumentsRequest
     | pb.IngestDocumentRequest
     | pb.IngestDocumentsRequest
     | pb.GetDocumentRequest
     | pb.ListDocumentsRequest
-    | pb.GetIndexStatusRequest,
+    | pb.GetIndexStatusRequest
+    | pb.UpdateMetadataRequest,
 ) -> tuple[str, str]:
     return request.tenant_id, collection_or_default(request.collection)

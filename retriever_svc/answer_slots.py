@@ -41,14 +41,14 @@ class AnswerSlots:
                     del self._held[tenant_id]
 
     def _check(self, tenant_id: str) -> None:
-        is_alone = self._recent.is_alone(tenant_id)
+        self._recent.note(tenant_id)
         if self._held.total() >= self._count:
             raise TooBusy(
                 f"{self._count} answers are being written, which is as many as "
                 "HRAG_MAX_CONCURRENT_ANSWERS allows at once"
             )
         held = self._held[tenant_id]
-        if held >= self._share and not is_alone:
+        if held >= self._share and not self._recent.is_alone:
             raise TooBusy(
                 f"{held} answers are being written for tenant {tenant_id!r}; while others ask, it "
                 f"has half of the {self._count} that HRAG_MAX_CONCURRENT_ANSWERS allows at once"

@@ -238,7 +238,7 @@ class Search:
         elif self._rerank.applies_to(query):
             outcome, passages = self._reranked(embedded, call, form)
         else:
-            with self._snapshot(embedded, call.deadline) as snapshot:
+            with self._snapshot(embedded, call.deadline, query.collection) as snapshot:
                 outcome, passages = self._found(snapshot, embedded, call.reply, form)
         stages = (embed, *outcome.stages)
         seconds = stage_seconds(stages)
@@ -253,7 +253,8 @@ class Search:
         self, embedded: EmbeddedQuery, call: _Call, form: _Form[P]
     ) -> tuple[SearchOutcome, tuple[P, ...]]:
         """The passages in the reranker's order, or the search's if it cannot read so many."""
-        with self._snapshot(embedded, call.deadline) as snapshot:
+        collection = embedded.prepared.query.collection
+        with self._snapshot(embedded, call.deadline, collection) as snapshot:
             try:
                 found = self._found(snapshot, self._rerank.widened(embedded), call.reply, _VALUES)
             except ReplyTooLarge as error:
@@ -289,13 +290,15 @@ class Search:
         return outcome, found.passages
 
     @contextmanager
-    def _snapshot(self, embedded: EmbeddedQuery, deadline: Deadline) -> Iterator[Snapshot]:
-        """Opens a snapshot of the query's collection and checks the vector against it."""
+    def _snapshot(
+        self, embedded: EmbeddedQuery, deadline: Deadline, collection: str
+    ) -> Iterator[Snapshot]:
+        """Opens a snapshot of the collection and checks the query's vector against it."""
         query, vector = embedded.prepared.query, embedded.vector
         try:
             with self._reader.snapshot(
                 query.tenant_id,
-                query.collection,
+                collection,
                 summaries=query.mode_or_default is SearchMode.SUMMARY_FIRST,
                 deadline=deadline,
             ) as snapshot:

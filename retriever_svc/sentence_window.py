@@ -44,11 +44,14 @@ class SentenceWindowSearch:
         self,
         embedded: EmbeddedQuery,
         request_of: RequestOf,
-        open_snapshot: Callable[[], AbstractContextManager[Snapshot]],
+        open_snapshot: Callable[[str], AbstractContextManager[Snapshot]],
         deadline: Deadline,
         work: EmbeddingWork,
     ) -> tuple[SearchOutcome, tuple[Passage, ...]]:
         """Returns the query's `limit` of windows, or as many as there are.
+
+        `open_snapshot` opens one of the collection with a name. All are of one collection, also
+        if the query names it by an alias that is set to another one meanwhile.
 
         Raises DeadlineExceeded, NoVectors, TooLarge if that is more than `work` allows,
         ReplyTooLarge, and as the embedder does.
@@ -56,9 +59,10 @@ class SentenceWindowSearch:
         query = embedded.prepared.query
         limit = DEFAULT_LIMIT if query.limit is None else query.limit
         stages: list[Stage] = []
-        leaves = _LEAVES_PER_WINDOW * limit
+        leaves, collection = _LEAVES_PER_WINDOW * limit, query.collection
         while True:
-            with open_snapshot() as snapshot:
+            with open_snapshot(collection) as snapshot:
+                collection = snapshot.name
                 request, fallback = request_of(snapshot, embedded)
                 vector = _required(request.vector)
                 sentences = window_sentences(query)

@@ -26,7 +26,16 @@ from hrag.deadline import NEVER, Deadline
 from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequest, Found
 from hrag.engine.documents import StoredDocument, Unsummarised, fitting, info_bytes, read_part
 from hrag.engine.rounds import FACTOR, Round, Selection, select
-from hrag.engine.validation import check_quota, check_shapes, check_summaries
+from hrag.engine.validation import (
+    check_alias_count,
+    check_no_aliases,
+    check_quota,
+    check_shapes,
+    check_summaries,
+    document_changed,
+    name_taken,
+    no_alias,
+)
 from hrag.passages import outline, sentence_context
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.cited_place import TermLocator
@@ -152,6 +161,7 @@ class MemoryEngine:
     numbers: Any = field(default_factory=lambda: count(1))  # Of collections and versions.
     contents: Mapping[tuple[str, str], _Contents] = field(default_factory=dict)
     sequences: Counter[str] = field(default_factory=Counter)
+    names: Mapping[tuple[str, str], str] = field(default_factory=dict)  # Of aliases.
 
     def writer(self, quota_of=unlimited):
         self._quota_of = quota_of
@@ -179,8 +189,8 @@ class MemoryEngine:
     check = backup = restore = vacuum = reindex = _refuse
 
     def named(self, tenant_id: str, name: str, number: int | None = None) -> _Contents:
-        """A collection by its name, and its number if given."""
-        found = self.contents.get((tenant_id, name))
+        """A collection by its name or alias, and its number if given."""
+        found = self.contents.get((tenant_id, self.names.get((tenant_id, name), name)))
         if found is None or number not in (None, found.handle.collection_id):
             problem = f"tenant {tenant_id!r} has no collection {name!r}"
             raise errors.CollectionNotFound(problem, field="collection")
@@ -199,18 +209,47 @@ class MemoryEngine:
 
     def create_collection(self, tenant_id, name, settings):
         with self.lock:
-            if (tenant_id, name) in self.contents:
-                problem = f"tenant {tenant_id!r} has a collection {name!r} already"
-                raise errors.CollectionExists(problem, field="name")
+            is_alias = (tenant_id, name) in self.names
+            if is_alias or (tenant_id, name) in self.contents:
+                raise name_taken(tenant_id, name, "name", is_alias=is_alias)
             check_quota(tenant_id, self._usage(tenant_id), TenantUsage(collections=1))
             contents = _Contents(CollectionHandle(tenant_id, name, next(self.numbers), settings))
             return contents.collection, self._change(contents)
 
     def delete_collection(self, tenant_id, name):
         with self.lock:
-            sequence, gone = self._change(self.named(tenant_id, name)), (tenant_id, name)
+            contents = self.named(tenant_id, name)
+            own = contents.handle.name
+            named = [each.name for each in self.aliases(tenant_id) if each.collection == own]
+            check_no_aliases(tenant_id, own, named)
+            sequence, gone = self._change(contents), (tenant_id, name)
             self.contents = {key: own for key, own in self.contents.items() if key != gone}
         return sequence
+
+    def set_alias(self, tenant_id, alias, collection):
+        with self.lock:
+            now = types.Alias(alias, self.named(tenant_id, collection).handle.name)
+            previous = self.names.get((tenant_id, alias), "")
+            if (tenant_id, alias) in self.contents:
+                raise name_taken(tenant_id, alias, "alias", is_alias=False)
+            if not previous:
+                check_alias_count(tenant_id, len(self.aliases(tenant_id)))
+            self.sequences[tenant_id] += previous != now.collection
+            self.names = {**self.names, (tenant_id, alias): now.collection}
+            return types.AliasChange(now, previous, self.sequences[tenant_id])
+
+    def delete_alias(self, tenant_id, alias):
+        with self.lock:
+            if (tenant_id, alias) not in self.names:
+                raise no_alias(tenant_id, alias)
+            gone = (tenant_id, alias)
+            self.names = {key: own for key, own in self.names.items() if key != gone}
+            self.sequences[tenant_id] += 1
+            return self.sequences[tenant_id]
+
+    def aliases(self, tenant_id):
+        own = sorted((name, of) for (tenant, name), of in self.names.items() if tenant == tenant_id)
+        return tuple(types.Alias(*each) for each in own)
 
     def collection(self, tenant_id, name):
         return self.named(tenant_id, name).collection
@@ -276,12 +315,41 @@ class MemoryEngine:
         outcome = IngestOutcome.UPDATED if old else IngestOutcome.CREATED
         return replace(new.unchanged, outcome=outcome)
 
+    def put_metadata(self, collection, document_id, sequence, metadata, source):
+        with self.lock:
+            contents = self._of(collection)
+            old = contents.version(document_id)
+            if old.info.sequence != sequence:
+                raise document_changed(document_id, sequence, old.info.sequence)
+            fields = {"metadata": metadata, "source": source, "metadata_json": b""}
+            document = replace(old.stored.document, **fields, content_hash="")
+            numbers = (old.number, self.sequences[collection.tenant_id] + 1)
+            stored = replace(old.stored, document=document)
+            new = _Version.of(*numbers, collection.settings, stored)
+            more = TenantUsage(stored_bytes=new.sizes[-1] - old.sizes[-1])
+            check_quota(collection.tenant_id, self._usage(collection.tenant_id), more)
+            self._change(contents, versions={**contents.versions, document_id: new})
+        return new.info
+
     def delete(self, collection, document_id):
         with self.lock:
             contents = self._of(collection)
             gone = contents.version(document_id)
             rest = {name: each for name, each in contents.versions.items() if each is not gone}
             return self._change(contents, versions=rest)
+
+    def delete_matching(self, collection, given, deadline=NEVER):
+        deadline.check("filtering")
+        passing, sequence = self._passing(collection, given), self.sequences[collection.tenant_id]
+        if not passing:
+            yield types.DocumentDeletion(0, sequence)
+        for version in passing:
+            deadline.check("deleting documents")
+            with self.lock:
+                own, name = self._of(collection).versions, version.info.document_id
+                is_same = own.get(name) is version
+                sequence = self.delete(collection, name) if is_same else sequence
+            yield types.DocumentDeletion(is_same, sequence)
 
     def document(self, collection, document_id):
         return self._of(collection).version(document_id).info
@@ -291,12 +359,24 @@ class MemoryEngine:
         left = reply.after(field_bytes(info_bytes(version.info)))
         return version.info, *read_part(version.stored.document.parsed.text.encode(), part, left)
 
-    def documents(self, collection, page_size, page_token, reply=UNLIMITED):
-        versions = self._of(collection).versions
-        found = _page({name: each.info for name, each in versions.items()}, page_size, page_token)
+    def documents(
+        self, collection, page_size, page_token, reply=UNLIMITED, *, given=None, deadline=NEVER
+    ):
+        deadline.check("filtering")
+        passing = {each.info.document_id: each.info for each in self._passing(collection, given)}
+        found = _page(passing, page_size, page_token)
         items = tuple(fitting(found.items, reply))
         cut = len(items) < len(found.items)
         return types.Listing(items, items[-1].document_id if cut else found.next_page_token)
+
+    def count(self, collection, given, deadline=NEVER):
+        deadline.check("filtering")
+        found, total = self._passing(collection, given), self._passing(collection, None)
+        return types.DocumentCount(len(found), len(total), self.sequences[collection.tenant_id])
+
+    def _passing(self, collection, given):
+        versions = self._of(collection).versions.values()
+        return [v for v in versions if given is None or passes(given, v.stored.document)]
 
     def next_unsummarised(self, embedder, after=None, excluding=()):
         last = after.collection_id if after else 0
@@ -444,6 +524,7 @@ class MemorySnapshot:
     def __init__(self, contents: _Contents, sequence: int, deadline: Deadline) -> None:
         self._contents, self._deadline = contents, deadline
         self.settings, self.sequence = contents.handle.settings, sequence
+        self.name = contents.handle.name
         self._level = self.settings.tree.embedding_level
 
     def find(self, request):

@@ -36,6 +36,7 @@ class PlainSnapshot:
     settings: CollectionSettings = SETTINGS
     sequence: int = SEQUENCE
     is_open: bool = False
+    name: str = "c"
     requests: list[FindRequest] = field(default_factory=list)
 
     def find(self, request: FindRequest) -> Found[Any]:

@@ -5,10 +5,10 @@ one way, whole searches the other. Methods raise `hrag.errors` only. Nothing out
 `hrag.engine` names an engine's own modules; `hrag.engine.open_engine` is the door.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from hrag.deadline import NEVER, Deadline
 from hrag.engine.documents import (
@@ -22,14 +22,19 @@ from hrag.engine.documents import (
 from hrag.engine.find import FindRequest, Found, PassageFields
 from hrag.engine.reports import BackupReport, CheckReport, ReindexedCollection, VacuumReport
 from hrag.errors import HragError
+from hrag.filters import Filter
 from hrag.ids import ChunkId
 from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.reply_limit import UNLIMITED, ReplyLimit
 from hrag.types import (
+    Alias,
+    AliasChange,
     ByteRange,
     ChunkNode,
     Collection,
     CollectionSettings,
+    DocumentCount,
+    DocumentDeletion,
     DocumentInfo,
     Hierarchy,
     IndexStatus,
@@ -50,6 +55,9 @@ class Writer(Protocol):
     With the handle of a deleted collection, methods raise CollectionNotFound, except
     `wait_for_capacity` and `put_summaries`.
 
+    Wherever a method takes a collection's name, it takes an alias too. What it returns has the
+    collection's own name.
+
     Sequences count per tenant: the first change of a tenant has the number 1, each further
     change the next one, also after its last collection was deleted.
     """
@@ -59,12 +67,29 @@ class Writer(Protocol):
     ) -> tuple[Collection, int]:
         """Returns the collection and the sequence of its creation.
 
-        Raises CollectionExists, or StorageQuotaExceeded if the tenant has its full number
-        of collections.
+        Raises CollectionExists if a collection or an alias has the name, or
+        StorageQuotaExceeded if the tenant has its full number of collections.
         """
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
-        """Returns the sequence of the deletion, or raises CollectionNotFound."""
+        """Returns the sequence of the deletion.
+
+        Raises CollectionNotFound, or CollectionHasAliases.
+        """
+
+    def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
+        """Makes `alias` a name of the collection, in one commit; it may name another one now.
+
+        An alias of an alias is one of its collection. Nothing is written if it is so already.
+        Raises CollectionNotFound, CollectionExists if a collection has the name, or
+        StorageQuotaExceeded if the tenant has MAX_ALIASES already.
+        """
+
+    def delete_alias(self, tenant_id: str, alias: str) -> int:
+        """Returns the sequence of the deletion, or raises AliasNotFound."""
+
+    def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
+        """Returns the tenant's aliases in order of name."""
 
     def collection(self, tenant_id: str, name: str) -> Collection:
         """Returns a collection, or raises CollectionNotFound."""
@@ -118,8 +143,35 @@ class Writer(Protocol):
         Raises as `put` does, and InvalidArgument for summaries in a collection without.
         """
 
+    def put_metadata(
+        self,
+        collection: CollectionHandle,
+        document_id: str,
+        sequence: int,
+        metadata: Mapping[str, Any],
+        source: str,
+    ) -> DocumentInfo:
+        """Replaces the metadata and the source of a document, and of its summaries.
+
+        Text, tree, vectors and index stay as they are. No content hash equals that of the
+        document afterwards, so `put` replaces it. Raises DocumentNotFound, DocumentChanged
+        unless the document has this `sequence`, StorageQuotaExceeded, or StorageFull.
+        """
+
     def delete(self, collection: CollectionHandle, document_id: str) -> int:
         """Returns the sequence of the deletion, or raises DocumentNotFound."""
+
+    def delete_matching(
+        self, collection: CollectionHandle, given: Filter, deadline: Deadline = NEVER
+    ) -> Iterator[DocumentDeletion]:
+        """Deletes the documents that pass the filter `given`, which has been checked, in steps.
+
+        Each step commits a bounded number of deletions before it yields how many they were;
+        the first may be of none. Deleted are documents that passed when the first step began,
+        except those that were written since then; so none is deleted that does not pass at its
+        deletion. Each deletion is a change of its own. Raises CollectionNotFound and, between
+        two commits, DeadlineExceeded or Cancelled; what was committed stays deleted.
+        """
 
     def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
         """Returns a document without its text, or raises DocumentNotFound."""
@@ -144,10 +196,23 @@ class Writer(Protocol):
         page_size: int,
         page_token: str,
         reply: ReplyLimit = UNLIMITED,
+        *,
+        given: Filter | None = None,
+        deadline: Deadline = NEVER,
     ) -> Listing[DocumentInfo]:
         """Returns documents in order of id, beginning after the id `page_token`.
 
-        They are as many as `page_size` and `reply` allow, at least one.
+        They are as many as `page_size` and `reply` allow, at least one. With the filter
+        `given`, which has been checked, only documents that pass it. Raises DeadlineExceeded
+        or Cancelled.
+        """
+
+    def count(
+        self, collection: CollectionHandle, given: Filter | None, deadline: Deadline = NEVER
+    ) -> DocumentCount:
+        """Counts the documents that pass the filter `given`, which has been checked; None: all.
+
+        Raises CollectionNotFound, DeadlineExceeded or Cancelled.
         """
 
     def status(self, collection: CollectionHandle) -> IndexStatus:
@@ -184,6 +249,10 @@ class Writer(Protocol):
 
 class Snapshot(Protocol):
     """One collection as of one change, for the length of one call."""
+
+    @property
+    def name(self) -> str:
+        """The collection's own name, also if it was opened by an alias."""
 
     @property
     def settings(self) -> CollectionSettings:
@@ -227,7 +296,10 @@ class EncodingSnapshot(Snapshot, Protocol):
 
 
 class Reader(Protocol):
-    """Opens snapshots that hold every change acknowledged before."""
+    """Opens snapshots that hold every change acknowledged before.
+
+    A collection may be named by an alias, which is resolved in the snapshot that is opened.
+    """
 
     def snapshot(
         self,
@@ -247,7 +319,10 @@ class Reader(Protocol):
         """Returns the sequence of the tenant's last change, 0 before the first."""
 
     def collections(self) -> Iterator[Collection]:
-        """Yields every tenant's collections; with `export`, this is enough to move a store."""
+        """Yields every tenant's collections.
+
+        With `export` and `Writer.aliases`, this is enough to move a store.
+        """
 
     def export(self, tenant_id: str, collection: str) -> Iterator[StoredDocument]:
         """Yields every document of a collection by id, each as of when it is read.

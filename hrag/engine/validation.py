@@ -1,10 +1,19 @@
 """What every engine refuses, in the same words: documents that do not fit, quotas used up."""
 
+from collections.abc import Sequence
+
 from hrag import metrics
 from hrag.engine.documents import CollectionHandle, PreparedDocument
-from hrag.errors import InvalidArgument, StorageQuotaExceeded
+from hrag.errors import (
+    AliasNotFound,
+    CollectionExists,
+    CollectionHasAliases,
+    DocumentChanged,
+    InvalidArgument,
+    StorageQuotaExceeded,
+)
 from hrag.quota.quotas import TenantUsage
-from hrag.types import CollectionSettings, SummaryUnit
+from hrag.types import MAX_ALIASES, CollectionSettings, SummaryUnit
 
 
 def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
@@ -31,6 +40,47 @@ def check_summaries(document: PreparedDocument, collection: CollectionHandle) ->
             f"{collection.name!r} has none",
             field="summaries",
         )
+
+
+def name_taken(tenant_id: str, name: str, field: str, *, is_alias: bool) -> CollectionExists:
+    """The error for a new collection or alias whose name a collection or an alias has."""
+    kind = "an alias" if is_alias else "a collection"
+    return CollectionExists(f"tenant {tenant_id!r} has {kind} {name!r} already", field=field)
+
+
+def check_no_aliases(tenant_id: str, collection: str, aliases: Sequence[str]) -> None:
+    """Raises CollectionHasAliases if a collection that is to be deleted has any."""
+    if aliases:
+        raise CollectionHasAliases(
+            f"collection {collection!r} of tenant {tenant_id!r} is in use by the aliases "
+            f"{', '.join(map(repr, aliases))}; delete them or set them to another collection",
+            field="name",
+        )
+
+
+def no_alias(tenant_id: str, alias: str) -> AliasNotFound:
+    """The error for an alias that the tenant does not have."""
+    return AliasNotFound(f"tenant {tenant_id!r} has no alias {alias!r}", field="alias")
+
+
+def check_alias_count(tenant_id: str, count: int) -> None:
+    """Raises StorageQuotaExceeded if a tenant with so many aliases may have no more."""
+    if count >= MAX_ALIASES:
+        raise StorageQuotaExceeded(
+            f"tenant {tenant_id!r} has {count} of the {MAX_ALIASES} aliases it may have; "
+            "delete one first",
+            field="aliases",
+            tenant_id=tenant_id,
+        )
+
+
+def document_changed(document_id: str, expected: int, found: int) -> DocumentChanged:
+    """The error for a change of a version of a document that is no longer the stored one."""
+    return DocumentChanged(
+        f"document {document_id!r} is not the version of sequence {expected} any more: it was "
+        f"written at sequence {found}; read it again",
+        field="expected_sequence",
+    )
 
 
 def check_quota(tenant_id: str, used: TenantUsage, more: TenantUsage) -> None:

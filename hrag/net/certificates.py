@@ -1,4 +1,4 @@
-"""Validation of certificate files before gRPC uses them.
+"""Validation of certificate files before gRPC uses them, and TLS without gRPC.
 
 gRPC does not report an unusable certificate; connections just fail.
 """
@@ -29,6 +29,21 @@ def check_authorities(ca_file: Path) -> None:
         raise ValueError(
             f"{ca_file} must hold certificates in PEM ({error.reason or error})"
         ) from None
+
+
+def server_context(cert_file: Path, key_file: Path, client_ca_file: Path | None) -> ssl.SSLContext:
+    """Returns the TLS context of a server; with a `client_ca_file`, clients need certificates.
+
+    Raises OSError or ValueError for files that are missing or invalid.
+    """
+    check_pair(cert_file, key_file)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert_file, key_file)
+    if client_ca_file is not None:
+        check_authorities(client_ca_file)
+        context.load_verify_locations(client_ca_file)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
 
 
 def _check_readable(path: Path) -> None:

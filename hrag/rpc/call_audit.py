@@ -24,7 +24,17 @@ _REFUSALS = frozenset(
     code.name for code in (_CODE.UNAUTHENTICATED, _CODE.PERMISSION_DENIED, _CODE.RESOURCE_EXHAUSTED)
 )
 _CHANGES = frozenset(
-    {"CreateCollection", "DeleteCollection", "IngestDocument", "IngestDocuments", "DeleteDocument"}
+    {
+        "CreateCollection",
+        "DeleteCollection",
+        "IngestDocument",
+        "IngestDocuments",
+        "DeleteDocument",
+        "DeleteDocuments",
+        "UpdateMetadata",
+        "SetAlias",
+        "DeleteAlias",
+    }
 )
 
 
@@ -32,13 +42,17 @@ def changed(
     method: str,
     context: grpc.ServicerContext,
     tenant_id: str,
-    collection: str,
+    collection: str = "",
     document_id: str = "",
     *,
     outcome: str,
     sequence: int,
+    **also: object,
 ) -> None:
-    """Records a stored change; `outcome` is `CREATED`, `UPDATED` or `DELETED`."""
+    """Records a stored change; `outcome` is `CREATED`, `UPDATED` or `DELETED`.
+
+    `also` are further fields that some methods have.
+    """
     audit.record(
         audit.Kind.CHANGE,
         method=method,
@@ -49,6 +63,7 @@ def changed(
         document=document_id,
         sequence=sequence,
         peer=context.peer(),
+        **also,
     )
 
 
@@ -93,11 +108,11 @@ def ended(method: str, code: str, reason: str, request: Any, context: grpc.Servi
 
 
 def _resource(request: Any) -> dict[str, str]:
-    """Returns the collection and the document that a request names."""
+    """Returns the collection, or the alias, and the document that a request names."""
     request = getattr(request, "search", request)  # An answer's search.
     collection = getattr(request, "collection", None)
     if collection is None:
-        return _names(getattr(request, "name", ""), "")
+        return _names(getattr(request, "name", getattr(request, "alias", "")), "")
     document_id = getattr(request, "document_id", "")
     if hasattr(request, "document"):
         document_id = request.document.document_id

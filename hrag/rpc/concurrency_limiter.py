@@ -108,7 +108,8 @@ class ConcurrencyLimiter:
             del self._tenants[tenant]
 
     def _limit(self, tenant: str) -> int:
-        is_alone = self._recent.is_alone(tenant) and len(self._tenants) == 1
+        self._recent.note(tenant)
+        is_alone = self._recent.is_alone and len(self._tenants) == 1
         return self._alone if is_alone else self._share
 
     def _check_waiting(self, tenant: str, state: _Tenant) -> None:

@@ -8,11 +8,12 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hrag.config import METRICS_WORDS, PLAINTEXT_WORDS, CommonSettings, SettingsError
 from hrag.net.addresses import is_loopback
-from hrag.net.certificates import check_authorities, check_pair
+from hrag.net.certificates import server_context
 from hrag.net.watched_file import WatchedFile
 from hrag.rpc.protection import require_acknowledgement
 
@@ -91,16 +92,7 @@ def _tls(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
             "HRAG_METRICS_TLS is true; it needs HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE"
         )
 
-    def read() -> ssl.SSLContext:
-        check_pair(cert_file, key_file)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(cert_file, key_file)
-        if client_ca_file is not None:
-            check_authorities(client_ca_file)
-            context.load_verify_locations(client_ca_file)
-            context.verify_mode = ssl.CERT_REQUIRED
-        return context
-
+    read = partial(server_context, cert_file, key_file, client_ca_file)
     try:
         return WatchedFile([cert_file, key_file, *filter(None, [client_ca_file])], read)
     except (OSError, ValueError) as error:

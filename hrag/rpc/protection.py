@@ -37,9 +37,15 @@ def open_protection(settings: CommonSettings, address: str) -> Protection:
     authenticate = open_auth(settings)
     credentials = server_credentials(settings)
     protection = Protection(authenticate, credentials, open_quotas(settings))
+    require_protection(settings, address)
+    return protection
+
+
+def require_protection(settings: CommonSettings, address: str) -> None:
+    """Raises SettingsError if `address` requires authentication or TLS and has none of it."""
     if is_loopback(address):
-        return protection
-    if authenticate is None:
+        return
+    if settings.auth == "none":
         require_acknowledgement(
             f"HRAG_AUTH is none, and {address} is reachable from other machines",
             "set it to api_key or jwt",
@@ -47,7 +53,7 @@ def open_protection(settings: CommonSettings, address: str) -> Protection:
             NO_AUTH_WORDS,
             given=settings.insecure_no_auth,
         )
-    if credentials is None:
+    if settings.tls_cert_file is None:
         require_acknowledgement(
             f"HRAG_TLS_CERT_FILE is not set, and {address} is reachable from other machines",
             "set it and HRAG_TLS_KEY_FILE",
@@ -55,7 +61,6 @@ def open_protection(settings: CommonSettings, address: str) -> Protection:
             PLAINTEXT_WORDS,
             given=settings.insecure_plaintext,
         )
-    return protection
 
 
 def require_acknowledgement(

@@ -14,10 +14,13 @@ class RecentTenants:
         self._last = ""
         self._changed_s = -within_s  # When another tenant than the last one called.
 
-    def is_alone(self, tenant_id: str) -> bool:
-        """Notes a call; returns True if no other tenant has called within the time."""
-        now = self._clock()
+    def note(self, tenant_id: str) -> None:
+        """Counts a call of the tenant."""
         if self._last and tenant_id != self._last:
-            self._changed_s = now
+            self._changed_s = self._clock()
         self._last = tenant_id
-        return now - self._changed_s >= self._within_s
+
+    @property
+    def is_alone(self) -> bool:
+        """True if no other tenant than the last one has called within the time."""
+        return self._clock() - self._changed_s >= self._within_s

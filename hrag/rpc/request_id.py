@@ -16,6 +16,16 @@ _VALID = re.compile(r"[\x21-\x7e]{1,64}")
 def request_id(context: grpc.ServicerContext) -> str:
     """Returns the caller's valid request id, else a random one of 16 hex digits."""
     for key, value in context.invocation_metadata():
-        if key == REQUEST_ID and isinstance(value, str) and _VALID.fullmatch(value):
+        if key == REQUEST_ID and isinstance(value, str) and is_request_id(value):
             return value
+    return new_request_id()
+
+
+def is_request_id(value: str) -> bool:
+    """True if a caller may name a call so."""
+    return _VALID.fullmatch(value) is not None
+
+
+def new_request_id() -> str:
+    """Returns a random id of 16 hex digits."""
     return f"{getrandbits(64):016x}"

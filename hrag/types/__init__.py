@@ -13,6 +13,8 @@ from hrag.types.chunks import (
 )
 from hrag.types.collections import (
     NO_EMBEDDER,
+    Alias,
+    AliasChange,
     Collection,
     CollectionSettings,
     Item,
@@ -22,16 +24,18 @@ from hrag.types.collections import (
     TreeSettings,
 )
 from hrag.types.documents import (
-    MARKDOWN,
-    PDF,
-    PLAIN_TEXT,
     ByteRange,
     Document,
+    DocumentCount,
+    DocumentDeletion,
     DocumentInfo,
     IngestOutcome,
     IngestResult,
+    MetadataChange,
+    MetadataUpdate,
     Page,
 )
+from hrag.types.formats import MARKDOWN, PDF, PLAIN_TEXT
 from hrag.types.limits import (
     DEFAULT_CANDIDATES,
     DEFAULT_COLLECTION,
@@ -44,6 +48,7 @@ from hrag.types.limits import (
     DEFAULT_TOOL_PASSAGES,
     DEFAULT_TOP_SECTIONS,
     DEFAULT_WINDOW_SENTENCES,
+    MAX_ALIASES,
     MAX_BATCH_SEARCHES,
     MAX_CANDIDATES,
     MAX_CHUNK_TOKENS,
@@ -105,6 +110,7 @@ __all__ = [
     "DEFAULT_TOP_SECTIONS",
     "DEFAULT_WINDOW_SENTENCES",
     "MARKDOWN",
+    "MAX_ALIASES",
     "MAX_BATCH_SEARCHES",
     "MAX_CANDIDATES",
     "MAX_CHUNK_TOKENS",
@@ -127,6 +133,8 @@ __all__ = [
     "PDF",
     "PLAIN_TEXT",
     "Aggregation",
+    "Alias",
+    "AliasChange",
     "ByteRange",
     "ChosenSection",
     "Chunk",
@@ -134,6 +142,8 @@ __all__ = [
     "Collection",
     "CollectionSettings",
     "Document",
+    "DocumentCount",
+    "DocumentDeletion",
     "DocumentInfo",
     "EmbeddedIndexStatus",
     "EmbeddedReaderStatus",
@@ -148,6 +158,8 @@ __all__ = [
     "Listing",
     "MatchedChild",
     "MatchedSentence",
+    "MetadataChange",
+    "MetadataUpdate",
     "Page",
     "PageStart",
     "Passage",

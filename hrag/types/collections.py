@@ -126,6 +126,26 @@ class SettingsRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Alias:
+    """Another name of a collection of the same tenant."""
+
+    name: str
+    collection: str
+
+
+@dataclass(frozen=True, slots=True)
+class AliasChange:
+    """An alias as it is now, and the tenant's sequence at the change that made it so.
+
+    `previous_collection` is the one that it named before; empty for a new alias.
+    """
+
+    alias: Alias
+    previous_collection: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
 class Collection:
     """A named set of one tenant's documents."""
 

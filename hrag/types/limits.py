@@ -2,6 +2,7 @@
 
 from hrag.errors import InvalidArgument
 
+MAX_ALIASES = 100  # Of a tenant; one reply lists them all.
 MAX_LEVELS = 8  # Eight doublings of 256 tokens exceed any model's context.
 MIN_CHUNK_TOKENS = 32  # Half of it, snapped, still moves on by a code point: at most 4 tokens.
 MAX_CHUNK_TOKENS = 32_768

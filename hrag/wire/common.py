@@ -288,19 +288,18 @@ def collection_from(message: pb.Collection) -> Collection:
 
 
 def document_from(message: pb.Document) -> Document:
-    _check_metadata_size(message.metadata)
     return Document(
         body=_body_from(message),
         document_id=message.document_id,
         title=message.title,
         source=message.source,
         mime_type=message.mime_type,
-        metadata=struct_from(message.metadata),
+        metadata=metadata_from(message.metadata),
     )
 
 
-def _check_metadata_size(metadata: struct_pb2.Struct) -> None:
-    """Raises TooLarge for metadata that must exceed the limit as JSON, before it is decoded."""
+def metadata_from(metadata: struct_pb2.Struct) -> dict[str, Any]:
+    """As `struct_from`; TooLarge if it must exceed the limit as JSON, before it is decoded."""
     size = metadata.ByteSize()
     if size > _BYTES_PER_JSON * MAX_METADATA_BYTES:
         raise TooLarge(
@@ -308,6 +307,7 @@ def _check_metadata_size(metadata: struct_pb2.Struct) -> None:
             "as JSON",
             field="metadata",
         )
+    return struct_from(metadata)
 
 
 def _body_from(message: pb.Document) -> str | bytes | tuple[Page, ...]:

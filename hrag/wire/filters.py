@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, TypeVar
 
+from google.protobuf import json_format
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from hrag.errors import InvalidArgument, TooLarge
@@ -22,6 +23,7 @@ from hrag.filters import (
     Range,
     in_utc,
 )
+from hrag.ids import quoted
 from hrag.v1 import filter_pb2 as pb
 from hrag.wire.common import built
 
@@ -37,6 +39,11 @@ def filter_from(message: pb.Filter) -> Filter:
     Raises InvalidArgument or TooLarge.
     """
     return _filter_from(message, count(1))
+
+
+def optional_filter_from(request: Any) -> Filter | None:
+    """The filter of a request; None if it has none. Raises as `filter_from` does."""
+    return filter_from(request.filter) if request.HasField("filter") else None
 
 
 def _filter_from(message: pb.Filter, parts: Iterator[int]) -> Filter:
@@ -101,6 +108,28 @@ def _moment_from(timestamp: Timestamp) -> datetime:
         ) from None
 
 
+def optional_filter_message(given: Filter | None) -> pb.Filter | None:
+    """The message of a filter, None for none. Raises as `filter_message` does."""
+    return None if given is None else filter_message(given)
+
+
+def filter_json(given: Filter) -> dict[str, Any]:
+    """The filter as JSON, in the form that protobuf gives its message.
+
+    Raises as `filter_message`.
+    """
+    return json_format.MessageToDict(filter_message(given))
+
+
+def filter_from_json(value: dict[str, Any]) -> Filter:
+    """The filter of such JSON, as `filter_from` reads it. Raises InvalidArgument or TooLarge."""
+    try:
+        message = json_format.ParseDict(value, pb.Filter())
+    except json_format.ParseError as error:
+        raise InvalidArgument(f"filter cannot be read: {error}", field="filter") from None
+    return filter_from(message)
+
+
 def filter_message(given: Filter, depth: int = 1) -> pb.Filter:
     """The message of a filter.
 
@@ -127,6 +156,12 @@ def filter_message(given: Filter, depth: int = 1) -> pb.Filter:
             return pb.Filter(range=built(pb.FieldRange, field=field, **bounds))
         case Exists(field):
             return pb.Filter(exists=built(pb.FieldExists, field=field))
+        case _:
+            raise InvalidArgument(
+                f"filter holds {quoted(str(given))}; it must be made of AllOf, AnyOf, NoneOf, "
+                "Match, Range and Exists of hrag.filters",
+                field="filter",
+            )
 
 
 def _list_message(filters: Sequence[Filter], depth: int) -> pb.FilterList:

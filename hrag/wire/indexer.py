@@ -5,23 +5,34 @@ from dataclasses import asdict
 from hrag.errors import HragError
 from hrag.quota.quotas import Quota, TenantUsage
 from hrag.types import (
+    MAX_METADATA_VALUES,
+    Alias,
+    AliasChange,
     Collection,
+    DocumentCount,
+    DocumentDeletion,
     DocumentInfo,
     EmbeddedIndexStatus,
     IndexStatus,
     IngestOutcome,
     IngestResult,
     Listing,
+    MetadataChange,
+    MetadataUpdate,
     Segment,
 )
 from hrag.v1 import indexer_pb2 as pb
 from hrag.wire.common import (
+    bounded,
+    built,
     collection_from,
     collection_message,
     document_info_from,
     document_info_message,
     error_from,
     error_message,
+    metadata_from,
+    struct_message,
 )
 
 _OUTCOME_NUMBER = {
@@ -79,6 +90,34 @@ def collections_from(message: pb.ListCollectionsResponse) -> Listing[Collection]
     return Listing(tuple(map(collection_from, message.collections)), message.next_page_token)
 
 
+def alias_response(change: AliasChange) -> pb.SetAliasResponse:
+    return pb.SetAliasResponse(
+        alias=_alias_message(change.alias),
+        previous_collection=change.previous_collection,
+        sequence=change.sequence,
+    )
+
+
+def alias_change_from(message: pb.SetAliasResponse) -> AliasChange:
+    return AliasChange(_alias_from(message.alias), message.previous_collection, message.sequence)
+
+
+def aliases_response(aliases: tuple[Alias, ...]) -> pb.ListAliasesResponse:
+    return pb.ListAliasesResponse(aliases=map(_alias_message, aliases))
+
+
+def aliases_from(message: pb.ListAliasesResponse) -> tuple[Alias, ...]:
+    return tuple(map(_alias_from, message.aliases))
+
+
+def _alias_message(alias: Alias) -> pb.Alias:
+    return pb.Alias(name=alias.name, collection=alias.collection)
+
+
+def _alias_from(message: pb.Alias) -> Alias:
+    return Alias(message.name, message.collection)
+
+
 def documents_response(listing: Listing[DocumentInfo]) -> pb.ListDocumentsResponse:
     return pb.ListDocumentsResponse(
         documents=map(document_info_message, listing.items),
@@ -88,6 +127,59 @@ def documents_response(listing: Listing[DocumentInfo]) -> pb.ListDocumentsRespon
 
 def documents_from(message: pb.ListDocumentsResponse) -> Listing[DocumentInfo]:
     return Listing(tuple(map(document_info_from, message.documents)), message.next_page_token)
+
+
+def metadata_change_from(request: pb.UpdateMetadataRequest) -> MetadataChange:
+    bounded(request.remove_keys, MAX_METADATA_VALUES, "remove_keys")
+    return MetadataChange(
+        metadata=metadata_from(request.metadata),
+        remove_keys=tuple(request.remove_keys),
+        replace=request.replace,
+        source=request.source if request.HasField("source") else None,
+        expected_sequence=request.expected_sequence,
+    )
+
+
+def metadata_request(
+    tenant_id: str, collection: str, document_id: str, change: MetadataChange
+) -> pb.UpdateMetadataRequest:
+    return built(
+        pb.UpdateMetadataRequest,
+        tenant_id=tenant_id,
+        collection=collection,
+        document_id=document_id,
+        metadata=struct_message(change.metadata),
+        remove_keys=change.remove_keys,
+        replace=change.replace,
+        source=change.source,
+        expected_sequence=change.expected_sequence,
+    )
+
+
+def metadata_update_response(updated: MetadataUpdate) -> pb.UpdateMetadataResponse:
+    return pb.UpdateMetadataResponse(
+        document=document_info_message(updated.document), outcome=_OUTCOME_NUMBER[updated.outcome]
+    )
+
+
+def metadata_update_from(message: pb.UpdateMetadataResponse) -> MetadataUpdate:
+    return MetadataUpdate(document_info_from(message.document), _OUTCOME[message.outcome])
+
+
+def count_response(count: DocumentCount) -> pb.CountDocumentsResponse:
+    return pb.CountDocumentsResponse(
+        document_count=count.documents,
+        total_document_count=count.total_documents,
+        sequence=count.sequence,
+    )
+
+
+def count_from(message: pb.CountDocumentsResponse) -> DocumentCount:
+    return DocumentCount(message.document_count, message.total_document_count, message.sequence)
+
+
+def deletion_from(message: pb.DeleteDocumentsResponse) -> DocumentDeletion:
+    return DocumentDeletion(message.deleted_count, message.sequence)
 
 
 def status_response(index: IndexStatus) -> pb.GetIndexStatusResponse:

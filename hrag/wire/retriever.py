@@ -38,7 +38,7 @@ from hrag.wire.common import (
     span_message,
 )
 from hrag.wire.fields import alike, given, known, nested, number, number_or_none
-from hrag.wire.filters import filter_from, filter_message
+from hrag.wire.filters import optional_filter_from, optional_filter_message
 from hrag.wire.passages import passage_from, passage_message
 
 # Most bytes of the numbers in an encoded SearchResponse, and in a ChosenSection.
@@ -132,7 +132,7 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
         min_score=given(message, "min_score"),
         window_sentences=given(message, "window_sentences"),
         cut_last=message.cut_last,
-        filter=filter_from(message.filter) if message.HasField("filter") else None,
+        filter=optional_filter_from(message),
         top_sections=given(message, "top_sections"),
         summary_scope=known(_SCOPE, message.summary_scope, "summary_scope"),
         retrieval=known(_RETRIEVAL, message.retrieval, "retrieval"),
@@ -170,7 +170,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
         min_score=query.min_score,
         window_sentences=query.window_sentences,
         cut_last=query.cut_last,
-        filter=None if query.filter is None else filter_message(query.filter),
+        filter=optional_filter_message(query.filter),
         top_sections=query.top_sections,
         summary_scope=number_or_none(_SCOPE_NUMBER, query.summary_scope, "summary_scope"),
         retrieval=number_or_none(_RETRIEVAL_NUMBER, query.retrieval, "retrieval"),
@@ -203,7 +203,7 @@ def batch_request(queries: Sequence[SearchQuery]) -> pb.BatchSearchRequest:
 
 
 def encoded_batch(outcomes: Iterable[EncodedResult | HragError]) -> bytes:
-    """Returns an encoded BatchSearchResponse; megabytes are neither parsed nor copied often."""
+    """Returns an encoded BatchSearchResponse; each passage is copied, not parsed."""
     return b"".join(part for each in outcomes for part in nested(1, _encoded_outcome(each)))
 
 

@@ -41,6 +41,8 @@ _DATED = {
 def plant(client: Client) -> None:
     """Restores the collections of both tenants, and deletes their others."""
     for tenant, mark in ((OWN, "plain"), (OTHER, SECRET)):
+        for alias in client.list_aliases(tenant):
+            client.delete_alias(tenant, alias.name)
         while left := client.list_collections(tenant).items:
             for collection in left:
                 client.delete_collection(tenant, collection.name)
@@ -101,14 +103,31 @@ def _for_indexer() -> Iterator[Message]:
     yield pb.ListCollectionsRequest(tenant_id=OWN, page_size=2, page_token="ZGVmYXVsdA==")
     yield pb.DeleteCollectionRequest(tenant_id=OWN, name="new")
     yield pb.DeleteCollectionRequest(tenant_id=OWN, name="default")
+    for alias, collection in (("new", "default"), ("new", SUMMARISED), (SUMMARISED, "default")):
+        yield pb.SetAliasRequest(tenant_id=OWN, alias=alias, collection=collection)
+    yield pb.DeleteAliasRequest(tenant_id=OWN, alias="new")
+    yield pb.ListAliasesRequest(tenant_id=OWN)
     for document in _sent():
         for collection in ("", SUMMARISED):
             for request in (pb.IngestDocumentRequest, pb.IngestDocumentsRequest):
                 yield request(tenant_id=OWN, collection=collection, document=document)
     yield pb.DeleteDocumentRequest(tenant_id=OWN, document_id="pages")
     yield pb.DeleteDocumentRequest(tenant_id=OWN, collection=SUMMARISED, document_id="guide")
+    for document in _sent():
+        request = pb.UpdateMetadataRequest(tenant_id=OWN, document_id="guide")
+        request.metadata.CopyFrom(document.metadata)
+        request.remove_keys.append("year")
+        yield request
+        yield pb.UpdateMetadataRequest(
+            tenant_id=OWN, document_id="guide", source=document.source, replace=True
+        )
     yield pb.GetDocumentRequest(tenant_id=OWN, document_id="guide", include_text=True)
     yield pb.ListDocumentsRequest(tenant_id=OWN, page_size=2, page_token="Z3VpZGU=")
+    for search in _searches():
+        if search.HasField("filter"):
+            yield pb.ListDocumentsRequest(tenant_id=OWN, filter=search.filter)
+            yield pb.CountDocumentsRequest(tenant_id=OWN, filter=search.filter)
+            yield pb.DeleteDocumentsRequest(tenant_id=OWN, filter=search.filter)
     yield pb.GetIndexStatusRequest(tenant_id=OWN, collection=SUMMARISED)
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,14 @@ from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import CollectionNotFound, DocumentNotFound
 from hrag.filters import Filter
-from hrag.types import IngestOutcome, SearchMode, SummaryScope, SummaryUnit, TreeSettings
+from hrag.types import (
+    DocumentCount,
+    IngestOutcome,
+    SearchMode,
+    SummaryScope,
+    SummaryUnit,
+    TreeSettings,
+)
 from tests import filter_model
 from tests.fakes import (
     ModelCollection,
@@ -122,10 +130,33 @@ class StoreMachine(RuleBasedStateMachine):
         model.put(document)
         self.summaries[tenant_id].forget(document_id)
 
+    @rule(
+        tenant_id=tenants,
+        document_id=document_ids,
+        metadata=filter_model.METADATA,
+        source=st.sampled_from(["", "https://example.org/d2"]),
+    )
+    def change_metadata(
+        self, tenant_id: str, document_id: str, metadata: dict[str, Any], source: str
+    ) -> None:
+        opened, model = self.writer.open(tenant_id, "c"), self.models[tenant_id]
+        stored = model.documents.get(document_id)
+        if stored is None:
+            with pytest.raises(DocumentNotFound):
+                self.writer.put_metadata(opened, document_id, 1, metadata, source)
+            return
+        version = self.writer.document(opened, document_id).sequence
+        info = self.writer.put_metadata(opened, document_id, version, metadata, source)
+        self._advance(tenant_id, info.sequence)
+        changed = replace(
+            stored, metadata=metadata, metadata_json=b"", source=source, content_hash=""
+        )
+        model.put(changed)
+
     @rule(tenant_id=tenants, document_id=document_ids)
     def put_the_same_again(self, tenant_id: str, document_id: str) -> None:
         stored = self.models[tenant_id].documents.get(document_id)
-        if stored is not None:
+        if stored is not None and stored.content_hash:
             result = self.writer.put(self.writer.open(tenant_id, "c"), stored)
             assert result.outcome is IngestOutcome.UNCHANGED
             assert result.sequence <= self.sequences[tenant_id]
@@ -140,6 +171,18 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             with pytest.raises(DocumentNotFound):
                 self.writer.delete(opened, document_id)
+
+    @rule(tenant_id=tenants, given=filter_model.FILTERS)
+    def delete_matching(self, tenant_id: str, given: Filter) -> None:
+        opened, model = self.writer.open(tenant_id, "c"), self.models[tenant_id]
+        gone = list(model.filtered(given).documents)
+        (step,) = self.writer.delete_matching(opened, given)
+        assert step.documents == len(gone)
+        self.sequences[tenant_id] += len(gone)
+        assert step.sequence == self.sequences[tenant_id]
+        for document_id in gone:
+            del model.documents[document_id]
+            self.summaries[tenant_id].forget(document_id)
 
     @rule(tenant_id=tenants, load=st.booleans())
     def seal(self, tenant_id: str, load: bool) -> None:
@@ -274,6 +317,16 @@ class StoreMachine(RuleBasedStateMachine):
         assert share == 1.0 or not found.exact
         self.recalls.append(share)
 
+    @rule(tenant_id=tenants, given=filter_model.FILTERS)
+    def list_filtered(self, tenant_id: str, given: Filter) -> None:
+        opened, model = self.writer.open(tenant_id, "c"), self.models[tenant_id]
+        listing = self.writer.documents(opened, 100, "", given=given)
+        expected = sorted(model.filtered(given).documents)
+        assert [info.document_id for info in listing.items] == expected
+        count = self.writer.count(opened, given)
+        total, sequence = len(model.documents), self.sequences[tenant_id]
+        assert count == DocumentCount(len(expected), total, sequence)
+
     @rule(tenant_id=tenants, seed=seeds)
     def climb(self, tenant_id: str, seed: int) -> None:
         top = self.settings.tree.top_level
@@ -286,6 +339,8 @@ class StoreMachine(RuleBasedStateMachine):
             record = document.tree.record(top, passage.chunk.index)
             text = document.parsed.text[record.char_start : record.char_end]
             assert passage.chunk.content == text
+            assert passage.chunk.metadata == document.metadata
+            assert passage.chunk.source == document.source
 
     @invariant()
     def only_changes_of_a_tenant_have_its_sequences(self) -> None:

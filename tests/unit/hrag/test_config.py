@@ -6,14 +6,20 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from hrag.config import CommonSettings, IndexerSettings, RetrieverSettings, SettingsError, load
+from hrag.config import (
+    CommonSettings,
+    GatewaySettings,
+    IndexerSettings,
+    RetrieverSettings,
+    SettingsError,
+    load,
+)
 from hrag.types import SummaryUnit, TreeSettings
 
 ROOT = Path(__file__).resolve().parents[3]
+ALL = (IndexerSettings, RetrieverSettings, GatewaySettings)
 VARIABLES = {
-    str(field.validation_alias)
-    for settings in (IndexerSettings, RetrieverSettings)
-    for field in settings.model_fields.values()
+    str(field.validation_alias) for settings in ALL for field in settings.model_fields.values()
 }
 
 
@@ -45,10 +51,10 @@ def test_a_copy_of_the_example_changes_no_default(monkeypatch):
     variables = example()
     assert variables.keys() >= VARIABLES
     monkeypatch.setenv("SMALL_TO_BIG_RETURN_LEVEL", "2")  # Not set, it follows the levels.
-    usual = [load(IndexerSettings), load(RetrieverSettings)]
+    usual = list(map(load, ALL))
     for name in VARIABLES:
         monkeypatch.setenv(name, variables[name])
-    assert [load(IndexerSettings), load(RetrieverSettings)] == usual
+    assert list(map(load, ALL)) == usual
 
 
 def test_the_defaults_are_the_documented_ones():

@@ -4,6 +4,8 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -27,8 +29,8 @@ from tests.streams import (
     service_of,
     shown,
     then,
-    until,
 )
+from tests.until import until
 
 LEAF = "word " * 31  # Fits one leaf.
 
@@ -115,6 +117,41 @@ def test_of_the_same_id_the_last_one_wins(
     documents = then([Document(text, "d") for text in texts], service.writer.gate.set)
     assert [outcome for _, outcome in service.run(documents)] == outcomes
     assert service.text("d") == texts[-1]
+
+
+def test_of_the_same_id_the_last_one_wins_by_name_and_by_alias(service: Service) -> None:
+    service.run([Document("Stored.", "d")])
+    service.writer.set_alias("t", "alias", "default")
+    service.writer.gate.clear()
+    sent = [("default", "Two."), ("alias", "Stored.")]
+    requests = [IngestRequest("t", name, "d", partial(Document, text, "d")) for name, text in sent]
+    answers = service.load(then(requests, service.writer.gate.set)).run()
+    assert [shown(each.outcome) for each in itertools.chain(*answers)] == [UPDATED, UPDATED]
+    assert service.text("d") == "Stored."
+
+
+def test_a_version_that_is_committed_while_the_next_one_is_admitted_counts(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.run([Document("Stored.", "d")])
+    service.writer.gate.clear()
+    admit = service.writer.admit
+    stored = service.text("d")
+
+    def late(*key: Any) -> Any:
+        """Reads before the first document's commit, and returns after its answer."""
+        admission = admit(*key)
+        if admission.unchanged is not None:
+            service.writer.gate.set()
+            until(lambda: service.text("d") != stored and answered)
+        return admission
+
+    monkeypatch.setattr(service.writer, "admit", late)
+    answered: list[Any] = []
+    for answer in service.answers([Document("Two.", "d"), Document("Stored.", "d")]):
+        answered.append(answer)
+    assert answered == [("d", UPDATED), ("d", UPDATED)]
+    assert service.text("d") == stored
 
 
 def test_an_id_can_be_looked_up_again_once_it_is_committed(service: Service) -> None:

@@ -27,8 +27,8 @@ from tests.streams import (
     service_of,
     stages,
     then,
-    until,
 )
+from tests.until import until
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
 """Listing, looking up and deleting what is stored."""
 
 import base64
+import math
 from typing import Any
 
 import pytest
 
 from hrag import errors
+from hrag.deadline import NEVER
+from hrag.filters import AllOf, Filter, Match
 from hrag.types import Listing
 from indexer_svc.catalog import Catalog
 from tests.conftest import Engine
@@ -103,10 +106,41 @@ def test_a_made_up_token_is_refused(catalog: Catalog, token: str, listing: str) 
     assert len(caught.value.message) < 300
 
 
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        (Match("color", ("red",)), "filter.match.field"),
+        (AllOf(()), "filter.all_of"),
+        (Match("metadata.a", ()), "filter.match.values"),
+        (Match("metadata.a", (math.nan,)), "filter.match.values"),
+        (Match("metadata.a", ("x",) * 10_001), "filter"),
+    ],
+)
+def test_a_filter_is_checked_before_anything_is_read(
+    catalog: Catalog, given: Filter, field: str
+) -> None:
+    for call in (
+        lambda: catalog.count("t", "missing", given),
+        lambda: catalog.documents("t", "missing", 0, "", given),
+    ):
+        with pytest.raises(errors.InvalidArgument) as caught:
+            call()
+        assert caught.value.field == field
+
+
 def test_a_document_is_found_with_its_text(catalog: Catalog) -> None:
     info = catalog.document("t", "c", "d1")
     assert (info.document_id, info.title) == ("d1", "Title of d1")
     assert catalog.document_with_text("t", "c", "d1")[1] == sentences(9, 1)
+
+
+def test_deleting_without_a_filter_is_refused_by_name(catalog: Catalog) -> None:
+    with pytest.raises(errors.InvalidArgument, match="DeleteCollection") as caught:
+        catalog.delete_documents("t", "c", None, NEVER)
+    assert caught.value.field == "filter"
+    with pytest.raises(errors.InvalidArgument, match="all_of is empty"):
+        catalog.delete_documents("t", "c", AllOf(()), NEVER)
+    assert catalog.collection("t", "c").document_count == 5
 
 
 def test_a_deleted_document_is_gone(catalog: Catalog) -> None:

@@ -2,20 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from indexer_svc.prefetch_queue import PrefetchQueue
+from tests.until import until
 
 SOON_S = 10.0
-
-
-def _until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + SOON_S
-    while not true():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.002)
 
 
 class Source:
@@ -129,20 +123,20 @@ def test_a_wait_for_the_first_item_has_a_bound() -> None:
 def test_the_source_waits_when_enough_waits_to_be_taken() -> None:
     source = Source([[2]] * 20)
     queue = _queue(source, capacity=6)
-    _until(lambda: source.asked == 4)
+    until(lambda: source.asked == 4)
     time.sleep(0.05)
     assert source.asked == 4  # Three wait, one found no capacity.
     assert queue.take(2, SOON_S) == [2]
-    _until(lambda: source.asked == 5)
+    until(lambda: source.asked == 5)
     assert sum(_all(queue)) == 38
 
 
 def test_a_batch_heavier_than_the_capacity_waits_alone() -> None:
     source = Source([[1], [50, 50], [1]])
     queue = _queue(source, capacity=10)
-    _until(lambda: source.asked == 2)
+    until(lambda: source.asked == 2)
     assert queue.take(100, SOON_S) == [1]
-    _until(lambda: source.asked == 3)
+    until(lambda: source.asked == 3)
     time.sleep(0.05)
     assert queue.take(1000, SOON_S) == [50, 50]
     assert queue.take(1000, SOON_S) == [1]
@@ -174,7 +168,7 @@ def test_stop_wakes_a_taker() -> None:
 def test_stop_ends_a_source_that_waits_for_capacity_and_drops_what_waits() -> None:
     source = Source([[2]] * 20)
     queue = _queue(source, capacity=2)
-    _until(lambda: source.asked == 2)
+    until(lambda: source.asked == 2)
     queue.stop()
     assert source.finished.wait(SOON_S)
     assert source.asked == 2

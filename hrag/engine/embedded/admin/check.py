@@ -89,7 +89,7 @@ def _owner_problems(walk: Walk, number: int, record: CollectionRecord) -> Iterat
             yield f"it holds summaries of collection {record.summarises}, which has others"
         return
     named = walk.get("collection_names", schema.collection_name(record.tenant_id, record.name))
-    if named is None or schema.read_u32(named) != number:
+    if named is None or schema.read_name(named) != (number, False):
         yield "its name names another collection"
 
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 import hrag_fast
 from hrag.engine.embedded.search.candidates import RowNumbers, ScoredRows, Scores
-from hrag.engine.embedded.search.eligible_rows import is_in
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store.labels import (
     first_labels,
@@ -22,6 +21,7 @@ from hrag.engine.embedded.store.labels import (
     ordinals_of,
     split_label,
 )
+from hrag.engine.embedded.store.sorted_sets import is_in
 from hrag.engine.find import FindRequest
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.tree_text import LeafMatch, TreePosition

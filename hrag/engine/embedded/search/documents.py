@@ -32,6 +32,8 @@ class RecentChecks:
     """
 
     until_s: float = 0.0
+    metadata_sequence: int = -1
+    """That of the views for which the record was compared with what is stored."""
     tree: bool = False
     blocks: bytearray = field(default_factory=bytearray)
     """Of its text, see `Blocks`."""
@@ -50,16 +52,20 @@ class RecentChecks:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """The part of a document that every passage needs: its outline and its address."""
+    """The part of a document that every passage needs: its outline and its address.
+
+    `checksum` is that of the record which it was made from.
+    """
 
     outline: Outline
     address: bytes
+    checksum: bytes
     size_bytes: int  # In memory, estimated.
     checks: RecentChecks = field(default_factory=RecentChecks)
     _cited: dict[PassageFields, CitedDocument] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, packed: memoryview, address: bytes) -> "Citation":
+    def of(cls, packed: memoryview, address: bytes, checksum: bytes) -> "Citation":
         """Returns the citation of the document whose packed record is given."""
         record = DocumentRecord.from_bytes(packed)
         outline = Outline.of(
@@ -70,7 +76,8 @@ class Citation:
             record.sections,
             record.pages,
         )
-        return cls(outline, address, _CITATION_OVERHEAD_BYTES + _RECORD_FACTOR * len(packed))
+        size_bytes = _CITATION_OVERHEAD_BYTES + _RECORD_FACTOR * len(packed)
+        return cls(outline, address, checksum, size_bytes)
 
     def cited(self, fields: PassageFields) -> CitedDocument:
         """Returns what encoded passages of the document share; made once."""
@@ -93,7 +100,7 @@ class Citation:
 
 
 class CitationCache:
-    """Citations by ordinal. An ordinal never changes its meaning, so no entry is ever stale.
+    """Citations by ordinal. An entry is current while its document's record has its checksum.
 
     Two generations: new and used entries are young. Once the young take half of the bytes
     allowed, they become the old ones, and the old ones before them are dropped. So what is
@@ -106,11 +113,15 @@ class CitationCache:
         self._young_bytes = 0
         self._old: dict[int, Citation] = {}
 
-    def get(self, ordinal: int, read: Callable[[], Citation]) -> Citation:
-        """Returns the entry, or what `read` returns, which is kept."""
+    def get(
+        self, ordinal: int, is_current: Callable[[Citation], bool], read: Callable[[], Citation]
+    ) -> Citation:
+        """Returns the entry if it is current, else what `read` returns, which is kept."""
         found = self._young.get(ordinal)
-        if found is None:
-            found = self._old.get(ordinal) or read()
+        if found is None or not is_current(found):
+            found = self._old.get(ordinal)
+            if found is None or not is_current(found):
+                found = read()
             if self._young_bytes + found.size_bytes > self._half_bytes:
                 self._old, self._young, self._young_bytes = self._young, {}, 0
             self._young[ordinal] = found
@@ -121,10 +132,19 @@ class CitationCache:
 class DocumentReader:
     """Reads one collection's documents that exist in a transaction, by ordinal."""
 
-    def __init__(self, store: Store, txn: Txn, collection: int, citations: CitationCache) -> None:
+    def __init__(
+        self,
+        store: Store,
+        txn: Txn,
+        collection: int,
+        metadata_sequence: int,
+        citations: CitationCache,
+    ) -> None:
+        """`metadata_sequence` is that of the transaction's view, see `View`."""
         self._store = store
         self._txn = txn
         self._collection = collection
+        self._metadata_sequence = metadata_sequence
         self._citations = citations
         self._now_s = time.monotonic()
         # Passages often share a document, so what was read of one is kept.
@@ -170,7 +190,9 @@ class DocumentReader:
         """Its citation, its packed tree, its text, and what checks parts of the text."""
         found = self._read_already.get(ordinal)
         if found is None:
-            citation = self._citations.get(ordinal, lambda: self._citation(ordinal))
+            citation = self._citations.get(
+                ordinal, self._is_current, lambda: self._citation(ordinal)
+            )
             found = (citation, *self._content(citation.address, citation.checks))
             self._read_already[ordinal] = found
         return found
@@ -187,9 +209,24 @@ class DocumentReader:
         blocks = required(txn.get_blocks(address, texts, checks.blocks))
         return tree, blocks.data, blocks.check
 
+    def _is_current(self, citation: Citation) -> bool:
+        """Whether the transaction has the record that the citation was made from.
+
+        Views with one `metadata_sequence` have the same metadata, so one comparison is enough.
+        """
+        checks = citation.checks
+        if checks.metadata_sequence == self._metadata_sequence:
+            return True
+        stored = self._txn.checksum(citation.address, self._store.db["documents"])
+        if stored != citation.checksum:
+            return False
+        checks.metadata_sequence = self._metadata_sequence
+        return True
+
     def _citation(self, ordinal: int) -> Citation:
         address = self._address(ordinal)
-        return Citation.of(self._read(address, "documents"), address)
+        checksum = self._txn.checksum(address, self._store.db["documents"])
+        return Citation.of(self._read(address, "documents"), address, checksum)
 
     def _address(self, ordinal: int) -> bytes:
         return address_of(self._store, self._txn, self._collection, ordinal)

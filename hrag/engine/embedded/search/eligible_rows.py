@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hrag.engine.embedded.search.candidates import RowNumbers
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
+from hrag.engine.embedded.store.sorted_sets import is_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,3 @@ class EligibleRows:
             view.segments, view.bases, pairwise(ends), strict=True
         ):
             yield segment, base, rows[start:end]
-
-
-def is_in(
-    values: NDArray[np.unsignedinteger], others: NDArray[np.unsignedinteger]
-) -> NDArray[np.bool_]:
-    """Returns which of `values` are among `others`, which are ascending: `bool[n]`."""
-    if not len(others):
-        return np.zeros(len(values), np.bool_)
-    positions = np.searchsorted(others, values)
-    positions[positions == len(others)] = 0
-    among: NDArray[np.bool_] = others[positions] == values
-    return among

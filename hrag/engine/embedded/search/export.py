@@ -16,6 +16,7 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
     address_of,
     collection_exists,
+    collection_numbers,
     describe_collection,
     find_collection,
     find_document,
@@ -30,8 +31,9 @@ from hrag.types import Collection
 def collections(store: Store) -> list[Collection]:
     """Returns every tenant's collections, by tenant and name."""
     with store.read() as txn:
-        numbers = [schema.read_u32(value) for _, value in store.scan(txn, "collection_names", b"")]
-        return [describe_collection(store, txn, number) for number in numbers]
+        return [
+            describe_collection(store, txn, number) for number in collection_numbers(store, txn)
+        ]
 
 
 def documents(store: Store, tenant_id: str, name: str) -> Iterator[StoredDocument]:

@@ -18,8 +18,8 @@ from hrag.deadline import NEVER, Deadline
 from hrag.engine.documents import StoredDocument
 from hrag.engine.embedded.search import export
 from hrag.engine.embedded.search.documents import CitationCache
-from hrag.engine.embedded.search.filter_eval import SelectedRowsCache
 from hrag.engine.embedded.search.loaded_collection import CollectionDeleted, LoadedCollection
+from hrag.engine.embedded.search.selected_rows import SelectedRowsCache
 from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema

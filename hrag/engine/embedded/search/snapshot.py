@@ -20,9 +20,9 @@ from hrag.engine.embedded.search.candidates import RowNumbers
 from hrag.engine.embedded.search.documents import CitationCache, DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.fetch import Fetch
-from hrag.engine.embedded.search.filter_eval import SelectedRowsCache, evaluate
 from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.required_terms import with_required
+from hrag.engine.embedded.search.selected_rows import SelectedRowsCache, evaluate
 from hrag.engine.embedded.search.summary_routing import (
     SummaryRouter,
     chosen_sections,
@@ -31,6 +31,7 @@ from hrag.engine.embedded.search.summary_routing import (
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.find import FindRequest, Found, PassageFields
 from hrag.engine.rounds import FACTOR, Round, Selection
@@ -86,6 +87,11 @@ class EmbeddedSnapshot:
         self._summaries = summaries
         self._deadline = deadline
         self._documents = self._reader_of(view)
+
+    @property
+    def name(self) -> str:
+        """The collection's own name."""
+        return read_collection(self._store, self._txn, self._view.collection).name
 
     @property
     def settings(self) -> CollectionSettings:
@@ -257,4 +263,10 @@ class EmbeddedSnapshot:
         return document
 
     def _reader_of(self, view: View) -> DocumentReader:
-        return DocumentReader(self._store, self._txn, view.collection, self._caches.citations)
+        return DocumentReader(
+            self._store,
+            self._txn,
+            view.collection,
+            view.metadata_sequence,
+            self._caches.citations,
+        )

@@ -16,8 +16,8 @@ from hrag.deadline import Deadline
 from hrag.engine.embedded.search.candidates import RowNumbers, ScoredRows, Scores
 from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.filter_eval import SelectedRowsCache, evaluate
 from hrag.engine.embedded.search.ranker import Ranker
+from hrag.engine.embedded.search.selected_rows import SelectedRowsCache, evaluate
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn

@@ -26,6 +26,7 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.labels import first_labels, ordinals_of
 from hrag.engine.embedded.store.queries import listed_segments, read_counters
 from hrag.engine.embedded.store.records import Change, Counters
+from hrag.engine.embedded.store.sorted_sets import distinct
 from hrag.types import CollectionSettings
 
 _GROWTH = 1.5  # Appending n rows one by one copies at most 3 n in all.
@@ -96,12 +97,14 @@ class View:
     `labels` is `uint64[capacity]`, `ancestors` `uint32[levels, capacity]`, `alive`
     `uint8[capacity]`, `lengths` `uint32[capacity]`: how many terms each leaf has. `bases` are
     the first rows of the segments, `tail_base` that of the tail; `living` counts the rows
-    whose `alive` byte is 1, `living_terms` their lengths.
+    whose `alive` byte is 1, `living_terms` their lengths. From the change `metadata_sequence` to
+    `sequence`, no document's metadata changed.
     """
 
     collection: int
     settings: CollectionSettings
     sequence: int
+    metadata_sequence: int
     segments: tuple[LoadedSegment, ...]
     bases: tuple[int, ...]
     labels: NDArray[np.uint64]
@@ -126,7 +129,10 @@ class View:
         added = [c.added for c in changes if c.added and c.added not in removed]
         view = self._without([ordinal for ordinal in removed if ordinal])
         block = leaves.read_leaves(store, txn, self.collection, self.settings, added)
-        return replace(view._with(block)._tidied(), sequence=sequence)
+        same_metadata = all(change.added or change.removed for change in changes)
+        metadata_sequence = self.metadata_sequence if same_metadata else sequence
+        view = view._with(block)._tidied()
+        return replace(view, sequence=sequence, metadata_sequence=metadata_sequence)
 
     def _without(self, ordinals: Sequence[int]) -> "View":
         if not ordinals:
@@ -253,14 +259,6 @@ def _total(lengths: NDArray[np.uint32]) -> int:
     return int(lengths.sum(dtype=np.int64))
 
 
-def distinct(ascending: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Returns each value once, ascending."""
-    different = np.empty(len(ascending), np.bool_)
-    different[:1] = True
-    np.not_equal(ascending[1:], ascending[:-1], out=different[1:])
-    return ascending[different]
-
-
 def load_view(
     store: Store,
     txn: Txn,
@@ -314,6 +312,7 @@ def _over_segments(
         collection=collection,
         settings=settings,
         sequence=counters.sequence,
+        metadata_sequence=counters.sequence,
         segments=tuple(segments),
         bases=tuple(int(end) for end in np.cumsum([0, *(s.record.rows for s in segments)])[:-1]),
         labels=labels,

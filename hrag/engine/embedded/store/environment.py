@@ -253,6 +253,7 @@ def _create_databases(store: Store) -> None:
     """Creates all databases in a new store, and opens those of another."""
     if store.env.stat()["entries"]:
         _find_databases(store)
+        _upgrade(store)
         return
     if any(store.segments.iterdir()):
         raise damaged_pages(store.directory, "it has segments and no database")
@@ -281,17 +282,26 @@ def _find_databases(store: Store) -> None:
                 _check_schema(store, txn)
 
 
+def _upgrade(store: Store) -> None:
+    """Notes that the store may hold what the newest schema allows."""
+    with store.read() as txn:
+        version = store.number(txn, schema.SCHEMA)
+    if version != schema.SCHEMA_VERSION:
+        with store.write() as txn:
+            txn.put(schema.SCHEMA, schema.u64(schema.SCHEMA_VERSION), db=store.db["meta"])
+
+
 def _check_schema(store: Store, txn: Txn) -> None:
     meta = store.db["meta"]
     value = txn.raw.get(schema.SCHEMA, db=meta.handle)  # Of any version, with a checksum or not.
     if value is not None and len(value) == schema.NUMBER_BYTES + SUM_BYTES:
         value = txn.checked(schema.SCHEMA, value, meta)
     version = 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
-    if version != schema.SCHEMA_VERSION:
+    if not schema.OLDEST_VERSION <= version <= schema.SCHEMA_VERSION:
         raise StoreUnavailable(
-            f"the store in {store.directory} has schema version {version}; "
-            f"this hrag reads version {schema.SCHEMA_VERSION}; ingest the documents into a new "
-            "store, or use the hrag that wrote it"
+            f"the store in {store.directory} has schema version {version}; this hrag reads "
+            f"versions {schema.OLDEST_VERSION} to {schema.SCHEMA_VERSION}; ingest the documents "
+            "into a new store, or use the hrag that wrote it"
         )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 POINTS = (
     "put.written",  # In the transaction, before its commit.
     "put.committed",  # On disk, not yet acknowledged.
+    "metadata.written",
+    "metadata.committed",
     "delete.written",
     "delete.committed",
     "summaries.written",

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
+from hrag.engine.documents import CollectionHandle
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
@@ -35,11 +36,36 @@ def no_collection(tenant_id: str, name: str) -> CollectionNotFound:
 
 
 def find_collection(store: Store, txn: Txn, tenant_id: str, name: str) -> int:
-    """Returns the collection's number, or raises CollectionNotFound."""
+    """Returns the number of the collection with this name or alias.
+
+    The only place that resolves aliases. Raises CollectionNotFound.
+    """
     value = txn.get(schema.collection_name(tenant_id, name), db=store.db["collection_names"])
     if value is None:
         raise no_collection(tenant_id, name)
-    return schema.read_u32(value)
+    return schema.read_name(value)[0]
+
+
+def collection_numbers(
+    store: Store, txn: Txn, prefix: bytes = b"", start: bytes = b""
+) -> Iterator[int]:
+    """Yields the collections whose key in `collection_names` begins with `prefix`, by name.
+
+    From the key `start` on; each once: aliases are left out.
+    """
+    for _, value in store.scan(txn, "collection_names", prefix, start):
+        number, is_alias = schema.read_name(value)
+        if not is_alias:
+            yield number
+
+
+def aliases_of(store: Store, txn: Txn, tenant_id: str) -> Iterator[tuple[str, int]]:
+    """Yields a tenant's aliases with their collections, by name."""
+    prefix = schema.collection_name(tenant_id, "")
+    for key, value in store.scan(txn, "collection_names", prefix):
+        number, is_alias = schema.read_name(value)
+        if is_alias:
+            yield str(key[len(prefix) :], "utf-8"), number
 
 
 def collection_exists(store: Store, txn: Txn, number: int) -> bool:
@@ -79,6 +105,12 @@ def describe_collection(store: Store, txn: Txn, number: int) -> Collection:
     record = read_collection(store, txn, number)
     documents = read_counters(store, txn, number).documents
     return Collection(record.tenant_id, record.name, record.settings, documents)
+
+
+def handle_of(store: Store, txn: Txn, number: int) -> CollectionHandle:
+    """A handle of a collection that exists in this transaction."""
+    record = read_collection(store, txn, number)
+    return CollectionHandle(record.tenant_id, record.name, number, record.settings)
 
 
 def listed_segments(store: Store, txn: Txn, number: int) -> list[SegmentRecord]:

@@ -137,7 +137,11 @@ _USAGE = struct.Struct(f"<{len(Usage._fields)}Q")
 
 
 class Change(NamedTuple):
-    """One entry of the change log: the ordinal added and the one removed, 0 for none."""
+    """One entry of the change log: the ordinal added and the one removed, 0 for none.
+
+    With neither, a document's metadata changed: its leaves are the same, and filters may
+    select others.
+    """
 
     added: int = 0
     removed: int = 0

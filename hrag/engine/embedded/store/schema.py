@@ -6,7 +6,8 @@ Names are the only variable part and come last, so a prefix lists them in order.
 | database            | key                          | value                                |
 | ------------------- | ---------------------------- | ------------------------------------ |
 | meta                | name                         | u64, or text for `store_id`          |
-| collection_names    | tenant NUL name              | collection u32                       |
+| collection_names    | tenant NUL name or alias     | collection u32; behind it 1, in one  |
+|                     |                              | byte, if the name is an alias        |
 | collections         | collection u32               | CollectionRecord (JSON)              |
 | counters            | collection u32               | Counters (packed u64)                |
 | tenants             | tenant                       | Usage (packed u64); never deleted    |
@@ -47,7 +48,8 @@ follows it to learn which collections to look at.
 
 import struct
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
+OLDEST_VERSION = 7  # Without aliases. It is opened as it is; a writer makes it the newest.
 
 DATABASES = (
     "meta",
@@ -106,6 +108,7 @@ LAST_ORDINAL = b"last_ordinal"
 LAST_SLOT = b"last_slot"
 LAST_SEGMENT = b"last_segment"
 
+_ALIAS = b"\x01"
 _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
 _U32_U64 = struct.Struct(">IQ")
@@ -164,6 +167,16 @@ def address(slot: bytes, collection: int, ordinal: int) -> bytes:
 def collection_name(tenant_id: str, name: str) -> bytes:
     """Key of `collection_names`; neither part can hold NUL."""
     return f"{tenant_id}\0{name}".encode()
+
+
+def alias(collection: int) -> bytes:
+    """Value of `collection_names` for an alias of the collection."""
+    return _U32.pack(collection) + _ALIAS
+
+
+def read_name(value: memoryview) -> tuple[int, bool]:
+    """Unpacks a value of `collection_names`: the collection, and whether the name is an alias."""
+    return read_u32(value[: _U32.size]), value[_U32.size :] == _ALIAS
 
 
 def tenant(tenant_id: str) -> bytes:

@@ -6,8 +6,8 @@ collections.
 
 from hrag.engine.embedded.store import disk, schema
 from hrag.engine.embedded.store.change_log import commit_cursor
-from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.queries import all_segments
+from hrag.engine.embedded.store.environment import Store
+from hrag.engine.embedded.store.queries import all_segments, collection_numbers
 from hrag.engine.embedded.store.records import Counters
 from hrag.types import EmbeddedStoreTotals, StoreTotals
 
@@ -26,7 +26,7 @@ def measure(store: Store) -> StoreTotals:
             schema.read_u32(key): Counters.from_bytes(value)
             for key, value in store.scan(txn, "counters", b"")
         }
-        named = [counters.pop(number, _NONE) for number in _named(store, txn)]
+        named = [counters.pop(number, _NONE) for number in collection_numbers(store, txn)]
         segment_bytes = [record.size_bytes for _, record in all_segments(store, txn)]
     of_summaries = list(counters.values())
     tails = [each.tail_leaves for each in (*named, *of_summaries)]
@@ -48,8 +48,3 @@ def measure(store: Store) -> StoreTotals:
             disk_free_bytes=disk.free_bytes(store.directory),
         ),
     )
-
-
-def _named(store: Store, txn: Txn) -> list[int]:
-    """Numbers of the collections that have a name; the others hold summaries."""
-    return [schema.read_u32(value) for _, value in store.scan(txn, "collection_names", b"")]

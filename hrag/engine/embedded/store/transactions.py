@@ -80,6 +80,14 @@ class Txn:
         """Whether there is such a key; its value is not checked."""
         return self.raw.get(key[: db.key_bytes], db=db.handle) is not None
 
+    def checksum(self, key: bytes, db: Database) -> bytes:
+        """Returns the checksum behind a key's value, b"" without a value; it is not checked.
+
+        Equal checksums under a key mean equal values.
+        """
+        value = self.raw.get(key[: db.key_bytes], db=db.handle)
+        return b"" if value is None else bytes(value[-SUM_BYTES:])
+
     def get_again(self, key: bytes, db: Database) -> memoryview | None:
         """Returns a value that was checked a short while ago, and does not check it."""
         value = self.raw.get(key[: db.key_bytes], db=db.handle)

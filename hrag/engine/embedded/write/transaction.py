@@ -1,72 +1,63 @@
 """Changes documents within one LMDB write transaction.
 
 A document is written whole or not at all: everything that can be refused is refused before
-its first byte is written. What the documents of a transaction share, such as the store's
-numbers, the collections' counters and the tenants' usage, is read once and written once,
-at the end.
+its first byte is written.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from hrag.engine.documents import CollectionHandle, DocumentSummaries, PreparedDocument
 from hrag.engine.embedded.segments import manifest
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.change_log import append_change, note_commit, trimmed
 from hrag.engine.embedded.store.damaged_documents import (
     find_damaged,
     is_intact,
     recounted,
     rewrite_terms,
 )
-from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
+from hrag.engine.embedded.store.owners import document_name
 from hrag.engine.embedded.store.queries import (
     address_of,
-    collection_exists,
     erase_document,
     erase_entries,
     find_document,
-    no_collection,
-    read_collection,
-    read_counters,
+    is_living,
     read_document,
+    required,
 )
 from hrag.engine.embedded.store.records import (
     Change,
-    CollectionRecord,
-    Counters,
     DocumentRecord,
     Summarised,
     Usage,
 )
 from hrag.engine.embedded.store.tenant_usage import (
-    check_quota,
-    read_usage,
     stored_bytes,
-    write_usage,
 )
+from hrag.engine.embedded.write.document_records import (
+    growth,
+    record_of,
+    result_of,
+    unchanged_result,
+)
+from hrag.engine.embedded.write.shared_state import SharedState
 from hrag.engine.embedded.write.summaries import as_document, summary_handle
-from hrag.engine.validation import check_shapes, check_summaries
-from hrag.errors import DocumentNotFound, TooLarge
-from hrag.quota.quotas import QuotaOf
-from hrag.types import CollectionSettings, IngestOutcome, IngestResult
+from hrag.engine.validation import check_shapes, check_summaries, document_changed
+from hrag.errors import DataLoss, DocumentNotFound, TooLarge
+from hrag.types import (
+    CollectionSettings,
+    DocumentDeletion,
+    DocumentInfo,
+    IngestOutcome,
+    IngestResult,
+)
 
 
-class WriteTransaction:
+class WriteTransaction(SharedState):
     """The changes of one transaction; `finish` writes what they share."""
-
-    def __init__(self, store: Store, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
-        self._store = store
-        self._txn = txn
-        self._max_log_entries = max_log_entries
-        self._quota_of = quota_of
-        self._numbers: dict[bytes, int] = {}
-        self._collections: dict[int, CollectionRecord] = {}
-        self._counters: dict[int, Counters] = {}
-        self._usage: dict[str, Usage] = {}
-        self.changed: set[int] = set()
-        """Numbers of the collections that have a change."""
 
     def put(self, handle: CollectionHandle, document: PreparedDocument) -> IngestResult:
         """Creates or replaces a document, unless it is stored already.
@@ -81,7 +72,7 @@ class WriteTransaction:
         unchanged = unchanged_result(old, document.content_hash)
         if unchanged is not None and self._has_sound_summaries(handle, document.document_id):
             return unchanged
-        new = _record_of(handle, document)
+        new = record_of(handle, document)
         terms = terms_of(new)
         new = replace(new, stored_bytes=stored_bytes(new, terms, document.tree.size_bytes))
         if not collection.summarises:  # Nobody waits for the error if summaries are refused.
@@ -97,7 +88,7 @@ class WriteTransaction:
         if collection.summaries:
             self._mark_unsummarised(handle, ordinal)
         self._log(handle, Change(ordinal, old_ordinal), sequence)
-        return _result(new, IngestOutcome.UPDATED if old_ordinal else IngestOutcome.CREATED)
+        return result_of(new, IngestOutcome.UPDATED if old_ordinal else IngestOutcome.CREATED)
 
     def put_summaries(
         self, handle: CollectionHandle, ordinal: int, summaries: DocumentSummaries, tokens: int = 0
@@ -139,6 +130,62 @@ class WriteTransaction:
         self.put_summaries(handle, ordinal, summaries)
         return result
 
+    def put_metadata(
+        self,
+        handle: CollectionHandle,
+        document_id: str,
+        until: int,
+        metadata: Mapping[str, Any],
+        source: str,
+    ) -> DocumentInfo:
+        """Replaces metadata and source of the document that is as of the sequence `until`.
+
+        Its ordinal stays, and with it what segments hold. Raises CollectionNotFound,
+        DocumentNotFound, DocumentChanged or StorageQuotaExceeded.
+        """
+        collection = self._existing(handle)
+        ordinal, old = self._find(handle, document_id)
+        if old is None:
+            raise no_document(handle, document_id)
+        if old.sequence != until:
+            raise document_changed(document_id, until, old.sequence)
+        new = self._revised(ordinal, old, metadata, source)
+        self._check_quota(handle.tenant_id, growth(old, new.stored_bytes))
+        sequence = self._next_sequence(handle.tenant_id)
+        self._revise(handle, ordinal, old, replace(new, sequence=sequence))
+        if collection.summaries:
+            summaries = summary_handle(handle, collection)
+            number, found = self._find(summaries, document_id)
+            if found is not None:
+                same = self._revised(number, found, metadata, source)
+                self._revise(summaries, number, found, replace(same, sequence=sequence))
+        return replace(new, sequence=sequence).info()
+
+    def _revised(
+        self, ordinal: int, old: DocumentRecord, metadata: Mapping[str, Any], source: str
+    ) -> DocumentRecord:
+        """The record with other metadata; its empty hash equals that of no document."""
+        new = replace(old, metadata=metadata, source=source, content_hash="")
+        address = address_of(self._store, self._txn, old.collection, ordinal)
+        tree = required(self._txn.get(address, db=self._store.db["trees"]))
+        return replace(new, stored_bytes=stored_bytes(new, terms_of(new), len(tree)))
+
+    def _revise(
+        self, handle: CollectionHandle, ordinal: int, old: DocumentRecord, new: DocumentRecord
+    ) -> None:
+        """Stores another record of the same version of a document, with its terms."""
+        txn, db = self._txn, self._store.db
+        before, after = set(terms_of(old)), set(terms_of(new))
+        for each in before - after:
+            txn.delete(each, term_entry(each, ordinal), db=db["terms"])
+        for each in after - before:
+            txn.put(each, term_entry(each, ordinal), db=db["terms"])
+        address = address_of(self._store, txn, handle.collection_id, ordinal)
+        txn.put(address, new.to_bytes(), db=db["documents"])
+        self._count(handle, old, ordinal, -1)
+        self._count(handle, new, ordinal, 1)
+        self._log(handle, Change(), new.sequence)
+
     def delete(self, handle: CollectionHandle, document_id: str) -> int:
         """Returns the sequence of the deletion.
 
@@ -155,68 +202,30 @@ class WriteTransaction:
         self._delete(handle, ordinal, document, sequence)
         return sequence
 
-    def finish(self) -> None:
-        """Writes what the changes share; call it last."""
-        store, txn = self._store, self._txn
-        for name, value in self._numbers.items():
-            txn.put(name, schema.u64(value), db=store.db["meta"])
-        for number, changed in self._counters.items():
-            counters = trimmed(store, txn, number, changed, self._max_log_entries)
-            txn.put(schema.u32(number), counters.to_bytes(), db=store.db["counters"])
-        for tenant_id, usage in self._usage.items():
-            write_usage(store, txn, tenant_id, usage)
-        for number in self.changed:
-            note_commit(store, txn, number)
+    def delete_unchanged(
+        self, handle: CollectionHandle, ordinals: Sequence[int], until: int
+    ) -> DocumentDeletion:
+        """Deletes those of the documents that still exist as they were at the sequence `until`.
 
-    # What the changes share
-
-    def _next(self, name: bytes) -> int:
-        """Increments one of the store's numbers and returns it."""
-        number = self._numbers.get(name) or self._store.number(self._txn, name)
-        self._numbers[name] = number + 1
-        return number + 1
-
-    def _next_sequence(self, tenant_id: str) -> int:
-        usage = self._usage_of(tenant_id)
-        self._usage[tenant_id] = usage._replace(sequence=usage.sequence + 1)
-        return usage.sequence + 1
-
-    def _existing(self, handle: CollectionHandle) -> CollectionRecord:
-        """The collection's record, or CollectionNotFound if it has been deleted."""
-        found = self._collections.get(handle.collection_id)
-        if found is None:
-            found = existing_collection(self._store, self._txn, handle)
-            self._collections[handle.collection_id] = found
-        return found
-
-    def _counters_of(self, handle: CollectionHandle) -> Counters:
-        number = handle.collection_id
-        found = self._counters.get(number)
-        return read_counters(self._store, self._txn, number) if found is None else found
-
-    def _usage_of(self, tenant_id: str) -> Usage:
-        found = self._usage.get(tenant_id)
-        return read_usage(self._store, self._txn, tenant_id) if found is None else found
-
-    def _check_quota(self, tenant_id: str, more: Usage) -> None:
-        check_quota(tenant_id, self._quota_of(tenant_id), self._usage_of(tenant_id), more)
-
-    def _count(
-        self, handle: CollectionHandle, document: DocumentRecord, ordinal: int, sign: int
-    ) -> None:
-        """Counts a document as added (`sign` 1) or removed (-1), for its tenant too."""
-        documents = 0 if self._existing(handle).summarises else sign
-        more = Usage(documents=documents, stored_bytes=sign * document.stored_bytes)
-        self._usage[handle.tenant_id] = self._usage_of(handle.tenant_id).plus(more)
-        counters = self._counters_of(handle).plus(document, ordinal, sign)
-        self._counters[handle.collection_id] = counters
-
-    def _log(self, handle: CollectionHandle, change: Change, sequence: int) -> None:
-        number, counters = handle.collection_id, self._counters_of(handle)
-        self._counters[number] = append_change(
-            self._store, self._txn, number, counters, change, sequence
-        )
-        self.changed.add(number)
+        Raises CollectionNotFound.
+        """
+        self._existing(handle)
+        deleted, number = 0, handle.collection_id
+        for ordinal in ordinals:
+            if not is_living(self._store, self._txn, number, ordinal):
+                continue
+            try:
+                address = address_of(self._store, self._txn, number, ordinal)
+                document = read_document(self._store, self._txn, address)
+            except DataLoss:
+                document_id = document_name(self._txn, self._store.db, number, ordinal)
+            else:
+                if document.sequence > until:
+                    continue
+                document_id = document.document_id
+            self.delete(handle, document_id)
+            deleted += 1
+        return DocumentDeletion(deleted, self._usage_of(handle.tenant_id).sequence)
 
     # Documents
 
@@ -366,13 +375,6 @@ class WriteTransaction:
         self._counters[handle.collection_id] = counters
 
 
-def existing_collection(store: Store, txn: Txn, handle: CollectionHandle) -> CollectionRecord:
-    """The collection's record, or CollectionNotFound if it has been deleted."""
-    if not collection_exists(store, txn, handle.collection_id):
-        raise no_collection(handle.tenant_id, handle.name)
-    return read_collection(store, txn, handle.collection_id)
-
-
 def _check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
     check_shapes(document, settings)
     leaves = len(document.vectors)
@@ -382,59 +384,6 @@ def _check_shapes(document: PreparedDocument, settings: CollectionSettings) -> N
             "split it or use larger chunks",
             field="document",
         )
-
-
-def growth(old: DocumentRecord | None, stored_bytes: int) -> Usage:
-    """What a document of `stored_bytes` adds to its tenant's usage.
-
-    The version that it replaces, if any, is subtracted, its summaries are not: the new
-    version will have its own.
-    """
-    if old is None:
-        return Usage(documents=1, stored_bytes=stored_bytes)
-    return Usage(stored_bytes=stored_bytes - old.stored_bytes)
-
-
-def _record_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentRecord:
-    """The document's record, whose `sequence` and `stored_bytes` are still to be set."""
-    tree = document.tree
-    last = tree.record(tree.top_level, tree.counts[-1] - 1)
-    return DocumentRecord(
-        collection=handle.collection_id,
-        document_id=document.document_id,
-        title=document.title,
-        source=document.source,
-        mime_type=document.mime_type,
-        metadata=document.metadata,
-        content_hash=document.content_hash,
-        sections=document.parsed.sections,
-        pages=document.parsed.pages,
-        chunks_per_level=tree.counts,
-        leaf_count=tree.counts[handle.settings.tree.embedding_level],
-        token_count=last.token_start + last.token_count,
-        text_bytes=last.byte_end,
-        vector_bytes=document.vectors.nbytes,
-        stored_bytes=0,
-        sequence=0,
-        metadata_json=document.metadata_json,
-    )
-
-
-def unchanged_result(document: DocumentRecord | None, content_hash: str) -> IngestResult | None:
-    """The stored document's result if it has this hash, else None; "" equals no hash."""
-    if document is None or not content_hash or document.content_hash != content_hash:
-        return None
-    return _result(document, IngestOutcome.UNCHANGED)
-
-
-def _result(document: DocumentRecord, outcome: IngestOutcome) -> IngestResult:
-    return IngestResult(
-        document_id=document.document_id,
-        outcome=outcome,
-        sequence=document.sequence,
-        chunks_per_level=document.chunks_per_level,
-        token_count=document.token_count,
-    )
 
 
 def no_document(handle: CollectionHandle, document_id: str) -> DocumentNotFound:

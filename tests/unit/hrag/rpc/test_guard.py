@@ -47,7 +47,16 @@ _STREAM = "/hrag.v1.IndexerService/IngestDocuments"
 
 # Written out, not derived from the table under test.
 _NEEDS_ADMIN = {"DeleteCollection"}
-_NEEDS_WRITE = {"CreateCollection", "IngestDocument", "IngestDocuments", "DeleteDocument"}
+_NEEDS_WRITE = {
+    "CreateCollection",
+    "IngestDocument",
+    "IngestDocuments",
+    "DeleteDocument",
+    "DeleteDocuments",
+    "UpdateMetadata",
+    "SetAlias",
+    "DeleteAlias",
+}
 
 
 def _bearer(credential: str) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from tests.credentials import UNKNOWN_KEY, new_key
 from tests.servers import INDEXER, connected
-from tests.streams import until
+from tests.until import until
 
 _SEARCH = "/hrag.v1.RetrieverService/Search"
 _INGEST = "/hrag.v1.IndexerService/IngestDocument"

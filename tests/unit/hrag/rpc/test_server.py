@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -25,6 +25,7 @@ from hrag.rpc.status import error_from
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import retriever_pb2_grpc
 from tests.servers import RETRIEVER, built, connected, serving
+from tests.until import until
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _OPEN = {"HRAG_INSECURE_NO_AUTH": NO_AUTH_WORDS, "HRAG_INSECURE_PLAINTEXT": PLAINTEXT_WORDS}
@@ -185,7 +186,7 @@ def test_calls_above_the_limit_are_rejected_with_a_retry_delay(threads: int) -> 
             assert REQUEST_ID in dict(refused.trailing_metadata())
         servicer.may_end.set()
         assert [call.result().sequence for call in running] == [7, 7]
-        _until(lambda: _search(channel).exception() is None)
+        until(lambda: _search(channel).exception() is None)
 
 
 def test_answers_above_the_limit_are_rejected_before_a_message_is_read() -> None:
@@ -212,14 +213,6 @@ def test_rejected_calls_are_counted() -> None:
 def test_health_checks_are_answered_above_the_limit() -> None:
     with _full() as (_, channel, _running):
         assert [_health(channel, RETRIEVER) for _ in range(20)] == [_SERVING] * 20
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    """Waits: a call stops counting shortly after its client has the response."""
-    until = time.monotonic() + 5
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("reflected", [True, False])

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +20,7 @@ from structlog.testing import capture_logs
 from hrag.errors import ServiceUnavailable
 from hrag.rpc.workers import RestartBackoff, reserved, supervise, worker_address, worker_command
 from tests.processes import is_alive
+from tests.until import until
 
 _SERVE = "import os, sys; os.write(0, b'7'); sys.stdin.read()"
 # Only the first started worker runs the body of `if first`; all share the folder.
@@ -32,13 +33,6 @@ try:
 except FileExistsError:
     first = False
 """
-
-
-def _until(true: Callable[[], bool], timeout_s: float = 20) -> None:
-    end = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.01)
 
 
 class Supervised:
@@ -84,7 +78,7 @@ def _supervised(program: str, *arguments: object, count: int = 1) -> Iterator[Su
 
 def test_workers_run_until_the_stop() -> None:
     with _supervised(_SERVE, count=3) as supervised:
-        _until(lambda: len(supervised.pids) == 3)
+        until(lambda: len(supervised.pids) == 3)
         time.sleep(0.2)
         assert all(map(is_alive, supervised.pids))
         supervised.stopping.set()
@@ -101,7 +95,7 @@ def test_all_workers_get_the_same_address_and_port(tmp_path: Path) -> None:
     sys.stdin.read()
     """
     with _supervised(program, tmp_path, count=2):
-        _until(lambda: len(list(tmp_path.glob("*.written"))) == 2)
+        until(lambda: len(list(tmp_path.glob("*.written"))) == 2)
     addresses = {worker_address(each.read_text().split()) for each in tmp_path.iterdir()}
     assert len(addresses) == 1
     host, _, port = str(addresses.pop()).rpartition(":")
@@ -111,10 +105,10 @@ def test_all_workers_get_the_same_address_and_port(tmp_path: Path) -> None:
 
 def test_a_worker_that_exits_is_replaced_and_the_others_stay() -> None:
     with _supervised(_SERVE, count=2) as supervised:
-        _until(lambda: len(supervised.pids) == 2)
+        until(lambda: len(supervised.pids) == 2)
         killed, other = supervised.pids
         os.kill(killed, signal.SIGKILL)
-        _until(lambda: len(supervised.pids) == 3)
+        until(lambda: len(supervised.pids) == 3)
         assert is_alive(other)
         assert supervised.logged("worker_exited") == [killed]
         assert supervised.logged("worker_exited", "code") == [-signal.SIGKILL]
@@ -133,32 +127,32 @@ def test_a_worker_that_fails_before_any_has_served_ends_all(tmp_path: Path, code
 def test_a_worker_that_fails_after_others_served_is_restarted(tmp_path: Path) -> None:
     program = _TAKE_TURNS + "if not first: sys.exit(1)\n" + _SERVE
     with _supervised(program, tmp_path) as supervised:
-        _until((tmp_path / "first").exists)
+        until((tmp_path / "first").exists)
         time.sleep(0.3)
         os.kill(supervised.pids[0], signal.SIGKILL)
-        _until(lambda: len(supervised.pids) >= 4)
+        until(lambda: len(supervised.pids) >= 4)
         assert set(supervised.logged("worker_exited", "code")[1:]) == {1}
 
 
 def test_a_worker_that_is_killed_before_it_served_is_replaced() -> None:
     with _supervised("import sys; sys.stdin.read()") as supervised:
-        _until(lambda: len(supervised.pids) == 1)
+        until(lambda: len(supervised.pids) == 1)
         os.kill(supervised.pids[0], signal.SIGKILL)
-        _until(lambda: len(supervised.pids) == 2)
+        until(lambda: len(supervised.pids) == 2)
 
 
 def test_metrics_ports_are_those_of_serving_workers() -> None:
     with _supervised(_SERVE, count=2) as supervised:
-        _until(lambda: supervised.ports == [7, 7])
+        until(lambda: supervised.ports == [7, 7])
         supervised.stopping.wait(0.2)
         os.kill(supervised.pids[0], signal.SIGKILL)
-        _until(lambda: 0 in supervised.ports)
-        _until(lambda: supervised.ports == [7, 7])
+        until(lambda: 0 in supervised.ports)
+        until(lambda: supervised.ports == [7, 7])
 
 
 def test_a_report_sent_just_before_the_exit_counts() -> None:
     with _supervised("import os, sys; os.write(0, b'7'); sys.exit(1)") as supervised:
-        _until(lambda: len(supervised.pids) >= 3)
+        until(lambda: len(supervised.pids) >= 3)
 
 
 def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path) -> None:
@@ -169,7 +163,7 @@ def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     time.sleep(100)
     """
     with _supervised(program, tmp_path) as supervised:
-        _until((tmp_path / "deaf").exists)
+        until((tmp_path / "deaf").exists)
         began = time.monotonic()
         supervised.stopping.set()
         supervised.wait()
@@ -181,7 +175,7 @@ def test_a_failed_start_is_retried() -> None:
     stopping = threading.Event()
     with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
         ended = threads.submit(supervise, ["/nowhere"], [0], "127.0.0.1:0", 0.0, stopping)
-        _until(lambda: len(logs) >= 2)
+        until(lambda: len(logs) >= 2)
         stopping.set()
         assert ended.result(20) is None
     assert {line["event"] for line in logs} == {"worker_start_failed"}

@@ -1,5 +1,6 @@
 """Values to messages and back, through bytes as a client and a server see them."""
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -16,13 +17,13 @@ from hypothesis import strategies as st
 from hrag import errors, types
 from hrag.client import calls
 from hrag.errors import HragError, InvalidArgument, TooLarge
-from hrag.filters import Exists, Filter, Match, NoneOf
+from hrag.filters import AllOf, Exists, Filter, Match, NoneOf
 from hrag.v1 import filter_pb2 as fpb
 from hrag.v1 import indexer_pb2 as ipb
 from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from hrag.wire import common, indexer, retriever
-from hrag.wire.filters import filter_from, filter_message
+from hrag.wire.filters import filter_from, filter_from_json, filter_json, filter_message
 from hrag.wire.passages import encoded_passage
 from tests.values import (
     F32,
@@ -270,6 +271,21 @@ def test_a_filter_that_cannot_be_sent_is_refused() -> None:
             retriever.search_request(types.SearchQuery("t", "x", filter=wrong))
 
 
+@pytest.mark.parametrize("wrong", [{"metadata.team": "zoo"}, "team=zoo", NoneOf(({},)), 5, []])
+def test_what_is_no_filter_is_never_sent_as_none(wrong: Any) -> None:
+    """A search without its filter would show what the filter hides."""
+    with pytest.raises(InvalidArgument, match=r"filter holds .*; it must be made of AllOf"):
+        retriever.search_request(types.SearchQuery("t", "x", filter=wrong))
+
+
+def test_a_filter_is_the_same_after_json() -> None:
+    moment = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
+    wanted = AllOf((Match("metadata.a", ("x", 1.5, True, moment)), NoneOf((Exists("title"),))))
+    assert filter_from_json(json.loads(json.dumps(filter_json(wanted)))) == wanted
+    with pytest.raises(InvalidArgument, match="filter cannot be read"):
+        filter_from_json({"matches": {}})
+
+
 def test_a_moment_without_a_zone_is_in_utc() -> None:
     sent = filter_message(Match("metadata.t", (datetime(2026, 1, 1),)))
     assert filter_from(sent) == Match("metadata.t", (datetime(2026, 1, 1, tzinfo=UTC),))
@@ -350,7 +366,7 @@ def test_a_bodys_lone_surrogate_is_refused_before_it_is_sent(body: Any, field: s
     [
         (lambda: calls.get_document("t\ud800", "d", "c"), "tenant_id"),
         (lambda: calls.get_text("t", "d\ud800", "c", calls.TextPart()), "document_id"),
-        (lambda: calls.list_documents("t", "c", -1, ""), "page_size"),
+        (lambda: calls.list_documents("t", "c", -1, "", None), "page_size"),
         (lambda: calls.list_collections("t", 2**32, ""), "page_size"),
         (lambda: calls.get_chunk("t", "d#0.0\udfff", "c"), "chunk_id"),
         (lambda: calls.get_hierarchy("t", "d#0.0", "c", -2, False), "depth"),

@@ -4,14 +4,27 @@ from collections.abc import Iterator
 
 from hrag.engine.embedded.admin.checks.walk import Walk
 from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.owners import collection_record
 from hrag.engine.embedded.store.queries import collection_exists
 
 
 def name_problems(walk: Walk) -> Iterator[str]:
-    """Yields names of collections that do not exist."""
+    """Yields names and aliases of collections that do not exist, or that are not the tenant's."""
     for key, value in walk.entries("collection_names"):
-        if not collection_exists(walk.store, walk.txn, schema.read_u32(value)):
-            yield f"collection name {bytes(key)!r} names no collection"
+        number, is_alias = schema.read_name(value)
+        kind = "alias" if is_alias else "collection name"
+        if not collection_exists(walk.store, walk.txn, number):
+            yield f"{kind} {bytes(key)!r} names no collection"
+        elif is_alias and not _is_alias_of_its_tenant(walk, bytes(key), number):
+            yield f"{kind} {bytes(key)!r} names a collection that is not the tenant's"
+
+
+def _is_alias_of_its_tenant(walk: Walk, key: bytes, number: int) -> bool:
+    record = collection_record(walk.txn, walk.store.db, number)
+    if record is None:
+        return True  # Its damage is reported elsewhere.
+    tenant = schema.collection_name(record.tenant_id, "")
+    return not record.summarises and key.startswith(tenant)
 
 
 def stray_problems(walk: Walk) -> Iterator[str]:

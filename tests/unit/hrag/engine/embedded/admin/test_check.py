@@ -189,6 +189,18 @@ def test_names_and_collections_that_do_not_match_are_found(store):
     )
 
 
+def test_an_alias_of_a_collection_that_is_not_the_tenants_is_found(store):
+    def add(txn: Txn, db: dict[str, Any]) -> None:
+        for tenant_id, number in (("t", 1), ("t2", 1), ("t3", 9)):
+            key = schema.collection_name(tenant_id, "a")
+            txn.put(key, schema.alias(number), db=db["collection_names"])
+
+    assert damaged(store, add) == (
+        r"alias b't2\x00a' names a collection that is not the tenant's",
+        r"alias b't3\x00a' names no collection",
+    )
+
+
 def test_an_id_of_another_document_is_found(store):
     key = schema.document_id(1, "d")
     found = damaged(store, lambda txn, db: txn.put(key, schema.u64(2), db=db["document_ids"]))

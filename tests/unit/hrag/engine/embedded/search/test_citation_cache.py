@@ -13,6 +13,10 @@ class Cited:
     size_bytes: int = SIZE
 
 
+def is_current(cited: Cited) -> bool:
+    return True
+
+
 class Reads:
     """Asks the cache for documents and notes which it has read."""
 
@@ -29,7 +33,7 @@ class Reads:
                 self.done.append(ordinal)
                 return Cited(ordinal)
 
-            assert self.cache.get(ordinal, read) == Cited(ordinal)
+            assert self.cache.get(ordinal, is_current, read) == Cited(ordinal)
         return self.done[before:]
 
 
@@ -61,8 +65,16 @@ def test_as_many_as_allowed_stay():
 def test_large_ones_make_room_sooner():
     cache = CitationCache(6 * SIZE)
     for ordinal in range(10):
-        cache.get(ordinal, lambda ordinal=ordinal: Cited(ordinal, 3 * SIZE))
+        cache.get(ordinal, is_current, lambda ordinal=ordinal: Cited(ordinal, 3 * SIZE))
     again = []
-    cache.get(9, lambda: again.append(9) or Cited(9))
-    cache.get(7, lambda: again.append(7) or Cited(7))
+    cache.get(9, is_current, lambda: again.append(9) or Cited(9))
+    cache.get(7, is_current, lambda: again.append(7) or Cited(7))
     assert again == [7]
+
+
+def test_what_is_not_current_is_read_again_and_replaced():
+    cache = CitationCache(100 * SIZE)
+    cache.get(1, is_current, lambda: Cited(1))
+    current = Cited(1)
+    assert cache.get(1, lambda cited: cited is current, lambda: current) is current
+    assert cache.get(1, is_current, lambda: Cited(1)) is current

@@ -14,7 +14,7 @@ from hrag.deadline import NEVER, Deadline
 from hrag.engine.embedded.search.ancestor_groups import AncestorGroups
 from hrag.engine.embedded.search.documents import CitationCache
 from hrag.engine.embedded.search.fetch import Fetch
-from hrag.engine.embedded.search.filter_eval import SelectedRowsCache
+from hrag.engine.embedded.search.selected_rows import SelectedRowsCache
 from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
 from hrag.engine.embedded.search.view import Tail, View
 from hrag.engine.embedded.store.labels import labels_of, split_label
@@ -39,6 +39,7 @@ def view_of(ancestors: Sequence[str]) -> View:
         collection=1,
         settings=SETTINGS,
         sequence=1,
+        metadata_sequence=1,
         segments=(),
         bases=(),
         labels=labels_of(1, count),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hrag.engine.embedded.search.candidates import Candidates
-from hrag.engine.embedded.search.eligible_rows import EligibleRows, is_in
+from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.vector import VectorSource
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments.segment_files import load
@@ -85,11 +85,3 @@ def test_a_tail_alone_is_scanned(engine):
 def test_without_eligible_rows_there_is_nothing(view):
     found = nearest(5, EligibleRows(view, np.empty(0, np.uint32)), 5)
     assert (len(found), found.complete, found.exact) == (0, True, True)
-
-
-def test_being_among_others():
-    others = np.array([2, 5, 9], np.uint32)
-    values = np.array([9, 1, 2, 3, 10, 5], np.uint32)
-    assert is_in(values, others).tolist() == [True, False, True, False, False, True]
-    assert is_in(values, others[:0]).tolist() == [False] * 6
-    assert is_in(values[:0], others).tolist() == []

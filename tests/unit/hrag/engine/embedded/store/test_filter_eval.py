@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hrag.deadline import NEVER, Deadline
-from hrag.engine.embedded.search.filter_eval import FilterEvaluation, Ordinals
+from hrag.engine.embedded.store.filter_eval import FilterEvaluation
+from hrag.engine.embedded.store.sorted_sets import Ordinals
 from hrag.errors import DeadlineExceeded
 from hrag.filters import AllOf, AnyOf, Exists, Filter
 

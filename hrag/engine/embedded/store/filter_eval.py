@@ -1,25 +1,18 @@
-"""Filter evaluation: from a filter to the rows of the documents that it selects.
+"""Filter evaluation: from a filter to the documents that it selects, by ordinal.
 
 Reads the terms stored for each field of each document. The cost grows with what the
 conditions select, not with the collection, unless a filter has NoneOf conditions alone.
 """
 
-import threading
-import weakref
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import NoReturn
 
 import numpy as np
-from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from hrag.deadline import Deadline
-from hrag.engine.embedded.search.candidates import RowNumbers
-from hrag.engine.embedded.search.eligible_rows import is_in
-from hrag.engine.embedded.search.view import View, distinct
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.metadata_terms import (
@@ -32,16 +25,13 @@ from hrag.engine.embedded.store.metadata_terms import (
 )
 from hrag.engine.embedded.store.owners import document_owner
 from hrag.engine.embedded.store.queries import is_living
+from hrag.engine.embedded.store.sorted_sets import Ordinals, difference, intersection, union
 from hrag.errors import DataLoss
 from hrag.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
 from hrag.ids import MAX_DOCUMENT_ID_BYTES
 
-Ordinals = NDArray[np.uint64]
-"""Documents by ordinal, ascending, each once."""
-
 _NOTHING: Ordinals = np.empty(0, np.uint64)
 _ENTRY_BYTES = 8
-_CACHED_BYTES = 32 << 20
 _MERGE_AT = 1 << 20  # Ordinals: 8 MiB of them.
 
 
@@ -75,7 +65,7 @@ class FilterEvaluation:
             case AnyOf(inner):
                 return self._any(inner)
             case NoneOf(inner):
-                return _without(self._all_documents(), self._any(inner))
+                return difference(self._all_documents(), self._any(inner))
             case Match() | Exists() if given.field == DOCUMENT_ID:
                 return self._by_id(given)
             case Match() | Range() | Exists():
@@ -84,9 +74,9 @@ class FilterEvaluation:
     def _all(self, filters: Sequence[Filter]) -> Ordinals:
         wanted = [each for each in filters if not isinstance(each, NoneOf)]
         unwanted = [each for each in filters if isinstance(each, NoneOf)]
-        found = reduce(_both, map(self.select, wanted)) if wanted else self._all_documents()
+        found = reduce(intersection, map(self.select, wanted)) if wanted else self._all_documents()
         for each in unwanted:
-            found = _without(found, self._any(each.filters))
+            found = difference(found, self._any(each.filters))
         return found
 
     def _any(self, filters: Sequence[Filter]) -> Ordinals:
@@ -97,9 +87,9 @@ class FilterEvaluation:
             sets.append(self.select(each))
             size += len(sets[-1])
             if size > bound:
-                sets = [_union(sets)]
+                sets = [union(sets)]
                 size, bound = len(sets[0]), _MERGE_AT + 2 * len(sets[0])
-        return _union(sets)
+        return union(sets)
 
     def _by_id(self, given: Match | Exists) -> Ordinals:
         if isinstance(given, Exists):
@@ -138,7 +128,7 @@ class FilterEvaluation:
                     seeds.append(term_seed(found))
                 else:
                     shared.append(found)
-        return _union([self._checked(alone, np.array(seeds, np.uint64)), self._having(shared)])
+        return union([self._checked(alone, np.array(seeds, np.uint64)), self._having(shared)])
 
     def _having(self, terms: Iterable[bytes]) -> Ordinals:
         """The documents that have one of the terms."""
@@ -151,7 +141,7 @@ class FilterEvaluation:
                 packed = np.dtype([("term", f"V{len(each)}"), ("entry", "V8")])
                 alone = np.frombuffer(entries, packed)["entry"].tobytes()
                 found.append(self._checked(alone, np.uint64(term_seed(each))))
-        return _union(found)
+        return union(found)
 
     def _checked(
         self, entries: bytes | bytearray, seeds: NDArray[np.uint64] | np.uint64
@@ -178,58 +168,3 @@ class FilterEvaluation:
             f"a filter value of {' or '.join(sorted(names)) or 'an unknown document'} is damaged; "
             "ingesting the document again or `hrag check --repair` writes it again"
         )
-
-
-def evaluate(
-    store: Store, txn: Txn, view: View, given: Filter, deadline: Deadline
-) -> NDArray[np.int64]:
-    """Returns the rows, ascending, of the documents that a checked filter selects.
-
-    Raises DeadlineExceeded.
-    """
-    evaluation = FilterEvaluation(store, txn, view.collection, view.ordinals, deadline)
-    return view.rows_of(evaluation.select(given))
-
-
-class SelectedRowsCache:
-    """Rows that were selected in a view, kept as long as the view is in use."""
-
-    def __init__(self, max_bytes: int = _CACHED_BYTES) -> None:
-        self._entries: LRUCache[tuple[int, bytes], _Entry] = LRUCache(
-            max_bytes, getsizeof=lambda entry: entry.size_bytes
-        )
-        self._lock = threading.Lock()
-
-    def get(self, view: View, key: bytes, select: Callable[[], RowNumbers]) -> RowNumbers:
-        """Returns what `select` finds in the view; `key` identifies the selection."""
-        full_key = (view.collection, key)
-        with self._lock:
-            entry = self._entries.get(full_key)
-        if entry is not None and entry.view() is view:
-            return entry.rows
-        rows = select()
-        size_bytes = rows.nbytes + len(key)
-        if size_bytes <= self._entries.maxsize:
-            with self._lock:
-                self._entries[full_key] = _Entry(weakref.ref(view), rows, size_bytes)
-        return rows
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    view: "weakref.ref[View]"
-    rows: RowNumbers
-    size_bytes: int
-
-
-def _union(sets: Sequence[NDArray[np.unsignedinteger]]) -> Ordinals:
-    return distinct(np.sort(np.concatenate([_NOTHING, *sets])))
-
-
-def _both(some: Ordinals, others: Ordinals) -> Ordinals:
-    fewer, more = sorted((some, others), key=len)
-    return fewer[is_in(fewer, more)]
-
-
-def _without(some: Ordinals, others: Ordinals) -> Ordinals:
-    return some[~is_in(some, others)]

@@ -1,0 +1,181 @@
+"""Creates, deletes and lists collections and their aliases.
+
+Names and aliases of a tenant are entries of one database, so that none is used twice and one
+look-up finds a collection by either.
+"""
+
+from itertools import islice
+from typing import Protocol
+
+from hrag.deadline import Deadline
+from hrag.engine.documents import CollectionHandle
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.change_log import MAX_LOG_ENTRIES, note_commit
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.queries import (
+    aliases_of,
+    collection_numbers,
+    describe_collection,
+    find_collection,
+    handle_of,
+    read_collection,
+    read_counters,
+)
+from hrag.engine.embedded.store.records import CollectionRecord, Counters, Usage
+from hrag.engine.embedded.store.tenant_usage import check_quota, read_usage, write_usage
+from hrag.engine.embedded.write.summaries import summary_settings
+from hrag.engine.validation import check_alias_count, check_no_aliases, name_taken, no_alias
+from hrag.quota.quotas import QuotaOf, unlimited
+from hrag.types import (
+    Alias,
+    AliasChange,
+    Collection,
+    CollectionSettings,
+    Listing,
+    SummaryUnit,
+)
+
+
+class IndexMaintenance(Protocol):
+    """Keeps the index in order in the background."""
+
+    def changed(self, collection: int) -> None:
+        """Called after each commit, with the number of a collection that it changed."""
+
+    def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
+        """Waits while too much of the collection is not indexed; raises DeadlineExceeded."""
+
+
+class CollectionWriter:
+    """The part of `hrag.engine.Writer` that is about collections as a whole."""
+
+    def __init__(
+        self,
+        store: Store,
+        maintenance: IndexMaintenance | None = None,
+        max_log_entries: int = MAX_LOG_ENTRIES,
+        quota_of: QuotaOf = unlimited,
+    ) -> None:
+        self._store = store
+        self._maintenance = maintenance
+        self._max_log_entries = max_log_entries
+        self._quota_of = quota_of
+
+    def create_collection(
+        self, tenant_id: str, name: str, settings: CollectionSettings
+    ) -> tuple[Collection, int]:
+        store, key = self._store, schema.collection_name(tenant_id, name)
+        with store.growing_write(0) as txn:
+            found = txn.get(key, db=store.db["collection_names"])
+            if found is not None:
+                _, is_alias = schema.read_name(found)
+                raise name_taken(tenant_id, name, "name", is_alias=is_alias)
+            used, more = read_usage(store, txn, tenant_id), Usage(collections=1, sequence=1)
+            check_quota(tenant_id, self._quota_of(tenant_id), used, more)
+            used = used.plus(more)
+            write_usage(store, txn, tenant_id, used)
+            number = store.next_number(txn, schema.LAST_COLLECTION)
+            txn.put(key, schema.u32(number), db=store.db["collection_names"])
+            self._add_collection(txn, number, CollectionRecord(tenant_id, name, settings), used)
+        return Collection(tenant_id, name, settings), used.sequence
+
+    def _add_collection(self, txn: Txn, number: int, record: CollectionRecord, used: Usage) -> None:
+        """Adds a collection, and its summary collection if it has summaries."""
+        tenant_id, name, settings = record.tenant_id, record.name, record.settings
+        if settings.summaries is not SummaryUnit.NONE:
+            second = self._store.next_number(txn, schema.LAST_COLLECTION)
+            own = summary_settings(settings)
+            summaries = CollectionRecord(tenant_id, name, own, summarises=number)
+            self._add_collection(txn, second, summaries, used)
+            record = CollectionRecord(tenant_id, name, settings, summaries=second)
+        sequence = used.sequence
+        counters = Counters(sequence=sequence, sealed_sequence=sequence, log_start=sequence)
+        txn.put(schema.u32(number), record.to_bytes(), db=self._store.db["collections"])
+        txn.put(schema.u32(number), counters.to_bytes(), db=self._store.db["counters"])
+        note_commit(self._store, txn, number)
+
+    def delete_collection(self, tenant_id: str, name: str) -> int:
+        store = self._store
+        with store.write() as txn:
+            number = find_collection(store, txn, tenant_id, name)
+            named = [alias for alias, of in aliases_of(store, txn, tenant_id) if of == number]
+            check_no_aliases(tenant_id, read_collection(store, txn, number).name, named)
+            second = read_collection(store, txn, number).summaries
+            numbers = [number, second] if second else [number]
+            counters = [read_counters(store, txn, each) for each in numbers]
+            freed = Usage(-1, -counters[0].documents, -sum(each.stored_bytes for each in counters))
+            used = read_usage(store, txn, tenant_id).plus(freed).plus(Usage(sequence=1))
+            write_usage(store, txn, tenant_id, used)
+            txn.delete(schema.collection_name(tenant_id, name), db=store.db["collection_names"])
+            for each in numbers:
+                txn.delete(schema.u32(each), db=store.db["collections"])
+                txn.delete(schema.u32(each), db=store.db["counters"])
+                txn.put(schema.u32(each), b"", db=store.db["deleted_collections"])
+                note_commit(store, txn, each)
+        self._committed(*numbers)
+        return used.sequence
+
+    def collection(self, tenant_id: str, name: str) -> Collection:
+        with self._store.read() as txn:
+            number = find_collection(self._store, txn, tenant_id, name)
+            return describe_collection(self._store, txn, number)
+
+    def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
+        prefix = schema.collection_name(tenant_id, "")
+        after = prefix + page_token.encode() + b"\0" if page_token else b""
+        with self._store.read() as txn:
+            found_numbers = collection_numbers(self._store, txn, prefix, after)
+            numbers = list(islice(found_numbers, page_size + 1))
+            found = [
+                describe_collection(self._store, txn, number) for number in numbers[:page_size]
+            ]
+        return Listing(tuple(found), found[-1].name if len(numbers) > page_size else "")
+
+    def open(self, tenant_id: str, name: str) -> CollectionHandle:
+        with self._store.read() as txn:
+            number = find_collection(self._store, txn, tenant_id, name)
+            return handle_of(self._store, txn, number)
+
+    def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
+        store, key = self._store, schema.collection_name(tenant_id, alias)
+        with store.growing_write(0) as txn:
+            number = find_collection(store, txn, tenant_id, collection)
+            used, previous = read_usage(store, txn, tenant_id), ""
+            found = txn.get(key, db=store.db["collection_names"])
+            if found is None:
+                check_alias_count(tenant_id, sum(1 for _ in aliases_of(store, txn, tenant_id)))
+            else:
+                before, is_alias = schema.read_name(found)
+                if not is_alias:
+                    raise name_taken(tenant_id, alias, "alias", is_alias=False)
+                previous = read_collection(store, txn, before).name
+            now = Alias(alias, read_collection(store, txn, number).name)
+            if previous != now.collection:
+                used = used.plus(Usage(sequence=1))
+                write_usage(store, txn, tenant_id, used)
+                txn.put(key, schema.alias(number), db=store.db["collection_names"])
+        return AliasChange(now, previous, used.sequence)
+
+    def delete_alias(self, tenant_id: str, alias: str) -> int:
+        store, key = self._store, schema.collection_name(tenant_id, alias)
+        with store.write() as txn:
+            found = txn.get(key, db=store.db["collection_names"])
+            if found is None or not schema.read_name(found)[1]:
+                raise no_alias(tenant_id, alias)
+            used = read_usage(store, txn, tenant_id).plus(Usage(sequence=1))
+            write_usage(store, txn, tenant_id, used)
+            txn.delete(key, db=store.db["collection_names"])
+        return used.sequence
+
+    def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
+        store = self._store
+        with store.read() as txn:
+            return tuple(
+                Alias(alias, read_collection(store, txn, number).name)
+                for alias, number in aliases_of(store, txn, tenant_id)
+            )
+
+    def _committed(self, *collections: int) -> None:
+        if self._maintenance is not None:
+            for number in collections:
+                self._maintenance.changed(number)

@@ -1,0 +1,108 @@
+"""What the changes of a transaction share: numbers, collections' counters, tenants' usage.
+
+Each is read once and written once, at the end.
+"""
+
+from hrag.engine.documents import CollectionHandle
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.change_log import append_change, note_commit, trimmed
+from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.queries import (
+    collection_exists,
+    no_collection,
+    read_collection,
+    read_counters,
+)
+from hrag.engine.embedded.store.records import (
+    Change,
+    CollectionRecord,
+    Counters,
+    DocumentRecord,
+    Usage,
+)
+from hrag.engine.embedded.store.tenant_usage import check_quota, read_usage, write_usage
+from hrag.quota.quotas import QuotaOf
+
+
+class SharedState:
+    """The shared state of one transaction, for the changes in it; `finish` writes it."""
+
+    def __init__(self, store: Store, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
+        self._store = store
+        self._txn = txn
+        self._max_log_entries = max_log_entries
+        self._quota_of = quota_of
+        self._numbers: dict[bytes, int] = {}
+        self._collections: dict[int, CollectionRecord] = {}
+        self._counters: dict[int, Counters] = {}
+        self._usage: dict[str, Usage] = {}
+        self.changed: set[int] = set()
+        """Numbers of the collections that have a change."""
+
+    def finish(self) -> None:
+        """Writes what the changes share; call it last."""
+        store, txn = self._store, self._txn
+        for name, value in self._numbers.items():
+            txn.put(name, schema.u64(value), db=store.db["meta"])
+        for number, changed in self._counters.items():
+            counters = trimmed(store, txn, number, changed, self._max_log_entries)
+            txn.put(schema.u32(number), counters.to_bytes(), db=store.db["counters"])
+        for tenant_id, usage in self._usage.items():
+            write_usage(store, txn, tenant_id, usage)
+        for number in self.changed:
+            note_commit(store, txn, number)
+
+    def _next(self, name: bytes) -> int:
+        """Increments one of the store's numbers and returns it."""
+        number = self._numbers.get(name) or self._store.number(self._txn, name)
+        self._numbers[name] = number + 1
+        return number + 1
+
+    def _next_sequence(self, tenant_id: str) -> int:
+        usage = self._usage_of(tenant_id)
+        self._usage[tenant_id] = usage._replace(sequence=usage.sequence + 1)
+        return usage.sequence + 1
+
+    def _existing(self, handle: CollectionHandle) -> CollectionRecord:
+        """The collection's record, or CollectionNotFound if it has been deleted."""
+        found = self._collections.get(handle.collection_id)
+        if found is None:
+            found = existing_collection(self._store, self._txn, handle)
+            self._collections[handle.collection_id] = found
+        return found
+
+    def _counters_of(self, handle: CollectionHandle) -> Counters:
+        number = handle.collection_id
+        found = self._counters.get(number)
+        return read_counters(self._store, self._txn, number) if found is None else found
+
+    def _usage_of(self, tenant_id: str) -> Usage:
+        found = self._usage.get(tenant_id)
+        return read_usage(self._store, self._txn, tenant_id) if found is None else found
+
+    def _check_quota(self, tenant_id: str, more: Usage) -> None:
+        check_quota(tenant_id, self._quota_of(tenant_id), self._usage_of(tenant_id), more)
+
+    def _count(
+        self, handle: CollectionHandle, document: DocumentRecord, ordinal: int, sign: int
+    ) -> None:
+        """Counts a document as added (`sign` 1) or removed (-1), for its tenant too."""
+        documents = 0 if self._existing(handle).summarises else sign
+        more = Usage(documents=documents, stored_bytes=sign * document.stored_bytes)
+        self._usage[handle.tenant_id] = self._usage_of(handle.tenant_id).plus(more)
+        counters = self._counters_of(handle).plus(document, ordinal, sign)
+        self._counters[handle.collection_id] = counters
+
+    def _log(self, handle: CollectionHandle, change: Change, sequence: int) -> None:
+        number, counters = handle.collection_id, self._counters_of(handle)
+        self._counters[number] = append_change(
+            self._store, self._txn, number, counters, change, sequence
+        )
+        self.changed.add(number)
+
+
+def existing_collection(store: Store, txn: Txn, handle: CollectionHandle) -> CollectionRecord:
+    """The collection's record, or CollectionNotFound if it has been deleted."""
+    if not collection_exists(store, txn, handle.collection_id):
+        raise no_collection(handle.tenant_id, handle.name)
+    return read_collection(store, txn, handle.collection_id)

@@ -1,0 +1,64 @@
+"""Changes a document's metadata and source: read, change, check, store.
+
+The writer stores the new metadata only if the document is still the version that was read. So a
+change is made of what is stored, whoever else writes, and holds no lock meanwhile.
+"""
+
+from hrag import canonical_json
+from hrag.deadline import Deadline
+from hrag.engine import CollectionHandle, Writer
+from hrag.engine.validation import document_changed
+from hrag.errors import DocumentChanged, InvalidArgument
+from hrag.ids import quoted
+from hrag.types import IngestOutcome, MetadataChange, MetadataUpdate
+from indexer_svc.document_limits import check_changeable
+
+
+def check_change(change: MetadataChange) -> None:
+    """Raises InvalidArgument for a change of nothing, or one that contradicts itself."""
+    if not (change.metadata or change.remove_keys or change.replace or change.source is not None):
+        raise InvalidArgument(
+            "the request changes nothing; set metadata, remove_keys, replace or source",
+            field="metadata",
+        )
+    if change.replace and change.remove_keys:
+        raise InvalidArgument(
+            f"remove_keys has {len(change.remove_keys)} keys; with replace it must be empty, "
+            "because all keys are replaced",
+            field="remove_keys",
+        )
+    for key in change.remove_keys:
+        if key in change.metadata:
+            raise InvalidArgument(
+                f"remove_keys has {quoted(key)}, which metadata sets; name it in one of them",
+                field="remove_keys",
+            )
+
+
+def update_metadata(
+    writer: Writer,
+    collection: CollectionHandle,
+    document_id: str,
+    change: MetadataChange,
+    deadline: Deadline,
+) -> MetadataUpdate:
+    """Applies a change that `check_change` has checked.
+
+    Raises DocumentNotFound, DocumentChanged if another version is stored than the expected one,
+    TooLarge if the document would exceed a limit, and what `Writer.put_metadata` raises.
+    """
+    while True:
+        deadline.check("updating metadata")
+        info = writer.document(collection, document_id)
+        if change.expected_sequence not in (0, info.sequence):
+            raise document_changed(document_id, change.expected_sequence, info.sequence)
+        metadata, source = change.applied_to(info)
+        metadata_json = canonical_json.encode(metadata)
+        check_changeable(metadata, metadata_json, source)
+        if source == info.source and metadata_json == canonical_json.encode(info.metadata):
+            return MetadataUpdate(info, IngestOutcome.UNCHANGED)
+        try:
+            changed = writer.put_metadata(collection, document_id, info.sequence, metadata, source)
+        except DocumentChanged:
+            continue  # Written meanwhile: the next round sees whether that was allowed.
+        return MetadataUpdate(changed, IngestOutcome.UPDATED)

@@ -1,0 +1,98 @@
+"""Counting, changing and deleting documents by filter, through both services."""
+
+import pytest
+
+from hrag.client import Client
+from hrag.errors import (
+    CollectionNotFound,
+    DocumentChanged,
+    DocumentNotFound,
+    InvalidArgument,
+)
+from hrag.filters import Exists, Match
+from hrag.types import Document, DocumentCount, IngestOutcome
+from hrag.v1 import indexer_pb2
+
+DRAFT = Match("metadata.state", ("draft",))
+
+
+@pytest.fixture
+def client(services, tenant: str) -> Client:
+    """Five documents, of which three are drafts, and one of another tenant."""
+    for number in range(5):
+        metadata = {"state": "draft" if number < 3 else "final", "number": number}
+        document = Document(f"Dogs number {number}.", f"d{number}", metadata=metadata)
+        services.client.ingest(tenant, document)
+        services.client.ingest(f"{tenant}.other", document)
+    return services.client
+
+
+def test_documents_are_counted_and_listed_by_filter(client: Client, tenant: str) -> None:
+    assert client.count_documents(tenant, filter=DRAFT) == DocumentCount(3, 5, 6)
+    assert client.count_documents(tenant) == DocumentCount(5, 5, 6)
+    first = client.list_documents(tenant, filter=DRAFT, page_size=2)
+    rest = client.list_documents(
+        tenant, filter=DRAFT, page_size=2, page_token=first.next_page_token
+    )
+    ids = [info.document_id for page in (first, rest) for info in page.items]
+    assert (ids, rest.next_page_token) == (["d0", "d1", "d2"], "")
+    with pytest.raises(InvalidArgument) as caught:
+        client.count_documents(tenant, filter=Match("colour", ("red",)))
+    assert caught.value.field == "filter.match.field"
+    with pytest.raises(CollectionNotFound):
+        client.count_documents(tenant, collection="missing")
+
+
+def test_what_a_filter_selects_is_deleted(services, client: Client, tenant: str) -> None:
+    used = client.index_status(tenant).tenant.documents
+    deletion = client.delete_documents(tenant, DRAFT)
+    assert (deletion.documents, deletion.sequence) == (3, 9)
+    assert client.index_status(tenant).tenant.documents == used - 3
+    found = client.search(tenant, "dogs", limit=9, min_sequence=deletion.sequence).passages
+    assert {passage.chunk.document_id for passage in found} == {"d3", "d4"}
+    again = client.delete_documents(tenant, DRAFT)
+    assert (again.documents, again.sequence) == (0, 9)
+    assert client.count_documents(f"{tenant}.other").documents == 5
+    with pytest.raises(Exception, match=r"filter is missing.*DeleteCollection"):
+        services.raw_indexer.DeleteDocuments(
+            indexer_pb2.DeleteDocumentsRequest(tenant_id=tenant), timeout=10
+        )
+
+
+def test_changed_metadata_is_found_and_cited(client: Client, tenant: str) -> None:
+    assert client.search(tenant, "dogs", filter=DRAFT, limit=9).passages
+    updated = client.update_metadata(
+        tenant, "d0", {"state": "final", "by": {"name": "Ann"}}, remove_keys=["number"]
+    )
+    assert updated.outcome is IngestOutcome.UPDATED
+    assert updated.document.metadata == {"state": "final", "by": {"name": "Ann"}}
+    by_ann = Match("metadata.by.name", ("Ann",))
+    found = client.search(tenant, "dogs", filter=by_ann, limit=9).passages
+    assert [passage.chunk.metadata for passage in found] == [updated.document.metadata]
+    found = client.search(tenant, "dogs", filter=DRAFT, limit=9).passages
+    assert {passage.chunk.document_id for passage in found} == {"d1", "d2"}
+    sequence = updated.document.sequence
+    moved = client.update_metadata(
+        tenant, "d0", replace=True, source="s3://b", expected_sequence=sequence
+    )
+    assert (moved.document.metadata, moved.document.source) == ({}, "s3://b")
+    with pytest.raises(DocumentChanged) as caught:
+        client.update_metadata(tenant, "d0", {"a": 1}, expected_sequence=sequence)
+    assert caught.value.field == "expected_sequence"
+    assert client.count_documents(tenant, filter=Exists("source")).documents == 1
+    assert client.count_documents(f"{tenant}.other", filter=DRAFT).documents == 3
+
+
+def test_ingesting_a_changed_document_restores_what_was_sent(client: Client, tenant: str) -> None:
+    original = Document("Dogs number 3.", "d3", metadata={"state": "final", "number": 3})
+    assert client.ingest(tenant, original).outcome is IngestOutcome.UNCHANGED
+    same = client.update_metadata(tenant, "d3", {"number": 3})
+    assert same.outcome is IngestOutcome.UNCHANGED
+    assert client.ingest(tenant, original).outcome is IngestOutcome.UNCHANGED
+    client.update_metadata(tenant, "d3", {"number": 4})
+    assert client.ingest(tenant, original).outcome is IngestOutcome.UPDATED
+    assert client.get_document(tenant, "d3").metadata["number"] == 3
+    with pytest.raises(DocumentNotFound):
+        client.update_metadata(tenant, "missing", {"number": 4})
+    with pytest.raises(InvalidArgument, match="changes nothing"):
+        client.update_metadata(tenant, "d3")
