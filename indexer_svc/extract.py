@@ -9,33 +9,52 @@ tokens, storage or gRPC.
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hrag.deadline import Deadline
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.ids import quoted
 from hrag.tree import PageSpan, ParsedText, Section
-from hrag.types import MARKDOWN, MAX_PAGES, PDF, PLAIN_TEXT, Document, Page
+from hrag.types import MAX_PAGES, Document, Page
+from hrag.types.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
+from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
+from indexer_svc.parsers.delimited import parse_delimited
 from indexer_svc.parsers.markdown import parse_markdown
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
+from indexer_svc.parsers.python_source import parse_python
+from indexer_svc.parsers.rst import parse_rst
 
 MAX_RUN_CHARS = 1_000_000  # The tokenizer is superlinear in a run without white space.
 
-_PDF_MAGIC = b"%PDF-"
-_TEXT_TYPES = (PLAIN_TEXT, MARKDOWN)
+# Formats that a process of its own reads, whatever their size, and how errors name them.
+_FOREIGN = {
+    PDF: "a PDF",
+    HTML: "an HTML page",
+    DOCX: "a Word document",
+    PPTX: "a presentation",
+    XLSX: "a workbook",
+    EPUB: "an EPUB",
+}
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")  # Zero-width characters are blank.
 _WHITE_SPACE = re.compile(r"\s")
 
-# Longer Markdown is parsed by a process of its own: of nothing but markers, so much takes a tenth
-# of a second, in which no other thread runs.
-_MAX_MARKDOWN_BYTES = 16_384
-
-Body = str | bytes | tuple[Page, ...]
 Parse = Callable[[bytes, str, int], ParsedFile]
 """Parses bytes of a MIME type, with the largest text in bytes of UTF-8, in another process."""
 TenantParse = Callable[[str, Deadline, bytes, str, int], ParsedFile]
 """The same for a tenant that waits until a deadline."""
+
+
+# Formats of text that this process reads itself. Longer texts are parsed by a process of its own:
+# of Markdown of nothing but markers, so much takes a tenth of a second, in which no other thread
+# runs.
+_READ_HERE: Mapping[str, Callable[[bytes, int], ParsedFile]] = {
+    MARKDOWN: parse_markdown,
+    RST: parse_rst,
+    CSV: parse_delimited,
+    TSV: parse_delimited,
+    PYTHON: parse_python,
+}
+_MAX_READ_HERE_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,68 +79,51 @@ def no_parser(
 def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     """Returns the text, pages, sections and title of a document's body.
 
-    `max_bytes` bounds the body (a file's bytes, or text in UTF-8) and a PDF's text (UTF-8).
-    Pages are joined by one blank line and keep their numbers; those of a PDF are numbered
-    from 1. Sections are the headings of Markdown or the bookmarks of a PDF. The title is that
-    of the front matter of Markdown, else its first heading of level 1, or the title in a
-    PDF's metadata; plain text has none. Offsets are code points of the text returned. NUL
-    characters are kept in text and removed from PDFs. `parse` reads PDFs and long Markdown.
+    `max_bytes` bounds the body (a file's bytes, or text in UTF-8) and the text read from it
+    (UTF-8). Pages are joined by one blank line and keep their numbers; those of a PDF and the
+    slides of a presentation are numbered from 1. Sections are the headings of a text, the
+    bookmarks of a PDF, the slides of a presentation or the sheets of a workbook. The title is
+    the document's own: of its front matter or metadata, else its first heading of level 1;
+    plain text, tables and source code have none. Offsets are code points of the text returned.
+    NUL characters are kept in `text` and `pages`; in bytes they are a sign of another format.
+    `parse` reads foreign formats and long texts.
 
     Raises:
-        TooLarge: the body or a PDF's text exceeds `max_bytes`, or there are more than
+        TooLarge: the body or the text read from it exceeds `max_bytes`, or there are more than
             MAX_PAGES pages.
-        UnreadableDocument: `content` is not UTF-8, or is a damaged or encrypted PDF.
+        UnreadableDocument: `content` is not UTF-8, has a NUL byte where it should be text, or
+            is a damaged or encrypted file.
         BlankDocument: the text has no visible character.
-        InvalidArgument: the type is unknown or does not fit the body, the text has a lone
-            surrogate, or more than MAX_RUN_CHARS characters without white space.
+        InvalidArgument: the type is unknown, does not fit the body or needs libraries that are
+            not installed, the text has a lone surrogate, or more than MAX_RUN_CHARS characters
+            without white space.
 
     Also what `parse` raises.
     """
     mime_type = resolve_mime_type(document)
-    field = _field_of(document.body)
+    field = field_of(document.body)
+    require_readable(mime_type)
     _check_size(document.body, field, max_bytes)
-    if isinstance(document.body, bytes) and mime_type == PDF:
-        return _extracted_pdf(parse(document.body, PDF, max_bytes))
+    if mime_type in _FOREIGN:
+        body = (
+            document.body
+            if isinstance(document.body, bytes)
+            else _text_of(document.body)[0].encode()
+        )
+        return _extracted_file(parse(body, mime_type, max_bytes), mime_type, field)
     text, pages = _text_of(document.body)
-    _check_visible(text, f"{field} is blank; it must hold some visible text", field)
-    _check_runs(text, field)
-    if mime_type != MARKDOWN:
+    _check_text(text, field)
+    if mime_type not in _READ_HERE:
         return Extracted(ParsedText(text, (), pages))
     content = text.encode()
-    if len(content) > _MAX_MARKDOWN_BYTES:
-        read = parse(content, MARKDOWN, len(content))
-    else:
-        read = parse_markdown(content, len(content))
-    return Extracted(ParsedText(text, _sections(read), pages), read.title)
-
-
-def resolve_mime_type(document: Document) -> str:
-    """Returns the MIME type a document is read as, in lower case and without parameters.
-
-    A document without a type is `application/pdf` if its bytes begin with `%PDF-`, and
-    `text/plain` otherwise. Raises InvalidArgument for a type that is unknown or does not fit
-    the body.
-    """
-    is_file = isinstance(document.body, bytes)
-    given = document.mime_type.partition(";")[0].strip().lower()
-    if not given:
-        looks_like_pdf = isinstance(document.body, bytes) and document.body.startswith(_PDF_MAGIC)
-        return PDF if looks_like_pdf else PLAIN_TEXT
-    if given in _TEXT_TYPES or (given == PDF and is_file):
-        return given
-    raise InvalidArgument(
-        f"mime_type is {quoted(document.mime_type)}; with {_field_of(document.body)} it must be "
-        + ", ".join([*_TEXT_TYPES, PDF] if is_file else _TEXT_TYPES)
-        + " or empty",
-        field="mime_type",
+    read_here = len(content) <= _MAX_READ_HERE_BYTES
+    read = (
+        _READ_HERE[mime_type](content, max_bytes)
+        if read_here
+        else parse(content, mime_type, max_bytes)
     )
-
-
-def _field_of(body: Body) -> str:
-    """The request field that holds `body`."""
-    if isinstance(body, str):
-        return "text"
-    return "content" if isinstance(body, bytes) else "pages"
+    _check_text(read.text, field)
+    return Extracted(ParsedText(read.text, _sections(read), pages), read.title)
 
 
 def _check_size(body: Body, field: str, max_bytes: int) -> None:
@@ -172,6 +174,12 @@ def _text_of(body: Body) -> tuple[str, tuple[PageSpan, ...]]:
 def _decoded(content: bytes) -> str:
     """The text of UTF-8 bytes, without a byte order mark."""
     start = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
+    if b"\0" in content:
+        raise UnreadableDocument(
+            f"content is not text: it has a NUL byte at offset {content.index(0)}; mime_type must "
+            "name the format of the file",
+            field="content",
+        )
     try:
         return content[start:].decode()
     except UnicodeDecodeError as error:
@@ -191,21 +199,27 @@ def _sections(read: ParsedFile) -> tuple[Section, ...]:
     return tuple(Section(*heading) for heading in read.headings)
 
 
-def _extracted_pdf(read: ParsedFile) -> Extracted:
-    _check_visible(
-        read.text,
-        f"content is a PDF without text on any of its {len(read.pages)} pages; it may be a scan, "
-        "which needs text recognition first",
-        "content",
-    )
-    _check_runs(read.text, "content")
+def _extracted_file(read: ParsedFile, mime_type: str, field: str) -> Extracted:
+    if _VISIBLE.search(read.text) is None:
+        raise BlankDocument(_blank(read, mime_type, field), field=field)
+    _check_runs(read.text, field)
     pages = _pages(read.pages, range(1, len(read.pages) + 1))
     return Extracted(ParsedText(read.text, _sections(read), pages), read.title)
 
 
-def _check_visible(text: str, message: str, field: str) -> None:
+def _blank(read: ParsedFile, mime_type: str, field: str) -> str:
+    if mime_type != PDF:
+        return f"{field} is {_FOREIGN[mime_type]} without text"
+    return (
+        f"{field} is a PDF without text on any of its {len(read.pages)} pages; it may be a scan, "
+        "which needs text recognition first"
+    )
+
+
+def _check_text(text: str, field: str) -> None:
     if _VISIBLE.search(text) is None:
-        raise BlankDocument(message, field=field)
+        raise BlankDocument(f"{field} is blank; it must hold some visible text", field=field)
+    _check_runs(text, field)
 
 
 def _check_runs(text: str, field: str) -> None:

@@ -77,8 +77,8 @@ def front_matter_title(front_matter: str) -> str:
     return document_title(_scalar(" ".join(found["value"][:_MAX_SCALAR_CHARS].split())))
 
 
-def pdf_title(text: str) -> str:
-    """A title from a PDF's metadata; empty where it only repeats what a program put there."""
+def metadata_title(text: str) -> str:
+    """A title from a file's metadata; empty where it only repeats what a program put there."""
     title = document_title(text)
     return "" if _PLACEHOLDER.fullmatch(title) else title
 

@@ -1,7 +1,8 @@
-"""A parser process: `python -m indexer_svc.parsers.child MEMORY_BYTES`, a socket at its input.
+"""A parser process: `python -m indexer_svc.parsers.child MEMORY_BYTES FAMILY`.
 
-It confines itself, says that it is ready, and then answers one file after another until its
-input ends. It imports no store, no gRPC and no numpy, so that it starts fast and is small.
+Its input is a socket. It loads the parsers of its family of formats, confines itself, says that
+it is ready, and then answers one file after another until its input ends. It imports no store,
+no gRPC and no numpy, so that it starts fast and is small.
 """
 
 import codecs
@@ -10,7 +11,7 @@ import signal
 import sys
 from functools import partial
 
-from indexer_svc.parsers.formats import parse
+from indexer_svc.parsers.formats import Family, load, parse
 from indexer_svc.parsers.protocol import answer_to, message, received
 from indexer_svc.parsers.sandbox import confine
 
@@ -18,10 +19,11 @@ _SOCKET = 0
 _MAX_FILE_BYTES = 1 << 32
 
 
-def main(memory_bytes: int) -> None:
+def main(memory_bytes: int, family: Family) -> None:
     """Serves files until the socket ends."""
     for name in ("utf-8", "utf-16-le"):  # Codecs are modules; once confined, none can be loaded.
         codecs.lookup(name)
+    load(family)
     _send(message({"confined": confine(memory_bytes)}))
     while True:
         request, content = received(_receive, _MAX_FILE_BYTES)
@@ -46,4 +48,4 @@ def _send(parts: list[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), Family(sys.argv[2]))

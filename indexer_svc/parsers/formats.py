@@ -1,19 +1,56 @@
-"""The formats that a parser process reads, each by one function.
+"""The formats that a parser process reads, each by one function, in two families.
 
-A format is added here and in `indexer_svc.extract`, which decides what is parsed as what.
+A confined process can load no module, so it loads those of its family first. The libraries of
+the family EXTRA are those of the extra `formats`; PDFs and plain formats do not pay for them.
+A format is added here, in `hrag.types.formats`, and in `indexer_svc.extract` if it needs no
+process of its own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from enum import StrEnum
+from importlib import import_module
 
-from hrag.types import MARKDOWN, PDF
-from indexer_svc.parsers.markdown import parse_markdown
+from hrag.types.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.pdf import parse_pdf
 
-_PARSERS: Mapping[str, Callable[[bytes, int], ParsedFile]] = {
-    PDF: parse_pdf,
-    MARKDOWN: parse_markdown,
+
+class Family(StrEnum):
+    """Formats that one process reads."""
+
+    CORE = "core"
+    EXTRA = "extra"
+
+
+# The module and the function that reads each format.
+_PARSERS: Mapping[Family, Mapping[str, tuple[str, str]]] = {
+    Family.CORE: {
+        PDF: ("pdf", "parse_pdf"),
+        MARKDOWN: ("markdown", "parse_markdown"),
+        RST: ("rst", "parse_rst"),
+        CSV: ("delimited", "parse_delimited"),
+        TSV: ("delimited", "parse_delimited"),
+        PYTHON: ("python_source", "parse_python"),
+    },
+    Family.EXTRA: {
+        HTML: ("html", "parse_html"),
+        DOCX: ("docx", "parse_docx"),
+        PPTX: ("pptx", "parse_pptx"),
+        XLSX: ("xlsx", "parse_xlsx"),
+        EPUB: ("epub", "parse_epub"),
+    },
 }
+_PACKAGE = "indexer_svc.parsers"
+
+
+def family_of(mime_type: str) -> Family:
+    """The family that reads a format."""
+    return Family.EXTRA if mime_type in _PARSERS[Family.EXTRA] else Family.CORE
+
+
+def load(family: Family) -> None:
+    """Loads the modules and libraries of a family."""
+    for module, _function in _PARSERS[family].values():
+        import_module(f"{_PACKAGE}.{module}")
 
 
 def parse(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
@@ -22,4 +59,7 @@ def parse(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
     Raises InvalidArgument if it cannot be read or has more than `max_text_bytes` bytes of text
     in UTF-8, and whatever a library raises for a damaged file.
     """
-    return _PARSERS[mime_type](content, max_text_bytes)
+    module, function = _PARSERS[family_of(mime_type)][mime_type]
+    read = getattr(import_module(f"{_PACKAGE}.{module}"), function)
+    parsed: ParsedFile = read(content, max_text_bytes)
+    return parsed

@@ -17,7 +17,7 @@ import pypdfium2.raw as pdfium_c
 from hrag.errors import TooLarge, UnreadableDocument
 from hrag.types import MAX_PAGES
 from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile, joined
-from indexer_svc.titles import pdf_title, section_title
+from indexer_svc.titles import metadata_title, section_title
 
 MAX_BOOKMARKS = 10_000  # PDFium walks over the pages to find the page of each bookmark.
 
@@ -126,7 +126,7 @@ def _cleaned(raw: str) -> str:
 
 def _title(document: pdfium.PdfDocument) -> str:
     try:
-        return pdf_title(document.get_metadata_value("Title").translate(_ARTEFACTS))
+        return metadata_title(document.get_metadata_value("Title").translate(_ARTEFACTS))
     except UnicodeDecodeError:  # Half a surrogate pair is no reason to refuse the document.
         return ""
 

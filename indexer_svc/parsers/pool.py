@@ -5,7 +5,8 @@ waiting. Beyond that, files wait in order, those of the tenant with the fewest i
 
 Processes stay for further files of the same tenant: the files of two tenants never meet in one
 process, so a file that takes its parser over learns nothing of another tenant. One unused
-process is started ahead, because a start takes a tenth of a second.
+process of each family of formats in use is started ahead, because a start takes a tenth of a
+second.
 """
 
 import threading
@@ -29,6 +30,7 @@ from hrag.errors import (
     UnreadableDocument,
 )
 from hrag.types import MAX_PAGES
+from indexer_svc.parsers.formats import Family, family_of
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, ParsedFile
 from indexer_svc.parsers.process import ParserEnded, ParserNotStarted, ParserProcess
 from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
@@ -38,6 +40,9 @@ _log = structlog.get_logger()
 _POLL_S = 0.05  # How often a wait for a slot checks whether the caller has left.
 _FIELD = "content"
 _CPU_LIMIT_SIGNAL = "SIGPROF"
+
+_Use = tuple[str, Family]
+"""The tenant whose files a process reads, and their formats."""
 
 
 class _OutOfTime(Exception):
@@ -59,9 +64,12 @@ class ParserPool:
         slots: int,
         memory_bytes: int,
         timeout_s: float,
-        start: Callable[[int], ParserProcess] = ParserProcess,
+        start: Callable[[int, Family], ParserProcess] = ParserProcess,
     ) -> None:
-        """Starts nothing yet. `slots` is at least 2; `start` starts a process of so much memory."""
+        """Starts nothing yet. `slots` is at least 2; `start` starts a process of so much memory.
+
+        It must read the formats of the family.
+        """
         self._slots = slots
         self._share = slots // 2
         self._memory_bytes = memory_bytes
@@ -70,11 +78,11 @@ class ParserPool:
         # The kernel ends a process with the thread that has started it, so that none outlives
         # the indexer. This thread lives until `close`.
         self._starter = ThreadPoolExecutor(1, "parsers")
-        self._spare: Future[ParserProcess] | None = None
+        self._spares: dict[Family, Future[ParserProcess]] = {}
         self._changed = threading.Condition()
         self._waiting: list[_Turn] = []
         self._running: Counter[str] = Counter()
-        self._idle: OrderedDict[ParserProcess, str] = OrderedDict()
+        self._idle: OrderedDict[ParserProcess, _Use] = OrderedDict()
         self._is_closed = False
         self._has_warned = False
 
@@ -95,8 +103,9 @@ class ParserPool:
             TooBusy: no slot became free within HRAG_PARSER_TIMEOUT_S.
             ServiceUnavailable: no process can be started, or the pool is closed.
         """
+        use = tenant_id, family_of(mime_type)
         with metrics.parser_call(), self._slot(tenant_id, deadline):
-            process = self._taken(tenant_id)
+            process = self._taken(use)
             is_healthy = False
             try:
                 parsed = self._parsed(process, deadline, content, mime_type, max_text_bytes)
@@ -114,7 +123,7 @@ class ParserPool:
                 )
                 raise self._error_of(failure, mime_type) from None
             finally:
-                self._give_back(process, tenant_id, is_healthy)
+                self._give_back(process, use, is_healthy)
 
     def close(self) -> None:
         """Ends every process; files in work fail. Idempotent."""
@@ -123,10 +132,10 @@ class ParserPool:
             self._changed.notify_all()
             processes = list(self._idle)
             self._idle.clear()
-            spare, self._spare = self._spare, None
+            spares = list(self._spares.values())
+            self._spares.clear()
         self._starter.shutdown()
-        if spare is not None and spare.exception() is None:
-            processes.append(spare.result())
+        processes += [spare.result() for spare in spares if spare.exception() is None]
         for process in processes:
             process.kill()
 
@@ -179,39 +188,40 @@ class ParserPool:
 
     # A process for a file
 
-    def _taken(self, tenant_id: str) -> ParserProcess:
+    def _taken(self, use: _Use) -> ParserProcess:
         """A process that has read files of no other tenant. Raises ServiceUnavailable."""
-        while (idle := self._taken_idle(tenant_id)) is not None:
+        while (idle := self._taken_idle(use)) is not None:
             if idle.is_alive:
                 return idle
             idle.kill()
         try:
-            process = self._taken_unused()
+            process = self._taken_unused(use[1])
         except (OSError, RuntimeError) as error:  # No memory, no process, or no thread left.
             raise ServiceUnavailable(f"no parser can be started: {error}") from None
         self._end_surplus()
         return process
 
-    def _taken_idle(self, tenant_id: str) -> ParserProcess | None:
+    def _taken_idle(self, use: _Use) -> ParserProcess | None:
         with self._changed:
-            process = next((each for each, of in self._idle.items() if of == tenant_id), None)
+            process = next((each for each, of in self._idle.items() if of == use), None)
             if process is not None:
                 del self._idle[process]
             return process
 
-    def _taken_unused(self) -> ParserProcess:
+    def _taken_unused(self, family: Family) -> ParserProcess:
         """The process that was started ahead, or a new one; starts the next one."""
         with self._changed:
             if self._is_closed:
                 raise self._closed()
-            started = self._spare or self._starter.submit(self._start)
-            self._spare = self._starter.submit(self._start)
+            spare = self._spares.get(family)
+            started = spare or self._starter.submit(self._start, family)
+            self._spares[family] = self._starter.submit(self._start, family)
         with suppress(OSError):  # It may have been tried long ago, when memory was short.
             process = started.result()
             if process.is_alive:
                 return process
             process.kill()
-        return self._starter.submit(self._start).result()
+        return self._starter.submit(self._start, family).result()
 
     def _end_surplus(self) -> None:
         """Ends those idle longest, so that there are no more processes than slots."""
@@ -221,11 +231,11 @@ class ParserPool:
         for process in ending:
             process.kill()
 
-    def _give_back(self, process: ParserProcess, tenant_id: str, is_healthy: bool) -> None:
+    def _give_back(self, process: ParserProcess, use: _Use, is_healthy: bool) -> None:
         if is_healthy and process.is_reusable:
             with self._changed:
                 if not self._is_closed:
-                    self._idle[process] = tenant_id
+                    self._idle[process] = use
                     return
         process.kill()
 

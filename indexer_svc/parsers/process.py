@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from indexer_svc.parsers.formats import Family
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.protocol import Head, answer_of, message, received
 
@@ -46,10 +47,10 @@ class ParserNotStarted(ParserEnded):
 class ParserProcess:
     """A running parser process, used by one thread at a time."""
 
-    def __init__(self, memory_bytes: int) -> None:
-        """Starts the process and does not wait for it. Raises OSError."""
+    def __init__(self, memory_bytes: int, family: Family) -> None:
+        """Starts a process for the formats of `family`, not waiting for it. Raises OSError."""
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-B", "-s", "-S", "-P", "-m", _MODULE, str(memory_bytes)]
+        command = [sys.executable, "-B", "-s", "-S", "-P", "-m", _MODULE, str(memory_bytes), family]
         try:
             with theirs:
                 self._process = subprocess.Popen(

@@ -8,11 +8,15 @@ from hypothesis import strategies as st
 
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.tree import PageSpan, ParsedText, Section
-from hrag.types import MARKDOWN, MAX_TITLE_BYTES, PDF, PLAIN_TEXT, Document, Page
+from hrag.types import MARKDOWN, MAX_TITLE_BYTES, Document, Page
+from hrag.types.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
 from indexer_svc import extract as module
-from indexer_svc.extract import MAX_RUN_CHARS, extract, resolve_mime_type
+from indexer_svc import mime_types
+from indexer_svc.extract import MAX_RUN_CHARS, extract
 from indexer_svc.parsers.formats import parse
+from indexer_svc.parsers.parsed_file import ParsedFile
 from tests import pdfs
+from tests.format_files import DANCE, docx_file, epub_file, html_page, pptx_file, xlsx_file
 
 PLENTY = 32 << 20
 MIB = 1 << 20
@@ -42,39 +46,84 @@ def test_bytes_are_utf8_without_byte_order_mark():
     assert parsed(Document(b"\xef\xbb\xbfcaf\xc3\xa9"), PLENTY) == ParsedText("café")
 
 
-@pytest.mark.parametrize(
-    ("body", "given_type", "resolved"),
-    [
-        ("a", "", PLAIN_TEXT),
-        ((Page("a"),), "", PLAIN_TEXT),
-        (b"a", "", PLAIN_TEXT),
-        (b"%PDF-1.7", "", PDF),
-        ("%PDF-1.7", "", PLAIN_TEXT),
-        (b"%PDF-1.7", "text/plain", PLAIN_TEXT),
-        (b"a", "application/pdf", PDF),
-        ("a", "Text/Markdown; charset=utf-8", MARKDOWN),
-        ((Page("a"),), " text/markdown ", MARKDOWN),
-        ("a", "; charset=utf-8", PLAIN_TEXT),
-    ],
-)
-def test_type_is_resolved_from_the_given_type_and_the_body(body, given_type, resolved):
-    assert resolve_mime_type(Document(body, mime_type=given_type)) == resolved
+def test_a_format_of_its_own_process_is_given_to_it_whatever_its_size():
+    given = []
+
+    def elsewhere(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
+        given.append((mime_type, max_text_bytes))
+        return parse(content, mime_type, max_text_bytes)
+
+    for made in (html_page, docx_file, pptx_file, xlsx_file, epub_file):
+        assert DANCE in extract(Document(made()), PLENTY, elsewhere).parsed.text
+    extract(Document("<p>text", mime_type=HTML), PLENTY, elsewhere)
+    assert given == [(each, PLENTY) for each in (HTML, DOCX, PPTX, XLSX, EPUB, HTML)]
 
 
 @pytest.mark.parametrize(
-    ("body", "given_type", "allowed"),
+    ("mime_type", "text"),
+    [(MARKDOWN, "# a\n"), (RST, "a\n=\n"), (PYTHON, "def a(): pass\n"), (CSV, "a,b\n")],
+)
+def test_a_short_text_is_read_here_and_a_long_one_elsewhere_alike(mime_type, text):
+    given = []
+
+    def elsewhere(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
+        given.append(mime_type)
+        return parse(content, mime_type, max_text_bytes)
+
+    for times, elsewhere_too in ((2, []), (20_000, [mime_type])):
+        found = extract(Document(text * times, mime_type=mime_type), PLENTY, elsewhere).parsed
+        assert given == elsewhere_too
+        assert bool(found.sections) == (mime_type != CSV)
+
+
+def test_slides_are_pages_and_sections():
+    found = parsed(Document(pptx_file()))
+    assert [page.number for page in found.pages] == [1, 2, 3]
+    assert [section.title for section in found.sections] == ["Dance", "Slide 3"]
+
+
+@pytest.mark.parametrize("mime_type", ["", "text/plain", "text/markdown", "text/csv", "text/x-c"])
+def test_bytes_with_a_nul_are_not_text(mime_type):
+    error = refusal(UnreadableDocument, Document(b"GIF89a\x01\0\x02", mime_type=mime_type))
+    assert error.field == "content"
+    assert "NUL byte at offset 7; mime_type must name the format" in error.message
+
+
+@pytest.mark.parametrize(
+    ("body", "mime_type", "says"),
     [
-        ("a", "application/pdf", "with text it must be text/plain, text/markdown or empty"),
-        ((Page("a"),), "application/pdf", "with pages it must be text/plain, text/markdown or"),
-        (b"a", "image/png", "text/plain, text/markdown, application/pdf or empty"),
-        ("a", "text", "text/plain, text/markdown"),
+        ("<p>", HTML, "text is an HTML page without text"),
+        (b"<script>x</script>", HTML, "content is an HTML page without text"),
+        (b",,\n,,", CSV, "content is blank"),
     ],
 )
-def test_other_types_are_refused_with_the_allowed_ones(body, given_type, allowed):
-    error = refusal(InvalidArgument, Document(body, mime_type=given_type))
+def test_a_file_without_text_is_blank(body, mime_type, says):
+    assert says in refusal(BlankDocument, Document(body, mime_type=mime_type)).message
+
+
+def test_source_code_keeps_its_lines_and_has_no_headings_but_its_definitions():
+    shell = "#!/bin/sh\n# Title\n\n\techo x\n"
+    assert parsed(Document(shell, mime_type="text/x-shellscript")) == ParsedText(shell)
+    python = "# Title\nclass A:\n    pass\n"
+    assert parsed(Document(python, mime_type=PYTHON)) == ParsedText(
+        python, (Section("class A", 1, 8),)
+    )
+
+
+def test_too_much_text_of_a_file_is_refused():
+    page = b"<table>" + b"<tr><td>x" * 50
+    error = refusal(TooLarge, Document(page, mime_type=HTML), len(page) - 1)
+    assert "HRAG_MAX_DOCUMENT_BYTES allows" in error.message
+    records = b"Name,Price\n" + b"Pump,1\n" * 200
+    error = refusal(TooLarge, Document(records, mime_type=CSV), len(records))
+    assert error.message.startswith("content has more than")
+
+
+def test_without_the_extra_its_formats_are_refused(monkeypatch):
+    monkeypatch.setattr(mime_types, "_has_extra", lambda: False)
+    error = refusal(InvalidArgument, Document(docx_file()))
     assert error.field == "mime_type"
-    assert allowed in error.message
-    assert f"'{given_type}'" in error.message
+    assert "pip install 'hrag[formats]'" in error.message
 
 
 def test_pages_are_joined_by_a_blank_line():

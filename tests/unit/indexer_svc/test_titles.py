@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.types import MAX_TITLE_BYTES
-from indexer_svc.titles import document_title, front_matter_title, pdf_title, section_title
+from indexer_svc.titles import document_title, front_matter_title, metadata_title, section_title
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_front_matter_without_a_title(lines):
     ],
 )
 def test_title_of_a_pdf_is_kept(title):
-    assert pdf_title(title) == title
+    assert metadata_title(title) == title
 
 
 @pytest.mark.parametrize(
@@ -105,12 +105,12 @@ def test_title_of_a_pdf_is_kept(title):
     ],
 )
 def test_what_programs_write_is_not_a_title(title):
-    assert pdf_title(title) == ""
+    assert metadata_title(title) == ""
 
 
 @given(st.text(max_size=3000))
 def test_titles_are_one_line_within_their_limits(text):
-    for title in (document_title(text), pdf_title(text), front_matter_title(f"title: {text}")):
+    for title in (document_title(text), metadata_title(text), front_matter_title(f"title: {text}")):
         assert len(title.encode()) <= MAX_TITLE_BYTES
         assert " ".join(title.split()) == title
     assert document_title(text).startswith(section_title(text)) or len(text) > MAX_TITLE_BYTES // 4
@@ -126,5 +126,5 @@ def test_a_title_is_cut_between_code_points():
 def test_hostile_front_matter_takes_linear_time(line):
     started = time.perf_counter()
     front_matter_title(f"---\n{line}\n---\n")
-    pdf_title(line)
+    metadata_title(line)
     assert time.perf_counter() - started < 2

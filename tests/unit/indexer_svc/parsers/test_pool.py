@@ -20,10 +20,13 @@ from hrag.errors import (
 )
 from hrag.metrics import INSTRUMENTS
 from hrag.types import PDF
+from hrag.types.formats import DOCX, HTML
+from indexer_svc.parsers.formats import Family
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.pool import ParserPool
 from indexer_svc.parsers.process import ParserEnded, ParserNotStarted
 from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
+from tests.until import until
 
 SOON_S = 10.0
 
@@ -31,8 +34,9 @@ SOON_S = 10.0
 class FakeProcess:
     """Waits at `gate` for each file, then returns it as text or raises `failure`."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, family: Family) -> None:
         self.number = number
+        self.family = family
         self.is_alive = True
         self.is_reusable = True
         self.is_confined = True
@@ -67,8 +71,8 @@ class Started:
         self.prepare = lambda _process: None
         self._numbers = count(1)
 
-    def __call__(self, _memory_bytes: int) -> FakeProcess:
-        process = FakeProcess(next(self._numbers))
+    def __call__(self, _memory_bytes: int, family: Family) -> FakeProcess:
+        process = FakeProcess(next(self._numbers), family)
         self.prepare(process)
         self.processes.append(process)
         return process
@@ -95,8 +99,14 @@ def pool(started: Started) -> Iterator[ParserPool]:
     assert started.alive == []
 
 
-def parse(pool: ParserPool, tenant: str, content: bytes = b"x", deadline: Deadline = NEVER) -> str:
-    return pool.parse(tenant, deadline, content, PDF, 1000).text
+def parse(
+    pool: ParserPool,
+    tenant: str,
+    content: bytes = b"x",
+    deadline: Deadline = NEVER,
+    mime_type: str = PDF,
+) -> str:
+    return pool.parse(tenant, deadline, content, mime_type, 1000).text
 
 
 class Call(threading.Thread):
@@ -113,13 +123,6 @@ class Call(threading.Thread):
             parse(*self._work)
         except Exception as error:
             self.error = error
-
-
-def until(condition) -> None:
-    end_s = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
 
 
 def slow(process: FakeProcess) -> None:
@@ -153,6 +156,26 @@ def test_there_are_no_more_processes_than_slots_and_one_unused(pool, started):
     for number in range(20):
         parse(pool, f"tenant {number}")
         until(lambda: len(started.alive) <= 5)
+
+
+def test_a_process_reads_the_formats_of_its_family_alone(pool, started):
+    for _ in range(2):
+        parse(pool, "a", b"pdf", mime_type=PDF)
+        parse(pool, "a", b"docx", mime_type=DOCX)
+        parse(pool, "a", b"html", mime_type=HTML)
+    read = {process.family: process.read for process in started.used}
+    assert len(started.used) == 2
+    assert read == {Family.CORE: [b"pdf"] * 2, Family.EXTRA: [b"docx", b"html"] * 2}
+
+
+def test_one_process_is_started_ahead_for_each_family_in_use(pool, started):
+    parse(pool, "a", mime_type=PDF)
+    until(lambda: len(started.processes) == 2)
+    assert {process.family for process in started.processes} == {Family.CORE}
+    parse(pool, "a", mime_type=DOCX)
+    until(lambda: len(started.alive) == 4)
+    families = sorted(process.family for process in started.alive if not process.read)
+    assert families == [Family.CORE, Family.EXTRA]
 
 
 def test_a_tenant_has_at_most_half_of_the_slots(pool, started):

@@ -12,12 +12,21 @@ import pytest
 from hrag.deadline import Deadline
 from hrag.errors import TooLarge, UnreadableDocument
 from hrag.types import MARKDOWN, PDF
-from indexer_svc.parsers.formats import parse
+from hrag.types.formats import DOCX, EPUB, HTML, PPTX, XLSX
+from indexer_svc.parsers.formats import Family, parse
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.process import ParserEnded, ParserNotStarted, ParserProcess
 from indexer_svc.parsers.protocol import ParserFault
 from tests import pdfs
 from tests.bombs import inflating_page, repeated_page
+from tests.format_files import (
+    docx_file,
+    epub_file,
+    html_page,
+    pptx_file,
+    with_part,
+    xlsx_file,
+)
 
 PLENTY = 1 << 25
 MEMORY_BYTES = 1 << 29
@@ -40,7 +49,7 @@ def read(
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[ParserProcess]:
-    process = ParserProcess(MEMORY_BYTES)
+    process = ParserProcess(MEMORY_BYTES, Family.CORE)
     yield process
     assert process.is_alive
     assert process.kill() == "SIGKILL"
@@ -48,7 +57,7 @@ def process() -> Iterator[ParserProcess]:
 
 @pytest.fixture
 def own_process() -> Iterator[ParserProcess]:
-    process = ParserProcess(MEMORY_BYTES)
+    process = ParserProcess(MEMORY_BYTES, Family.CORE)
     yield process
     process.kill()
 
@@ -82,6 +91,70 @@ def test_a_pdf_reads_as_it_does_here(process, content):
     assert read(process, content) == parse(content, PDF, PLENTY)
 
 
+@pytest.fixture(scope="module")
+def extra_process() -> Iterator[ParserProcess]:
+    """One with so little memory as is allowed."""
+    process = ParserProcess(LEAST_MEMORY_BYTES, Family.EXTRA)
+    yield process
+    assert process.is_alive
+    process.kill()
+
+
+LEGACY_PAGE = "<meta charset=windows-1251><title>Мёд</title><p>Мёд".encode("cp1251")
+BROKEN_DOCX = with_part(docx_file(), "word/document.xml", b"<a>" * 500)
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "content"),
+    [
+        (HTML, html_page()),
+        (HTML, LEGACY_PAGE),
+        (DOCX, docx_file()),
+        (PPTX, pptx_file()),
+        (XLSX, xlsx_file()),
+        (EPUB, epub_file()),
+    ],
+)
+def test_other_formats_read_as_they_do_here(extra_process, mime_type, content):
+    read_here = parse(content, mime_type, PLENTY)
+    assert read_here.text
+    assert read(extra_process, content, mime_type) == read_here
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "content"),
+    [
+        (HTML, b"\xff"),
+        (HTML, b"<meta charset=klingon>\xff"),
+        (DOCX, xlsx_file()),
+        (DOCX, BROKEN_DOCX),
+        (PPTX, b"PK\x03\x04"),
+        (XLSX, xlsx_file()[:3000]),
+        (EPUB, epub_file(**{"OEBPS/book.opf": ""})),
+    ],
+)
+def test_other_formats_are_refused_as_they_are_here(extra_process, mime_type, content):
+    with pytest.raises(UnreadableDocument) as here:
+        parse(content, mime_type, PLENTY)
+    with pytest.raises(UnreadableDocument) as there:
+        read(extra_process, content, mime_type)
+    assert there.value.message == here.value.message
+
+
+def test_a_process_loads_the_libraries_of_its_family_alone():
+    program = (
+        "import sys; from indexer_svc.parsers.formats import Family, load; load(Family({!r}));"
+        "print(sorted({{*sys.modules}} & {{'mammoth', 'python_calamine', 'selectolax',"
+        " 'pypdfium2', 'markdown_it', 'numpy', 'lmdb', 'grpc'}}))"
+    )
+    loaded = {
+        family: subprocess.check_output([sys.executable, "-c", program.format(family.value)])
+        for family in Family
+    }
+    assert loaded[Family.CORE] == b"['markdown_it', 'pypdfium2']\n"
+    assert loaded[Family.EXTRA] == b"['mammoth', 'python_calamine', 'selectolax']\n"
+
+
 @pytest.mark.parametrize("content", [pdfs.broken_pdf(), b"", pdfs.encrypted_pdf(["a"], "secret")])
 def test_a_refusal_is_the_same_as_here(process, content):
     with pytest.raises(UnreadableDocument) as here:
@@ -111,7 +184,7 @@ def test_more_memory_than_the_limit_ends_the_process(own_process):
 
 
 def test_the_least_memory_that_is_allowed_reads_pdfs():
-    process = ParserProcess(LEAST_MEMORY_BYTES)
+    process = ParserProcess(LEAST_MEMORY_BYTES, Family.CORE)
     try:
         assert read(process, pdfs.pdf_of(["x"] * 100)).text.count("x") == 100
     finally:
@@ -126,7 +199,7 @@ def test_more_processor_time_than_the_limit_ends_the_process(own_process):
 def test_a_process_that_ends_at_its_start_says_so(monkeypatch):
     monkeypatch.setattr("indexer_svc.parsers.process._MODULE", "no_such_module")
     with pytest.raises(ParserNotStarted, match="exit code 1"):
-        read(ParserProcess(MEMORY_BYTES), b"")
+        read(ParserProcess(MEMORY_BYTES, Family.CORE), b"")
 
 
 def test_a_crash_is_named(own_process):

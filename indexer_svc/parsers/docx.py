@@ -1,0 +1,58 @@
+"""The text of a Word document: headings, paragraphs, lists, tables, notes.
+
+mammoth turns it into HTML by its styles, so the two formats read alike. Deleted text, comments,
+pictures, headers and footers are left out; pages do not exist before the document is laid out.
+"""
+
+import xml.dom.expatbuilder  # noqa: F401  (minidom imports it while it parses)
+from io import BytesIO
+
+import mammoth
+from selectolax.lexbor import LexborHTMLParser
+
+from indexer_svc.parsers.html import first_heading, write_html
+from indexer_svc.parsers.office import office_title
+from indexer_svc.parsers.package import Package, readable
+from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.text_writer import TextWriter
+from indexer_svc.titles import metadata_title
+
+_KIND = "a Word document (DOCX)"
+_MAIN_PART = "word/document.xml"
+_TITLE_CLASS = "title"
+_STYLES = f"""
+p[style-name='Title'] => p.{_TITLE_CLASS}:fresh
+p[style-name='Subtitle'] => p:fresh
+"""
+
+
+def parse_docx(content: bytes, max_text_bytes: int) -> ParsedFile:
+    """Returns the text of a document, its headings and its title.
+
+    The title is that of its properties, else its first paragraph in the style Title, else its
+    first heading of level 1. Raises UnreadableDocument or TooLarge.
+    """
+    with readable(_KIND):
+        package = Package(content, _KIND, _MAIN_PART)
+        package.check_xml()
+        title = office_title(package)
+        page = LexborHTMLParser(_html(content))
+        writer = TextWriter(max_text_bytes)
+        write_html(page, writer)
+        return writer.parsed(title or _title_paragraph(page) or first_heading(writer))
+
+
+def _html(content: bytes) -> str:
+    converted = mammoth.convert_to_html(
+        BytesIO(content),
+        style_map=_STYLES,
+        include_embedded_style_map=False,
+        external_file_access=False,
+        convert_image=mammoth.images.img_element(lambda _image: {}),
+    )
+    return str(converted.value)
+
+
+def _title_paragraph(page: LexborHTMLParser) -> str:
+    paragraph = page.css_first(f"p.{_TITLE_CLASS}")
+    return "" if paragraph is None else metadata_title(paragraph.text())

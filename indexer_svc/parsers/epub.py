@@ -1,0 +1,110 @@
+"""The text of an EPUB: its chapters in reading order, each read as an HTML page.
+
+Headings become sections. A chapter without any has the title that the table of contents gives it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from selectolax.lexbor import LexborHTMLParser
+
+from hrag.errors import UnreadableDocument
+from indexer_svc.parsers.html import write_html
+from indexer_svc.parsers.html_charset import decoded
+from indexer_svc.parsers.package import Element, Package, readable, resolved
+from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.text_writer import TextWriter
+from indexer_svc.titles import metadata_title
+
+_KIND = "an EPUB"
+_CONTAINER = "META-INF/container.xml"
+_ENCRYPTION = "META-INF/encryption.xml"
+_PAGES = ("application/xhtml+xml", "text/html")
+_CONTENTS = "application/x-dtbncx+xml"
+
+
+def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
+    """Returns the text of a book, its headings and the title in its metadata.
+
+    Raises UnreadableDocument, for chapters that are encrypted too, or TooLarge.
+    """
+    with readable(_KIND):
+        package = Package(content, _KIND, _CONTAINER)
+        root = _root_part(package)
+        book = package.xml(root)
+        items = {each.get("id", ""): each for each in book.iterfind(".//{*}manifest/{*}item")}
+        labels = _labels(package, root, items)
+        locked = _encrypted(package)
+        writer = TextWriter(max_text_bytes)
+        for part in _chapters(book, root, items):
+            if part in locked:
+                raise UnreadableDocument(
+                    f"content is an EPUB whose chapter {part[:200]} is encrypted; send it without "
+                    "copy protection",
+                    field="content",
+                )
+            _write_chapter(decoded(package.read(part)), labels.get(part, ""), writer)
+        title = book.findtext(".//{http://purl.org/dc/elements/1.1/}title") or ""
+        return writer.parsed(metadata_title(title))
+
+
+def _root_part(package: Package) -> str:
+    found = package.xml(_CONTAINER).find(".//{*}rootfile")
+    if found is None:
+        raise UnreadableDocument(f"content names no book in {_CONTAINER}", field="content")
+    return resolved("", found.get("full-path", ""))
+
+
+def _chapters(book: Element, root: str, items: Mapping[str, Element]) -> Iterator[str]:
+    """The parts of the book in reading order, without its table of contents."""
+    for each in book.iterfind(".//{*}spine/{*}itemref"):
+        item = items.get(each.get("idref", ""))
+        if item is not None and item.get("media-type") in _PAGES and not _is_contents(item):
+            yield resolved(root, item.get("href", ""))
+
+
+def _is_contents(item: Element) -> bool:
+    return "nav" in item.get("properties", "").split()
+
+
+def _encrypted(package: Package) -> set[str]:
+    if _ENCRYPTION not in package:
+        return set()
+    found = package.xml(_ENCRYPTION).iterfind(".//{*}CipherReference")
+    return {resolved("", each.get("URI", "")) for each in found}
+
+
+def _labels(package: Package, root: str, items: Mapping[str, Element]) -> dict[str, str]:
+    """The first title that the tables of contents give to each part."""
+    labels: dict[str, str] = {}
+    for item in items.values():
+        part = resolved(root, item.get("href", ""))
+        if part not in package:
+            continue
+        if _is_contents(item):
+            entries = _linked(decoded(package.read(part)))
+        elif item.get("media-type") == _CONTENTS:
+            entries = _points(package.xml(part))
+        else:
+            continue
+        for target, label in entries:
+            labels.setdefault(resolved(part, target), label)
+    return labels
+
+
+def _linked(contents: str) -> Iterator[tuple[str, str]]:
+    for link in LexborHTMLParser(contents).css("nav a[href]"):
+        yield link.attributes.get("href") or "", link.text()
+
+
+def _points(contents: Element) -> Iterator[tuple[str, str]]:
+    for point in contents.iter():
+        target, label = point.find("{*}content"), point.findtext("{*}navLabel/{*}text")
+        if target is not None and label:
+            yield target.get("src", ""), label
+
+
+def _write_chapter(text: str, label: str, writer: TextWriter) -> None:
+    page = LexborHTMLParser(text)
+    if page.css_first("h1, h2, h3, h4, h5, h6") is None:
+        writer.heading(1, label)
+    write_html(page, writer)

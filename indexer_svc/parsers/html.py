@@ -1,0 +1,278 @@
+"""The text of an HTML page: headings, paragraphs, lists, tables, preformatted lines.
+
+Parsed as browsers parse it (the HTML standard's algorithm, by Lexbor), so a page reads as it
+is shown. What is not shown is not text: scripts, styles, templates, comments, whatever is
+`hidden` or styled `display: none`; nor are controls, pictures and navigation. Nothing that a
+page refers to is loaded. No function here recurses, so nesting has no limit.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from indexer_svc.parsers.html_charset import decoded
+from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.tables import MAX_COLUMNS
+from indexer_svc.parsers.text_writer import TextWriter
+from indexer_svc.titles import metadata_title
+
+_HEADINGS = {f"h{depth}": depth for depth in range(1, 7)}
+_NOT_TEXT = frozenset((
+    "head", "title", "script", "style", "template", "noscript", "nav", "dialog", "button", "select",
+    "datalist", "input", "textarea", "progress", "meter", "object", "embed", "iframe", "svg", "map",
+    "canvas", "audio", "video", "img", "rp",
+))  # fmt: skip
+_ROLES_NOT_TEXT = ("navigation", "search")
+_BLOCKS = frozenset((
+    *_HEADINGS, "address", "article", "aside", "blockquote", "body", "caption", "center", "dd",
+    "details", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header",
+    "hgroup", "hr", "legend", "li", "main", "menu", "ol", "p", "pre", "section", "summary", "table",
+    "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
+))  # fmt: skip
+_LISTS = ("ul", "ol", "menu")
+_CELLS = ("td", "th")
+_LAYOUT_ROLES = ("presentation", "none")
+_ARRANGED = frozenset(("table", "pre", *_HEADINGS))
+_UNSEEN = re.compile(r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+_SPAN = re.compile(r"[0-9]{1,4}")
+_WHITE_SPACE = re.compile(r"\s+")
+
+
+def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
+    """Returns the text of a page, its headings and its title.
+
+    The title is that of the page's head, else its first heading of level 1. Raises
+    UnreadableDocument for an unknown encoding, and TooLarge.
+    """
+    page = LexborHTMLParser(decoded(content))
+    writer = TextWriter(max_text_bytes)
+    write_html(page, writer)
+    title = page.css_first("head > title")
+    own = "" if title is None else metadata_title(title.text())
+    return writer.parsed(own or first_heading(writer))
+
+
+def first_heading(writer: TextWriter) -> str:
+    """The title of the first heading of depth 1; empty if there is none."""
+    return next((each.title for each in writer.headings if each.depth == 1), "")
+
+
+def write_html(page: LexborHTMLParser, writer: TextWriter) -> None:
+    """Writes the text of a page's body. Raises TooLarge."""
+    if page.body is not None:
+        has_tables = page.css_first("table") is not None
+        layouts = _layout_tables(page.body) if has_tables else set()
+        _BodyReader(writer, layouts).read(page.body)
+
+
+@dataclass(slots=True)
+class _List:
+    """A list that is open, and the number of its items so far."""
+
+    is_ordered: bool
+    count: int = 0
+
+    def next_marker(self) -> str:
+        self.count += 1
+        return f"{self.count}." if self.is_ordered else "-"
+
+
+class _BodyReader:
+    """Walks through a page's body and writes each block as it ends."""
+
+    def __init__(self, writer: TextWriter, layout_tables: set[int]) -> None:
+        self._writer = writer
+        self._layout_tables = layout_tables
+        self._inline: list[str] = []
+        self._lists: list[_List] = []
+        self._marker = ""
+
+    def read(self, body: LexborNode) -> None:
+        _walk(body, self._enter, self._leave)
+        self._end_block()
+
+    def _enter(self, node: LexborNode) -> bool:
+        tag = node.tag or ""
+        if tag in _BLOCKS:
+            self._end_block()
+            return self._enter_block(node, tag)
+        self._inline.append(_inline_text(node, tag))
+        return True
+
+    def _enter_block(self, node: LexborNode, tag: str) -> bool:
+        """Headings, tables and preformatted lines are written whole, not descended into."""
+        if tag in _HEADINGS:
+            self._writer.heading(_HEADINGS[tag], _visible_text(node))
+        elif tag == "pre":
+            self._writer.code(_visible_text(node))
+        elif tag == "table" and node.mem_id not in self._layout_tables:
+            self._write_table(node)
+        else:
+            self._begin_item(tag)
+            return True
+        return False
+
+    def _begin_item(self, tag: str) -> None:
+        if tag in _LISTS:
+            self._lists.append(_List(tag == "ol"))
+        elif tag == "li":
+            self._marker = self._lists[-1].next_marker() if self._lists else "-"
+
+    def _leave(self, node: LexborNode) -> None:
+        if node.tag not in _BLOCKS:
+            return
+        self._end_block()
+        if node.tag in _LISTS:
+            self._lists.pop()
+        elif node.tag == "li":
+            self._marker = ""
+
+    def _end_block(self) -> None:
+        lines = (" ".join(line.split()) for line in "".join(self._inline).split("\n"))
+        text = "\n".join(filter(None, lines))
+        self._inline.clear()
+        if text and self._marker:
+            self._writer.item(text, max(1, len(self._lists)), self._marker)
+            self._marker = ""
+        else:
+            self._writer.paragraph(text)
+
+    def _write_table(self, table: LexborNode) -> None:
+        caption = table.css_first("caption")
+        if caption is not None:
+            self._writer.paragraph(" ".join(_visible_text(caption).split()))
+        lines = [line for line in table.css("tr") if _is_visible(line)]
+        has_header = bool(lines) and all(cell.tag == "th" for cell in _cells(lines[0]))
+        self._writer.table(list(_rows(lines)), has_header=has_header)
+
+
+def _walk(
+    root: LexborNode, enter: Callable[[LexborNode], bool], leave: Callable[[LexborNode], None]
+) -> None:
+    """Calls `enter` for each visible node below `root`, in order, and goes into it if told to.
+
+    `leave` is called behind the last node inside.
+    """
+    inside = [root]
+    node = root.child
+    while True:
+        if node is None:
+            left = inside.pop()
+            if not inside:
+                return
+            leave(left)
+            node = left.next
+        elif _is_visible(node) and enter(node):
+            inside.append(node)
+            node = node.child
+        else:
+            node = node.next
+
+
+def _is_visible(node: LexborNode) -> bool:
+    if node.is_text_node:
+        return True
+    if not node.is_element_node or node.tag in _NOT_TEXT:
+        return False
+    attributes = node.attributes
+    if not attributes:
+        return True
+    return not (
+        "hidden" in attributes
+        or attributes.get("role") in _ROLES_NOT_TEXT
+        or _UNSEEN.search(attributes.get("style") or "")
+        or (node.tag == "a" and _is_anchor(node, attributes))
+    )
+
+
+def _is_anchor(link: LexborNode, attributes: dict[str, str | None]) -> bool:
+    """Whether a link is a mere sign that leads to a place of the page, as beside headings."""
+    target = attributes.get("href") or ""
+    return target.startswith("#") and not any(map(str.isalnum, link.text()))
+
+
+def _inline_text(node: LexborNode, tag: str) -> str:
+    """What an inline node itself adds to a line: its text or, for `br`, the line's end."""
+    if node.is_text_node:
+        return _WHITE_SPACE.sub(" ", node.text_content or "")
+    return "\n" if tag == "br" else ""
+
+
+def _visible_text(root: LexborNode) -> str:
+    """The visible text below `root`, with its white space; blocks inside begin new lines."""
+    parts: list[str] = []
+
+    def enter(node: LexborNode) -> bool:
+        if node.is_text_node:
+            parts.append(node.text_content or "")
+        elif node.tag == "br" or node.tag in _BLOCKS:
+            parts.append("\n")
+        return True
+
+    _walk(root, enter, lambda _node: None)
+    return "".join(parts)
+
+
+def _layout_tables(body: LexborNode) -> set[int]:
+    """The `mem_id` of each table that arranges parts of a page rather than values."""
+    found: set[int] = set()
+    tables: list[int] = []
+
+    def enter(node: LexborNode) -> bool:
+        if tables and node.tag in _ARRANGED:
+            found.add(tables[-1])
+        if node.tag == "table":
+            tables.append(node.mem_id)
+            if node.attributes.get("role") in _LAYOUT_ROLES:
+                found.add(node.mem_id)
+        return True
+
+    def leave(node: LexborNode) -> None:
+        if node.tag == "table":
+            tables.pop()
+
+    _walk(body, enter, leave)
+    return found
+
+
+def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
+    """The cells of each row. A cell of several rows comes in each, one of several columns once."""
+    covering: dict[int, tuple[int, str]] = {}
+    for line in lines:
+        row: list[str] = []
+        for cell in _cells(line):
+            _cover(row, covering)
+            text = _visible_text(cell)
+            rows_below = _span(cell, "rowspan") - 1
+            for column in range(len(row), min(len(row) + _span(cell, "colspan"), MAX_COLUMNS)):
+                if rows_below:
+                    covering[column] = rows_below, text
+                row.append(text)
+                text = ""
+        _cover(row, covering)
+        yield row
+
+
+def _cells(line: LexborNode) -> Iterator[LexborNode]:
+    cell = line.child
+    while cell is not None:
+        if cell.tag in _CELLS and _is_visible(cell):
+            yield cell
+        cell = cell.next
+
+
+def _cover(row: list[str], covering: dict[int, tuple[int, str]]) -> None:
+    """Adds the cells that reach from the rows above into the next columns."""
+    while len(row) in covering:
+        column = len(row)
+        rows_below, text = covering.pop(column)
+        if rows_below > 1:
+            covering[column] = rows_below - 1, text
+        row.append(text)
+
+
+def _span(cell: LexborNode, name: str) -> int:
+    value = cell.attributes.get(name) or ""
+    return max(1, min(int(value), MAX_COLUMNS)) if _SPAN.fullmatch(value) else 1

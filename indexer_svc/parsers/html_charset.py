@@ -1,0 +1,70 @@
+"""Which characters the bytes of an HTML page are.
+
+UTF-8 where they are valid UTF-8, else what the page declares. Nothing is guessed: a page that
+declares nothing is refused, so that no other file passes for HTML.
+"""
+
+import codecs
+import re
+from encodings import normalize_encoding
+from encodings.aliases import aliases
+
+from hrag.errors import UnreadableDocument
+
+_DECLARED = re.compile(
+    rb"<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*[\"']?\s*([\w.:-]{1,40})",
+    re.IGNORECASE,
+)
+_SEARCHED_BYTES = 4096
+# The HTML standard reads these names as the larger sets that contain them.
+_SUPERSETS = {"latin_1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
+# Codecs are modules, and a confined process can load none.
+_CODECS = {
+    name: codecs.lookup(name)
+    for name in (
+        *("utf_16_le", "utf_16_be", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255"),
+        *("cp1256", "cp1257", "cp1258", "iso8859_2", "iso8859_3", "iso8859_4", "iso8859_5"),
+        *("iso8859_6", "iso8859_7", "iso8859_8", "iso8859_9", "iso8859_10", "iso8859_13"),
+        *("iso8859_14", "iso8859_15", "iso8859_16", "koi8_r", "koi8_u", "mac_roman", "gb18030"),
+        *("big5", "euc_jp", "shift_jis", "euc_kr", "cp874", "tis_620"),
+    )
+}
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF16_LE, _CODECS["utf_16_le"]),
+    (codecs.BOM_UTF16_BE, _CODECS["utf_16_be"]),
+)
+_FIELD = "content"
+
+
+def decoded(content: bytes) -> str:
+    """Returns the text of a page; bytes that a declared set does not have become U+FFFD.
+
+    Raises UnreadableDocument if the page is neither UTF-8 nor in the set that it declares.
+    """
+    for mark, codec in _BYTE_ORDER_MARKS:
+        if content.startswith(mark):
+            return codec.decode(content[len(mark) :], "replace")[0]
+    if b"\0" in content:
+        raise UnreadableDocument(
+            f"content is no HTML: it has a NUL byte at offset {content.index(0)}", field=_FIELD
+        )
+    try:
+        return content.removeprefix(codecs.BOM_UTF8).decode()
+    except UnicodeDecodeError as error:
+        return _declared(content, error.start).decode(content, "replace")[0]
+
+
+def _declared(content: bytes, offset: int) -> codecs.CodecInfo:
+    found = _DECLARED.search(content[:_SEARCHED_BYTES])
+    label = found[1].decode("ascii", "replace") if found else ""
+    normal = normalize_encoding(label.lower())
+    name = aliases.get(normal, normal)
+    codec = _CODECS.get(_SUPERSETS.get(name, name))
+    if codec is None:
+        declares = f"declares the unknown encoding {label}" if label else "declares no encoding"
+        raise UnreadableDocument(
+            f"content is not UTF-8: byte 0x{content[offset]:02X} at offset {offset}, and the page "
+            f"{declares}; send it as UTF-8",
+            field=_FIELD,
+        )
+    return codec

@@ -1,0 +1,136 @@
+"""Archives of XML parts, as Office documents and EPUBs are, opened with limits.
+
+Nothing is unpacked before the archive's directory has been checked: number and unpacked size of
+its parts, encryption. `zipfile` reads no more of a part than the directory says. XML may not
+declare entities, which could stand for gigabytes or for files.
+"""
+
+import codecs
+import posixpath
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from urllib.parse import unquote
+from xml.etree import ElementTree
+from xml.parsers import expat
+from zipfile import ZipFile, ZipInfo
+
+from hrag.errors import InvalidArgument, TooLarge, UnreadableDocument
+
+MAX_PARTS = 100_000
+MAX_UNPACKED_BYTES = 256 << 20  # Of all that is not a picture, a sound or a film.
+
+_FIELD = "content"
+_OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_MARKUP = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx", ".bin")
+_ENCRYPTED = 0x1
+_READ_BYTES = 1 << 16
+
+codecs.lookup("cp437")  # Of names in archives; a confined process can load no codec.
+
+Element = ElementTree.Element
+
+
+@contextmanager
+def readable(kind: str) -> Iterator[None]:
+    """Whatever a library raises for a damaged file becomes UnreadableDocument.
+
+    `kind` names the format, with its article.
+    """
+    try:
+        yield
+    except (InvalidArgument, MemoryError):
+        raise
+    except RecursionError:
+        problem = f"content is nested too deeply to be read as {kind}"
+        raise UnreadableDocument(problem, field=_FIELD) from None
+    except Exception as error:
+        problem = f"content is not {kind}, or it is damaged: {type(error).__name__}: {error}"
+        raise UnreadableDocument(problem[:500], field=_FIELD) from None
+
+
+class Package:
+    """An archive whose directory is within the limits; `kind` names the format in errors."""
+
+    def __init__(self, content: bytes, kind: str, main_part: str) -> None:
+        """Raises UnreadableDocument or TooLarge; call it within `readable`."""
+        if content.startswith(_OLE_MAGIC):
+            raise UnreadableDocument(
+                f"content is not {kind}: it is encrypted, or of an older format; save it without "
+                "a password in the current one",
+                field=_FIELD,
+            )
+        self._zip = ZipFile(BytesIO(content))
+        self._parts = {each.filename: each for each in self._zip.infolist()}
+        _check_directory(self._zip.infolist())
+        if main_part not in self._parts:
+            raise UnreadableDocument(
+                f"content is not {kind}: it is an archive without {main_part}", field=_FIELD
+            )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._parts
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a part. Raises UnreadableDocument if it is missing."""
+        if name not in self._parts:
+            raise UnreadableDocument(f"content lacks its part {name[:200]}", field=_FIELD)
+        return self._zip.read(self._parts[name])
+
+    def xml(self, name: str) -> Element:
+        """The root of a part. Raises UnreadableDocument if it is missing or declares entities."""
+        self._check_entities(name)
+        return ElementTree.fromstring(self.read(name))
+
+    def check_xml(self) -> None:
+        """Raises UnreadableDocument if a part declares entities.
+
+        For libraries that parse the parts themselves. A part that is malformed is left to them.
+        """
+        for name in self._parts:
+            if name.endswith((".xml", ".rels")):
+                try:
+                    self._check_entities(name)
+                except expat.ExpatError:
+                    continue
+
+    def _check_entities(self, name: str) -> None:
+        def refuse(*_declaration: object) -> None:
+            raise UnreadableDocument(
+                f"content declares XML entities in its part {name[:200]}, which is not allowed",
+                field=_FIELD,
+            )
+
+        parser = expat.ParserCreate()
+        parser.EntityDeclHandler = refuse
+        if name not in self._parts:
+            return
+        with self._zip.open(self._parts[name]) as part:
+            while block := part.read(_READ_BYTES):
+                parser.Parse(block, False)
+        parser.Parse(b"", True)
+
+
+def _check_directory(parts: list[ZipInfo]) -> None:
+    if len(parts) > MAX_PARTS:
+        raise TooLarge(
+            f"content is an archive of {len(parts)} parts; at most {MAX_PARTS} are allowed",
+            field=_FIELD,
+        )
+    unpacked = sum(each.file_size for each in parts if each.filename.lower().endswith(_MARKUP))
+    if unpacked > MAX_UNPACKED_BYTES:
+        raise TooLarge(
+            f"content is an archive of {unpacked} bytes of markup when unpacked; at most "
+            f"{MAX_UNPACKED_BYTES} are allowed",
+            field=_FIELD,
+        )
+    if any(each.flag_bits & _ENCRYPTED for each in parts):
+        raise UnreadableDocument(
+            "content is an encrypted archive; send it without a password", field=_FIELD
+        )
+
+
+def resolved(base: str, target: str) -> str:
+    """The name of the part to which `target` leads from the part `base`, without its fragment."""
+    path = unquote(target.partition("#")[0])
+    return posixpath.normpath(posixpath.join("/", posixpath.dirname(base), path)).lstrip("/")

@@ -1,0 +1,122 @@
+"""Writes what a parser reads as Markdown: headings, paragraphs, list items, tables, pages.
+
+A heading is noted as it is written. So nothing parses the text again, and a paragraph that
+begins with `#` is no heading. Blocks are separated by one blank line, list items by a line end.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from hrag.errors import TooLarge
+from hrag.types import MAX_PAGES
+from indexer_svc.parsers.parsed_file import (
+    MAX_HEADINGS,
+    PAGE_BREAK,
+    Heading,
+    PageRange,
+    ParsedFile,
+)
+from indexer_svc.parsers.tables import table_blocks
+from indexer_svc.titles import section_title
+
+_FENCE = "```"
+_MARKDOWN_DEPTH = 6
+_MAX_ITEM_DEPTH = 10
+_INDENT = "  "
+_SOFT_HYPHEN = "\u00ad"  # It would divide a word that is searched for.
+_FIELD = "content"
+
+
+class TextWriter:
+    """A text that grows block by block; blank blocks are left out."""
+
+    def __init__(self, max_text_bytes: int) -> None:
+        """Each method raises TooLarge once the text has more bytes of UTF-8."""
+        self._max_bytes = max_text_bytes
+        self._bytes = 0
+        self._chars = 0
+        self._parts: list[str] = []
+        self._headings: list[Heading] = []
+        self._page_starts: list[int] = []
+        self._ends_with_item = False
+
+    @property
+    def headings(self) -> Sequence[Heading]:
+        """The headings so far."""
+        return self._headings
+
+    def heading(self, depth: int, text: str) -> None:
+        """A heading, from which on text belongs to its section; `depth` counts from 1."""
+        title = section_title(text.replace(_SOFT_HYPHEN, ""))
+        if not title:
+            return
+        start = self._add(f"{'#' * min(depth, _MARKDOWN_DEPTH)} {title}")
+        if len(self._headings) < MAX_HEADINGS:
+            self._headings.append(Heading(title, depth, start))
+
+    def paragraph(self, text: str) -> None:
+        """A block of its own; its lines stay."""
+        self._add(text.strip())
+
+    def item(self, text: str, depth: int = 1, marker: str = "-") -> None:
+        """An item of a list; `depth` counts from 1."""
+        indent = _INDENT * (min(depth, _MAX_ITEM_DEPTH) - 1)
+        if text.strip():
+            self._add(f"{indent}{marker} {text.strip()}", is_item=True)
+
+    def code(self, text: str) -> None:
+        """Lines that stay as they are, in a fence that they do not contain."""
+        if text.strip():
+            fence = _FENCE
+            while fence in text:
+                fence += "`"
+            self._add(f"{fence}\n{text.strip(chr(10))}\n{fence}")
+
+    def table(self, rows: Sequence[Sequence[str]], *, has_header: bool = False) -> None:
+        """Rows of cells; see `table_blocks`."""
+        for block in table_blocks(rows, has_header=has_header):
+            self._add(block)
+
+    def page(self) -> None:
+        """Begins a page, which ends where the next one begins or the text ends."""
+        if len(self._page_starts) == MAX_PAGES:
+            raise TooLarge(
+                f"content has more than {MAX_PAGES} pages; at most {MAX_PAGES} are allowed",
+                field=_FIELD,
+            )
+        self._page_starts.append(len(self._parts))
+        self._ends_with_item = False
+
+    def parsed(self, title: str = "") -> ParsedFile:
+        """Returns what was written, and `title` as the document's own."""
+        return ParsedFile("".join(self._parts), self._pages(), tuple(self._headings), title)
+
+    def _add(self, block: str, *, is_item: bool = False) -> int:
+        """Appends a block and returns the offset at which it begins."""
+        block = block.replace(_SOFT_HYPHEN, "")
+        if not block:
+            return self._chars
+        separator = "\n" if is_item and self._ends_with_item else PAGE_BREAK
+        if not self._parts:
+            separator = ""
+        self._ends_with_item = is_item
+        self._parts += (separator, block)
+        self._chars += len(separator) + len(block)
+        self._bytes += len(separator) + len(block.encode())
+        if self._bytes > self._max_bytes:
+            raise TooLarge(
+                f"content has more than {self._max_bytes} bytes of text, which "
+                "HRAG_MAX_DOCUMENT_BYTES allows",
+                field=_FIELD,
+            )
+        return self._chars - len(block)
+
+    def _pages(self) -> tuple[PageRange, ...]:
+        """Pages begin behind the separator of their first block; one without text is empty."""
+        offsets = list(accumulate(map(len, self._parts), initial=0))
+        firsts = [*self._page_starts, len(self._parts)]
+        pages = []
+        for first, following in pairwise(firsts):
+            end = offsets[following]
+            pages.append(PageRange(offsets[first + 1] if following > first else end, end))
+        return tuple(pages)

@@ -1,0 +1,77 @@
+"""The text of a workbook: each sheet is a section, and what empty rows separate in it a table.
+
+Read by calamine: the values that were calculated last, not formulas, and no macros. Hidden
+sheets are left out, as are charts, pictures and comments. A cell is read as its value, not in
+the form in which it is shown: dates and times as in ISO 8601, a percentage as a fraction.
+"""
+
+import datetime
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+
+from python_calamine import CalamineWorkbook, SheetTypeEnum, SheetVisibleEnum
+
+from indexer_svc.parsers.office import office_title
+from indexer_svc.parsers.package import Package, readable
+from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.text_writer import TextWriter
+
+_KIND = "a workbook (XLSX)"
+_MAIN_PART = "xl/workbook.xml"
+
+_Cell = (
+    int
+    | float
+    | str
+    | bool
+    | datetime.time
+    | datetime.date
+    | datetime.datetime
+    | datetime.timedelta
+)
+
+
+def parse_xlsx(content: bytes, max_text_bytes: int) -> ParsedFile:
+    """Returns the text of a workbook, its sheets as sections, and the title in its properties.
+
+    Raises UnreadableDocument or TooLarge.
+    """
+    with readable(_KIND):
+        package = Package(content, _KIND, _MAIN_PART)
+        title = office_title(package)
+        writer = TextWriter(max_text_bytes)
+        workbook = CalamineWorkbook.from_filelike(BytesIO(content))
+        for sheet in workbook.sheets_metadata:
+            if (sheet.typ, sheet.visible) == (SheetTypeEnum.WorkSheet, SheetVisibleEnum.Visible):
+                _write_sheet(workbook, sheet.name, writer)
+        return writer.parsed(title)
+
+
+def _write_sheet(workbook: CalamineWorkbook, name: str, writer: TextWriter) -> None:
+    tables = _tables(workbook.get_sheet_by_name(name).iter_rows())
+    for number, table in enumerate(tables):
+        if number == 0:
+            writer.heading(1, name)
+        writer.table(table)
+
+
+def _tables(rows: Iterable[list[_Cell]]) -> Iterator[list[list[str]]]:
+    """The rows between empty ones."""
+    table: list[list[str]] = []
+    for row in rows:
+        cells = [_shown(cell) for cell in row]
+        if any(cells):
+            table.append(cells)
+        elif table:
+            yield table
+            table = []
+    if table:
+        yield table
+
+
+def _shown(cell: _Cell) -> str:
+    if isinstance(cell, bool):
+        return "TRUE" if cell else "FALSE"
+    if isinstance(cell, float):
+        return f"{cell:.15g}"  # As many digits as a workbook keeps.
+    return str(cell)

@@ -1,0 +1,174 @@
+"""Hostile files of every format end with an error that says why, and leave the pool working."""
+
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+
+import pytest
+
+from hrag.deadline import Deadline
+from hrag.errors import InvalidArgument, TooLarge, UnreadableDocument
+from hrag.types.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
+from indexer_svc.parsers.pool import ParserPool
+from tests.format_files import (
+    archive,
+    docx_file,
+    epub_file,
+    html_page,
+    pptx_file,
+    with_part,
+    xlsx_file,
+)
+
+pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
+
+MIB = 1 << 20
+TIMEOUT_S = 2.0  # A file that is read takes milliseconds.
+_MARGIN_S = 5.0
+_WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ParserPool]:
+    pool = ParserPool(2, 512 * MIB, TIMEOUT_S)
+    yield pool
+    pool.close()
+
+
+def _read(pool: ParserPool, content: bytes, mime_type: str) -> str:
+    return pool.parse("attacker", Deadline.after(60), content, mime_type, 32 * MIB).text
+
+
+def _refused(pool: ParserPool, content: bytes, mime_type: str) -> InvalidArgument | None:
+    """The error of a file, soon, if it is refused; the next file is read in any case."""
+    began = time.monotonic()
+    try:
+        _read(pool, content, mime_type)
+    except InvalidArgument as error:
+        return error
+    finally:
+        assert time.monotonic() - began < TIMEOUT_S + _MARGIN_S
+        assert "Honey" in _read(pool, html_page(), HTML)
+    return None
+
+
+def _document(body: bytes) -> bytes:
+    main = b'<w:document xmlns:w="%s"><w:body>%s</w:body></w:document>' % (_WORD.encode(), body)
+    return with_part(docx_file(), "word/document.xml", main)
+
+
+def _sheet(rows: bytes) -> bytes:
+    main = b'<worksheet xmlns="%s"><sheetData>%s</sheetData></worksheet>' % (_SHEET.encode(), rows)
+    return with_part(xlsx_file(), "xl/worksheets/sheet1.xml", main)
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "content"),
+    [
+        (DOCX, with_part(docx_file(), "word/document.xml", b" " * (300 * MIB))),
+        (PPTX, with_part(pptx_file(), "ppt/slides/slide1.xml", b" " * (300 * MIB))),
+        (XLSX, with_part(xlsx_file(), "xl/worksheets/sheet1.xml", b" " * (300 * MIB))),
+        (EPUB, epub_file(**{"OEBPS/text/one.xhtml": " " * (300 * MIB)})),
+    ],
+    ids=["docx", "pptx", "xlsx", "epub"],
+)
+def test_a_zip_bomb_is_refused_by_its_directory(pool, mime_type, content):
+    assert len(content) < MIB
+    error = _refused(pool, content, mime_type)
+    assert isinstance(error, TooLarge)
+    assert "when unpacked; at most 268435456 are allowed" in error.message
+
+
+def test_a_bomb_that_lies_about_its_size_is_read_no_further(pool):
+    size = struct.pack("<I", 200 * MIB)
+    content = with_part(docx_file(), "word/document.xml", b" " * (200 * MIB))
+    assert content.count(size) == 2
+    assert isinstance(
+        _refused(pool, content.replace(size, struct.pack("<I", 99)), DOCX), UnreadableDocument
+    )
+
+
+def test_entities_that_stand_for_gigabytes_are_not_replaced(pool):
+    names = "abcdefghij"
+    laughs = "".join(
+        f'<!ENTITY {name} "{f"&{inner};" * 10}">'
+        for name, inner in zip(names[1:], names, strict=False)
+    )
+    xml = f'<!DOCTYPE x [<!ENTITY a "lol">{laughs}]><x>&j;</x>'.encode()
+    for made, mime_type, part in (
+        (docx_file, DOCX, "word/document.xml"),
+        (pptx_file, PPTX, "ppt/presentation.xml"),
+        (epub_file, EPUB, "OEBPS/book.opf"),
+    ):
+        error = _refused(pool, with_part(made(), part, xml), mime_type)
+        assert isinstance(error, UnreadableDocument)
+        assert "declares XML entities" in error.message
+    _refused(pool, with_part(xlsx_file(), "xl/worksheets/sheet1.xml", xml), XLSX)
+    assert _refused(pool, xml.replace(b"<x>", b"<html>"), HTML) is None
+
+
+_DEEP = {
+    "docx": (DOCX, lambda: _document(b"<w:p>" * 200_000 + b"</w:p>" * 200_000)),
+    "pptx": (PPTX, lambda: with_part(pptx_file(), "ppt/slides/slide1.xml", b"<a>" * 10**6)),
+    "html": (HTML, lambda: b"<div>" * 300_000),
+    "html lists": (HTML, lambda: b"<ul><li>" * 100_000 + b"x"),
+    "html tables": (HTML, lambda: b"<table><tr><td>" * 50_000 + b"x"),
+    "html formatting": (HTML, lambda: b"<b><i><a><p>" * 100_000 + b"x"),
+    "epub": (EPUB, lambda: epub_file({"a.xhtml": "<div>" * 300_000})),
+}
+
+
+@pytest.mark.parametrize("name", _DEEP)
+def test_deep_nesting_is_read_or_refused(pool, name):
+    mime_type, made = _DEEP[name]
+    error = _refused(pool, made(), mime_type)
+    assert error is None or isinstance(error, TooLarge | UnreadableDocument)
+
+
+_WIDE = {
+    "a cell far away": (XLSX, lambda: _sheet(_cell("A1") + _cell("XFD1048576"))),
+    "many rows": (XLSX, lambda: _sheet(b"".join(_cell(f"A{n}") for n in range(1, 3 * 10**5)))),
+    "columns": (HTML, lambda: b"<table>" + b"<tr><td colspan=1000>x" * 100_000),
+    "rows": (HTML, lambda: b"<table><tr>" + b"<td rowspan=9999>x" * 1000 + b"<tr><td>y" * 9999),
+    "runs": (DOCX, lambda: _document(b"<w:p><w:r><w:t>x</w:t></w:r></w:p>" * 400_000)),
+    "spine": (EPUB, lambda: _repeating_book(200_000)),
+    "csv columns": (CSV, lambda: (b"," * 10**6 + b"x\n") * 8),
+    "csv quotes": (CSV, lambda: b'"' * 8_000_001),
+    "titles": (RST, lambda: b"a\n=\n" * 10**6),
+    "definitions": (PYTHON, lambda: b"def a(): pass\n" * 10**6),
+    "quotes": (PYTHON, lambda: b"'''\"\"\"\\" * 10**6),
+    "decorators": (PYTHON, lambda: b"@a\n" * 3 * 10**6),
+}
+
+
+def _cell(place: str) -> bytes:
+    row = place.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    return f'<row r="{row}"><c r="{place}"><v>1</v></c></row>'.encode()
+
+
+def _repeating_book(times: int) -> bytes:
+    """One chapter in the reading order again and again."""
+    spine = '<itemref idref="c"/>' * times
+    book = (
+        '<package xmlns="http://www.idpf.org/2007/opf"><manifest><item id="c" '
+        f'href="text/one.xhtml" media-type="text/html"/></manifest><spine>{spine}</spine></package>'
+    )
+    return epub_file({"one.xhtml": "<p>" + "word " * 20_000}, **{"OEBPS/book.opf": book})
+
+
+@pytest.mark.parametrize("name", _WIDE)
+def test_much_from_little_is_read_or_refused(pool, name):
+    mime_type, made = _WIDE[name]
+    error = _refused(pool, made(), mime_type)
+    assert error is None or isinstance(error, TooLarge | UnreadableDocument)
+    if error is not None:
+        assert "content" in error.message
+
+
+def test_random_bytes_under_every_name_are_refused_or_are_text(pool):
+    noise = zlib.compress(bytes(range(256)) * 4000)
+    for mime_type in (HTML, DOCX, PPTX, XLSX, EPUB):
+        for content in (noise, b"PK\x03\x04" + noise, archive({"a": noise})):
+            assert isinstance(_refused(pool, content, mime_type), UnreadableDocument), mime_type

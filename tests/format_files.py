@@ -1,0 +1,156 @@
+"""Files of the formats beyond text, Markdown and PDF, made by their own libraries.
+
+Each tells of bees in two sections, and has what its format can: a table, a list, a title.
+"""
+
+import datetime
+from collections.abc import Mapping
+from io import BytesIO
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+
+import docx
+import openpyxl
+import pptx
+from pptx.util import Inches
+
+TITLE = "The Bee Book"
+ROWS = (("Flower", "Nectar"), ("Clover", "4 mg"), ("Linden", "7 mg"))
+DANCE = "Bees dance to tell where flowers are."
+HONEY = "Honey ripens in closed cells."
+
+
+def docx_file() -> bytes:
+    """Headings of two levels, a list, a table, a run in bold; a picture is not needed."""
+    document = docx.Document()
+    document.core_properties.title = TITLE
+    document.core_properties.author = "jsmith"
+    document.add_heading("Dance", 1)
+    document.add_paragraph(DANCE).add_run(" It is round.").bold = True
+    document.add_paragraph("north", style="List Bullet")
+    document.add_paragraph("south", style="List Bullet")
+    document.add_heading("Honey", 2)
+    document.add_paragraph(HONEY)
+    table = document.add_table(len(ROWS), 2)
+    for line, row in zip(table.rows, ROWS, strict=True):
+        for cell, text in zip(line.cells, row, strict=True):
+            cell.text = text
+    return saved(document)
+
+
+def pptx_file() -> bytes:
+    """A slide with bullets and notes, a hidden one, one with a table and no title."""
+    deck = pptx.Presentation()
+    deck.core_properties.title = TITLE
+    dance = deck.slides.add_slide(deck.slide_layouts[1])
+    dance.shapes.title.text = "Dance"
+    body = dance.placeholders[1].text_frame
+    body.text = DANCE
+    inner = body.add_paragraph()
+    inner.text, inner.level = "It is round.", 1
+    dance.notes_slide.notes_text_frame.text = "Show the film."
+    hidden = deck.slides.add_slide(deck.slide_layouts[5])
+    hidden.shapes.title.text = "Secret"
+    hidden._element.set("show", "0")
+    honey = deck.slides.add_slide(deck.slide_layouts[6])
+    box = honey.shapes.add_textbox(Inches(1), Inches(1), Inches(4), Inches(1))
+    box.text_frame.text = HONEY
+    table = honey.shapes.add_table(len(ROWS), 2, Inches(1), Inches(3), Inches(4), Inches(1)).table
+    for index, row in enumerate(ROWS):
+        for column, text in enumerate(row):
+            table.cell(index, column).text = text
+    return saved(deck)
+
+
+def xlsx_file() -> bytes:
+    """A sheet of two tables, a hidden one, and one of dates and numbers."""
+    book = openpyxl.Workbook()
+    book.properties.title = TITLE
+    flowers = book.active
+    flowers.title = "Dance"
+    for row in ROWS:
+        flowers.append(row)
+    flowers["B6"] = DANCE
+    hidden = book.create_sheet("Secret")
+    hidden["A1"] = "secret"
+    hidden.sheet_state = "hidden"
+    honey = book.create_sheet("Honey")
+    honey.append(("Day", "kg", "share", "sold"))
+    honey.append((datetime.date(2026, 5, 1), 0.1 + 0.2, 0.25, True))
+    honey.append((datetime.datetime(2026, 5, 2, 10, 30), 3, 1e6, "=1+1"))
+    return saved(book)
+
+
+CHAPTERS = {
+    "one.xhtml": f"<h1>Dance</h1><p>{DANCE}</p>",
+    "two.xhtml": f"<p>{HONEY}</p>",
+}
+_XHTML = (
+    '<?xml version="1.0" encoding="utf-8"?><!DOCTYPE html>'
+    '<html xmlns="http://www.w3.org/1999/xhtml"><head><title>x</title></head><body>{}</body></html>'
+)
+_CONTAINER = (
+    '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+    '<rootfile full-path="OEBPS/book.opf" media-type="application/oebps-package+xml"/>'
+    "</rootfiles></container>"
+)
+_BOOK = (
+    '<package xmlns="http://www.idpf.org/2007/opf" version="3.0">'
+    '<metadata xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{title}</dc:title></metadata>'
+    "<manifest>"
+    '<item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>'
+    "{items}</manifest><spine>{spine}</spine></package>"
+)
+_CONTENTS = '<nav><ol><li><a href="text/two.xhtml#top">Honey</a></li></ol></nav>'
+
+
+def epub_file(chapters: Mapping[str, str] = CHAPTERS, **parts: str) -> bytes:
+    """A book of chapters in the folder `text`; `parts` replaces or adds files of the archive."""
+    items = "".join(
+        f'<item id="c{index}" href="text/{name}" media-type="application/xhtml+xml"/>'
+        for index, name in enumerate(chapters)
+    )
+    spine = "".join(f'<itemref idref="c{index}"/>' for index in range(len(chapters)))
+    files = {
+        "META-INF/container.xml": _CONTAINER,
+        "OEBPS/book.opf": _BOOK.format(title=TITLE, items=items, spine=spine),
+        "OEBPS/nav.xhtml": _XHTML.format(_CONTENTS),
+        **{f"OEBPS/text/{name}": _XHTML.format(body) for name, body in chapters.items()},
+        **parts,
+    }
+    return archive({"mimetype": "application/epub+zip", **files})
+
+
+def archive(files: Mapping[str, str | bytes]) -> bytes:
+    """A ZIP archive; the first file is stored as it is, the others are compressed."""
+    target = BytesIO()
+    with ZipFile(target, "w") as zipped:
+        for name, content in files.items():
+            zipped.writestr(name, content, ZIP_DEFLATED if zipped.namelist() else ZIP_STORED)
+    return target.getvalue()
+
+
+def with_part(content: bytes, name: str, part: bytes) -> bytes:
+    """An archive with one of its parts replaced or added."""
+    with ZipFile(BytesIO(content)) as zipped:
+        files = {each: zipped.read(each) for each in zipped.namelist()}
+    return archive({**files, name: part})
+
+
+def html_page() -> bytes:
+    """A page with navigation, a list, a table, code, and what is not shown."""
+    rows = "".join(f"<tr><td>{flower}<td>{nectar}" for flower, nectar in ROWS[1:])
+    return f"""<!DOCTYPE html><html><head><title>{TITLE}</title><style>p {{}}</style></head><body>
+<nav>Home &gt; Bees</nav><h1>Dance<a href="#dance">\N{PILCROW SIGN}</a></h1>
+<p>{DANCE} It&nbsp;is <b>ro</b>und.<br>So they say.<!-- comment --><script>script()</script>
+<ul><li>north<ul><li>pole</ul><li><p>south<p>sea</ul>
+<h2>Honey</h2><p>{HONEY}</p><table><tr><th>{ROWS[0][0]}<th>{ROWS[0][1]}{rows}</table>
+<pre>def bee():
+    return 1</pre><p hidden>hidden</p><p style="color: red; display:none">unseen</p>
+<template>template</template></body></html>""".encode()
+
+
+def saved(document: object) -> bytes:
+    """What the `save` method of a library's document writes."""
+    target = BytesIO()
+    document.save(target)  # type: ignore[attr-defined]
+    return target.getvalue()

@@ -1,0 +1,43 @@
+"""Files of separated values are tables."""
+
+import pytest
+
+from hrag.errors import TooLarge
+from indexer_svc.parsers.delimited import parse_delimited
+
+PLENTY = 1 << 20
+TABLE = "| Name | Price |\n| --- | --- |\n| Pump, big | 1.5 |"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Name,Price\n"Pump, big",1.5\n',
+        "Name;Price\r\nPump, big;1.5\r\n",
+        "\nName\tPrice\nPump, big\t1.5",
+        "Name|Price\rPump, big|1.5",
+        'Name,Price\n"Pump,\nbig",1.5',
+    ],
+    ids=["comma", "semicolon", "tab", "bar", "line end in a cell"],
+)
+def test_the_separator_is_that_of_the_first_line(text):
+    parsed = parse_delimited(text.encode(), PLENTY)
+    assert (parsed.text, parsed.headings, parsed.title) == (TABLE, (), "")
+
+
+def test_many_rows_are_records_of_which_each_names_its_columns():
+    content = b"Name,Price\n" + b"Pump,1.5\n" * 200
+    blocks = parse_delimited(content, PLENTY).text.split("\n\n")
+    assert blocks == ["Name: Pump\nPrice: 1.5"] * 200
+
+
+def test_records_may_not_exceed_the_limit():
+    with pytest.raises(TooLarge, match="more than 1000 bytes"):
+        parse_delimited(b"Name,Price\n" + b"Pump,1.5\n" * 200, 1000)
+
+
+@pytest.mark.parametrize(
+    "content", [b'"', b'a,"b', b"a,b\n" + b'"x' * 500, b",,,\n", b"x" * 200_000]
+)
+def test_odd_files_are_read(content):
+    parse_delimited(content, PLENTY)

@@ -1,0 +1,65 @@
+"""A book is its chapters in reading order, with their headings as sections."""
+
+import pytest
+
+from hrag.errors import UnreadableDocument
+from hrag.types.formats import EPUB
+from indexer_svc.parsers.formats import parse
+from tests.format_files import DANCE, HONEY, TITLE, epub_file
+
+PLENTY = 1 << 20
+NCX = (
+    '<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><navMap><navPoint><navLabel><text>Sweet'
+    '</text></navLabel><content src="text/two.xhtml"/></navPoint></navMap></ncx>'
+)
+OLD_BOOK = """<package xmlns="http://www.idpf.org/2007/opf" version="2.0"><metadata/><manifest>
+<item id="ncx" href="toc.ncx" media-type="application/x-dtbncx+xml"/>
+<item id="two" href="text/two.xhtml" media-type="application/xhtml+xml"/>
+<item id="map" href="map.png" media-type="image/png"/>
+</manifest>
+<spine toc="ncx"><itemref idref="map"/><itemref idref="two"/><itemref idref="no"/></spine>
+</package>"""
+LOCK = (
+    '<encryption xmlns="urn:oasis:names:tc:opendocument:xmlns:container">'
+    '<e:CipherReference xmlns:e="http://www.w3.org/2001/04/xmlenc#" URI="{}"/></encryption>'
+)
+
+
+def test_chapters_are_in_order_and_have_titles():
+    parsed = parse(epub_file(), EPUB, PLENTY)
+    assert parsed.text == f"# Dance\n\n{DANCE}\n\n# Honey\n\n{HONEY}"
+    assert [each.title for each in parsed.headings] == ["Dance", "Honey"]
+    assert parsed.title == TITLE
+
+
+def test_an_old_book_has_its_contents_in_a_file_of_their_own():
+    content = epub_file(**{"OEBPS/book.opf": OLD_BOOK, "OEBPS/toc.ncx": NCX})
+    parsed = parse(content, EPUB, PLENTY)
+    assert (parsed.text, parsed.title) == (f"# Sweet\n\n{HONEY}", "")
+
+
+def test_an_encrypted_chapter_is_refused_and_an_encrypted_font_is_none():
+    fonts = epub_file(**{"META-INF/encryption.xml": LOCK.format("OEBPS/font.otf")})
+    assert HONEY in parse(fonts, EPUB, PLENTY).text
+    chapter = epub_file(**{"META-INF/encryption.xml": LOCK.format("OEBPS/text/two.xhtml")})
+    with pytest.raises(UnreadableDocument, match=r"OEBPS/text/two\.xhtml is encrypted"):
+        parse(chapter, EPUB, PLENTY)
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({"META-INF/container.xml": "<container/>"}, "names no book"),
+        ({"META-INF/container.xml": "<a><rootfile full-path='none.opf'/></a>"}, r"part none\.opf"),
+        ({"OEBPS/book.opf": "no xml"}, "an EPUB, or it is damaged: ExpatError"),
+    ],
+)
+def test_a_book_without_its_parts_is_refused(parts, says):
+    with pytest.raises(UnreadableDocument, match=says):
+        parse(epub_file(**parts), EPUB, PLENTY)
+
+
+def test_a_missing_chapter_is_named():
+    book = OLD_BOOK.replace("two.xhtml", "three.xhtml")
+    with pytest.raises(UnreadableDocument, match=r"OEBPS/text/three\.xhtml"):
+        parse(epub_file(**{"OEBPS/book.opf": book, "OEBPS/toc.ncx": NCX}), EPUB, PLENTY)

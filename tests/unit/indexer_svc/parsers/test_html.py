@@ -1,0 +1,144 @@
+"""A page reads as a browser shows it."""
+
+import pytest
+
+from hrag.errors import TooLarge, UnreadableDocument
+from indexer_svc.parsers.html import parse_html
+from indexer_svc.parsers.parsed_file import Heading
+from tests.format_files import TITLE, html_page
+
+PLENTY = 1 << 20
+
+
+def text_of(body: str) -> str:
+    return parse_html(f"<body>{body}".encode(), PLENTY).text
+
+
+def test_headings_lists_tables_and_code_survive_and_nothing_unseen_does():
+    parsed = parse_html(html_page(), PLENTY)
+    assert parsed.text == (
+        "# Dance\n\n"
+        "Bees dance to tell where flowers are. It is round.\nSo they say.\n\n"
+        "- north\n  - pole\n- south\n\nsea\n\n"
+        "## Honey\n\n"
+        "Honey ripens in closed cells.\n\n"
+        "| Flower | Nectar |\n| --- | --- |\n| Clover | 4 mg |\n| Linden | 7 mg |\n\n"
+        "```\ndef bee():\n    return 1\n```"
+    )
+    assert [each.title for each in parsed.headings] == ["Dance", "Honey"]
+    assert all(parsed.text[each.char_start] == "#" for each in parsed.headings)
+    assert parsed.title == TITLE
+
+
+@pytest.mark.parametrize(
+    ("head", "title"),
+    [
+        ("<title> The \n page </title>", "The page"),
+        ("<title></title>", "First"),
+        ("<title>Untitled</title>", "First"),
+        ("", "First"),
+    ],
+)
+def test_title_is_that_of_the_head_or_the_first_heading_of_level_1(head, title):
+    page = f"{head}<h2>Early</h2><h1>First</h1><h1>Second</h1>"
+    assert parse_html(page.encode(), PLENTY).title == title
+
+
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        "<script>x</script>",
+        "<style>x</style>",
+        "<template><p>x</p></template>",
+        "<noscript>x</noscript>",
+        "<!-- x -->",
+        "<p hidden>x</p>",
+        '<div style="DISPLAY : none"><p>x</p></div>',
+        '<span style="color:red;visibility:hidden">x</span>',
+        "<nav>x</nav>",
+        '<div role="navigation">x</div>',
+        "<svg><text>x</text></svg>",
+        "<textarea>x</textarea>",
+        "<select><option>x</select>",
+        "<object>x</object>",
+        "<dialog>x</dialog>",
+        "<table><tr hidden><td>x</table>",
+        '<h2 id="a">a<a href="#a">¶</a></h2>'.replace("a<", "<", 1),
+    ],
+)
+def test_what_is_not_shown_is_not_text(unseen):
+    assert text_of(f"<p>a</p>{unseen}<p>b</p>") == "a\n\nb"
+
+
+def test_a_paragraph_is_no_heading_whatever_it_begins_with():
+    parsed = parse_html(b"<p># a</p><p>b<br>---</p>", PLENTY)
+    assert (parsed.text, parsed.headings) == ("# a\n\nb\n---", ())
+
+
+def test_soft_hyphens_and_break_opportunities_do_not_divide_words():
+    assert text_of("<p>honey\u00adcomb honey<wbr>moon</p>") == "honeycomb honeymoon"
+
+
+def test_ordered_lists_are_numbered_and_their_paragraphs_stay():
+    body = "<ol><li>a<p>more</p><li>b<ol><li>c</ol><li>d</ol>"
+    assert text_of(body) == "1. a\n\nmore\n\n2. b\n  1. c\n3. d"
+
+
+def test_cells_of_several_rows_and_columns():
+    body = "<table><tr><th rowspan=2>a<th colspan=2>b<tr><td>c<td>d<tr><td>e<td>f<td>g</table>"
+    assert text_of(body) == "| a | b |  |\n| --- | --- | --- |\n| a | c | d |\n| e | f | g |"
+
+
+def test_a_table_that_arranges_a_page_is_read_as_the_page():
+    body = "<table><tr><td><h1>One</h1><p>a</p><td><table><tr><th>x<th>y<tr><td>1<td>2</table>"
+    assert text_of(body) == "# One\n\na\n\n| x | y |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_code_with_fences_has_a_longer_fence():
+    assert text_of("<pre>\n```\nx\n```\n</pre>") == "````\n```\nx\n```\n````"
+
+
+def test_deep_nesting_is_read():
+    depth = 3_000
+    assert text_of("<div><ul><li>" * depth + "deep").strip(" -") == "deep"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("<p>Käse 猫".encode(), "Käse 猫"),
+        ("\ufeff<p>Käse".encode(), "Käse"),
+        ("<p>Käse".encode("utf-16"), "Käse"),
+        ('<meta charset="iso-8859-1"><p>Käse “x”'.encode("cp1252"), "Käse “x”"),
+        ("<meta http-equiv=x content='text/html; charset=Shift_JIS'>猫".encode("shift_jis"), "猫"),
+        ("<?xml version='1.0' encoding='koi8-r'?><p>мёд".encode("koi8-r"), "мёд"),
+        (b"<meta charset=gb2312><p>\xc3\xa8\xff", "猫\ufffd"),
+    ],
+    ids=["utf-8", "mark", "utf-16", "latin", "japanese", "xml", "damaged"],
+)
+def test_characters_are_utf8_or_what_the_page_declares(content, text):
+    assert parse_html(content, PLENTY).text == text
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"<p>caf\xe9", "byte 0xE9 at offset 6, and the page declares no encoding"),
+        (b"<meta charset=klingon>\xe9", "declares the unknown encoding klingon"),
+        (b"<p>\0", "NUL byte at offset 3"),
+        (b"\x89PNG\r\n\x1a\n\0", "NUL byte"),
+    ],
+)
+def test_other_bytes_are_refused(content, says):
+    with pytest.raises(UnreadableDocument, match=says):
+        parse_html(content, PLENTY)
+
+
+def test_too_much_text_is_refused_while_it_is_written():
+    with pytest.raises(TooLarge, match="more than 100 bytes of text"):
+        parse_html("<p>é".encode() * 60, 100)
+
+
+def test_headings_nest_by_their_level():
+    parsed = parse_html(b"<h1>a</h1><h3> b <em>c</em></h3><h2></h2>", PLENTY)
+    assert parsed.headings == (Heading("a", 1, 0), Heading("b c", 3, 5))

@@ -1,0 +1,144 @@
+"""Word documents, presentations and workbooks, as their own libraries write them."""
+
+import docx
+import openpyxl
+import pptx
+import pytest
+
+from hrag.errors import UnreadableDocument
+from hrag.types.formats import DOCX, PPTX, XLSX
+from indexer_svc.parsers.formats import parse
+from indexer_svc.parsers.parsed_file import ParsedFile
+from tests.format_files import (
+    DANCE,
+    HONEY,
+    TITLE,
+    docx_file,
+    pptx_file,
+    saved,
+    with_part,
+    xlsx_file,
+)
+
+PLENTY = 1 << 20
+TABLE = "| Flower | Nectar |\n| --- | --- |\n| Clover | 4 mg |\n| Linden | 7 mg |"
+
+
+def titles(parsed: ParsedFile) -> list[tuple[int, str]]:
+    return [(each.depth, each.title) for each in parsed.headings]
+
+
+def test_a_word_document_keeps_headings_lists_and_tables():
+    parsed = parse(docx_file(), DOCX, PLENTY)
+    assert parsed.text == (
+        f"# Dance\n\n{DANCE} It is round.\n\n- north\n- south\n\n## Honey\n\n{HONEY}\n\n{TABLE}"
+    )
+    assert titles(parsed) == [(1, "Dance"), (2, "Honey")]
+    assert (parsed.title, parsed.pages) == (TITLE, ())
+
+
+@pytest.mark.parametrize(
+    ("own", "paragraphs", "title"),
+    [
+        ("Own", [("Shown", "Title")], "Own"),
+        ("Microsoft Word - a.doc", [("Chapter", "Heading 1"), ("Shown", "Title")], "Shown"),
+        ("", [("text", "Normal"), ("Chapter", "Heading 1")], "Chapter"),
+        ("", [("text", "Normal")], ""),
+    ],
+)
+def test_the_title_of_a_word_document(own, paragraphs, title):
+    document = docx.Document()
+    document.core_properties.title = own
+    for text, style in paragraphs:
+        document.add_paragraph(text, style=style)
+    assert parse(saved(document), DOCX, PLENTY).title == title
+
+
+def test_a_presentation_has_its_slides_as_pages_and_sections():
+    parsed = parse(pptx_file(), PPTX, PLENTY)
+    first, hidden, last = (parsed.text[page.char_start : page.char_end] for page in parsed.pages)
+    assert first == f"# Dance\n\n- {DANCE}\n  - It is round.\n\nNotes: Show the film."
+    assert hidden == ""
+    assert last == f"# Slide 3\n\n{HONEY}\n\n{TABLE}"
+    assert titles(parsed) == [(1, "Dance"), (1, "Slide 3")]
+    assert parsed.headings[1].char_start == parsed.pages[2].char_start
+    assert parsed.title == TITLE
+
+
+def test_a_presentation_without_a_title_of_its_own_has_that_of_its_first_slide():
+    deck = pptx.Presentation()
+    deck.core_properties.title = "PowerPoint Presentation"
+    deck.slides.add_slide(deck.slide_layouts[0]).shapes.title.text = "Bees\vand honey"
+    deck.slides.add_slide(deck.slide_layouts[6])
+    parsed = parse(saved(deck), PPTX, PLENTY)
+    assert (parsed.title, parsed.text) == ("Bees and honey", "# Bees and honey")
+    assert len(parsed.pages) == 2
+
+
+def test_a_workbook_has_its_sheets_as_sections():
+    parsed = parse(xlsx_file(), XLSX, PLENTY)
+    assert parsed.text == (
+        f"# Dance\n\n{TABLE}\n\n{DANCE}\n\n"
+        "# Honey\n\n| Day | kg | share | sold |\n| --- | --- | --- | --- |\n"
+        "| 2026-05-01 | 0.3 | 0.25 | TRUE |\n| 2026-05-02 10:30:00 | 3 | 1000000 |  |"
+    )
+    assert titles(parsed) == [(1, "Dance"), (1, "Honey")]
+    assert parsed.title == TITLE
+
+
+def test_a_long_sheet_becomes_records():
+    book = openpyxl.Workbook()
+    for row in (("Prices",), (), ("Name", "Price"), *((f"Pump {n}", n / 2) for n in range(99))):
+        book.active.append(row)
+    blocks = parse(saved(book), XLSX, PLENTY).text.split("\n\n")
+    assert blocks[:3] == ["# Sheet", "Prices", "Name: Pump 0\nPrice: 0"]
+    assert blocks[-1] == "Name: Pump 98\nPrice: 49"
+
+
+MADE = {DOCX: docx_file, PPTX: pptx_file, XLSX: xlsx_file}
+MAIN_PARTS = {
+    DOCX: "word/document.xml",
+    PPTX: "ppt/presentation.xml",
+    XLSX: "xl/workbook.xml",
+}
+
+
+@pytest.mark.parametrize("mime_type", MADE)
+def test_one_format_under_the_name_of_another_is_refused(mime_type):
+    other = XLSX if mime_type != XLSX else DOCX
+    with pytest.raises(UnreadableDocument, match=f"an archive without {MAIN_PARTS[mime_type]}"):
+        parse(MADE[other](), mime_type, PLENTY)
+
+
+@pytest.mark.parametrize("mime_type", MADE)
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "not a .* damaged: BadZipFile"),
+        (b"plain text", "BadZipFile"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "encrypted, or of an older format"),
+    ],
+    ids=["empty", "text", "ole"],
+)
+def test_what_is_no_archive_is_refused(mime_type, content, says):
+    with pytest.raises(UnreadableDocument, match=says) as caught:
+        parse(content, mime_type, PLENTY)
+    assert caught.value.field == "content"
+
+
+@pytest.mark.parametrize("mime_type", MADE)
+def test_half_a_file_is_refused(mime_type):
+    content = MADE[mime_type]()
+    with pytest.raises(UnreadableDocument):
+        parse(content[: len(content) // 2], mime_type, PLENTY)
+
+
+@pytest.mark.parametrize("mime_type", MADE)
+@pytest.mark.parametrize("part", [b"", b"<a", b"\0" * 99, b"<a/>", b"<a>" * 5000 + b"</a>" * 5000])
+def test_a_broken_main_part_is_refused_or_has_no_text(mime_type, part):
+    content = with_part(MADE[mime_type](), MAIN_PARTS[mime_type], part)
+    try:
+        text = parse(content, mime_type, PLENTY).text
+    except UnreadableDocument:
+        text = ""
+    assert text == ""

@@ -1,0 +1,103 @@
+"""Archives are refused before they are unpacked, entities before they are replaced."""
+
+import struct
+from zipfile import ZipFile
+
+import pytest
+
+from hrag.errors import TooLarge, UnreadableDocument
+from hrag.types.formats import DOCX, EPUB, PPTX, XLSX
+from indexer_svc.parsers import package as module
+from indexer_svc.parsers.formats import parse
+from indexer_svc.parsers.package import Package, readable, resolved
+from tests.format_files import archive, docx_file, epub_file, pptx_file, with_part, xlsx_file
+
+PLENTY = 1 << 20
+ENTITIES = b'<!DOCTYPE a [<!ENTITY b "boom"><!ENTITY c SYSTEM "file:///etc/passwd">]><a>&b;&c;</a>'
+
+
+@pytest.mark.parametrize(
+    ("content", "mime_type", "part"),
+    [
+        (docx_file(), DOCX, "word/document.xml"),
+        (docx_file(), DOCX, "word/styles.xml"),
+        (pptx_file(), PPTX, "ppt/slides/slide1.xml"),
+        (pptx_file(), PPTX, "docProps/core.xml"),
+        (xlsx_file(), XLSX, "docProps/core.xml"),
+        (epub_file(), EPUB, "META-INF/container.xml"),
+        (epub_file(), EPUB, "OEBPS/book.opf"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_part_that_declares_entities_is_refused(content, mime_type, part, encoding):
+    hostile = with_part(content, part, ENTITIES.decode().encode(encoding))
+    with pytest.raises(UnreadableDocument, match=f"declares XML entities in its part {part}"):
+        parse(hostile, mime_type, PLENTY)
+
+
+def test_no_entity_of_a_sheet_is_replaced():
+    content = with_part(xlsx_file(), "xl/worksheets/sheet1.xml", ENTITIES)
+    try:
+        read = parse(content, XLSX, PLENTY).text
+    except UnreadableDocument as error:
+        read = error.message
+    assert "boom" not in read
+
+
+def test_a_large_archive_is_refused_by_its_directory(monkeypatch):
+    monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 5000)
+    Package(archive({"a.xml": "x" * 5000, "a.png": "x" * 9000}), "a test", "a.xml")
+    with pytest.raises(TooLarge, match="5001 bytes of markup when unpacked; at most 5000"):
+        Package(archive({"a.xml": "x" * 5000, "b.rels": "x"}), "a test", "a.xml")
+
+
+def test_many_parts_are_refused(monkeypatch):
+    monkeypatch.setattr(module, "MAX_PARTS", 2)
+    with pytest.raises(TooLarge, match="3 parts; at most 2"):
+        Package(archive(dict.fromkeys("abc", "")), "a test", "a")
+
+
+def test_a_part_is_no_longer_than_the_directory_says():
+    content = archive({"m": "", "a.xml": "<a>" + " " * 100_000 + "</a>"})
+    lying = content.replace(struct.pack("<I", 100_007), struct.pack("<I", 7))
+    with pytest.raises(UnreadableDocument, match="damaged"), readable("a test"):
+        Package(lying, "a test", "a.xml").read("a.xml")
+
+
+def test_an_encrypted_archive_is_refused():
+    content = bytearray(archive({"a.xml": "<a/>"}))
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(mark) + place] |= 1
+    with pytest.raises(UnreadableDocument, match="encrypted archive"):
+        Package(bytes(content), "a test", "a.xml")
+
+
+def test_a_missing_part_is_named():
+    with pytest.raises(UnreadableDocument, match=r"lacks its part b\.xml"):
+        Package(archive({"a.xml": "<a/>"}), "a test", "a.xml").xml("b.xml")
+
+
+def test_no_memory_is_not_damage():
+    with pytest.raises(MemoryError), readable("a test"):
+        raise MemoryError
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "name"),
+    [
+        ("ppt/slides/slide1.xml", "../media/a.png", "ppt/media/a.png"),
+        ("ppt/presentation.xml", "slides/slide1.xml", "ppt/slides/slide1.xml"),
+        ("ppt/presentation.xml", "/ppt/slides/slide1.xml", "ppt/slides/slide1.xml"),
+        ("OEBPS/book.opf", "text/a%20b.xhtml#top", "OEBPS/text/a b.xhtml"),
+        ("a", "../../../etc/passwd", "etc/passwd"),
+    ],
+)
+def test_parts_are_named_from_where_they_are_named(base, target, name):
+    assert resolved(base, target) == name
+
+
+def test_archives_of_the_tests_are_archives(tmp_path):
+    path = tmp_path / "a.zip"
+    path.write_bytes(archive({"a": "1", "b": b"2"}))
+    with ZipFile(path) as zipped:
+        assert [zipped.read(name) for name in zipped.namelist()] == [b"1", b"2"]

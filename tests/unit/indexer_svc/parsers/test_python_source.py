@@ -1,0 +1,69 @@
+"""Classes and functions of Python source are sections, comments and strings are not."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import indexer_svc.parsers.pool
+from indexer_svc.parsers.python_source import parse_python
+
+SOURCE = '''\
+#!/usr/bin/env python
+# Heading?
+"""def no(): pass
+class No:
+"""
+import a
+
+@first("#")
+@second
+class Bees(Base):
+    text = "class No: it's" + 'def no'
+
+    async def dance(self): # def no():
+        def step(): ...
+        return f"""
+def no(): {self}"""
+
+    def rest(self, sign='"'):
+        pass
+
+if a:
+    def honey(text=r"\\"):
+        pass
+'''
+
+
+def outline(text: str) -> list[tuple[int, str, int]]:
+    parsed = parse_python(text.encode(), 0)
+    assert (parsed.text, parsed.title, parsed.pages) == (text, "", ())
+    return [(each.depth, each.title, each.char_start) for each in parsed.headings]
+
+
+def test_classes_and_functions_nest_and_begin_at_their_decorators():
+    found = [
+        (depth, title, SOURCE[start : SOURCE.index("\n", start)])
+        for depth, title, start in outline(SOURCE)
+    ]
+    assert found == [
+        (1, "class Bees", '@first("#")'),
+        (2, "def dance", "    async def dance(self): # def no():"),
+        (3, "def step", "        def step(): ..."),
+        (2, "def rest", "    def rest(self, sign='\"'):"),
+        (1, "def honey", '    def honey(text=r"\\"):'),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "'", '"""', "'''def a(): pass", "def", "def ", "\\", "@a\n"]
+)
+def test_what_is_cut_short_has_no_sections(text):
+    assert outline(text) == []
+
+
+def test_real_source_has_the_definitions_that_python_finds():
+    text = Path(indexer_svc.parsers.pool.__file__).read_text("utf-8")
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    names = sorted(each.name for each in ast.walk(ast.parse(text)) if isinstance(each, kinds))
+    assert sorted(title.split()[1] for _, title, _ in outline(text)) == names

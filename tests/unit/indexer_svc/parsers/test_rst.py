@@ -1,0 +1,101 @@
+"""reStructuredText stays as it is written; its titles are sections."""
+
+import pytest
+
+from indexer_svc.parsers.parsed_file import MAX_HEADINGS
+from indexer_svc.parsers.rst import parse_rst
+
+DOCUMENT = """\
+=========
+ The Book
+=========
+
+Intro over
+two lines.
+
+.. _label:
+
+First :ref:`part <x>` of *it*
+-----------------------------
+::
+
+    Not a title
+    -----------
+
+=====  =====
+a      b
+=====  =====
+
+-----
+
+Inner
+~~~~~
+猫と犬
+------
+Second
+======
+"""
+
+
+def outline(text: str) -> list[tuple[int, str]]:
+    return [(each.depth, each.title) for each in parse_rst(text.encode(), 0).headings]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_styles_nest_in_the_order_of_their_first_use(line_end):
+    text = DOCUMENT.replace("\n", line_end)
+    assert outline(text) == [
+        (1, "The Book"),
+        (2, "First part of it"),
+        (3, "Inner"),
+        (2, "猫と犬"),
+        (4, "Second"),
+    ]
+    parsed = parse_rst(text.encode(), 0)
+    assert (parsed.text, parsed.title) == (text, "The Book")
+    assert [text[each.char_start :].split(line_end)[0] for each in parsed.headings] == [
+        "=========",
+        "First :ref:`part <x>` of *it*",
+        "Inner",
+        "猫と犬",
+        "Second",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Title",
+        "Too long\n--",
+        "two lines\nof text\n-------\n",
+        "  indented\n  --------\n",
+        "----\n\ntext",
+        "====\n====\n",
+        "====\n\n====\n",
+        "-\n-",
+    ],
+)
+def test_other_lines_are_no_titles(text):
+    assert outline(text) == []
+
+
+def test_a_short_title_has_a_short_underline_and_a_long_one_at_least_four():
+    assert outline("ab\n==\n\nLonger than it\n----\n") == [(1, "ab"), (2, "Longer than it")]
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("``code`` and `link <https://example.org>`_", "code and link"),
+        ("**bold** \\*star", "bold star"),
+        (":class:`~a.B`", "~a.B"),
+    ],
+)
+def test_titles_are_plain(line, title):
+    assert outline(f"{line}\n{'=' * 60}") == [(1, title)]
+
+
+def test_titles_beyond_the_limit_are_left_out():
+    text = "a\n=\n" * (MAX_HEADINGS + 5)
+    assert len(parse_rst(text.encode(), 0).headings) == MAX_HEADINGS

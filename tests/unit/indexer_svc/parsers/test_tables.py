@@ -1,0 +1,69 @@
+"""Each part of a table makes sense on its own."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexer_svc.parsers.tables import MAX_COLUMNS, table_blocks
+
+HEADER = ("Name", "Price")
+MANY = [(f"Pump {number}", f"{number}.5") for number in range(100)]
+
+
+def test_a_short_table_stays_a_table():
+    assert table_blocks([HEADER, ("Pump", "1|5")]) == [
+        "| Name | Price |\n| --- | --- |\n| Pump | 1\\|5 |"
+    ]
+
+
+def test_the_rows_of_a_long_table_are_records_with_its_headers():
+    blocks = table_blocks([HEADER, *MANY])
+    assert len(blocks) == len(MANY)
+    assert blocks[7] == "Name: Pump 7\nPrice: 7.5"
+
+
+def test_a_missing_value_is_left_out_of_its_record():
+    assert table_blocks([HEADER, *MANY, ("", "3")])[-1] == "Price: 3"
+
+
+def test_without_a_header_rows_are_lines():
+    assert table_blocks(MANY)[1] == "Pump 1 | 1.5"
+
+
+def test_a_row_of_years_is_a_header_below_an_empty_corner():
+    rows = [("", "2025", "2026"), *((f"Pump {number}", "1", "2") for number in range(100))]
+    assert table_blocks(rows)[0] == "Pump 0\n2025: 1\n2026: 2"
+
+
+def test_a_known_header_may_look_like_anything():
+    rows = [("1", "1"), *MANY]
+    assert table_blocks(rows, has_header=True)[0] == "1: Pump 0\n1: 0.5"
+
+
+def test_rows_with_one_cell_above_the_header_are_titles():
+    blocks = table_blocks([("Prices 2026",), (), HEADER, *MANY])
+    assert blocks[:2] == ["Prices 2026", "Name: Pump 0\nPrice: 0.5"]
+
+
+def test_empty_rows_and_columns_are_left_out_and_cells_are_lines():
+    assert table_blocks([("", "", ""), ("a\nb", "", " c "), ("", " ", "")]) == [
+        "| a b | c |\n| --- | --- |"
+    ]
+    assert table_blocks([("", ""), ()]) == []
+    assert table_blocks([]) == []
+
+
+def test_one_column_is_a_list_of_paragraphs():
+    assert table_blocks([("a",), ("b",)]) == ["a", "b"]
+
+
+def test_columns_beyond_the_limit_are_left_out():
+    (line,) = table_blocks([["x"] * (MAX_COLUMNS + 5)], has_header=True)
+    assert line.count("x") == MAX_COLUMNS
+
+
+@given(st.lists(st.lists(st.text(max_size=30), max_size=6), max_size=60), st.booleans())
+def test_no_cell_is_lost(rows, has_header):
+    text = "\n".join(table_blocks(rows, has_header=has_header))
+    for cell in (cell for row in rows for cell in row):
+        written = " ".join(cell.split())
+        assert written in text or written.replace("|", "\\|") in text
