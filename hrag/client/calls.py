@@ -18,24 +18,31 @@ import grpc.aio
 
 from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.errors import HragError, ServiceUnavailable
+from hrag.filters import Filter
 from hrag.net.addresses import is_loopback
 from hrag.rpc.status import error_from
 from hrag.types import (
+    Alias,
+    AliasChange,
     ChunkNode,
     Collection,
     Document,
+    DocumentCount,
+    DocumentDeletion,
     DocumentInfo,
     Hierarchy,
     IndexStatus,
     IngestResult,
     Listing,
+    MetadataChange,
+    MetadataUpdate,
     SearchQuery,
     SearchResult,
     ServerInfo,
     SettingsRequest,
 )
 from hrag.v1 import indexer_pb2, retriever_pb2
-from hrag.wire import answers, common, indexer, retriever
+from hrag.wire import answers, common, filters, indexer, retriever
 
 INDEXER_ADDRESS = "127.0.0.1:50051"
 RETRIEVER_ADDRESS = "127.0.0.1:50052"
@@ -46,9 +53,11 @@ _RETRIED = {
     "hrag.v1.IndexerService": (
         "GetCollection",
         "ListCollections",
+        "ListAliases",
         "IngestDocument",
         "GetDocument",
         "ListDocuments",
+        "CountDocuments",
         "GetIndexStatus",
     ),
     "hrag.v1.RetrieverService": (
@@ -160,6 +169,26 @@ def _read_sequence(response: Any) -> int:
     return sequence
 
 
+def set_alias(tenant_id: str, alias: str, collection: str) -> Call[AliasChange]:
+    """SetAlias; reads the alias, what it named before, and the sequence."""
+    request = common.built(
+        indexer_pb2.SetAliasRequest, tenant_id=tenant_id, alias=alias, collection=collection
+    )
+    return Call("indexer", "SetAlias", request, indexer.alias_change_from)
+
+
+def delete_alias(tenant_id: str, alias: str) -> Call[int]:
+    """DeleteAlias; reads the sequence."""
+    request = common.built(indexer_pb2.DeleteAliasRequest, tenant_id=tenant_id, alias=alias)
+    return Call("indexer", "DeleteAlias", request, _read_sequence)
+
+
+def list_aliases(tenant_id: str) -> Call[tuple[Alias, ...]]:
+    """ListAliases; reads all of them."""
+    request = common.built(indexer_pb2.ListAliasesRequest, tenant_id=tenant_id)
+    return Call("indexer", "ListAliases", request, indexer.aliases_from)
+
+
 def ingest(tenant_id: str, document: Document, collection: str) -> Call[IngestResult]:
     """IngestDocument; reads the result."""
     request = common.built(
@@ -183,6 +212,14 @@ def ingest_many_request(
     )
 
 
+def update_metadata(
+    tenant_id: str, document_id: str, change: MetadataChange, collection: str
+) -> Call[MetadataUpdate]:
+    """UpdateMetadata; reads the document and what was done."""
+    request = indexer.metadata_request(tenant_id, collection, document_id, change)
+    return Call("indexer", "UpdateMetadata", request, indexer.metadata_update_from)
+
+
 def delete_document(tenant_id: str, document_id: str, collection: str) -> Call[int]:
     """DeleteDocument; reads the sequence."""
     request = common.built(
@@ -192,6 +229,17 @@ def delete_document(tenant_id: str, document_id: str, collection: str) -> Call[i
         document_id=document_id,
     )
     return Call("indexer", "DeleteDocument", request, _read_sequence)
+
+
+def delete_documents(tenant_id: str, given: Filter, collection: str) -> Call[DocumentDeletion]:
+    """DeleteDocuments; reads how many and the sequence."""
+    request = common.built(
+        indexer_pb2.DeleteDocumentsRequest,
+        tenant_id=tenant_id,
+        collection=collection,
+        filter=filters.filter_message(given),
+    )
+    return Call("indexer", "DeleteDocuments", request, indexer.deletion_from)
 
 
 def get_document(tenant_id: str, document_id: str, collection: str) -> Call[DocumentInfo]:
@@ -230,19 +278,35 @@ class TextPart(NamedTuple):
 
 def get_text(tenant_id: str, document_id: str, collection: str, before: TextPart) -> Call[TextPart]:
     """GetDocument; reads what comes after a part of the text, as much as a reply holds."""
-    request = common.built(
+    request = _text_request(tenant_id, document_id, collection, before.end, 0)
+    return Call("indexer", "GetDocument", request, before.longer)
+
+
+def get_text_part(
+    tenant_id: str, document_id: str, collection: str, start: int, end: int
+) -> Call[tuple[str, int]]:
+    """GetDocument; reads a part of the text and where it ends."""
+    request = _text_request(tenant_id, document_id, collection, start, end)
+    return Call(
+        "indexer", "GetDocument", request, lambda response: (response.text, response.text_end)
+    )
+
+
+def _text_request(
+    tenant_id: str, document_id: str, collection: str, start: int, end: int
+) -> indexer_pb2.GetDocumentRequest:
+    return common.built(
         indexer_pb2.GetDocumentRequest,
         tenant_id=tenant_id,
         collection=collection,
         document_id=document_id,
         include_text=True,
-        text_range=indexer_pb2.ByteRange(start=before.end),
+        text_range=common.built(indexer_pb2.ByteRange, start=start, end=end),
     )
-    return Call("indexer", "GetDocument", request, before.longer)
 
 
 def list_documents(
-    tenant_id: str, collection: str, page_size: int, page_token: str
+    tenant_id: str, collection: str, page_size: int, page_token: str, given: Filter | None
 ) -> Call[Listing[DocumentInfo]]:
     """ListDocuments; reads one page."""
     request = common.built(
@@ -251,8 +315,20 @@ def list_documents(
         collection=collection,
         page_size=page_size,
         page_token=page_token,
+        filter=filters.optional_filter_message(given),
     )
     return Call("indexer", "ListDocuments", request, indexer.documents_from)
+
+
+def count_documents(tenant_id: str, collection: str, given: Filter | None) -> Call[DocumentCount]:
+    """CountDocuments; reads the count."""
+    request = common.built(
+        indexer_pb2.CountDocumentsRequest,
+        tenant_id=tenant_id,
+        collection=collection,
+        filter=filters.optional_filter_message(given),
+    )
+    return Call("indexer", "CountDocuments", request, indexer.count_from)
 
 
 def index_status(tenant_id: str, collection: str) -> Call[IndexStatus]:

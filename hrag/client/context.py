@@ -1,4 +1,4 @@
-"""Passages as the context of a prompt, each under a heading that a model can cite.
+r"""Passages as the context of a prompt, each under a heading that a model can cite.
 
 prompt = context(result.passages) + "\n\n" + question
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from hrag.answers import citations
 from hrag.plain_text import quoted_lines
-from hrag.types import Passage
+from hrag.types import Chunk, Passage
 
 _PARENTHESES = str.maketrans("[]", "()")
 
@@ -25,17 +25,21 @@ def by_section(passage: Passage) -> str:
 
     A document without a title is named by its file, or else by its id.
     """
-    return _in_brackets(citations.heading(passage.chunk))
+    return in_brackets(citations.heading(passage.chunk))
 
 
 def by_section_and_page(passage: Passage) -> str:
     """Returns `[title - section > subsection, page 3]`, without the parts it lacks."""
-    chunk = passage.chunk
-    return _in_brackets(", ".join(filter(None, (citations.heading(chunk), citations.pages(chunk)))))
+    return of_chunk(passage.chunk)
 
 
-def _in_brackets(heading: str) -> str:
-    """A heading has one pair of brackets, so that no title can end it and begin another."""
+def of_chunk(chunk: Chunk) -> str:
+    """As `by_section_and_page`, for a chunk that no search has returned."""
+    return in_brackets(", ".join(filter(None, (citations.heading(chunk), citations.pages(chunk)))))
+
+
+def in_brackets(heading: str) -> str:
+    """Returns `[heading]` with no other brackets, so that no title ends it and begins another."""
     return f"[{heading.translate(_PARENTHESES)}]"
 
 

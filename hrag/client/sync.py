@@ -1,4 +1,4 @@
-"""The synchronous client. Generated from `aio.py` by `make sync-client`: edit that instead."""
+"""The synchronous client, made from `aio.py` by `make sync-client`: edit that instead."""
 
 from collections.abc import Generator, Sequence
 from functools import partial
@@ -8,6 +8,7 @@ from hrag.answers.values import AnswerEvent, AnswerQuery
 from hrag.client import calls
 from hrag.client.access import Access, File
 from hrag.client.ingest_stream import Documents, Outcome, outcomes
+from hrag.client.sync_catalog import Catalog
 from hrag.errors import HragError
 from hrag.filters import Filter
 from hrag.types import (
@@ -15,28 +16,19 @@ from hrag.types import (
     DEFAULT_COLLECTION,
     Aggregation,
     ChunkNode,
-    Collection,
-    Document,
-    DocumentInfo,
     FusionMethod,
     Hierarchy,
-    IndexStatus,
-    IngestResult,
-    Listing,
     Retrieval,
     SearchMode,
     SearchQuery,
     SearchResult,
     ServerInfo,
-    SettingsRequest,
     SummaryScope,
 )
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 
-_NO_SETTINGS = SettingsRequest()
 
-
-class Client:
+class Client(Catalog):
     """A client of both services.
 
     For threads: one client may be shared by all of them.
@@ -99,144 +91,6 @@ class Client:
         self._closed = True
         for channel in self._channels:
             channel.close()
-
-    def create_collection(
-        self,
-        tenant_id: str,
-        name: str,
-        settings: SettingsRequest = _NO_SETTINGS,
-        *,
-        timeout_s: float | None = None,
-    ) -> Collection:
-        """Creates a collection; what `settings` leaves out is taken from the indexer's settings.
-
-        Returns the collection with all its settings, which never change. Raises
-        CollectionExists, StorageQuotaExceeded.
-        """
-        return self._run(calls.create_collection(tenant_id, name, settings), timeout_s)
-
-    def get_collection(
-        self, tenant_id: str, name: str, *, timeout_s: float | None = None
-    ) -> Collection:
-        """Returns a collection with its settings and document count. Raises CollectionNotFound."""
-        return self._run(calls.get_collection(tenant_id, name), timeout_s)
-
-    def list_collections(
-        self,
-        tenant_id: str,
-        *,
-        page_size: int = 0,
-        page_token: str = "",
-        timeout_s: float | None = None,
-    ) -> Listing[Collection]:
-        """Returns one page of the tenant's collections, ordered by name.
-
-        `page_size` is at most 1,000; 0 means 100. `page_token` is the `next_page_token` of the
-        page before. A tenant that does not exist has no collections.
-        """
-        return self._run(calls.list_collections(tenant_id, page_size, page_token), timeout_s)
-
-    def delete_collection(
-        self, tenant_id: str, name: str, *, timeout_s: float | None = None
-    ) -> int:
-        """Deletes a collection with all its documents.
-
-        Returns the sequence of the deletion. Raises CollectionNotFound.
-        """
-        return self._run(calls.delete_collection(tenant_id, name), timeout_s)
-
-    def ingest(
-        self,
-        tenant_id: str,
-        document: Document,
-        *,
-        collection: str = DEFAULT_COLLECTION,
-        timeout_s: float | None = None,
-    ) -> IngestResult:
-        """Stores one document, whole or not at all, and replaces one of the same id.
-
-        Returns when it is on disk: its id, what was done, the sequence (a search can wait for
-        it with `min_sequence`), chunks per level and length in tokens. An identical document is
-        UNCHANGED and not embedded again.
-
-        Raises CollectionNotFound (`default` is created by its first document), BlankDocument,
-        UnreadableDocument, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch,
-        StorageQuotaExceeded, StorageFull.
-        """
-        return self._run(calls.ingest(tenant_id, document, collection), timeout_s)
-
-    def delete_document(
-        self,
-        tenant_id: str,
-        document_id: str,
-        *,
-        collection: str = DEFAULT_COLLECTION,
-        timeout_s: float | None = None,
-    ) -> int:
-        """Deletes one document; searches that begin afterwards do not find it.
-
-        Returns the sequence of the deletion. Raises CollectionNotFound, DocumentNotFound.
-        """
-        return self._run(calls.delete_document(tenant_id, document_id, collection), timeout_s)
-
-    def get_document(
-        self,
-        tenant_id: str,
-        document_id: str,
-        *,
-        collection: str = DEFAULT_COLLECTION,
-        timeout_s: float | None = None,
-    ) -> DocumentInfo:
-        """Returns what is stored of one document, without its text.
-
-        Raises CollectionNotFound, DocumentNotFound.
-        """
-        return self._run(calls.get_document(tenant_id, document_id, collection), timeout_s)
-
-    def get_text(
-        self,
-        tenant_id: str,
-        document_id: str,
-        *,
-        collection: str = DEFAULT_COLLECTION,
-        timeout_s: float | None = None,
-    ) -> str:
-        """Returns a document's whole text. Raises CollectionNotFound, DocumentNotFound."""
-        part, of = calls.TextPart(), (tenant_id, document_id, collection)
-        while not part.is_whole:
-            part = self._run(calls.get_text(*of, part), timeout_s)
-        return part.text
-
-    def list_documents(
-        self,
-        tenant_id: str,
-        *,
-        collection: str = DEFAULT_COLLECTION,
-        page_size: int = 0,
-        page_token: str = "",
-        timeout_s: float | None = None,
-    ) -> Listing[DocumentInfo]:
-        """Returns one page of a collection's documents, ordered by id.
-
-        `page_size` is at most 1,000; 0 means 100. `page_token` is the `next_page_token` of the
-        page before. No document comes twice; one that is written meanwhile may be missed.
-        Raises CollectionNotFound.
-        """
-        call = calls.list_documents(tenant_id, collection, page_size, page_token)
-        return self._run(call, timeout_s)
-
-    def index_status(
-        self,
-        tenant_id: str,
-        *,
-        collection: str = DEFAULT_COLLECTION,
-        timeout_s: float | None = None,
-    ) -> IndexStatus:
-        """Returns how much a collection and its tenant hold, and how far indexing has come.
-
-        Raises CollectionNotFound.
-        """
-        return self._run(calls.index_status(tenant_id, collection), timeout_s)
 
     def search(
         self,

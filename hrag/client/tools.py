@@ -112,7 +112,7 @@ def knowledge_base(
 
     def search_knowledge_base(query: Query, limit: Limit = limit) -> Findings:
         try:
-            return _found(client.search(tenant_id, _text(query), limit=limit, **options))
+            return _found(client.search(tenant_id, query_text(query), limit=limit, **options))
         except HragError as error:
             return _failed(error)
 
@@ -134,7 +134,7 @@ def async_knowledge_base(
 
     async def search_knowledge_base(query: Query, limit: Limit = limit) -> Findings:
         try:
-            return _found(await client.search(tenant_id, _text(query), limit=limit, **options))
+            return _found(await client.search(tenant_id, query_text(query), limit=limit, **options))
         except HragError as error:
             return _failed(error)
 
@@ -163,7 +163,7 @@ def _docstring(description: str) -> str:
     return f"{_INSTRUCTIONS}\nThe documents: {about}" if about else _INSTRUCTIONS
 
 
-def _text(query: object) -> str:
+def query_text(query: object) -> str:
     """Returns the query, or raises InvalidArgument for a vector: models write text."""
     if not isinstance(query, str):
         raise InvalidArgument(f"query is {quoted(str(query))}; it must be a text", field="query")

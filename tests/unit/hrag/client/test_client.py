@@ -8,10 +8,11 @@ import pytest
 
 from hrag import errors
 from hrag.answers.values import AnswerEvent, FinishReason
-from hrag.cli.processes import free_addresses
+from hrag.cli.services.processes import free_addresses
 from hrag.client import AsyncClient, Client
 from hrag.client.calls import channel_options
 from hrag.errors import HragError
+from hrag.filters import Exists
 from hrag.types import (
     Document,
     SearchQuery,
@@ -31,11 +32,13 @@ from tests.fake_services import (
 
 _SAFE: list[tuple[str, Call]] = [
     ("GetCollection", lambda client: client.get_collection("t", "c")),
+    ("ListAliases", lambda client: client.list_aliases("t")),
     ("ListCollections", lambda client: client.list_collections("t")),
     ("IngestDocument", lambda client: client.ingest("t", Document("text"))),
     ("GetDocument", lambda client: client.get_document("t", "d")),
     ("GetDocument", lambda client: client.get_text("t", "d")),
     ("ListDocuments", lambda client: client.list_documents("t")),
+    ("CountDocuments", lambda client: client.count_documents("t")),
     ("GetIndexStatus", lambda client: client.index_status("t")),
     ("Search", lambda client: client.search("t", "text")),
     ("BatchSearch", lambda client: client.batch_search([SearchQuery("t", "text")])),
@@ -46,7 +49,11 @@ _SAFE: list[tuple[str, Call]] = [
 _UNSAFE: list[tuple[str, Call]] = [
     ("CreateCollection", lambda client: client.create_collection("t", "c")),
     ("DeleteCollection", lambda client: client.delete_collection("t", "c")),
+    ("SetAlias", lambda client: client.set_alias("t", "a", "c")),
+    ("DeleteAlias", lambda client: client.delete_alias("t", "a")),
+    ("UpdateMetadata", lambda client: client.update_metadata("t", "d", {"a": 1})),
     ("DeleteDocument", lambda client: client.delete_document("t", "d")),
+    ("DeleteDocuments", lambda client: client.delete_documents("t", Exists("title"))),
 ]
 
 BOTH = pytest.mark.parametrize("run", [run_sync, run_async], ids=["sync", "async"])
