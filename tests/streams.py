@@ -1,7 +1,6 @@
 """Bulk loads on a real store, with a writer and an embedder that can be made to wait or fail."""
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, count, islice
@@ -17,6 +16,7 @@ from hrag.types import Document, IngestOutcome, IngestResult, TreeSettings
 from indexer_svc.bulk import BulkLoad, IngestRequest
 from indexer_svc.pipeline import Defaults, Pipeline
 from tests.conftest import Engine
+from tests.until import until
 
 TREE = TreeSettings((32, 64, 128), 0.1)
 SOON_S = 10.0
@@ -142,14 +142,6 @@ def service_of(engine: Engine) -> Iterator[Service]:
 def stages() -> list[threading.Thread]:
     """Threads of streams that have not ended."""
     return [each for each in threading.enumerate() if each.name in ("cut", "embed")]
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Waits until `true`, or fails."""
-    end = time.monotonic() + SOON_S
-    while not true():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.002)
 
 
 def numbered(length: int) -> list[Document]:

@@ -1,6 +1,7 @@
 """The `hrag` application: all commands, and how their errors are reported.
 
-An expected error becomes one red line on standard error and exit code 1.
+An expected error becomes one red line on standard error, or with --json one line of JSON, and
+one of the codes of `exit_codes`.
 """
 
 import inspect
@@ -11,40 +12,76 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hrag.cli.answer import answer
-from hrag.cli.backup import backup, restore
-from hrag.cli.check import check
-from hrag.cli.console import Failure, show_error
-from hrag.cli.demo import demo
-from hrag.cli.evaluation import evaluate
-from hrag.cli.health import health
-from hrag.cli.ingest import ingest
-from hrag.cli.keys import create, keys, revoke, show
-from hrag.cli.mcp import mcp
-from hrag.cli.reindex import reindex
-from hrag.cli.search import search
-from hrag.cli.serve import serve
-from hrag.cli.status import status
-from hrag.cli.tree import tree
-from hrag.cli.vacuum import vacuum
+from hrag.cli.agents.mcp import mcp
+from hrag.cli.demo.demo import demo
+from hrag.cli.documents import aliases, collections, metadata
+from hrag.cli.documents.count import count
+from hrag.cli.documents.delete import delete
+from hrag.cli.documents.documents import documents
+from hrag.cli.documents.get import get
+from hrag.cli.documents.tree import tree
+from hrag.cli.evaluation.evaluation import evaluate
+from hrag.cli.exchange.export import export
+from hrag.cli.exchange.imports import import_documents
+from hrag.cli.ingest.ingest import ingest
+from hrag.cli.search.answer import answer
+from hrag.cli.search.search import search
+from hrag.cli.server_parts import needs_server
+from hrag.cli.services.gateway import gateway
+from hrag.cli.services.health import health
+from hrag.cli.services.serve import serve
+from hrag.cli.services.status import status
+from hrag.cli.store import keys
+from hrag.cli.store.backup import backup, restore
+from hrag.cli.store.check import check
+from hrag.cli.store.reindex import reindex
+from hrag.cli.store.vacuum import vacuum
+from hrag.cli.terminal.console import Failure, show_error, show_json_error
+from hrag.cli.terminal.exit_codes import exit_code_of
 from hrag.errors import HragError
+
+_AS_JSON = "hrag.as_json"
+# The class of all errors in how a command is called. Typer's own click has no public name.
+_UsageError: Any = typer.BadParameter.__base__
 
 
 class _ErrorReportingGroup(TyperGroup):
     """Reports expected errors in one line; any other exception is a bug and keeps its traceback."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[_AS_JSON] = "--json" in args
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (Failure, HragError) as error:
-            show_error(str(error))
-            raise typer.Exit(1) from None
+        except (Failure, HragError, _UsageError) as error:
+            if ctx.meta[_AS_JSON]:
+                show_json_error(_described(error))
+            elif isinstance(error, _UsageError):
+                raise
+            else:
+                show_error(str(error))
+            raise typer.Exit(_exit_code(error)) from None
+
+
+def _exit_code(error: Any) -> int:
+    return exit_code_of(error) if isinstance(error, HragError) else error.exit_code
+
+
+def _described(error: Any) -> dict[str, Any]:
+    """The error as JSON: `type` is the name of its class in `hrag.errors`."""
+    described: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    if isinstance(error, _UsageError):
+        described = {"type": "UsageError", "message": error.format_message()}
+    elif isinstance(error, HragError):
+        described |= {"field": error.field, "retry_s": error.retry_s}
+    return {**described, "exit_code": _exit_code(error)}
 
 
 app = typer.Typer(
     cls=_ErrorReportingGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -88,6 +125,7 @@ def _hrag(
       hrag serve                      start the services
       hrag ingest docs/               store a folder of documents
       hrag search "how do I ...?"     search them
+      hrag documents                  list what is stored
       hrag answer "how do I ...?"     let a chat model answer, with sources
       hrag eval questions.csv         measure how well searches find the answers
 
@@ -100,12 +138,50 @@ def _hrag(
 
 app.callback(help=_help(_hrag))(_hrag)
 _COMMANDS = (
-    *(serve, ingest, search, answer, tree, status, health, mcp),
+    *(serve, gateway, ingest, search, answer),
+    *(documents, count, get, tree, delete, export),
+    *(status, health, mcp),
     *(check, backup, restore, vacuum, reindex, demo),
 )
+_SERVER_COMMANDS = (serve, check, backup, restore, vacuum, reindex, demo)
 for _command in _COMMANDS:
-    app.command(help=_help(_command))(_command)
-app.command("eval", help=_help(evaluate))(evaluate)
-for _name, _command in (("create", create), ("list", show), ("revoke", revoke)):
-    keys.command(_name, help=_help(_command))(_command)
-app.add_typer(keys, name="keys", help="Create, list and revoke API keys for the services.")
+    _checked = _command
+    if _command in _SERVER_COMMANDS:
+        _checked = needs_server(f"hrag {_command.__name__}", _command)
+    app.command(help=_help(_command))(_checked)
+app.command("import", help=_help(import_documents))(import_documents)
+app.command("eval", help=_help(evaluate))(needs_server("hrag eval", evaluate))
+_GROUPS: tuple[tuple[str, typer.Typer, str, dict[str, Callable[..., None]]], ...] = (
+    (
+        "collections",
+        collections.collections,
+        "List, create and delete collections.",
+        {"list": collections.show, "create": collections.create, "delete": collections.delete},
+    ),
+    (
+        "aliases",
+        aliases.aliases,
+        "List, set and delete other names of collections.",
+        {"list": aliases.show, "set": aliases.set_alias, "delete": aliases.delete},
+    ),
+    (
+        "metadata",
+        metadata.metadata,
+        "Change the metadata of documents.",
+        {"set": metadata.set_values, "remove": metadata.remove},
+    ),
+    (
+        "keys",
+        keys.keys,
+        "Create, list and revoke API keys for the services.",
+        {
+            "create": needs_server("hrag keys create", keys.create),
+            "list": needs_server("hrag keys list", keys.show),
+            "revoke": needs_server("hrag keys revoke", keys.revoke),
+        },
+    ),
+)
+for _group_name, _group, _about, _commands in _GROUPS:
+    for _name, _command in _commands.items():
+        _group.command(_name, help=_help(_command))(_command)
+    app.add_typer(_group, name=_group_name, help=_about)

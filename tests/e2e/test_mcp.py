@@ -1,31 +1,29 @@
 """`hrag mcp` as a process, called by the client of the official SDK."""
 
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client
 from mcp.types import CallToolResult
 from typer.testing import CliRunner
 
 from hrag.cli.app import app
-from hrag.cli.processes import RETRIEVER, free_addresses
+from hrag.cli.services.processes import RETRIEVER, free_addresses
 from hrag.plain_text import quoted_lines
 from hrag.types import Document, Page
+from tests.e2e.mcp_servers import agent, http, mcp_process, text
 from tests.processes import FAST, Running, running, started
 
 TOOL = "search_knowledge_base"
-_COMMAND = ["-c", "from hrag.cli import main; main()", "mcp"]
 _PAGES = (Page("Cats sleep all day."), Page("Dogs bark at night."))
 _GUIDE = "# Guide\n\n## Keys\n\n" + "Rotate every key once a month. " * 400
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -34,63 +32,8 @@ _AGAIN_S = 20.0  # How long a client may take to notice that a service is back.
 Refusal = Callable[..., tuple[int, str]]
 
 
-def _arguments(services: Running, *options: str) -> list[str]:
-    return [*_COMMAND, "--retriever", services.retriever.address, *options]
-
-
-def _stdio(services: Running, *options: str) -> StdioServerParameters:
-    arguments = _arguments(services, *options)
-    return StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
-
-
-@contextmanager
-def _process(services: Running, *options: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, *_arguments(services, *options)]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
-            assert stream is not None
-            stream.close()
-
-
-@contextmanager
-def _http(services: Running, *options: str) -> Iterator[str]:
-    """The URL of a server that must write nothing to standard output and stop cleanly."""
-    with _process(services, "--http", "127.0.0.1:0", *options) as process:
-        assert process.stderr is not None
-        assert process.stdout is not None
-        yield re.findall(r"http://\S+", process.stderr.readline())[0]
-        process.terminate()
-        assert process.wait(timeout=20) == 0
-        assert process.stdout.read() == ""
-
-
-@asynccontextmanager
-async def _agent(
-    transport: str, services: Running, *options: str, mode: str = "auto"
-) -> AsyncIterator[Client]:
-    if transport == "stdio":
-        async with Client(_stdio(services, *options), mode=mode) as client:
-            yield client
-        return
-    with _http(services, *options) as url:
-        async with Client(url, mode=mode) as client:
-            yield client
-
-
-def _text(result: CallToolResult) -> str:
-    (content,) = result.content
-    assert content.type == "text"
-    return content.text
-
-
 def _passages(result: CallToolResult) -> list[dict[str, Any]]:
-    assert not result.is_error, _text(result)
+    assert not result.is_error, text(result)
     assert result.structured_content is not None
     assert result.structured_content["error"] == ""
     return result.structured_content["passages"]
@@ -111,16 +54,16 @@ async def test_an_agent_lists_the_tool_calls_it_and_reads_citations(
     """`legacy` uses the handshake of clients before 2026."""
     services.client.ingest(tenant, Document(_PAGES, "pets", title="Pets", source="pets.pdf"))
     options = ("--tenant", tenant, "--description", "All about pets.", "--limit", "7")
-    async with _agent(transport, services, *options, mode=mode) as client:
+    async with agent(transport, services, *options, mode=mode) as client:
         assert client.server_info.name == "hrag"
         assert TOOL in client.instructions
-        (tool,) = (await client.list_tools()).tools
+        tool, *others = (await client.list_tools()).tools
         result = await client.call_tool(TOOL, {"query": "what do dogs do?"})
-    assert tool.name == TOOL
+    assert [each.name for each in (tool, *others)] == [TOOL, "expand_chunk", "get_document"]
     assert "The documents: All about pets." in tool.description
-    assert tool.annotations.read_only_hint
-    assert tool.annotations.idempotent_hint
-    assert not tool.annotations.destructive_hint
+    for hints in (each.annotations for each in (tool, *others)):
+        assert (hints.read_only_hint, hints.idempotent_hint) == (True, True)
+        assert not hints.destructive_hint
     properties = tool.input_schema["properties"]
     assert set(properties) == {"query", "limit"}
     assert tool.input_schema["required"] == ["query"]
@@ -133,7 +76,7 @@ async def test_an_agent_lists_the_tool_calls_it_and_reads_citations(
     assert "Dogs bark at night." in passage["text"]
     assert (passage["document_id"], passage["chunk_id"]) == ("pets", "pets#0.0")
     assert (passage["source"], passage["first_page"], passage["last_page"]) == ("pets.pdf", 1, 2)
-    assert _text(result) == f"{passage['heading']}\n{quoted_lines(passage['text'])}"
+    assert text(result) == f"{passage['heading']}\n{quoted_lines(passage['text'])}"
 
 
 async def test_options_control_the_search(services: Running, tenant: str) -> None:
@@ -144,7 +87,7 @@ async def test_options_control_the_search(services: Running, tenant: str) -> Non
         services.client.ingest(tenant, document)
     options = ("--tenant", tenant, "--filter", "lang=de", "--limit", "3")
     leaves = ("--mode", "standard", "--token-budget", "1000")
-    async with _agent("stdio", services, *options, *leaves) as client:
+    async with agent("stdio", services, *options, *leaves) as client:
         few = _passages(await client.call_tool(TOOL, {"query": "keys"}))
         more = _passages(await client.call_tool(TOOL, {"query": "keys", "limit": 5}))
     assert (len(few), len(more)) == (3, 4), "four leaves fit the budget"
@@ -158,7 +101,7 @@ def url(services: Running) -> Iterator[str]:
     """A server for the tenant `mcp`, shared because calls are independent."""
     services.client.ingest("mcp", Document("Cats sleep.", "cats"))
     services.client.ingest("mcp-other", Document("Secret.", "secret"))
-    with _http(services, "--tenant", "mcp") as url:
+    with http(services, "--tenant", "mcp") as url:
         yield url
 
 
@@ -187,8 +130,8 @@ async def test_bad_arguments_are_reported_to_the_model(url: str) -> None:
         for arguments, says in _BAD_ARGUMENTS:
             result = await client.call_tool(TOOL, arguments)
             assert result.is_error, arguments
-            assert says in _text(result)
-            assert "Traceback" not in _text(result)
+            assert says in text(result)
+            assert "Traceback" not in text(result)
         assert len(_passages(await client.call_tool(TOOL, {"query": "cats"}))) == 1
 
 
@@ -196,7 +139,7 @@ async def test_unknown_tool_is_refused(url: str) -> None:
     async with Client(url) as client:
         result = await client.call_tool("delete_everything", {})
     assert result.is_error
-    assert "delete_everything" in _text(result)
+    assert "delete_everything" in text(result)
 
 
 async def test_no_argument_reaches_another_tenants_documents(url: str) -> None:
@@ -208,10 +151,10 @@ async def test_no_argument_reaches_another_tenants_documents(url: str) -> None:
 
 @pytest.mark.slow
 async def test_tenant_without_documents_is_reported(services: Running, tenant: str) -> None:
-    async with _agent("stdio", services, "--tenant", tenant) as client:
+    async with agent("stdio", services, "--tenant", tenant) as client:
         result = await client.call_tool(TOOL, {"query": "cats"})
         assert result.is_error
-        assert "collection" in _text(result)
+        assert "collection" in text(result)
         services.client.ingest(tenant, Document("Cats sleep.", "cats"))
         assert _passages(await client.call_tool(TOOL, {"query": "cats"}))
 
@@ -244,14 +187,14 @@ async def test_bad_http_requests_are_refused(
 async def test_unavailable_retriever_is_reported_and_used_again_later(data_dir) -> None:
     with running(data_dir) as services:
         services.client.ingest("acme", Document("Cats sleep.", "cats"))
-        async with _agent("stdio", services, "--tenant", "acme") as client:
+        async with agent("stdio", services, "--tenant", "acme") as client:
             assert _passages(await client.call_tool(TOOL, {"query": "cats"}))
             assert services.retriever.stop() == 0
             down = await client.call_tool(TOOL, {"query": "cats"})
             assert down.is_error
-            assert _text(down).startswith("The search failed: ")
-            assert _text(down).endswith("Trying again later may help.")
-            assert down.structured_content == {"passages": [], "error": _text(down)}
+            assert text(down).startswith("The search failed: ")
+            assert text(down).endswith("Trying again later may help.")
+            assert down.structured_content == {"passages": [], "error": text(down)}
             with started(RETRIEVER, data_dir, FAST, services.retriever.address) as back:
                 back.wait_until_serving()
                 until = time.monotonic() + _AGAIN_S
@@ -287,7 +230,7 @@ def test_standard_output_has_only_the_protocol_and_end_of_input_ends_the_server(
 ) -> None:
     """Lines that are not messages are ignored; errors go to standard error."""
     bad = ("garbage", "{}", "[]", "\udcff\udcfe", _call(1, query="\ud800"))
-    with _process(services, "--tenant", tenant) as process:
+    with mcp_process(services, "--tenant", tenant) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.reconfigure(errors="surrogateescape")  # type: ignore[attr-defined]
@@ -304,7 +247,7 @@ def test_standard_output_has_only_the_protocol_and_end_of_input_ends_the_server(
 @pytest.mark.slow
 def test_death_of_the_host_during_a_call_ends_the_server_quietly(services: Running) -> None:
     (nobody,) = free_addresses(1)  # Calling there takes a second: time to die.
-    with _process(services, "--retriever", nobody) as process:
+    with mcp_process(services, "--retriever", nobody) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -322,7 +265,7 @@ def test_death_of_the_host_during_a_call_ends_the_server_quietly(services: Runni
     [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.slow) for each in _STOPS[1:])],
 )
 def test_signal_ends_the_server_while_its_input_is_open(services: Running, number: int) -> None:
-    with _process(services) as process:
+    with mcp_process(services) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         _line(process, _HANDSHAKE)
@@ -335,7 +278,7 @@ def test_signal_ends_the_server_while_its_input_is_open(services: Running, numbe
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_an_http_server(services: Running, number: int) -> None:
-    with _process(services, "--http", "localhost:0") as process:
+    with mcp_process(services, "--http", "localhost:0") as process:
         assert process.stderr is not None
         assert "serves at http://127.0.0.1:" in process.stderr.readline()
         process.send_signal(number)
@@ -379,7 +322,7 @@ def test_address_reachable_by_others_requires_expose(refusal: Refusal, address: 
 
 @pytest.mark.slow
 def test_exposed_address_is_served(services: Running) -> None:
-    with _process(services, "--http", "0.0.0.0:0", "--expose") as process:
+    with mcp_process(services, "--http", "0.0.0.0:0", "--expose") as process:
         assert process.stderr is not None
         assert "serves at http://0.0.0.0:" in process.stderr.readline()
 
@@ -419,8 +362,8 @@ def test_missing_sdk_is_reported_with_the_package_to_install(
     refusal: Refusal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
-    monkeypatch.delitem(sys.modules, "hrag.cli.mcp_server", raising=False)
-    monkeypatch.delattr("hrag.cli.mcp_server", raising=False)
+    monkeypatch.delitem(sys.modules, "hrag.cli.agents.mcp_server", raising=False)
+    monkeypatch.delattr("hrag.cli.agents.mcp_server", raising=False)
     code, says = refusal()
     assert code == 1
     assert says.startswith("error: ")

@@ -1,0 +1,1 @@
+"""What does hrag do, shown without any setup?"""

@@ -1,0 +1,1 @@
+"""How is what a collection holds listed, shown, changed and deleted?"""

@@ -1,0 +1,200 @@
+"""`hrag collections`: lists, creates and deletes the collections of a tenant."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from hrag.cli.options.confirmation import Yes, confirm
+from hrag.cli.options.connection import Credentials, connect, connection_options
+from hrag.cli.options.pages import all_collections
+from hrag.cli.options.shared import DEFAULT_INDEXER, DEFAULT_TENANT, AsJson, Indexer, Tenant
+from hrag.cli.terminal.console import output, print_json, print_line
+from hrag.cli.terminal.render import counted
+from hrag.cli.terminal.tables import Column, Fit, show_table
+from hrag.plain_text import printable
+from hrag.types import (
+    MAX_LEVELS,
+    MAX_OVERLAP_RATIO,
+    NO_EMBEDDER,
+    Collection,
+    SettingsRequest,
+    SummaryUnit,
+)
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The collection's name.", show_default=False)
+]
+
+_COLUMNS = (
+    Column("collection"),
+    Column("documents", Fit.NEVER),
+    Column("levels"),
+    Column("overlap", Fit.NEVER),
+    Column("embedder"),
+    Column("analyzer"),
+    Column("summaries"),
+)
+
+
+@connection_options
+def show(
+    credentials: Credentials,
+    tenant: Tenant = DEFAULT_TENANT,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJson = False,
+) -> None:
+    """List a tenant's collections with their settings.
+
+    hrag status shows how much each of them holds and how far it is indexed.
+
+    \b
+    Examples:
+      hrag collections list
+      hrag collections list --tenant acme --json
+    """
+    with connect(credentials, indexer) as client:
+        found = list(all_collections(client, tenant))
+    if as_json:
+        print_json([asdict(each) for each in found])
+    elif found:
+        show_table(output(), _COLUMNS, map(_row, found))
+    else:
+        output().print(f"tenant {printable(tenant)} has no collections yet", markup=False)
+
+
+def _row(collection: Collection) -> tuple[object, ...]:
+    settings = collection.settings
+    return (
+        collection.name,
+        collection.document_count,
+        ",".join(map(str, settings.tree.level_sizes)),
+        f"{settings.tree.overlap_ratio:g}",
+        settings.embedder,
+        settings.analyzer or "none",
+        settings.summaries.value,
+    )
+
+
+def _sizes(value: str) -> tuple[int, ...]:
+    """Parses `--level-sizes`. Raises BadParameter."""
+    try:
+        return tuple(int(each) for each in value.split(","))
+    except ValueError:
+        raise typer.BadParameter(
+            f"{value!r} is not a list of whole numbers such as 256,512,1024,2048",
+            param_hint="--level-sizes",
+        ) from None
+
+
+@connection_options
+def create(
+    credentials: Credentials,
+    name: Name,
+    tenant: Tenant = DEFAULT_TENANT,
+    level_sizes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKENS,...",
+            help="Largest chunk of each level in tokens, smallest level first; one number is flat "
+            "chunking.",
+        ),
+    ] = None,
+    overlap_ratio: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=MAX_OVERLAP_RATIO, help="What a chunk shares with the next of its level."
+        ),
+    ] = None,
+    embedding_level: Annotated[
+        int | None,
+        typer.Option(min=0, max=MAX_LEVELS - 1, help="The level that is embedded and searched."),
+    ] = None,
+    return_level: Annotated[
+        int | None,
+        typer.Option(min=0, max=MAX_LEVELS - 1, help="The level that small_to_big returns."),
+    ] = None,
+    summaries: Annotated[
+        SummaryUnit | None,
+        typer.Option(help="The part of a document that gets one summary, for summary_first."),
+    ] = None,
+    analyzer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LANGUAGE",
+            help="The language of the texts, for searches by words: english, german and so on, or "
+            "simple for no stemming.",
+        ),
+    ] = None,
+    embedder: Annotated[
+        str | None,
+        typer.Option(help=f"{NO_EMBEDDER}: no vectors; searched by words alone."),
+    ] = None,
+    index_headings: Annotated[
+        bool | None,
+        typer.Option(
+            "--index-headings/--no-index-headings",
+            help="Whether a leaf is found by its document's title and its section's headings too.",
+            show_default=False,
+        ),
+    ] = None,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJson = False,
+) -> None:
+    """Create a collection. Its settings never change.
+
+    What is not given is taken from the indexer's settings.
+
+    \b
+    Examples:
+      hrag collections create guides
+      hrag collections create books --summaries section --level-sizes 256,1024,4096
+      hrag collections create logs --embedder none --analyzer simple
+    """
+    request = SettingsRequest(
+        level_sizes=None if level_sizes is None else _sizes(level_sizes),
+        overlap_ratio=overlap_ratio,
+        embedding_level=embedding_level,
+        return_level=return_level,
+        summaries=summaries,
+        embedder=embedder,
+        analyzer=analyzer,
+        index_headings=index_headings,
+    )
+    with connect(credentials, indexer) as client:
+        made = client.create_collection(tenant, name, request)
+    if as_json:
+        print_json(asdict(made))
+    else:
+        print_line(f"created collection {made.name}", style="green")
+
+
+@connection_options
+def delete(
+    credentials: Credentials,
+    name: Name,
+    tenant: Tenant = DEFAULT_TENANT,
+    yes: Yes = False,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a collection with all its documents.
+
+    The command asks first; --yes answers. Without a terminal and --yes it deletes nothing.
+
+    \b
+    Examples:
+      hrag collections delete guides
+      hrag collections delete guides --yes
+    """
+    with connect(credentials, indexer) as client:
+        held = counted(client.get_collection(tenant, name).document_count, "document")
+        confirm(f"Delete collection {name} of tenant {tenant} with {held}?", yes=yes)
+        sequence = client.delete_collection(tenant, name)
+    if as_json:
+        print_json({"collection": name, "sequence": sequence})
+    else:
+        print_line(f"deleted collection {name} with {held}", style="green")
+
+
+collections = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")

@@ -1,0 +1,44 @@
+"""`hrag count`: how many documents match."""
+
+from dataclasses import asdict
+
+from hrag.cli.options.connection import Credentials, connect, connection_options
+from hrag.cli.options.filters import WHERE_OPTION, parse_filters
+from hrag.cli.options.shared import (
+    DEFAULT_INDEXER,
+    DEFAULT_TENANT,
+    AsJson,
+    CollectionName,
+    Indexer,
+    Tenant,
+    Where,
+)
+from hrag.cli.terminal.console import print_json, print_line
+from hrag.types import DEFAULT_COLLECTION
+
+
+@connection_options
+def count(
+    credentials: Credentials,
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    where: Where = None,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJson = False,
+) -> None:
+    """Count the documents of a collection, or those that match.
+
+    It prints a number and nothing else; --json adds the number of all documents.
+
+    \b
+    Examples:
+      hrag count
+      hrag count --where 'status!=draft' --where 'date>=2026-01-01'
+    """
+    filter = parse_filters(where or [], WHERE_OPTION)
+    with connect(credentials, indexer) as client:
+        found = client.count_documents(tenant, collection=collection, filter=filter)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        print_line(str(found.documents))

@@ -1,0 +1,118 @@
+"""`hrag delete`: documents leave a collection."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hrag.cli.options.confirmation import Yes, confirm
+from hrag.cli.options.connection import Credentials, connect, connection_options
+from hrag.cli.options.filters import WHERE_OPTION, parse_filters
+from hrag.cli.options.shared import (
+    DEFAULT_INDEXER,
+    DEFAULT_TENANT,
+    AsJson,
+    CollectionName,
+    Indexer,
+    Tenant,
+    Where,
+)
+from hrag.cli.terminal.console import print_json, print_line, show_error
+from hrag.cli.terminal.exit_codes import ExitCode
+from hrag.cli.terminal.render import counted
+from hrag.errors import DocumentNotFound
+from hrag.filters import Filter
+from hrag.types import DEFAULT_COLLECTION
+
+if TYPE_CHECKING:
+    from hrag.client import Client
+
+_TIMEOUT_S = 600.0  # A filter may match many documents.
+
+
+@connection_options
+def delete(
+    credentials: Credentials,
+    document_ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="DOCUMENT_ID...", help="Ids as shown by hrag documents.", show_default=False
+        ),
+    ] = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    where: Where = None,
+    yes: Yes = False,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJson = False,
+) -> None:
+    """Delete documents. No search that begins afterwards finds them.
+
+    Documents are given by their ids, or by --where: the command then counts them and asks;
+    --yes answers. Without a terminal and --yes it deletes nothing.
+
+    Ids that the collection does not have are named, the others are deleted, and the exit
+    code is 3.
+
+    \b
+    Examples:
+      hrag delete guide.md
+      hrag delete old.md older.md --collection guides
+      hrag delete --where 'date<2020-01-01' --yes
+    """
+    filter = parse_filters(where or [], WHERE_OPTION)
+    if bool(document_ids) == (filter is not None):
+        raise typer.BadParameter("give either document ids or --where")
+    with connect(credentials, indexer) as client:
+        run = _Deletion(client, tenant, collection, as_json)
+        if filter is not None:
+            run.delete_matching(filter, yes=yes)
+        else:
+            run.delete_each(document_ids or [])
+
+
+class _Deletion:
+    """One run of the command."""
+
+    def __init__(self, client: "Client", tenant: str, collection: str, as_json: bool) -> None:
+        self._client = client
+        self._tenant = tenant
+        self._collection = collection
+        self._as_json = as_json
+
+    def delete_matching(self, filter: Filter, *, yes: bool) -> None:
+        """Deletes what matches, after a question."""
+        collection = self._collection
+        found = self._client.count_documents(self._tenant, collection=collection, filter=filter)
+        held = f"{found.documents:,} of {counted(found.total_documents, 'document')}"
+        if found.documents:
+            confirm(f"Delete {held} of collection {collection} of tenant {self._tenant}?", yes=yes)
+        done = self._client.delete_documents(
+            self._tenant, filter, collection=collection, timeout_s=_TIMEOUT_S
+        )
+        if self._as_json:
+            print_json(asdict(done))
+        else:
+            print_line(f"deleted {counted(done.documents, 'document')}")
+
+    def delete_each(self, document_ids: list[str]) -> None:
+        """Deletes documents by their ids; exits with NOT_FOUND if one is not there."""
+        deleted: list[dict[str, object]] = []
+        not_found: list[str] = []
+        for document_id in dict.fromkeys(document_ids):
+            try:
+                sequence = self._client.delete_document(
+                    self._tenant, document_id, collection=self._collection
+                )
+            except DocumentNotFound as error:
+                not_found.append(document_id)
+                if not self._as_json:
+                    show_error(str(error))
+                continue
+            deleted.append({"document_id": document_id, "sequence": sequence})
+            if not self._as_json:
+                print_line(f"deleted {document_id}")
+        if self._as_json:
+            print_json({"deleted": deleted, "not_found": not_found})
+        if not_found:
+            raise typer.Exit(ExitCode.NOT_FOUND)

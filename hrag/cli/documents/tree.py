@@ -1,0 +1,146 @@
+"""`hrag tree`: a document's chunks, each drawn below its parent."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from hrag.answers.citations import sections
+from hrag.cli.documents.chunk_tree import hierarchies, nodes
+from hrag.cli.options.connection import Credentials, connect, connection_options
+from hrag.cli.options.shared import (
+    DEFAULT_INDEXER,
+    DEFAULT_RETRIEVER,
+    DEFAULT_TENANT,
+    AsJson,
+    CollectionName,
+    Indexer,
+    Retriever,
+    Tenant,
+)
+from hrag.cli.terminal.console import output, print_json
+from hrag.cli.terminal.render import chunk_suffix, pages
+from hrag.plain_text import printable
+from hrag.types import DEFAULT_COLLECTION, MAX_LEVELS, Chunk, ChunkNode, DocumentInfo, Hierarchy
+
+MAX_NODES = 200  # About four screens.
+_FIRST_CHARS = 48
+
+
+@connection_options
+def tree(
+    credentials: Credentials,
+    document_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="DOCUMENT_ID",
+            help="The document's id, as shown by hrag search: the part before the #.",
+        ),
+    ],
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    level: Annotated[
+        int,
+        typer.Option(
+            min=0, max=MAX_LEVELS - 1, help="Lowest level to draw; 0 is the smallest chunks."
+        ),
+    ] = 0,
+    whole: Annotated[
+        bool, typer.Option("--all", help=f"Draw every chunk instead of the first {MAX_NODES}.")
+    ] = False,
+    indexer: Indexer = DEFAULT_INDEXER,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a document's tree of chunks, with the largest chunks at the root.
+
+    Each line shows one chunk: #level.index, its number of tokens, its range of characters in
+    the text, its section and pages, and its first words. Every chunk lies inside its parent.
+
+    \b
+    Examples:
+      hrag tree guide.md
+      hrag tree guide.md --level 2
+      hrag tree guide.md --all --json | jq .chunks[].span
+    """
+    with connect(credentials, indexer, retriever) as client:
+        info = client.get_document(tenant, document_id, collection=collection)
+        top_level = len(info.chunks_per_level) - 1
+        lowest = min(level, top_level)
+        budget = sum(info.chunks_per_level[lowest:]) if whole else MAX_NODES
+        found = hierarchies(client, tenant, collection, info)
+        if as_json:
+            _print_json(info, found, lowest, budget)
+            return
+        text = client.get_text(tenant, document_id, collection=collection)
+        drawn, count = draw(info, text, found, lowest, budget)
+    console = output()
+    console.print(drawn)
+    left_out = sum(info.chunks_per_level[lowest:]) - count
+    if left_out:
+        console.print(f"{left_out:,} more chunks; --all draws them", style="dim")
+
+
+def _print_json(info: DocumentInfo, found: Iterable[Hierarchy], lowest: int, budget: int) -> None:
+    chunks = (each for hierarchy in found for each in nodes(hierarchy))
+    drawn = islice((each for each in chunks if each.chunk.level >= lowest), budget)
+    print_json({"document": asdict(info), "chunks": [_without_text(each) for each in drawn]})
+
+
+def _without_text(node: ChunkNode) -> dict[str, Any]:
+    """The chunk's place and size; what belongs to the whole document is said there."""
+    chunk = asdict(node.chunk)
+    for name in ("content", "document_id", "title", "source", "metadata"):
+        del chunk[name]
+    return {**chunk, "parent_id": node.parent_id or None, "child_ids": node.child_ids}
+
+
+def draw(
+    info: DocumentInfo, text: str, hierarchies: Iterator[Hierarchy], lowest: int, budget: int
+) -> tuple[Tree, int]:
+    """Returns a tree of the first `budget` chunks at or above level `lowest`, and their number."""
+    per_level = ", ".join(f"{count:,}" for count in info.chunks_per_level)
+    heading = printable(f"{info.document_id}  {info.title}".replace("\n", " "))
+    root = Tree(
+        Text(heading, style="bold").append(
+            f"\n{info.token_count:,} tokens; chunks per level: {per_level}", style="not bold dim"
+        )
+    )
+    drawn = 0
+    for hierarchy in hierarchies:
+        drawn += _draw_below(root, hierarchy, text, lowest, budget - drawn)
+        if drawn == budget:
+            break
+    return root, drawn
+
+
+def _draw_below(root: Tree, hierarchy: Hierarchy, text: str, lowest: int, budget: int) -> int:
+    """Draws a top-level chunk and its descendants, depth first; returns how many were drawn."""
+    children: defaultdict[str, list[Chunk]] = defaultdict(list)
+    for node in hierarchy.descendants:
+        if node.chunk.level >= lowest:
+            children[node.parent_id].append(node.chunk)
+    stack = [(root, hierarchy.node.chunk)]
+    drawn = 0
+    while stack and drawn < budget:
+        parent, chunk = stack.pop()
+        branch = parent.add(_label(chunk, text))
+        drawn += 1
+        stack += [(branch, child) for child in reversed(children[chunk.chunk_id])]
+    return drawn
+
+
+def _label(chunk: Chunk, text: str) -> Text:
+    span = chunk.span
+    text_start = " ".join(text[span.char_start : span.char_start + 4 * _FIRST_CHARS].split())
+    label = Text(chunk_suffix(chunk.chunk_id), style="bold cyan", no_wrap=True, overflow="ellipsis")
+    label.append(f" {chunk.token_count:,} tokens", style="not bold default")
+    location = " · ".join(filter(None, (sections(chunk), pages(chunk))))
+    label.append(f" [{span.char_start}:{span.char_end}] ", style="not bold dim")
+    label.append(printable(f"{location}  " if location else ""), style="not bold magenta")
+    return label.append(printable(text_start[:_FIRST_CHARS]), style="not bold default")

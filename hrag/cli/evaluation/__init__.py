@@ -1,0 +1,1 @@
+"""How good are searches on one's own questions?"""

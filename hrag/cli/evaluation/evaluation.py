@@ -1,0 +1,288 @@
+"""`hrag eval`: how good is the search, measured on one's own questions."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from hrag.cli.evaluation.options import EvaluationOptions, evaluation_options
+from hrag.cli.ingest.ingest import ingest_with_progress
+from hrag.cli.ingest.input_document import InputDocument, ReadDocument
+from hrag.cli.ingest.outcomes import show_outcomes
+from hrag.cli.options.connection import Credentials, connect, connection_options
+from hrag.cli.options.shared import (
+    DEFAULT_INDEXER,
+    DEFAULT_RETRIEVER,
+    DEFAULT_TENANT,
+    CollectionName,
+    Indexer,
+    Retriever,
+    Tenant,
+)
+from hrag.cli.terminal.console import Failure, output
+from hrag.errors import CollectionExists
+from hrag.private_files import opener
+from hrag.types import DEFAULT_COLLECTION, Document
+
+if TYPE_CHECKING:  # numpy and gRPC are slow to import, and not every command needs them.
+    from hrag.chat import ChatModel
+    from hrag.client import Client
+    from hrag.evaluation.generator import Generated
+    from hrag.evaluation.journal import Journal
+    from hrag.evaluation.judge import JudgeFigures
+    from hrag.evaluation.questions import Question
+    from hrag.evaluation.report import Report
+    from hrag.evaluation.searches import Searched, Show
+    from hrag.evaluation.summary import RetrievalFigures
+
+
+@evaluation_options
+@connection_options
+def evaluate(
+    options: EvaluationOptions,
+    credentials: Credentials,
+    questions: Annotated[
+        Path, typer.Argument(metavar="QUESTIONS", help="File or folder.", show_default=False)
+    ],
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    indexer: Indexer = DEFAULT_INDEXER,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+) -> None:
+    """Measure how well searches find the answers to your questions.
+
+    QUESTIONS is a BEIR folder (queries.jsonl, qrels/); a .jsonl file, or a folder with
+    queries.jsonl, whose lines have query and gold (doc_id with start and end, or quote, or
+    doc_id alone); or a .csv file with the columns question and document_id or quote. With
+    --generate a chat model writes that file.
+
+    Every question is asked in every mode of --compare. The passages fill the same token
+    budgets, so that larger passages have no advantage. The figures: recall and precision of the
+    characters that answer, hit rate, MRR, nDCG@10, latency and tokens, with 95 % intervals,
+    and the differences to the baseline with paired ones.
+
+    With --judge a chat model (HRAG_CHAT_MODEL) answers the questions from each mode's passages
+    and says which answers are better, in both orders.
+
+    The exit code is 1 if any call failed.
+
+    \b
+    Examples:
+      hrag eval questions.csv --collection handbook --html report.html
+      hrag eval questions.jsonl --compare context,small_to_big,standard:dense,standard:lexical
+      hrag eval fiqa/ --ingest fiqa/ --collection fiqa --resume fiqa-run.jsonl
+      hrag eval new.jsonl --generate 100 --collection handbook --judge --json figures.json
+    """
+    from hrag.evaluation.journal import Journal  # noqa: PLC0415
+    from hrag.evaluation.searches import Searched  # noqa: PLC0415
+
+    console = output()
+    where = Searched(tenant, collection, options.budgets)
+    with (
+        connect(credentials, indexer, retriever) as client,
+        Journal(options.resume) as journal,
+    ):
+        run = _Run(client, where, options, journal, console)
+        if options.ingest is not None:
+            run.ingest(options.ingest)
+        report = run.report(questions)
+    _publish(report, options, console)
+    if report.failed_calls:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One evaluation: what it works with, and its parts."""
+
+    client: "Client"
+    where: "Searched"
+    options: EvaluationOptions
+    journal: "Journal"
+    console: Console
+
+    def ingest(self, corpus: Path) -> None:
+        """Stores a corpus in the collection. Raises Failure if a document cannot be stored."""
+        from hrag.evaluation.corpus import read_corpus  # noqa: PLC0415
+
+        tenant, collection = self.where.tenant_id, self.where.collection
+        documents = [_input(each) for each in read_corpus(corpus)]
+        with suppress(CollectionExists):
+            self.client.create_collection(tenant, collection)
+        progress = ingest_with_progress(self.client, tenant, collection, documents, self.console)
+        show_outcomes(progress, self.console)
+        if progress.error is not None:
+            raise progress.error
+        if progress.failures:
+            raise Failure("some documents could not be stored, so questions could not find them")
+
+    def report(self, path: Path) -> "Report":
+        """Generates questions if asked to, searches, judges; returns all figures."""
+        from hrag.evaluation.question_files import read_questions  # noqa: PLC0415
+        from hrag.evaluation.report import Report  # noqa: PLC0415
+
+        # First, so that a setting that is missing ends the command before the work.
+        chat = self._chat() if self.options.judge or self.options.generate else None
+        generated = self._generated(path, chat) if chat and self.options.generate else None
+        questions = self._sampled(read_questions(path, self.options.split))
+        with_gold = [each for each in questions if each.gold]
+        if not with_gold and not self.options.judge:
+            raise Failure(f"no question in {path} says where its answer is; add that or --judge")
+        warnings = tuple(self._warnings(questions))
+        return Report(
+            about=self._about(path, questions),
+            retrieval=self._retrieval(with_gold) if with_gold else None,
+            judged=self._judged(questions, chat) if chat and self.options.judge else None,
+            generated=generated,
+            warnings=warnings,
+        )
+
+    def _chat(self) -> "ChatModel":
+        from hrag.chat.factory import open_chat  # noqa: PLC0415
+        from hrag.config import CommonSettings, SettingsError, load  # noqa: PLC0415
+
+        try:
+            chat = open_chat(load(CommonSettings))
+        except SettingsError as error:
+            raise Failure(str(error)) from None
+        if chat is None:
+            raise Failure(
+                "--judge and --generate require a chat model: set HRAG_CHAT_MODEL, and "
+                "HRAG_CHAT_BASE_URL unless it is OpenAI's"
+            )
+        return chat
+
+    def _generated(self, path: Path, chat: "ChatModel") -> "Generated":
+        from hrag.cli.evaluation.tables import show_generated  # noqa: PLC0415
+        from hrag.evaluation.chat_calls import ChatCalls  # noqa: PLC0415
+        from hrag.evaluation.generator import QuestionGenerator  # noqa: PLC0415
+
+        if path.suffix != ".jsonl":
+            raise Failure(f"--generate writes QUESTIONS, which must end in .jsonl, not {path}")
+        options = self.options
+        calls = ChatCalls(chat, self.journal)
+        writer = QuestionGenerator(self.client, calls, self.where, options.concurrency)
+        with _progress("questions", self.console) as show:
+            generated = writer.generate(path, options.generate, options.seed, show)
+        show_generated(generated, path, self.console)
+        return generated
+
+    def _sampled(self, questions: Sequence["Question"]) -> "list[Question]":
+        """At most `--sample` of them, drawn by the seed."""
+        from hrag.evaluation.bootstrap import sample  # noqa: PLC0415
+
+        most = self.options.sample or len(questions)
+        return [questions[each] for each in sample(len(questions), most, self.options.seed)]
+
+    def _warnings(self, questions: Sequence["Question"]) -> Iterator[str]:
+        from hrag.evaluation.searches import missing_documents  # noqa: PLC0415
+
+        without = sum(not each.gold for each in questions)
+        if without:
+            yield f"{without:,} questions do not say where their answer is; they are only judged"
+        if missing := missing_documents(self.client, questions, self.where):
+            yield (
+                f"{len(missing):,} documents that should answer are not in the collection, such "
+                f"as {missing[0]}; their questions count as missed"
+            )
+
+    def _retrieval(self, questions: Sequence["Question"]) -> "RetrievalFigures":
+        from hrag.evaluation.searches import search_all  # noqa: PLC0415
+        from hrag.evaluation.summary import summarise  # noqa: PLC0415
+
+        systems = self.options.systems
+        with _progress("searches", self.console) as show:
+            outcomes = search_all(self.client, questions, systems, self.where, self.journal, show)
+        return summarise(
+            questions,
+            systems,
+            outcomes,
+            self.where,
+            baseline=self.options.baseline.name,
+            seed=self.options.seed,
+        )
+
+    def _judged(self, questions: Sequence["Question"], chat: "ChatModel") -> "JudgeFigures":
+        from hrag.evaluation.bootstrap import sample  # noqa: PLC0415
+        from hrag.evaluation.chat_calls import ChatCalls  # noqa: PLC0415
+        from hrag.evaluation.judge import Judge, JudgeSettings  # noqa: PLC0415
+
+        options = self.options
+        drawn = sample(len(questions), options.judge_sample, options.seed)
+        settings = JudgeSettings(options.answer_tokens, options.concurrency, options.seed)
+        judge = Judge(self.client, ChatCalls(chat, self.journal), self.where, settings)
+        with _progress("chat calls", self.console) as show:
+            return judge.judge(
+                [questions[each] for each in drawn], options.systems, options.baseline, show
+            )
+
+    def _about(self, path: Path, questions: Sequence["Question"]) -> dict[str, str | int]:
+        server = self.client.server_info()
+        return {
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "questions file": str(path),
+            "questions": len(questions),
+            "tenant": self.where.tenant_id,
+            "collection": self.where.collection,
+            "compared": ", ".join(each.name for each in self.options.systems),
+            "baseline": self.options.baseline.name,
+            "embedder": server.embedder,
+            "retriever": server.version,
+            "client": version("hrag"),
+        }
+
+
+def _input(document: Document) -> InputDocument:
+    return InputDocument(document.document_id, lambda: ReadDocument(document))
+
+
+def _publish(report: "Report", options: EvaluationOptions, console: Console) -> None:
+    """Prints the tables and writes the files that were asked for."""
+    from hrag.cli.evaluation.tables import show_report  # noqa: PLC0415
+    from hrag.evaluation.html_report import html_report  # noqa: PLC0415
+    from hrag.evaluation.report import report_json  # noqa: PLC0415
+
+    show_report(report, console)
+    if options.json is not None:
+        text = json.dumps(report_json(report), ensure_ascii=False, indent=1)
+        _write(options.json, text + "\n", console)
+    if options.html is not None:
+        _write(options.html, html_report(report), console)
+
+
+def _write(path: Path, text: str, console: Console) -> None:
+    try:
+        with open(path, "w", encoding="utf-8", errors="replace", opener=opener) as file:
+            file.write(text)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror or error}") from error
+    console.print(f"written: {path}", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _progress(what: str, console: Console) -> Iterator["Show"]:
+    """A bar on a terminal; nothing elsewhere."""
+    columns = (
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f} {task.description}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(what, total=None)
+
+        def show(done: int, total: int, failed: int) -> None:
+            text = f"{what}, {failed:,} failed" if failed else what
+            bar.update(task, completed=done, total=total, description=text)
+
+        yield show

@@ -1,0 +1,1 @@
+"""How do documents and their trees leave a collection for other programs, and come back?"""

@@ -1,0 +1,169 @@
+"""`hrag export`: documents, or their chunks as a graph, for other programs."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from hrag.cli.exchange.graph import GraphFormat, graph_of
+from hrag.cli.exchange.json_lines import document_line, header_line
+from hrag.cli.exchange.stored_documents import DocumentReader
+from hrag.cli.options.connection import Credentials, connect, connection_options
+from hrag.cli.options.filters import WHERE_OPTION, parse_filters
+from hrag.cli.options.pages import all_documents
+from hrag.cli.options.shared import (
+    DEFAULT_INDEXER,
+    DEFAULT_RETRIEVER,
+    DEFAULT_TENANT,
+    CollectionName,
+    Indexer,
+    Retriever,
+    Tenant,
+    Where,
+)
+from hrag.cli.terminal.console import Failure, show_note
+from hrag.cli.terminal.render import counted
+from hrag.private_files import opener
+from hrag.types import DEFAULT_COLLECTION, DocumentInfo
+
+_Lines = Iterator[str]
+
+
+class ExportFormat(StrEnum):
+    """What an export is written in."""
+
+    JSONL = "jsonl"
+    GRAPHML = "graphml"
+    CYPHER = "cypher"
+
+
+@connection_options
+def export(
+    credentials: Credentials,
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    form: Annotated[
+        ExportFormat,
+        typer.Option(
+            "--format",
+            help="jsonl: documents, for hrag import. graphml, cypher: documents and chunks as a "
+            "graph.",
+        ),
+    ] = ExportFormat.JSONL,
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            dir_okay=False,
+            help="The file to write; it appears when it is whole. Default: standard output.",
+        ),
+    ] = None,
+    where: Where = None,
+    indexer: Indexer = DEFAULT_INDEXER,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+) -> None:
+    """Write a collection's documents, one at a time, in order of id.
+
+    jsonl has one document a line, with its metadata and its text or pages; hrag import reads it.
+    The text is the one that was indexed, not the file that it was read from.
+
+    graphml and cypher have (:Document)-[:HAS_CHUNK]->(:Chunk)-[:HAS_CHILD]->(:Chunk), with the
+    content of every chunk. Cypher statements can be run again.
+
+    Documents that are deleted meanwhile are left out, and counted.
+
+    \b
+    Examples:
+      hrag export --collection guides -o guides.jsonl
+      hrag export --where team=search | gzip > search.jsonl.gz
+      hrag export --format graphml -o chunks.graphml
+      hrag export --format cypher | cypher-shell
+    """
+    filter = parse_filters(where or [], WHERE_OPTION)
+    with connect(credentials, indexer, retriever) as client:
+        settings = client.get_collection(tenant, collection)
+        reader = DocumentReader(client, tenant, collection)
+        infos = all_documents(client, tenant, collection, filter)
+        counts = _Counts()
+        if form is ExportFormat.JSONL:
+            lines = _json_lines(header_line(settings), reader, infos, counts)
+        else:
+            lines = _graph(_graph_format(form), reader, infos, counts, (tenant, collection))
+        with _opened(target) as file:
+            for line in lines:
+                file.write(line.encode())
+    left_out = f"; left out, because they changed meanwhile: {counts.left_out:,}"
+    written = f"exported {counted(counts.written, 'document')}"
+    show_note(written + (left_out if counts.left_out else ""))
+
+
+def _graph_format(form: ExportFormat) -> GraphFormat:
+    # Python's XML package loads an HTTP client.
+    from hrag.cli.exchange.cypher import Cypher  # noqa: PLC0415
+    from hrag.cli.exchange.graphml import GraphMl  # noqa: PLC0415
+
+    return GraphMl() if form is ExportFormat.GRAPHML else Cypher()
+
+
+class _Counts:
+    """How many documents were written, and how many were not."""
+
+    written = 0
+    left_out = 0
+
+
+def _json_lines(
+    header: str, reader: DocumentReader, infos: Iterator[DocumentInfo], counts: _Counts
+) -> _Lines:
+    yield header
+    for info in infos:
+        document = reader.with_pages(info)
+        if document is None:
+            counts.left_out += 1
+            continue
+        yield document_line(document)
+        counts.written += 1
+
+
+def _graph(
+    form: GraphFormat,
+    reader: DocumentReader,
+    infos: Iterator[DocumentInfo],
+    counts: _Counts,
+    scope: tuple[str, str],
+) -> _Lines:
+    yield form.header()
+    for info in infos:
+        document = reader.with_tree(info)
+        if document is None:
+            counts.left_out += 1
+            continue
+        nodes, edges = graph_of(*scope, document)
+        yield from map(form.node, nodes)
+        yield from map(form.edge, edges)
+        counts.written += 1
+    yield form.footer()
+
+
+@contextmanager
+def _opened(target: Path | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that replaces `target` once it is whole. Raises Failure."""
+    if target is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    partial = target.with_name(f"{target.name}.partial")
+    try:
+        with open(partial, "wb", opener=opener) as file:
+            yield file
+        partial.replace(target)
+    except OSError as error:
+        raise Failure(f"{target}: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,134 @@
+"""`hrag import`: documents that `hrag export` wrote."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from hrag.cli.exchange.json_lines import NotAnExport, parse_document, parse_header
+from hrag.cli.ingest.ingest_progress import IngestProgress, ingest_all
+from hrag.cli.ingest.input_document import InputDocument, ReadDocument, Unreadable, sendable
+from hrag.cli.ingest.outcomes import print_outcome, print_summary, show_outcomes
+from hrag.cli.ingest.progress_display import shown_progress
+from hrag.cli.options.connection import Credentials, connect, connection_options
+from hrag.cli.options.shared import (
+    DEFAULT_INDEXER,
+    DEFAULT_TENANT,
+    AsJsonLines,
+    CollectionName,
+    Indexer,
+    Tenant,
+)
+from hrag.cli.terminal.console import Failure, output
+from hrag.errors import CollectionExists
+from hrag.types import DEFAULT_COLLECTION
+
+MAX_LINE_BYTES = 512 * 1024 * 1024  # Of the longest text, and twice as much for escapes.
+_STANDARD_INPUT = Path("-")
+
+
+@connection_options
+def import_documents(
+    credentials: Credentials,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="What hrag export wrote; - is standard input.",
+            show_default=False,
+        ),
+    ],
+    tenant: Tenant = DEFAULT_TENANT,
+    collection: CollectionName = DEFAULT_COLLECTION,
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create",
+            help="Create the collection, with the settings of the exported one, if it does not "
+            "exist.",
+        ),
+    ] = False,
+    indexer: Indexer = DEFAULT_INDEXER,
+    as_json: AsJsonLines = False,
+) -> None:
+    """Store the documents of an export, under their ids, with their metadata and pages.
+
+    A line that cannot be read is named, with its number and the reason, and the others are
+    stored; the exit code is then 1. An import that was interrupted is run again: what is stored
+    already is neither embedded nor written.
+
+    \b
+    Examples:
+      hrag import guides.jsonl --collection guides --create
+      gunzip < search.jsonl.gz | hrag import - --tenant acme
+      hrag export | hrag import - --indexer other:50051
+    """
+    with _opened(source) as file, connect(credentials, indexer=indexer) as client:
+        try:
+            settings = parse_header(file.readline(MAX_LINE_BYTES))
+        except NotAnExport as error:
+            raise Failure(f"{source}: {error}") from None
+        if create:
+            with suppress(CollectionExists):
+                client.create_collection(tenant, collection, settings)
+        documents = _documents(file)
+        if as_json:
+            progress = IngestProgress(tell=print_outcome)
+            ingest_all(client, tenant, collection, documents, progress, lambda: None)
+            print_summary(progress, [], [])
+        else:
+            progress = IngestProgress(total_bytes=_size(source))
+            with shown_progress(progress, output()) as show:
+                ingest_all(client, tenant, collection, documents, progress, show)
+            show_outcomes(progress, output())
+        if progress.error is not None:
+            raise progress.error
+    if progress.failures:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[BinaryIO]:
+    if source == _STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    try:
+        file = source.open("rb")
+    except OSError as error:
+        raise Failure(f"{source}: {error.strerror or error}") from None
+    with file:
+        yield file
+
+
+def _size(source: Path) -> int:
+    return 0 if source == _STANDARD_INPUT else source.stat().st_size
+
+
+def _documents(file: BinaryIO) -> Iterator[InputDocument]:
+    """The documents of all lines behind the first; blank lines are passed over."""
+    for number in count(2):
+        line = file.readline(MAX_LINE_BYTES + 1)
+        if not line:
+            return
+        if len(line) > MAX_LINE_BYTES:
+            read = partial(_refuse, f"it has more than {MAX_LINE_BYTES:,} bytes")
+            while line and not line.endswith(b"\n"):
+                line = file.readline(MAX_LINE_BYTES)
+        elif not line.strip():
+            continue
+        else:
+            read = partial(_read, line)
+        yield InputDocument(f"line {number}", read, len(line))
+
+
+def _refuse(reason: str) -> ReadDocument:
+    raise Unreadable(reason)
+
+
+def _read(line: bytes) -> ReadDocument:
+    return ReadDocument(sendable(parse_document(line)))

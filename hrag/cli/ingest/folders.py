@@ -1,0 +1,144 @@
+"""The files below a folder: which are there, and which of them are passed over, and why.
+
+Links are followed, but no file and no folder is visited twice: what a link leads to counts as
+found at its real place if that is below the folder too. Hidden files and folders are left out.
+"""
+
+import os
+import stat
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Identity = tuple[int, int]
+"""Device and inode."""
+
+UNKNOWN_FORMAT = "of unknown format"
+EMPTY = "empty"
+DUPLICATE = "found under another name"
+BROKEN_LINK = "links that lead nowhere"
+SPECIAL = "no regular files"
+NOT_SELECTED = "not selected"
+"""Of files that the user did not ask for; they are present, but do not count as skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file; `relative` is its path inside the folder, in NFC, or its name alone."""
+
+    path: Path
+    relative: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file of a folder that is not ingested."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(slots=True)
+class FolderListing:
+    """What was found in folders: `present` are the relative paths of all files, skipped ones too.
+
+    `problems` are (path, reason) of folders that could not be listed.
+    """
+
+    files: list[FoundFile] = field(default_factory=list)
+    skipped: list[SkippedFile] = field(default_factory=list)
+    present: set[str] = field(default_factory=set)
+    problems: list[tuple[Path, str]] = field(default_factory=list)
+
+
+def list_folder(
+    folder: Path, is_wanted: Callable[[str], str], seen: set[Identity]
+) -> FolderListing:
+    """Returns the files of a folder in sorted order.
+
+    `is_wanted` returns why a file of that relative path is skipped, or an empty text. `seen` are
+    the files and folders that were visited; it grows.
+    """
+    found = FolderListing()
+    links = [folder]
+    while links:
+        later: list[Path] = []
+        for place in links:
+            for path in _entries(place, later, seen, found):
+                _add(path, relative_to(path, folder), is_wanted, seen, found)
+        links = later
+    found.files.sort(key=lambda each: each.relative.split("/"))
+    return found
+
+
+def relative_to(path: Path, folder: Path) -> str:
+    """Returns the path inside the folder, with "/" and in NFC, as every system would name it."""
+    return unicodedata.normalize("NFC", path.relative_to(folder).as_posix())
+
+
+def _entries(
+    place: Path, later: list[Path], seen: set[Identity], found: FolderListing
+) -> Iterator[Path]:
+    """Yields the files at and below `place`; links inside are added to `later` instead."""
+    try:
+        if not place.is_dir():
+            yield place
+            return
+        if not _is_new(place.stat(), seen):
+            return
+        names = sorted(each.name for each in os.scandir(place) if not each.name.startswith("."))
+    except OSError as error:
+        found.problems.append((place, error.strerror or str(error)))
+        return
+    folders = []
+    for path in (place / name for name in names):
+        if path.is_symlink():
+            later.append(path)
+        elif path.is_dir():
+            folders.append(path)
+        else:
+            yield path
+    for path in folders:
+        yield from _entries(path, later, seen, found)
+
+
+def _add(
+    path: Path,
+    relative: str,
+    is_wanted: Callable[[str], str],
+    seen: set[Identity],
+    found: FolderListing,
+) -> None:
+    found.present.add(relative)
+    try:
+        status = path.stat()
+    except OSError as error:
+        if path.is_symlink():
+            found.skipped.append(SkippedFile(path, BROKEN_LINK))
+        else:
+            found.problems.append((path, error.strerror or str(error)))
+        return
+    reason = is_wanted(relative)
+    if not stat.S_ISREG(status.st_mode):
+        reason = SPECIAL
+    elif not reason and not _is_new(status, seen):
+        reason = DUPLICATE
+    elif not reason and not status.st_size:
+        reason = EMPTY
+    if reason == NOT_SELECTED:
+        return
+    if reason:
+        found.skipped.append(SkippedFile(path, reason))
+    else:
+        found.files.append(FoundFile(path, relative, status.st_size))
+
+
+def _is_new(status: os.stat_result, seen: set[Identity]) -> bool:
+    """Whether this file or folder was not visited before; it is from now on."""
+    identity = (status.st_dev, status.st_ino)
+    if identity in seen:
+        return False
+    seen.add(identity)
+    return True

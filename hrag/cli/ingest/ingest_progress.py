@@ -1,0 +1,169 @@
+"""Sends documents over one stream and counts their outcomes.
+
+Documents are read when the stream needs them, so few of them are in memory at a time. Knows
+nothing of terminals: a caller that shows progress reads it after each outcome.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from hrag.cli.ingest.input_document import InputDocument, Unreadable
+from hrag.errors import HragError
+from hrag.types import Document, IngestOutcome, IngestResult
+
+if TYPE_CHECKING:
+    from hrag.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOutcome:
+    """What became of one document: a result, or the error that refused it."""
+
+    label: str
+    result: IngestResult | HragError | Unreadable
+    encoding: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A document that is under way."""
+
+    label: str
+    encoding: str
+    size_bytes: int
+
+
+def _ignore(_outcome: DocumentOutcome) -> None:
+    """Nobody listens."""
+
+
+class IngestProgress:
+    """The outcomes of an ingest so far; `total` is 0 if the number of documents is not known.
+
+    `failures` holds (label, reason) of documents that could not be stored, `encodings` (label,
+    encoding) of those that were not UTF-8; `error` is what ended the stream early, if anything.
+    """
+
+    def __init__(
+        self,
+        total: int = 0,
+        total_bytes: int = 0,
+        tell: Callable[[DocumentOutcome], None] = _ignore,
+    ) -> None:
+        self.total = total
+        self.total_bytes = total_bytes
+        self.completed_bytes = 0
+        self.outcomes: Counter[IngestOutcome] = Counter()
+        self.failures: list[tuple[str, str]] = []
+        self.encodings: list[tuple[str, str]] = []
+        self.document_ids: list[str] = []
+        self.chunks_per_level: tuple[int, ...] = ()
+        self.tokens = 0
+        self.error: HragError | None = None
+        self._sent: deque[_Sent] = deque()
+        self._tell = tell
+        self._lock = Lock()  # Files are read, and may fail, in the stream's thread.
+        self._started = time.perf_counter()
+        self._ended: float | None = None
+
+    @property
+    def stored(self) -> int:
+        """Number of documents that are in the store, unchanged ones included."""
+        return len(self.document_ids)
+
+    @property
+    def completed(self) -> int:
+        """Number of documents with an outcome."""
+        return self.stored + len(self.failures)
+
+    @property
+    def seconds(self) -> float:
+        """Time since the start, or from start to end once the ingest has ended."""
+        return (self._ended or time.perf_counter()) - self._started
+
+    @property
+    def next_label(self) -> str:
+        """The document whose outcome comes next; empty if none is under way."""
+        try:
+            return self._sent[0].label
+        except IndexError:
+            return ""
+
+    def rate(self, amount: int) -> float:
+        """`amount` per second."""
+        return amount / max(self.seconds, 1e-9)
+
+    def send(self, label: str, size_bytes: int, encoding: str) -> None:
+        """Notes a document that was read; outcomes arrive in the order of the documents."""
+        self._sent.append(_Sent(label, encoding, size_bytes))
+
+    def receive(self, answer: IngestResult | HragError) -> None:
+        """Counts the outcome of the oldest document that was sent."""
+        sent = self._sent.popleft()
+        if isinstance(answer, HragError):
+            self._add(DocumentOutcome(sent.label, answer, sent.encoding), sent.size_bytes)
+            return
+        self.outcomes[answer.outcome] += 1
+        self.document_ids.append(answer.document_id)
+        self.tokens += answer.token_count
+        self.chunks_per_level = _sum(self.chunks_per_level, answer.chunks_per_level)
+        self._add(DocumentOutcome(sent.label, answer, sent.encoding), sent.size_bytes)
+
+    def fail(self, label: str, error: Unreadable, size_bytes: int = 0) -> None:
+        """Counts a document that could not be read."""
+        self._add(DocumentOutcome(label, error), size_bytes)
+
+    def _add(self, outcome: DocumentOutcome, size_bytes: int) -> None:
+        with self._lock:
+            self.completed_bytes += size_bytes
+            if isinstance(outcome.result, Exception):
+                self.failures.append((outcome.label, str(outcome.result)))
+            elif outcome.encoding:
+                self.encodings.append((outcome.label, outcome.encoding))
+            self._tell(outcome)
+
+    def end(self) -> None:
+        """Stops the clock."""
+        self._ended = time.perf_counter()
+
+
+def _sum(counts: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(counts, more, strict=True))) if counts else more
+
+
+def ingest_all(
+    client: "Client",
+    tenant_id: str,
+    collection: str,
+    documents: Iterable[InputDocument],
+    progress: IngestProgress,
+    show: Callable[[], None],
+) -> None:
+    """Sends every document, counts the outcomes in `progress`, and calls `show` after each answer.
+
+    Raises no HragError: errors of documents and of the stream are in `progress`.
+    """
+    try:
+        stream = _read_all(documents, progress)
+        for answer in client.ingest_many(tenant_id, stream, collection=collection):
+            progress.receive(answer)
+            show()
+    except HragError as error:
+        progress.error = error
+    progress.end()
+
+
+def _read_all(documents: Iterable[InputDocument], progress: IngestProgress) -> Iterator[Document]:
+    """Runs in the stream's thread."""
+    for each in documents:
+        try:
+            read = each.read()
+        except Unreadable as error:
+            progress.fail(each.label, error, each.size_bytes)
+            continue
+        progress.send(each.label, each.size_bytes, read.encoding)
+        yield read.document

@@ -1,0 +1,114 @@
+"""What an ingest did, as lines for people or as lines of JSON."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from hrag.cli.ingest.files import readable_path
+from hrag.cli.ingest.folders import UNKNOWN_FORMAT, SkippedFile
+from hrag.cli.ingest.ingest_progress import DocumentOutcome, IngestProgress
+from hrag.cli.terminal.console import print_json_line
+from hrag.cli.terminal.render import counted
+from hrag.errors import HragError
+from hrag.plain_text import printable
+from hrag.types import IngestOutcome, IngestResult
+
+_EXTENSIONS_SHOWN = 5
+
+
+def show_outcomes(progress: IngestProgress, console: Console) -> None:
+    """Prints a line for each failure and each decoded text, then the counts and the rates."""
+    for label, encoding in progress.encodings:
+        _print(f"{label}: read as {encoding}", console)
+    for label, reason in progress.failures:
+        _print(f"{label}: {reason}", console, style="red")
+    counts = ", ".join(f"{progress.outcomes[outcome]:,} {outcome}" for outcome in IngestOutcome)
+    done = counted(progress.completed, "document")
+    if progress.total:
+        done = f"{progress.completed:,} of {progress.total:,} documents"
+    _print(f"{done}: {counts}, {len(progress.failures):,} failed", console)
+    _print(f"{progress.tokens:,} tokens in {progress.seconds:.1f} s ({_rates(progress)})", console)
+
+
+def _print(text: str, console: Console, style: str = "") -> None:
+    line = printable(text).replace("\n", " ")
+    console.print(line, style=style, markup=False, soft_wrap=True)
+
+
+def _rates(progress: IngestProgress) -> str:
+    documents_per_s = progress.rate(progress.stored)
+    return f"{documents_per_s:,.1f} documents/s, {progress.rate(progress.tokens):,.0f} tokens/s"
+
+
+def skipped_summary(skipped: Sequence[SkippedFile]) -> str:
+    """Returns `skipped 3: 2 of unknown format (.bin, .dat), 1 empty`; empty if none was."""
+    if not skipped:
+        return ""
+    counts = Counter(each.reason for each in skipped)
+    parts = []
+    for reason, count in counts.most_common():
+        shown = f"{count:,} {reason}"
+        if reason == UNKNOWN_FORMAT:
+            shown += f" ({_extensions(skipped)})"
+        parts.append(shown)
+    return f"skipped {len(skipped):,}: {', '.join(parts)}"
+
+
+def _extensions(skipped: Sequence[SkippedFile]) -> str:
+    """The commonest extensions of files of unknown format."""
+    counts: defaultdict[str, int] = defaultdict(int)
+    for each in skipped:
+        if each.reason == UNKNOWN_FORMAT:
+            counts[each.path.suffix.lower() or "no extension"] += 1
+    commonest = sorted(counts, key=lambda name: (-counts[name], name))
+    shown = ", ".join(map(readable_path, map(Path, commonest[:_EXTENSIONS_SHOWN])))
+    more = len(commonest) - _EXTENSIONS_SHOWN
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def print_outcome(outcome: DocumentOutcome) -> None:
+    """Prints one document's outcome as a line of JSON."""
+    line: dict[str, Any] = {"input": readable_path(Path(outcome.label))}
+    result = outcome.result
+    if isinstance(result, IngestResult):
+        line |= {
+            "outcome": result.outcome,
+            "document_id": result.document_id,
+            "sequence": result.sequence,
+            "token_count": result.token_count,
+            "chunks_per_level": result.chunks_per_level,
+        }
+    else:
+        error = {"type": type(result).__name__, "message": str(result)}
+        if isinstance(result, HragError):
+            error["field"] = result.field
+        line |= {"outcome": "failed", "error": error}
+    if outcome.encoding:
+        line["encoding"] = outcome.encoding
+    print_json_line(line)
+
+
+def print_summary(
+    progress: IngestProgress, skipped: Sequence[SkippedFile], deleted: Sequence[str]
+) -> None:
+    """Prints the counts as the last line of JSON."""
+    summary = {
+        "documents": progress.completed,
+        **{outcome.value: progress.outcomes[outcome] for outcome in IngestOutcome},
+        "failed": len(progress.failures),
+        "skipped": Counter(each.reason for each in skipped),
+        "deleted": len(deleted),
+        "token_count": progress.tokens,
+        "seconds": round(progress.seconds, 3),
+    }
+    print_json_line({"summary": summary})
+
+
+def print_skipped(skipped: Sequence[SkippedFile]) -> None:
+    """Prints each file that was skipped as a line of JSON."""
+    for each in skipped:
+        path = readable_path(each.path)
+        print_json_line({"input": path, "outcome": "skipped", "reason": each.reason})

@@ -1,0 +1,98 @@
+"""Progress while documents are stored: a bar on a terminal, a plain line now and then elsewhere.
+
+What is within a document is not known: the indexer answers once it is stored. So progress is
+counted in bytes of files, and the document that is waited for is named.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
+from rich.text import Text
+
+from hrag.cli.ingest.ingest_progress import IngestProgress
+from hrag.cli.terminal.console import show_note
+from hrag.plain_text import printable
+
+_LINE_INTERVAL_S = 5.0
+_NAME_CHARS = 40
+_BAR_WIDTH = 12
+_TIME_WIDTH = 10
+
+
+@contextmanager
+def shown_progress(
+    progress: IngestProgress, console: Console, interval_s: float = _LINE_INTERVAL_S
+) -> Iterator[Callable[[], None]]:
+    """Shows `progress` while the block runs; yields what to call after each outcome.
+
+    If `console` is no terminal, a line without control characters goes to standard error every
+    `interval_s` seconds.
+    """
+    if not console.is_terminal:
+        with _lines(progress, interval_s):
+            yield _nothing
+        return
+    text = _StateColumn(progress, console.width - _BAR_WIDTH - _TIME_WIDTH)
+    columns = (BarColumn(_BAR_WIDTH), text, TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=_amount(progress)[1] or None)
+        yield lambda: bar.update(task, completed=_amount(progress)[0])
+
+
+class _StateColumn(ProgressColumn):
+    """Says how far the ingest is, at each refresh: also while one document takes long."""
+
+    def __init__(self, progress: IngestProgress, width: int) -> None:
+        super().__init__()
+        self._progress = progress
+        self._width = width
+
+    def render(self, _task: Task) -> Text:
+        text = Text(_described(self._progress))
+        text.truncate(self._width, overflow="ellipsis")
+        return text
+
+
+def _nothing() -> None:
+    """Lines come by themselves."""
+
+
+@contextmanager
+def _lines(progress: IngestProgress, interval_s: float) -> Iterator[None]:
+    done = Event()
+
+    def write() -> None:
+        while not done.wait(interval_s):
+            show_note(f"{_described(progress)}, {progress.seconds:,.0f} s")
+
+    thread = Thread(target=write, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _amount(progress: IngestProgress) -> tuple[int, int]:
+    """What is done, and all there is: bytes, or documents where sizes are not known."""
+    if progress.total_bytes:
+        return progress.completed_bytes, progress.total_bytes
+    return progress.completed, progress.total
+
+
+def _described(progress: IngestProgress) -> str:
+    """`3 of 10 documents, 1.2 of 8.0 MB, 5,120 tokens, now at docs/guide.md`."""
+    of_total = f" of {progress.total:,}" if progress.total else ""
+    parts = [f"{progress.completed:,}{of_total} documents"]
+    if progress.total_bytes:
+        parts.append(f"{decimal(progress.completed_bytes)} of {decimal(progress.total_bytes)}")
+    parts.append(f"{progress.tokens:,} tokens")
+    if label := printable(progress.next_label):
+        short = label if len(label) <= _NAME_CHARS else f"…{label[-_NAME_CHARS:]}"
+        parts.append(f"now at {short}")
+    return ", ".join(parts)

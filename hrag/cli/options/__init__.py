@@ -1,0 +1,1 @@
+"""Which options do several commands share, and how do they reach the services?"""

@@ -1,0 +1,57 @@
+"""Listings, page by page."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hrag.filters import Filter
+from hrag.types import Collection, DocumentInfo, Listing
+
+if TYPE_CHECKING:
+    from hrag.client import Client
+
+PAGE_SIZE = 1000
+
+
+def document_pages(
+    client: "Client",
+    tenant: str,
+    collection: str,
+    filter: Filter | None = None,
+    token: str = "",
+    limit: int | None = None,
+) -> Iterator[Listing[DocumentInfo]]:
+    """Yields the pages of the documents that pass `filter`, `limit` documents in all at most.
+
+    Raises CollectionNotFound, and InvalidArgument for a `token` of no listing.
+    """
+    left = limit
+    while left is None or left > 0:
+        size = PAGE_SIZE if left is None else min(left, PAGE_SIZE)
+        page = client.list_documents(
+            tenant, collection=collection, filter=filter, page_size=size, page_token=token
+        )
+        yield page
+        token = page.next_page_token
+        if not token:
+            return
+        if left is not None:
+            left -= len(page.items)
+
+
+def all_documents(
+    client: "Client", tenant: str, collection: str, filter: Filter | None = None
+) -> Iterator[DocumentInfo]:
+    """Yields the documents that pass `filter`, in order of id. Raises CollectionNotFound."""
+    for page in document_pages(client, tenant, collection, filter):
+        yield from page.items
+
+
+def all_collections(client: "Client", tenant: str) -> Iterator[Collection]:
+    """Yields every collection of a tenant, in order of name."""
+    token = ""
+    while True:
+        page = client.list_collections(tenant, page_token=token)
+        yield from page.items
+        token = page.next_page_token
+        if not token:
+            return

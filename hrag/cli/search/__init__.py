@@ -1,0 +1,1 @@
+"""How are passages and answers found and shown?"""

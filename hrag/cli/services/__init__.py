@@ -1,0 +1,1 @@
+"""How are the services started, and how is their state shown?"""

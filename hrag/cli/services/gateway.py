@@ -1,0 +1,59 @@
+"""`hrag gateway`: both services over HTTP, until Ctrl-C."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from hrag.cli.options.shared import DEFAULT_INDEXER, DEFAULT_RETRIEVER, Indexer, Retriever
+from hrag.cli.terminal.console import Failure
+from hrag.cli.terminal.exit_codes import ExitCode
+
+
+def gateway(
+    address: Annotated[
+        str,
+        typer.Option(
+            envvar="HRAG_HTTP_ADDRESS",
+            metavar="ADDRESS",
+            help="Where to listen: host:port, or a port of 127.0.0.1.",
+        ),
+    ] = "127.0.0.1:8080",
+    indexer: Indexer = DEFAULT_INDEXER,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+) -> None:
+    """Serve both services over HTTP, as JSON, until Ctrl-C.
+
+    A browser finds the documents and the search at /, and a description of every method at
+    /docs; programs find it at /openapi.json. Callers bring their own key or token. Other
+    settings come from environment variables such as HRAG_HTTP_HOSTS and HRAG_TLS_CERT_FILE
+    (see .env.example); HRAG_CA_FILE turns on TLS towards the services.
+
+    Requires the packages of an extra: pip install 'hrag\\[gateway]'.
+
+    \b
+    Examples:
+      hrag gateway
+      hrag gateway --address 127.0.0.1:9000 --retriever 127.0.0.1:6000
+    """
+    require_gateway("hrag gateway")
+    from hrag.config import GatewaySettings  # noqa: PLC0415
+    from hrag.gateway.app import serve  # noqa: PLC0415
+    from hrag.rpc.process import run  # noqa: PLC0415
+
+    os.environ["HRAG_HTTP_ADDRESS"] = address
+    os.environ["HRAG_INDEXER_ADDRESS"] = indexer
+    os.environ["HRAG_RETRIEVER_ADDRESS"] = retriever
+    run("gateway", GatewaySettings, serve)
+
+
+def require_gateway(command: str) -> None:
+    """Raises Failure if the packages of the extra are not installed."""
+    try:
+        import hrag.gateway.app  # noqa: F401, PLC0415
+    except ModuleNotFoundError as error:
+        raise Failure(
+            f"{command} requires a package that is not installed ({error}); "
+            "install it with: pip install 'hrag[gateway]'",
+            ExitCode.NOT_INSTALLED,
+        ) from None

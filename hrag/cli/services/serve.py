@@ -1,0 +1,70 @@
+"""`hrag serve`: both services on this machine, until Ctrl-C."""
+
+from typing import Annotated
+
+import typer
+
+from hrag.cli.options.shared import DEFAULT_DATA_DIR, DEFAULT_INDEXER, DEFAULT_RETRIEVER, DataDir
+from hrag.cli.services.gateway import require_gateway
+from hrag.cli.terminal.console import output
+
+
+def serve(
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    indexer_address: Annotated[
+        str, typer.Option(envvar="HRAG_INDEXER_ADDRESS", help="Where the indexer listens.")
+    ] = DEFAULT_INDEXER,
+    retriever_address: Annotated[
+        str, typer.Option(envvar="HRAG_RETRIEVER_ADDRESS", help="Where the retriever listens.")
+    ] = DEFAULT_RETRIEVER,
+    workers: Annotated[
+        int,
+        typer.Option(envvar="HRAG_WORKERS", min=1, max=256, help="Processes that answer searches."),
+    ] = 1,
+    http: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="Serve HTTP too, at this address: see hrag gateway."),
+    ] = "",
+) -> None:
+    """Start both services and keep them running until Ctrl-C.
+
+    The indexer stores documents, the retriever answers searches; they meet in the store
+    under --data-dir. Other settings come from environment variables such as HRAG_EMBEDDER
+    and HIERARCHICAL_CHUNK_LEVELS (see .env.example). Serving other machines needs
+    credentials and TLS (HRAG_AUTH, HRAG_TLS_CERT_FILE). Port 0 means any free port. If one
+    service ends, the other is stopped too and the exit code is 1. Both also stop if this
+    program is killed.
+
+    With --workers, several processes answer searches. They share the retriever's port and
+    its memory budget; one that dies is replaced.
+
+    \b
+    Examples:
+      hrag serve
+      hrag serve --data-dir /var/lib/hrag --retriever-address 127.0.0.1:6000
+      hrag serve --workers 4
+      hrag serve --http 127.0.0.1:8080
+    """
+    from hrag.cli.services import processes  # noqa: PLC0415
+
+    if http:
+        require_gateway("hrag serve --http")
+    processes.stop_on_signals()
+    services = processes.Services(
+        data_dir,
+        processes.with_free_port(indexer_address),
+        processes.with_free_port(retriever_address),
+        http=processes.with_free_port(http),
+        settings={"HRAG_WORKERS": str(workers)},
+    )
+    console = output()
+    try:
+        with services:
+            services.wait_until_serving()
+            for service, address in services.addresses.items():
+                console.print(f"{service.name} serves at {address}", style="green", markup=False)
+            console.print("Ctrl-C stops them.")
+            services.watch()
+    except KeyboardInterrupt:
+        console.print("stopped")
+    services.check_stopped_cleanly()

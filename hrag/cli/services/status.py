@@ -1,0 +1,203 @@
+"""`hrag status`: what a tenant has stored, and what the retriever says of itself."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from hrag.cli.options.connection import Credentials, connect, connection_options
+from hrag.cli.options.shared import (
+    DEFAULT_INDEXER,
+    DEFAULT_RETRIEVER,
+    DEFAULT_TENANT,
+    AsJson,
+    Indexer,
+    Retriever,
+    Tenant,
+)
+from hrag.cli.terminal.console import output, print_json
+from hrag.cli.terminal.render import counted
+from hrag.plain_text import printable
+from hrag.quota.quotas import TenantUsage
+from hrag.types import Collection, IndexStatus, ReaderStatus, ServerInfo, SummaryUnit
+
+if TYPE_CHECKING:
+    from hrag.client import Client
+
+Row = tuple[Collection, IndexStatus]
+
+
+@connection_options
+def status(
+    credentials: Credentials,
+    tenant: Tenant = DEFAULT_TENANT,
+    indexer: Indexer = DEFAULT_INDEXER,
+    retriever: Retriever = DEFAULT_RETRIEVER,
+    as_json: AsJson = False,
+) -> None:
+    """Show a tenant's collections and the retriever's settings.
+
+    Leaves are the smallest chunks: they are embedded and searched. The tail is those not
+    yet in an index file (a segment); it is scanned exactly, so that nothing waits to be
+    found. Sequence is the collection's last change, and how far segments cover it.
+    Collections with summaries also show the number of summaries, of documents still
+    waiting for theirs, and of tokens that a chat model has read and written for them. The
+    last line of a tenant shows its total usage and its quota.
+
+    \b
+    Examples:
+      hrag status
+      hrag status --tenant acme --json
+    """
+    with connect(credentials, indexer, retriever) as client:
+        rows = list(_rows(client, tenant))
+        server = client.server_info()
+    if as_json:
+        _print_json(tenant, rows, server)
+    else:
+        _show(tenant, rows, server, output())
+
+
+def _rows(client: "Client", tenant: str) -> Iterator[Row]:
+    token = ""
+    while True:
+        page = client.list_collections(tenant, page_token=token)
+        for collection in page.items:
+            yield collection, client.index_status(tenant, collection=collection.name)
+        token = page.next_page_token
+        if not token:
+            return
+
+
+def _print_json(tenant: str, rows: list[Row], server: ServerInfo) -> None:
+    document = {
+        "tenant_id": tenant,
+        "collections": [
+            {"collection": dataclasses.asdict(one), "status": dataclasses.asdict(index)}
+            for one, index in rows
+        ],
+        "server": dataclasses.asdict(server),
+    }
+    print_json(document)
+
+
+def _show(tenant: str, rows: list[Row], server: ServerInfo, console: Console) -> None:
+    if rows:
+        console.print(_amounts(rows))
+        console.print()
+        console.print(_settings(rows))
+        console.print()
+        if summarised := [row for row in rows if _has_summaries(row[0])]:
+            console.print(_summaries(summarised))
+            console.print()
+        console.print(_usage(rows[-1][1].tenant), markup=False)
+    else:
+        console.print(f"tenant {printable(tenant)} has no collections yet", markup=False)
+    console.print(
+        f"retriever {server.version}, embedder {server.embedder}, "
+        f"chat model {server.chat_model or 'none'}, "
+        f"returns level {server.return_level}, {server.default_limit} passages from "
+        f"{server.default_candidates} candidates where a search does not say",
+        markup=False,
+    )
+    if server.reader is not None:
+        console.print(_reading(server.reader), markup=False)
+
+
+def _reading(reader: ReaderStatus) -> str:
+    lag = f"behind for {reader.lag_s:.1f} s" if reader.lag_s else "no lag"
+    embedded = reader.embedded
+    if embedded is None:
+        return lag
+    behind = embedded.sequence - embedded.applied_sequence
+    lag = f"{behind:,} commits {lag}" if behind else lag
+    damaged = embedded.damaged_segments
+    return (
+        f"collections in memory: {embedded.collections_loaded:,}, "
+        f"{decimal(embedded.loaded_bytes)} of {decimal(embedded.budget_bytes)}; {lag}"
+        f"{f'; {damaged} damaged segments' if damaged else ''}"
+    )
+
+
+def _usage(usage: TenantUsage) -> str:
+    quota = usage.quota
+    stored = decimal(usage.stored_bytes)
+    if quota.max_bytes is not None:
+        stored += f" of {decimal(quota.max_bytes)}"
+    parts = [
+        _of(usage.collections, quota.max_collections, "collection"),
+        _of(usage.documents, quota.max_documents, "document"),
+        f"{stored} stored",
+    ]
+    if quota.calls_per_s is not None:
+        parts.append(f"{quota.calls_per_s:g} calls a second, {quota.burst_calls:,} at once")
+    return f"in all: {', '.join(parts)}"
+
+
+def _of(number: int, limit: int | None, noun: str) -> str:
+    return counted(number, noun) if limit is None else f"{number:,} of {counted(limit, noun)}"
+
+
+def _amounts(rows: list[Row]) -> Table:
+    names = ["documents", "leaves", "tokens", "sequence"]
+    if any(index.embedded for _, index in rows):
+        names += ["tail", "segments", "sealed"]
+    table = _table(*names)
+    for collection, index in rows:
+        amounts = [
+            index.document_count,
+            index.leaf_count,
+            index.token_count,
+            index.committed_sequence,
+        ]
+        if index.embedded is not None:
+            embedded = index.embedded
+            amounts += [
+                embedded.tail_leaf_count,
+                len(embedded.segments),
+                embedded.sealed_sequence,
+            ]
+        table.add_row(collection.name, *(f"{amount:,}" for amount in amounts))
+    return table
+
+
+def _settings(rows: list[Row]) -> Table:
+    table = _table("text", "vectors", "dimension", "levels", "embedder", "analyzer")
+    for collection, index in rows:
+        settings = collection.settings
+        table.add_row(
+            collection.name,
+            decimal(index.text_bytes),
+            decimal(index.vector_bytes),
+            str(settings.dimension),
+            ",".join(map(str, settings.tree.level_sizes)),
+            Text(printable(settings.embedder)),
+            settings.analyzer or "none",
+        )
+    return table
+
+
+def _has_summaries(collection: Collection) -> bool:
+    return collection.settings.summaries is not SummaryUnit.NONE
+
+
+def _summaries(rows: list[Row]) -> Table:
+    table = _table("a summary of each", "summaries", "documents waiting", "model's tokens")
+    for collection, index in rows:
+        amounts = (index.summary_count, index.unsummarised_documents, index.summary_tokens)
+        unit = collection.settings.summaries.value
+        table.add_row(collection.name, unit, *(f"{amount:,}" for amount in amounts))
+    return table
+
+
+def _table(*names: str) -> Table:
+    """A table with a column for the collection, then the ones named, to the right."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("collection", style="bold", overflow="fold")
+    for name in names:
+        table.add_column(name, justify="right", overflow="fold")
+    return table

@@ -1,0 +1,1 @@
+"""How does an operator look after a store and its keys?"""

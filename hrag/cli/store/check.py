@@ -1,0 +1,87 @@
+"""`hrag check`: proves a store's invariants, with the services running or stopped."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hrag.cli.options.shared import DEFAULT_DATA_DIR, AsJson, DataDir
+from hrag.cli.terminal.console import Failure, output, print_json
+from hrag.cli.terminal.exit_codes import ExitCode
+from hrag.cli.terminal.render import counted
+from hrag.plain_text import printable
+
+if TYPE_CHECKING:
+    from hrag.engine import Administration, CheckReport
+
+CANNOT_CHECK = ExitCode.USAGE
+
+
+def check(
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Write again what follows from the documents."),
+    ] = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    as_json: AsJson = False,
+) -> None:
+    """Check a whole store: every document, tree, vector and index file.
+
+    Compares all content with its checksums. Without --repair it opens the store read only,
+    so the services may be running, and changes nothing. Each problem is one line that names
+    the collection and the document or segment. What helps: ingest a damaged document again, or
+    delete it; `hrag reindex` makes segments anew; `hrag restore` a backup for all else.
+
+    With --repair, with both services stopped, it first writes the filter values, counters
+    and usage of all documents again, which follow from what is stored of them. Documents and
+    collections whose own content is damaged stay listed.
+
+    Exit code 0: sound; 1: problems; 2: there is no store, or it cannot be opened or repaired.
+
+    \b
+    Example:
+      hrag check --data-dir /var/lib/hrag
+      hrag check --repair --data-dir /var/lib/hrag
+    """
+    # Settings and storage are slow to import, and only some commands need them.
+    from hrag.cli.store.administration import open_administration  # noqa: PLC0415
+    from hrag.errors import DataLoss, HragError  # noqa: PLC0415
+
+    try:
+        administration = open_administration(data_dir)
+        report = _repaired(administration, data_dir) if repair else administration.check()
+    except DataLoss:
+        raise
+    except (Failure, HragError) as error:
+        raise Failure(str(error), CANNOT_CHECK) from None
+    if as_json:
+        print_json(asdict(report))
+    else:
+        _show(report)
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def _repaired(administration: "Administration", data_dir: Path) -> "CheckReport":
+    from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
+
+    with audited("repair", store=str(data_dir)) as entry:
+        report = administration.repair()
+        entry.update(problems=len(report.problems))
+    return report
+
+
+def _show(report: "CheckReport") -> None:
+    console = output()
+    console.print(
+        "looked at "
+        f"{counted(report.collections, 'collection')}, {counted(report.documents, 'document')}, "
+        f"{counted(report.leaves, 'leaf', 'leaves')}, {counted(report.segments, 'segment')}"
+    )
+    for problem in report.problems:
+        console.print(printable(problem), style="red", markup=False, soft_wrap=True)
+    if report.problems:
+        console.print(counted(len(report.problems), "problem"), style="bold red")
+    else:
+        console.print("the store is sound", style="green")

@@ -1,0 +1,181 @@
+"""`hrag keys`: creates, lists and revokes the API keys that the services accept."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from hrag.auth import Role
+from hrag.cli.options.shared import AsJson
+from hrag.cli.terminal.console import Failure, output, print_json, print_line
+from hrag.plain_text import printable
+
+if TYPE_CHECKING:
+    from hrag.auth.keys import Key
+
+_MAX_DAYS = 36_500
+
+File = Annotated[
+    Path,
+    typer.Option(
+        "--file",
+        envvar="HRAG_API_KEYS_FILE",
+        dir_okay=False,
+        help="The key file that the services read. It holds hashes of the keys, never the keys.",
+    ),
+]
+
+
+def create(
+    file: File,
+    tenant: Annotated[
+        list[str],
+        typer.Option(
+            "--tenant", help="Tenant the key is valid for; repeat it for several. '*': all tenants."
+        ),
+    ],
+    role: Annotated[
+        Role,
+        typer.Option(
+            help="read: search, list and get. write: also ingest, create collections and delete "
+            "documents. admin: also delete collections."
+        ),
+    ] = Role.READ,
+    note: Annotated[
+        str, typer.Option(help="A note for people, such as the owner of the key.")
+    ] = "",
+    days: Annotated[
+        int | None,
+        typer.Option(min=1, max=_MAX_DAYS, help="Days until the key expires. Default: never."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create an API key and print it. It cannot be shown again.
+
+    Standard output gets the key and nothing else. Services that run with HRAG_AUTH=api_key
+    and this file accept the key within a second.
+
+    \b
+    Examples:
+      hrag keys create --tenant acme --role write --note "the nightly import"
+      export HRAG_TOKEN=$(hrag keys create --tenant acme)
+    """
+    # They load pydantic, which is slow.
+    from hrag.auth import keys  # noqa: PLC0415
+    from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
+
+    lifetime = None if days is None else timedelta(days=days)
+    tenants = tuple(dict.fromkeys(tenant))
+    try:
+        with audited("keys create", file=str(file)) as entry:
+            key = keys.create(file, tenants, role, note, lifetime)
+            entry.update(key=keys.id_of(key), role=role.value, tenants=tenants)
+    except (OSError, ValueError) as error:
+        raise _failure(file, error) from None
+    if as_json:
+        print_json({"id": keys.id_of(key), "key": key, "role": role, "tenants": tenants})
+    else:
+        typer.echo(key)
+
+
+def show(
+    file: File,
+    as_json: AsJson = False,
+) -> None:
+    """List all API keys: their ids, tenants and roles, never the keys themselves.
+
+    A key is valid, expired or revoked.
+
+    \b
+    Example:
+      hrag keys list
+    """
+    from hrag.auth import keys  # noqa: PLC0415
+
+    try:
+        found = keys.read(file)
+    except (OSError, ValueError) as error:
+        raise _failure(file, error) from None
+    if as_json:
+        print_json([_plain(key) for key in found])
+    elif found:
+        output().print(_table(found))
+    else:
+        output().print("no keys yet")
+
+
+def revoke(
+    file: File,
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The key's id, as shown by hrag keys list.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Revoke an API key for good.
+
+    Services refuse it within a second.
+
+    \b
+    Example:
+      hrag keys revoke 3f9a0c41d27e
+    """
+    from hrag.auth import keys  # noqa: PLC0415
+    from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
+
+    try:
+        with audited("keys revoke", file=str(file)) as entry:
+            key = keys.revoke(file, key_id)
+            entry["key"] = key.id
+    except (OSError, ValueError) as error:
+        raise _failure(file, error) from None
+    if as_json:
+        print_json(_plain(key))
+    else:
+        print_line(f"key {key.id} is revoked")
+
+
+def _failure(file: Path, error: OSError | ValueError) -> Failure:
+    problem = error.strerror if isinstance(error, OSError) else error
+    return Failure(f"keys of {file}: {problem}")
+
+
+def _plain(key: "Key") -> dict[str, object]:
+    return {
+        "id": key.id,
+        "tenants": key.tenants,
+        "role": key.role,
+        "state": _state(key),
+        "note": key.note,
+        "created": key.created.isoformat(),
+        "expires": key.expires.isoformat() if key.expires else None,
+        "revoked": key.revoked.isoformat() if key.revoked else None,
+    }
+
+
+def _state(key: "Key") -> str:
+    if key.revoked is not None:
+        return "revoked"
+    has_expired = key.expires is not None and key.expires <= datetime.now(UTC)
+    return "expired" if has_expired else "valid"
+
+
+def _table(keys: tuple["Key", ...]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("id", "role", "tenants", "state", "created", "expires", "note"):
+        table.add_column(name, overflow="fold")
+    for key in keys:
+        table.add_row(
+            key.id,
+            key.role.value,
+            " ".join(key.tenants),
+            _state(key),
+            f"{key.created:%Y-%m-%d}",
+            f"{key.expires:%Y-%m-%d}" if key.expires else "never",
+            printable(key.note),
+        )
+    return table
+
+
+keys = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")

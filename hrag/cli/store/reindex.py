@@ -1,0 +1,38 @@
+"""`hrag reindex`: builds all indexes anew from the documents."""
+
+from dataclasses import asdict
+
+from hrag.cli.options.shared import DEFAULT_DATA_DIR, AsJson, DataDir
+from hrag.cli.terminal.console import print_json, print_line
+from hrag.cli.terminal.render import counted
+
+
+def reindex(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> None:
+    """Replace all segments by new ones, with the indexer stopped.
+
+    Segments are derived from the documents, so nothing is lost. A collection's old segments
+    serve until its new one is complete: a retriever may run, and loads it by itself. If it
+    is interrupted, each collection has either its old segments or its new one. A collection
+    without segments gets one from HRAG_SEGMENT_MIN_LEAVES leaves on.
+
+    \b
+    Example:
+      hrag reindex --data-dir /var/lib/hrag
+    """
+    # Settings and storage are slow to import, and only some commands need them.
+    from hrag.cli.store.administration import open_administration  # noqa: PLC0415
+    from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
+
+    administration = open_administration(data_dir)
+    collections: list[dict[str, object]] = []
+    with audited("reindex", store=str(data_dir)) as entry:
+        for done in administration.reindex():
+            collections.append(asdict(done))
+            entry["collections"] = len(collections)
+            if not as_json:
+                name = f"{done.tenant_id}/{done.name}"
+                print_line(f"collection {name}: {done.leaves:,} leaves indexed")
+    if as_json:
+        print_json({"collections": collections})
+    else:
+        print_line(f"reindexed {counted(len(collections), 'collection')}", style="green")

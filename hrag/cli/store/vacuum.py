@@ -1,0 +1,40 @@
+"""`hrag vacuum`: gives the disk back what deleted documents took."""
+
+from dataclasses import asdict
+
+from rich.filesize import decimal
+
+from hrag.cli.options.shared import DEFAULT_DATA_DIR, AsJson, DataDir
+from hrag.cli.terminal.console import output, print_json
+
+
+def vacuum(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> None:
+    """Shrink a store's file, with both services stopped.
+
+    Later documents reuse the space of deleted and replaced ones, but the file itself never
+    shrinks on its own. This writes a compact copy and replaces the file by it, so the disk
+    must hold both for a while. If it is interrupted, the store is either as before or
+    vacuumed.
+
+    \b
+    Example:
+      hrag vacuum --data-dir /var/lib/hrag
+    """
+    # Settings and storage are slow to import, and only some commands need them.
+    from hrag.cli.store.administration import open_administration  # noqa: PLC0415
+    from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
+
+    administration = open_administration(data_dir)
+    with audited("vacuum", store=str(data_dir)) as entry:
+        report = administration.vacuum()
+        entry.update(before_bytes=report.before_bytes, after_bytes=report.after_bytes)
+    if as_json:
+        print_json(asdict(report))
+        return
+    output().print(
+        f"vacuumed from {decimal(report.before_bytes)} to {decimal(report.after_bytes)} "
+        f"({report.before_bytes:,} to {report.after_bytes:,} bytes)",
+        style="green",
+        markup=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,140 @@
+"""`hrag ingest`: what it stores, skips, deletes and says."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hrag.cli.app import app
+from hrag.types import Document
+from tests.processes import Running
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(services: Running, tenant: str) -> Run:
+    """Runs `hrag ingest` for the test's tenant; returns its result."""
+    env = {"HRAG_INDEXER_ADDRESS": services.indexer.address, "NO_COLOR": "1", "COLUMNS": "100"}
+
+    def ingest(*arguments: object, code: int = 0, data: bytes = b"") -> Any:
+        command = ["ingest", *map(str, arguments), "--tenant", tenant]
+        result = CliRunner().invoke(app, command, env=env, input=data)
+        assert result.exit_code == code, result.output
+        return result
+
+    return ingest
+
+
+@pytest.fixture
+def ids(services: Running, tenant: str) -> Callable[[], list[str]]:
+    """Lists the ids of the tenant's documents."""
+    client = services.client
+    return lambda: [each.document_id for each in client.list_documents(tenant).items]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "文档"
+    (folder / "子").mkdir(parents=True)
+    (folder / "a.md").write_text("# 概要\n\nText of a.")
+    (folder / "子" / "b.txt").write_text("中文的文档，关于猫和狗。" * 5, encoding="gb18030")
+    (folder / "image.bin").write_bytes(bytes(range(256)))
+    (folder / "empty.md").touch()
+    return folder
+
+
+def _lines(result: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_metadata_title_and_encodings_are_stored_and_told(run, services, tenant, folder):
+    shown = run(folder, "--meta", "团队=搜索", "--meta", "year=2026").stdout
+    assert f"{folder}/子/b.txt: read as gb18030\n" in shown
+    assert "2 of 2 documents: 2 created" in shown
+    assert "skipped 2: 1 empty, 1 of unknown format (.bin)\n" in shown
+    client = services.client
+    stored = client.list_documents(tenant).items
+    assert [each.metadata for each in stored] == [{"团队": "搜索", "year": 2026}] * 2
+    assert [each.title for each in stored] == ["概要", ""]
+    assert stored[1].source == f"{folder}/子/b.txt"
+    assert client.get_text(tenant, stored[1].document_id).startswith("中文的文档")
+    run(folder / "a.md", "--title", "新标题", "--id", "a.md")
+    assert client.get_document(tenant, "a.md").title == "新标题"
+    assert "there are 2" in run(folder, "--title", "x", code=2).stderr
+    assert "--id" in run(folder, "--id", "x", code=2).stderr
+
+
+def test_every_file_has_a_line_of_json(run, folder):
+    *files, summary = _lines(run(folder, folder / "none.md", "--json", code=1))
+    found = {Path(each["input"]).name: each for each in files}
+    assert found["a.md"]["outcome"] == "created"
+    assert found["a.md"]["document_id"] == "a.md"
+    assert found["b.txt"]["encoding"] == "gb18030"
+    assert found["none.md"]["error"]["message"] == "No such file or directory"
+    assert (found["empty.md"]["outcome"], found["empty.md"]["reason"]) == ("skipped", "empty")
+    counts = summary["summary"]
+    assert (counts["created"], counts["failed"], counts["deleted"]) == (2, 1, 0)
+    assert counts["skipped"] == {"of unknown format": 1, "empty": 1}
+
+
+def test_binary_files_are_refused_by_name(run, folder):
+    refused = run(folder, "--glob", "*.bin", code=1).stdout
+    assert f"{folder}/image.bin: it is neither text" in refused
+
+
+def test_standard_input_is_one_document(run, services, tenant):
+    run("-", "--id", "notes.md", "--meta", "x=1", data="# 标题\n\nText".encode())
+    stored = services.client.get_document(tenant, "notes.md")
+    assert (stored.title, stored.mime_type, stored.source) == ("标题", "text/markdown", "")
+    assert "- stands alone" in run("-", ".", code=2, data=b"x").stderr
+    assert run("-", code=1, data=b" ").stdout.startswith("standard input: ")
+
+
+def test_pruning_deletes_what_its_own_folder_lacks(run, services, tenant, folder, tmp_path, ids):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "o.md").write_text("of another root")
+    (folder / "old.md").write_text("it will be gone")
+    services.client.ingest(tenant, Document("by a program", "p"))
+    run(other, "--prune")
+    run(other / "o.md", "--id", "loose.md")
+    run(folder, "--prune")
+    before = ids()
+    (folder / "old.md").unlink()
+    (folder / "a.md").rename(folder / "new.md")
+    planned = run(folder, "--prune", "--dry-run").stdout
+    assert "would delete a.md\nwould delete old.md\n" in planned
+    assert f"would store {folder}/new.md\n" in planned
+    assert ids() == before
+    # What is there and not selected is not gone.
+    done = run(folder, "--prune", "--glob", "*.txt").stdout
+    assert "deleted a.md: its file is gone\ndeleted old.md: its file is gone\n" in done
+    *_, summary = _lines(run(folder, "--prune", "--json"))
+    assert summary["summary"]["deleted"] == 0
+    kept = [name for name in before if name not in ("a.md", "old.md")]
+    assert ids() == sorted([*kept, "new.md"])
+
+
+def test_nothing_is_pruned_without_a_whole_view_of_the_folder(run, folder, tmp_path, ids):
+    for path in (tmp_path / "none", folder / "a.md"):
+        said = re.sub(r"[\s│]+", " ", run(path, "--prune", code=2).stderr)  # It is in a box.
+        assert "is no folder" in said
+    run(folder, "--prune", "--root", "docs")
+    empty = tmp_path / "unmounted"
+    empty.mkdir()
+    assert "no files to ingest" in run(empty, "--prune", "--root", "docs", code=1).stderr
+    assert "goes with --prune" in run(folder, "--root", "docs", code=2).stderr
+    moved = folder.rename(tmp_path / "moved")
+    (moved / "a.md").unlink()
+    assert "deleted a.md" in run(moved, "--prune", "--root", "docs").stdout
+    assert len(ids()) == 1
+
+
+def test_a_wrong_encoding_is_refused(run, folder):
+    assert "no text encoding" in run(folder, "--encoding", "base64", code=2).stderr
+    assert "it is not ascii: byte" in run(folder / "a.md", "--encoding", "ascii", code=1).stdout

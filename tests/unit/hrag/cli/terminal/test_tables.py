@@ -1,0 +1,65 @@
+"""Tables on terminals of several widths, and in a pipe."""
+
+import io
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from hrag.cli.terminal.tables import Column, Fit, show_table
+
+COLUMNS = (
+    Column("id"),
+    Column("title", Fit.CUT_END),
+    Column("source", Fit.CUT_START),
+    Column("note"),
+    Column("tokens", Fit.NEVER),
+)
+ROWS = [
+    (
+        "guide.md",
+        "最高人民法院关于审理环境民事公益诉讼案件的解释",
+        "/home/me/docs/guide.md",
+        "",
+        1234567,
+    ),
+    ("a" * 60, "Short", "x\ty\nz\x1b[31m", "", 5),
+]
+
+
+def _lines(width: int) -> list[str]:
+    console = Console(
+        file=io.StringIO(), force_terminal=True, color_system=None, width=width, highlight=False
+    )
+    show_table(console, COLUMNS, ROWS)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_a_table_fits_the_terminal_and_cuts_no_number(width):
+    lines = _lines(width)
+    assert max(map(cell_len, lines)) <= width
+    assert "tokens" in lines[0]
+    assert "note" not in lines[0]  # No row has one.
+    assert any("1,234,567" in line for line in lines)
+
+
+def test_a_wide_terminal_shows_everything():
+    text = "\n".join(_lines(200))
+    assert all(each in text for each in (ROWS[0][1], ROWS[0][2], ROWS[1][0]))
+    assert "…" not in text
+
+
+def test_a_title_keeps_its_start_and_a_source_its_end():
+    row = next(line for line in _lines(70) if line.startswith("guide.md"))
+    assert "最高" in row
+    assert "…uide.md " in row
+    assert row.count("…") == 2
+
+
+def test_a_pipe_gets_one_line_a_row_with_whole_values(capsys):
+    show_table(Console(width=20), COLUMNS, ROWS)
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split("\t") == ["id", "title", "source", "note", "tokens"]
+    assert first.split("\t") == [*ROWS[0][:3], "", "1234567"]
+    assert second.split("\t")[2] == "x y z\N{REPLACEMENT CHARACTER}[31m"

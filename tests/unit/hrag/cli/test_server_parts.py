@@ -1,0 +1,53 @@
+"""Commands that need the server's parts say so where those are not installed."""
+
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from typer.testing import CliRunner
+
+from hrag.cli import server_parts
+from hrag.cli.app import app
+
+ROOT = Path(__file__).resolve().parents[4]
+COMMANDS = [
+    *("serve", "demo", "check", "backup copy", "restore copy", "vacuum", "reindex", "eval x.csv"),
+    *("keys list --file x", "keys create --tenant t --file x", "keys revoke x --file x"),
+]
+
+
+def _last_line(command: str) -> str:
+    result = CliRunner().invoke(app, command.split(), env={"NO_COLOR": "1"})
+    assert result.exit_code == 6
+    return result.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_the_extra_a_command_names_it_in_one_line(command, monkeypatch):
+    monkeypatch.setattr(server_parts, "MODULES", ("lmdb", "not_installed_anywhere"))
+    name = " ".join(command.split()[: 2 if command.startswith("keys") else 1])
+    assert _last_line(command) == (
+        f'error: hrag {name} needs the server parts: pip install "hrag[server]" '
+        "(not_installed_anywhere is not installed)\n"
+    )
+
+
+def test_without_a_kernel_a_command_names_it_in_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hrag_fast._climb", None)
+    monkeypatch.delitem(sys.modules, "hrag_fast")
+    line = _last_line("serve")
+    assert line.startswith("error: hrag serve needs the compiled kernels: hrag_fast._climb is not ")
+    assert "install g++" in line
+    assert line.count("\n") == 1
+
+
+def test_the_modules_are_those_of_the_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = {Requirement(each).name for each in project["optional-dependencies"]["server"]}
+    distributions = packages_distributions()
+    listed = {distributions[module][0] for module in server_parts.MODULES}
+    assert {*map(canonicalize_name, listed)} == {*map(canonicalize_name, wanted)}
