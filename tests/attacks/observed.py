@@ -58,14 +58,6 @@ def _status(process: Process, field: str) -> int:
     return int(line.split()[1])
 
 
-def until(is_true: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    """Waits until something is true; fails after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.05)
-
-
 @contextmanager
 def repeated(call: Callable[[], object], threads: int) -> Iterator[None]:
     """Makes a call again and again in several threads; its errors are its own."""

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from hrag.auth import keys
-from hrag.cli.processes import INDEXER
+from hrag.cli.services.processes import INDEXER
 from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2, types_pb2
 from tests.attacks.http2 import Connection, half_open
@@ -21,7 +21,6 @@ from tests.attacks.observed import (
     memory_bytes,
     threads_of,
     typical_s,
-    until,
 )
 from tests.attacks.world import (
     ATTACKER,
@@ -36,6 +35,7 @@ from tests.attacks.world import (
 )
 from tests.credentials import id_of, new_key
 from tests.processes import FAST, Process, started
+from tests.until import until
 
 pytestmark = pytest.mark.attacks
 
@@ -111,7 +111,7 @@ def _waiting_search(guarded: Guarded) -> tuple[grpc.Future, grpc.Channel]:
     channel = grpc.insecure_channel(guarded.services.retriever.address)
     request = retriever_pb2.SearchRequest(tenant_id=ATTACKER, text="ship", min_sequence=1 << 62)
     call = channel.unary_unary(SEARCH).future(
-        request.SerializeToString(), timeout=6, metadata=_metadata(guarded.attacker_key)
+        request.SerializeToString(), timeout=4, metadata=_metadata(guarded.attacker_key)
     )
     return call, channel
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from hrag.auth import Role
-from hrag.cli.processes import INDEXER
+from hrag.cli.services.processes import INDEXER
 from hrag.client import Client
 from hrag.errors import HragError
 from hrag.types import Document
@@ -81,12 +81,27 @@ def test_each_change_is_one_line_with_who_and_what(audited: Audited) -> None:
     audited.call(stub, "IngestDocument", document, admin, "updated")
     gone = indexer_pb2.DeleteDocumentRequest(tenant_id="acme", collection="c", document_id="d")
     audited.call(stub, "DeleteDocument", gone, admin, "deleted")
+    audited.call(stub, "IngestDocument", document, admin, "again")
+    change = indexer_pb2.UpdateMetadataRequest(tenant_id="acme", collection="c", document_id="d")
+    change.metadata["a"] = 1
+    for request_id in ("changed", "nothing-changed"):
+        audited.call(stub, "UpdateMetadata", change, admin, request_id)
+    named = indexer_pb2.SetAliasRequest(tenant_id="acme", alias="other", collection="c")
+    for request_id in ("named", "named-already"):
+        audited.call(stub, "SetAlias", named, admin, request_id)
+    matching = indexer_pb2.DeleteDocumentsRequest(tenant_id="acme", collection="c")
+    matching.filter.exists.field = "document_id"
+    for request_id in ("all-deleted", "nothing-deleted"):
+        audited.call(stub, "DeleteDocuments", matching, admin, request_id)
+    unnamed = indexer_pb2.DeleteAliasRequest(tenant_id="acme", alias="other")
+    audited.call(stub, "DeleteAlias", unnamed, admin, "unnamed")
     dropped = indexer_pb2.DeleteCollectionRequest(tenant_id="acme", name="c")
     audited.call(stub, "DeleteCollection", dropped, admin, "dropped")
     found = {}
     for entry in _entries(audited.services.indexer):
         assert entry["kind"] == "change"
-        assert (entry["tenant"], entry["collection"]) == ("acme", "c")
+        assert entry["tenant"] == "acme"
+        assert entry["method"] == "DeleteAlias" or entry["collection"] == "c"
         assert entry["credential"] == id_of(admin)
         assert entry["peer"].startswith(("ipv4:127.0.0.1:", "ipv6:"))
         what = (entry["method"], entry["outcome"], entry.get("document"), entry["sequence"])
@@ -96,7 +111,12 @@ def test_each_change_is_one_line_with_who_and_what(audited: Audited) -> None:
         "ingested": ("IngestDocument", "CREATED", "d", 2),
         "updated": ("IngestDocument", "UPDATED", "d", 3),
         "deleted": ("DeleteDocument", "DELETED", "d", 4),
-        "dropped": ("DeleteCollection", "DELETED", None, 5),
+        "again": ("IngestDocument", "CREATED", "d", 5),
+        "changed": ("UpdateMetadata", "UPDATED", "d", 6),
+        "named": ("SetAlias", "CREATED", None, 7),
+        "all-deleted": ("DeleteDocuments", "DELETED", None, 8),
+        "unnamed": ("DeleteAlias", "DELETED", None, 9),
+        "dropped": ("DeleteCollection", "DELETED", None, 10),
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hrag.cli.terminal.exit_codes import ExitCode
 from hrag.errors import DataLoss
 from hrag.types import Document, Passage
 from tests.attacks import flipped_store
@@ -119,7 +120,7 @@ def test_a_length_that_ends_the_process_is_reported(store, values, tmp_path):
     assert (done.returncode, done.stderr) == (1, "")
     assert "LMDB's own pages are damaged" in done.stdout
     backup = _hrag("backup", str(tmp_path / "backup"), "--data-dir", str(tmp_path / "store"))
-    assert backup.returncode == 1
+    assert backup.returncode == ExitCode.UNAVAILABLE
     assert "Traceback" not in backup.stderr
     assert not (tmp_path / "backup").exists()
 

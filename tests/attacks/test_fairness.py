@@ -22,7 +22,6 @@ from tests.attacks.observed import (
     p99_s,
     threads_of,
     typical_s,
-    until,
 )
 from tests.attacks.world import (
     ATTACKER,
@@ -34,6 +33,7 @@ from tests.attacks.world import (
     large_batch,
 )
 from tests.processes import FAST, running
+from tests.until import until
 
 pytestmark = pytest.mark.attacks
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hrag.cli.processes import INDEXER, RETRIEVER
+from hrag.cli.services.processes import INDEXER, RETRIEVER
 from hrag.client import Client
 from hrag.types import Document
-from tests.crash.harness import until
 from tests.processes import FAST, check_store, fresh, started
+from tests.until import until
 
 pytestmark = pytest.mark.attacks
 

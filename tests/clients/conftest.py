@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hrag.auth import Role
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.services.processes import Services, free_addresses
 from tests.credentials import OTHER, TENANT, UNKNOWN_KEY, new_key
 from tests.openai_server import OpenAIServer, Reply, events, piece
 from tests.pki import Authority

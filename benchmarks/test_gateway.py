@@ -1,0 +1,92 @@
+"""A search through the HTTP gateway, compared with the gRPC call that the gateway makes for it.
+
+Both come from one caller with one connection, alternately, to the same services on one machine;
+the query is embedded before, so that the first of the two does not do it for both. Replies are
+not decoded. The gateway shares the processor with the services and the caller.
+"""
+
+import json
+import random
+from collections.abc import Callable
+from http.client import HTTPConnection
+from pathlib import Path
+
+import grpc
+import pytest
+
+from benchmarks.report import Report, interleaved, ratio, seconds
+from hrag.cli.services.processes import GATEWAY, Services, free_addresses
+from hrag.client import Client
+from hrag.types import Document, SearchQuery
+from hrag.wire.retriever import search_request
+from tests.vocabulary import question, sentence
+
+SEED = 83
+DOCUMENTS = 60
+SENTENCES = 200
+QUERIES = 100
+WARM_UP = 100
+ROUNDS = 500
+LIMITS = (5, 20)
+MAX_RATIO = 1.6
+TENANT = "acme"
+SEARCH = "/hrag.v1.RetrieverService/Search"
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    """The documents' texts: sentences of a small vocabulary."""
+    draw = random.Random(SEED)
+    return ["".join(sentence(draw) for _ in range(SENTENCES)) for _ in range(DOCUMENTS)]
+
+
+def test_latency_of_one_caller(texts: list[str], tmp_path: Path, report: Report) -> None:
+    indexer, retriever, http = free_addresses(3)
+    settings = {"HRAG_EMBEDDER": "hash:384"}
+    services = Services(
+        tmp_path / "store", indexer, retriever, http=http, logs=tmp_path, settings=settings
+    )
+    with services, Client(indexer, retriever) as client, grpc.insecure_channel(retriever) as direct:
+        services.wait_until_serving(timeout_s=60)
+        documents = [Document(text, f"d{number}") for number, text in enumerate(texts)]
+        for outcome in client.ingest_many(TENANT, documents):
+            assert not isinstance(outcome, Exception)
+        assert services.addresses[GATEWAY] == http
+        for limit in LIMITS:
+            compare(direct, http, limit, report)
+
+
+def compare(direct: grpc.Channel, http: str, limit: int, report: Report) -> None:
+    """Measures searches with this limit, both ways."""
+    draw = random.Random(SEED)
+    asked = [question(draw) for _ in range(QUERIES)]
+    host, _, port = http.rpartition(":")
+    call = direct.unary_unary(SEARCH)
+    raw = [
+        search_request(SearchQuery(TENANT, text, limit=limit)).SerializeToString() for text in asked
+    ]
+    bodies = [json.dumps({"tenantId": TENANT, "text": each, "limit": limit}) for each in asked]
+    for each in raw:
+        assert call(each)
+    connection = HTTPConnection(host, int(port))
+    measures: list[Callable[[int], float]] = [
+        lambda number: seconds(lambda: call(raw[number % QUERIES])),
+        lambda number: seconds(lambda: post(connection, bodies[number % QUERIES])),
+    ]
+    interleaved(measures, WARM_UP)
+    took = interleaved(measures, ROUNDS) * 1e3
+    connection.close()
+    report.parameters(seed=SEED, documents=DOCUMENTS, limit=limit)
+    key = f"gateway.limit_{limit}"
+    report.percentiles(f"{key}.grpc", took[:, 0], f"Search by gRPC, limit {limit}")
+    report.percentiles(f"{key}.http", took[:, 1], f"Search by HTTP, limit {limit}")
+    what = f"Search by HTTP, ratio to gRPC, limit {limit}, p50"
+    report.at_most(f"{key}.ratio", ratio(took, 1, 0), what, "x", MAX_RATIO)
+
+
+def post(connection: HTTPConnection, body: str) -> bytes:
+    """Returns the reply's body."""
+    connection.request("POST", SEARCH, body, {"content-type": "application/json"})
+    response = connection.getresponse()
+    assert response.status == 200
+    return response.read()

@@ -1,0 +1,8 @@
+"""Runs the gateway: `python -m hrag.gateway`, settings from the environment."""
+
+from hrag.config import GatewaySettings
+from hrag.gateway.app import serve
+from hrag.rpc.process import run
+
+if __name__ == "__main__":
+    run("gateway", GatewaySettings, serve)

@@ -1,0 +1,136 @@
+"""Puts the gateway together, and runs it until it shall stop."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from socket import AF_INET, AF_INET6, create_server, socket
+from ssl import SSLContext
+from typing import Any
+
+import structlog
+from starlette.middleware.cors import CORSMiddleware
+
+from hrag.config import GatewaySettings
+from hrag.gateway.calls import server_stream, unary
+from hrag.gateway.calls.exchange import Exchange
+from hrag.gateway.calls.ingest_stream import JSON_LINES, ingest_endpoint
+from hrag.gateway.calls.server_stream import server_stream_endpoint
+from hrag.gateway.calls.unary import unary_endpoint
+from hrag.gateway.dify import retrieval_endpoint
+from hrag.gateway.health import health_routes
+from hrag.gateway.http.reply import JSON
+from hrag.gateway.http.routes import Application, Route
+from hrag.gateway.http.server import HttpServer
+from hrag.gateway.http.static_files import page, static_routes
+from hrag.gateway.protojson.writer import dumped
+from hrag.gateway.reference.openapi import document
+from hrag.gateway.reference.proto_comments import read_comments
+from hrag.gateway.services.channels import Services
+from hrag.gateway.services.methods import METHODS, Method
+from hrag.net.addresses import cannot_listen
+from hrag.rpc.process import report_serving
+from hrag.rpc.protection import require_protection
+from hrag.rpc.request_id import REQUEST_ID
+from hrag.rpc.tls import server_context
+
+_log = structlog.get_logger()
+
+_FILES = files("hrag.gateway")
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_EVERY_INTERFACE = ("0.0.0.0", "[::]")
+_POST = ("POST",)
+_CORS_HEADERS = (
+    *("authorization", "content-type", "connect-protocol-version", "connect-timeout-ms"),
+    *("traceparent", "tracestate", REQUEST_ID),
+)
+_CORS_S = 3600  # For which browsers remember what is allowed.
+
+
+def serve(
+    settings: GatewaySettings,
+    stopping: threading.Event,
+    on_serving: Callable[[int], None] = lambda _port: report_serving(),
+) -> None:
+    """Serves until `stopping` is set; calls `on_serving` with the port once it does.
+
+    Raises SettingsError, ServiceUnavailable.
+    """
+    require_protection(settings, settings.address)
+    tls = server_context(settings)
+    with _listen(settings.address) as listening:
+        asyncio.run(_serve(settings, listening, tls, stopping, on_serving))
+
+
+async def _serve(
+    settings: GatewaySettings,
+    listening: socket,
+    tls: Callable[[], SSLContext] | None,
+    stopping: threading.Event,
+    on_serving: Callable[[int], None],
+) -> None:
+    services = Services(settings)
+    exchange = Exchange(settings, services)
+    application = Application(routes(exchange), _hosts(settings))
+    server = HttpServer(_with_cors(application, settings.origins), listening, settings, tls)
+    server.start()
+    port = listening.getsockname()[1]
+    _log.info("serving", address=settings.address, port=port)
+    on_serving(port)
+    try:
+        await asyncio.to_thread(stopping.wait)
+        _log.info("stopping", drain_s=settings.drain_s)
+        await server.close(settings.drain_s)
+    finally:
+        await services.close()
+        exchange.conversion.close()
+
+
+def routes(exchange: Exchange) -> Mapping[str, Route]:
+    """Returns everything that the gateway serves, by path."""
+    return {
+        **static_routes(_FILES / "explorer", "/"),
+        **static_routes(_FILES / "docs", "/docs"),
+        "/openapi.json": page("openapi.json", dumped(document(METHODS, read_comments()))),
+        **health_routes(exchange.services),
+        "/retrieval": Route(retrieval_endpoint(exchange), _POST, (JSON,)),
+        **{each.path: _method_route(exchange, each) for each in METHODS},
+    }
+
+
+def _method_route(exchange: Exchange, method: Method) -> Route:
+    if method.descriptor.client_streaming:
+        return Route(ingest_endpoint(exchange, method), _POST, (JSON_LINES,))
+    if method.descriptor.server_streaming:
+        return Route(server_stream_endpoint(exchange, method), _POST, server_stream.MEDIA_TYPES)
+    return Route(unary_endpoint(exchange, method), _POST, unary.MEDIA_TYPES)
+
+
+def _hosts(settings: GatewaySettings) -> frozenset[str]:
+    """The names under which browsers may reach the gateway."""
+    own = settings.address.rpartition(":")[0].lower()
+    bound = () if own in _EVERY_INTERFACE else (own,)
+    return frozenset((*_LOOPBACK, *bound, *settings.hosts))
+
+
+def _with_cors(application: Any, origins: Sequence[str]) -> Any:
+    """Lets pages of these origins, and of no other, read the replies."""
+    if not origins:
+        return application
+    return CORSMiddleware(
+        application,
+        allow_origins=origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=_CORS_HEADERS,
+        expose_headers=["retry-after", REQUEST_ID],
+        max_age=_CORS_S,
+    )
+
+
+def _listen(address: str) -> socket:
+    host, _, port = address.rpartition(":")
+    family = AF_INET6 if host.startswith("[") else AF_INET
+    try:
+        return create_server((host.strip("[]"), int(port)), family=family, backlog=1024)
+    except OSError as error:
+        raise cannot_listen(address) from error

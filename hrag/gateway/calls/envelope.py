@@ -1,0 +1,44 @@
+"""The frames of Connect's streams: a byte of flags, four of length, the message.
+
+See https://connectrpc.com/docs/protocol#streaming-rpcs.
+"""
+
+import struct
+
+from hrag.errors import InvalidArgument, NotSupported
+from hrag.gateway.http.connect_error import ConnectError
+from hrag.gateway.protojson.reader import BODY
+from hrag.gateway.protojson.writer import dumped
+
+_HEAD = struct.Struct(">BI")
+_COMPRESSED = 1
+_END = 2
+
+
+def framed(message: bytes) -> bytes:
+    """Returns a message as a frame."""
+    return _HEAD.pack(0, len(message)) + message
+
+
+def end_frame(error: ConnectError | None) -> bytes:
+    """Returns the last frame of a stream."""
+    message = dumped({} if error is None else {"error": error.as_json()})
+    return _HEAD.pack(_END, len(message)) + message
+
+
+def only_message(body: bytes) -> bytes:
+    """Returns the message of a body of one frame; raises InvalidArgument, NotSupported."""
+    if len(body) < _HEAD.size:
+        raise InvalidArgument(
+            f"the body has {len(body)} bytes; a frame has at least {_HEAD.size}", field=BODY
+        )
+    flags, length = _HEAD.unpack_from(body)
+    if flags == _COMPRESSED:
+        raise NotSupported("the body's frame is compressed; supported is identity")
+    if flags or length != len(body) - _HEAD.size:
+        raise InvalidArgument(
+            f"the body has {len(body) - _HEAD.size} bytes behind a head with the flags {flags} "
+            f"and the length {length}; it must be one frame",
+            field=BODY,
+        )
+    return body[_HEAD.size :]

@@ -1,0 +1,43 @@
+"""What every call through the gateway shares: the services, the bounds, the conversions."""
+
+from functools import partial
+
+from starlette.requests import Request
+
+from hrag.config import MAX_SEARCH_BYTES, GatewaySettings
+from hrag.gateway.http.byte_budget import ByteBudget, Share
+from hrag.gateway.http.request_body import read_body
+from hrag.gateway.protojson.conversion import Conversion
+from hrag.gateway.services.channels import Metadata, Services
+from hrag.gateway.services.methods import INDEXER, Method, method_named
+
+
+class Exchange:
+    """Carries requests to the services."""
+
+    def __init__(self, settings: GatewaySettings, services: Services) -> None:
+        self.services = services
+        self.budget = ByteBudget(settings.max_buffered_bytes)
+        self.conversion = Conversion()
+        self.stream_idle_s = settings.stream_idle_timeout_s
+        self._settings = settings
+
+    def max_bytes(self, method: Method) -> int:
+        """Returns the size in bytes that a request of the method may have."""
+        is_write = method.service == INDEXER
+        return self._settings.max_request_bytes if is_write else MAX_SEARCH_BYTES
+
+    async def body(
+        self, method: Method, request: Request, share: Share, metadata: Metadata
+    ) -> bytes:
+        """Returns the body of a request; large ones only of callers that the services accept.
+
+        Raises what `read_body` and `authorize` raise.
+        """
+        authorize = partial(self.authorize, metadata)
+        arrival_s = self._settings.arrival_timeout_s
+        return await read_body(request, self.max_bytes(method), arrival_s, share, authorize)
+
+    async def authorize(self, metadata: Metadata) -> None:
+        """Raises `grpc.aio.AioRpcError` if the services do not accept the credential."""
+        await self.services.call(method_named("GetServerInfo"), b"", metadata, None)

@@ -1,0 +1,122 @@
+"""Methods with a stream of responses: as a Connect stream, and as server-sent events.
+
+A request in plain JSON is answered by events: each is named for the field that its response
+sets, and its data is that field's value. An error before the first response has the status of
+HTTP that a unary call would have; a later one is the event `error`. In a Connect stream every
+error is in the last frame. Either way a client that goes away cancels the call.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hrag.errors import HragError
+from hrag.gateway.calls.envelope import end_frame, framed, only_message
+from hrag.gateway.calls.exchange import Exchange
+from hrag.gateway.http import call_headers
+from hrag.gateway.http.connect_error import error_of
+from hrag.gateway.http.reply import JSON, Parts, StreamReply
+from hrag.gateway.protojson import writer
+from hrag.gateway.protojson.writer import dumped
+from hrag.gateway.services.methods import Method
+
+CONNECT_JSON = "application/connect+json"
+CONNECT_PROTO = "application/connect+proto"
+EVENTS = "text/event-stream"
+MEDIA_TYPES = (JSON, CONNECT_JSON, CONNECT_PROTO)
+
+_HEARTBEAT_S = 15.0  # Proxies drop connections that are silent for a minute.
+_HEARTBEAT = b": heartbeat\n\n"
+
+
+def server_stream_endpoint(
+    exchange: Exchange, method: Method
+) -> Callable[[Request], Awaitable[Response]]:
+    """Returns the handler of a method."""
+    return partial(_serve, exchange, method)
+
+
+async def _serve(exchange: Exchange, method: Method, request: Request) -> Response:
+    if call_headers.media_type(request) == JSON:
+        call = await _started(exchange, method, request)
+        return StreamReply(_events(call, await _first(call)), EVENTS)
+    media_type = call_headers.media_type(request)
+    try:
+        call = await _started(exchange, method, request)
+    except (HragError, grpc.aio.AioRpcError) as error:
+        return StreamReply(_failed(error), media_type)
+    return StreamReply(_frames(call, media_type), media_type)
+
+
+async def _started(exchange: Exchange, method: Method, request: Request) -> Any:
+    """Returns the call of a request."""
+    media_type = call_headers.media_type(request)
+    call_headers.check_version(request)
+    timeout_s = call_headers.timeout_s(request)
+    metadata = call_headers.metadata(request)
+    with exchange.budget.share() as share:
+        body = await exchange.body(method, request, share, metadata)
+        message = body if media_type == JSON else only_message(body)
+        if media_type != CONNECT_PROTO:
+            message = await exchange.conversion.encoded(method.request, message)
+        return exchange.services.call(method, message, metadata, timeout_s)
+
+
+async def _first(call: Any) -> Any:
+    """Returns the first response, or `grpc.aio.EOF`; cancels the call if nobody waits for it."""
+    try:
+        return await call.read()
+    except asyncio.CancelledError:
+        call.cancel()
+        raise
+
+
+async def _failed(error: Exception) -> Parts:
+    yield end_frame(error_of(error))
+
+
+async def _frames(call: Any, media_type: str) -> Parts:
+    try:
+        while (response := await call.read()) is not grpc.aio.EOF:
+            is_proto = media_type == CONNECT_PROTO
+            yield framed(response.SerializeToString() if is_proto else writer.write(response))
+        yield end_frame(None)
+    except grpc.aio.AioRpcError as error:
+        yield end_frame(error_of(error))
+    finally:
+        call.cancel()
+
+
+async def _events(call: Any, response: Any) -> Parts:
+    """Yields the events of a stream from its first response on, and heartbeats between them."""
+    reading: asyncio.Task[Any] | None = None
+    try:
+        while response is not grpc.aio.EOF:
+            yield _event(response)
+            reading = asyncio.ensure_future(call.read())
+            while not (await asyncio.wait({reading}, timeout=_HEARTBEAT_S))[0]:
+                yield _HEARTBEAT
+            response = reading.result()
+    except grpc.aio.AioRpcError as error:
+        yield _encoded_event("error", error_of(error).encoded())
+    finally:
+        call.cancel()
+        if reading is not None:
+            with suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
+                await reading
+
+
+def _event(response: Message) -> bytes:
+    ((name, value),) = writer.as_json(response).items()
+    return _encoded_event(name, dumped(value))
+
+
+def _encoded_event(name: str, data: bytes) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)

@@ -1,0 +1,44 @@
+"""Methods with one request and one response, as the Connect protocol has them."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from google.protobuf.message import Message
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hrag.gateway.calls.exchange import Exchange
+from hrag.gateway.http import call_headers
+from hrag.gateway.http.byte_budget import Share
+from hrag.gateway.http.reply import JSON, json_reply
+from hrag.gateway.protojson import writer
+from hrag.gateway.services.methods import Method
+
+PROTO = "application/proto"
+MEDIA_TYPES = (JSON, PROTO)
+
+
+def unary_endpoint(exchange: Exchange, method: Method) -> Callable[[Request], Awaitable[Response]]:
+    """Returns the handler of a method."""
+    return partial(_serve, exchange, method)
+
+
+async def _serve(exchange: Exchange, method: Method, request: Request) -> Response:
+    media_type = call_headers.media_type(request)
+    call_headers.check_version(request)
+    timeout_s = call_headers.timeout_s(request)
+    metadata = call_headers.metadata(request)
+    with exchange.budget.share() as share:
+        body = await exchange.body(method, request, share, metadata)
+        if media_type == JSON:
+            body = await exchange.conversion.encoded(method.request, body)
+        response = await exchange.services.call(method, body, metadata, timeout_s)
+        return await _reply(exchange, response, media_type, share)
+
+
+async def _reply(exchange: Exchange, response: Message, media_type: str, share: Share) -> Response:
+    size_bytes = response.ByteSize()
+    share.take(size_bytes)
+    if media_type == PROTO:
+        return json_reply(response.SerializeToString(), PROTO)
+    return json_reply(await exchange.conversion.run(size_bytes, writer.write, response))

@@ -1,0 +1,224 @@
+"""Dify's external knowledge API: `POST /retrieval`, translated to one search.
+
+`knowledge_id` is `tenant/collection`, or a tenant alone for its collection `default`. The search
+is the default one, whose scores are 0 to 1; `score_threshold` is its `min_score`. Conditions on
+metadata become a filter where it says the same; other operators are refused by name.
+See https://docs.dify.ai/en/use-dify/knowledge/external-knowledge-api.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import grpc
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hrag.errors import HragError, InvalidArgument
+from hrag.gateway.calls.exchange import Exchange
+from hrag.gateway.http import call_headers
+from hrag.gateway.http.connect_error import ConnectError, error_of
+from hrag.gateway.http.reply import json_reply
+from hrag.gateway.protojson import reader
+from hrag.gateway.protojson.writer import as_json, dumped
+from hrag.gateway.services.methods import method_named
+from hrag.ids import quoted
+
+_SEARCH = method_named("Search")
+_BEARER = re.compile(r"(?i)bearer +\S+ *")
+_NO_BEARER, _REFUSED, _NO_KNOWLEDGE = 1001, 1002, 2001
+_OWN_FIELDS = ("document_id", "title", "source")
+_LOGIC = {"and": "allOf", "or": "anyOf"}
+_BOUNDS = {">": "above", "<": "below", "≥": "atLeast", "≤": "atMost"}
+_TIMES = {"after": "above", "before": "below"}
+_EQUAL = ("is", "=", "in")
+_UNEQUAL = ("is not", "≠", "not in")
+_ABSENT = ("empty", "null")
+_PRESENT = ("not empty", "not null")
+_OPERATORS = (*_EQUAL, *_UNEQUAL, *_ABSENT, *_PRESENT, *_BOUNDS, *_TIMES)
+_REQUEST = {"knowledge_id", "query", "retrieval_setting", "metadata_condition"}
+_SETTING = {"top_k", "score_threshold"}
+_NO_THRESHOLD = ("score_threshold", 0)
+_CONDITIONS = {"logical_operator", "conditions"}
+_CONDITION = {"name", "comparison_operator", "value"}
+
+
+def retrieval_endpoint(exchange: Exchange) -> Callable[[Request], Awaitable[Response]]:
+    """Returns the handler of `/retrieval`."""
+    return partial(_serve, exchange)
+
+
+async def _serve(exchange: Exchange, request: Request) -> Response:
+    try:
+        return await _retrieved(exchange, request)
+    except (HragError, grpc.aio.AioRpcError) as failure:
+        error = error_of(failure)
+        found = {"error_code": _error_code(error, request), "error_msg": error.message}
+        reply = json_reply(dumped(found))
+        reply.status_code = error.http_status
+        reply.headers.update(error.headers())
+        return reply
+
+
+async def _retrieved(exchange: Exchange, request: Request) -> Response:
+    metadata = call_headers.metadata(request)
+    with exchange.budget.share() as share:
+        raw = await exchange.body(_SEARCH, request, share, metadata)
+        message = await exchange.conversion.run(len(raw), _search_request, raw)
+        response = await exchange.services.call(_SEARCH, message, metadata, None)
+        share.take(response.ByteSize())
+        return json_reply(dumped({"records": [_record(each) for each in response.passages]}))
+
+
+def _error_code(error: ConnectError, request: Request) -> int:
+    """Dify's code where it has one, else the status of HTTP."""
+    if error.code is grpc.StatusCode.UNAUTHENTICATED:
+        given = request.headers.get("authorization", "")
+        return _REFUSED if _BEARER.fullmatch(given) else _NO_BEARER
+    if error.code is grpc.StatusCode.PERMISSION_DENIED:
+        return _REFUSED
+    if error.code is grpc.StatusCode.NOT_FOUND:
+        return _NO_KNOWLEDGE
+    return error.http_status
+
+
+def _record(passage: Any) -> dict[str, Any]:
+    chunk = passage.chunk
+    found = as_json(chunk)
+    own = {
+        "document_id": chunk.document_id,
+        "chunk_id": chunk.chunk_id,
+        "source": chunk.source,
+        "section_path": found.get("sectionPath", []),
+        "first_page": chunk.first_page,
+        "last_page": chunk.last_page,
+    }
+    return {
+        "content": chunk.content,
+        "score": min(max(as_json(passage).get("score", 0.0), 0.0), 1.0),
+        "title": chunk.title or chunk.document_id,
+        "metadata": {**found.get("metadata", {}), **{k: v for k, v in own.items() if v}},
+    }
+
+
+# The request
+
+
+def _search_request(raw: bytes) -> bytes:
+    """Returns the encoded search that a request of Dify's means; raises InvalidArgument."""
+    given = _object(reader.load(raw), "", _REQUEST)
+    setting = _setting(given.get("retrieval_setting"))
+    tenant_id, _, collection = _text(given, "knowledge_id").partition("/")
+    values = {
+        "tenantId": tenant_id,
+        "collection": collection,
+        "text": _text(given, "query"),
+        "limit": setting.get("top_k"),
+        "minScore": setting.get("score_threshold"),
+        "filter": _filter(given.get("metadata_condition")),
+    }
+    message = _SEARCH.request()
+    reader.fill(message, values)
+    return message.SerializeToString()
+
+
+def _setting(given: Any) -> dict[str, Any]:
+    """Dify sends the threshold 0 where none is set."""
+    setting = {} if given is None else _object(given, "retrieval_setting", _SETTING)
+    return {name: value for name, value in setting.items() if (name, value) != _NO_THRESHOLD}
+
+
+def _filter(given: Any) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    path = "metadata_condition"
+    condition = _object(given, path, _CONDITIONS)
+    logic = condition.get("logical_operator") or "and"
+    if not isinstance(logic, str) or logic not in _LOGIC:
+        raise _wrong(f"{path}.logical_operator", f"is {quoted(str(logic))}; allowed are and, or")
+    conditions = condition.get("conditions") or []
+    if not isinstance(conditions, list):
+        raise _wrong(f"{path}.conditions", "must be an array")
+    filters = [_condition(each, f"{path}.conditions[{i}]") for i, each in enumerate(conditions)]
+    return {_LOGIC[logic]: {"filters": filters}} if filters else None
+
+
+def _condition(given: Any, path: str) -> dict[str, Any]:
+    condition = _object(given, path, _CONDITION)
+    names = condition.get("name")
+    given_names = names if isinstance(names, list) else [names]
+    fields = [_field(each) for each in given_names if isinstance(each, str) and each]
+    if not fields or len(fields) < len(given_names):
+        raise _wrong(f"{path}.name", "must be the name of a field, or an array of names")
+    filters = [_comparison(each, condition, path) for each in fields]
+    return filters[0] if len(filters) == 1 else {"anyOf": {"filters": filters}}
+
+
+def _field(name: str) -> str:
+    return name if name in _OWN_FIELDS else f"metadata.{name}"
+
+
+def _comparison(field: str, condition: Mapping[str, Any], path: str) -> dict[str, Any]:
+    operator, value = condition.get("comparison_operator"), condition.get("value")
+    where = f"{path}.value"
+    if not isinstance(operator, str) or operator not in _OPERATORS:
+        raise _wrong(
+            f"{path}.comparison_operator",
+            f"is {quoted(str(operator))}; filters know {', '.join(_OPERATORS)}",
+        )
+    if operator in _EQUAL:
+        return _match(field, value, where)
+    if operator in _UNEQUAL:
+        return {"noneOf": {"filters": [_match(field, value, where)]}}
+    if operator in _PRESENT:
+        return {"exists": {"field": field}}
+    if operator in _ABSENT:
+        return {"noneOf": {"filters": [{"exists": {"field": field}}]}}
+    if operator in _BOUNDS:
+        return {"range": {"field": field, _BOUNDS[operator]: {"number": value}}}
+    return {"range": {"field": field, _TIMES[operator]: {"timestamp": _time(value)}}}
+
+
+def _match(field: str, value: Any, path: str) -> dict[str, Any]:
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise _wrong(path, "is empty; it must have at least one value")
+    return {"match": {"field": field, "values": [_typed(each, path) for each in values]}}
+
+
+def _typed(value: Any, path: str) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"flag": value}
+    if isinstance(value, int | float):
+        return {"number": value}
+    if isinstance(value, str):
+        return {"text": value}
+    raise _wrong(path, "must be a text, a number, true or false, or an array of these")
+
+
+def _time(value: Any) -> Any:
+    """A date is the begin of its day, in UTC."""
+    is_date = isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value)
+    return f"{value}T00:00:00Z" if is_date else value
+
+
+def _object(value: Any, path: str, known: set[str]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong(path or reader.BODY, "must be an object")
+    for name in value:
+        if name not in known:
+            where = reader.shown(f"{path}.{name}" if path else name)
+            raise _wrong(where, f"is no field; allowed are {', '.join(sorted(known))}")
+    return value
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str) or not value:
+        raise _wrong(name, "must be a text that is not empty")
+    return value
+
+
+def _wrong(path: str, problem: str) -> InvalidArgument:
+    return InvalidArgument(f"{path} {problem}", field=path)

@@ -1,0 +1,211 @@
+// Asks for an answer and shows it as it is written, with its passages beside it and its citations
+// as buttons that lead to the sentence of a passage.
+
+import { citedText } from "./answer_text.js";
+import { answerEvents } from "./connect.js";
+import { button, data, field, h, tr } from "./dom.js";
+import { count, duration, score } from "./format.js";
+import { announce, emptyState, errorBox, loading } from "./notices.js";
+import { pageRange } from "./passage_card.js";
+import { ResultList } from "./result_list.js";
+import { SettingForm } from "./setting_form.js";
+import { utf16Offsets } from "./text_offsets.js";
+
+export class AnswerView {
+  #session;
+  #onOpen;
+  #running = new AbortController();
+  #question = h("textarea", {
+    rows: "2",
+    required: true,
+    tPlaceholder: "answer.placeholder",
+    onkeydown: (event) => this.#sendOnEnter(event),
+  });
+  #form = new SettingForm("setting.only", "CONTEXT");
+  #stop = button("answer.stop", () => this.#running.abort(), { hidden: true });
+  #output = h("div", { class: "answer-output", role: "region", tLabel: "answer.region" });
+  #passages = h("div", { class: "result-column", role: "region", tLabel: "answer.passages" });
+  #text = "";
+  #list = null;
+
+  constructor(session, onOpen) {
+    this.#session = session;
+    this.#onOpen = onOpen;
+    const form = h(
+      "form",
+      { class: "search-form", onsubmit: (event) => this.#submit(event) },
+      h(
+        "div",
+        { class: "query-row" },
+        field("answer.question", this.#question),
+        button("answer.run", null, { type: "submit", class: "main-button" }),
+        this.#stop,
+      ),
+      h(
+        "details",
+        { class: "fold setting-fold" },
+        h("summary", { t: "answer.setting" }),
+        this.#form.element,
+      ),
+    );
+    this.element = h(
+      "div",
+      { class: "view answer-view" },
+      form,
+      h("div", { class: "columns" }, this.#output, this.#passages),
+    );
+    session.addEventListener("change", () => this.#clear());
+    this.#clear();
+  }
+
+  #clear() {
+    this.#running.abort();
+    this.#output.replaceChildren(emptyState("answer.empty_title", "answer.empty_text"));
+    this.#passages.replaceChildren();
+  }
+
+  #sendOnEnter(event) {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    event.target.form.requestSubmit();
+  }
+
+  async #submit(event) {
+    event.preventDefault();
+    this.#running.abort();
+    this.#running = new AbortController();
+    const { signal } = this.#running;
+    this.#begin();
+    try {
+      const search = { ...this.#session.scope, text: this.#question.value, ...this.#form.request };
+      for await (const { name, value } of answerEvents({ search }, signal)) this.#take(name, value);
+    } catch (error) {
+      if (signal === this.#running.signal) this.#fail(error);
+    } finally {
+      if (signal === this.#running.signal) this.#finish();
+    }
+  }
+
+  #begin() {
+    this.#text = "";
+    this.#list = null;
+    this.#began = performance.now();
+    this.#stop.hidden = false;
+    this.#passages.replaceChildren();
+    this.#output.replaceChildren(loading());
+    this.#output.setAttribute("aria-busy", "true");
+  }
+
+  #began = 0;
+
+  #take(name, value) {
+    if (name === "passages") this.#showPassages(value);
+    else if (name === "text") this.#showText(value);
+    else if (name === "end") this.#showEnd(value);
+  }
+
+  #showPassages(response) {
+    this.#list = new ResultList(response, performance.now() - this.#began, this.#onOpen);
+    this.#passages.replaceChildren(this.#list.element);
+    this.#list.settle();
+  }
+
+  #showText(more) {
+    this.#text += more;
+    this.#output.replaceChildren(
+      h("div", { class: "answer-text is-writing", dir: "auto" }, this.#text),
+    );
+  }
+
+  #showEnd(end) {
+    const citations = end.citations ?? [];
+    const shown = citedText(this.#text, citations, (number, citation) =>
+      this.#reveal(number, citation),
+    );
+    const finish = (end.finishReason ?? "FINISH_REASON_UNSPECIFIED").slice("FINISH_REASON_".length);
+    const parts = [
+      this.#text && h("div", { class: "answer-text", dir: "auto" }, shown),
+      h(
+        "p",
+        { class: finish === "STOP" ? "meta" : "warning" },
+        tr(`finish.${finish}`),
+        " ",
+        end.error && data(end.error.message ?? ""),
+      ),
+      end.model && usage(end),
+      citations.length > 0 && this.#citationList(citations),
+    ];
+    this.#output.replaceChildren(...parts.filter(Boolean));
+    announce(`finish.${finish}`);
+  }
+
+  #citationList(citations) {
+    const offset = utf16Offsets(this.#text);
+    const row = (citation) => {
+      const statement = this.#text.slice(
+        offset(citation.statementStart ?? 0),
+        offset(citation.statementEnd ?? 0),
+      );
+      return h(
+        "li",
+        {},
+        h(
+          "button",
+          {
+            type: "button",
+            class: "cite",
+            tLabel: ["answer.cite", { number: citation.marker }],
+            onclick: () => this.#reveal(citation.marker, citation),
+          },
+          String(citation.marker),
+        ),
+        h(
+          "div",
+          {},
+          h("p", { dir: "auto" }, statement),
+          h(
+            "p",
+            { class: "meta" },
+            h("code", {}, data(citation.chunkId)),
+            pageRange(citation),
+            citation.score !== undefined &&
+              h("span", { t: ["answer.nearness", { score: score(citation.score) }] }),
+          ),
+        ),
+      );
+    };
+    return h(
+      "section",
+      { class: "citations" },
+      h("h3", {}, tr("answer.citations")),
+      h("ol", {}, citations.map(row)),
+    );
+  }
+
+  #reveal(number, citation) {
+    this.#list?.cards[number - 1]?.reveal(citation?.span ?? {});
+  }
+
+  #fail(error) {
+    if (error.name === "AbortError")
+      this.#output.append(h("p", { class: "warning", t: "answer.stopped" }));
+    else this.#output.append(errorBox(error));
+  }
+
+  #finish() {
+    this.#stop.hidden = true;
+    this.#output.setAttribute("aria-busy", "false");
+    this.#output.querySelector(".loading")?.remove();
+    this.#output.querySelector(".is-writing")?.classList.remove("is-writing");
+  }
+}
+
+function usage({ model, promptTokens, completionTokens, firstTextUs, totalUs }) {
+  return h(
+    "p",
+    { class: "meta" },
+    data(model),
+    tr("answer.usage", { prompt: count(promptTokens), text: count(completionTokens) }),
+    tr("answer.times", { first: duration(firstTextUs), total: duration(totalUs) }),
+  );
+}

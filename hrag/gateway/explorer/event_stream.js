@@ -1,0 +1,37 @@
+// Server-sent events of a response, read piece by piece.
+
+/** Yields `{ name, data }` for each event of a stream of bytes. */
+export async function* serverSentEvents(stream) {
+  let event = { name: "message", data: [] };
+  for await (const line of lines(stream)) {
+    if (line === "") {
+      if (event.data.length) yield { name: event.name, data: event.data.join("\n") };
+      event = { name: "message", data: [] };
+    } else {
+      addField(event, line);
+    }
+  }
+}
+
+function addField(event, line) {
+  const [, name, value] = /^([^:]*):? ?(.*)$/s.exec(line);
+  if (name === "event") event.name = value;
+  else if (name === "data") event.data.push(value);
+}
+
+/** Yields whole lines, however the pieces of the stream are cut, also inside a character. */
+async function* lines(stream) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const found = (rest + value).split(/\r\n|\n/);
+      rest = found.pop();
+      yield* found;
+    }
+  } finally {
+    await reader.cancel();
+  }
+}

@@ -1,0 +1,137 @@
+// A filter, built of rows: key, operator, value.
+
+import { button, h } from "./dom.js";
+import { filterMessage, valueKind } from "./filter_message.js";
+
+const OPERATORS = ["is", "is_not", "at_least", "above", "at_most", "below", "present", "absent"];
+const KEYS = ["document_id", "title", "source"];
+
+export class FilterRows {
+  #rows = h("div", { class: "filter-rows" });
+  #join = h(
+    "select",
+    { tLabel: "filter.join" },
+    ["all", "any"].map((each) => h("option", { value: each, t: `filter.${each}` })),
+  );
+
+  constructor() {
+    const add = button("filter.add", () => this.#add().querySelector("input").focus(), {
+      class: "quiet-button",
+    });
+    this.element = h(
+      "div",
+      { class: "filters" },
+      this.#rows,
+      h("div", { class: "filter-foot" }, add, this.#join),
+    );
+    this.#count();
+  }
+
+  /** Rows as `[key, operator, value]`, and how they are joined. */
+  get value() {
+    const rows = [...this.#rows.children].map((row) =>
+      [...row.querySelectorAll("input, select")].map((each) => each.value),
+    );
+    return { join: this.#join.value, rows };
+  }
+
+  set value({ join, rows }) {
+    this.#join.value = join === "any" ? "any" : "all";
+    this.#rows.replaceChildren();
+    for (const row of Array.isArray(rows) ? rows : [])
+      if (Array.isArray(row)) this.#add(...row.map(String));
+    this.#count();
+  }
+
+  /** The Filter message; undefined without rows. */
+  get message() {
+    return filterMessage(this.value);
+  }
+
+  #add(key = "", operator = "is", value = "") {
+    const keyInput = h("input", {
+      type: "text",
+      class: "mono",
+      tLabel: "filter.key",
+      tPlaceholder: "filter.key",
+      spellcheck: "false",
+      list: keyList(),
+    });
+    const choice = h(
+      "select",
+      { tLabel: "filter.operator" },
+      OPERATORS.map((each) => h("option", { value: each, t: `filter.${each}` })),
+    );
+    const valueInput = h("input", {
+      type: "text",
+      tLabel: "filter.value",
+      tPlaceholder: "filter.value",
+      spellcheck: "false",
+    });
+    const kind = h("span", { class: "filter-kind" });
+    const remove = h(
+      "button",
+      {
+        type: "button",
+        class: "icon-button",
+        tLabel: "filter.remove",
+        onclick: () => this.#remove(row),
+      },
+      "×",
+    );
+    const row = h(
+      "div",
+      { class: "filter-row", role: "group", tLabel: "filter.condition" },
+      keyInput,
+      choice,
+      valueInput,
+      kind,
+      remove,
+    );
+    const update = () => showKind(keyInput, choice, valueInput, kind);
+    row.addEventListener("input", update);
+    keyInput.value = key;
+    choice.value = OPERATORS.includes(operator) ? operator : "is";
+    valueInput.value = value;
+    this.#rows.append(row);
+    update();
+    this.#count();
+    return row;
+  }
+
+  #remove(row) {
+    const next = row.nextElementSibling ?? row.previousElementSibling;
+    row.remove();
+    this.#count();
+    (next?.querySelector("input") ?? this.element.querySelector("button")).focus();
+  }
+
+  #count() {
+    this.#join.hidden = this.#rows.children.length < 2;
+  }
+}
+
+function showKind(key, operator, value, kind) {
+  const needsValue = !["present", "absent"].includes(operator.value);
+  value.hidden = !needsValue;
+  kind.replaceChildren(
+    needsValue && value.value
+      ? h("span", { t: `filter.kind_${valueKind(key.value, operator.value, value.value)}` })
+      : "",
+  );
+}
+
+/** Returns the id of the list of keys that inputs suggest, made on first use. */
+function keyList() {
+  const id = "filter-keys";
+  if (!document.getElementById(id)) {
+    document.body.append(
+      h(
+        "datalist",
+        { id },
+        KEYS.map((value) => h("option", { value })),
+      ),
+    );
+  }
+  return id;
+}

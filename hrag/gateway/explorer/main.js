@@ -1,0 +1,127 @@
+// Puts the page together: the bar, the views, and what the address says to show.
+
+import { changeAddress, readAddress } from "./address.js";
+import { AnswerView } from "./answer_view.js";
+import { DocumentsView } from "./documents_view.js";
+import { h } from "./dom.js";
+import { announcements } from "./notices.js";
+import { ScopeBar } from "./scope_bar.js";
+import { SearchView } from "./search_view.js";
+import { ServerView } from "./server_view.js";
+import { Session } from "./session.js";
+import { Tabs } from "./tabs.js";
+import { LANGUAGES, preferredLanguage, setLanguage } from "./translation.js";
+import { UploadView } from "./upload_view.js";
+
+const THEMES = ["system", "light", "dark"];
+
+const session = new Session();
+const scope = new ScopeBar(session);
+const documents = new DocumentsView(session);
+const search = new SearchView(session, openDocument);
+const views = {
+  search,
+  answer: new AnswerView(session, openDocument),
+  documents,
+  upload: new UploadView(session),
+  server: new ServerView(session),
+};
+const tabs = new Tabs(
+  Object.entries(views).map(([name, { element }]) => [name, element]),
+  (name) => {
+    changeAddress({ view: name });
+    views[name].show?.();
+  },
+);
+
+/** Opens a document where a search or an answer points to. */
+function openDocument(target) {
+  changeAddress(
+    { view: "documents", doc: target.documentId, chunk: target.chunkId },
+    { isStep: true },
+  );
+  tabs.show("documents");
+  documents.open(target);
+}
+
+function choices(key, options, chosen, onChange) {
+  const select = h("select", { tLabel: key, onchange: () => onChange(select.value) }, options);
+  select.value = chosen;
+  return select;
+}
+
+function languageSelect(chosen) {
+  const options = LANGUAGES.map(([value, name]) => h("option", { value, lang: value }, name));
+  return choices("nav.language", options, chosen, (lang) => {
+    setLanguage(lang);
+    changeAddress({ lang });
+  });
+}
+
+function themeSelect(chosen) {
+  const options = THEMES.map((value) => h("option", { value, t: `theme.${value}` }));
+  return choices("nav.theme", options, chosen, (theme) => {
+    setTheme(theme);
+    changeAddress({ theme: theme === "system" ? "" : theme });
+  });
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+}
+
+/** Shows what the address names, after a step back or a change by hand. */
+async function follow() {
+  const address = readAddress();
+  const { tenant = "", collection } = address;
+  if (tenant !== session.tenant || (collection && collection !== session.collection)) {
+    await scope.open(tenant, collection);
+    search.load(address);
+  }
+  followView();
+}
+
+/** Shows the view that the address names. */
+function followView() {
+  const { view, doc, chunk } = readAddress();
+  if (doc && view === "documents") documents.open({ documentId: doc, chunkId: chunk });
+  else if (view === "documents") documents.close();
+  tabs.show(view);
+}
+
+async function start() {
+  const address = readAddress();
+  const theme = THEMES.includes(address.theme) ? address.theme : "system";
+  const language = address.lang ?? preferredLanguage(navigator.languages);
+  setTheme(theme);
+  const brand = h(
+    "p",
+    { class: "brand" },
+    h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }),
+    h("span", {}, "hrag"),
+    h("span", { class: "brand-part", t: "nav.brand" }),
+  );
+  const appearance = h(
+    "div",
+    { class: "appearance" },
+    languageSelect(language),
+    themeSelect(theme),
+  );
+  const header = h(
+    "header",
+    { class: "page-header" },
+    h("h1", { class: "unseen", t: "nav.title" }),
+    h("div", { class: "top-row" }, brand, scope.element, appearance),
+    scope.notice,
+    tabs.list,
+  );
+  document.body.append(header, tabs.panels, announcements());
+  setLanguage(language);
+  if (address.tenant) await scope.open(address.tenant, address.collection);
+  else scope.focusTenant();
+  search.load(address);
+  followView();
+  window.addEventListener("popstate", follow);
+}
+
+start();

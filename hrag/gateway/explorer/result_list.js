@@ -1,0 +1,137 @@
+// What a search returned: how it went, its timings, and its passages.
+
+import { data, facts, h, tr } from "./dom.js";
+import { count, score, whole } from "./format.js";
+import { emptyState } from "./notices.js";
+import { PassageCard, pageRange, sections } from "./passage_card.js";
+import { TimingsChart } from "./timings_chart.js";
+
+export class ResultList {
+  constructor(response, roundTripMs, onOpen) {
+    this.timings = new TimingsChart(response.timings ?? {}, roundTripMs);
+    this.cards = (response.passages ?? []).map(
+      (passage, index) => new PassageCard(passage, index + 1, onOpen),
+    );
+    const tokens = this.cards.reduce(
+      (sum, { passage }) => sum + whole(passage.chunk.tokenCount),
+      0,
+    );
+    this.element = h(
+      "div",
+      { class: "results" },
+      h(
+        "p",
+        { class: "result-title" },
+        tr("search.found", { n: this.cards.length }),
+        " · ",
+        tr("passage.tokens", { n: tokens }),
+      ),
+      warnings(response),
+      this.timings.element,
+      plan(response),
+      chosenSections(response.sections ?? [], onOpen),
+      this.cards.length
+        ? this.cards.map(({ element }) => element)
+        : emptyState("search.none_title", "search.none_text"),
+    );
+  }
+
+  /** Cuts long texts; needs a place on the page. */
+  settle() {
+    for (const card of this.cards) card.settle();
+  }
+}
+
+/** Notes at each passage where another list has the same text. */
+export function compare(cards, others, otherName) {
+  for (const card of cards) {
+    const places = others.flatMap((other, index) =>
+      overlap(card.passage.chunk, other.passage.chunk) ? [index + 1] : [],
+    );
+    const key = places.length ? "search.also_in" : "search.only_here";
+    card.addNote(
+      h("span", {
+        class: places.length ? "badge" : "badge badge-only",
+        t: [key, { other: otherName, places: places.join(", ") }],
+      }),
+    );
+  }
+}
+
+function overlap(one, other) {
+  const [a, b] = [one.span ?? {}, other.span ?? {}];
+  return (
+    one.documentId === other.documentId &&
+    whole(a.charStart) < whole(b.charEnd) &&
+    whole(b.charStart) < whole(a.charEnd)
+  );
+}
+
+function warnings({ fallback, rerankFailure }) {
+  const found = [
+    ["search.fallback", fallback],
+    ["search.rerank_failure", rerankFailure],
+  ].filter(([, text]) => text);
+  return found.map(([key, text]) => h("p", { class: "warning" }, tr(key), " ", data(text)));
+}
+
+function plan(response) {
+  const name = (value, prefix) => (value ?? `${prefix}UNSPECIFIED`).slice(prefix.length);
+  return h(
+    "details",
+    { class: "fold" },
+    h("summary", {}, tr("plan.title"), " ", h("code", {}, name(response.plan, "SEARCH_PLAN_"))),
+    facts([
+      ["plan.plan", h("span", { t: `plan.${name(response.plan, "SEARCH_PLAN_")}` })],
+      ["option.mode", h("code", {}, name(response.mode, "SEARCH_MODE_"))],
+      ["option.retrieval", h("code", {}, name(response.retrieval, "RETRIEVAL_"))],
+      ["plan.levels", `${response.matchedAtLevel ?? 0} → ${response.returnedAtLevel ?? 0}`],
+      ["plan.eligible", count(response.eligibleLeaves)],
+      ["plan.considered", count(response.candidatesConsidered)],
+      ["plan.exhausted", tr(response.exhausted ? "plan.yes" : "plan.no")],
+      ["plan.reranked", tr(response.reranked ? "plan.yes" : "plan.no")],
+      ["plan.sequence", String(response.sequence ?? 0)],
+    ]),
+  );
+}
+
+function chosenSections(chosen, onOpen) {
+  if (!chosen.length) return null;
+  return h(
+    "details",
+    { class: "fold", open: true },
+    h("summary", { t: ["summary.title", { n: chosen.length }] }),
+    h(
+      "ol",
+      { class: "sections-list" },
+      chosen.map((each) => chosenSection(each, onOpen)),
+    ),
+  );
+}
+
+function chosenSection(chosen, onOpen) {
+  const { documentId, title, summary, span = {} } = chosen;
+  const target = {
+    documentId,
+    marks: [{ kind: "cited", start: span.charStart ?? 0, end: span.charEnd ?? 0 }],
+  };
+  return h(
+    "li",
+    {},
+    h("h3", {}, data(title || documentId)),
+    sections(chosen),
+    h("p", { dir: "auto" }, summary ?? ""),
+    h(
+      "p",
+      { class: "meta" },
+      h("span", { class: "number" }, score(chosen.score ?? 0)),
+      pageRange(chosen),
+      h("button", {
+        type: "button",
+        class: "quiet-button",
+        t: "passage.open",
+        onclick: () => onOpen(target),
+      }),
+    ),
+  );
+}

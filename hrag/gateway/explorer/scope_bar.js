@@ -1,0 +1,125 @@
+// The bar that says whose data is shown and as whom: tenant, collection, API key.
+
+import { changeAddress } from "./address.js";
+import { hasKey, setKey } from "./connect.js";
+import { button, field, h } from "./dom.js";
+import { errorBox } from "./notices.js";
+import { bindText } from "./translation.js";
+
+export class ScopeBar {
+  #session;
+  #tenant = h("input", {
+    type: "text",
+    class: "mono",
+    spellcheck: "false",
+    autocapitalize: "none",
+    autocomplete: "off",
+    tPlaceholder: "scope.tenant_example",
+  });
+  #collection = h("select", { class: "mono" });
+  #keyButton = button("key.none", () => this.#askForKey(), { class: "key-button" });
+  #dialog;
+  #keyInput = h("input", {
+    type: "password",
+    class: "mono",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
+
+  constructor(session) {
+    this.#session = session;
+    this.element = h(
+      "form",
+      { class: "scope-bar", onsubmit: (event) => event.preventDefault() },
+      field("scope.tenant", this.#tenant),
+      field("scope.collection", this.#collection),
+      this.#keyButton,
+    );
+    this.notice = h("div", { class: "scope-notice" });
+    this.#dialog = this.#newDialog();
+    this.element.append(this.#dialog);
+    this.#tenant.addEventListener("change", () => this.#changeTenant());
+    this.#collection.addEventListener("change", () => this.#choose());
+    for (const name of ["change", "refresh"]) {
+      session.addEventListener(name, () => this.#showCollections());
+    }
+    this.#showCollections();
+  }
+
+  /** Opens a tenant's collection; shows an error under the bar. */
+  async open(tenant, collection = "") {
+    this.#tenant.value = tenant;
+    this.notice.replaceChildren();
+    try {
+      await this.#session.open(tenant, collection);
+    } catch (error) {
+      this.notice.replaceChildren(errorBox(error, () => this.open(tenant, collection)));
+    }
+    const { tenant: opened, collection: chosen } = this.#session;
+    changeAddress({ tenant: opened, collection: opened && chosen });
+  }
+
+  focusTenant() {
+    this.#tenant.focus();
+  }
+
+  #changeTenant() {
+    changeAddress({ doc: "", chunk: "" });
+    this.open(this.#tenant.value.trim());
+  }
+
+  #choose() {
+    this.#session.choose(this.#collection.value);
+    changeAddress({ collection: this.#collection.value, doc: "", chunk: "" });
+  }
+
+  #showCollections() {
+    const { collections, collection } = this.#session;
+    const names = collections.map(({ name }) => name);
+    if (collection && !names.includes(collection)) names.push(collection);
+    this.#collection.replaceChildren(...names.map((value) => h("option", { value }, value)));
+    this.#collection.value = collection;
+    this.#collection.disabled = names.length === 0;
+  }
+
+  #newDialog() {
+    const form = h(
+      "div",
+      { class: "dialog-body" },
+      h("h2", { id: "key-title", t: "key.title" }),
+      h("p", { t: "key.text" }),
+      field("key.label", this.#keyInput),
+      h(
+        "div",
+        { class: "actions" },
+        button("key.use", () => this.#useKey(this.#keyInput.value.trim()), {
+          class: "main-button",
+        }),
+        button("key.forget", () => this.#useKey("")),
+        button("action.cancel", () => this.#dialog.close(), { class: "quiet-button" }),
+      ),
+    );
+    this.#keyInput.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.#useKey(this.#keyInput.value.trim());
+    });
+    return h(
+      "dialog",
+      { "aria-labelledby": "key-title", onclose: () => (this.#keyInput.value = "") },
+      form,
+    );
+  }
+
+  #askForKey() {
+    this.#dialog.showModal();
+    this.#keyInput.focus();
+  }
+
+  #useKey(key) {
+    setKey(key);
+    this.#dialog.close();
+    this.#keyButton.classList.toggle("is-set", hasKey());
+    bindText(this.#keyButton, "", hasKey() ? "key.set" : "key.none");
+    this.#keyButton.focus();
+    this.open(this.#tenant.value.trim(), this.#session.collection);
+  }
+}

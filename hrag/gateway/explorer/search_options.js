@@ -1,0 +1,75 @@
+// The options of a search, as SearchRequest names them, and where each applies.
+
+const CHUNK_MODES = ["SMALL_TO_BIG", "SUMMARY_FIRST", "AUTO_MERGE"];
+const UNJOINED_MODES = [...CHUNK_MODES, "STANDARD"];
+
+export const MODES = [
+  "SMALL_TO_BIG",
+  "CONTEXT",
+  "AUTO_MERGE",
+  "STANDARD",
+  "SENTENCE_WINDOW",
+  "SUMMARY_FIRST",
+];
+
+/**
+ * `enum` is the prefix of the protocol's names, `values` what follows it; the first is the
+ * default and, but for the mode, not sent.
+ * `modes` and `retrievals` are those that an option applies to; without them, all.
+ */
+export const MAIN_OPTIONS = [
+  { name: "mode", enum: "SEARCH_MODE_", values: MODES },
+  { name: "retrieval", enum: "RETRIEVAL_", values: ["", "HYBRID", "DENSE", "LEXICAL"] },
+  { name: "limit", min: 1, max: 100, step: 1 },
+  { name: "tokenBudget", min: 0, step: 1 },
+];
+
+export const MORE_OPTIONS = [
+  { name: "returnLevel", min: 0, max: 7, step: 1, modes: CHUNK_MODES },
+  { name: "mergeRatio", min: 0, max: 1, step: "any", modes: ["AUTO_MERGE"] },
+  { name: "windowSentences", min: 0, max: 20, step: 1, modes: ["SENTENCE_WINDOW"] },
+  { name: "topSections", min: 1, max: 1000, step: 1, modes: ["SUMMARY_FIRST"] },
+  {
+    name: "summaryScope",
+    enum: "SUMMARY_SCOPE_",
+    values: ["SECTIONS", "DOCUMENTS"],
+    modes: ["SUMMARY_FIRST"],
+  },
+  { name: "lexicalWeight", min: 0, max: 1, step: "any", retrievals: ["HYBRID"] },
+  {
+    name: "fusion",
+    enum: "FUSION_METHOD_",
+    values: ["CONVEX", "RECIPROCAL_RANK"],
+    retrievals: ["HYBRID"],
+  },
+  { name: "candidates", min: 1, max: 10_000, step: 1 },
+  { name: "aggregation", enum: "AGGREGATION_", values: ["MAX", "SUM", "MEAN", "COUNT"] },
+  { name: "minScore", step: "any" },
+  { name: "maxPerDocument", min: 0, max: 1000, step: 1 },
+  { name: "neighbourBonus", min: 0, max: 1, step: "any" },
+  { name: "mergeAdjacent", flag: true, modes: UNJOINED_MODES },
+  { name: "keepOverlap", flag: true, modes: UNJOINED_MODES },
+  { name: "cutLast", flag: true },
+];
+
+/** Whether an option applies to a mode and a retrieval. */
+export function applies(option, mode, retrieval) {
+  return (
+    (option.modes?.includes(mode) ?? true) &&
+    (option.retrievals?.includes(retrieval || "HYBRID") ?? true)
+  );
+}
+
+/** Returns the part of a SearchRequest that `options`, texts and flags by name, stand for. */
+export function requestOptions(options) {
+  const request = {};
+  for (const option of [...MAIN_OPTIONS, ...MORE_OPTIONS]) {
+    const value = options[option.name];
+    if (value === undefined || value === "" || value === false) continue;
+    if (!applies(option, options.mode, options.retrieval)) continue;
+    if (option.enum && value === option.values[0] && option.name !== "mode") continue;
+    if (option.enum) request[option.name] = option.enum + value;
+    else request[option.name] = option.flag ? true : Number(value);
+  }
+  return request;
+}

@@ -1,0 +1,148 @@
+// Searches by one text with one setting, or with two side by side.
+
+import { changeAddress } from "./address.js";
+import { call } from "./connect.js";
+import { button, field, h } from "./dom.js";
+import { announce, emptyState, fill } from "./notices.js";
+import { ResultList, compare } from "./result_list.js";
+import { SettingForm } from "./setting_form.js";
+
+export class SearchView {
+  #session;
+  #onOpen;
+  #running = new AbortController();
+  #text = h("input", {
+    type: "search",
+    required: true,
+    autocomplete: "off",
+    tPlaceholder: "search.placeholder",
+  });
+  #isTwo = h("input", { type: "checkbox", id: "compare", role: "switch" });
+  #columns = ["a", "b"].map((name) => ({
+    name,
+    form: new SettingForm(`setting.${name}`),
+    results: h("div", { class: "result-column", role: "region", tLabel: `results.${name}` }),
+  }));
+
+  constructor(session, onOpen) {
+    this.#session = session;
+    this.#onOpen = onOpen;
+    const copy = button("setting.copy", () => this.#copy(), { class: "quiet-button copy-setting" });
+    const forms = h(
+      "div",
+      { class: "columns" },
+      this.#columns.map(({ name, form }) =>
+        h("div", { class: `column-${name}` }, form.element, name === "b" && copy),
+      ),
+    );
+    const form = h(
+      "form",
+      { class: "search-form", role: "search", onsubmit: (event) => this.#submit(event) },
+      h(
+        "div",
+        { class: "query-row" },
+        field("search.text", this.#text),
+        button("search.run", null, { type: "submit", class: "main-button" }),
+      ),
+      h(
+        "div",
+        { class: "flag compare-switch" },
+        this.#isTwo,
+        h("label", { for: "compare", t: "search.compare" }),
+      ),
+      forms,
+    );
+    this.element = h(
+      "div",
+      { class: "view search-view" },
+      form,
+      legend(),
+      h(
+        "div",
+        { class: "columns" },
+        this.#columns.map(({ name, results }) => h("div", { class: `column-${name}` }, results)),
+      ),
+    );
+    this.#isTwo.addEventListener("change", () => this.#showColumns());
+    session.addEventListener("change", () => this.#clear());
+    this.#showColumns();
+    this.#clear();
+  }
+
+  /** Takes the search of an address over; runs it if it has a text. */
+  load({ q = "", a, b }) {
+    this.#text.value = q;
+    this.#isTwo.checked = Boolean(b);
+    if (a) this.#columns[0].form.load(a);
+    if (b) this.#columns[1].form.load(b);
+    this.#showColumns();
+    if (q && this.#session.collections.length) this.#search();
+  }
+
+  #shown() {
+    return this.#isTwo.checked ? this.#columns : this.#columns.slice(0, 1);
+  }
+
+  #showColumns() {
+    this.element.classList.toggle("is-single", !this.#isTwo.checked);
+  }
+
+  #copy() {
+    const [a, b] = this.#columns;
+    b.form.load(a.form.saved);
+  }
+
+  #clear() {
+    this.#running.abort();
+    this.#columns[0].results.replaceChildren(emptyState("search.empty_title", "search.empty_text"));
+    this.#columns[1].results.replaceChildren();
+  }
+
+  #submit(event) {
+    event.preventDefault();
+    this.#search();
+  }
+
+  async #search() {
+    this.#running.abort();
+    this.#running = new AbortController();
+    const { signal } = this.#running;
+    const shown = this.#shown();
+    changeAddress({ q: this.#text.value, a: shown[0].form.saved, b: shown[1]?.form.saved });
+    const lists = await Promise.all(shown.map((column) => this.#fillColumn(column, signal)));
+    if (signal.aborted) return;
+    const found = lists.filter(Boolean);
+    const most = Math.max(...found.map(({ timings }) => timings.totalUs));
+    for (const { timings } of found) timings.setScale(most);
+    if (found.length === 2) {
+      compare(lists[0].cards, lists[1].cards, "B");
+      compare(lists[1].cards, lists[0].cards, "A");
+    }
+    if (found.length) announce("search.found", { n: found[0].cards.length });
+  }
+
+  /** Returns the list of what was found; undefined after an error, which the column shows. */
+  async #fillColumn({ form, results }, signal) {
+    let list;
+    await fill(
+      results,
+      async () => {
+        const began = performance.now();
+        const request = { ...this.#session.scope, text: this.#text.value, ...form.request };
+        const response = await call("RetrieverService/Search", request, signal);
+        list = new ResultList(response, performance.now() - began, this.#onOpen);
+        return list.element;
+      },
+      () => this.#search(),
+    );
+    list?.settle();
+    return list;
+  }
+}
+
+function legend() {
+  const kinds = ["leaf", "term", "cited"].map((kind) =>
+    h("li", {}, h("mark", { class: `mark-${kind}`, t: `legend.${kind}` })),
+  );
+  return h("ul", { class: "legend", tLabel: "legend.title" }, kinds);
+}

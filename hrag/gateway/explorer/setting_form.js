@@ -1,0 +1,145 @@
+// The controls of one search setting. Options that do not apply to the chosen mode or retrieval
+// are hidden and not sent; empty ones take the server's default.
+
+import { field, h, newId, tr } from "./dom.js";
+import { FilterRows } from "./filter_rows.js";
+import { MAIN_OPTIONS, MORE_OPTIONS, applies, requestOptions } from "./search_options.js";
+
+export class SettingForm {
+  #controls = new Map();
+  #filters = new FilterRows();
+  #modeHint = h("p", { class: "hint" });
+
+  /** `title` is a key of the dictionary; `defaultMode` is chosen first. */
+  constructor(title, defaultMode = "SMALL_TO_BIG") {
+    const main = h(
+      "div",
+      { class: "option-grid main-options" },
+      MAIN_OPTIONS.map((option) => this.#control(option)),
+    );
+    const more = h(
+      "div",
+      { class: "option-grid" },
+      MORE_OPTIONS.map((option) => this.#control(option)),
+    );
+    this.element = h(
+      "fieldset",
+      { class: "setting", oninput: () => this.#update() },
+      h("legend", { t: title }),
+      main,
+      this.#modeHint,
+      h("details", { class: "fold" }, h("summary", { t: "setting.more" }), more),
+      h(
+        "details",
+        { class: "fold" },
+        h("summary", { t: "setting.filters" }),
+        h("p", { class: "hint", t: "filter.hint" }),
+        this.#filters.element,
+      ),
+    );
+    this.element.addEventListener("invalid", unfold, { capture: true });
+    this.#controls.get("mode").value = defaultMode;
+    this.#update();
+  }
+
+  /** The part of a SearchRequest that the setting stands for. */
+  get request() {
+    return { ...requestOptions(this.#options), filter: this.#filters.message };
+  }
+
+  /** Everything that was set, as text for a link; see `load`. */
+  get saved() {
+    const set = Object.entries(this.#options).filter(
+      ([, value]) => value !== "" && value !== false,
+    );
+    return JSON.stringify({ ...Object.fromEntries(set), filters: this.#filters.value });
+  }
+
+  /** Sets what a text that `saved` returned says; ignores what it does not know. */
+  load(text) {
+    const saved = parsed(text);
+    for (const [name, control] of this.#controls) {
+      if (control.type === "checkbox") control.checked = saved[name] === true;
+      else if (name in saved && isAllowed(control, String(saved[name])))
+        control.value = String(saved[name]);
+      else if (control.tagName === "INPUT") control.value = "";
+    }
+    this.#filters.value = saved.filters ?? { join: "all", rows: [] };
+    this.#update();
+    for (const fold of this.element.querySelectorAll("details")) fold.open = holdsValue(fold);
+  }
+
+  get #options() {
+    return Object.fromEntries(
+      [...this.#controls].map(([name, control]) => [
+        name,
+        control.type === "checkbox" ? control.checked : control.value,
+      ]),
+    );
+  }
+
+  #control(option) {
+    const control = newControl(option);
+    this.#controls.set(option.name, control);
+    if (!option.flag) return field(`option.${option.name}`, control);
+    control.id = newId("field");
+    return h(
+      "div",
+      { class: "field flag" },
+      control,
+      h("label", { for: control.id, t: `option.${option.name}` }),
+    );
+  }
+
+  #update() {
+    const mode = this.#controls.get("mode").value;
+    const retrieval = this.#controls.get("retrieval").value;
+    for (const option of MORE_OPTIONS) {
+      const control = this.#controls.get(option.name);
+      control.disabled = !applies(option, mode, retrieval); // Which also spares it from validation.
+      control.closest(".field").hidden = control.disabled;
+    }
+    this.#modeHint.replaceChildren(tr(`mode.${mode}`));
+  }
+}
+
+function newControl(option) {
+  if (option.enum) {
+    return h("select", { name: option.name, class: "mono" }, option.values.map(newChoice));
+  }
+  if (option.flag) return h("input", { type: "checkbox", name: option.name });
+  const { name, min, max, step } = option;
+  return h("input", { type: "number", name, min, max, step, tPlaceholder: "option.default" });
+}
+
+function newChoice(value) {
+  return value ? h("option", { value }, value) : h("option", { value, t: "option.default" });
+}
+
+function isAllowed(control, value) {
+  return (
+    control.tagName === "INPUT" || [...control.options].some((option) => option.value === value)
+  );
+}
+
+/** Opens the fold around a control that the browser finds invalid, so that it can say so. */
+function unfold({ target }) {
+  target.closest("details")?.setAttribute("open", "");
+}
+
+function holdsValue(fold) {
+  return [...fold.querySelectorAll("input, select")].some(isSet);
+}
+
+function isSet(control) {
+  if (control.type === "checkbox") return control.checked;
+  return control.tagName === "SELECT" ? control.selectedIndex > 0 : control.value !== "";
+}
+
+function parsed(text) {
+  try {
+    return Object(JSON.parse(text));
+  } catch {
+    return {};
+  }
+}

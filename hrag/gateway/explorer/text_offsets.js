@@ -1,0 +1,34 @@
+// Offsets in texts. The services count Unicode code points; JavaScript counts UTF-16 units, of
+// which a code point above U+FFFF (an emoji, a rare Chinese character) takes two.
+
+/** Returns a function from a code point's place in `text` to the place of its first UTF-16 unit. */
+export function utf16Offsets(text) {
+  const wide = widePlaces(text);
+  const units = (place) => place + countBelow(wide, place);
+  return (place) => Math.min(units(Math.max(place, 0)), text.length);
+}
+
+/** Returns the places, in code points, of the code points that take two UTF-16 units. */
+function widePlaces(text) {
+  const places = [];
+  let place = 0;
+  for (let unit = 0; unit < text.length; unit += 1, place += 1) {
+    if (text.codePointAt(unit) > 0xffff) {
+      places.push(place);
+      unit += 1;
+    }
+  }
+  return places;
+}
+
+/** Returns how many of the sorted numbers are below `limit`. */
+function countBelow(sorted, limit) {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < limit) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

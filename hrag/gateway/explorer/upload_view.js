@@ -1,0 +1,158 @@
+// Uploads files: chosen or dropped, one after the other, each with its progress and its outcome.
+
+import { CallError, call, ingest } from "./connect.js";
+import { button, data, h, tr } from "./dom.js";
+import { size, whole } from "./format.js";
+import { announce, errorBox } from "./notices.js";
+import { translate } from "./translation.js";
+import { documentId, mimeType } from "./upload_names.js";
+
+export class UploadView {
+  #session;
+  #waiting = [];
+  #isBusy = false;
+  #maxBytes = 0; // Of a document; 0 until the server has been asked.
+  #rows = h("ul", { class: "uploads", tLabel: "upload.list" });
+  #input = h("input", {
+    type: "file",
+    multiple: true,
+    class: "unseen",
+    tabindex: "-1",
+    "aria-hidden": "true",
+    onchange: () => this.#choose(),
+  });
+
+  constructor(session) {
+    this.#session = session;
+    const drop = h(
+      "div",
+      { class: "drop-zone" },
+      h("p", { class: "empty-title", t: "upload.title" }),
+      h("p", { t: "upload.text" }),
+      button("upload.choose", () => this.#input.click(), { class: "main-button" }),
+      this.#input,
+    );
+    drop.addEventListener("dragover", (event) => this.#overDrop(event, true));
+    drop.addEventListener("dragleave", (event) => this.#overDrop(event, false));
+    drop.addEventListener("drop", (event) => this.#drop(event));
+    this.element = h("div", { class: "view upload-view" }, drop, this.#rows);
+  }
+
+  #overDrop(event, isOver) {
+    event.preventDefault();
+    event.currentTarget.classList.toggle("is-over", isOver);
+  }
+
+  #drop(event) {
+    this.#overDrop(event, false);
+    this.#add([...event.dataTransfer.files]);
+  }
+
+  #choose() {
+    this.#add([...this.#input.files]);
+    this.#input.value = "";
+  }
+
+  #add(files) {
+    const scope = this.#session.scope;
+    for (const file of files) this.#waiting.push(this.#newRow(file, scope));
+    this.#work();
+  }
+
+  #newRow(file, scope) {
+    const progress = h("progress", { max: "1", value: "0", tLabel: "upload.progress" });
+    const outcome = h("div", { class: "upload-outcome" }, tr("upload.waiting"));
+    const row = h(
+      "li",
+      { class: "upload" },
+      h(
+        "div",
+        { class: "upload-name" },
+        data(file.name),
+        h("span", { class: "meta" }, size(file.size)),
+      ),
+      progress,
+      outcome,
+    );
+    this.#rows.prepend(row);
+    return { file, scope, progress, outcome };
+  }
+
+  async #work() {
+    if (this.#isBusy) return;
+    this.#isBusy = true;
+    while (this.#waiting.length) await this.#send(this.#waiting.shift());
+    this.#isBusy = false;
+    if (this.#session.tenant) await this.#session.refresh().catch(() => {}); // The outcomes say what failed.
+  }
+
+  async #send(upload) {
+    const { file, scope, progress, outcome } = upload;
+    outcome.replaceChildren(tr("upload.sending"));
+    try {
+      await this.#checkSize(file);
+      const document = {
+        documentId: await documentId(file.name),
+        source: file.name,
+        mimeType: mimeType(file.name),
+        content: await base64(file),
+      };
+      const stored = await ingest({ ...scope, document }, (share) =>
+        this.#showProgress(upload, share),
+      );
+      this.#showStored(upload, stored);
+    } catch (error) {
+      progress.hidden = true;
+      outcome.replaceChildren(errorBox(error, () => this.#again(upload)));
+    }
+  }
+
+  #again(upload) {
+    this.#waiting.push(upload);
+    upload.outcome.replaceChildren(tr("upload.waiting"));
+    this.#work();
+  }
+
+  async #checkSize({ size: bytes }) {
+    this.#maxBytes ||= whole(
+      (await call("RetrieverService/GetServerInfo", {})).limits.documentBytes,
+    );
+    if (bytes <= this.#maxBytes) return;
+    throw new CallError({
+      code: "invalid_argument",
+      message: translate("upload.too_large", { bytes: size(bytes), most: size(this.#maxBytes) }),
+    });
+  }
+
+  #showProgress({ progress, outcome }, share) {
+    progress.hidden = false;
+    progress.value = share;
+    if (share === 1) outcome.replaceChildren(tr("upload.storing"));
+  }
+
+  #showStored(
+    { progress, outcome },
+    { documentId: id, outcome: done, chunksPerLevel = [], tokenCount = 0 },
+  ) {
+    const kind = (done ?? "INGEST_OUTCOME_UNSPECIFIED").slice("INGEST_OUTCOME_".length);
+    progress.hidden = true;
+    outcome.replaceChildren(
+      h("span", { class: "badge", t: `outcome.${kind}` }),
+      h("code", {}, data(id)),
+      tr("passage.tokens", { n: tokenCount }),
+      tr("upload.chunks", { n: chunksPerLevel.reduce((sum, each) => sum + each, 0) }),
+    );
+    announce(`outcome.${kind}`);
+  }
+}
+
+/** Returns a file's bytes in base64. Raises CallError if it cannot be read, as a folder cannot. */
+function base64(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result.split(",")[1] ?? "");
+    reader.onerror = () =>
+      reject(new CallError({ code: "unreadable", message: reader.error.message }));
+    reader.readAsDataURL(file);
+  });
+}

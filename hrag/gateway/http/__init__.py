@@ -1,0 +1,1 @@
+"""How do requests come in and replies go out, within bounds of time and size?"""

@@ -1,0 +1,74 @@
+"""What the headers of a request say about its call: its metadata, its deadline, its content.
+
+Of the headers the services get the credential, the request id and the trace context, as the SDK
+sends them, and nothing else.
+"""
+
+import re
+
+from starlette.requests import Request
+
+from hrag.errors import DeadlineExceeded, InvalidArgument
+from hrag.gateway.services.channels import Metadata
+from hrag.ids import quoted
+from hrag.rpc.request_id import REQUEST_ID
+
+_TIMEOUT = re.compile(r"[0-9]{1,10}")
+_VERSION = "1"
+_PASSED = ("authorization", "traceparent", "tracestate")
+
+
+def metadata(request: Request) -> Metadata:
+    """Returns the metadata of the calls that the request causes; raises InvalidArgument."""
+    found = [(REQUEST_ID, request.state.request_id)]
+    for name in _PASSED:
+        found += [(name, _visible(name, value)) for value in request.headers.getlist(name)]
+    names = [name for name, _ in found]
+    for name in names:
+        # A proxy in front may have looked at the other of both.
+        if names.count(name) > 1:
+            raise InvalidArgument(f"the header {name} is there twice", field=name)
+    return found
+
+
+def _visible(name: str, value: str) -> str:
+    if not (value.isascii() and value.isprintable()):
+        raise InvalidArgument(
+            f"the header {name} has characters other than visible ones of ASCII and spaces",
+            field=name,
+        )
+    return value
+
+
+def check_version(request: Request) -> None:
+    """Raises InvalidArgument for a version of the Connect protocol other than 1."""
+    version = request.headers.get("connect-protocol-version", _VERSION)
+    if version != _VERSION:
+        raise InvalidArgument(
+            f"the header connect-protocol-version is {quoted(version)}; it must be 1",
+            field="connect-protocol-version",
+        )
+
+
+def timeout_s(request: Request) -> float | None:
+    """Returns the time for the call in seconds, None if the request names none.
+
+    Raises InvalidArgument, and DeadlineExceeded for no time.
+    """
+    given = request.headers.get("connect-timeout-ms")
+    if given is None:
+        return None
+    if not _TIMEOUT.fullmatch(given):
+        raise InvalidArgument(
+            f"the header connect-timeout-ms is {quoted(given)}; it must be a whole number of "
+            "milliseconds with at most 10 digits",
+            field="connect-timeout-ms",
+        )
+    if not int(given):
+        raise DeadlineExceeded("the header connect-timeout-ms is 0: no time is left")
+    return int(given) / 1000
+
+
+def media_type(request: Request) -> str:
+    """Returns the type of the content, in lower case, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

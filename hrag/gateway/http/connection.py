@@ -1,0 +1,92 @@
+"""One HTTP/1.1 connection: uvicorn's, with limits of time.
+
+uvicorn bounds only the pause between two requests. Here the headers of a request have to arrive
+in time, a client has to read what it is sent in time, and one that leaves ends its request.
+The application bounds the time for a body.
+"""
+
+import asyncio
+import math
+from typing import Any
+
+import h11
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+
+class HttpConnection(H11Protocol):
+    """A connection that knows when its client is late."""
+
+    def __init__(self, config: Config, state: ServerState, arrival_s: float, send_s: float) -> None:
+        """`arrival_s` is the time for headers, `send_s` for the client to read what it is sent."""
+        super().__init__(config, state, {"connection": self})
+        self._arrival_s = arrival_s
+        self._send_s = send_s
+        self._read_until_s = math.inf
+        self._written_until_s = math.inf
+        self.since_s = self.loop.time()
+        """When the connection was made, or its last request ended."""
+        self.task: asyncio.Task[Any] | None = None
+        """The request that is being answered; the application sets it."""
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request is being answered."""
+        return self.task is None
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def is_late(self, now_s: float) -> bool:
+        """True if its client has used up its time."""
+        if self.transport.is_closing():
+            self._written_until_s = min(self._written_until_s, now_s + self._send_s)
+        return now_s > min(self._read_until_s, self._written_until_s)
+
+    def abort(self) -> None:
+        """Closes the connection at once."""
+        self.transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the event loop."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._read_until_s = self.loop.time() + self._arrival_s
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the event loop."""
+        super().connection_lost(exc)
+        if self.task is not None:
+            self.task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the event loop."""
+        super().data_received(data)
+        if self._is_answering:
+            self._read_until_s = math.inf
+        elif self._read_until_s == math.inf:
+            self._read_until_s = self.loop.time() + self._arrival_s
+
+    def on_response_complete(self) -> None:
+        """Called after the last byte of a response was given to the transport.
+
+        What is left of a request that was refused early is read and dropped: many clients
+        read the response only after that. They have as long as headers have. So has a next
+        request that has begun to arrive.
+        """
+        self.since_s = self.loop.time()
+        super().on_response_complete()  # Starts to answer the next request, if it is there.
+        has_begun = self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]
+        is_awaited = has_begun and not self._is_answering
+        self._read_until_s = self.since_s + self._arrival_s if is_awaited else math.inf
+
+    def pause_writing(self) -> None:
+        """Called by the transport when the client does not keep up."""
+        super().pause_writing()
+        self._written_until_s = self.loop.time() + self._send_s
+
+    def resume_writing(self) -> None:
+        """Called by the transport when the client has read what was sent."""
+        super().resume_writing()
+        self._written_until_s = math.inf

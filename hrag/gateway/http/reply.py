@@ -1,0 +1,50 @@
+"""What the gateway sends: replies of JSON, streams, and errors in one form."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import Response
+
+from hrag.gateway.http.connect_error import ConnectError
+
+JSON = "application/json"
+Parts = AsyncGenerator[bytes, None]
+
+_HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
+# Or nginx would keep events back until it has many.
+_STREAM_HEADERS = {**_HEADERS, "x-accel-buffering": "no"}
+
+
+def json_reply(body: bytes, media_type: str = JSON) -> Response:
+    """Returns a reply that browsers take for nothing else and that nobody caches."""
+    return Response(body, media_type=media_type, headers=_HEADERS)
+
+
+def error_reply(
+    error: ConnectError, http_status: int = 0, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Returns the reply of a call that failed before its response began."""
+    reply = json_reply(error.encoded())
+    reply.status_code = http_status or error.http_status
+    reply.headers.update({**error.headers(), **(headers or {})})
+    return reply
+
+
+class StreamReply(Response):
+    """A reply whose parts are sent as they come; each waits until the client reads."""
+
+    def __init__(self, parts: Parts, media_type: str) -> None:
+        """`parts` is closed when the client goes away."""
+        super().__init__(media_type=media_type, headers=_STREAM_HEADERS)
+        del self.headers["content-length"]
+        self._parts = parts
+
+    async def __call__(self, _scope: Any, _receive: Any, send: Any) -> None:
+        """Sends the reply, as ASGI says."""
+        start = {"type": "http.response.start", "status": self.status_code}
+        async with aclosing(self._parts) as parts:
+            await send({**start, "headers": self.raw_headers})
+            async for part in parts:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

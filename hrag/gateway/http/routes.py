@@ -1,0 +1,115 @@
+"""From a path to its handler: the outermost part of the application.
+
+Every request gets an id here, and every error its reply.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from hrag.errors import HragError, InvalidArgument, PermissionDenied, ServiceUnavailable
+from hrag.gateway.http import call_headers
+from hrag.gateway.http.connect_error import ConnectError, error_of
+from hrag.gateway.http.reply import error_reply
+from hrag.ids import quoted
+from hrag.rpc.call import to_hrag_error
+from hrag.rpc.request_id import REQUEST_ID, is_request_id, new_request_id
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+# A proxy in front may have read the other of both, and taken the rest for a second request.
+_AMBIGUOUS = InvalidArgument(
+    "the headers content-length and transfer-encoding are given; only one is allowed",
+    field="transfer-encoding",
+)
+_UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
+_READ = ("GET", "HEAD")
+_PORT = re.compile(r":[0-9]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What is served at a path."""
+
+    endpoint: Endpoint
+    methods: tuple[str, ...] = _READ
+    media_types: tuple[str, ...] = ()
+    """The types of content that it takes; empty if it takes none."""
+
+
+class Application:
+    """The ASGI application. Serves its routes to requests for one of its hosts."""
+
+    def __init__(self, routes: Mapping[str, Route], hosts: frozenset[str]) -> None:
+        self._routes = routes
+        self._hosts = hosts
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers one request, whatever happens."""
+        request = Request(scope, receive)
+        connection = request.state.connection
+        connection.task = asyncio.current_task()
+        try:
+            await self._answer(request, send)
+        except asyncio.CancelledError:
+            pass  # The client has gone in the middle of the reply, or the gateway stops.
+        finally:
+            connection.task = None
+
+    async def _answer(self, request: Request, send: Any) -> None:
+        given = request.headers.get(REQUEST_ID, "")
+        request.state.request_id = given if is_request_id(given) else new_request_id()
+        reply = await self._reply(request)
+        reply.headers[REQUEST_ID] = request.state.request_id
+        await reply(request.scope, request.receive, send)
+
+    async def _reply(self, request: Request) -> Response:
+        try:
+            self._check_host(request)
+            if "transfer-encoding" in request.headers and "content-length" in request.headers:
+                return error_reply(error_of(_AMBIGUOUS), headers={"connection": "close"})
+            return await self._served(request)
+        except (HragError, grpc.aio.AioRpcError) as error:
+            return error_reply(error_of(error))
+        except (asyncio.CancelledError, ClientDisconnect):
+            # Nobody reads this if the client has gone.
+            return error_reply(error_of(ServiceUnavailable("the gateway is stopping")))
+        except Exception as error:
+            return error_reply(error_of(to_hrag_error(request.url.path, error)))
+
+    async def _served(self, request: Request) -> Response:
+        # Undecoded: a proxy that allows some paths and not others must see the same path.
+        path = request.scope["raw_path"].decode("latin-1")
+        route = self._routes.get(path)
+        if route is None:
+            return _refusal(404, f"there is nothing at {quoted(path)}")
+        if request.method not in route.methods:
+            allowed = ", ".join(route.methods)
+            problem = f"{quoted(path)} takes {allowed}, not {quoted(request.method)}"
+            return _refusal(405, problem, {"allow": allowed})
+        given = call_headers.media_type(request)
+        if route.media_types and given not in route.media_types:
+            allowed = ", ".join(route.media_types)
+            problem = f"the header content-type is {quoted(given)}; it must be one of {allowed}"
+            return _refusal(415, problem, {"accept-post": allowed})
+        return await route.endpoint(request)
+
+    def _check_host(self, request: Request) -> None:
+        """Browsers that were lured to this address by a foreign name are refused."""
+        host = request.headers.get("host", "")
+        name = host.rpartition(":")[0] if _PORT.search(host) else host
+        if name.lower() not in self._hosts:
+            raise PermissionDenied(
+                f"the header host is {quoted(host)}; this gateway serves "
+                f"{', '.join(sorted(self._hosts))} (HRAG_HTTP_HOSTS)"
+            )
+
+
+def _refusal(http_status: int, problem: str, headers: Mapping[str, str] | None = None) -> Response:
+    return error_reply(ConnectError(_UNIMPLEMENTED, problem), http_status, headers)

@@ -1,0 +1,1 @@
+"""How do JSON documents become messages, and messages JSON?"""

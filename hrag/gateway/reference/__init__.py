@@ -1,0 +1,1 @@
+"""How do people and generators of clients learn what the methods take?"""

@@ -1,0 +1,183 @@
+"""The OpenAPI document of the gateway, from descriptors and the comments of the .proto files."""
+
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+
+from hrag.gateway.calls.ingest_stream import JSON_LINES
+from hrag.gateway.calls.server_stream import EVENTS
+from hrag.gateway.http.reply import JSON
+from hrag.gateway.services.methods import Method
+
+Schema = dict[str, Any]
+
+_KIND = FieldDescriptor
+_WHOLE = {"type": "string", "pattern": "^-?[0-9]+$"}
+_SCALARS: dict[int, Schema] = {
+    _KIND.TYPE_STRING: {"type": "string"},
+    _KIND.TYPE_BYTES: {"type": "string", "contentEncoding": "base64"},
+    _KIND.TYPE_BOOL: {"type": "boolean"},
+    _KIND.TYPE_INT32: {"type": "integer", "format": "int32"},
+    _KIND.TYPE_UINT32: {"type": "integer", "minimum": 0, "maximum": (1 << 32) - 1},
+    _KIND.TYPE_INT64: _WHOLE,
+    _KIND.TYPE_UINT64: {"type": "string", "pattern": "^[0-9]+$"},
+    _KIND.TYPE_FLOAT: {"type": "number", "format": "float"},
+    _KIND.TYPE_DOUBLE: {"type": "number", "format": "double"},
+}
+_WELL_KNOWN: dict[str, Schema] = {
+    "google.protobuf.Struct": {"type": "object", "additionalProperties": True},
+    "google.protobuf.Timestamp": {"type": "string", "format": "date-time"},
+}
+_ERROR = "ConnectError"
+_ERROR_SCHEMA: Schema = {
+    "type": "object",
+    "description": "Why a call failed.",
+    "required": ["code", "message"],
+    "properties": {
+        "code": {"type": "string", "description": "The gRPC status code, in lower case."},
+        "message": {"type": "string", "description": "What is wrong and what is allowed."},
+        "details": {
+            "type": "array",
+            "description": "Messages of google.rpc: ErrorInfo with a stable reason, and others.",
+            "items": {
+                "type": "object",
+                "required": ["type", "value"],
+                "properties": {
+                    "type": {"type": "string", "description": "The name of the message."},
+                    "value": {"type": "string", "description": "The message, in base64."},
+                    "debug": {
+                        "type": "object",
+                        "additionalProperties": True,
+                        "description": "The message as JSON.",
+                    },
+                },
+            },
+        },
+    },
+}
+_TIMEOUT: Schema = {
+    "name": "Connect-Timeout-Ms",
+    "in": "header",
+    "description": "Milliseconds after which the call ends with deadline_exceeded.",
+    "schema": {"type": "string", "pattern": "^[0-9]{1,10}$"},
+}
+
+
+def document(methods: Iterable[Method], comments: dict[str, str]) -> Schema:
+    """Returns the document of these methods. `comments` are those of the .proto files."""
+    schemas = _Schemas(comments)
+    paths = {each.path: {"post": _operation(each, schemas, comments)} for each in methods}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "hrag",
+            "version": version("hrag"),
+            "summary": "Search small chunks, return their larger ancestors.",
+            "description": (
+                "Every method is a POST of a JSON object; fields without a value may be left out. "
+                "Whole numbers of 64 bits are strings. Errors have one form."
+            ),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}, {}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key or a JSON Web Token, if the services ask for one.",
+                }
+            },
+            "schemas": {**schemas.found, _ERROR: _ERROR_SCHEMA},
+        },
+    }
+
+
+def _operation(method: Method, schemas: "_Schemas", comments: dict[str, str]) -> Schema:
+    comment = comments.get(f"{method.path[1:].replace('/', '.')}", "")
+    service = method.descriptor.containing_service
+    request = schemas.reference(method.descriptor.input_type)
+    response = schemas.reference(method.descriptor.output_type)
+    takes, gives = JSON, JSON
+    if method.descriptor.client_streaming:
+        takes = gives = JSON_LINES
+        request, response = _text_of("a request", request), _text_of("an outcome", response)
+    elif method.descriptor.server_streaming:
+        gives = EVENTS
+        response = _text_of("an event's response", response)
+    return {
+        "operationId": method.name,
+        "tags": [service.name],
+        "summary": comment.partition("\n")[0].partition(". ")[0].rstrip("."),
+        "description": comment,
+        "parameters": [_TIMEOUT],
+        "requestBody": {"required": True, "content": {takes: {"schema": request}}},
+        "responses": {
+            "200": {"description": "The response.", "content": {gives: {"schema": response}}},
+            "default": {
+                "description": "The error.",
+                "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{_ERROR}"}}},
+            },
+        },
+    }
+
+
+def _text_of(what: str, schema: Schema) -> Schema:
+    name = schema["$ref"].rpartition("/")[2]
+    return {"type": "string", "description": f"In each line {what}, a JSON object: {name}."}
+
+
+class _Schemas:
+    """The schemas of all messages and enums that are reachable from the methods."""
+
+    def __init__(self, comments: dict[str, str]) -> None:
+        self.found: dict[str, Schema] = {}
+        self._comments = comments
+
+    def reference(self, descriptor: Descriptor | EnumDescriptor) -> Schema:
+        """Returns the reference to a type's schema, which is added if it is new."""
+        name = descriptor.name
+        if name not in self.found:
+            self.found[name] = {}  # Messages may hold themselves.
+            is_enum = isinstance(descriptor, EnumDescriptor)
+            self.found[name] = self._enum(descriptor) if is_enum else self._message(descriptor)
+        return {"$ref": f"#/components/schemas/{name}"}
+
+    def _message(self, descriptor: Any) -> Schema:
+        properties = {each.json_name: self._property(each) for each in descriptor.fields}
+        comment = self._comments.get(descriptor.full_name, "")
+        return {"type": "object", "description": comment, "properties": properties}
+
+    def _enum(self, descriptor: Any) -> Schema:
+        lines = [self._comments.get(descriptor.full_name, ""), ""]
+        for value in descriptor.values:
+            comment = self._comments.get(f"{descriptor.full_name}.{value.name}", "")
+            lines.append(f"* `{value.name}`: {comment}")
+        names = [value.name for value in descriptor.values]
+        return {"type": "string", "description": "\n".join(lines), "enum": names}
+
+    def _property(self, field: FieldDescriptor) -> Schema:
+        found = dict(self._type(field))
+        if field.is_repeated:
+            found = {"type": "array", "items": found}
+        return {**found, "description": self._description(field)}
+
+    def _type(self, field: FieldDescriptor) -> Schema:
+        if field.message_type is not None:
+            known = _WELL_KNOWN.get(field.message_type.full_name)
+            return known or self.reference(field.message_type)
+        if field.enum_type is not None:
+            return self.reference(field.enum_type)
+        return _SCALARS[field.type]
+
+    def _description(self, field: FieldDescriptor) -> str:
+        comment = self._comments.get(field.full_name, "")
+        oneof = field.containing_oneof
+        if oneof is None or len(oneof.fields) == 1:
+            return comment
+        names = ", ".join(each.json_name for each in oneof.fields)
+        return f"{comment} One of {names}. {self._comments.get(oneof.full_name, '')}".strip()

@@ -1,0 +1,1 @@
+"""Which methods do the services have, and how are they called?"""

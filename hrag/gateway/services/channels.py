@@ -1,0 +1,87 @@
+"""Calls of both services, over one channel to each."""
+
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2
+
+from hrag.client.access import Access
+from hrag.client.calls import channel_options
+from hrag.config import PLAINTEXT_WORDS, GatewaySettings, SettingsError
+from hrag.errors import InvalidArgument
+from hrag.gateway.services.methods import INDEXER, METHODS, RETRIEVER, SERVICE_NAMES, Method
+from hrag.net.addresses import dial_address, is_loopback
+from hrag.rpc.protection import require_acknowledgement
+
+_HEALTH = "/grpc.health.v1.Health/Check"
+_HEALTH_S = 2.0
+
+Metadata = list[tuple[str, str]]
+
+
+class Services:
+    """Channels to both services, for one event loop."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        """Connects at the first call. Raises SettingsError for unusable files and addresses."""
+        try:
+            access = Access(
+                ca_file=settings.ca_file,
+                cert_file=settings.cert_file,
+                key_file=settings.key_file,
+            )
+        except InvalidArgument as error:
+            raise SettingsError(f"HRAG_CA_FILE, HRAG_CERT_FILE, HRAG_KEY_FILE: {error}") from None
+        self._channels = {}
+        for service, address in ((INDEXER, settings.indexer), (RETRIEVER, settings.retriever)):
+            _require_tls(settings, address)
+            target = dial_address(address)
+            self._channels[service] = access.aio_channel(target, channel_options(target))
+        self._calls = {each.path: self._callable(each) for each in METHODS}
+
+    def call(
+        self, method: Method, request: Any, metadata: Metadata, timeout_s: float | None
+    ) -> Any:
+        """Starts a call and returns it; `request` is encoded, or an iterator of encoded ones.
+
+        Its responses are messages. Awaiting it raises `grpc.aio.AioRpcError`.
+        """
+        return self._calls[method.path](request, timeout=timeout_s, metadata=metadata)
+
+    async def is_serving(self, service: str) -> bool:
+        """Whether a service reports SERVING; False if it cannot be reached."""
+        check = self._channels[service].unary_unary(
+            _HEALTH,
+            health_pb2.HealthCheckRequest.SerializeToString,
+            health_pb2.HealthCheckResponse.FromString,
+        )
+        request = health_pb2.HealthCheckRequest(service=SERVICE_NAMES[service])
+        try:
+            reply = await check(request, timeout=_HEALTH_S)
+        except grpc.aio.AioRpcError:
+            return False
+        return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
+
+    async def close(self) -> None:
+        """Closes the channels and cancels running calls."""
+        for channel in self._channels.values():
+            await channel.close()
+
+    def _callable(self, method: Method) -> Any:
+        requests = "stream" if method.descriptor.client_streaming else "unary"
+        responses = "stream" if method.descriptor.server_streaming else "unary"
+        kind = getattr(self._channels[method.service], f"{requests}_{responses}")
+        return kind(method.path, None, method.response.FromString)
+
+
+def _require_tls(settings: GatewaySettings, address: str) -> None:
+    """Credentials of callers must not leave this machine in plaintext."""
+    if is_loopback(dial_address(address)) or settings.ca_file or settings.cert_file:
+        return
+    require_acknowledgement(
+        f"HRAG_CA_FILE is not set, and {address} is on another machine",
+        "set it",
+        "HRAG_INSECURE_PLAINTEXT",
+        PLAINTEXT_WORDS,
+        given=settings.insecure_plaintext,
+    )

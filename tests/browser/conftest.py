@@ -1,0 +1,119 @@
+"""The explorer in Chromium, on a real gateway and real services.
+
+`page` fails a test whose page writes an error to the console or asks another host for anything.
+Playwright is imported where it is used, since the tests are collected without it too.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.browser import site
+from tests.browser.explorer import TIMEOUT_MS, Explorer
+from tests.gateways import Gateway, gateway_to
+from tests.openai_server import OpenAIServer
+from tests.processes import FAST, Running, running
+from tests.until import until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CHROMIUM = "/usr/bin/chromium"
+_ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@dataclass(frozen=True)
+class Served:
+    """Services that hold the site's documents, and a gateway to them."""
+
+    running: Running
+    chat: OpenAIServer
+    gateway: Gateway
+
+
+@pytest.fixture(scope="session")
+def served(
+    tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
+) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("explorer")
+    with OpenAIServer() as chat:
+        settings = FAST | {
+            "HRAG_CHAT_MODEL": "test-model",
+            "HRAG_CHAT_BASE_URL": chat.base_url,
+            "HRAG_CHAT_API_KEY": "sk-test",
+        }
+        with (
+            running(folder / "store", settings) as services,
+            gateway_to(services.indexer.address, services.retriever.address) as gateway,
+        ):
+            site.fill(services.client)
+            until(lambda: not _unsummarised(services))
+            yield Served(services, chat, gateway)
+
+
+def _unsummarised(services: Running) -> int:
+    return services.client.index_status(site.TENANT, collection=site.GUIDE).unsummarised_documents
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if shutil.which(CHROMIUM) is None:
+        pytest.fail(f"these tests need {CHROMIUM}; `make test-browser` installs it")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(_ARGUMENTS))
+        yield started
+        started.close()
+
+
+Open = Callable[..., Explorer]
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Open]:
+    """Opens explorers of a gateway; `context` are options of the browser's context.
+
+    When the test ends, none may have written an error to the console or asked another host.
+    Errors of calls that the test wants are `expected_errors`.
+    """
+    with _explorers(browser) as open_explorer:
+        yield open_explorer
+
+
+@contextmanager
+def _explorers(browser: Browser) -> Iterator[Open]:
+    explorers: list[Explorer] = []
+
+    def open_explorer(gateway: Gateway, **context: Any) -> Explorer:
+        options = {"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **context}
+        own = browser.new_context(**options)
+        own.set_default_timeout(TIMEOUT_MS)
+        explorers.append(Explorer(own.new_page(), gateway.url))
+        return explorers[-1]
+
+    yield open_explorer
+    for explorer in explorers:
+        explorer.page.context.close()
+        explorer.assert_clean()
+
+
+@pytest.fixture
+def explorer(opened: Open, served: Served) -> Explorer:
+    """An explorer of the site's gateway, with nothing loaded."""
+    return opened(served.gateway)

@@ -1,0 +1,90 @@
+"""The explorer's page, as tests use it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
+
+from tests.browser.site import GUIDE, TENANT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import ConsoleMessage, Locator, Page, Request
+
+TIMEOUT_MS = 15_000
+# What Chromium itself writes when a call ends with an error that the page then shows.
+_FAILED_CALL = "Failed to load resource"
+
+
+def expect(shown: Locator) -> Any:
+    """Playwright's assertions, which wait until they hold."""
+    from playwright.sync_api import expect as playwright_expect
+
+    playwright_expect.set_options(TIMEOUT_MS)
+    return playwright_expect(shown)
+
+
+class Explorer:
+    """One page, with what it wrote to the console and which hosts it asked."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.expects_failed_calls = False
+        self._problems: list[str] = []
+        self._hosts: set[str] = set()
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self._problems.append(str(error)))
+        page.on("request", self._on_request)
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self._problems.append(message.text)
+
+    def _on_request(self, request: Request) -> None:
+        address = urlsplit(request.url)
+        if address.scheme != "data":
+            self._hosts.add(address.netloc)
+
+    def assert_clean(self) -> None:
+        """Nothing was written to the console, and no other host was asked."""
+        calls = [each for each in self._problems if each.startswith(_FAILED_CALL)]
+        assert bool(calls) <= self.expects_failed_calls, calls
+        assert [each for each in self._problems if each not in calls] == []
+        assert self._hosts <= {urlsplit(self.url).netloc}
+
+    def show(self, view: str = "search", collection: str = GUIDE, **fields: str) -> None:
+        """Loads the page with an address."""
+        named = {"view": view, "tenant": TENANT, "collection": collection, **fields}
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.url}/#{urlencode(named)}")
+
+    def search(self, text: str) -> Locator:
+        """Searches with the settings that are shown; returns the passages of setting A."""
+        self.page.get_by_role("searchbox", name="Query").fill(text)
+        self.page.get_by_role("button", name="Search", exact=True).click()
+        return self.passages()
+
+    def passages(self, setting: str = "A") -> Locator:
+        return self.region(f"Results of setting {setting}").get_by_role("article")
+
+    def region(self, name: str) -> Locator:
+        return self.page.get_by_role("region", name=name, exact=True)
+
+    def panel(self, name: str) -> Locator:
+        return self.page.get_by_role("tabpanel", name=name)
+
+    def setting(self, name: str) -> Locator:
+        return self.page.get_by_role("group", name=f"Setting {name}", exact=True)
+
+    def tree_item(self, chunk: str) -> Locator:
+        """The item of a chunk such as `0.2`, without those below it."""
+        return self.page.get_by_role("tree").locator(f"[data-chunk$='#{chunk}']")
+
+    def marked(self, kind: str, within: Locator | None = None) -> str:
+        """The text that carries a mark, its pieces joined."""
+        place = within or self.page.locator("main")
+        return "".join(place.locator(f"mark.mark-{kind}").all_text_contents())
+
+    @property
+    def focused(self) -> Locator:
+        return self.page.locator(":focus")

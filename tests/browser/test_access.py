@@ -1,0 +1,141 @@
+"""Keys, and what the page says when something is wrong or gone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from hrag.auth import Role
+from hrag.cli.services.processes import free_addresses
+from hrag.client import Client
+from hrag.types import Document
+from tests.browser.conftest import Open
+from tests.browser.explorer import Explorer, expect
+from tests.credentials import TENANT, UNKNOWN_KEY, new_key
+from tests.gateways import Gateway, gateway_to
+from tests.processes import FAST, running
+
+pytestmark = pytest.mark.browser
+
+
+@dataclass(frozen=True)
+class Guarded:
+    gateway: Gateway
+    key: str
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
+) -> Iterator[Guarded]:
+    """Services that ask for a key."""
+    folder = tmp_path_factory.mktemp("guarded")
+    key = new_key(folder / "keys.json", role=Role.WRITE)
+    settings = FAST | {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(folder / "keys.json")}
+    with running(folder / "store", settings) as services:
+        addresses = services.indexer.address, services.retriever.address
+        with Client(*addresses, token=key) as client:
+            client.ingest(TENANT, Document("Dogs bark.", "pets"))
+        with gateway_to(*addresses) as gateway:
+            yield Guarded(gateway, key)
+
+
+def use_key(explorer: Explorer, key: str) -> None:
+    explorer.page.get_by_role("button", name="API key").click()
+    explorer.page.get_by_label("API key or token").fill(key)
+    explorer.page.get_by_role("button", name="Use this key").click()
+
+
+def test_a_missing_a_wrong_and_a_right_key(opened: Open, guarded: Guarded) -> None:
+    explorer = opened(guarded.gateway)
+    explorer.expects_failed_calls = True
+    explorer.show(collection="default", q="dogs")
+    error = explorer.page.get_by_role("banner").get_by_role("alert")
+    expect(error).to_contain_text("unauthenticated")
+    expect(error).to_contain_text("Set an API key at the top of the page.")
+    use_key(explorer, UNKNOWN_KEY)
+    expect(error).to_contain_text("The server does not know this key")
+    use_key(explorer, guarded.key)
+    expect(error).to_be_hidden()
+    expect(explorer.search("dogs").first).to_contain_text("Dogs bark.")
+    assert guarded.key not in explorer.page.url
+    kept = "[JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie]"
+    assert explorer.page.evaluate(kept) == ["{}", "{}", ""]
+    assert guarded.key not in explorer.page.content()
+    explorer.page.get_by_label("Tenant").fill("globex")
+    explorer.page.keyboard.press("Enter")
+    expect(error).to_contain_text("permission_denied")
+    explorer.page.reload()
+    expect(error).to_contain_text("unauthenticated")
+
+
+def test_a_key_is_forgotten(opened: Open, guarded: Guarded) -> None:
+    explorer = opened(guarded.gateway)
+    explorer.expects_failed_calls = True
+    explorer.page.goto(explorer.url)
+    use_key(explorer, guarded.key)
+    explorer.page.get_by_role("button", name="API key set").click()
+    expect(explorer.page.get_by_label("API key or token")).to_have_value("")
+    explorer.page.get_by_role("button", name="Forget the key").click()
+    explorer.page.get_by_label("Tenant").fill(TENANT)
+    explorer.page.keyboard.press("Enter")
+    expect(explorer.page.get_by_role("alert")).to_contain_text("unauthenticated")
+
+
+def test_errors_name_field_and_advice(explorer: Explorer) -> None:
+    explorer.expects_failed_calls = True
+    explorer.show()
+    results = explorer.region("Results of setting A")
+    setting = explorer.setting("A")
+    setting.get_by_text("More options").click()
+    setting.get_by_label("Return level").fill("7")
+    explorer.search("gasket")
+    expect(results).to_contain_text("invalid_argument")
+    expect(results).to_contain_text("return_level")
+    expect(results).to_contain_text("Change what the message names")
+    setting.get_by_label("Return level").fill("")
+    results.get_by_role("button", name="Try again").click()
+    expect(explorer.passages().first).to_contain_text("gasket")
+
+
+def test_a_collection_that_does_not_exist(explorer: Explorer) -> None:
+    explorer.expects_failed_calls = True
+    explorer.show("documents", collection="nowhere")
+    error = explorer.panel("Documents").get_by_role("alert")
+    expect(error).to_contain_text("not_found")
+    expect(error).to_contain_text("nowhere")
+    explorer.page.get_by_label("Collection").select_option("guide")
+    expect(explorer.page.get_by_role("button", name="Pump manual")).to_be_visible()
+
+
+def test_a_document_that_is_gone(explorer: Explorer) -> None:
+    explorer.expects_failed_calls = True
+    explorer.show("documents", doc="nowhere")
+    error = explorer.panel("Documents").get_by_role("alert")
+    expect(error).to_contain_text("not_found")
+    expect(error).to_contain_text("nowhere")
+    explorer.page.get_by_role("button", name="All documents").click()
+    expect(explorer.page.get_by_role("table")).to_be_visible()
+
+
+def test_services_that_are_down(opened: Open) -> None:
+    with gateway_to(*free_addresses(2)) as gateway:
+        explorer = opened(gateway)
+        explorer.expects_failed_calls = True
+        explorer.show("server")
+        error = explorer.panel("Settings").get_by_role("alert")
+        expect(error).to_contain_text("unavailable")
+        expect(error).to_contain_text("A service is starting, stopping or down.")
+
+
+def test_a_gateway_that_is_gone(opened: Open) -> None:
+    with gateway_to(*free_addresses(2)) as gateway:
+        explorer = opened(gateway)
+        explorer.expects_failed_calls = True
+        explorer.page.goto(explorer.url)
+        expect(explorer.page.get_by_role("tablist")).to_be_visible()
+    explorer.page.get_by_label("Tenant").fill(TENANT)
+    explorer.page.keyboard.press("Enter")
+    error = explorer.page.get_by_role("alert")
+    expect(error).to_contain_text("unreachable")
+    expect(error).to_contain_text("The gateway did not answer.")

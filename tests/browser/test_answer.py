@@ -1,0 +1,80 @@
+"""Answers: streamed text, citations that lead to the text, failures, stopping."""
+
+import pytest
+
+from tests.browser.conftest import Served
+from tests.browser.explorer import Explorer, expect
+from tests.browser.site import ATTACK
+from tests.openai_server import before_event, events, piece, refuse, says
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(autouse=True)
+def _no_faults_left(served: Served) -> None:
+    served.chat.forget_faults()
+
+
+def ask(explorer: Explorer, question: str = "gasket torque") -> None:
+    explorer.show("answer")
+    explorer.page.get_by_role("textbox", name="Question").fill(question)
+    explorer.page.keyboard.press("Enter")
+
+
+def test_citations_lead_to_the_sentence(explorer: Explorer, served: Served) -> None:
+    served.chat.inject(says("Use torque 40 😀 [1]. ", "It is `x[1]` and ", "known [1, 2]."))
+    ask(explorer)
+    answer = explorer.region("Answer")
+    expect(answer.get_by_text("The model ended its answer.")).to_be_visible()
+    expect(answer).to_contain_text("openai/test-model")
+    text = answer.locator(".answer-text")
+    expect(text.get_by_role("button")).to_have_text(["1", "1", "2"])
+    expect(text.locator("code")).to_have_text("`x[1]`")
+    statements = answer.get_by_role("listitem").locator("p[dir]")
+    expect(statements.first).to_have_text("Use torque 40 😀")
+    text.get_by_role("button", name="Citation of passage 2").click()
+    passages = explorer.region("Passages of the answer").get_by_role("article")
+    expect(passages.nth(1)).to_be_focused()
+    expect(passages.nth(1).locator(".mark-aim").first).to_be_in_viewport()
+
+
+def test_the_text_appears_while_it_is_written(explorer: Explorer, served: Served) -> None:
+    """And can be stopped, which ends the call."""
+    served.chat.inject(events(piece("First words "), 30.0, piece("never")))
+    ask(explorer)
+    answer = explorer.region("Answer")
+    expect(answer.locator(".is-writing")).to_have_text("First words ")
+    expect(explorer.region("Passages of the answer").get_by_role("article").first).to_be_visible()
+    explorer.page.get_by_role("button", name="Stop").click()
+    expect(answer.get_by_text("Stopped.")).to_be_visible()
+    expect(explorer.page.get_by_role("button", name="Stop")).to_be_hidden()
+
+
+def test_a_model_that_fails_leaves_the_passages(explorer: Explorer, served: Served) -> None:
+    served.chat.inject(before_event(1, None))
+    ask(explorer)
+    answer = explorer.region("Answer")
+    expect(answer.get_by_text("The model failed")).to_be_visible()
+    expect(answer.locator(".answer-text")).to_contain_text("Dogs")
+    served.chat.inject(refuse(400))
+    ask(explorer)
+    expect(answer.get_by_text("The model failed")).to_be_visible()
+    expect(explorer.region("Passages of the answer").get_by_role("article").first).to_be_visible()
+
+
+def test_a_models_markup_stays_text(explorer: Explorer, served: Served) -> None:
+    served.chat.inject(says(f"`{ATTACK}` [1]."))
+    ask(explorer)
+    text = explorer.region("Answer").locator(".answer-text")
+    expect(text.get_by_role("button")).to_have_count(1)
+    expect(text).to_contain_text("onerror")
+    assert explorer.page.evaluate("window.attacked") is None
+
+
+def test_without_passages_the_model_is_not_asked(explorer: Explorer) -> None:
+    explorer.show("answer")
+    explorer.page.get_by_text("Search setting").click()
+    explorer.page.get_by_role("tabpanel").get_by_label("Retrieval").select_option("LEXICAL")
+    explorer.page.get_by_role("textbox", name="Question").fill("nonesuch")
+    explorer.page.get_by_role("button", name="Answer", exact=True).click()
+    expect(explorer.region("Answer").get_by_text("the model was not asked")).to_be_visible()

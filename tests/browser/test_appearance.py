@@ -1,0 +1,153 @@
+"""Languages, themes and widths; accessibility by axe-core; the keyboard alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.explorer import Explorer, expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+
+    from tests.browser.conftest import Open, Served
+
+pytestmark = pytest.mark.browser
+
+NARROW = {"width": 360, "height": 740}
+VIEWS = ("search", "answer", "documents", "upload", "server")
+APPEARANCES = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "narrow": {"color_scheme": "light", "viewport": NARROW},
+}
+
+
+def assert_accessible(explorer: Explorer) -> None:
+    """axe-core finds nothing serious or critical."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(explorer.page).response["violations"]
+    grave = [each for each in found if each["impact"] in ("serious", "critical")]
+    places = [(each["id"], node["html"][:200]) for each in grave for node in each["nodes"]]
+    assert places == []
+
+
+def assert_fits(explorer: Explorer) -> None:
+    assert explorer.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", APPEARANCES)
+def test_every_view_is_accessible(opened: Open, served: Served, name: str) -> None:
+    explorer = opened(served.gateway, **APPEARANCES[name])
+    explorer.show(q="gasket", b='{"mode":"CONTEXT","filters":{"rows":[["team","is","platform"]]}}')
+    expect(explorer.passages("A").first).to_be_visible()
+    expect(explorer.passages("B").first).to_be_visible()
+    assert_accessible(explorer)
+    assert_fits(explorer)
+    for view in VIEWS[1:]:
+        explorer.page.locator(f"#tab-{view}").click()
+        explorer.page.wait_for_load_state("networkidle")
+        assert_accessible(explorer)
+        assert_fits(explorer)
+    explorer.show("documents", doc="manual.md", chunk="manual.md#0.2")
+    expect(explorer.region("Text").locator(".mark-chunk").first).to_be_visible()
+    assert_accessible(explorer)
+    assert_fits(explorer)
+    explorer.page.get_by_role("button", name="No API key").click()
+    assert_accessible(explorer)
+
+
+def test_an_answer_and_an_error_are_accessible(explorer: Explorer) -> None:
+    explorer.expects_failed_calls = True
+    explorer.show("answer")
+    explorer.page.get_by_role("textbox", name="Question").fill("gasket")
+    explorer.page.keyboard.press("Enter")
+    expect(explorer.page.get_by_role("heading", name="Citations")).to_be_visible()
+    assert_accessible(explorer)
+    explorer.show("documents", doc="nowhere")
+    expect(explorer.page.get_by_role("alert")).to_be_visible()
+    assert_accessible(explorer)
+
+
+def test_the_theme_is_switched(opened: Open, served: Served) -> None:
+    explorer = opened(served.gateway, color_scheme="dark")
+    explorer.show()
+    colour = "getComputedStyle(document.body).backgroundColor"
+    dark = explorer.page.evaluate(colour)
+    explorer.page.get_by_label("Theme").select_option("light")
+    light = explorer.page.evaluate(colour)
+    assert dark != light
+    explorer.page.reload()
+    expect(explorer.page.get_by_label("Theme")).to_have_value("light")
+    assert explorer.page.evaluate(colour) == light
+    explorer.page.get_by_label("Theme").select_option("system")
+    assert explorer.page.evaluate(colour) == dark
+
+
+def test_chinese(opened: Open, served: Served) -> None:
+    """By the browser's language; switching changes everything in place and loses nothing."""
+    explorer = opened(served.gateway, locale="zh-CN")
+    explorer.show(q="解除劳动合同")
+    page = explorer.page
+    expect(page.locator("html")).to_have_attribute("lang", "zh-Hans")
+    expect(page.get_by_role("tab", name="搜索")).to_be_visible()
+    passages = page.get_by_role("region", name="设置 A 的结果").get_by_role("article")
+    expect(passages.first).to_contain_text("劳动合同法")
+    expect(page.get_by_text("5 个段落").first).to_be_visible()
+    assert_accessible(explorer)
+    page.get_by_label("语言").select_option("en")
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    expect(page.get_by_role("tab", name="Search")).to_be_visible()
+    expect(page.get_by_text("5 passages").first).to_be_visible()
+    expect(explorer.passages().first).to_contain_text("劳动合同法")
+    page.reload()
+    expect(page.get_by_role("tab", name="Search")).to_be_visible()
+
+
+def test_the_keyboard_alone(explorer: Explorer) -> None:
+    """From the tenant to a passage to its chunk in the document."""
+    page = explorer.page
+    page.goto(explorer.url)
+    expect(page.get_by_label("Tenant")).to_be_focused()
+    page.keyboard.type("acme")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Collection")).to_have_value("guide")
+    tab_to(explorer, page.get_by_role("tab", name="Search"))
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="Answer")).to_be_focused()
+    page.keyboard.press("Home")
+    expect(explorer.panel("Search")).to_be_visible()
+    tab_to(explorer, page.get_by_role("searchbox", name="Query"))
+    page.keyboard.type("gasket")
+    page.keyboard.press("Enter")
+    expect(explorer.passages().first).to_be_visible()
+    expect(page.get_by_role("status")).to_have_text("5 passages")
+    opening = explorer.passages().first.get_by_role("button", name="Open in document")
+    tab_to(explorer, opening)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Pump manual")).to_be_focused()
+    tab_to(explorer, page.get_by_role("treeitem", selected=True))
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    child = page.get_by_role("treeitem", selected=True)
+    expect(child).to_be_focused()
+    expect(child).to_have_attribute("aria-level", "3")
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    expect(explorer.focused).to_have_attribute("aria-expanded", "false")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("treeitem", selected=True)).to_have_attribute("aria-level", "1")
+    tab_to(explorer, explorer.region("Text"))
+
+
+def tab_to(explorer: Explorer, wanted: Locator) -> None:
+    """Presses Tab until `wanted` has the focus."""
+    for _ in range(60):
+        explorer.page.keyboard.press("Tab")
+        if wanted.evaluate("(each) => each === document.activeElement"):
+            return
+    raise AssertionError(f"the keyboard does not reach {wanted}")

@@ -1,0 +1,94 @@
+"""Uploads: chosen and dropped files, progress, outcomes, errors."""
+
+import pytest
+
+from hrag.cli.ingest.files import document_id
+from hrag.types.formats import EXTENSIONS, mime_type_of
+from tests.browser.explorer import Explorer, expect
+from tests.browser.site import ATTACK
+from tests.pdfs import pdf_of
+
+pytestmark = pytest.mark.browser
+
+_DROP = """([name, text]) => {
+  const transfer = new DataTransfer();
+  transfer.items.add(new File([text], name));
+  const zone = document.querySelector(".drop-zone");
+  const how = { dataTransfer: transfer, cancelable: true };
+  for (const type of ["dragover", "drop"]) zone.dispatchEvent(new DragEvent(type, how));
+}"""
+
+
+def files(explorer: Explorer, *given: tuple[str, bytes]) -> None:
+    with explorer.page.expect_file_chooser() as waited:
+        explorer.page.get_by_role("button", name="Choose files").click()
+    waited.value.set_files(
+        [{"name": name, "mimeType": "", "buffer": content} for name, content in given]
+    )
+
+
+def test_files_are_stored_and_found(explorer: Explorer) -> None:
+    explorer.show("upload", collection="", tenant="uploader")
+    upload = explorer.page.get_by_role("list", name="Uploads").get_by_role("listitem")
+    explorer.page.evaluate(_DROP, ["dropped.md", "# Dropped\n\nZebras graze at dawn."])
+    expect(upload).to_contain_text("created")
+    expect(upload).to_contain_text("dropped.md")
+    files(
+        explorer,
+        ("a note.txt", "Giraffes 🦒 eat leaves.".encode()),
+        ("four.pdf", pdf_of(["Lions roar."])),
+    )
+    expect(upload).to_have_count(3)
+    expect(upload.filter(has_text="a note.txt")).to_contain_text("a_note.txt-")
+    expect(upload.filter(has_text="four.pdf")).to_contain_text("created")
+    files(explorer, ("four.pdf", pdf_of(["Lions roar."])))
+    expect(upload.first).to_contain_text("unchanged")
+    explorer.page.get_by_role("tab", name="Documents").click()
+    expect(explorer.panel("Documents").get_by_role("rowheader")).to_have_count(3)
+    explorer.page.get_by_role("tab", name="Search").click()
+    expect(explorer.search("zebras").first).to_contain_text("Zebras graze at dawn.")
+
+
+def test_ids_and_types_are_those_of_the_command_line(explorer: Explorer) -> None:
+    explorer.page.goto(explorer.url)
+    names = ["plain.md", "a note.txt", "报告.pdf", "_x", "a:b", "x" * 200, "dots..md", "😀.txt"]
+    names += [f"file{extension}" for extension in EXTENSIONS]
+    names += ["UPPER.MD", ".md", "none", "other.xyz"]
+    given = explorer.page.evaluate(
+        """async (names) => {
+          const { documentId, mimeType } = await import("./upload_names.js");
+          return Promise.all(names.map(async (name) => [await documentId(name), mimeType(name)]));
+        }""",
+        names,
+    )
+    assert given == [[document_id(name), mime_type_of(name)] for name in names]
+
+
+def test_a_refused_file_is_sent_again(explorer: Explorer) -> None:
+    explorer.expects_failed_calls = True
+    explorer.show("upload")
+    files(explorer, (f"{ATTACK.replace('/', '')}.txt", b"  "))
+    error = explorer.page.get_by_role("alert")
+    expect(error).to_contain_text("invalid_argument")
+    expect(error).to_contain_text("Field: content")
+    with explorer.page.expect_request("**/IngestDocument"):
+        error.get_by_role("button", name="Try again").click()
+    expect(error).to_contain_text("invalid_argument")
+    assert explorer.page.evaluate("window.attacked") is None
+
+
+def test_progress_is_shown(explorer: Explorer) -> None:
+    explorer.page.add_init_script(
+        """window.shown = [];
+        new MutationObserver(() => {
+          const row = document.querySelector(".upload-outcome");
+          if (row) window.shown.push(row.textContent);
+        }).observe(document, { subtree: true, childList: true });"""
+    )
+    explorer.show("upload", collection="", tenant="uploader")
+    files(explorer, ("long.txt", b"Owls hunt at night. " * 20_000))
+    upload = explorer.page.get_by_role("list", name="Uploads").get_by_role("listitem")
+    expect(upload).to_contain_text("created")
+    shown = list(dict.fromkeys(explorer.page.evaluate("window.shown")))
+    assert shown[:-1] == ["sending", "cutting, embedding, storing"]
+    expect(upload.get_by_role("progressbar")).to_be_hidden()

@@ -1,0 +1,113 @@
+"""Clients of the gateway that others wrote: Connect's for Node.js, and one made from OpenAPI.
+
+The services have TLS and keys, and so has the gateway.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.conftest import EXAMPLES, Secured, node
+from tests.credentials import TENANT
+from tests.gateways import Gateway, gateway_to
+from tests.openai_server import SAID
+from tests.pki import Authority
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
+
+_ENVIRONMENT = Path(__file__).resolve().parents[2] / ".venv-clients"
+_PACKAGES = ("openapi-python-client==0.29.1", "openapi-spec-validator==0.9.0")
+_PROGRAM = """
+import json, sys
+from made.client import AuthenticatedClient
+from made.api.indexer_service import ingest_document
+from made.api.retriever_service import search
+from made.models import Document, IngestDocumentRequest, SearchRequest
+
+url, token, tenant_id, ca_file = sys.argv[1:]
+client = AuthenticatedClient(url, token, verify_ssl=ca_file, raise_on_unexpected_status=True)
+document = Document(document_id="otters", text="Otters hold hands while they sleep.")
+stored = ingest_document.sync(
+    client=client, body=IngestDocumentRequest(tenant_id=tenant_id, document=document)
+)
+asked = SearchRequest(tenant_id=tenant_id, text="otters", limit=1)
+found = search.sync(client=client, body=asked)
+refused = search.sync(client=client, body=SearchRequest(tenant_id=tenant_id, text="a", limit=1000))
+print(json.dumps([str(stored.outcome), found.passages[0].chunk.content, refused.code]))
+"""
+
+
+@pytest.fixture(scope="module")
+def gateway(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    authority = Authority(tmp_path_factory.mktemp("gateway"), "gateway")
+    pair = authority.issue()
+    files = {
+        "HRAG_TLS_CERT_FILE": pair.cert_file,
+        "HRAG_TLS_KEY_FILE": pair.key_file,
+        "HRAG_CA_FILE": secured.ca_file,
+    }
+    addresses = (secured.services.indexer, secured.services.retriever)
+    with gateway_to(*addresses, ca_file=authority.ca_file, **files) as running:
+        yield running
+
+
+def test_the_example_stores_finds_and_reads_an_answer(
+    packages: None, gateway: Gateway, secured: Secured
+) -> None:
+    settings = {
+        "HRAG_URL": gateway.url,
+        "HRAG_CA_FILE": str(gateway.ca_file),
+        "HRAG_TOKEN": secured.token,
+    }
+    first, *_, last = node(EXAMPLES / "connect.mjs", settings=settings).splitlines()
+    assert first.endswith(" pets#2.0 Cats sleep. Dogs bark.")
+    assert last == "".join(SAID)
+
+
+@pytest.fixture(scope="module")
+def tools() -> Path:
+    """The folder of programs of an environment that has the generator and the validator."""
+    tools = _ENVIRONMENT / "bin"
+    if not (tools / "python").exists():
+        subprocess.run([sys.executable, "-m", "venv", _ENVIRONMENT], check=True)
+    pip = [tools / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *_PACKAGES], check=True)
+    return tools
+
+
+@pytest.fixture
+def document(gateway: Gateway, tmp_path: Path) -> Path:
+    """The gateway's OpenAPI document."""
+    path = tmp_path / "openapi.json"
+    path.write_bytes(gateway.send("GET", "/openapi.json").body)
+    return path
+
+
+def test_the_document_is_valid(tools: Path, document: Path) -> None:
+    subprocess.run([tools / "openapi-spec-validator", document], check=True)
+
+
+def test_a_client_made_from_the_document_stores_and_finds(
+    tools: Path, document: Path, gateway: Gateway, secured: Secured, tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    options = ["--path", document, "--output-path", made, "--meta", "none"]
+    subprocess.run([tools / "openapi-python-client", "generate", *options], check=True)
+    given = [gateway.url, secured.token, TENANT, str(gateway.ca_file)]
+    done = subprocess.run(
+        [tools / "python", "-c", _PROGRAM, *given],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    outcome, content, code = json.loads(done.stdout)
+    assert outcome == "INGEST_OUTCOME_CREATED"
+    assert content == "Otters hold hands while they sleep."
+    assert code == "invalid_argument"

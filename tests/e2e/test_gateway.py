@@ -1,0 +1,204 @@
+"""Both services over HTTP: with curl and the guide's examples, by TLS, with keys of all kinds."""
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hrag.auth import Role, keys
+from hrag.config import SettingsError
+from hrag.gateway.app import serve
+from tests.credentials import OTHER, TENANT, altered, id_of, new_key
+from tests.forked import HRAG, talking
+from tests.gateways import ANSWER, INGEST, SEARCH, Gateway, gateway_settings, gateway_to
+from tests.pki import Authority
+from tests.processes import FAST, STOP_S, Running, free_addresses, running
+
+_GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "http.md"
+_REVOKED_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("keys") / "keys.json"
+
+
+@pytest.fixture(scope="module")
+def key(key_file: Path) -> str:
+    return new_key(key_file, role=Role.WRITE)
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    key_file: Path, key: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """Services that require keys."""
+    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(key_file)}
+    with running(tmp_path_factory.mktemp("gateway") / "store", {**FAST, **own}) as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
+def gateway(guarded: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway with a certificate."""
+    authority = Authority(tmp_path_factory.mktemp("pki"), "authority")
+    pair = authority.issue()
+    tls = {"HRAG_TLS_CERT_FILE": pair.cert_file, "HRAG_TLS_KEY_FILE": pair.key_file}
+    addresses = (guarded.indexer.address, guarded.retriever.address)
+    with gateway_to(*addresses, ca_file=authority.ca_file, **tls) as running_gateway:
+        yield running_gateway
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def _document(document_id: str, text: str = "Cats sleep. Dogs bark.") -> dict[str, Any]:
+    return {"tenantId": TENANT, "document": {"documentId": document_id, "text": text}}
+
+
+def test_a_document_is_stored_and_found_by_tls_with_a_key(gateway: Gateway, key: str) -> None:
+    stored = gateway.post(INGEST, _document("pets"), _bearer(key))
+    assert stored.json["outcome"] == "INGEST_OUTCOME_CREATED"
+    query = {"tenantId": TENANT, "text": "dogs", "minSequence": stored.json["sequence"]}
+    found = gateway.post(SEARCH, query, _bearer(key)).json
+    assert found["passages"][0]["chunk"]["content"] == "Cats sleep. Dogs bark."
+
+
+def test_a_page_of_metadata_comes_back_as_it_was_sent(gateway: Gateway, key: str) -> None:
+    metadata = {"team": "zoo", "year": 2026.5, "n": 3, "open": True, "until": None, "of": ["a", {}]}
+    document = {**_document("meta")["document"], "metadata": metadata}
+    gateway.post(INGEST, {"tenantId": TENANT, "document": document}, _bearer(key))
+    asked = {"tenantId": TENANT, "documentId": "meta", "includeText": True}
+    got = gateway.post("/hrag.v1.IndexerService/GetDocument", asked, _bearer(key)).json
+    assert got["document"]["metadata"] == metadata
+    assert got["text"] == "Cats sleep. Dogs bark."
+
+
+@pytest.mark.parametrize(
+    ("credential", "tenant", "status", "reason"),
+    [
+        ("", TENANT, 401, "UNAUTHENTICATED"),
+        ("Bearer wrong", TENANT, 401, "UNAUTHENTICATED"),
+        ("Basic abc", TENANT, 401, "UNAUTHENTICATED"),
+        ("altered", TENANT, 401, "UNAUTHENTICATED"),
+        ("key", OTHER, 403, "PERMISSION_DENIED"),
+    ],
+)
+def test_strangers_are_refused(
+    gateway: Gateway, key: str, credential: str, tenant: str, status: int, reason: str
+) -> None:
+    known = {"altered": f"Bearer {altered(key)}", "key": f"Bearer {key}"}
+    headers = {"authorization": known.get(credential, credential)} if credential else {}
+    refused = gateway.post(SEARCH, {"tenantId": tenant, "text": "dogs"}, headers)
+    assert (refused.status, refused.reason) == (status, reason)
+    assert ("www-authenticate" in refused.headers) == (status == 401)
+
+
+def test_a_revoked_key_is_refused(gateway: Gateway, key_file: Path) -> None:
+    revoked = new_key(key_file)
+    query = {"tenantId": TENANT, "text": "dogs"}
+    until = time.monotonic() + _REVOKED_S
+    while gateway.post(SEARCH, query, _bearer(revoked)).status == 401:
+        assert time.monotonic() < until
+    keys.revoke(key_file, id_of(revoked))
+    while gateway.post(SEARCH, query, _bearer(revoked)).status != 401:
+        assert time.monotonic() < until
+
+
+def test_the_audit_log_names_the_request_and_the_credential(
+    gateway: Gateway, guarded: Running, key: str
+) -> None:
+    gateway.post(INGEST, _document("audited"), {**_bearer(key), "x-request-id": "by-http"})
+    (line,) = (each for each in guarded.indexer.log.splitlines() if "document=audited" in each)
+    assert "request_id=by-http" in line
+    assert f"credential={id_of(key)}" in line
+
+
+def test_dify_finds_it_too(gateway: Gateway, key: str) -> None:
+    text = "Otters hold hands while they sleep."
+    gateway.post(INGEST, _document("otters", text), _bearer(key))
+    asked = {
+        "knowledge_id": f"{TENANT}/default",
+        "query": "otters",
+        "retrieval_setting": {"top_k": 1, "score_threshold": 0.1},
+    }
+    (record,) = gateway.post("/retrieval", asked, _bearer(key)).json["records"]
+    assert record["content"] == text
+    assert 0 < record["score"] <= 1
+    assert record["metadata"]["document_id"] == "otters"
+    unknown = {**asked, "knowledge_id": f"{TENANT}/nothing"}
+    assert gateway.post("/retrieval", unknown, _bearer(key)).json["error_code"] == 2001
+
+
+def test_a_question_without_a_chat_model_has_a_status(gateway: Gateway, key: str) -> None:
+    refused = gateway.post(ANSWER, {"search": {"tenantId": TENANT, "text": "?"}}, _bearer(key))
+    assert (refused.status, refused.reason) == (400, "CHAT_NOT_CONFIGURED")
+
+
+# Without TLS
+
+
+def test_the_examples_of_the_guide_run(services: Running) -> None:
+    """With curl, against services without authentication."""
+    assert shutil.which("curl"), "this test needs curl"
+    blocks = re.findall(r"^```sh\n(.*?)^```", _GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    examples = [block for block in blocks if "curl" in block]
+    addresses = (services.indexer.address, services.retriever.address)
+    with gateway_to(*addresses) as gateway:
+        said = [_run(each, gateway) for each in examples]
+    stored, found = said[0]
+    assert stored["documentId"] == "pets"
+    assert found["passages"][0]["chunk"]["documentId"] == "pets"
+    first, second = said[1]
+    assert first["result"]["documentId"] == "a"
+    assert (second["line"], second["error"]["error"]["field"]) == (2, "document.txet")
+    assert said[2][0]["code"] == "failed_precondition"  # There is no chat model.
+    assert said[3][0]["records"]
+    assert len(said) == 4
+
+
+def _run(example: str, gateway: Gateway) -> list[Any]:
+    """What an example prints: JSON documents."""
+    script = f"URL={gateway.url}\n" + example.replace("URL=http://127.0.0.1:8080\n", "")
+    script = script.replace("curl ", "curl --silent --write-out '\\n' ")
+    done = subprocess.run(
+        ["bash", "-ec", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    return [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
+
+
+def test_the_command_serves_until_it_is_stopped(services: Running) -> None:
+    (address,) = free_addresses(1)
+    options = ["--indexer", services.indexer.address, "--retriever", services.retriever.address]
+    with talking(*HRAG, "gateway", "--address", address, *options) as (program, said):
+        assert any("serving" in line for line in said)
+        gateway = Gateway(int(address.rpartition(":")[2]))
+        assert gateway.send("GET", "/healthz/ready").status == 200
+        program.terminate()
+        assert program.wait(STOP_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "HRAG_AUTH is none, and 0.0.0.0:0 is reachable from other machines"),
+        ({"HRAG_AUTH": "api_key"}, "HRAG_TLS_CERT_FILE is not set"),
+        (
+            {"HRAG_HTTP_ADDRESS": "127.0.0.1:0", "HRAG_INDEXER_ADDRESS": "db.example:1"},
+            "HRAG_CA_FILE is not set, and db.example:1 is on another machine",
+        ),
+    ],
+)
+def test_an_open_gateway_needs_protection(changes: dict[str, str], words: str) -> None:
+    variables = {"HRAG_HTTP_ADDRESS": "0.0.0.0:0", **changes}
+    settings = gateway_settings("127.0.0.1:1", "127.0.0.1:2", **variables)
+    with pytest.raises(SettingsError, match=words):
+        serve(settings, threading.Event(), lambda _: None)

@@ -1,0 +1,128 @@
+"""A gateway in the test's process, in a thread with an event loop of its own, and its client."""
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+from hrag.config import GatewaySettings
+from hrag.gateway.app import serve
+
+JSON = {"content-type": "application/json"}
+SEARCH = "/hrag.v1.RetrieverService/Search"
+INGEST = "/hrag.v1.IndexerService/IngestDocument"
+INGEST_MANY = "/hrag.v1.IndexerService/IngestDocuments"
+ANSWER = "/hrag.v1.RetrieverService/Answer"
+_START_S = 20.0
+_READ_S = 20.0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An HTTP response that has been read."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def field(self) -> str:
+        """The field that an error names."""
+        (found,) = (
+            detail["debug"]["fieldViolations"][0]["field"]
+            for detail in self.json["details"]
+            if detail["type"] == "google.rpc.BadRequest"
+        )
+        return str(found)
+
+    @property
+    def reason(self) -> str:
+        """The stable reason of an error."""
+        return str(self.json["details"][0]["debug"]["reason"])
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """A gateway that serves at a port of 127.0.0.1."""
+
+    port: int
+    ca_file: Path | None = None
+    """The authority of its certificate; None for plaintext."""
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"http{'s' if self.ca_file else ''}://{self.address}"
+
+    def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Reply:
+        """Sends `body`, encoded as JSON unless it is bytes."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.send("POST", path, raw, {**JSON, **(headers or {})})
+
+    def send(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> Reply:
+        with self.connection() as connection:
+            connection.request(method, path, body, headers or {})
+            return _read(connection.getresponse())
+
+    @contextmanager
+    def connection(self) -> Iterator[HTTPConnection]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=_READ_S)
+        if self.ca_file:
+            tls = ssl.create_default_context(cafile=self.ca_file)
+            connection = HTTPSConnection("127.0.0.1", self.port, timeout=_READ_S, context=tls)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def _read(response: HTTPResponse) -> Reply:
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    return Reply(response.status, headers, response.read())
+
+
+def gateway_settings(indexer: str, retriever: str, **variables: object) -> GatewaySettings:
+    """Returns settings from `variables`, ignoring the environment."""
+    own = {
+        "HRAG_HTTP_ADDRESS": "127.0.0.1:0",
+        "HRAG_INDEXER_ADDRESS": indexer,
+        "HRAG_RETRIEVER_ADDRESS": retriever,
+        "HRAG_DRAIN_S": 2.0,
+    }
+    return GatewaySettings(**own | variables)
+
+
+@contextmanager
+def gateway_to(
+    indexer: str, retriever: str, ca_file: Path | None = None, **variables: object
+) -> Iterator[Gateway]:
+    """Runs a gateway to the services at these addresses; it must stop without an error.
+
+    `ca_file` is for its clients, where it has a certificate.
+    """
+    stopping = threading.Event()
+    port: Future[int] = Future()
+    settings = gateway_settings(indexer, retriever, **variables)
+    with ThreadPoolExecutor(1) as thread:
+        serving = thread.submit(serve, settings, stopping, port.set_result)
+        serving.add_done_callback(lambda _: port.cancel())
+        try:
+            yield Gateway(port.result(_START_S), ca_file)
+        finally:
+            stopping.set()
+        serving.result(_START_S)

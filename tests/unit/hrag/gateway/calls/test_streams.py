@@ -1,0 +1,204 @@
+"""Answers as events and as Connect frames, and documents as JSON lines."""
+
+import json
+import struct
+from typing import Any
+
+import pytest
+
+from hrag import errors
+from tests.fake_services import Fake
+from tests.gateways import ANSWER, INGEST_MANY, Gateway, Reply
+
+_SEARCH = {"search": {"text": "a"}}
+_CONNECT = {"content-type": "application/connect+json"}
+_MAX_AHEAD = 512  # Lines without an outcome.
+_LINES = {"content-type": "application/x-ndjson"}
+
+
+def _events(reply: Reply) -> list[tuple[str, Any]]:
+    assert reply.headers["content-type"] == "text/event-stream; charset=utf-8"
+    found = []
+    for event in reply.body.decode().split("\n\n")[:-1]:
+        name, data = event.split("\n")
+        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+def _frames(reply: Reply) -> list[tuple[int, Any]]:
+    found, raw = [], reply.body
+    while raw:
+        flags, length = struct.unpack_from(">BI", raw)
+        found.append((flags, json.loads(raw[5 : 5 + length])))
+        raw = raw[5 + length :]
+    return found
+
+
+def _frame(message: bytes, flags: int = 0) -> bytes:
+    return struct.pack(">BI", flags, len(message)) + message
+
+
+def _lines(*ids: str) -> bytes:
+    return b"".join(_line(each) for each in ids)
+
+
+def _line(document_id: str) -> bytes:
+    return json.dumps({"document": {"documentId": document_id}}).encode() + b"\n"
+
+
+def _outcomes(reply: Reply) -> list[Any]:
+    return [json.loads(line) for line in reply.body.splitlines()]
+
+
+# Answers
+
+
+def test_an_answer_comes_as_events_named_for_their_fields(gateway: Gateway) -> None:
+    reply = gateway.post(ANSWER, _SEARCH, {"accept": "text/event-stream"})
+    assert _events(reply) == [
+        ("passages", {"mode": "SEARCH_MODE_STANDARD"}),
+        ("text", "Dogs"),
+        ("end", {"finishReason": "FINISH_REASON_STOP"}),
+    ]
+
+
+def test_an_answer_comes_as_connect_frames(gateway: Gateway) -> None:
+    reply = gateway.post(ANSWER, _frame(json.dumps(_SEARCH).encode()), _CONNECT)
+    assert reply.headers["content-type"] == "application/connect+json"
+    assert _frames(reply) == [
+        (0, {"passages": {"mode": "SEARCH_MODE_STANDARD"}}),
+        (0, {"text": "Dogs"}),
+        (0, {"end": {"finishReason": "FINISH_REASON_STOP"}}),
+        (2, {}),
+    ]
+
+
+def test_an_error_before_the_first_event_has_its_status(gateway: Gateway, fake: Fake) -> None:
+    fake.failures.append(errors.TooBusy("wait"))
+    reply = gateway.post(ANSWER, _SEARCH)
+    assert (reply.status, reply.reason) == (429, "TOO_BUSY")
+    assert gateway.post(ANSWER, {"serach": {}}).field == "serach"
+
+
+def test_a_later_error_is_the_last_event(gateway: Gateway, fake: Fake) -> None:
+    fake.may_answer.clear()
+    with gateway.connection() as connection:
+        headers = {"content-type": "application/json"}
+        connection.request("POST", ANSWER, json.dumps(_SEARCH), headers)
+        response = connection.getresponse()
+        response.readline()
+        fake.failures.append(errors.ServiceUnavailable("stops"))
+        fake.may_answer.set()
+        rest = response.read()
+    assert rest.endswith(b"\n\n")
+    name, data = rest.split(b"\n\n")[-2].split(b"\n")
+    assert name == b"event: error"
+    assert json.loads(data.removeprefix(b"data: "))["code"] == "unavailable"
+
+
+def test_in_a_connect_stream_every_error_is_in_the_last_frame(gateway: Gateway, fake: Fake) -> None:
+    fake.failures.append(errors.TooBusy("wait"))
+    reply = gateway.post(ANSWER, _frame(b"{}"), _CONNECT)
+    ((flags, end),) = _frames(reply)
+    assert (reply.status, flags, end["error"]["code"]) == (200, 2, "resource_exhausted")
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"),
+    [
+        (b"", "invalid_argument", "the body has 0 bytes"),
+        (_frame(b"{}", flags=1), "unimplemented", "is compressed"),
+        (_frame(b"{}") * 2, "invalid_argument", "it must be one frame"),
+        (_frame(b"{}")[:-1], "invalid_argument", "it must be one frame"),
+        (_frame(b"[]"), "invalid_argument", "it must be an object"),
+    ],
+)
+def test_broken_frames_are_named(gateway: Gateway, body: bytes, code: str, words: str) -> None:
+    ((_, end),) = _frames(gateway.post(ANSWER, body, _CONNECT))
+    assert end["error"]["code"] == code
+    assert words in end["error"]["message"]
+
+
+@pytest.mark.parametrize("headers", [{}, _CONNECT])
+def test_a_client_that_goes_away_ends_the_call(
+    gateway: Gateway, fake: Fake, headers: dict[str, str]
+) -> None:
+    fake.hung_up.clear()
+    fake.may_answer.clear()
+    raw = json.dumps(_SEARCH).encode()
+    with gateway.connection() as connection:
+        body = _frame(raw) if headers else raw
+        connection.request("POST", ANSWER, body, {"content-type": "application/json", **headers})
+        connection.getresponse().read(8)
+    assert fake.hung_up.wait(10)
+    fake.may_answer.set()
+
+
+# Documents
+
+
+def test_each_line_has_its_outcome(gateway: Gateway) -> None:
+    reply = gateway.post(INGEST_MANY, _lines("a", "bad", "c"), _LINES)
+    assert reply.headers["content-type"] == "application/x-ndjson"
+    first, second, third = _outcomes(reply)
+    assert (first["line"], first["result"]["documentId"]) == (1, "a")
+    assert (second["line"], second["error"]["error"]["reason"]) == (2, "BLANK_DOCUMENT")
+    assert (third["line"], third["result"]["documentId"]) == (3, "c")
+
+
+def test_a_line_that_cannot_be_read_has_an_error_at_its_place(gateway: Gateway) -> None:
+    wrong = b'{"document": {"titel": "x"}}\n\n{"document": \n'
+    reply = gateway.post(INGEST_MANY, _lines("a") + wrong + _line("b").rstrip(), _LINES)
+    first, second, fourth, fifth = _outcomes(reply)
+    assert first["result"]["documentId"] == "a"
+    assert second["line"] == 2
+    assert second["error"]["error"]["field"] == "document.titel"
+    assert (fourth["line"], fourth["error"]["error"]["field"]) == (4, "request")
+    assert (fifth["line"], fifth["result"]["documentId"]) == (5, "b")
+
+
+def test_outcomes_come_while_lines_are_sent(gateway: Gateway) -> None:
+    with gateway.connection() as connection:
+        connection.putrequest("POST", INGEST_MANY)
+        connection.putheader("content-type", "application/x-ndjson")
+        connection.putheader("transfer-encoding", "chunked")
+        connection.endheaders()
+        response = None
+        for name in ("a", "b"):
+            line = _line(name)
+            connection.send(b"%x\r\n%b\r\n" % (len(line), line))
+            response = response or connection.getresponse()
+            assert json.loads(response.readline())["result"]["documentId"] == name
+        connection.send(b"0\r\n\r\n")
+        assert response is not None
+        assert response.read() == b""
+
+
+def test_no_line_is_no_outcome(gateway: Gateway) -> None:
+    reply = gateway.post(INGEST_MANY, b"\n", _LINES)
+    assert (reply.status, reply.body) == (200, b"")
+
+
+def test_a_stream_that_fails_first_has_a_status(gateway: Gateway, fake: Fake) -> None:
+    fake.failures.append(errors.Unauthenticated("no"))
+    assert gateway.post(INGEST_MANY, _lines("a"), _LINES).status == 401
+
+
+def test_a_stream_that_fails_later_says_so_in_its_last_line(gateway: Gateway, fake: Fake) -> None:
+    with gateway.connection() as connection:
+        connection.putrequest("POST", INGEST_MANY)
+        connection.putheader("content-type", "application/x-ndjson")
+        connection.putheader("content-length", str(2 * len(_line("a"))))
+        connection.endheaders(_line("a"))
+        response = connection.getresponse()
+        response.readline()
+        fake.failures.append(errors.StorageFull("full"))
+        connection.send(_line("b"))
+        last = json.loads(response.read())
+    assert last["streamError"]["code"] == "resource_exhausted"
+
+
+def test_many_documents_pass_in_order(gateway: Gateway) -> None:
+    ids = [f"d{number}" for number in range(_MAX_AHEAD + 100)]
+    outcomes = _outcomes(gateway.post(INGEST_MANY, _lines(*ids), _LINES))
+    assert [each["result"]["documentId"] for each in outcomes] == ids

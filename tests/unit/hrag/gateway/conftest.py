@@ -1,0 +1,19 @@
+"""A gateway to fake services, shared by all tests of this folder."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fake_services import Fake, addresses_of
+from tests.gateways import Gateway, gateway_to
+
+
+@pytest.fixture(scope="session")
+def fake() -> Fake:
+    return Fake()
+
+
+@pytest.fixture(scope="session")
+def gateway(fake: Fake) -> Iterator[Gateway]:
+    with addresses_of(fake) as addresses, gateway_to(*addresses) as running:
+        yield running

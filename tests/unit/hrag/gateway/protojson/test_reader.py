@@ -1,0 +1,141 @@
+"""Which JSON becomes which message, and which errors name which field."""
+
+import base64
+
+import pytest
+
+from hrag.errors import InvalidArgument
+from hrag.gateway.protojson import reader
+from hrag.v1 import filter_pb2 as fpb
+from hrag.v1 import indexer_pb2 as ipb
+from hrag.v1 import retriever_pb2 as rpb
+
+
+def _search(raw: str | bytes) -> rpb.SearchRequest:
+    found = reader.read(rpb.SearchRequest, raw if isinstance(raw, bytes) else raw.encode())
+    assert isinstance(found, rpb.SearchRequest)
+    return found
+
+
+def _document(inside: str) -> ipb.IngestDocumentRequest:
+    raw = f'{{"document": {{{inside}}}}}'.encode()
+    found = reader.read(ipb.IngestDocumentRequest, raw)
+    assert isinstance(found, ipb.IngestDocumentRequest)
+    return found
+
+
+@pytest.mark.parametrize("names", [("tenantId", "minSequence"), ("tenant_id", "min_sequence")])
+def test_fields_have_the_names_of_the_proto_or_their_camel_case(names: tuple[str, str]) -> None:
+    tenant, sequence = names
+    found = _search(f'{{"{tenant}": "acme", "{sequence}": "18446744073709551615"}}')
+    assert found == rpb.SearchRequest(tenant_id="acme", min_sequence=2**64 - 1)
+
+
+def test_all_kinds_of_fields_are_read() -> None:
+    found = _search(
+        """{"text": "a", "mode": "SEARCH_MODE_CONTEXT", "limit": 3,
+        "vector": {"values": [1, "2.5"]}, "minScore": -0.5, "cutLast": true,
+        "retrieval": 2, "candidates": 10.0,
+        "filter": {"allOf": {"filters": [
+            {"range": {"field": "metadata.date", "atLeast": {"timestamp": "2026-01-02T03:04:05Z"}}},
+            {"match": {"field": "title", "values": [{"text": "x"}, {"flag": false}]}}]}}}"""
+    )
+    at_least = fpb.RangeBound()
+    at_least.timestamp.FromJsonString("2026-01-02T03:04:05Z")
+    values = [fpb.FilterValue(text="x"), fpb.FilterValue(flag=False)]
+    filters = [
+        fpb.Filter(range=fpb.FieldRange(field="metadata.date", at_least=at_least)),
+        fpb.Filter(match=fpb.FieldMatch(field="title", values=values)),
+    ]
+    assert found == rpb.SearchRequest(
+        text="a",
+        mode=rpb.SEARCH_MODE_CONTEXT,
+        limit=3,
+        vector=rpb.Vector(values=[1, 2.5]),
+        min_score=-0.5,
+        cut_last=True,
+        retrieval=rpb.RETRIEVAL_DENSE,
+        candidates=10,
+        filter=fpb.Filter(all_of=fpb.FilterList(filters=filters)),
+    )
+
+
+def test_metadata_and_bytes_are_read() -> None:
+    inside = '"content": "_-8", "metadata": {"a": [1, null, {"b": true}], "c": "d"}'
+    document = _document(inside).document
+    assert document.content == base64.b64decode("/+8=")
+    assert dict(document.metadata) == {"a": [1, None, {"b": True}], "c": "d"}
+
+
+def test_null_is_the_same_as_nothing() -> None:
+    assert _search('{"text": null, "limit": null, "filter": null}') == rpb.SearchRequest()
+
+
+@pytest.mark.parametrize(
+    ("raw", "field", "words"),
+    [
+        ('{"txt": "a"}', "txt", "SearchRequest has no field 'txt'; it has tenantId"),
+        ('{"filter": {"match": {"feld": 1}}}', "filter.match.feld", "it has field, values"),
+        ('{"text": 5}', "text", "text is a number; it must be a string"),
+        ('{"text": "\\ud800x"}', "text", "half a surrogate pair at character 0"),
+        ('{"text": "a", "text": "b"}', "text", "twice"),
+        ('{"tenantId": "a", "tenant_id": "b"}', "tenant_id", "tenantId and tenant_id are given"),
+        ('{"filter": {"match": {}, "exists": {}}}', "filter.exists", "only one is allowed"),
+        ('{"limit": -1}', "limit", "limit is -1; it must be 0 to 4294967295"),
+        ('{"limit": 1.5}', "limit", "limit is 1.5; it must be a whole number"),
+        ('{"limit": "x"}', "limit", "limit is a string; it must be a whole number"),
+        ('{"limit": true}', "limit", "limit is true or false"),
+        (f'{{"limit": {"1" * 4000}}}', "limit", "(4000 characters); it must be 0 to"),
+        (f'{{"limit": {"1" * 5000}}}', "request", "more than 4,300 digits"),
+        ('{"vector": {"values": [1, "x"]}}', "vector.values[1]", "must be a number"),
+        ('{"vector": {"values": [1e39]}}', "vector.values[0]", "beyond the numbers of 32 bits"),
+        ('{"vector": {"values": [null]}}', "vector.values[0]", "is null; it must be a number"),
+        ('{"vector": {"values": 5}}', "vector.values", "it must be an array"),
+        ('{"vector": []}', "vector", "is an array; it must be an object"),
+        ('{"minScore": NaN}', "request", 'NaN is no JSON; where .* send "NaN"'),
+        ('{"minScore": 1e400}', "minScore", "beyond the numbers of 32 bits"),
+        ('{"mode": "BEST"}', "mode", "mode is 'BEST'; allowed are SEARCH_MODE_UNSPECIFIED, "),
+        ('{"mode": []}', "mode", "mode is an array; it must be one of"),
+        ('{"keepOverlap": "true"}', "keepOverlap", "is a string; it must be true or false"),
+        (
+            '{"filter": {"range": {"atMost": {"timestamp": "May"}}}}',
+            "filter.range.atMost.timestamp",
+            "is 'May'; it must be as in 2026-11-21T10:00:00Z",
+        ),
+        ("[]", "request", "the body is an array; it must be an object"),
+        ("null", "request", "the body is null"),
+        ("", "request", "the body is no JSON: Expecting value at byte 0"),
+        ('{"text": "ä"} x', "request", "Extra data at byte 15"),
+        (b'{"text": "\xff"}', "request", "not UTF-8: byte 10 is 0xff"),
+        ('{"a":' * 100_000, "request", "far deeper"),
+        ('{"filter": {"noneOf": {"filters": [' * 50, "request", "no JSON"),
+    ],
+)
+def test_what_is_wrong_is_named(raw: str | bytes, field: str, words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words.replace("(", r"\(").replace(")", r"\)")) as it:
+        _search(raw)
+    assert it.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("inside", "field", "words"),
+    [
+        ('"content": "a!"', "document.content", "is not base64: 'a!'"),
+        ('"text": "a", "content": "YQ=="', "document.content", "text and content are given"),
+        ('"metadata": [1]', "document.metadata", "is an array; it must be an object"),
+        ('"metadata": {"a": 12345678901234567890}', "metadata", r"beyond 2\*\*53"),
+        ('"metadata": {"a": 1e999}', "metadata", "must be finite"),
+        ('"metadata": {"a": "\\ud800"}', "metadata", "metadata"),
+        (f'"metadata": {{"a": {"[" * 99}{"]" * 99}}}', "metadata", "nested over"),
+    ],
+)
+def test_what_is_wrong_in_a_document_is_named(inside: str, field: str, words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words) as it:
+        _document(inside)
+    assert it.value.field == field
+
+
+def test_filters_may_not_nest_without_end() -> None:
+    nested = '{"noneOf": {"filters": [' * 100 + '{"exists": {}}' + "]}}" * 100
+    with pytest.raises(InvalidArgument, match="nests over 64 messages"):
+        _search(f'{{"filter": {nested}}}')

@@ -1,0 +1,27 @@
+"""The OpenAPI document, and the comments of the .proto files in it."""
+
+from hrag.gateway.reference.proto_comments import read_comments
+from hrag.gateway.services.methods import METHODS
+from tests.gateways import Gateway
+
+
+def test_every_method_is_in_the_document_with_its_comment(gateway: Gateway) -> None:
+    document = gateway.send("GET", "/openapi.json").json
+    assert set(document["paths"]) == {each.path for each in METHODS}
+    for path in document["paths"].values():
+        assert len(path["post"]["description"]) > 20
+        assert path["post"]["summary"]
+
+
+def test_every_message_field_and_value_has_a_comment() -> None:
+    """All of the .proto files have them; so none is lost on the way."""
+    comments = read_comments()
+    messages = {each.descriptor.input_type for each in METHODS}
+    for message in messages:
+        for field in message.fields:
+            assert comments[field.full_name]
+
+
+def test_lists_in_comments_keep_their_lines() -> None:
+    lines = read_comments()["hrag.v1.IndexerService.CreateCollection"].splitlines()
+    assert "* `INVALID_ARGUMENT`: a setting breaks its rule." in lines

@@ -1,0 +1,64 @@
+"""Who may read replies: pages of which origins, and requests for which hosts."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fake_services import Fake, addresses_of
+from tests.gateways import SEARCH, Gateway, gateway_to
+
+ORIGIN = "https://app.example.org"
+HOST = "hrag.example.org"
+
+
+def test_pages_of_other_origins_read_nothing(gateway: Gateway) -> None:
+    reply = gateway.post(SEARCH, {}, {"origin": ORIGIN})
+    assert "access-control-allow-origin" not in reply.headers
+    asked = {"origin": ORIGIN, "access-control-request-method": "POST"}
+    assert gateway.send("OPTIONS", SEARCH, headers=asked).status == 405
+
+
+@pytest.fixture(scope="module")
+def open_gateway(fake: Fake) -> Iterator[Gateway]:
+    with (
+        addresses_of(fake) as addresses,
+        gateway_to(*addresses, HRAG_HTTP_ORIGINS=ORIGIN, HRAG_HTTP_HOSTS=HOST) as running,
+    ):
+        yield running
+
+
+@pytest.mark.parametrize(("origin", "allowed"), [(ORIGIN, True), ("https://evil.org", False)])
+def test_pages_of_allowed_origins_read_replies(
+    open_gateway: Gateway, origin: str, allowed: bool
+) -> None:
+    asked = {
+        "origin": origin,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type",
+    }
+    before = open_gateway.send("OPTIONS", SEARCH, headers=asked)
+    assert (before.status == 200) == allowed
+    reply = open_gateway.post(SEARCH, {}, {"origin": origin})
+    assert (reply.headers.get("access-control-allow-origin") == origin) == allowed
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:1", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8080", 200),
+        ("hrag.example.org", 200),
+        ("evil.example.org", 403),
+        ("127.0.0.1.evil.org", 403),
+        ("localhost.", 403),
+        ("localhost@evil.org", 403),
+        ("localhost:80:80", 403),
+        ("", 403),
+    ],
+)
+def test_only_requests_for_its_own_names_are_answered(
+    open_gateway: Gateway, host: str, status: int
+) -> None:
+    assert open_gateway.post(SEARCH, {}, {"host": host}).status == status

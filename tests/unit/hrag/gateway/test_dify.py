@@ -1,0 +1,170 @@
+"""Dify's requests as searches, passages as its records, errors with its codes."""
+
+import json
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+
+from hrag import errors
+from hrag.gateway import dify
+from hrag.gateway.http.reply import JSON
+from hrag.ids import quoted
+from hrag.v1 import retriever_pb2 as rpb
+from hrag.v1 import types_pb2 as tpb
+from tests.fake_services import Fake
+from tests.gateways import Gateway
+
+PATH = "/retrieval"
+_ASKED = {
+    "knowledge_id": "acme/handbook",
+    "query": "what?",
+    "retrieval_setting": {"top_k": 3, "score_threshold": 0.25},
+}
+
+_A = {"match": {"field": "metadata.team", "values": [{"text": "a"}]}}
+
+
+def _search(**changes: Any) -> dict[str, Any]:
+    raw = json.dumps({**_ASKED, **changes}).encode()
+    message = rpb.SearchRequest.FromString(dify._search_request(raw))
+    found: dict[str, Any] = json_format.MessageToDict(message)
+    return found
+
+
+def _filter(operator: str, value: Any = None, name: Any = "team") -> dict[str, Any]:
+    condition = {"name": name, "comparison_operator": operator, "value": value}
+    (only,) = _search(metadata_condition={"conditions": [condition]})["filter"]["allOf"]["filters"]
+    assert isinstance(only, dict)
+    return only
+
+
+def test_a_request_becomes_a_search() -> None:
+    assert _search() == {
+        "tenantId": "acme",
+        "collection": "handbook",
+        "text": "what?",
+        "limit": 3,
+        "minScore": 0.25,
+    }
+    assert "minScore" not in _search(retrieval_setting={"top_k": 3, "score_threshold": 0.0})
+
+
+def test_a_tenant_alone_means_its_default_collection() -> None:
+    assert "collection" not in _search(knowledge_id="acme")
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "kind"),
+    [
+        ("is", "a", _A),
+        ("=", 5, {"match": {"field": "metadata.team", "values": [{"number": 5.0}]}}),
+        (
+            "in",
+            ["a", True],
+            {"match": {"field": "metadata.team", "values": [{"text": "a"}, {"flag": True}]}},
+        ),
+        ("is not", "a", {"noneOf": {"filters": [_A]}}),
+        ("not empty", None, {"exists": {"field": "metadata.team"}}),
+        ("empty", None, {"noneOf": {"filters": [{"exists": {"field": "metadata.team"}}]}}),
+        ("≥", 2, {"range": {"field": "metadata.team", "atLeast": {"number": 2.0}}}),
+        ("<", "2.5", {"range": {"field": "metadata.team", "below": {"number": 2.5}}}),
+        (
+            "after",
+            "2026-01-02",
+            {"range": {"field": "metadata.team", "above": {"timestamp": "2026-01-02T00:00:00Z"}}},
+        ),
+    ],
+)
+def test_conditions_become_filters(operator: str, value: Any, kind: dict[str, Any]) -> None:
+    assert _filter(operator, value) == kind
+
+
+def test_several_names_are_alternatives_and_own_fields_need_no_prefix() -> None:
+    found = _filter("not empty", name=["title", "team"])
+    fields = [each["exists"]["field"] for each in found["anyOf"]["filters"]]
+    assert fields == ["title", "metadata.team"]
+
+
+def test_conditions_may_be_alternatives() -> None:
+    condition = {"name": "team", "comparison_operator": "not empty"}
+    asked = {"logical_operator": "or", "conditions": [condition, condition]}
+    assert list(_search(metadata_condition=asked)["filter"]) == ["anyOf"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"knowledge_id": ""}, "knowledge_id", "must be a text that is not empty"),
+        ({"query": None}, "query", "must be a text"),
+        ({"retrieval_setting": [1]}, "retrieval_setting", "must be an object"),
+        ({"retrieval_setting": {"topk": 1}}, "retrieval_setting.topk", "allowed are"),
+        ({"retrieval_setting": {"top_k": "many"}}, "limit", "must be a whole number"),
+        ({"retrieval_setting": []}, "retrieval_setting", "must be an object"),
+        ({"retrieval_setting": {"score_threshold": []}}, "minScore", "must be a number"),
+        ({"other": 1}, "other", "is no field"),
+        ({"\ud800": 1}, "?", "is no field"),
+        (
+            {"metadata_condition": {"logical_operator": ["and"]}},
+            "metadata_condition.logical_operator",
+            "allowed are and, or",
+        ),
+        (
+            {"metadata_condition": {"logical_operator": "xor"}},
+            "metadata_condition.logical_operator",
+            "'xor'; allowed are and, or",
+        ),
+    ],
+)
+def test_wrong_requests_are_named(changes: dict[str, Any], field: str, words: str) -> None:
+    with pytest.raises(errors.InvalidArgument, match=words) as refused:
+        _search(**changes)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    "operator", ["contains", "not contains", "start with", "end with", None, ["="]]
+)
+def test_operators_that_filters_do_not_have_are_refused_by_name(operator: Any) -> None:
+    with pytest.raises(errors.InvalidArgument, match="; filters know is, =") as it:
+        _filter(operator, "a")
+    assert it.value.field == "metadata_condition.conditions[0].comparison_operator"
+    assert quoted(str(operator)) in it.value.message
+
+
+def test_a_passage_becomes_a_record() -> None:
+    chunk = tpb.Chunk(chunk_id="d#2.0", document_id="d", content="text", source="file")
+    chunk.metadata.update({"team": "a"})
+    assert dify._record(rpb.Passage(chunk=chunk, score=0.5)) == {
+        "content": "text",
+        "score": 0.5,
+        "title": "d",
+        "metadata": {"team": "a", "document_id": "d", "chunk_id": "d#2.0", "source": "file"},
+    }
+    assert dify._record(rpb.Passage(chunk=chunk, score=-0.5))["score"] == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "authorization", "status", "code"),
+    [
+        (errors.Unauthenticated("no"), "", 401, 1001),
+        (errors.Unauthenticated("no"), "Basic abc", 401, 1001),
+        (errors.Unauthenticated("no"), "Bearer abc", 401, 1002),
+        (errors.PermissionDenied("no"), "Bearer abc", 403, 1002),
+        (errors.CollectionNotFound("no"), "Bearer abc", 404, 2001),
+        (errors.TooBusy("no"), "Bearer abc", 429, 429),
+    ],
+)
+def test_errors_have_the_codes_that_dify_knows(
+    gateway: Gateway, fake: Fake, error: Exception, authorization: str, status: int, code: int
+) -> None:
+    fake.failures.append(error)
+    headers = {"authorization": authorization} if authorization else {}
+    reply = gateway.post(PATH, _ASKED, headers)
+    assert (reply.status, reply.json) == (status, {"error_code": code, "error_msg": "no"})
+
+
+def test_records_come_back(gateway: Gateway) -> None:
+    reply = gateway.post(PATH, _ASKED)
+    assert (reply.status, reply.json) == (200, {"records": []})
+    assert reply.headers["content-type"] == JSON

@@ -1,0 +1,64 @@
+"""The explorer's files: whole, without foreign addresses, and with a text for every key."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import hrag.gateway
+
+FOLDER = Path(hrag.gateway.__file__).parent / "explorer"
+MODULES = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.js")}
+LANGUAGES = ("english.js", "chinese.js")
+CODE = "".join(text for name, text in MODULES.items() if name not in LANGUAGES)
+INDEX = (FOLDER / "index.html").read_text("utf-8")
+
+_ENTRY = re.compile(r'^  "([\w.]+)":\s+(.+?),$', re.MULTILINE | re.DOTALL)
+_KEY = re.compile(r"\"([a-z_]+\.[A-Za-z_]+)\"")
+_BEGINNING = re.compile(r"`([a-z_]+\.)\$\{")  # A key whose last part is a value of the protocol.
+_PLACE = re.compile(r"\{\w+\}")
+
+
+def _texts(name: str) -> dict[str, str]:
+    return dict(_ENTRY.findall(MODULES[name]))
+
+
+def test_both_languages_have_the_same_texts() -> None:
+    english, chinese = map(_texts, LANGUAGES)
+    assert list(english) == list(chinese)
+    places = {key: set(_PLACE.findall(text)) for key, text in english.items()}
+    assert places == {key: set(_PLACE.findall(text)) for key, text in chinese.items()}
+
+
+def test_every_key_has_a_text_and_every_text_is_used() -> None:
+    known = _texts("english.js")
+    used = {key for key in _KEY.findall(CODE) if not key.endswith((".js", ".svg"))}
+    beginnings = tuple(_BEGINNING.findall(CODE))
+    assert used - set(known) == set()
+    assert [key for key in known if key not in used and not key.startswith(beginnings)] == []
+
+
+def test_data_becomes_text_only() -> None:
+    """No markup, code or style made of strings, and nothing is kept in the browser."""
+    forbidden = (
+        *("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "DOMParser"),
+        *("eval(", "new Function", "srcdoc", '"style"', "setTimeout"),
+        *("localStorage", "sessionStorage", "indexedDB", "document.cookie"),
+    )
+    assert [word for word in forbidden if word in CODE] == []
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name)
+def test_a_file_names_no_other_host(path: Path) -> None:
+    addresses = re.findall(r"(?:https?:)?//[\w.-]+\.\w+", path.read_text("utf-8"))
+    assert set(addresses) <= {"http://www.w3.org"}  # The namespace of SVG.
+
+
+def test_every_file_is_there_and_used() -> None:
+    named = set(re.findall(r'(?:href|src)="([^"]+)"', INDEX))
+    named |= set(re.findall(r'from "\./([^"]+)"', "".join(MODULES.values())))
+    assert {path.name for path in FOLDER.iterdir()} == named | {"index.html"}
+
+
+def test_the_page_has_no_inline_script_or_style() -> None:
+    assert re.findall(r"<style|\sstyle=|\son\w+=|<script[^>]*>[^<]", INDEX) == []
