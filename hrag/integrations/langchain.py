@@ -1,0 +1,105 @@
+"""hrag as a retriever of LangChain: `pip install 'hrag[langchain]'`.
+
+    with Client() as client:
+        retriever = HragRetriever(client=client, tenant_id="acme")
+        for document in retriever.invoke("what do dogs do?"):
+            print(document.metadata["heading"], document.page_content)
+
+It is a Runnable like any other: `ainvoke`, `batch`, chains and `configurable_fields` work, in
+any thread and any event loop.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+try:
+    from langchain_core.callbacks import (
+        AsyncCallbackManagerForRetrieverRun,
+        CallbackManagerForRetrieverRun,
+    )
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+except ImportError as error:
+    from hrag.integrations import missing_package
+
+    raise missing_package(error, "langchain") from None
+from pydantic import Field, SkipValidation
+
+from hrag.client import Client
+from hrag.filters import Filter
+from hrag.integrations.bound_search import BoundSearch
+from hrag.integrations.citation import citation
+from hrag.types import DEFAULT_COLLECTION, Passage, SearchMode
+
+
+class HragRetriever(BaseRetriever):
+    """Retrieves passages of one tenant's collection, best first.
+
+    `client` stays its owner's, who closes it. The other fields are arguments of `Client.search`;
+    `search_options` are those without a field of their own. `invoke` and `ainvoke` take `limit`,
+    which replaces the field, and `filter`, which must hold besides the field.
+
+    A document's `id` is the chunk's, its `metadata` as `hrag.integrations.citation` has it.
+    Making one raises InvalidArgument, TypeError or pydantic's ValidationError for what no search
+    accepts; retrieving raises what `Client.search` raises.
+    """
+
+    client: SkipValidation[Client] = Field(exclude=True, repr=False)
+    tenant_id: str
+    collection: str = DEFAULT_COLLECTION
+    mode: SearchMode = SearchMode.CONTEXT
+    limit: int | None = None
+    token_budget: int = 0
+    min_score: float | None = None
+    filter: SkipValidation[Filter | None] = None
+    search_options: dict[str, Any] = Field(default_factory=dict)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Checks the fields together."""
+        super().model_post_init(context)
+        self._search()
+
+    def _search(self) -> BoundSearch:
+        """Made anew each time: the fields may be assigned to."""
+        options = dict(
+            collection=self.collection,
+            mode=self.mode,
+            limit=self.limit,
+            token_budget=self.token_budget,
+            min_score=self.min_score,
+            filter=self.filter,
+            **self.search_options,
+        )
+        return BoundSearch(self.tenant_id, options)
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002
+        limit: int | None = None,
+        filter: Filter | None = None,
+    ) -> list[Document]:
+        return _documents(self._search().passages(self.client, query, limit, filter))
+
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,  # noqa: ARG002
+        limit: int | None = None,
+        filter: Filter | None = None,
+    ) -> list[Document]:
+        search = self._search()
+        return _documents(await search.awaited_passages(self.client, query, limit, filter))
+
+
+def _documents(passages: Iterable[Passage]) -> list[Document]:
+    return [
+        Document(
+            id=passage.chunk.chunk_id,
+            page_content=passage.chunk.content,
+            metadata=citation(passage),
+        )
+        for passage in passages
+    ]

@@ -1,0 +1,118 @@
+"""Conditions of the frameworks' own filters as filters of hrag.
+
+Frameworks write a condition as a key, an operator and a value. What they mean is kept where
+hrag can say it, and refused by name where it cannot: a filter that was half understood would
+show documents that it should hide. A text that is an ISO 8601 date or time is a timestamp too.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from hrag.errors import InvalidArgument
+from hrag.filters import (
+    DOCUMENT_ID,
+    METADATA,
+    SOURCE,
+    TITLE,
+    AllOf,
+    AnyOf,
+    Bound,
+    Exists,
+    Filter,
+    FilterValue,
+    Match,
+    NoneOf,
+    Range,
+    timestamp_of,
+)
+from hrag.ids import quoted
+
+_BOUNDS = {">": "above", ">=": "at_least", "<": "below", "<=": "at_most"}
+_OF_PASSAGES = (
+    *("heading", "chunk_id", "section_path", "first_page", "last_page"),
+    *("char_start", "char_end", "score"),
+)
+
+
+def field_of(key: str, path: str) -> str:
+    """Returns the field that a key of a framework's metadata names, as `citation` writes it.
+
+    Raises InvalidArgument for a key that belongs to passages: filters select documents.
+    """
+    if key in _OF_PASSAGES:
+        raise InvalidArgument(
+            f"{path} is {key!r}, which is a passage's; filters select documents, by "
+            "document_id, title, source or a key of their metadata",
+            field=path,
+        )
+    return key if key in (DOCUMENT_ID, TITLE, SOURCE) else METADATA + key
+
+
+def condition(field: str, operator: object, value: object, path: str) -> Filter:
+    """Returns the filter of one condition; `path` names it in errors.
+
+    Raises InvalidArgument for an operator or a value that hrag cannot express.
+    """
+    match operator:
+        case ">" | ">=" | "<" | "<=":
+            return Range(field, **{_BOUNDS[operator]: _bound(value, path)})
+        case "==":
+            return _equal(field, value, path)
+        case "!=":
+            return NoneOf((_equal(field, value, path),))
+        case "in":
+            return _one_of(field, value, path)
+        case "not in":
+            return NoneOf((_one_of(field, value, path),))
+        case "all":
+            return AllOf(tuple(_equal(field, each, path) for each in _listed(value, path)))
+    raise InvalidArgument(
+        f"{path}.operator is {quoted(str(operator))}, which hrag cannot express",
+        field=f"{path}.operator",
+    )
+
+
+def _equal(field: str, value: object, path: str) -> Filter:
+    if value is None:
+        return NoneOf((Exists(field),))
+    return Match(field, _values(field, (value,), path))
+
+
+def _one_of(field: str, value: object, path: str) -> Filter:
+    values = _listed(value, path)
+    given = tuple(each for each in values if each is not None)
+    absent = NoneOf((Exists(field),))
+    if len(given) < len(values):
+        return AnyOf((absent, Match(field, _values(field, given, path)))) if given else absent
+    return Match(field, _values(field, given, path))
+
+
+def _listed(value: object, path: str) -> Sequence[object]:
+    if not isinstance(value, list | tuple | set | frozenset) or not value:
+        raise InvalidArgument(
+            f"{path}.value is {quoted(str(value))}; it must be a list with a value",
+            field=f"{path}.value",
+        )
+    return tuple(value)
+
+
+def _values(field: str, values: Sequence[object], path: str) -> tuple[FilterValue, ...]:
+    for value in values:
+        if not isinstance(value, str | int | float | datetime):
+            raise _refused(value, "a text, a number, true, false or a time", path)
+    texts = [value for value in values if isinstance(value, str)]
+    moments = [timestamp_of(text) for text in texts] if field.startswith(METADATA) else []
+    return (*values, *(moment for moment in moments if moment is not None))  # type: ignore[arg-type]
+
+
+def _bound(value: object, path: str) -> Bound:
+    bound = timestamp_of(value) if isinstance(value, str) else value
+    if isinstance(bound, bool) or not isinstance(bound, int | float | datetime):
+        raise _refused(value, "a number or an ISO 8601 date or time", path)
+    return bound
+
+
+def _refused(value: object, allowed: str, path: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{path}.value is {quoted(str(value))}; it must be {allowed}", field=f"{path}.value"
+    )

@@ -1,0 +1,77 @@
+"""The guide's examples and the example programs, run as they stand."""
+
+import re
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from haystack import component
+from haystack.dataclasses import ChatMessage
+from langchain_core.language_models import FakeListChatModel
+from llama_index.core.llms import MockLLM
+
+from hrag.client import Client
+from tests.frameworks.conftest import QUERY, TENANT
+from tests.processes import Running
+
+pytestmark = pytest.mark.frameworks
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+GUIDE = (DOCS / "guide" / "frameworks.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_examples_of_the_guide_find_the_dogs(
+    services: Running, capsys: pytest.CaptureFixture[str], block: str
+) -> None:
+    address = "127.0.0.1:50052"
+    assert address in block
+    exec(block.replace(address, services.retriever.address), {})
+    printed = capsys.readouterr().out
+    assert "[Pets, pages 1-2]" in printed
+    assert "Dogs bark at night." in printed
+
+
+def example(name: str) -> ModuleType:
+    spec = spec_from_file_location(name, DOCS / "examples" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_chain_quotes_passages_under_their_headings(client: Client) -> None:
+    module = example("langchain_chain")
+    chain = module.answers(client, TENANT, FakeListChatModel(responses=["They bark."]))
+    assert chain.invoke(QUERY) == "They bark."
+    prompt = (chain.steps[0] | chain.steps[1]).invoke(QUERY).to_string()
+    assert "[Pets, pages 1-2]\n> Cats sleep all day." in prompt
+    assert prompt.endswith(QUERY)
+
+
+def test_the_engine_answers_with_its_sources(client: Client) -> None:
+    answer = example("llama_index_engine").engine(client, TENANT, MockLLM()).query(QUERY)
+    assert "Dogs bark at night." in str(answer)
+    assert "[Pets, pages 1-2]" in {node.metadata["heading"] for node in answer.source_nodes}
+
+
+@component
+class Echo:
+    """A chat generator that says what it was asked."""
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage]) -> dict[str, list[ChatMessage]]:
+        return {"replies": [ChatMessage.from_assistant(messages[-1].text)]}
+
+
+def test_the_pipeline_answers_with_its_sources(services: Running) -> None:
+    module = example("haystack_pipeline")
+    made = module.pipeline(services.retriever.address, TENANT, Echo())
+    text, sources = module.ask(made, QUERY)
+    made.close()
+    assert "[Pets, pages 1-2]" in sources
+    assert "Dogs bark at night." in text
+    assert text.endswith(QUERY)

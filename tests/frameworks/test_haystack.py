@@ -1,0 +1,291 @@
+"""The component of Haystack, alone and in pipelines, saved and loaded."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+from haystack import Document, Pipeline
+from haystack.components.builders import PromptBuilder
+from haystack.components.joiners import DocumentJoiner
+from haystack.utils import Secret
+from haystack.utils.filters import document_matches_filter
+
+from hrag import errors
+from hrag.filters import AllOf, AnyOf, Exists, Match, NoneOf, Range
+from hrag.integrations.haystack import HragRetriever
+from hrag.types import Aggregation, SearchMode
+from tests.frameworks.conftest import DOCUMENTS, QUERY, TENANT
+from tests.processes import Running
+
+pytestmark = pytest.mark.frameworks
+
+ZOO = Match("metadata.team", ("zoo",))
+ALLOWED = ["hrag.integrations.haystack"]
+
+
+@pytest.fixture
+def make(services: Running):
+    made = []
+
+    def of(tenant_id: str = TENANT, **arguments: object) -> HragRetriever:
+        made.append(HragRetriever(tenant_id, address=services.retriever.address, **arguments))
+        return made[-1]
+
+    yield of
+    for each in made:
+        each.close()
+
+
+def ids(found: dict[str, list[Document]]) -> set[str]:
+    return {document.meta["document_id"] for document in found["documents"]}
+
+
+def test_a_document_carries_its_citation_and_its_metadata(make):
+    (document,) = make(filters=ZOO).run(QUERY)["documents"]
+    assert (document.id, document.score) == ("pets#0.0", document.meta["score"])
+    assert "Dogs bark at night." in document.content
+    assert (document.meta["heading"], document.meta["team"]) == ("[Pets, pages 1-2]", "zoo")
+    assert Document.from_dict(document.to_dict()) == document
+
+
+def pipeline(retriever: HragRetriever) -> Pipeline:
+    made = Pipeline()
+    template = "{% for each in documents %}{{ each.meta.heading }} {{ each.content }}{% endfor %}"
+    made.add_component("retriever", retriever)
+    made.add_component("prompt", PromptBuilder(template, required_variables=["documents"]))
+    made.connect("retriever.documents", "prompt.documents")
+    return made
+
+
+def test_it_feeds_a_prompt_in_a_pipeline_that_closes_it(make):
+    made = pipeline(make())
+    given = {"query": QUERY, "filters": ZOO, "top_k": 3}
+    prompt = made.run({"retriever": given})["prompt"]["prompt"]
+    assert prompt.startswith("[Pets, pages 1-2] Cats sleep all day.")
+    made.close()
+    assert made.run({"retriever": given})["prompt"]["prompt"] == prompt, "it warms up again"
+
+
+async def test_it_runs_in_an_asynchronous_pipeline(make):
+    made = Pipeline()
+    for name, options in (("words", {"retrieval": "lexical"}), ("vectors", {"retrieval": "dense"})):
+        made.add_component(name, make(mode=SearchMode.STANDARD, search_options=options))
+    made.add_component("joiner", DocumentJoiner(join_mode="reciprocal_rank_fusion"))
+    for name in ("words", "vectors"):
+        made.connect(f"{name}.documents", "joiner.documents")
+    given = {name: {"query": QUERY} for name in ("words", "vectors")}
+    found = (await made.run_async(given))["joiner"]
+    assert ids(found) == {"pets", "keys", "bread", "rivers"}
+    assert len(found["documents"]) == 4
+
+
+def test_it_is_saved_and_loaded_with_a_pipeline(make, monkeypatch):
+    monkeypatch.setenv("PETS_KEY", "unused")
+    filters = {"field": "meta.team", "operator": "in", "value": ["zoo", "kitchen"]}
+    given = pipeline(
+        make(
+            token=Secret.from_env_var("PETS_KEY"),
+            filters=filters,
+            mode=SearchMode.STANDARD,
+            top_k=1,
+            search_options={"aggregation": Aggregation.SUM},
+        )
+    )
+    loaded = Pipeline.loads(given.dumps(), allowed_modules=ALLOWED)
+    assert loaded.dumps() == given.dumps()
+    assert "unused" not in given.dumps()
+    asked = {"retriever": {"query": QUERY, "top_k": 5}}
+    assert loaded.run(asked) == given.run(asked)
+    loaded.close()
+
+
+def test_filters_of_hrag_are_saved_too(make):
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    filters = AllOf(
+        (
+            AnyOf((ZOO, Match("metadata.year", (2026.0, True)))),
+            NoneOf((Exists("title"), Range("metadata.date", above=moment))),
+        )
+    )
+    saved = json.loads(json.dumps(make(filters=filters).to_dict()))
+    loaded = HragRetriever.from_dict(saved)
+    assert loaded.filters == filters
+    assert loaded.to_dict() == saved
+
+
+def test_a_token_itself_is_neither_saved_nor_shown(make):
+    given = make(token=Secret.from_token("hrag_secret"))
+    assert given.run(QUERY)["documents"]
+    with pytest.raises(ValueError, match="Cannot serialize token"):
+        given.to_dict()
+    assert "hrag_secret" not in repr(given)
+
+
+def test_a_token_comes_from_the_environment_and_leaves_this_machine_by_tls_only(monkeypatch):
+    monkeypatch.setenv("HRAG_TOKEN", "hrag_secret")
+    given = HragRetriever(TENANT, address="192.0.2.1:50052")
+    with pytest.raises(errors.InvalidArgument, match="in plaintext") as raised:
+        given.run(QUERY)
+    assert "hrag_secret" not in str(raised.value)
+
+
+def test_filters_of_a_run_narrow_those_of_the_component(make):
+    given = make(filters={"field": "meta.team", "operator": "!=", "value": "zoo"})
+    assert ids(given.run(QUERY)) == {"keys", "bread", "rivers"}
+    assert given.run(QUERY, filters=ZOO) == {"documents": []}
+    has_year = {"field": "meta.year", "operator": "!=", "value": None}
+    assert ids(given.run(QUERY, filters=has_year)) == {"keys"}
+
+
+def test_one_component_serves_threads_and_event_loops_at_the_same_time(make):
+    retriever = make()
+
+    def in_a_loop(_: int) -> list[str]:
+        found = asyncio.run(retriever.run_async(QUERY))
+        return [document.id for document in found["documents"]]
+
+    def plainly(_: int) -> list[str]:
+        return [document.id for document in retriever.run(QUERY)["documents"]]
+
+    with ThreadPoolExecutor(4) as pool:
+        runs = [*pool.map(in_a_loop, range(8)), *pool.map(plainly, range(8))]
+    assert all(run == runs[0] for run in runs)
+
+
+def is_(field: str, operator: str, value: object) -> dict[str, object]:
+    return {"field": field, "operator": operator, "value": value}
+
+
+def all_of(operator: str, *conditions: object) -> dict[str, object]:
+    return {"operator": operator, "conditions": list(conditions)}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        is_("meta.team", "==", "zoo"),
+        is_("team", "==", "zoo"),
+        is_("meta.team", "!=", "zoo"),
+        is_("meta.team", "==", None),
+        is_("meta.team", "!=", None),
+        is_("meta.team", "in", ["zoo", "kitchen", "none"]),
+        is_("meta.team", "in", ["zoo", None]),
+        is_("meta.team", "not in", ["zoo", "kitchen"]),
+        is_("meta.team", "not in", ["zoo", None]),
+        is_("meta.year", ">", 2025),
+        is_("meta.year", ">=", 2025),
+        is_("meta.year", "<", 2026),
+        is_("meta.year", "<=", 2025.5),
+        is_("meta.date", ">", "2026-01-01"),
+        is_("meta.date", "==", "2026-03-01T00:00:00Z"),
+        is_("meta.date", "<", datetime(2026, 1, 1, tzinfo=UTC)),
+        is_("meta.document_id", "in", ["pets", "rivers"]),
+        is_("meta.title", "==", "Keys"),
+        is_("meta.source", "!=", "pets.pdf"),
+        all_of("AND", is_("meta.year", ">", 2024), is_("meta.team", "!=", "zoo")),
+        all_of("OR", is_("meta.year", ">", 2025), is_("meta.team", "==", "kitchen")),
+        all_of("NOT", is_("meta.year", ">", 2024), is_("meta.team", "==", "zoo")),
+        all_of("NOT", all_of("OR", is_("meta.year", ">", 2025), is_("meta.team", "==", "zoo"))),
+    ],
+    ids=repr,
+)
+def test_filters_of_haystack_mean_what_they_mean_there(make, given):
+    """Haystack's own evaluation of a filter is the model."""
+    expected = {
+        document.document_id
+        for document in DOCUMENTS
+        if document_matches_filter(
+            given,
+            Document(
+                meta={
+                    **document.metadata,
+                    "document_id": document.document_id,
+                    "title": document.title,
+                    "source": document.source,
+                }
+            ),
+        )
+    }
+    assert ids(make(filters=given).run(QUERY)) == expected
+
+
+def nested(depth: int) -> dict[str, object]:
+    inner = is_("meta.team", "==", "zoo")
+    for _ in range(depth):
+        inner = all_of("AND", inner)
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ({}, errors.InvalidArgument, "filters.field is missing"),
+        ({"field": "meta.team"}, errors.InvalidArgument, "filters.operator is missing"),
+        ({"conditions": []}, errors.InvalidArgument, "filters.operator is missing"),
+        (all_of("AND"), errors.InvalidArgument, "all_of is empty"),
+        (all_of("and", ZOO), errors.InvalidArgument, r"conditions\[0\] is .Match"),
+        (all_of("XOR", is_("a", "==", 1)), errors.InvalidArgument, "operator is 'XOR'"),
+        (all_of("AND", "x"), errors.InvalidArgument, r"filters.conditions\[0\] is 'x'"),
+        ({"operator": "AND", "conditions": 5}, errors.InvalidArgument, "conditions is '5'"),
+        (is_("meta.team", "~", "z"), errors.InvalidArgument, "operator is '~'"),
+        (is_("meta.team", [], "z"), errors.InvalidArgument, "operator is"),
+        (is_("meta.team", ">", "zoo"), errors.InvalidArgument, "value is 'zoo'"),
+        (is_("meta.team", ">", None), errors.InvalidArgument, "value is 'None'"),
+        (is_("meta.team", "==", ["zoo"]), errors.InvalidArgument, "value is "),
+        (is_("meta.team", "in", "zoo"), errors.InvalidArgument, "a list with a value"),
+        (is_("meta.year", "==", float("inf")), errors.InvalidArgument, "finite"),
+        (is_("meta.team", "==", "a\ud800"), errors.InvalidArgument, "Unicode"),
+        (is_("content", "==", "x"), errors.InvalidArgument, "field is 'content'"),
+        (is_("id", "==", "x"), errors.InvalidArgument, "field is 'id'"),
+        (is_(5, "==", "x"), errors.InvalidArgument, "field is '5'"),
+        (is_("meta.score", ">", 0.5), errors.InvalidArgument, "'score', which is a passage's"),
+        (nested(200), errors.TooLarge, "over 16 deep"),
+        ("team=zoo", errors.InvalidArgument, "filter holds 'team=zoo'"),
+    ],
+    ids=lambda value: repr(value)[:60],
+)
+def test_filters_that_hrag_cannot_express_are_refused_by_name(make, given, error, says):
+    with pytest.raises(error, match=says):
+        make(filters=given)
+    with pytest.raises(error, match=says):
+        make().run(QUERY, filters=given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"mode": "best"}, errors.InvalidArgument, "mode is 'best'; allowed are small_to_big"),
+        ({"top_k": "many"}, errors.InvalidArgument, "limit is 'many'"),
+        ({"tenant_id": 5}, errors.InvalidArgument, "tenant_id is '5'"),
+        ({"search_options": {"nonsense": 1}}, TypeError, "nonsense"),
+    ],
+)
+def test_what_no_search_accepts_is_refused_when_it_is_made(make, arguments, error, says):
+    with pytest.raises(error, match=says):
+        make(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        (" ", errors.InvalidArgument),
+        ("a\ud800", errors.InvalidArgument),
+        ([0.5], errors.InvalidArgument),
+        ("x" * 32_769, errors.TooLarge),
+    ],
+)
+async def test_errors_of_searches_pass_through(make, query, error):
+    retriever = make()
+    with pytest.raises(error):
+        retriever.run(query)
+    with pytest.raises(error):
+        await retriever.run_async(query)
+
+
+def test_saved_filters_that_cannot_be_read_are_refused(make):
+    saved = make().to_dict()
+    saved["init_parameters"]["filters"] = {"anyOf": {"filter": []}}
+    with pytest.raises(errors.InvalidArgument, match="filter cannot be read"):
+        HragRetriever.from_dict(saved)

@@ -1,0 +1,220 @@
+"""The retriever of LangChain: its own suite of tests, and what that does not ask."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import ConfigurableField, RunnablePassthrough
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+from pydantic import ValidationError
+
+from hrag import errors
+from hrag.client import Client
+from hrag.filters import Exists, Match, NoneOf, Range
+from hrag.integrations.langchain import HragRetriever
+from hrag.types import SearchMode
+from tests.frameworks.conftest import QUERY, TENANT
+from tests.processes import Running
+
+pytestmark = pytest.mark.frameworks
+
+ZOO = Match("metadata.team", ("zoo",))
+
+
+class TestStandard(RetrieversIntegrationTests):
+    """What LangChain asks of every retriever."""
+
+    @pytest.fixture(autouse=True)
+    def _of_services(self, client: Client) -> None:
+        self.client = client
+
+    @property
+    def retriever_constructor(self) -> type[HragRetriever]:
+        return HragRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        return {"client": self.client, "tenant_id": TENANT}
+
+    @property
+    def retriever_query_example(self) -> str:
+        return QUERY
+
+    @property
+    def num_results_arg_name(self) -> str:
+        return "limit"
+
+
+@pytest.fixture
+def retriever(client: Client) -> HragRetriever:
+    return HragRetriever(client=client, tenant_id=TENANT)
+
+
+def ids(documents: list[Document]) -> set[str]:
+    return {document.metadata["document_id"] for document in documents}
+
+
+def test_a_document_carries_its_citation_and_its_metadata(retriever):
+    (document,) = retriever.invoke(QUERY, filter=ZOO)
+    score = document.metadata.pop("score")
+    assert 0 < score <= 1.5
+    assert document.id == "pets#0.0"
+    assert "Dogs bark at night." in document.page_content
+    assert document.metadata == {
+        "team": "zoo",
+        "year": 2025,
+        "heading": "[Pets, pages 1-2]",
+        "document_id": "pets",
+        "chunk_id": "pets#0.0",
+        "title": "Pets",
+        "source": "pets.pdf",
+        "section_path": [],
+        "first_page": 1,
+        "last_page": 2,
+        "char_start": 0,
+        "char_end": len(document.page_content),
+    }
+
+
+def test_no_document_poses_as_another(retriever):
+    (bread,) = retriever.invoke(QUERY, filter=Match("metadata.team", ("kitchen",)))
+    assert bread.metadata["document_id"] == "bread"
+    assert isinstance(bread.metadata["score"], float)
+
+
+def test_fields_control_the_search(client):
+    options = {"min_score": 5.0}
+    assert HragRetriever(client=client, tenant_id=TENANT, **options).invoke(QUERY) == []
+    dates = Range("metadata.year", at_least=2026)
+    fields = {"filter": dates, "mode": "standard", "limit": 1, "token_budget": 100}
+    more = {"search_options": {"retrieval": "lexical"}}
+    made = HragRetriever(client=client, tenant_id=TENANT, **fields, **more)
+    assert made.mode is SearchMode.STANDARD
+    assert ids(made.invoke("rotate")) == {"keys"}
+    assert made.invoke("cats") == []
+
+
+def test_a_filter_of_a_call_narrows_that_of_the_retriever(client):
+    made = HragRetriever(client=client, tenant_id=TENANT, filter=NoneOf((ZOO,)))
+    assert ids(made.invoke(QUERY)) == {"keys", "bread", "rivers"}
+    assert made.invoke(QUERY, filter=ZOO) == []
+    assert ids(made.invoke(QUERY, filter=Exists("title"))) == {"keys"}
+
+
+def test_it_is_part_of_a_chain(retriever):
+    prompt = ChatPromptTemplate.from_template("{context}\n\n{question}")
+    seen = []
+    model = FakeListChatModel(responses=["They bark."])
+    chain = (
+        {"context": retriever, "question": RunnablePassthrough()}
+        | prompt
+        | (lambda asked: seen.append(asked.to_string()) or asked)
+        | model
+        | StrOutputParser()
+    )
+    assert chain.invoke(QUERY) == "They bark."
+    assert "Dogs bark at night." in seen[0]
+    assert QUERY in seen[0]
+
+
+def test_fields_can_be_configured_for_a_call(retriever):
+    """LangChain makes a retriever for it, which shares the client."""
+    made = retriever.configurable_fields(limit=ConfigurableField(id="limit"))
+    assert len(made.invoke(QUERY)) > 1
+    assert len(made.invoke(QUERY, {"configurable": {"limit": 1}})) == 1
+
+
+def test_one_retriever_serves_one_event_loop_after_another(retriever):
+    for _ in range(3):
+        assert "pets" in ids(asyncio.run(retriever.ainvoke(QUERY)))
+
+
+def test_one_retriever_serves_threads_and_event_loops_at_the_same_time(retriever):
+    async def several() -> list[set[str]]:
+        found = await asyncio.gather(*(retriever.ainvoke(QUERY, limit=2) for _ in range(5)))
+        return [ids(each) for each in found]
+
+    def in_a_loop(_: int) -> list[set[str]]:
+        return asyncio.run(several())
+
+    def plainly(_: int) -> list[set[str]]:
+        return [ids(each) for each in retriever.batch([QUERY] * 5, limit=2)]
+
+    with ThreadPoolExecutor(4) as pool:
+        runs = [*pool.map(in_a_loop, range(4)), *pool.map(plainly, range(4))]
+    found = [each for run in runs for each in run]
+    assert len(found) == 40
+    assert all(each == found[0] for each in found)
+
+
+async def test_a_cancelled_task_cancels_its_search_and_nothing_else(retriever):
+    """The search waits for a change that never comes."""
+    waiting = retriever.model_copy(update={"search_options": {"min_sequence": 1 << 40}})
+    task = asyncio.create_task(waiting.ainvoke(QUERY))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await retriever.ainvoke(QUERY)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "says"),
+    [
+        ({"tenant_id": ""}, errors.InvalidArgument, "tenant_id is ''"),
+        ({"tenant_id": 5}, ValidationError, "valid string"),
+        ({"collection": "a b"}, errors.InvalidArgument, "collection is 'a b'"),
+        ({"mode": "best"}, ValidationError, "small_to_big"),
+        ({"limit": -1}, errors.InvalidArgument, "limit is '-1'"),
+        ({"filter": {"team": "zoo"}}, errors.InvalidArgument, "filter holds .*AllOf"),
+        ({"filter": "team=zoo"}, errors.InvalidArgument, "filter holds .*AllOf"),
+        ({"filter": Match("team", ("zoo",))}, errors.InvalidArgument, "metadata.<key>"),
+        ({"search_options": {"limit": 3}}, TypeError, "limit"),
+        ({"search_options": {"nonsense": 3}}, TypeError, "nonsense"),
+        ({"search_options": {"fusion": "best"}}, errors.InvalidArgument, "fusion is 'best'"),
+    ],
+)
+def test_what_no_search_accepts_is_refused_when_the_retriever_is_made(client, fields, error, says):
+    with pytest.raises(error, match=says):
+        HragRetriever(**{"client": client, "tenant_id": TENANT, **fields})
+
+
+@pytest.mark.parametrize(
+    ("query", "arguments", "error", "says"),
+    [
+        (" ", {}, errors.InvalidArgument, "text is blank"),
+        ("a\ud800", {}, errors.InvalidArgument, "valid Unicode"),
+        ([0.5] * 64, {}, errors.InvalidArgument, "it must be a text"),
+        ("x" * 32_769, {}, errors.TooLarge, "32769 bytes"),
+        (QUERY, {"limit": 101}, errors.InvalidArgument, "limit is 101"),
+        (QUERY, {"filter": {}}, errors.InvalidArgument, "filter holds '{}'"),
+    ],
+)
+async def test_errors_of_searches_pass_through(retriever, query, arguments, error, says):
+    with pytest.raises(error, match=says):
+        retriever.invoke(query, **arguments)
+    with pytest.raises(error, match=says):
+        await retriever.ainvoke(query, **arguments)
+
+
+async def test_a_collection_that_does_not_exist_is_named(client):
+    made = HragRetriever(client=client, tenant_id=TENANT, collection="none")
+    with pytest.raises(errors.CollectionNotFound, match="none"):
+        made.invoke(QUERY)
+    with pytest.raises(errors.CollectionNotFound, match="none"):
+        await made.ainvoke(QUERY)
+
+
+async def test_the_owner_of_the_client_closes_it(services: Running):
+    with services.new_client() as owned:
+        made = HragRetriever(client=owned, tenant_id=TENANT)
+        assert made.invoke(QUERY)
+    with pytest.raises(errors.ServiceUnavailable, match="this client is closed"):
+        made.invoke(QUERY)
+    with pytest.raises(errors.ServiceUnavailable, match="this client is closed"):
+        await made.ainvoke(QUERY)

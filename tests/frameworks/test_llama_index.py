@@ -1,0 +1,192 @@
+"""The retriever of LlamaIndex, alone and in its query engines."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from llama_index.core.llms import MockLLM
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import MetadataMode, QueryBundle
+from llama_index.core.vector_stores import (
+    FilterCondition,
+    MetadataFilter,
+    MetadataFilters,
+)
+
+from hrag import errors
+from hrag.client import Client
+from hrag.filters import Match
+from hrag.integrations.llama_index import HragRetriever
+from hrag.types import SearchMode
+from tests.frameworks.conftest import QUERY, TENANT
+from tests.processes import Running
+
+pytestmark = pytest.mark.frameworks
+
+ZOO = Match("metadata.team", ("zoo",))
+
+
+def found(retriever: HragRetriever, query: str = QUERY) -> set[str]:
+    return {node.metadata["document_id"] for node in retriever.retrieve(query)}
+
+
+def where(*conditions: tuple[object, ...], how: str = "and") -> MetadataFilters:
+    filters = [MetadataFilter(key=key, operator=op, value=value) for key, op, value in conditions]
+    return MetadataFilters(filters=filters, condition=FilterCondition(how))
+
+
+def test_a_node_carries_its_citation(client: Client):
+    (only,) = HragRetriever(client, TENANT, filter=ZOO).retrieve(QUERY)
+    node = only.node
+    assert only.score == node.metadata["score"]
+    assert (node.node_id, node.ref_doc_id) == ("pets#0.0", "pets")
+    assert (node.start_char_idx, node.end_char_idx) == (0, len(node.text))
+    assert (node.metadata["heading"], node.metadata["team"]) == ("[Pets, pages 1-2]", "zoo")
+    assert node.get_content(MetadataMode.LLM) == f"heading: [Pets, pages 1-2]\n\n{node.text}"
+    assert type(node).from_json(node.to_json()) == node
+
+
+async def test_it_answers_in_a_query_engine(client: Client):
+    llm = MockLLM()
+    engine = RetrieverQueryEngine(
+        HragRetriever(client, TENANT, limit=2),
+        response_synthesizer=get_response_synthesizer(llm=llm),
+        node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.01)],
+    )
+    for answer in (engine.query(QUERY), await engine.aquery(QUERY)):
+        assert "Dogs bark at night." in str(answer)
+        assert "heading: [Pets, pages 1-2]" in str(answer)
+        assert QUERY in str(answer)
+        assert len(answer.source_nodes) == 2
+
+
+async def test_it_can_be_fused_with_another(client: Client):
+    """The fusion takes nodes with one id for one."""
+    both = [
+        HragRetriever(client, TENANT, mode=SearchMode.STANDARD, search_options={"retrieval": one})
+        for one in ("lexical", "dense")
+    ]
+    fused = QueryFusionRetriever(
+        both, llm=MockLLM(), num_queries=1, mode="reciprocal_rerank", similarity_top_k=9
+    )
+    nodes = await fused.aretrieve(QUERY)
+    found = [node.metadata["document_id"] for node in nodes]
+    assert sorted(found) == ["bread", "keys", "pets", "rivers"]
+
+
+def test_an_embedding_of_another_model_is_not_used(client: Client):
+    bundle = QueryBundle(QUERY, embedding=[0.5, 0.5])
+    plain = HragRetriever(client, TENANT).retrieve(QUERY)
+    assert HragRetriever(client, TENANT).retrieve(bundle) == plain
+
+
+def test_one_retriever_serves_threads_and_event_loops_at_the_same_time(client: Client):
+    retriever = HragRetriever(client, TENANT)
+
+    def in_a_loop(_: int) -> list[str]:
+        return [node.node_id for node in asyncio.run(retriever.aretrieve(QUERY))]
+
+    def plainly(_: int) -> list[str]:
+        return [node.node_id for node in retriever.retrieve(QUERY)]
+
+    with ThreadPoolExecutor(4) as pool:
+        runs = [*pool.map(in_a_loop, range(8)), *pool.map(plainly, range(8))]
+    assert all(run == runs[0] for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (where(("team", "==", "zoo")), {"pets"}),
+        (where(("team", "!=", "zoo")), {"keys", "bread", "rivers"}),
+        (where(("team", "in", ["zoo", "kitchen"])), {"pets", "bread"}),
+        (where(("team", "nin", ["zoo", "kitchen"])), {"keys", "rivers"}),
+        (where(("year", ">", 2025)), {"keys"}),
+        (where(("year", ">=", 2025), ("year", "<", 2026)), {"pets"}),
+        (where(("date", "<=", "2026-01-01")), {"rivers"}),
+        (where(("tags", "contains", "a")), {"keys"}),
+        (where(("tags", "any", ["b", "c"])), {"keys"}),
+        (where(("tags", "all", ["a", "b"])), {"keys"}),
+        (where(("tags", "all", ["a", "c"])), set()),
+        (where(("year", "is_empty", None)), {"bread", "rivers"}),
+        (where(("title", "==", "Pets"), ("team", "==", "kitchen"), how="or"), {"pets", "bread"}),
+        (where(("team", "==", "zoo"), ("year", ">", 0), how="not"), {"bread", "rivers"}),
+        (
+            MetadataFilters(filters=[where(("team", "==", "zoo")), where(("year", ">", 0))]),
+            {"pets"},
+        ),
+        (where(("document_id", "==", "bread")), {"bread"}),
+    ],
+)
+def test_filters_of_llama_index_mean_what_they_mean_there(client: Client, given, expected):
+    assert found(HragRetriever(client, TENANT, filter=given)) == expected
+
+
+def nested(depth: int) -> MetadataFilters:
+    inner = where(("team", "==", "zoo"))
+    for _ in range(depth):
+        inner = MetadataFilters(filters=[inner])
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        (where(("team", "text_match", "z")), errors.InvalidArgument, "operator is 'text_match'"),
+        (where(("team", ">", "zoo")), errors.InvalidArgument, r"filters\[0\].value is 'zoo'"),
+        (where(("team", "in", [])), errors.InvalidArgument, "a list with a value"),
+        (where(("team", "in", "zoo")), errors.InvalidArgument, "a list with a value"),
+        (where(("year", "==", float("nan"))), errors.InvalidArgument, "finite"),
+        (where(("score", ">", 1)), errors.InvalidArgument, "'score', which is a passage's"),
+        (where(("title", ">", 1)), errors.InvalidArgument, "only metadata has numbers"),
+        (MetadataFilters(filters=[]), errors.InvalidArgument, "all_of is empty"),
+        (nested(100), errors.TooLarge, "over 16 deep"),
+        ({"team": "zoo"}, errors.InvalidArgument, "filter holds"),
+    ],
+)
+def test_filters_that_hrag_cannot_express_are_refused_by_name(client: Client, given, error, says):
+    with pytest.raises(error, match=says):
+        HragRetriever(client, TENANT, filter=given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"mode": "best"}, errors.InvalidArgument, "mode is 'best'; allowed are small_to_big"),
+        ({"limit": "many"}, errors.InvalidArgument, "limit is 'many'"),
+        ({"collection": ""}, errors.InvalidArgument, "collection is ''"),
+        ({"search_options": {"nonsense": 1}}, TypeError, "nonsense"),
+    ],
+)
+def test_what_no_search_accepts_is_refused_when_it_is_made(client: Client, arguments, error, says):
+    with pytest.raises(error, match=says):
+        HragRetriever(client, TENANT, **arguments)
+    with pytest.raises(errors.InvalidArgument, match="tenant_id is"):
+        HragRetriever(client, 5)
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        (" ", errors.InvalidArgument),
+        ("a\ud800", errors.InvalidArgument),
+        ("x" * 32_769, errors.TooLarge),
+    ],
+)
+async def test_errors_of_searches_pass_through(client: Client, query, error):
+    retriever = HragRetriever(client, TENANT)
+    with pytest.raises(error):
+        retriever.retrieve(query)
+    with pytest.raises(error):
+        await retriever.aretrieve(query)
+
+
+async def test_the_owner_of_the_client_closes_it(services: Running):
+    with services.new_client() as owned:
+        retriever = HragRetriever(owned, TENANT)
+        assert await retriever.aretrieve(QUERY)
+    with pytest.raises(errors.ServiceUnavailable, match="this client is closed"):
+        retriever.retrieve(QUERY)
