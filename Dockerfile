@@ -13,8 +13,9 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates g++ libpython3-dev python3-venv
 # /build compiles; pip and compilers stay outside of the environment that is copied.
 # HNSWLIB_NO_NATIVE: otherwise hnswlib is compiled for this machine's CPU and crashes on others.
+# HRAG_REQUIRE_EXTENSIONS: a kernel that cannot be compiled ends the build.
 RUN python3 -m venv /build && python3 -m venv --without-pip /opt/hrag
-ENV HNSWLIB_NO_NATIVE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+ENV HNSWLIB_NO_NATIVE=1 HRAG_REQUIRE_EXTENSIONS=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /source
 # Dependencies change less often than the source: a layer of their own. All that comes from a
 # registry is checked against its hash, what compiles included; nothing else is compiled than

@@ -4,12 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RUNTIME := $(VENV)/.runtime
 PEERS := .venv-peers
+FRAMEWORKS := .venv-frameworks
 TOOLS := .venv-tools
 PINS := constraints
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup constraints images sbom demo sync-client test test-slow test-attacks test-endurance test-models test-clients test-containers lint bench bench-full bench-compare bench-store bench-quality bench-peers bench-lexical clean
+.PHONY: setup wheel constraints images sbom demo sync-client test test-slow test-attacks test-endurance test-models test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-compare bench-store bench-quality bench-peers bench-lexical clean
 
 setup: $(STAMP)
 
@@ -18,12 +20,31 @@ setup: $(STAMP)
 INSTALL = -m pip install --quiet --disable-pip-version-check
 HASHED = $(INSTALL) --require-hashes --requirement
 
-# Reinstalled when what is compiled, generated or required changes; Python edits need none.
-$(STAMP): pyproject.toml setup.py $(PINS)/build.txt $(PINS)/development.txt $(wildcard hrag_fast/*.pyx hrag_fast/*.pxd protos/hrag/v1/*.proto)
+# What `make demo` needs: the image's packages and hrag itself. Installed again when what is
+# compiled, generated or required changes; Python edits need none. A kernel that cannot be
+# compiled is an error here. Kernels are compiled while packages, hnswlib among them, are
+# installed: either keeps a core busy. In the mode compat, mypy in other folders finds the types.
+KERNELS = $(wildcard hrag_fast/*.pyx hrag_fast/*.pxd protos/hrag/v1/*.proto)
+$(RUNTIME): pyproject.toml setup.py $(PINS)/build.txt $(PINS)/runtime.txt $(KERNELS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(HASHED) $(PINS)/build.txt --requirement $(PINS)/development.txt
-	$(BIN)/python $(INSTALL) --no-deps --no-build-isolation --editable .
+	$(BIN)/python $(HASHED) $(PINS)/build.txt
+	HRAG_REQUIRE_EXTENSIONS=1 $(BIN)/python $(INSTALL) --no-deps --no-build-isolation \
+		--config-settings editable_mode=compat --editable . & kernels=$$!; \
+	$(BIN)/python $(HASHED) $(PINS)/runtime.txt --no-deps --no-build-isolation; packages=$$?; \
+	wait $$kernels && exit $$packages
 	touch $@
+
+$(STAMP): $(RUNTIME) $(PINS)/development.txt
+	$(BIN)/python $(HASHED) $(PINS)/development.txt
+	touch $@
+
+# The wheel for this version of Python, in dist/: for other machines with Linux, by the standard
+# manylinux. Nothing in it is compiled for one processor; kernels choose theirs when loaded.
+wheel: $(RUNTIME) $(TOOLS)/.installed
+	rm -rf build/wheel
+	HRAG_REQUIRE_EXTENSIONS=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
+		--wheel-dir build/wheel .
+	PATH="$(TOOLS)/bin:$$PATH" auditwheel repair --strip --wheel-dir dist build/wheel/hrag-*.whl
 
 # Writes the lists of versions with their hashes. Versions stay where pyproject.toml still allows
 # them; `make constraints UPGRADE=--upgrade` takes the newest, UPGRADE="--upgrade-package NAME" one.
@@ -32,10 +53,14 @@ COMPILE = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 
 	--no-annotate --no-emit-index-url --custom-compile-command "make constraints" $(UPGRADE)
 BUILD_REQUIRES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 
+# What the image has: the services, and whatever hrag's commands need.
+EXTRAS = server formats gateway mcp otel
+
 constraints: $(TOOLS)/.installed
-	$(COMPILE) pyproject.toml --output-file $(PINS)/runtime.txt
+	$(COMPILE) pyproject.toml $(EXTRAS:%=--extra %) --output-file $(PINS)/runtime.txt
 	$(COMPILE) pyproject.toml --extra dev --constraint $(PINS)/runtime.txt --output-file $(PINS)/development.txt
-	$(COMPILE) pyproject.toml --all-extras --constraint $(PINS)/development.txt --output-file $(PINS)/benchmarks.txt
+	$(COMPILE) pyproject.toml --extra dev --extra bench --extra e5 --constraint $(PINS)/development.txt --output-file $(PINS)/benchmarks.txt
+	$(COMPILE) pyproject.toml --extra dev --extra docs --constraint $(PINS)/development.txt --output-file $(PINS)/docs.txt
 	$(PYTHON) -c '$(BUILD_REQUIRES)' | cat $(PINS)/build.in - \
 		| $(COMPILE) - --constraint $(PINS)/development.txt --output-file $(PINS)/build.txt
 	$(COMPILE) $(PINS)/tools.in --output-file $(PINS)/tools.txt
@@ -65,10 +90,10 @@ $(TOOLS)/.installed: $(PINS)/tools.txt
 	$(TOOLS)/bin/python $(HASHED) $<
 	touch $@
 
-demo: setup
+demo: $(RUNTIME)
 	$(BIN)/hrag demo
 
-# Writes hrag/client/sync.py anew from aio.py; a test fails where that was forgotten.
+# Writes the synchronous client anew from the asyncio one; a test fails where that was forgotten.
 sync-client: setup
 	$(BIN)/python -m tests.sync_client
 
@@ -90,9 +115,36 @@ test-endurance: setup
 test-models: setup
 	$(BIN)/python -m pytest -m models
 
-# Needs Node.js 20 or newer; installs the packages of docs/examples/node there, once.
+# Needs Node.js 20 or newer; installs the packages of docs/examples/node there, and a generator of
+# clients from PyPI into .venv-clients, once.
 test-clients: setup
 	$(BIN)/python -m pytest -m clients
+
+# Installs Playwright from PyPI and, on Debian as root, Chromium; each once.
+test-browser: $(VENV)/.browser
+	tests/browser/prepare
+	$(BIN)/python -m pytest -p no:benchmark -m browser tests/browser
+
+$(VENV)/.browser: $(STAMP) tests/browser/requirements.txt
+	$(BIN)/python $(INSTALL) --requirement tests/browser/requirements.txt
+	touch $@
+
+# Installs LangChain, LlamaIndex and Haystack from PyPI into .venv-frameworks (200 MB), once, over
+# what .venv has.
+test-frameworks: setup $(FRAMEWORKS)/.installed
+	$(FRAMEWORKS)/bin/python -m pytest -m frameworks tests/frameworks
+
+PACKAGES = import sysconfig; print(sysconfig.get_path("purelib"))
+LIBRARIES = import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
+	print(*extras["langchain"], *extras["llama-index"], *extras["haystack"], sep="\n")
+
+$(FRAMEWORKS)/.installed: pyproject.toml tests/frameworks/requirements.txt
+	test -x $(FRAMEWORKS)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS)
+	echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PACKAGES)')')" \
+		> "$$($(FRAMEWORKS)/bin/python -c '$(PACKAGES)')/development.pth"
+	$(PYTHON) -c '$(LIBRARIES)' | cat - tests/frameworks/requirements.txt > $(FRAMEWORKS)/requirements.txt
+	$(FRAMEWORKS)/bin/python $(INSTALL) --requirement $(FRAMEWORKS)/requirements.txt
+	touch $@
 
 # Uses a Docker engine, or on Debian installs podman, as root; several minutes the first time.
 test-containers: setup
@@ -104,6 +156,19 @@ lint: setup
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	cd protos && ../$(BIN)/buf lint
+
+# The site of documents, in build/site; it needs no network. Then its tests, and the notebook's.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python -m pytest -p no:benchmark -m docs
+
+# Runs the notebooks of docs/examples and stores what they print.
+notebooks: $(VENV)/.docs
+	$(BIN)/python -m tests.docs.notebooks
+
+$(VENV)/.docs: $(STAMP) $(PINS)/docs.txt
+	$(BIN)/python $(HASHED) $(PINS)/docs.txt
+	touch $@
 
 # Figures and plots of the run go to benchmarks/results/latest, whether targets are met or not.
 bench: $(VENV)/.bench
@@ -144,4 +209,4 @@ $(PEERS)/.installed: benchmarks/peers/requirements.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-models $(PEERS) $(TOOLS) benchmarks/peers/results benchmarks/results/latest docs/examples/node/node_modules build *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so
+	rm -rf $(VENV) .venv-models .venv-clients $(PEERS) $(FRAMEWORKS) $(TOOLS) benchmarks/peers/results benchmarks/results/latest docs/examples/node/node_modules build dist *.egg-info hrag/v1 hrag_fast/*.c hrag_fast/*.cpp hrag_fast/*.so

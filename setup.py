@@ -2,21 +2,31 @@
 
 Both are written beside the sources, ignored by git, so that an editable install and a wheel
 use the same files. Everything else about the package is in pyproject.toml.
+
+Without a C++ compiler the kernels are left out: the SDK and the commands that are its clients
+need none of them, and `hrag serve` says which are missing. HRAG_REQUIRE_EXTENSIONS=1 makes a
+kernel that cannot be compiled an error.
 """
 
 import os
+import shutil
 from pathlib import Path
 
 from Cython.Build import cythonize
 from grpc_tools import protoc
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 ROOT = Path(__file__).parent
 PROTOS = ROOT / "protos"
 
 
 def generate_grpc_code() -> None:
-    """Writes `hrag/v1`, before setuptools looks for packages: it must exist by then."""
+    """Writes `hrag/v1`, before setuptools looks for packages: it must exist by then.
+
+    The .proto files lie beside the code, so that a wheel's folder is an include path of protoc.
+    """
     target = ROOT / "hrag" / "v1"
     target.mkdir(exist_ok=True)
     (target / "__init__.py").write_text(
@@ -24,9 +34,27 @@ def generate_grpc_code() -> None:
     )
     well_known_types = Path(protoc.__file__).parent / "_proto"
     outputs = [f"--{kind}_out={ROOT}" for kind in ("python", "pyi", "grpc_python")]
+    # The comments, which the gateway shows, are in no other output.
+    outputs += [
+        f"--descriptor_set_out={target / 'descriptors.pb'}",
+        "--include_source_info",
+        "--include_imports",
+    ]
     sources = sorted(str(path) for path in PROTOS.rglob("*.proto"))
     if protoc.main(["protoc", f"-I{PROTOS}", f"-I{well_known_types}", *outputs, *sources]):
         raise SystemExit("protoc failed")
+    for source in sources:
+        shutil.copy(source, target)
+
+
+class BuildExtensions(build_ext):
+    """A compiler that is missing is a failed compilation, which an optional extension may have."""
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except OSError as error:
+            raise CompileError(str(error)) from error
 
 
 generate_grpc_code()
@@ -43,18 +71,31 @@ NAMES = (
     "_postings_writer",
     "_sentences",
 )
+# Cython's memoryviews, which would otherwise be two thirds of every kernel's code.
+SHARED = "hrag_fast._cyutility"
 # A fused multiply-add rounds once where numpy rounds twice: scores would differ from the twin's.
-FLAGS = {"_bm25": ["-ffp-contract=off"]}
-kernels = [
+FLAGS = {"hrag_fast._bm25": ["-ffp-contract=off"], SHARED: ["-O1"]}
+sources = {f"hrag_fast.{name}": f"hrag_fast/{name}.pyx" for name in NAMES}
+sources[SHARED] = "hrag_fast/_cyutility.c"
+extensions = [
     Extension(
-        f"hrag_fast.{name}",
-        [f"hrag_fast/{name}.pyx"],
-        extra_compile_args=["-O3", *FLAGS.get(name, [])],
+        name,
+        [source],
+        extra_compile_args=["-O3", "-g0", *FLAGS.get(name, [])],
     )
-    for name in NAMES
+    for name, source in sources.items()
 ]
 cores = os.cpu_count() or 1
+modules = cythonize(
+    extensions,
+    nthreads=cores,
+    shared_utility_qualified_name=SHARED,
+    compiler_directives={"language_level": "3"},
+)
+for module in modules:  # Cython's copies of the extensions do not keep it.
+    module.optional = os.environ.get("HRAG_REQUIRE_EXTENSIONS") != "1"
 setup(
-    ext_modules=cythonize(kernels, nthreads=cores, compiler_directives={"language_level": "3"}),
+    cmdclass={"build_ext": BuildExtensions},
+    ext_modules=modules,
     options={"build_ext": {"parallel": cores}},
 )

@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass
 
 from hrag.auth import Role
-from hrag.cli.health import is_serving
-from hrag.cli.processes import INDEXER, RETRIEVER, Service
+from hrag.cli.services.health import is_serving
+from hrag.cli.services.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
 from hrag.client.access import Access
 from tests.containers.engine import Engine, eventually

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from hrag.auth import Role
-from hrag.cli.processes import INDEXER, RETRIEVER, free_addresses
+from hrag.cli.services.processes import INDEXER, RETRIEVER, free_addresses
 from hrag.client.access import Access
 from hrag.config import PLAINTEXT_WORDS
 from hrag.errors import PermissionDenied, Unauthenticated

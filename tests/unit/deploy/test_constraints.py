@@ -13,7 +13,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "constraints"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-LISTS = ("runtime", "development", "benchmarks", "build", "tools")
+RUNTIME_EXTRAS = ("server", "formats", "gateway", "mcp", "otel")
+LISTS = ("runtime", "development", "benchmarks", "build", "docs", "tools")
 VERSIONS_OF_PYTHON = ("3.11", "3.12", "3.13")
 TOOLS = ("pytest", "ruff", "mypy", "hypothesis", "buf-bin", "grpcio-tools", "matplotlib", "pip")
 
@@ -51,12 +52,16 @@ def _allows(entries: dict[str, tuple[Requirement, int]], requirement: Requiremen
 @pytest.mark.parametrize("name", ["runtime", "development", "benchmarks"])
 def test_whatever_hrag_requires_is_listed_in_an_allowed_version(name: str) -> None:
     entries = _entries(name)
-    project = PROJECT["project"]
-    needed = list(project["dependencies"])
+    extras = PROJECT["project"]["optional-dependencies"]
+    chosen = list(RUNTIME_EXTRAS)
     if name != "runtime":
-        needed += project["optional-dependencies"]["dev"]
+        chosen += ["dev"]
     if name == "benchmarks":
-        needed += project["optional-dependencies"]["bench"]
+        chosen += ["bench"]
+    needed = [
+        *PROJECT["project"]["dependencies"],
+        *(each for extra in chosen for each in extras[extra]),
+    ]
     ours = [Requirement(each) for each in needed if not each.startswith("hrag[")]
     assert [each.name for each in ours if not _allows(entries, each)] == []
 
