@@ -30,8 +30,9 @@ def machine() -> dict[str, str | float]:
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of Python, hrag, its requirements and pytest-benchmark."""
-    names = [each for each in requires("hrag") or () if "extra ==" not in each]
+    """Returns the versions of Python, hrag, what its services require, and pytest-benchmark."""
+    listed = requires("hrag") or ()
+    names = [each for each in listed if "extra ==" not in each or 'extra == "server"' in each]
     required = [found.group() for each in names if (found := _NAME.match(each))]
     return {
         "python": platform.python_version(),

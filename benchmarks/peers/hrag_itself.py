@@ -18,7 +18,7 @@ from benchmarks.peers.peer import Found, Indexed, Query, Text
 from benchmarks.peers.timing import folder_bytes, timed
 from benchmarks.peers.vectors import DIMENSION, Vectors
 from hrag import embedding
-from hrag.cli.processes import Services, free_addresses
+from hrag.cli.services.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding.hashing import HashEmbedder

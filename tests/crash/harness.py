@@ -9,16 +9,16 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from subprocess import TimeoutExpired
 from threading import Event
 
-from hrag.cli.processes import INDEXER, RETRIEVER, Service
+from hrag.cli.services.processes import INDEXER, RETRIEVER
 from hrag.client import Client
 from hrag.types import DEFAULT_COLLECTION
 from tests.crash.documents import SMALL, VARIABLES
@@ -34,6 +34,7 @@ from tests.crash.load import (
 )
 from tests.crash.verify import ExactSearch, check_beside_services, settle
 from tests.processes import Process, check_store
+from tests.until import until
 
 LARGE = "large"
 TENANTS = (LARGE, SMALL)
@@ -47,13 +48,8 @@ _ROOT = Path(__file__).parents[2]
 _POINT_LIMIT_S = 60.0  # For a point to be reached under load; most take less than a second.
 _ENDING_S = 15.0  # For clients to notice that a service is gone.
 
-
-class _AtPoint(Service):
-    """The indexer behind a launcher that installs crash points."""
-
-    @property
-    def module(self) -> str:
-        return "tests.crash.indexer_at_point"
+# The indexer behind a launcher that installs crash points.
+_AT_POINT = replace(INDEXER, module="tests.crash.indexer_at_point")
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,6 @@ class FragileIndexer(Process):
     """An indexer that can be told to end itself at a crash point."""
 
     def __init__(self, data_dir: Path, kill: Kill) -> None:
-        fragile = _AtPoint(INDEXER.name, INDEXER.health_name, INDEXER.address_variable)
         self._armed = data_dir.with_name("armed")
         self._armed.unlink(missing_ok=True)
         if kill.starting:
@@ -83,7 +78,7 @@ class FragileIndexer(Process):
             "CRASH_ARMED": str(self._armed),
             "PYTHONPATH": str(_ROOT),
         }
-        super().__init__(fragile, data_dir, {**VARIABLES, **crash})
+        super().__init__(_AT_POINT, data_dir, {**VARIABLES, **crash})
 
     def arm(self) -> None:
         """Begins to count the reaches of its point."""
@@ -266,14 +261,6 @@ class CrashRun:
         exact.compare_by_words(client, self._random, collections[DEFAULT_COLLECTION].documents)
         until(lambda: not client.index_status(tenant_id).unsummarised_documents)
         assert exact.compare_by_summaries(client, self._random) == 1.0
-
-
-def until(true: Callable[[], bool], timeout_s: float = 30) -> None:
-    """Waits until `true`, or fails."""
-    end = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.02)
 
 
 def planned(

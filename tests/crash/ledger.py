@@ -31,6 +31,10 @@ class Entry:
     """Without an answer yet, in order."""
     last: int = 0
     """The number of the newest write, whatever became of it."""
+    revision: int = 0
+    """The last acknowledged revision of the certain document's metadata; 0 as written."""
+    revising: int = 0
+    """The revision that was sent and has no answer yet; 0 for none."""
 
     def send(self, *, stores: bool) -> Write:
         """Notes a write that is about to be sent."""
@@ -43,17 +47,21 @@ class Entry:
         """Notes the answer to a write; those sent before it are answered too."""
         self.sent = tuple(other for other in self.sent if other.number > write.number)
         self.certain = write
+        self.revision = self.revising = 0
 
     def refuse(self, write: Write) -> None:
         """Notes that the service says it has kept nothing of a write."""
         self.sent = tuple(other for other in self.sent if other != write)
 
-    def settle(self, found: int | None) -> bool:
+    def settle(self, found: int | None, revision: int = 0) -> bool:
         """Takes what a crash has left, None for nothing, as certain; False if it may not be."""
         for write in reversed((self.certain, *self.sent)):
             if (write.number if write.stores else None) == found:
+                revisions = {self.revision, self.revising} - ({0} if self.revision else set())
+                allowed = revisions if write == self.certain else {0}
                 self.certain, self.sent = write, ()
-                return True
+                self.revision, self.revising = revision, 0
+                return revision in allowed
         return False
 
 

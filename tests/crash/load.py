@@ -22,6 +22,7 @@ _STREAMED = 40  # Documents of one stream, at most: several group commits.
 _SCRATCH_DOCUMENTS = 12  # Over a hundred leaves: enough for a segment, which a purge removes.
 _SCRATCH = "scratch-"
 _DELETED = 0.25
+_REVISED = 0.2
 _WINDOWS = 20  # More could embed more sentences than a call may.
 _READ_BACK = 0.1
 
@@ -60,7 +61,7 @@ def work_until_gone(worker: Worker, stop: Event) -> Done:
 
 
 class UnaryWriter:
-    """Puts and deletes documents one by one."""
+    """Puts, changes and deletes documents one by one."""
 
     def __init__(
         self, client: Client, collection: Collection, ids: list[str], source: random.Random
@@ -75,6 +76,8 @@ class UnaryWriter:
         document_id, entry = self._source.choice(list(self._entries.items()))
         if entry.certain.stores and self._source.random() < _DELETED:
             self._delete(document_id, entry)
+        elif entry.certain.stores and self._source.random() < _REVISED:
+            self._revise(document_id, entry)
         else:
             self._put(document_id, entry)
 
@@ -90,6 +93,19 @@ class UnaryWriter:
         self.done.acknowledged += 1
         if self._source.random() < _READ_BACK:
             self._read_back(document_id, write, result.sequence)
+
+    def _revise(self, document_id: str, entry: Entry) -> None:
+        """Changes the document's metadata and nothing else."""
+        entry.revising = entry.revision + 1
+        revision = {"revision": entry.revising}
+        try:
+            updated = self._client.update_metadata(self._tenant_id, document_id, revision)
+        except StorageFull:
+            entry.revising = 0
+            raise
+        assert updated.document.metadata == {"version": entry.certain.number, **revision}
+        entry.revision, entry.revising = entry.revising, 0
+        self.done.acknowledged += 1
 
     def _delete(self, document_id: str, entry: Entry) -> None:
         write = entry.send(stores=False)

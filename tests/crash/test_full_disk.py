@@ -20,13 +20,14 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.types import DEFAULT_COLLECTION, IndexStatus
 from tests.crash.disks import KIB, MIB, Ballast, small_disk
 from tests.crash.documents import VARIABLES, document_of
-from tests.crash.harness import MIN_RECALL_OF_FEW, until
+from tests.crash.harness import MIN_RECALL_OF_FEW
 from tests.crash.ledger import Collection, Entry
 from tests.crash.load import StreamWriter, UnaryWriter, Worker
 from tests.crash.verify import ExactSearch, check_beside_services, settle
 from tests.fakes import collection_settings, prepared, seal, sentences
 from tests.forked import HRAG, ran
 from tests.processes import Running, check_store, running
+from tests.until import until
 
 _TENANT = "large"
 _DISK_BYTES = 192 * MIB  # The default reserve, as much allocated for deletions, and a store.

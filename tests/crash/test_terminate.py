@@ -16,12 +16,13 @@ from hrag.client import Client
 from hrag.errors import HragError
 from hrag.types import DEFAULT_COLLECTION, MAX_PAGE_SIZE, Document
 from tests.crash.documents import VARIABLES, document_of, text_of
-from tests.crash.harness import MIN_RECALL_OF_FEW, until
+from tests.crash.harness import MIN_RECALL_OF_FEW
 from tests.crash.ledger import Collection, Entry
 from tests.crash.load import Done, Searcher, UnaryWriter, Worker, work_until_gone
 from tests.crash.verify import ExactSearch, settle
 from tests.forked import talking
 from tests.processes import Running, running
+from tests.until import until
 
 _TENANT = "large"
 _STREAMED = "streamed"

@@ -94,9 +94,10 @@ def _settle_document(
     info: DocumentInfo | None,
 ) -> str:
     version = None if info is None else int(info.metadata["version"])
-    known = f"{entry.certain}, in flight {entry.sent}"
-    if not entry.settle(version):
-        return f"found version {version}; known is {known}"
+    revision = 0 if info is None else int(info.metadata.get("revision", 0))
+    known = str(entry)
+    if not entry.settle(version, revision):
+        return f"found version {version}, revision {revision}; known is {known}"
     if version is None:
         return ""
     text = client.get_text(collection.tenant_id, document_id, collection=collection.name)

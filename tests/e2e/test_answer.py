@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,7 @@ from tests.openai_server import (
     slow,
 )
 from tests.processes import Running
+from tests.until import until
 
 AT_ONCE = "0.001"
 
@@ -315,13 +316,6 @@ def test_a_deadline_ends_the_call(
 # Who asks
 
 
-def _until(true: Callable[[], bool], within_s: float = 30.0) -> None:
-    until = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("way", ["close", "deadline"])
 def test_a_client_that_is_gone_frees_the_model(
     answering: Running, chat_endpoint: OpenAIServer, stored: str, way: str
@@ -336,7 +330,7 @@ def test_a_client_that_is_gone_frees_the_model(
     else:
         with pytest.raises(errors.DeadlineExceeded):
             list(answer)
-    _until(lambda: chat_endpoint.streams_left > left)
+    until(lambda: chat_endpoint.streams_left > left)
 
 
 async def test_a_task_that_is_cancelled_frees_the_model(
@@ -353,7 +347,7 @@ async def test_a_task_that_is_cancelled_frees_the_model(
     async with AsyncClient(*addresses) as client:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(listen(), 0.5)
-    await asyncio.to_thread(_until, lambda: chat_endpoint.streams_left > left)
+    await asyncio.to_thread(until, lambda: chat_endpoint.streams_left > left)
 
 
 def test_answers_never_take_the_last_thread_from_searches(
@@ -365,7 +359,7 @@ def test_answers_never_take_the_last_thread_from_searches(
     answering.client.ingest(other, Document(DOGS, "dogs"))
     with ThreadPoolExecutor(AT_A_TIME) as callers:
         writing = [callers.submit(ask, answering, tenant) for tenant in (stored, other)]
-        _until(lambda: chat_endpoint.calls == calls + AT_A_TIME)
+        until(lambda: chat_endpoint.calls == calls + AT_A_TIME)
         with pytest.raises(errors.TooBusy, match="HRAG_MAX_CONCURRENT_ANSWERS"):
             ask(answering, stored)
         for number in range(20):

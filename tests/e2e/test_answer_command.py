@@ -59,8 +59,8 @@ def test_failed_model_still_shows_passages_and_text(
 ) -> None:
     chat_endpoint.inject(before_event(1, None))
     done = shell("dogs?", *options)
-    assert done.exit_code == 1
-    assert done.stderr.startswith("error: the chat endpoint ")
+    assert done.exit_code == 4
+    assert done.stderr.startswith('{"error": ' if options else "error: the chat endpoint ")
     assert "ended the reply early" in done.stderr
     if options:
         told = json.loads(done.stdout)
@@ -78,7 +78,7 @@ def test_interrupted_call_still_shows_passages_and_text(
     monkeypatch.setattr("hrag.client.calls.ANSWER_TIMEOUT_S", 0.6)
     chat_endpoint.inject(events(*(piece("狗会叫。" * 100), 0.2) * 50))
     done = shell("dogs?")
-    assert done.exit_code == 1
+    assert done.exit_code == 4
     assert done.stdout.startswith("狗会叫。")
     assert "[2] " in done.stdout
     assert done.stderr.startswith("error: ")

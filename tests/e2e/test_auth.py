@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from hrag.auth import Role, keys
 from hrag.cli.app import app
-from hrag.cli.processes import INDEXER, RETRIEVER
+from hrag.cli.services.processes import INDEXER, RETRIEVER
 from hrag.client import Client
 from hrag.config import NO_AUTH_WORDS
 from hrag.errors import HragError, PermissionDenied, Unauthenticated
@@ -126,7 +126,7 @@ def test_every_command_takes_a_token_made_while_services_run(guarded, key_file, 
         allowed = _run(guarded, key, *arguments, "--tenant", "cli")
         assert allowed.exit_code == 0, allowed.output
         refused = _run(guarded, "", *arguments, "--tenant", "cli")
-        assert refused.exit_code == 1
+        assert refused.exit_code == 5
         assert "valid credential" in refused.stderr + refused.output
     denied = _run(guarded, key, "answer", "cats", "--tenant", TENANT)
     assert "may not act for tenant" in denied.stderr

@@ -1,7 +1,7 @@
 """Calls whose callers have gone, or whose time is over, let go of their threads and models."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from threading import Event
 from typing import Any
 
@@ -15,6 +15,7 @@ from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 from tests.openai_server import DEFAULT_DIMENSION, OpenAIServer, refuse, slow
 from tests.processes import Running, running
+from tests.until import until
 
 _THREADS = 2
 _FAR = 1 << 40
@@ -50,13 +51,6 @@ def stored(few: Running, endpoint: OpenAIServer, tenant: str) -> Iterator[str]:
     few.client.ingest(tenant, Document("Dogs bark.", "dogs"))
     yield tenant
     endpoint.forget_faults()
-
-
-def _until(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def _search_still_answers(few: Running, tenant: str) -> None:
@@ -106,7 +100,7 @@ def test_a_document_nobody_waits_for_is_not_embedded_to_its_end(
     timeout = None if way == "cancel" else 4 * _SLOW_S
     storing = few.raw_indexer.IngestDocument.future(request, timeout=timeout)
     if way == "cancel":
-        _until(lambda: endpoint.calls > before)
+        until(lambda: endpoint.calls > before)
         storing.cancel()
     with pytest.raises((grpc.RpcError, grpc.FutureCancelledError)):
         storing.result(20)
@@ -130,7 +124,7 @@ def test_a_stream_nobody_waits_for_is_not_embedded_to_its_end(
         over.wait(20)
 
     storing = few.raw_indexer.IngestDocuments(documents())
-    _until(lambda: endpoint.calls > before)
+    until(lambda: endpoint.calls > before)
     storing.cancel()
     over.set()
     _stands_still(endpoint)

@@ -1,7 +1,7 @@
 """Starting, stopping, restarting, and working meanwhile."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -13,11 +13,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hrag import errors
-from hrag.cli.processes import INDEXER, RETRIEVER, Service
+from hrag.cli.services.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
 from hrag.types import Document
 from tests.openai_server import OpenAIServer, slow
 from tests.processes import FAST, Process, Running, check_store, running, started
+from tests.until import until
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -25,14 +26,6 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 def _text(number: int, sentences: int = 60) -> str:
     return "".join(f"Text {number} says sentence {each}. " for each in range(sentences))
-
-
-def _until(true: Callable[[], bool], timeout_s: float = 60) -> None:
-    """Waits until `true`, or fails."""
-    end = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -81,7 +74,7 @@ def test_a_call_that_never_ends_does_not_hold_up_a_stop(data_dir: Path) -> None:
             seen = endpoint.calls
             endpoint.inject(slow(60))
             hanging = caller.submit(services.client.ingest, "t", Document("Dogs bark.", "b"))
-            _until(lambda: endpoint.calls > seen)
+            until(lambda: endpoint.calls > seen, 60)
             began = time.monotonic()
             assert services.indexer.stop() == 0
             assert time.monotonic() - began < 5
@@ -114,7 +107,7 @@ def test_a_port_in_use_ends_the_service_and_is_named(
 
 def test_a_retriever_that_comes_first_waits_and_then_serves(data_dir: Path) -> None:
     with started(RETRIEVER, data_dir) as retriever:
-        _until(lambda: "waiting_for_store" in retriever.log)
+        until(lambda: "waiting_for_store" in retriever.log, 60)
         assert not retriever.serves()
         with started(INDEXER, data_dir) as indexer:
             indexer.wait_until_serving()
@@ -127,7 +120,7 @@ def test_a_retriever_that_comes_first_waits_and_then_serves(data_dir: Path) -> N
 
 def test_a_retriever_can_be_stopped_while_it_waits(data_dir: Path) -> None:
     with started(RETRIEVER, data_dir) as retriever:
-        _until(lambda: "waiting_for_store" in retriever.log)
+        until(lambda: "waiting_for_store" in retriever.log, 60)
         assert retriever.stop() == 0
 
 
@@ -179,9 +172,9 @@ def test_eight_threads_search_during_writes_without_an_error(data_dir: Path) -> 
         stop = Event()
         with ThreadPoolExecutor(8) as threads:
             searching = [threads.submit(_searches, services, stop) for _ in range(8)]
-            until = time.monotonic() + 2.5
+            end = time.monotonic() + 2.5
             writes = 0
-            while time.monotonic() < until:
+            while time.monotonic() < end:
                 number = writes % 40
                 services.client.ingest("t", Document(_text(number, 40 + writes), f"d{number}"))
                 if number > 20:
@@ -192,4 +185,4 @@ def test_eight_threads_search_during_writes_without_an_error(data_dir: Path) -> 
         assert writes > 20
         for number in range(12):  # A slow machine has written too little for a segment.
             services.client.ingest("t", Document(_text(number, 200), f"last{number}"))
-        _until(lambda: services.client.index_status("t").embedded.segments != ())
+        until(lambda: services.client.index_status("t").embedded.segments != (), 60)

@@ -4,9 +4,8 @@ import json
 import os
 import re
 import signal
-import time
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 import yaml
 from prometheus_client.core import Metric
 
-from hrag.cli.processes import INDEXER, free_addresses
+from hrag.cli.services.processes import INDEXER, free_addresses
 from hrag.errors import HragError
 from hrag.filters import Match
 from hrag.rpc.metrics_server import serve_metrics
@@ -25,6 +24,7 @@ from hrag.v1 import retriever_pb2
 from tests.metrics_page import Scrape
 from tests.openai_server import COMPLETION_TOKENS, PROMPT_TOKENS, OpenAIServer, refuse
 from tests.processes import FAST, Process, Running, running
+from tests.until import until
 
 _OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations"
 _MANUAL = (_OPERATIONS / "monitoring.md").read_text("utf-8")
@@ -46,13 +46,6 @@ class Monitored:
     @property
     def retrieved(self) -> Scrape:
         return Scrape(self.retriever)
-
-
-def _until(true: Callable[[], bool], timeout_s: float = 20) -> None:
-    end = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.05)
 
 
 def _monitored(settings: dict[str, str]) -> tuple[dict[str, str], str, str]:
@@ -112,7 +105,7 @@ def test_a_waiting_search_counts_as_running(monitored: Monitored, tenant: str) -
     stub = monitored.services.raw_retriever
     request = retriever_pb2.SearchRequest(tenant_id=tenant, text="x", min_sequence=1 << 40)
     waiting = stub.Search.future(request, timeout=10)
-    _until(lambda: monitored.retrieved.value("hrag_calls_running") == 1)
+    until(lambda: monitored.retrieved.value("hrag_calls_running") == 1)
     waiting.cancel()
 
 
@@ -176,15 +169,15 @@ def test_documents_the_store_and_its_index_are_measured(monitored: Monitored, te
     assert found.value("hrag_store_segment_min_leaves") == 64
     stages = {s.labels["stage"] for s in found["hrag_ingest_stage_seconds"].samples}
     assert stages == {"extract", "cut", "embed", "commit"}
-    _until(lambda: monitored.indexed.value("hrag_store_segments") >= 1)
-    _until(lambda: monitored.indexed.value("hrag_store_unsummarised_documents") == 0)
+    until(lambda: monitored.indexed.value("hrag_store_segments") >= 1)
+    until(lambda: monitored.indexed.value("hrag_store_unsummarised_documents") == 0)
     found = monitored.indexed
     assert found.value("hrag_segment_build_seconds_count", kind="tail") >= 1
     assert found.value("hrag_store_segment_bytes") > 0
     assert found.value("hrag_store_summaries") >= 2
     assert found.value("hrag_store_disk_free_bytes") > found.value("hrag_store_disk_reserve_bytes")
     sequence = found.value("hrag_store_sequence")
-    _until(lambda: monitored.retrieved.value("hrag_reader_applied_sequence") >= sequence)
+    until(lambda: monitored.retrieved.value("hrag_reader_applied_sequence") >= sequence)
     assert monitored.retrieved.value("hrag_reader_lag_seconds") == 0
     assert monitored.retrieved.value("hrag_reader_loaded_bytes") > 0
     assert monitored.retrieved.value("hrag_reader_budget_bytes") == 4 << 30
@@ -214,8 +207,8 @@ def served(monitored: Monitored) -> Mapping[str, Metric]:
     client = monitored.services.client
     client.ingest("served", Document("".join(f"Cat {n} sleeps. " for n in range(3000)), "a"))
     list(client.answer(SearchQuery("served", "cats", filter=Match("document_id", ("a",)))))
-    _until(lambda: bool(monitored.retrieved["hrag_chat_tokens_total"].samples))
-    _until(lambda: bool(monitored.indexed["hrag_segment_build_seconds"].samples))
+    until(lambda: bool(monitored.retrieved["hrag_chat_tokens_total"].samples))
+    until(lambda: bool(monitored.indexed["hrag_segment_build_seconds"].samples))
     with serve_metrics("127.0.0.1:0", WorkerMetrics([])) as port:
         of_workers = Scrape(f"127.0.0.1:{port}")
     return ChainMap(dict(monitored.indexed), dict(monitored.retrieved), dict(of_workers))
@@ -286,7 +279,7 @@ def test_the_metrics_of_workers_are_served_at_one_address(data_dir: Path) -> Non
     settings, _, address = _monitored({"HRAG_WORKERS": "2"})
     with running(data_dir, settings) as services:
         services.client.ingest("t", Document("Cats sleep.", "a"))
-        _until(lambda: Scrape(address).value("hrag_workers_serving") == 2)
+        until(lambda: Scrape(address).value("hrag_workers_serving") == 2)
         searches = 20
         for _ in range(searches):
             with services.new_client() as client:
@@ -297,5 +290,5 @@ def test_the_metrics_of_workers_are_served_at_one_address(data_dir: Path) -> Non
         assert workers == {"0", "1"}
         assert scrape.value("hrag_reader_budget_bytes") == 4 << 30
         os.kill(min(services.retriever.children), signal.SIGKILL)
-        _until(lambda: Scrape(address).value("hrag_workers_serving") == 1)
-        _until(lambda: Scrape(address).value("hrag_workers_serving") == 2)
+        until(lambda: Scrape(address).value("hrag_workers_serving") == 1)
+        until(lambda: Scrape(address).value("hrag_workers_serving") == 2)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from hrag.cli.processes import free_addresses
+from hrag.cli.services.processes import free_addresses
 from hrag.errors import InvalidArgument, RerankerNotConfigured
 from hrag.rpc.status import error_from
 from hrag.types import Document, SearchMode, SearchResult

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hrag.cli.terminal.exit_codes import ExitCode
 from hrag.client import Client
 from hrag.types import Document
 from tests.crash.damage import lose_a_text
@@ -26,6 +27,10 @@ _ENV = {"NO_COLOR": "1", "COLUMNS": "200", "HRAG_SEGMENT_MIN_LEAVES": "64"}
 
 def hrag(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return ran(*HRAG, *map(str, arguments), environment={**os.environ, **_ENV})
+
+
+MISSING = ExitCode.NOT_FOUND
+NOT_USABLE = ExitCode.UNAVAILABLE
 
 
 def succeeds(*arguments: str | Path) -> str:
@@ -145,12 +150,14 @@ def test_a_backup_during_writes_holds_all_that_was_acknowledged_before(
 @pytest.mark.slow
 def test_a_restore_refuses_a_folder_that_holds_a_store(loaded: Running, tmp_path: Path) -> None:
     succeeds("backup", tmp_path / "b", "--data-dir", loaded.data_dir)
-    said = fails("restore", tmp_path / "b", "--data-dir", loaded.data_dir)
+    said = fails("restore", tmp_path / "b", "--data-dir", loaded.data_dir, code=NOT_USABLE)
     assert f"the store in {loaded.data_dir} is in use by a running service" in said
     other = tmp_path / "other"
     succeeds("restore", tmp_path / "b", "--data-dir", other)
-    assert f"{other} holds a store" in fails("restore", tmp_path / "b", "--data-dir", other)
-    assert "is no backup" in fails("restore", other, "--data-dir", tmp_path / "third")
+    said = fails("restore", tmp_path / "b", "--data-dir", other, code=NOT_USABLE)
+    assert f"{other} holds a store" in said
+    said = fails("restore", other, "--data-dir", tmp_path / "third", code=NOT_USABLE)
+    assert "is no backup" in said
     check_store(other)
 
 
@@ -176,7 +183,7 @@ def assert_no_lock_files(folder: Path) -> None:
 
 
 def test_a_backup_of_nothing_is_an_error_and_makes_nothing(tmp_path: Path) -> None:
-    said = fails("backup", tmp_path / "b", "--data-dir", tmp_path / "none")
+    said = fails("backup", tmp_path / "b", "--data-dir", tmp_path / "none", code=MISSING)
     assert "holds no store" in said
     assert list(tmp_path.iterdir()) == []
 
@@ -194,10 +201,11 @@ def test_a_backup_says_what_it_is(stopped: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_vacuum_waits_for_services_to_be_stopped(loaded: Running) -> None:
-    said = fails("vacuum", "--data-dir", loaded.data_dir)
+    said = fails("vacuum", "--data-dir", loaded.data_dir, code=NOT_USABLE)
     assert "in use by a running service; stop both services first" in said
     loaded.indexer.stop()
-    assert "stop both services first" in fails("vacuum", "--data-dir", loaded.data_dir)
+    said = fails("vacuum", "--data-dir", loaded.data_dir, code=NOT_USABLE)
+    assert "stop both services first" in said
     loaded.retriever.stop()
     assert "vacuumed" in succeeds("vacuum", "--data-dir", loaded.data_dir)
 
@@ -227,7 +235,7 @@ def test_reindexing_brings_lost_segments_back(stopped: Path) -> None:
 
 @pytest.mark.slow
 def test_reindexing_needs_the_indexer_stopped_but_not_the_retriever(loaded: Running) -> None:
-    said = fails("reindex", "--data-dir", loaded.data_dir)
+    said = fails("reindex", "--data-dir", loaded.data_dir, code=NOT_USABLE)
     assert "another indexer has the store" in said
     assert "stop that one first" in said
     loaded.indexer.stop()
@@ -239,7 +247,7 @@ def test_reindexing_needs_the_indexer_stopped_but_not_the_retriever(loaded: Runn
 
 @pytest.mark.parametrize("command", ["reindex", "vacuum"])
 def test_without_a_store_nothing_is_made(tmp_path: Path, command: str) -> None:
-    assert "holds no store" in fails(command, "--data-dir", tmp_path / "none")
+    assert "holds no store" in fails(command, "--data-dir", tmp_path / "none", code=MISSING)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from hrag.auth import Role
 from hrag.cli.app import app
-from hrag.cli.processes import ServiceFailed, Services, free_addresses
+from hrag.cli.services.processes import ServiceFailed, Services, free_addresses
 from hrag.client import Client
 from hrag.errors import ServiceUnavailable
 from hrag.types import Document

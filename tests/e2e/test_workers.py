@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -17,26 +17,19 @@ from typing import Any
 import grpc
 import pytest
 
-from hrag.cli.processes import INDEXER, RETRIEVER, free_addresses
+from hrag.cli.services.processes import INDEXER, RETRIEVER, free_addresses
 from hrag.client import Client
 from hrag.client.calls import channel_options
 from hrag.types import Document
 from hrag.v1 import retriever_pb2, retriever_pb2_grpc
 from tests.processes import FAST, Process, Running, children_of, is_alive, running, started
+from tests.until import until
 
 _COUNT = 3
 _MEMORY_BYTES = 96 << 20
 _WORKERS = {**FAST, "HRAG_WORKERS": str(_COUNT), "HRAG_MEMORY_BYTES": str(_MEMORY_BYTES)}
 _CHANNELS = 40  # They miss one of three workers once in a million runs.
 _ESTABLISHED = "01"
-
-
-def _until(true: Callable[[], bool], timeout_s: float = 30) -> None:
-    """Waits until `true`, or fails."""
-    end = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.02)
 
 
 def _served(retriever: Process) -> int:
@@ -49,7 +42,7 @@ def services(data_dir: Path) -> Iterator[Running]:
     """An indexer and a retriever of three workers, with one document."""
     with running(data_dir, _WORKERS) as services:
         services.client.ingest("t", Document("Cats sleep.", "a"))
-        _until(lambda: _served(services.retriever) == _COUNT)
+        until(lambda: _served(services.retriever) == _COUNT)
         yield services
 
 
@@ -127,7 +120,7 @@ def test_a_killed_worker_fails_no_search_and_is_replaced(services: Running) -> N
             before = retriever.children
             busiest = max(before, key=lambda pid: _connections(pid, int(retriever.port)))
             os.kill(busiest, signal.SIGKILL)
-            _until(lambda: _served(retriever) == _COUNT + 1)
+            until(lambda: _served(retriever) == _COUNT + 1)
             time.sleep(0.5)
         finally:
             stop.set()
@@ -139,12 +132,12 @@ def test_a_killed_worker_fails_no_search_and_is_replaced(services: Running) -> N
 @pytest.mark.slow
 def test_workers_wait_for_a_store_and_a_killed_one_is_replaced(data_dir: Path) -> None:
     with started(RETRIEVER, data_dir, _WORKERS) as retriever:
-        _until(lambda: retriever.log.count("waiting_for_store") == _COUNT)
+        until(lambda: retriever.log.count("waiting_for_store") == _COUNT)
         os.kill(min(retriever.children), signal.SIGKILL)
-        _until(lambda: retriever.log.count("waiting_for_store") == _COUNT + 1)
+        until(lambda: retriever.log.count("waiting_for_store") == _COUNT + 1)
         with started(INDEXER, data_dir) as indexer:
             indexer.wait_until_serving()
-            _until(lambda: _served(retriever) == _COUNT)
+            until(lambda: _served(retriever) == _COUNT)
             with Client(indexer.address, retriever.address) as client:
                 client.ingest("t", Document("Cats sleep.", "a"))
                 assert len(client.search("t", "x").passages) == 1
@@ -185,7 +178,7 @@ def test_a_stop_under_load_takes_little_longer_than_the_drain(
     settings = {**FAST, "HRAG_WORKERS": count, "HRAG_DRAIN_S": drain_s}
     with running(data_dir, settings) as services, ThreadPoolExecutor(8) as callers:
         services.client.ingest("t", Document("Cats sleep.", "a"))
-        _until(lambda: _served(services.retriever) == int(count))
+        until(lambda: _served(services.retriever) == int(count))
         never = retriever_pb2.SearchRequest(tenant_id="t", text="x", min_sequence=10_000)
 
         def search(number: int) -> None:
@@ -210,7 +203,7 @@ def test_a_stop_under_load_takes_little_longer_than_the_drain(
 def test_workers_do_not_outlive_their_supervisor(services: Running) -> None:
     workers = services.retriever.children
     services.retriever.kill()
-    _until(lambda: not _alive(workers), 10)
+    until(lambda: not _alive(workers), 10)
     assert services.retriever.log.count("stdin_closed") == _COUNT
 
 
@@ -229,7 +222,7 @@ def test_no_process_outlives_a_killed_hrag_serve(data_dir: Path) -> None:
             assert (len(services), len(workers)) == (2, 2)
         finally:
             serve.kill()
-        _until(lambda: not _alive(services | workers), 10)
+        until(lambda: not _alive(services | workers), 10)
 
 
 # Errors at the start

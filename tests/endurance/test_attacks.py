@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.observed import health_s, memory_bytes, p99_s, threads_of, until
+from tests.attacks.observed import health_s, memory_bytes, p99_s, threads_of
 from tests.attacks.world import (
     HALF_OPEN,
     IDLE_STREAMS,
@@ -15,6 +15,7 @@ from tests.attacks.world import (
 from tests.endurance.processes import MB
 from tests.endurance.report import Report
 from tests.processes import fresh
+from tests.until import until
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(300)]
 

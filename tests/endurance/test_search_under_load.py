@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from hrag.types import Document, EmbeddedIndexStatus, IndexStatus, IngestOutcome, IngestResult
-from tests.crash.harness import until
 from tests.endurance import texts
 from tests.endurance.report import Report
 from tests.endurance.searches import Window, searching
 from tests.endurance.settled import wait_until_settled
 from tests.processes import Running, fresh, running
+from tests.until import until
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(1200)]
 

@@ -1,0 +1,77 @@
+"""The Python reference: a page for each part of the SDK, made of its docstrings."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from importlib import import_module
+from inspect import isclass
+from pathlib import Path
+from typing import Any
+
+from hrag import errors
+
+_FOLDER = "reference/python"
+_NAMES = "|".join(name for name, each in vars(errors).items() if isclass(each))
+# What is no text comes first: whole elements that stay as they are, and tags.
+_ERRORS = re.compile(rf"<(a|code|pre|h[1-6])\b.*?</\1>|<[^>]*>|\b(?P<error>{_NAMES})\b", re.DOTALL)
+_VALUES = ("search", "documents", "collections", "chunks", "status")
+
+
+def pages() -> dict[str, str]:
+    """Returns the Markdown of each page by its path in the site."""
+    clients = [
+        _shown("hrag.client", members=[]),
+        _shown("hrag.client.Client", inherited_members=True, show_bases=False),
+        _shown("hrag.client.AsyncClient", members=[], show_bases=False),
+    ]
+    found = {
+        "client": ("Clients", clients),
+        "types": ("Values", list(_values())),
+        "filters": (
+            "Filters",
+            [_shown("hrag.filters", ("check_filter", "filter_digest", "in_utc", "timestamp_of"))],
+        ),
+        "errors": ("Errors", [_shown("hrag.errors", ("outcome_of",))]),
+        "answers": ("Answers", [_shown("hrag.answers.values")]),
+        "context": ("Prompts", [_shown("hrag.client.context")]),
+        "tools": ("Tools for agents", [_shown("hrag.client.tools")]),
+    }
+    return {
+        f"{_FOLDER}/{name}.md": "\n\n".join([f"# {title}", *parts])
+        for name, (title, parts) in found.items()
+    }
+
+
+def with_error_links(place: str, html: str) -> str:
+    """Returns the HTML of the page at `place`; on a page of this reference, texts that name an
+    error lead to it.
+    """
+    return _ERRORS.sub(_error_link, html) if Path(place).parent.as_posix() == _FOLDER else html
+
+
+def _error_link(found: re.Match[str]) -> str:
+    name = found["error"]
+    return f'<a href="errors.html#hrag.errors.{name}">{name}</a>' if name else found[0]
+
+
+def _shown(path: str, hidden: Sequence[str] = (), **options: Any) -> str:
+    """The instruction to mkdocstrings to show an object and its public members."""
+    given = {"filters": ["!^_", *(f"!^{name}$" for name in hidden)], **options}
+    return f"::: {path}\n    options: {json.dumps(given)}"
+
+
+def _values() -> Iterator[str]:
+    """The classes of `hrag.types`; the members of enums have no docstrings and are shown too."""
+    yield "All of these are imported from `hrag.types`."
+    for module in (f"hrag.types.{name}" for name in _VALUES):
+        yield _shown(module, members=[])
+        for name, each in vars(import_module(module)).items():
+            if isclass(each) and each.__module__ == module:
+                yield _shown(
+                    f"{module}.{name}",
+                    heading_level=3,
+                    show_root_full_path=False,
+                    show_if_no_docstring=issubclass(each, Enum),
+                )
+    yield _shown("hrag.types.limits", ("check_batch",), show_if_no_docstring=True)

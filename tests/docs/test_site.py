@@ -1,0 +1,121 @@
+"""The built site: complete in itself, without requests to other hosts, every link alive."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+pytestmark = pytest.mark.docs
+
+SITE = Path(__file__).resolve().parents[2] / "build" / "site"
+_LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+_REMOTE = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"]?)(?:https?:)?//")
+
+_NO_PROSE = ("code", "pre", "script", "style")
+# Marks of Markdown that has not become HTML: the Git hosts' dialect and the site's differ.
+_MARKS = re.compile(r"\]\(|\*\*|```|^ *[-*|] |^ *:::", re.MULTILINE)
+
+
+class _Page(HTMLParser):
+    """What a page loads, where its links lead, its anchors, and its prose."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.prose: list[str] = []
+        self._unread = 0  # Elements around the text that hold no prose.
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.anchors.add(given.get("id", ""))
+        self._unread += tag in _NO_PROSE
+        if given.get(_LOADED.get(tag, ""), ""):
+            self.loaded.append(given[_LOADED[tag]])
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+
+    def handle_endtag(self, tag: str) -> None:
+        self._unread -= tag in _NO_PROSE
+
+    def handle_data(self, data: str) -> None:
+        if not self._unread:
+            self.prose.append(data)
+
+
+@cache
+def _page(path: Path) -> _Page:
+    return _Page(path)
+
+
+@pytest.fixture(scope="module")
+def paths() -> list[Path]:
+    found = sorted(SITE.rglob("*.html"))
+    assert found, "there is no site: `make docs` builds it"
+    return found
+
+
+def _is_remote(address: str) -> bool:
+    return bool(urlsplit(address).netloc)
+
+
+def test_pages_load_nothing_from_other_hosts(paths: list[Path]) -> None:
+    remote = {path.name: [*filter(_is_remote, _page(path).loaded)] for path in paths}
+    assert {name: loaded for name, loaded in remote.items() if loaded} == {}
+
+
+def test_styles_load_nothing_from_other_hosts(paths: list[Path]) -> None:
+    styles = [*SITE.rglob("*.css"), *paths]
+    assert [path for path in styles if _REMOTE.search(path.read_text("utf-8"))] == []
+
+
+def _broken(path: Path) -> Iterator[str]:
+    page = _page(path)
+    for link in [*page.links, *page.loaded]:
+        if urlsplit(link).scheme or _is_remote(link):
+            continue
+        place, _, anchor = unquote(link).partition("#")
+        target = (path.parent / place).resolve() if place else path
+        target = target / "index.html" if target.is_dir() else target
+        if not target.is_file() or (anchor and anchor not in _page(target).anchors):
+            yield link
+
+
+def test_every_link_leads_somewhere(paths: list[Path]) -> None:
+    inner = [path for path in paths if path.name != "404.html"]  # Its links begin at the root.
+    broken = {str(path.relative_to(SITE)): [*_broken(path)] for path in inner}
+    assert {name: links for name, links in broken.items() if links} == {}
+
+
+@pytest.mark.parametrize(
+    ("page", "anchor"),
+    [
+        ("reference/grpc/retriever.html", "SearchRequest.limit"),
+        ("reference/grpc/types.html", "SummaryUnit.SUMMARY_UNIT_PAGE"),
+        ("reference/settings.html", "hrag_data_dir"),
+        ("reference/python/client.html", "hrag.client.Client.search"),
+        ("reference/python/client.html", "hrag.client.Client.ingest"),
+        ("reference/python/types.html", "hrag.types.search.SearchMode.CONTEXT"),
+        ("reference/python/errors.html", "hrag.errors.TooLarge"),
+        ("index.html", "filters"),
+        ("examples/search_modes.ipynb.html", "modes"),
+    ],
+)
+def test_references_are_complete(page: str, anchor: str) -> None:
+    assert anchor in _page(SITE / page).anchors
+
+
+def test_all_markdown_has_become_html(paths: list[Path]) -> None:
+    left = {
+        f"{path.relative_to(SITE)}: {text.strip()[:80]}"
+        for path in paths
+        for text in _page(path).prose
+        if _MARKS.search(text)
+    }
+    assert left == set()

@@ -1,0 +1,133 @@
+"""The programs in the manuals run as they stand, and the tutorial prints what it shows.
+
+A program finds `client` connected, and the tenant `acme` with documents.
+"""
+
+import ast
+import asyncio
+import inspect
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from hrag.cli.services.processes import free_addresses
+from hrag.client import AsyncClient, Client
+from hrag.client.calls import INDEXER_ADDRESS, RETRIEVER_ADDRESS, TIMEOUT_S
+from hrag.types import Document
+from tests.manuals import MANUALS, ROOT, blocks, page_id
+from tests.processes import Running, check_store
+
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+TENANT = "acme"
+_INTEGRATIONS = "hrag.integrations."  # They need what an extra of each installs.
+_TUTORIAL_S = 300.0
+_NOT_RUN = ("make setup",)  # Tests run in what it has built.
+_DOCUMENTS = (
+    Document("We decided to retry a failed call three times.", "retries", "Retries"),
+    Document("Dogs bark at night. Clean the filter every three months.", "dogs", "Dogs"),
+)
+_PROGRAMS = [
+    pytest.param(block.text, id=f"{page_id(page)}-{number}")
+    for page in MANUALS
+    for number, block in enumerate(blocks(page, "python"), 1)
+]
+
+
+@pytest.fixture
+def connected(answering: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A client, which clients made without addresses are like."""
+    defaults = (answering.indexer.address, answering.retriever.address, TIMEOUT_S)
+    for each in (Client, AsyncClient):
+        monkeypatch.setattr(each.__init__, "__defaults__", defaults)
+    with Client() as client:
+        for document in _DOCUMENTS:
+            client.ingest(TENANT, document)
+        yield client
+        for collection in client.list_collections(TENANT).items:
+            client.delete_collection(TENANT, collection.name)
+
+
+@pytest.fixture(autouse=True)
+def _no_paid_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frameworks get a model that calls each tool once, whatever model a program names."""
+    models = pytest.importorskip("pydantic_ai.models")
+    test = pytest.importorskip("pydantic_ai.models.test")
+    monkeypatch.setattr(models, "infer_model", lambda *_: test.TestModel())
+
+
+def _imported(program: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(program, mode="exec")):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("program", _PROGRAMS)
+def test_programs_in_the_manuals_run(
+    program: str,
+    answering: Running,
+    connected: Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in _imported(program):
+        if not module.startswith("hrag.") or module.startswith(_INTEGRATIONS):
+            pytest.importorskip(module, exc_type=ImportError)
+    monkeypatch.chdir(tmp_path)
+    here = program.replace(INDEXER_ADDRESS, answering.indexer.address)
+    here = here.replace(RETRIEVER_ADDRESS, answering.retriever.address)
+    code = compile(here, "manual", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    running = eval(code, {"client": connected, "__name__": "__main__"})
+    if inspect.iscoroutine(running):
+        asyncio.run(running)
+
+
+def _script(preamble: str) -> str:
+    """The tutorial as a script of the shell, which runs programs with `preamble` before them."""
+    parts = ["set -e"]
+    for block in blocks(TUTORIAL, "sh", "python"):
+        if block.language == "python":
+            program = shlex.quote(preamble + block.text)
+            parts.append(f".venv/bin/python -c {program}")
+        elif block.text.strip() not in _NOT_RUN:
+            parts.append(block.text)
+    return "\n".join([*parts, "wait"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2 * _TUTORIAL_S)
+def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
+    indexer, retriever = free_addresses(2)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    addresses = {"HRAG_INDEXER_ADDRESS": indexer, "HRAG_RETRIEVER_ADDRESS": retriever}
+    preamble = (
+        "from hrag.client import Client\n"
+        f"Client.__init__.__defaults__ = {(indexer, retriever, TIMEOUT_S)}\n"
+    )
+    with subprocess.Popen(
+        ["bash", "-c", _script(preamble)],
+        cwd=tmp_path,
+        env={**os.environ, **addresses, "COLUMNS": "300", "NO_COLOR": "1"},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    ) as script:
+        try:
+            output, errors = script.communicate(timeout=_TUTORIAL_S)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(script.pid, signal.SIGKILL)
+    assert script.returncode == 0, errors
+    printed = output.replace(indexer, INDEXER_ADDRESS).replace(retriever, RETRIEVER_ADDRESS)
+    shown = "".join(block.text for block in blocks(TUTORIAL, "text")).splitlines()
+    assert [line for line in shown if line not in printed] == []
+    check_store(tmp_path / "data")

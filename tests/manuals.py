@@ -1,0 +1,35 @@
+"""The documents of the repository, and the examples in them."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def _documents() -> list[Path]:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")]
+    return sorted(page for page in pages if "node_modules" not in page.parts)
+
+
+DOCUMENTS = _documents()
+MANUALS = [page for page in DOCUMENTS if page.name != "CHANGELOG.md"]
+
+
+class Block(NamedTuple):
+    """A block of code in a page, with its language."""
+
+    language: str
+    text: str
+
+
+def page_id(page: Path) -> str:
+    """The path of a page, as the name of its test."""
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path, *languages: str) -> list[Block]:
+    """Returns the blocks of a page in these languages, in order."""
+    found = [Block(*each) for each in FENCE.findall(page.read_text("utf-8"))]
+    return [block for block in found if block.language in languages]
