@@ -62,6 +62,14 @@ def _no_paid_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "infer_model", lambda *_: test.TestModel())
 
 
+@pytest.fixture(autouse=True)
+def _event_loop() -> Iterator[None]:
+    """One to use: a library that finds none makes one, and leaves it open."""
+    with asyncio.Runner() as runner:
+        runner.get_loop()
+        yield
+
+
 def _imported(program: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(program, mode="exec")):
         if isinstance(node, ast.ImportFrom) and node.module:
