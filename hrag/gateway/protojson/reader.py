@@ -46,7 +46,7 @@ _RANGES = {
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4})?")
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-_MAX_FLOAT = 3.4028234663852886e38
+_MAX_FLOAT, _MAX_DOUBLE = 3.4028234663852886e38, 1.7976931348623157e308
 
 
 def read(message_class: type[Message], raw: bytes) -> Message:
@@ -253,8 +253,8 @@ def _whole(kind: int) -> _Read:
         if type(value) is not int:
             _wrong_type(path, value, "a whole number")
         if not lowest <= value <= highest:
-            shown = quoted(str(value)).strip("'")
-            _refuse(f"{path} is {shown}; it must be {lowest} to {highest}", path)
+            number = quoted(str(value)).strip("'")
+            _refuse(f"{path} is {number}; it must be {lowest} to {highest}", path)
         return value
 
     return read
@@ -275,9 +275,6 @@ def _real(kind: int) -> _Read:
         return float(value)
 
     return read
-
-
-_MAX_DOUBLE = 1.7976931348623157e308
 
 
 def _enum(descriptor: EnumDescriptor) -> _Read:

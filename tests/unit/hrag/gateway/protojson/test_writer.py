@@ -1,0 +1,108 @@
+"""What is written is what protobuf's own `json_format` writes."""
+
+import struct
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hrag.gateway.protojson.writer import as_json, write
+from hrag.gateway.services.methods import METHODS, Method
+from hrag.v1 import filter_pb2 as fpb
+from hrag.v1 import retriever_pb2 as rpb
+from hrag.v1 import types_pb2 as tpb
+
+_KIND = FieldDescriptor
+_DEPTH = 4  # Messages may hold themselves.
+_SCALARS: dict[int, st.SearchStrategy[Any]] = {
+    _KIND.TYPE_STRING: st.text(max_size=5),
+    _KIND.TYPE_BYTES: st.binary(max_size=5),
+    _KIND.TYPE_BOOL: st.booleans(),
+    _KIND.TYPE_FLOAT: st.floats(width=32),
+    _KIND.TYPE_DOUBLE: st.floats(),
+    _KIND.TYPE_INT32: st.integers(-(1 << 31), (1 << 31) - 1),
+    _KIND.TYPE_UINT32: st.integers(0, (1 << 32) - 1),
+    _KIND.TYPE_INT64: st.integers(-(1 << 63), (1 << 63) - 1),
+    _KIND.TYPE_UINT64: st.integers(0, (1 << 64) - 1),
+}
+
+
+def _fill(message: Any, data: st.DataObject, depth: int = 1) -> None:
+    """Sets some of the fields to drawn values."""
+    if message.DESCRIPTOR.full_name == "google.protobuf.Struct":
+        message.update(data.draw(st.dictionaries(st.text(max_size=3), st.booleans(), max_size=2)))
+        return
+    fields = list(message.DESCRIPTOR.fields)
+    for field in data.draw(st.lists(st.sampled_from(fields), unique=True)) if fields else ():
+        if field.message_type is None:
+            _set(message, field, data)
+        elif depth < _DEPTH and field.is_repeated:
+            _fill(getattr(message, field.name).add(), data, depth + 1)
+        elif depth < _DEPTH:
+            getattr(message, field.name).SetInParent()
+            _fill(getattr(message, field.name), data, depth + 1)
+
+
+def _set(message: Any, field: FieldDescriptor, data: st.DataObject) -> None:
+    if field.enum_type is not None:
+        value = data.draw(st.sampled_from(list(field.enum_type.values))).number
+    elif message.DESCRIPTOR.full_name == "google.protobuf.Timestamp":
+        value = data.draw(st.integers(0, 999_999_999))
+    else:
+        value = data.draw(_SCALARS[field.type])
+    if field.is_repeated:
+        getattr(message, field.name).extend([value] * data.draw(st.integers(1, 2)))
+    elif value or field.has_presence:  # A negative zero is left out, as any other zero.
+        setattr(message, field.name, value)
+
+
+def _bytes(message: Message) -> bytes:
+    """Returns what is equal for equal messages, NaN included."""
+    return message.SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@settings(max_examples=15)
+@given(data=st.data(), is_request=st.booleans())
+def test_every_message_is_read_again_as_it_was(
+    method: Method, data: st.DataObject, is_request: bool
+) -> None:
+    kind = method.request if is_request else method.response
+    message = kind()
+    _fill(message, data)
+    found = json_format.Parse(write(message), kind())
+    assert _bytes(found) == _bytes(message)
+
+
+def test_names_enums_and_long_numbers_are_as_protobuf_writes_them() -> None:
+    response = rpb.SearchResponse(mode=rpb.SEARCH_MODE_CONTEXT, sequence=1 << 60)
+    passage = response.passages.add(score=0.5, lexical_score=0.0)
+    passage.chunk.document_id = "a"
+    passage.chunk.metadata.update({"n": 5, "list": [1.5, None]})
+    passage.term_spans.add(char_end=4)
+    passage.merged_chunk_ids.extend(["b", "c"])
+    assert as_json(response) == json_format.MessageToDict(response)
+
+
+def test_times_and_bytes_are_as_protobuf_writes_them() -> None:
+    value = fpb.FilterValue()
+    value.timestamp.FromJsonString("2026-01-02T03:04:05Z")
+    for message in (value, tpb.Document(content=b"\xff\x00")):
+        assert as_json(message) == json_format.MessageToDict(message)
+
+
+def test_numbers_of_enums_without_a_name_are_numbers() -> None:
+    assert as_json(rpb.SearchResponse.FromString(b"\x10\x63")) == {"mode": 99}
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(0.1, b"0.1"), (1e30, b"1e+30"), (float("inf"), b'"Infinity"'), (float("nan"), b'"NaN"')],
+)
+def test_numbers_of_32_bits_have_the_digits_they_need(value: float, written: bytes) -> None:
+    message = rpb.Passage(score=struct.unpack("f", struct.pack("f", value))[0])
+    assert write(message) == b'{"score":%b}' % written
