@@ -21,9 +21,10 @@ from hrag.gateway.http import call_headers
 from hrag.gateway.http.connect_error import ConnectError, error_of
 from hrag.gateway.http.reply import json_reply
 from hrag.gateway.protojson import reader
-from hrag.gateway.protojson.writer import as_json, dumped
+from hrag.gateway.protojson.writer import dumped, short_float
 from hrag.gateway.services.methods import method_named
 from hrag.ids import quoted
+from hrag.wire.common import struct_from
 
 _SEARCH = method_named("Search")
 _BEARER = re.compile(r"(?i)bearer +\S+ *")
@@ -67,8 +68,9 @@ async def _retrieved(exchange: Exchange, request: Request) -> Response:
         raw = await exchange.body(_SEARCH, request, share, metadata)
         message = await exchange.conversion.run(len(raw), _search_request, raw)
         response = await exchange.services.call(_SEARCH, message, metadata, None)
-        share.take(response.ByteSize())
-        return json_reply(dumped({"records": [_record(each) for each in response.passages]}))
+        size_bytes = response.ByteSize()
+        share.take(size_bytes)
+        return json_reply(await exchange.conversion.run(size_bytes, _records, response))
 
 
 def _error_code(error: ConnectError, request: Request) -> int:
@@ -83,22 +85,26 @@ def _error_code(error: ConnectError, request: Request) -> int:
     return error.http_status
 
 
+def _records(response: Any) -> bytes:
+    """Returns the JSON document for the response of a search."""
+    return dumped({"records": [_record(each) for each in response.passages]})
+
+
 def _record(passage: Any) -> dict[str, Any]:
     chunk = passage.chunk
-    found = as_json(chunk)
     own = {
         "document_id": chunk.document_id,
         "chunk_id": chunk.chunk_id,
         "source": chunk.source,
-        "section_path": found.get("sectionPath", []),
+        "section_path": list(chunk.section_path),
         "first_page": chunk.first_page,
         "last_page": chunk.last_page,
     }
     return {
         "content": chunk.content,
-        "score": min(max(as_json(passage).get("score", 0.0), 0.0), 1.0),
+        "score": short_float(min(max(passage.score, 0.0), 1.0)),
         "title": chunk.title or chunk.document_id,
-        "metadata": {**found.get("metadata", {}), **{k: v for k, v in own.items() if v}},
+        "metadata": {**struct_from(chunk.metadata), **{k: v for k, v in own.items() if v}},
     }
 
 

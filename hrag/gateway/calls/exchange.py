@@ -1,10 +1,13 @@
 """What every call through the gateway shares: the services, the bounds, the conversions."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 
 from hrag.config import MAX_SEARCH_BYTES, GatewaySettings
+from hrag.gateway.http import call_headers
 from hrag.gateway.http.byte_budget import ByteBudget, Share
 from hrag.gateway.http.request_body import read_body
 from hrag.gateway.protojson.conversion import Conversion
@@ -26,6 +29,28 @@ class Exchange:
         """Returns the size in bytes that a request of the method may have."""
         is_write = method.service == INDEXER
         return self._settings.max_request_bytes if is_write else MAX_SEARCH_BYTES
+
+    async def started(
+        self,
+        method: Method,
+        request: Request,
+        share: Share,
+        *,
+        is_json: bool,
+        message_in: Callable[[bytes], bytes] = lambda body: body,
+    ) -> Any:
+        """Returns the call that a request of the Connect protocol asks for.
+
+        `message_in` finds the message in the body. Raises HragError for what is wrong with the
+        request, and what `authorize` raises.
+        """
+        call_headers.check_version(request)
+        timeout_s = call_headers.timeout_s(request)
+        metadata = call_headers.metadata(request)
+        message = message_in(await self.body(method, request, share, metadata))
+        if is_json:
+            message = await self.conversion.encoded(method.request, message)
+        return self.services.call(method, message, metadata, timeout_s)
 
     async def body(
         self, method: Method, request: Request, share: Share, metadata: Metadata

@@ -44,29 +44,21 @@ def server_stream_endpoint(
 
 
 async def _serve(exchange: Exchange, method: Method, request: Request) -> Response:
-    if call_headers.media_type(request) == JSON:
-        call = await _started(exchange, method, request)
-        return StreamReply(_events(call, await _first(call)), EVENTS)
     media_type = call_headers.media_type(request)
+    if media_type == JSON:
+        call = await _started(exchange, method, request, is_json=True)
+        return StreamReply(_events(call, await _first(call)), EVENTS)
+    is_json = media_type == CONNECT_JSON
     try:
-        call = await _started(exchange, method, request)
+        call = await _started(exchange, method, request, is_json=is_json, message_in=only_message)
     except (HragError, grpc.aio.AioRpcError) as error:
         return StreamReply(_failed(error), media_type)
-    return StreamReply(_frames(call, media_type), media_type)
+    return StreamReply(_frames(call, is_json=is_json), media_type)
 
 
-async def _started(exchange: Exchange, method: Method, request: Request) -> Any:
-    """Returns the call of a request."""
-    media_type = call_headers.media_type(request)
-    call_headers.check_version(request)
-    timeout_s = call_headers.timeout_s(request)
-    metadata = call_headers.metadata(request)
+async def _started(exchange: Exchange, method: Method, request: Request, **body: Any) -> Any:
     with exchange.budget.share() as share:
-        body = await exchange.body(method, request, share, metadata)
-        message = body if media_type == JSON else only_message(body)
-        if media_type != CONNECT_PROTO:
-            message = await exchange.conversion.encoded(method.request, message)
-        return exchange.services.call(method, message, metadata, timeout_s)
+        return await exchange.started(method, request, share, **body)
 
 
 async def _first(call: Any) -> Any:
@@ -82,11 +74,10 @@ async def _failed(error: Exception) -> Parts:
     yield end_frame(error_of(error))
 
 
-async def _frames(call: Any, media_type: str) -> Parts:
+async def _frames(call: Any, *, is_json: bool) -> Parts:
     try:
         while (response := await call.read()) is not grpc.aio.EOF:
-            is_proto = media_type == CONNECT_PROTO
-            yield framed(response.SerializeToString() if is_proto else writer.write(response))
+            yield framed(writer.write(response) if is_json else response.SerializeToString())
         yield end_frame(None)
     except grpc.aio.AioRpcError as error:
         yield end_frame(error_of(error))

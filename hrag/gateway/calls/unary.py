@@ -25,14 +25,9 @@ def unary_endpoint(exchange: Exchange, method: Method) -> Callable[[Request], Aw
 
 async def _serve(exchange: Exchange, method: Method, request: Request) -> Response:
     media_type = call_headers.media_type(request)
-    call_headers.check_version(request)
-    timeout_s = call_headers.timeout_s(request)
-    metadata = call_headers.metadata(request)
     with exchange.budget.share() as share:
-        body = await exchange.body(method, request, share, metadata)
-        if media_type == JSON:
-            body = await exchange.conversion.encoded(method.request, body)
-        response = await exchange.services.call(method, body, metadata, timeout_s)
+        is_json = media_type == JSON
+        response = await (await exchange.started(method, request, share, is_json=is_json))
         return await _reply(exchange, response, media_type, share)
 
 

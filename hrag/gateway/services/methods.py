@@ -27,11 +27,6 @@ class Method:
         """The name within the service."""
         return str(self.descriptor.name)
 
-    @property
-    def is_unary(self) -> bool:
-        """True if there is one request and one response."""
-        return not (self.descriptor.client_streaming or self.descriptor.server_streaming)
-
 
 def _methods_of(service: str, file: FileDescriptor) -> list[Method]:
     return [
