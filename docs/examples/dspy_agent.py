@@ -9,6 +9,7 @@ supports works.
 """
 
 import argparse
+import os
 
 import dspy
 
@@ -37,6 +38,8 @@ def main() -> None:
     parser.add_argument("--tenant", default="default")
     parser.add_argument("--retriever", default="127.0.0.1:50052")
     arguments = parser.parse_args()
+    # Otherwise LiteLLM, which DSPy calls models through, fetches a list of prices from GitHub.
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     dspy.configure(lm=dspy.LM(arguments.model))
     with Client(retriever=arguments.retriever) as client:
         answer = librarian(client, arguments.tenant)(question=arguments.question)
