@@ -26,7 +26,7 @@ SHORT_S = 0.05  # For calls that wait for a sequence that is never reached.
 _CODE = grpc.StatusCode
 _PROTOS = Path(__file__).parents[2] / "protos" / "hrag" / "v1"
 _RPC = re.compile(r"((?:^ *//.*\n)+) *rpc (\w+)\(", re.MULTILINE)
-_PROMISE = re.compile(r"// +\* ((?:`[A-Z_]+`(?:, )?)+):")
+_PROMISE = re.compile(r"// +\* ((?:`[A-Z_]+`(?:, )?)+)(?: with the reason \w+)?:")
 _AS_ANOTHER = re.compile(r"those of `(\w+)`")
 # DEADLINE_EXCEEDED is checked more closely elsewhere: only a waiting search may have it.
 _ANY_CALL = frozenset(

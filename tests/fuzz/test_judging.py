@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from hrag.errors import StorageFull
+from hrag.errors import DocumentChanged
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import retriever_pb2_grpc
 from tests.fuzz import calls
@@ -27,8 +27,8 @@ class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
     def Search(self, request: pb.SearchRequest, context: Any) -> pb.SearchResponse:
         if "fault" in request.text:
             raise RuntimeError("a fault")
-        if "full" in request.text:
-            raise StorageFull("the disk is full")
+        if "changed" in request.text:
+            raise DocumentChanged("it is another version")
         if "slow" in request.text:
             time.sleep(1)
         summary = SECRET if "secret" in request.text else ""
@@ -40,7 +40,7 @@ class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
     [
         ("well", ""),
         ("fault", "ended with INTERNAL"),
-        ("full", "ended with RESOURCE_EXHAUSTED"),
+        ("changed", "ended with ABORTED"),
         ("slow", "had not ended after 0."),
         ("secret", f"revealed {SECRET}"),
     ],
@@ -59,7 +59,7 @@ def test_failures_are_detected_and_minimised(
         assert bool(caller.problem(outcome)) == bool(problem)
         smallest = caller.smallest(outcome) if problem else outcome
     assert caller.problem(smallest).startswith(problem)
-    if text in ("fault", "full", "secret"):
+    if text in ("fault", "changed", "secret"):
         assert readable(caller.method.input_type, smallest.sent[0]) == pb.SearchRequest(text=text)
 
 
