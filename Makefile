@@ -97,9 +97,10 @@ demo: $(RUNTIME)
 sync-client: setup
 	$(BIN)/python -m tests.sync_client
 
-# Two processes share the tests; benchmarks, which xdist would disable with a warning, are not here.
+# Three processes share the tests, so that two cores are busy while some wait for programs to start
+# and stop. Benchmarks, which xdist would disable with a warning, are not here.
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal -p no:benchmark
+	$(BIN)/python -m pytest -n 3 --dist worksteal -p no:benchmark
 
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist load -p no:benchmark -m slow
