@@ -25,17 +25,19 @@ _PACKAGES = ("openapi-python-client==0.29.1", "openapi-spec-validator==0.9.0")
 _PROGRAM = """
 import json, sys
 from made.client import AuthenticatedClient
-from made.api.indexer_service import ingest_document
+from made.api.indexer_service import create_collection, ingest_document
 from made.api.retriever_service import search
-from made.models import Document, IngestDocumentRequest, SearchRequest
+from made.models import CreateCollectionRequest, Document, IngestDocumentRequest, SearchRequest
 
 url, token, tenant_id, ca_file = sys.argv[1:]
 client = AuthenticatedClient(url, token, verify_ssl=ca_file, raise_on_unexpected_status=True)
+place = {"tenant_id": tenant_id, "collection": "otters"}
+create_collection.sync(client=client, body=CreateCollectionRequest(tenant_id, name="otters"))
 document = Document(document_id="otters", text="Otters hold hands while they sleep.")
 stored = ingest_document.sync(
-    client=client, body=IngestDocumentRequest(tenant_id=tenant_id, document=document)
+    client=client, body=IngestDocumentRequest(**place, document=document)
 )
-asked = SearchRequest(tenant_id=tenant_id, text="otters", limit=1)
+asked = SearchRequest(**place, text="otters", limit=1)
 found = search.sync(client=client, body=asked)
 refused = search.sync(client=client, body=SearchRequest(tenant_id=tenant_id, text="a", limit=1000))
 print(json.dumps([str(stored.outcome), found.passages[0].chunk.content, refused.code]))

@@ -174,10 +174,12 @@ def test_an_answer_streams_passages_text_and_citations(seen: Seen) -> None:
     assert found["model"] == "openai/test-model"
 
 
-def test_a_text_longer_than_a_client_takes_needs_an_option_of_its(seen: Seen) -> None:
+def test_a_text_longer_than_a_reply_is_read_in_parts(seen: Seen) -> None:
     found = seen("large")
-    assert found["bytes"] > 4 << 20
     assert found["refused"]["code"] == "RESOURCE_EXHAUSTED"
+    assert _reason(found["refused"]) == "REPLY_TOO_LARGE"
+    assert found["parts"] > 1
+    assert found["same_text"]
 
 
 # What goes wrong

@@ -17,7 +17,6 @@ export const LOADING = {
 };
 
 export const CHANNEL = {
-  "grpc.max_receive_message_length": -1, // The default, 4 MiB, is too small for long texts.
   "grpc.keepalive_time_ms": 30_000, // Notices dead connections. Servers accept 5 s or more.
 };
 
