@@ -69,6 +69,7 @@ NAMES = (
     "_passages",
     "_posting_lists",
     "_postings_writer",
+    "_protojson",
     "_sentences",
 )
 # Cython's memoryviews, which would otherwise be two thirds of every kernel's code.

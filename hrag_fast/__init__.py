@@ -5,6 +5,7 @@
   one. `forward_matches` and `bm25` score leaves that are in none.
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
 * `PassageEncoder` encodes passages as protobuf messages.
+* `JsonSchema` writes encoded messages as JSON.
 * `boundary_ranks` says how good a cut at each offset of a text is (`CUT_...`).
 * `sentence_ends` finds the sentences of a text, and `matched_sentence` the one to cite.
 * `TermExtractor` finds the terms of texts for the lexical index; `fold` and `inside_word`
@@ -43,6 +44,7 @@ try:
     from hrag_fast._graph import Graph
     from hrag_fast._passages import CitedDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
+    from hrag_fast._protojson import JsonSchema
     from hrag_fast._sentences import sentence_ends
     from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS
 except ModuleNotFoundError as error:
@@ -70,6 +72,7 @@ __all__ = [
     "CitedDocument",
     "Graph",
     "Groups",
+    "JsonSchema",
     "LeafTerms",
     "Matches",
     "PassageEncoder",

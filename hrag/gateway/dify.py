@@ -68,9 +68,8 @@ async def _retrieved(exchange: Exchange, request: Request) -> Response:
         raw = await exchange.body(_SEARCH, request, share, metadata)
         message = await exchange.conversion.run(len(raw), _search_request, raw)
         response = await exchange.services.call(_SEARCH, message, metadata, None)
-        size_bytes = response.ByteSize()
-        share.take(size_bytes)
-        return json_reply(await exchange.conversion.run(size_bytes, _records, response))
+        share.take(len(response))
+        return json_reply(await exchange.conversion.run(len(response), _records, response))
 
 
 def _error_code(error: ConnectError, request: Request) -> int:
@@ -85,8 +84,9 @@ def _error_code(error: ConnectError, request: Request) -> int:
     return error.http_status
 
 
-def _records(response: Any) -> bytes:
+def _records(encoded: bytes) -> bytes:
     """Returns the JSON document for the response of a search."""
+    response: Any = _SEARCH.response.FromString(encoded)
     return dumped({"records": [_record(each) for each in response.passages]})
 
 

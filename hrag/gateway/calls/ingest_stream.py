@@ -131,7 +131,8 @@ class _Stream:
             response = await self._call.read()
             if response is grpc.aio.EOF:
                 raise ServiceUnavailable("the indexer ended the stream; send the rest again")
-            self._received.extend(response.outcomes)
+            answered: Any = self._method.response.FromString(response)
+            self._received.extend(answered.outcomes)
         return {"line": sent.number, **as_json(self._received.popleft())}
 
 

@@ -47,13 +47,13 @@ async def _serve(exchange: Exchange, method: Method, request: Request) -> Respon
     media_type = call_headers.media_type(request)
     if media_type == JSON:
         call = await _started(exchange, method, request, is_json=True)
-        return StreamReply(_events(call, await _first(call)), EVENTS)
+        return StreamReply(_events(method, call, await _first(call)), EVENTS)
     is_json = media_type == CONNECT_JSON
     try:
         call = await _started(exchange, method, request, is_json=is_json, message_in=only_message)
     except (HragError, grpc.aio.AioRpcError) as error:
         return StreamReply(_failed(error), media_type)
-    return StreamReply(_frames(call, is_json=is_json), media_type)
+    return StreamReply(_frames(method, call, is_json=is_json), media_type)
 
 
 async def _started(exchange: Exchange, method: Method, request: Request, **body: Any) -> Any:
@@ -74,10 +74,10 @@ async def _failed(error: Exception) -> Parts:
     yield end_frame(error_of(error))
 
 
-async def _frames(call: Any, *, is_json: bool) -> Parts:
+async def _frames(method: Method, call: Any, *, is_json: bool) -> Parts:
     try:
         while (response := await call.read()) is not grpc.aio.EOF:
-            yield framed(writer.write(response) if is_json else response.SerializeToString())
+            yield framed(writer.write(method.response, response) if is_json else response)
         yield end_frame(None)
     except grpc.aio.AioRpcError as error:
         yield end_frame(error_of(error))
@@ -85,12 +85,12 @@ async def _frames(call: Any, *, is_json: bool) -> Parts:
         call.cancel()
 
 
-async def _events(call: Any, response: Any) -> Parts:
+async def _events(method: Method, call: Any, response: Any) -> Parts:
     """Yields the events of a stream from its first response on, and heartbeats between them."""
     reading: asyncio.Task[Any] | None = None
     try:
         while response is not grpc.aio.EOF:
-            yield _event(response)
+            yield _event(method.response.FromString(response))
             reading = asyncio.ensure_future(call.read())
             while not (await asyncio.wait({reading}, timeout=_HEARTBEAT_S))[0]:
                 yield _HEARTBEAT

@@ -3,15 +3,12 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from google.protobuf.message import Message
 from starlette.requests import Request
 from starlette.responses import Response
 
 from hrag.gateway.calls.exchange import Exchange
 from hrag.gateway.http import call_headers
-from hrag.gateway.http.byte_budget import Share
 from hrag.gateway.http.reply import JSON, json_reply
-from hrag.gateway.protojson import writer
 from hrag.gateway.services.methods import Method
 
 PROTO = "application/proto"
@@ -28,12 +25,7 @@ async def _serve(exchange: Exchange, method: Method, request: Request) -> Respon
     with exchange.budget.share() as share:
         is_json = media_type == JSON
         response = await (await exchange.started(method, request, share, is_json=is_json))
-        return await _reply(exchange, response, media_type, share)
-
-
-async def _reply(exchange: Exchange, response: Message, media_type: str, share: Share) -> Response:
-    size_bytes = response.ByteSize()
-    share.take(size_bytes)
-    if media_type == PROTO:
-        return json_reply(response.SerializeToString(), PROTO)
-    return json_reply(await exchange.conversion.run(size_bytes, writer.write, response))
+        share.take(len(response))
+        if is_json:
+            return json_reply(await exchange.conversion.written(method.response, response))
+        return json_reply(response, PROTO)

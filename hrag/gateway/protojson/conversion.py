@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from hrag.gateway.protojson import reader
+from hrag.gateway.protojson import reader, writer
 
 SMALL_BYTES = 64 * 1024  # About a millisecond.
 _THREADS = 2  # They share the interpreter lock, so more would not be faster.
@@ -35,6 +35,10 @@ class Conversion:
     async def encoded(self, message_class: type[Message], raw: bytes) -> bytes:
         """Returns the encoded message that a JSON document describes; raises InvalidArgument."""
         return await self.run(len(raw), _encoded, message_class, raw)
+
+    async def written(self, message_class: type[Message], encoded: bytes) -> bytes:
+        """Returns the JSON document of an encoded message."""
+        return await self.run(len(encoded), writer.write, message_class, encoded)
 
     def close(self) -> None:
         """Ends the threads; a conversion that runs goes on to its end."""

@@ -1,30 +1,32 @@
 """Writes messages as ProtoJSON, in UTF-8: camel case, unset and default fields left out.
 
-For each type of message a function is compiled that reads the type's fields by name. Asking the
-descriptors at each message, as protobuf's `json_format` does, takes several times as long.
+Replies stay encoded on their way through the gateway: a kernel writes them (`write`). What the
+gateway puts together from parts of messages goes through values (`as_json`). Both write the same.
 """
 
 import base64
 import math
 import struct
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import orjson
+from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from hrag.wire.common import struct_from
+from hrag_fast import JsonSchema
 
 _KIND = FieldDescriptor
+_Value = Callable[[Any], Any]
 _FLOAT = struct.Struct("f")
-_Convert = Callable[[Any], Any]
 
 
-def write(message: Message) -> bytes:
-    """Returns the JSON document of a message."""
-    return dumped(as_json(message))
+def write(message_class: type[Message], encoded: bytes) -> bytes:
+    """Returns the JSON document of an encoded message."""
+    return _schema_of(message_class.DESCRIPTOR).write(encoded)
 
 
 def dumped(value: Any) -> bytes:
@@ -34,8 +36,57 @@ def dumped(value: Any) -> bytes:
 
 def as_json(message: Message) -> dict[str, Any]:
     """Returns the values of a message, as `dumped` takes them."""
-    found: dict[str, Any] = _converter(message.DESCRIPTOR)(message)
+    found: dict[str, Any] = _writer_of(message.DESCRIPTOR)(message)
     return found
+
+
+@cache
+def _writer_of(descriptor: Descriptor) -> _Value:
+    fields: dict[FieldDescriptor, tuple[str, _Value | None, bool]] = {}
+
+    def values_of(message: Message) -> dict[str, Any]:
+        if not fields:  # Only now, because messages may hold themselves.
+            fields.update({each: _described(each) for each in descriptor.fields})
+        found = {}
+        for field, value in message.ListFields():
+            name, convert, is_repeated = fields[field]
+            if convert is None:
+                found[name] = list(value) if is_repeated else value
+            else:
+                found[name] = [convert(each) for each in value] if is_repeated else convert(value)
+        return found
+
+    return values_of
+
+
+def _described(field: FieldDescriptor) -> tuple[str, _Value | None, bool]:
+    return field.json_name, _converter(field), field.is_repeated
+
+
+def _converter(field: FieldDescriptor) -> _Value | None:
+    """Returns None for values that are the same in JSON."""
+    if field.message_type is not None:
+        known = _WELL_KNOWN.get(field.message_type.full_name)
+        return known or _writer_of(field.message_type)
+    if field.enum_type is not None:
+        return _enum(field.enum_type)
+    scalar: _Value | None = _SCALARS.get(field.type)
+    return scalar
+
+
+def _enum(descriptor: EnumDescriptor) -> _Value:
+    names = {each.number: each.name for each in descriptor.values}
+    return lambda number: names.get(number, number)
+
+
+def _bytes(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _double(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def short_float(value: float) -> float | str:
@@ -46,87 +97,60 @@ def short_float(value: float) -> float | str:
     return short if _FLOAT.unpack(_FLOAT.pack(short))[0] == value else float(f"{value:.9g}")
 
 
-def _double(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _bytes(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
 def _timestamp(value: Any) -> str:
     return str(value.ToJsonString())
 
 
-def _enum(descriptor: EnumDescriptor) -> Callable[[int], str | int]:
-    names = {each.number: each.name for each in descriptor.values}
-    return lambda number: names.get(number, number)
+_SCALARS: dict[int, _Value] = {
+    _KIND.TYPE_BYTES: _bytes,
+    _KIND.TYPE_FLOAT: short_float,
+    _KIND.TYPE_DOUBLE: _double,
+    _KIND.TYPE_INT64: str,  # Numbers of JavaScript would round it.
+    _KIND.TYPE_UINT64: str,
+}
+_WELL_KNOWN: dict[str, _Value] = {
+    "google.protobuf.Struct": struct_from,
+    "google.protobuf.Timestamp": _timestamp,
+}
 
 
-_SCALARS = {
-    _KIND.TYPE_BYTES: _bytes.__name__,
-    _KIND.TYPE_FLOAT: short_float.__name__,
-    _KIND.TYPE_DOUBLE: _double.__name__,
-    _KIND.TYPE_INT64: str.__name__,  # Numbers of JavaScript would round it.
-    _KIND.TYPE_UINT64: str.__name__,
-}
-_KNOWN: dict[str, _Convert] = {
-    **{each.__name__: each for each in (_bytes, _double, short_float)},
-    "google_protobuf_Struct": struct_from,
-    "google_protobuf_Timestamp": _timestamp,
-}
+# Encoded messages
 
 
 @cache
-def _converter(root: Descriptor) -> _Convert:
-    """Returns the function for a type of message, compiled with those for all types inside it."""
-    converters: dict[str, Any] = dict(_KNOWN)
-    source: list[str] = []
-    waiting: list[Any] = [root]
-    while waiting:
-        descriptor = waiting.pop()
-        name = _name_of(descriptor)
-        if name in converters:
-            continue
-        if isinstance(descriptor, EnumDescriptor):
-            converters[name] = _enum(descriptor)
-        else:
-            converters[name] = None  # It is compiled below.
-            source += _source(name, descriptor.fields)
-            waiting += filter(None, map(_type_of, descriptor.fields))
-    exec("\n".join(source), converters)
-    found: _Convert = converters[_name_of(root)]
-    return found
+def _schema_of(root: Descriptor) -> JsonSchema:
+    schemas: dict[str, JsonSchema] = {}
+
+    def schema_of(descriptor: Descriptor) -> JsonSchema:
+        name = descriptor.full_name
+        if name not in schemas:
+            schemas[name] = JsonSchema()
+            for each in descriptor.fields:
+                schemas[name].add(
+                    each.number,
+                    each.json_name,
+                    each.type,
+                    each.is_repeated,
+                    each.has_presence,
+                    inner_of(each),
+                )
+        return schemas[name]
+
+    def inner_of(field: FieldDescriptor) -> Any:
+        if field.enum_type is not None:
+            return {each.number: dumped(each.name) for each in field.enum_type.values}
+        if field.message_type is None:
+            return None
+        known = _WELL_KNOWN.get(field.message_type.full_name)
+        return (
+            partial(_converted, field.message_type, known)
+            if known
+            else schema_of(field.message_type)
+        )
+
+    return schema_of(root)
 
 
-def _name_of(descriptor: Any) -> str:
-    return str(descriptor.full_name).replace(".", "_")
-
-
-def _type_of(field: FieldDescriptor) -> Any:
-    """Returns the descriptor of a message or an enum, None for scalars."""
-    return field.message_type or field.enum_type
-
-
-def _source(name: str, fields: Iterable[FieldDescriptor]) -> list[str]:
-    lines = [f"def {name}(message):", " found = {}"]
-    for field in fields:
-        lines.append(f" if {_condition(field)}: found[{field.json_name!r}] = {_value(field)}")
-    return [*lines, " return found"]
-
-
-def _condition(field: FieldDescriptor) -> str:
-    if field.has_presence:
-        return f"message.HasField({field.name!r})"
-    return f"(value := message.{field.name})"
-
-
-def _value(field: FieldDescriptor) -> str:
-    kind = _type_of(field)
-    convert = _name_of(kind) if kind else _SCALARS.get(field.type, "")
-    if field.is_repeated:
-        return f"[{convert}(each) for each in value]" if convert else "list(value)"
-    value = f"message.{field.name}" if field.has_presence else "value"
-    return f"{convert}({value})"  # Without a converter these are parentheses.
+def _converted(descriptor: Descriptor, convert: _Value, encoded: bytes) -> bytes:
+    message = message_factory.GetMessageClass(descriptor).FromString(encoded)
+    return dumped(convert(message))

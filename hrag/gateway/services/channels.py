@@ -44,7 +44,7 @@ class Services:
     ) -> Any:
         """Starts a call and returns it; `request` is encoded, or an iterator of encoded ones.
 
-        Its responses are messages. Awaiting it raises `grpc.aio.AioRpcError`.
+        Its responses are encoded too. Awaiting it raises `grpc.aio.AioRpcError`.
         """
         return self._calls[method.path](request, timeout=timeout_s, metadata=metadata)
 
@@ -71,7 +71,7 @@ class Services:
         requests = "stream" if method.descriptor.client_streaming else "unary"
         responses = "stream" if method.descriptor.server_streaming else "unary"
         kind = getattr(self._channels[method.service], f"{requests}_{responses}")
-        return kind(method.path, None, method.response.FromString)
+        return kind(method.path)
 
 
 def _require_tls(settings: GatewaySettings, address: str) -> None:

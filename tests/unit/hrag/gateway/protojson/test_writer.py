@@ -1,5 +1,6 @@
-"""What is written is what protobuf's own `json_format` writes."""
+"""What is written, from values or from encoded messages, is what protobuf's own code reads."""
 
+import json
 import struct
 from typing import Any
 
@@ -10,7 +11,7 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hrag.gateway.protojson.writer import as_json, write
+from hrag.gateway.protojson.writer import as_json, dumped, write
 from hrag.gateway.services.methods import METHODS, Method
 from hrag.v1 import filter_pb2 as fpb
 from hrag.v1 import retriever_pb2 as rpb
@@ -56,7 +57,7 @@ def _set(message: Any, field: FieldDescriptor, data: st.DataObject) -> None:
         value = data.draw(_SCALARS[field.type])
     if field.is_repeated:
         getattr(message, field.name).extend([value] * data.draw(st.integers(1, 2)))
-    elif value or field.has_presence:  # A negative zero is left out, as any other zero.
+    else:
         setattr(message, field.name, value)
 
 
@@ -74,8 +75,8 @@ def test_every_message_is_read_again_as_it_was(
     kind = method.request if is_request else method.response
     message = kind()
     _fill(message, data)
-    found = json_format.Parse(write(message), kind())
-    assert _bytes(found) == _bytes(message)
+    for written in (write(kind, message.SerializeToString()), dumped(as_json(message))):
+        assert _bytes(json_format.Parse(written, kind())) == _bytes(message)
 
 
 def test_names_enums_and_long_numbers_are_as_protobuf_writes_them() -> None:
@@ -85,24 +86,44 @@ def test_names_enums_and_long_numbers_are_as_protobuf_writes_them() -> None:
     passage.chunk.metadata.update({"n": 5, "list": [1.5, None]})
     passage.term_spans.add(char_end=4)
     passage.merged_chunk_ids.extend(["b", "c"])
-    assert as_json(response) == json_format.MessageToDict(response)
+    _same_as_protobufs(response)
 
 
 def test_times_and_bytes_are_as_protobuf_writes_them() -> None:
     value = fpb.FilterValue()
     value.timestamp.FromJsonString("2026-01-02T03:04:05Z")
     for message in (value, tpb.Document(content=b"\xff\x00")):
-        assert as_json(message) == json_format.MessageToDict(message)
+        _same_as_protobufs(message)
+
+
+def _same_as_protobufs(message: Message) -> None:
+    expected = json_format.MessageToDict(message)
+    assert as_json(message) == expected
+    assert json.loads(write(type(message), message.SerializeToString())) == expected
 
 
 def test_numbers_of_enums_without_a_name_are_numbers() -> None:
-    assert as_json(rpb.SearchResponse.FromString(b"\x10\x63")) == {"mode": 99}
+    encoded = b"\x10\x63"
+    assert as_json(rpb.SearchResponse.FromString(encoded)) == {"mode": 99}
+    assert write(rpb.SearchResponse, encoded) == b'{"mode":99}'
 
 
 @pytest.mark.parametrize(
     ("value", "written"),
-    [(0.1, b"0.1"), (1e30, b"1e+30"), (float("inf"), b'"Infinity"'), (float("nan"), b'"NaN"')],
+    [
+        *((0.1, b"0.1"), (1e30, b"1e+30"), (-2.5, b"-2.5")),
+        *((float("inf"), b'"Infinity"'), (float("-inf"), b'"-Infinity"'), (float("nan"), b'"NaN"')),
+    ],
 )
 def test_numbers_of_32_bits_have_the_digits_they_need(value: float, written: bytes) -> None:
     message = rpb.Passage(score=struct.unpack("f", struct.pack("f", value))[0])
-    assert write(message) == b'{"score":%b}' % written
+    assert dumped(as_json(message)) == b'{"score":%b}' % written
+    assert write(rpb.Passage, message.SerializeToString()) == b'{"score":%b}' % written
+
+
+@pytest.mark.parametrize(
+    "text", ['"', "\\", "\0\b\t\n\f\r\x1f\x7f", "é漢\U0001f600", "</script>\u2028"]
+)
+def test_texts_are_escaped_where_json_says_so(text: str) -> None:
+    document = tpb.Document(text=text, title=f"a{text}b")
+    assert write(tpb.Document, document.SerializeToString()) == dumped(as_json(document))

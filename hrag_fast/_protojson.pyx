@@ -1,0 +1,344 @@
+# distutils: language = c++
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""`JsonSchema`, for every reply over HTTP: encoded protobuf messages to JSON.
+
+Reads protobuf's wire format (https://protobuf.dev/programming-guides/encoding) and writes
+ProtoJSON (https://protobuf.dev/programming-guides/json) in one pass, with no Python value for a
+field. A serialiser writes the values of a field one behind another, and a single one once, so
+that nothing has to be remembered; other encodings are refused.
+
+`_protojson.pyi` is the documentation for callers. The right answer is what protobuf's own
+`json_format` reads as the same message; a property test compares the two.
+"""
+
+from binascii import b2a_base64
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.math cimport isfinite, isnan
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+from libcpp.string cimport string
+
+
+cdef extern from "<charconv>" namespace "std" nogil:
+    cdef struct to_chars_result:
+        char *ptr
+    # The shortest digits from which the same number is read.
+    to_chars_result to_chars(char *first, char *last, float value)
+    to_chars_result to_chars(char *first, char *last, double value)
+    to_chars_result to_chars(char *first, char *last, int32_t value)
+    to_chars_result to_chars(char *first, char *last, uint32_t value)
+    to_chars_result to_chars(char *first, char *last, int64_t value)
+    to_chars_result to_chars(char *first, char *last, uint64_t value)
+
+
+cdef enum:  # Wire types.
+    VARINT = 0
+    FIXED64 = 1
+    BYTES = 2
+    FIXED32 = 5
+
+cdef enum:  # Kinds of fields, as google/protobuf/descriptor.proto numbers them.
+    DOUBLE = 1
+    FLOAT = 2
+    INT64 = 3
+    UINT64 = 4
+    INT32 = 5
+    BOOL = 8
+    STRING = 9
+    MESSAGE = 11
+    RAW = 12  # `bytes`.
+    UINT32 = 13
+    ENUM = 14
+
+cdef dict WIRE_TYPES = {
+    DOUBLE: FIXED64,
+    FLOAT: FIXED32,
+    **dict.fromkeys((INT64, UINT64, INT32, BOOL, UINT32, ENUM), VARINT),
+    **dict.fromkeys((STRING, MESSAGE, RAW), BYTES),
+}
+
+cdef enum:
+    MAX_NUMBER = 63  # The fields that were read are bits of one word.
+    MAX_DEPTH = 100  # As protobuf's own parsers have it.
+    NUMBER_CHARS = 32
+
+
+cdef struct Input:
+    const uint8_t *at
+    const uint8_t *end
+
+
+cdef class Field:
+    """One field of a message."""
+
+    cdef bytes key  # `"name":`
+    cdef int kind
+    cdef int wire_type
+    cdef bint is_repeated
+    cdef bint has_presence
+    cdef object inner
+
+
+cdef class JsonSchema:
+    """The fields of a message, by their numbers; see `_protojson.pyi`."""
+
+    cdef list fields
+
+    def __cinit__(self):
+        self.fields = [None] * (MAX_NUMBER + 1)
+
+    def add(self, int number, str name not None, int kind, bint is_repeated, bint has_presence,
+            inner=None):
+        if not 1 <= number <= MAX_NUMBER:
+            raise ValueError(f"{name} has the number {number}; it must be 1 to {MAX_NUMBER}")
+        if kind not in WIRE_TYPES:
+            raise ValueError(f"{name} has the kind {kind}, which is not known here")
+        cdef Field field = Field.__new__(Field)
+        field.key = f'"{name}":'.encode()
+        field.kind = kind
+        field.wire_type = WIRE_TYPES[kind]
+        field.is_repeated = is_repeated
+        field.has_presence = has_presence
+        field.inner = inner
+        self.fields[number] = field
+
+    def write(self, bytes encoded not None):
+        cdef Input source
+        cdef string out
+        source.at = <const uint8_t *> PyBytes_AS_STRING(encoded)
+        source.end = source.at + PyBytes_GET_SIZE(encoded)
+        out.reserve(2 * PyBytes_GET_SIZE(encoded))
+        write_message(self, &source, out, 1)
+        return PyBytes_FromStringAndSize(out.data(), out.size())
+
+
+cdef int write_message(JsonSchema schema, Input *source, string &out, int depth) except -1:
+    """Writes the message that is the whole source."""
+    cdef uint64_t tag, written = 0
+    cdef uint32_t number, in_array = 0  # The number of the array that is open; 0 if none is.
+    cdef Field field
+    cdef size_t start
+    cdef Input values
+    if depth > MAX_DEPTH:
+        raise ValueError(f"the message nests over {MAX_DEPTH} deep")
+    out.push_back(b"{")
+    while source.at < source.end:
+        tag = varint(source)
+        number = <uint32_t> min(tag >> 3, MAX_NUMBER + 1)
+        if number > MAX_NUMBER or schema.fields[number] is None:
+            skip(source, tag & 7)
+            continue
+        field = <Field> schema.fields[number]
+        if in_array and in_array != number:
+            out.push_back(b"]")
+            in_array = 0
+        if in_array != number and written & (<uint64_t> 1 << number):
+            raise ValueError(f"the values of the field {number} do not stand together")
+        if not field.is_repeated:
+            expect(field.wire_type, tag & 7)
+            start = out.size()
+            begin_field(field, written, out)
+            if write_value(field, source, out, depth) or field.has_presence:
+                written |= <uint64_t> 1 << number
+            else:
+                out.resize(start)  # A value that is the default is left out.
+            continue
+        if field.wire_type != BYTES and tag & 7 == BYTES:  # Packed.
+            values = part(source)
+        else:
+            expect(field.wire_type, tag & 7)
+            values = source[0]
+        while values.at < values.end:
+            if in_array == number:
+                out.push_back(b",")
+            else:
+                begin_field(field, written, out)
+                out.push_back(b"[")
+                in_array = number
+                written |= <uint64_t> 1 << number
+            write_value(field, &values, out, depth)
+            if field.wire_type == BYTES or tag & 7 != BYTES:
+                source.at = values.at
+                break
+    if in_array:
+        out.push_back(b"]")
+    out.push_back(b"}")
+    return 0
+
+
+cdef int begin_field(Field field, uint64_t written, string &out) except -1:
+    if written:
+        out.push_back(b",")
+    out.append(PyBytes_AS_STRING(field.key), PyBytes_GET_SIZE(field.key))
+    return 0
+
+
+cdef int write_value(Field field, Input *source, string &out, int depth) except -1:
+    """Writes the next value; returns 0 if it is the default of its kind, 1 otherwise."""
+    if field.wire_type == VARINT:
+        return write_varint(field, varint(source), out)
+    if field.kind == FLOAT:
+        return write_float(source, out)
+    if field.kind == DOUBLE:
+        return write_double(source, out)
+    cdef Input value = part(source)
+    cdef bint is_set = value.at < value.end
+    if field.kind == STRING:
+        write_string(value, out)
+    elif isinstance(field.inner, JsonSchema):
+        write_message(<JsonSchema> field.inner, &value, out, depth + 1)
+    else:
+        write_converted(field, value, out)
+    return is_set
+
+
+cdef int write_varint(Field field, uint64_t value, string &out) except -1:
+    cdef char digits[NUMBER_CHARS]
+    cdef char *end = digits + NUMBER_CHARS
+    if field.kind == BOOL:
+        if value:
+            out.append(b"true", 4)
+        else:
+            out.append(b"false", 5)
+    elif field.kind == UINT32:
+        out.append(digits, to_chars(digits, end, <uint32_t> value).ptr - digits)
+    elif field.kind == INT32:
+        out.append(digits, to_chars(digits, end, <int32_t> value).ptr - digits)
+    elif field.kind == ENUM:
+        write_bytes((<dict> field.inner).get(<int32_t> value) or b"%d" % <int32_t> value, out)
+    else:  # Quoted: numbers of JavaScript would round it.
+        out.push_back(b'"')
+        if field.kind == INT64:
+            out.append(digits, to_chars(digits, end, <int64_t> value).ptr - digits)
+        else:
+            out.append(digits, to_chars(digits, end, value).ptr - digits)
+        out.push_back(b'"')
+    return value != 0
+
+
+cdef int write_float(Input *source, string &out) except -1:
+    cdef char digits[NUMBER_CHARS]
+    cdef float value
+    cdef uint32_t bits
+    take(source, &bits, sizeof(bits))
+    memcpy(&value, &bits, sizeof(bits))
+    if isfinite(value):
+        out.append(digits, to_chars(digits, digits + NUMBER_CHARS, value).ptr - digits)
+    else:
+        write_not_finite(value, out)
+    return bits != 0
+
+
+cdef int write_double(Input *source, string &out) except -1:
+    cdef char digits[NUMBER_CHARS]
+    cdef double value
+    cdef uint64_t bits
+    take(source, &bits, sizeof(bits))
+    memcpy(&value, &bits, sizeof(bits))
+    if isfinite(value):
+        out.append(digits, to_chars(digits, digits + NUMBER_CHARS, value).ptr - digits)
+    else:
+        write_not_finite(value, out)
+    return bits != 0
+
+
+cdef int write_not_finite(double value, string &out) except -1:
+    write_bytes(b'"NaN"' if isnan(value) else b'"Infinity"' if value > 0 else b'"-Infinity"', out)
+    return 0
+
+
+cdef int write_string(Input value, string &out) except -1:
+    """Writes text: runs of bytes that stand for themselves, and escapes between them."""
+    cdef const uint8_t *run = value.at
+    out.push_back(b'"')
+    while value.at < value.end:
+        if value.at[0] >= 0x20 and value.at[0] != b'"' and value.at[0] != b"\\":
+            value.at += 1
+            continue
+        out.append(<const char *> run, value.at - run)
+        write_bytes(ESCAPES[value.at[0]], out)
+        value.at += 1
+        run = value.at
+    out.append(<const char *> run, value.at - run)
+    out.push_back(b'"')
+    return 0
+
+
+cdef dict ESCAPES = {
+    **{code: b"\\u%04x" % code for code in range(0x20)},
+    **{ord(char): b"\\" + char for char in (b'"', b"\\")},
+    **{ord(char): b"\\" + short for char, short in zip(
+        (b"\b", b"\t", b"\n", b"\f", b"\r"), (b"b", b"t", b"n", b"f", b"r"))},
+}
+
+
+cdef int write_converted(Field field, Input value, string &out) except -1:
+    cdef bytes encoded = PyBytes_FromStringAndSize(<const char *> value.at, value.end - value.at)
+    if field.kind == RAW:
+        write_bytes(b'"%b"' % b2a_base64(encoded, newline=False), out)
+    else:
+        write_bytes(field.inner(encoded), out)
+    return 0
+
+
+cdef int write_bytes(bytes text, string &out) except -1:
+    out.append(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+    return 0
+
+
+# The wire format
+
+
+cdef uint64_t varint(Input *source) except? 0:
+    cdef uint64_t value = 0
+    cdef int shift = 0
+    while source.at < source.end and shift < 64:
+        value |= <uint64_t> (source.at[0] & 0x7F) << shift
+        source.at += 1
+        if not source.at[-1] & 0x80:
+            return value
+        shift += 7
+    raise ValueError("the message ends inside a number, or a number has over 64 bits")
+
+
+cdef int take(Input *source, void *target, size_t size) except -1:
+    if <size_t> (source.end - source.at) < size:
+        raise ValueError("the message ends inside a number")
+    memcpy(target, source.at, size)
+    source.at += size
+    return 0
+
+
+cdef Input part(Input *source) except *:
+    """Takes the bytes of a value whose length stands in front of it."""
+    cdef uint64_t size = varint(source)
+    cdef Input found
+    if size > <uint64_t> (source.end - source.at):
+        raise ValueError("the message ends inside a value")
+    found.at = source.at
+    found.end = source.at + size
+    source.at = found.end
+    return found
+
+
+cdef int skip(Input *source, int wire_type) except -1:
+    """Passes over the value of a field that the schema does not have."""
+    cdef uint64_t bits
+    if wire_type == VARINT:
+        varint(source)
+    elif wire_type == BYTES:
+        part(source)
+    elif wire_type == FIXED32:
+        take(source, &bits, 4)
+    elif wire_type == FIXED64:
+        take(source, &bits, 8)
+    else:
+        raise ValueError(f"a field has the wire type {wire_type}, which is not known here")
+    return 0
+
+
+cdef int expect(int wire_type, int found) except -1:
+    if found != wire_type:
+        raise ValueError(f"a field has the wire type {found}; it must be {wire_type}")
+    return 0
