@@ -95,7 +95,7 @@ def _repair_usage(store: Store, txn: Txn, tenant_id: str, found: Usage) -> None:
     value = txn.get_sound(key, tenants)
     if value is not None:
         sequence = Usage.from_bytes(value).sequence
-    else:  # Every change took an ordinal or made a commit of its own.
-        names = (schema.LAST_ORDINAL, schema.COMMIT_CURSOR)
-        sequence = sum(store.number(txn, name) for name in names)
+    else:  # Every change took an ordinal, deleted one, or made a commit of its own.
+        ordinals = store.number(txn, schema.LAST_ORDINAL)
+        sequence = 2 * ordinals + store.number(txn, schema.COMMIT_CURSOR)
     txn.put(key, found._replace(sequence=sequence).to_bytes(), db=tenants)

@@ -63,7 +63,10 @@ def changes_after(store: Store, txn: Txn, collection: int, sequence: int) -> Ite
 
 
 def note_commit(store: Store, txn: Txn, collection: int) -> None:
-    """Lists a collection that this transaction creates, changes or gives other segments."""
+    """Lists a collection that this transaction creates, changes or gives other names or segments.
+
+    So a repair knows how many changes there can have been.
+    """
     cursor = store.next_number(txn, schema.COMMIT_CURSOR)
     txn.put(schema.u64(cursor), schema.u32(collection), db=store.db["commits"])
     past = schema.u64(max(cursor - MAX_LOG_ENTRIES, 0))

@@ -98,10 +98,10 @@ class CollectionWriter:
         store = self._store
         with store.write() as txn:
             number = find_collection(store, txn, tenant_id, name)
+            record = read_collection(store, txn, number)
             named = [alias for alias, of in aliases_of(store, txn, tenant_id) if of == number]
-            check_no_aliases(tenant_id, read_collection(store, txn, number).name, named)
-            second = read_collection(store, txn, number).summaries
-            numbers = [number, second] if second else [number]
+            check_no_aliases(tenant_id, record.name, named)
+            numbers = [number, record.summaries] if record.summaries else [number]
             counters = [read_counters(store, txn, each) for each in numbers]
             freed = Usage(-1, -counters[0].documents, -sum(each.stored_bytes for each in counters))
             used = read_usage(store, txn, tenant_id).plus(freed).plus(Usage(sequence=1))
@@ -154,17 +154,20 @@ class CollectionWriter:
                 used = used.plus(Usage(sequence=1))
                 write_usage(store, txn, tenant_id, used)
                 txn.put(key, schema.alias(number), db=store.db["collection_names"])
+                note_commit(store, txn, number)
         return AliasChange(now, previous, used.sequence)
 
     def delete_alias(self, tenant_id: str, alias: str) -> int:
         store, key = self._store, schema.collection_name(tenant_id, alias)
         with store.write() as txn:
             found = txn.get(key, db=store.db["collection_names"])
-            if found is None or not schema.read_name(found)[1]:
+            number, is_alias = (0, False) if found is None else schema.read_name(found)
+            if not is_alias:
                 raise no_alias(tenant_id, alias)
             used = read_usage(store, txn, tenant_id).plus(Usage(sequence=1))
             write_usage(store, txn, tenant_id, used)
             txn.delete(key, db=store.db["collection_names"])
+            note_commit(store, txn, number)
         return used.sequence
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:

@@ -10,6 +10,7 @@ from hrag.engine import open_engine
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.errors import DataLoss, StoreUnavailable
+from hrag.filters import Exists
 from tests.damage import flip_first
 from tests.fakes import collection_settings, prepared, seal, sentences
 
@@ -38,6 +39,23 @@ def test_what_follows_from_the_documents_is_written_again(folder, name):
     assert administration(folder).check().problems != ()
     assert administration(folder).repair().problems == ()
     assert administration(folder).check().problems == ()
+
+
+def test_a_sequence_that_is_lost_becomes_one_past_all_that_were_used(tmp_path):
+    """Though a transaction may have had many changes, and one of an alias writes no document."""
+    with closing(open_for_writing(tmp_path)) as store:
+        writer = EmbeddedWriter(store)
+        writer.create_collection("t", "c", collection_settings())
+        collection = writer.open("t", "c")
+        writer.put_many([(collection, prepared(f"d{n}", sentences(1, n))) for n in range(20)])
+        list(writer.delete_matching(collection, Exists("document_id")))
+        for _ in range(20):
+            writer.set_alias("t", "a", "c")
+            used = writer.delete_alias("t", "a")
+    flip_first(tmp_path, "tenants")
+    assert administration(tmp_path).repair().problems == ()
+    with closing(open_for_writing(tmp_path)) as store:
+        assert EmbeddedWriter(store).set_alias("t", "a", "c").sequence > used
 
 
 @pytest.mark.parametrize("name", ["documents", "texts", "trees", "vectors"])
