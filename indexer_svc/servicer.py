@@ -160,19 +160,18 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         try:
             for step in self._catalog.delete_documents(*collection, given, deadline_of(context)):
                 deleted, sequence = deleted + step.documents, step.sequence
+                if step.documents:
+                    call_audit.changed(
+                        "DeleteDocuments",
+                        context,
+                        *collection,
+                        outcome="DELETED",
+                        sequence=sequence,
+                        documents=step.documents,
+                    )
         except HragError as error:
             error.message += f"; {deleted:,} documents were deleted" if sequence else ""
             raise
-        finally:
-            if deleted:
-                call_audit.changed(
-                    "DeleteDocuments",
-                    context,
-                    *collection,
-                    outcome="DELETED",
-                    sequence=sequence,
-                    documents=deleted,
-                )
         return pb.DeleteDocumentsResponse(deleted_count=deleted, sequence=sequence)
 
     def GetDocument(

@@ -14,6 +14,7 @@ from hrag.auth import Role
 from hrag.cli.services.processes import INDEXER
 from hrag.client import Client
 from hrag.errors import HragError
+from hrag.filters import Exists
 from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2
 from tests.credentials import UNKNOWN_KEY, id_of, new_key
@@ -127,6 +128,17 @@ def test_each_document_of_a_stream_is_one_line(audited: Audited) -> None:
     entries = [e for e in _entries(audited.services.indexer) if e["method"] == "IngestDocuments"]
     assert [entry["document"] for entry in entries] == [each.document_id for each in documents]
     assert {(entry["tenant"], entry["collection"]) for entry in entries} == {("acme", "default")}
+
+
+def test_each_group_of_a_deletion_by_filter_is_one_line(audited: Audited) -> None:
+    """So what a service that is killed has deleted is on record."""
+    with audited.client(Role.WRITE) as client:
+        list(client.ingest_many("acme", [Document(_TEXT, f"d{number}") for number in range(150)]))
+        deleted = client.delete_documents("acme", Exists("document_id"))
+    entries = [e for e in _entries(audited.services.indexer) if e["method"] == "DeleteDocuments"]
+    assert [entry["documents"] for entry in entries] == [64, 64, 22]
+    assert [entry["sequence"] for entry in entries] == [215, 279, 301]
+    assert (deleted.documents, deleted.sequence) == (150, 301)
 
 
 def test_refusals_name_the_caller_and_the_reason(audited: Audited) -> None:
