@@ -8,14 +8,13 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from hrag.config import METRICS_WORDS, PLAINTEXT_WORDS, CommonSettings, SettingsError
 from hrag.net.addresses import is_loopback
-from hrag.net.certificates import server_context
 from hrag.net.watched_file import WatchedFile
 from hrag.rpc.protection import require_acknowledgement
+from hrag.rpc.tls import server_context
 
 _TOKEN = re.compile(rb"[\x21-\x7e]{16,512}")
 
@@ -83,17 +82,11 @@ def _token(path: Path | None) -> Callable[[], bytes] | None:
 
 
 def _tls(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
-    cert_file, key_file = settings.tls_cert_file, settings.tls_key_file
-    client_ca_file = settings.tls_client_ca_file
     if not settings.metrics_tls:
         return None
-    if cert_file is None or key_file is None:
+    context = server_context(settings)
+    if context is None:
         raise SettingsError(
             "HRAG_METRICS_TLS is true; it needs HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE"
         )
-
-    read = partial(server_context, cert_file, key_file, client_ca_file)
-    try:
-        return WatchedFile([cert_file, key_file, *filter(None, [client_ca_file])], read)
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"HRAG_METRICS_TLS is true: {error}") from None
+    return context

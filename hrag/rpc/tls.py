@@ -8,13 +8,12 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import grpc
 
 from hrag.config import CommonSettings, SettingsError
 from hrag.net import certificates
-from hrag.net.certificates import check_authorities, check_pair
 from hrag.net.watched_file import WatchedFile
 
 Usable = TypeVar("Usable")
@@ -55,19 +54,16 @@ def _usable(open_files: Callable[[], Usable]) -> Usable:
         ) from None
 
 
-class _CertificateFiles:
+class _CertificateFiles(NamedTuple):
     """The server's certificate and key, and the authority that signs client certificates."""
 
-    def __init__(self, cert_file: Path, key_file: Path, client_ca_file: Path | None) -> None:
-        self._cert_file = cert_file
-        self._key_file = key_file
-        self._client_ca_file = client_ca_file
-        self._own = (cert_file, key_file, client_ca_file)
-        self._paths = [path for path in self._own if path is not None]
+    cert: Path
+    key: Path
+    client_ca: Path | None
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Returns reloading credentials; with a `client_ca_file`, clients need certificates."""
-        watched = WatchedFile(self._paths, self._read)
+        """Returns reloading credentials; with a `client_ca`, clients need certificates."""
+        watched = self._watched(self._read)
         current = watched()
 
         def fetch() -> grpc.ServerCertificateConfiguration:
@@ -80,18 +76,20 @@ class _CertificateFiles:
             return latest
 
         return grpc.dynamic_ssl_server_credentials(
-            current, fetch, require_client_authentication=self._client_ca_file is not None
+            current, fetch, require_client_authentication=self.client_ca is not None
         )
 
     def context(self) -> WatchedFile[ssl.SSLContext]:
         """Returns the present context at each call."""
-        read = partial(certificates.server_context, *self._own)
-        return WatchedFile(self._paths, read)
+        return self._watched(partial(certificates.server_context, *self))
+
+    def _watched(self, read: Callable[[], Usable]) -> WatchedFile[Usable]:
+        return WatchedFile([path for path in self if path is not None], read)
 
     def _read(self) -> grpc.ServerCertificateConfiguration:
-        check_pair(self._cert_file, self._key_file)
-        pair = (self._key_file.read_bytes(), self._cert_file.read_bytes())
-        if self._client_ca_file is None:
+        certificates.check_pair(self.cert, self.key)
+        pair = (self.key.read_bytes(), self.cert.read_bytes())
+        if self.client_ca is None:
             return grpc.ssl_server_certificate_configuration([pair])
-        check_authorities(self._client_ca_file)
-        return grpc.ssl_server_certificate_configuration([pair], self._client_ca_file.read_bytes())
+        certificates.check_authorities(self.client_ca)
+        return grpc.ssl_server_certificate_configuration([pair], self.client_ca.read_bytes())
