@@ -67,7 +67,7 @@ class ChunkNotFound(HragError):
 
 
 class CollectionExists(HragError):
-    """The tenant already has a collection of this name."""
+    """The tenant already has a collection or an alias of this name."""
 
 
 class CollectionHasAliases(HragError):

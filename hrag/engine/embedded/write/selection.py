@@ -1,6 +1,7 @@
 """Which documents does a filter select, for calls that list, count or delete them?"""
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import islice
 from typing import TypeVar
 
@@ -26,6 +27,7 @@ def selected(
     Raises DeadlineExceeded or Cancelled.
     """
 
+    @cache  # A filter may have thousands of NoneOf conditions.
     def everything() -> Ordinals:
         keys = (key for key, _ in txn.entries(store.db["ordinals"], schema.u32(collection)))
         ordinals = (schema.read_in_collection(key)[1] for key in keys)

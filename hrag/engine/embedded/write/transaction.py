@@ -28,15 +28,8 @@ from hrag.engine.embedded.store.queries import (
     read_document,
     required,
 )
-from hrag.engine.embedded.store.records import (
-    Change,
-    DocumentRecord,
-    Summarised,
-    Usage,
-)
-from hrag.engine.embedded.store.tenant_usage import (
-    stored_bytes,
-)
+from hrag.engine.embedded.store.records import Change, DocumentRecord, Summarised, Usage
+from hrag.engine.embedded.store.tenant_usage import stored_bytes
 from hrag.engine.embedded.write.document_records import (
     growth,
     record_of,

@@ -38,11 +38,7 @@ from hrag.engine.embedded.store.queries import (
     required,
 )
 from hrag.engine.embedded.store.records import DocumentRecord
-from hrag.engine.embedded.store.tenant_usage import (
-    check_quota,
-    read_usage,
-    tenant_usage,
-)
+from hrag.engine.embedded.store.tenant_usage import check_quota, read_usage, tenant_usage
 from hrag.engine.embedded.store.totals import measure
 from hrag.engine.embedded.write.collections import CollectionWriter
 from hrag.engine.embedded.write.document_records import growth, unchanged_result
