@@ -9,7 +9,7 @@ tokens, storage or gRPC.
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hrag.deadline import Deadline
@@ -18,11 +18,8 @@ from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import MAX_PAGES, Document, Page
 from hrag.types.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
-from indexer_svc.parsers.delimited import parse_delimited
-from indexer_svc.parsers.markdown import parse_markdown
+from indexer_svc.parsers import formats
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
-from indexer_svc.parsers.python_source import parse_python
-from indexer_svc.parsers.rst import parse_rst
 
 MAX_RUN_CHARS = 1_000_000  # The tokenizer is superlinear in a run without white space.
 
@@ -35,6 +32,11 @@ _FOREIGN = {
     XLSX: "a workbook",
     EPUB: "an EPUB",
 }
+# Formats of text that this process reads itself. Longer texts are parsed by a process of its own:
+# of Markdown of nothing but markers, so much takes a tenth of a second, in which no other thread
+# runs.
+_READ_HERE = (MARKDOWN, RST, CSV, TSV, PYTHON)
+_MAX_READ_HERE_BYTES = 16_384
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")  # Zero-width characters are blank.
 _WHITE_SPACE = re.compile(r"\s")
 
@@ -42,19 +44,6 @@ Parse = Callable[[bytes, str, int], ParsedFile]
 """Parses bytes of a MIME type, with the largest text in bytes of UTF-8, in another process."""
 TenantParse = Callable[[str, Deadline, bytes, str, int], ParsedFile]
 """The same for a tenant that waits until a deadline."""
-
-
-# Formats of text that this process reads itself. Longer texts are parsed by a process of its own:
-# of Markdown of nothing but markers, so much takes a tenth of a second, in which no other thread
-# runs.
-_READ_HERE: Mapping[str, Callable[[bytes, int], ParsedFile]] = {
-    MARKDOWN: parse_markdown,
-    RST: parse_rst,
-    CSV: parse_delimited,
-    TSV: parse_delimited,
-    PYTHON: parse_python,
-}
-_MAX_READ_HERE_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,23 +94,17 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     require_readable(mime_type)
     _check_size(document.body, field, max_bytes)
     if mime_type in _FOREIGN:
-        body = (
-            document.body
-            if isinstance(document.body, bytes)
-            else _text_of(document.body)[0].encode()
+        return _extracted_file(
+            parse(_file_of(document.body), mime_type, max_bytes), mime_type, field
         )
-        return _extracted_file(parse(body, mime_type, max_bytes), mime_type, field)
     text, pages = _text_of(document.body)
     _check_text(text, field)
     if mime_type not in _READ_HERE:
         return Extracted(ParsedText(text, (), pages))
     content = text.encode()
-    read_here = len(content) <= _MAX_READ_HERE_BYTES
-    read = (
-        _READ_HERE[mime_type](content, max_bytes)
-        if read_here
-        else parse(content, mime_type, max_bytes)
-    )
+    if len(content) <= _MAX_READ_HERE_BYTES:
+        parse = formats.parse
+    read = parse(content, mime_type, max_bytes)
     _check_text(read.text, field)
     return Extracted(ParsedText(read.text, _sections(read), pages), read.title)
 
@@ -159,6 +142,10 @@ def _utf8_size(text: str, name: str, field: str) -> int:
             f"{error.start}; only text that UTF-8 can encode is allowed",
             field=field,
         ) from None
+
+
+def _file_of(body: Body) -> bytes:
+    return body if isinstance(body, bytes) else _text_of(body)[0].encode()
 
 
 def _text_of(body: Body) -> tuple[str, tuple[PageSpan, ...]]:
