@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from selectolax.lexbor import LexborHTMLParser
 
 from hrag.errors import UnreadableDocument
-from indexer_svc.parsers.html import write_html
+from indexer_svc.parsers.html import as_html, first_heading, write_html
 from indexer_svc.parsers.html_charset import decoded
 from indexer_svc.parsers.package import Element, Package, readable, resolved
 from indexer_svc.parsers.parsed_file import ParsedFile
@@ -23,9 +23,10 @@ _CONTENTS = "application/x-dtbncx+xml"
 
 
 def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
-    """Returns the text of a book, its headings and the title in its metadata.
+    """Returns the text of a book, its headings and its title.
 
-    Raises UnreadableDocument, for chapters that are encrypted too, or TooLarge.
+    The title is that in its metadata, else its first heading of level 1. Raises
+    UnreadableDocument, for chapters that are encrypted too, or TooLarge.
     """
     with readable(_KIND):
         package = Package(content, _KIND, _CONTAINER)
@@ -44,7 +45,7 @@ def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
                 )
             _write_chapter(decoded(package.read(part)), labels.get(part, ""), writer)
         title = book.findtext(".//{http://purl.org/dc/elements/1.1/}title") or ""
-        return writer.parsed(metadata_title(title))
+        return writer.parsed(metadata_title(title) or first_heading(writer))
 
 
 def _root_part(package: Package) -> str:
@@ -103,8 +104,8 @@ def _points(contents: Element) -> Iterator[tuple[str, str]]:
             yield target.get("src", ""), label
 
 
-def _write_chapter(text: str, label: str, writer: TextWriter) -> None:
-    page = LexborHTMLParser(text)
+def _write_chapter(xhtml: str, label: str, writer: TextWriter) -> None:
+    page = LexborHTMLParser(as_html(xhtml))
     if page.css_first("h1, h2, h3, h4, h5, h6") is None:
         writer.heading(1, label)
     write_html(page, writer)

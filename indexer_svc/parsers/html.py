@@ -32,12 +32,20 @@ _BLOCKS = frozenset((
     "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
 ))  # fmt: skip
 _LISTS = ("ul", "ol", "menu")
+_ROW_GROUPS = ("thead", "tbody", "tfoot")
 _CELLS = ("td", "th")
 _LAYOUT_ROLES = ("presentation", "none")
 _ARRANGED = frozenset(("table", "pre", *_HEADINGS))
 _UNSEEN = re.compile(r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 _SPAN = re.compile(r"[0-9]{1,4}")
 _WHITE_SPACE = re.compile(r"\s+")
+# Elements that XML writes as one tag, but for those that never have an end tag in HTML.
+_EMPTY_ELEMENT = re.compile(
+    r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)"
+    r"([a-z][\w:.-]*+)([^<>]*?)/>",
+    re.IGNORECASE,
+)
+_XML = "<?xml"
 
 
 def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
@@ -46,12 +54,21 @@ def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
     The title is that of the page's head, else its first heading of level 1. Raises
     UnreadableDocument for an unknown encoding, and TooLarge.
     """
-    page = LexborHTMLParser(decoded(content))
+    text = decoded(content)
+    page = LexborHTMLParser(as_html(text) if text.startswith(_XML) else text)
     writer = TextWriter(max_text_bytes)
     write_html(page, writer)
     title = page.css_first("head > title")
     own = "" if title is None else metadata_title(title.text())
     return writer.parsed(own or first_heading(writer))
+
+
+def as_html(xhtml: str) -> str:
+    """Returns XHTML with the end tag of each empty element, which HTML does not see in `/>`.
+
+    After `<title/>` or `<script/>`, a parser of HTML would take the page's text for theirs.
+    """
+    return _EMPTY_ELEMENT.sub(r"<\1\2></\1>", xhtml)
 
 
 def first_heading(writer: TextWriter) -> str:
@@ -140,11 +157,12 @@ class _BodyReader:
             self._writer.paragraph(text)
 
     def _write_table(self, table: LexborNode) -> None:
-        caption = table.css_first("caption")
-        if caption is not None:
+        for caption in _children(table, ("caption",)):
             self._writer.paragraph(" ".join(_visible_text(caption).split()))
-        lines = [line for line in table.css("tr") if _is_visible(line)]
-        has_header = bool(lines) and all(cell.tag == "th" for cell in _cells(lines[0]))
+        lines = [
+            line for group in _children(table, _ROW_GROUPS) for line in _children(group, ("tr",))
+        ]
+        has_header = bool(lines) and all(each.tag == "th" for each in _children(lines[0], _CELLS))
         self._writer.table(list(_rows(lines)), has_header=has_header)
 
 
@@ -242,7 +260,7 @@ def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
     covering: dict[int, tuple[int, str]] = {}
     for line in lines:
         row: list[str] = []
-        for cell in _cells(line):
+        for cell in _children(line, _CELLS):
             _cover(row, covering)
             text = _visible_text(cell)
             rows_below = _span(cell, "rowspan") - 1
@@ -255,12 +273,13 @@ def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
         yield row
 
 
-def _cells(line: LexborNode) -> Iterator[LexborNode]:
-    cell = line.child
-    while cell is not None:
-        if cell.tag in _CELLS and _is_visible(cell):
-            yield cell
-        cell = cell.next
+def _children(node: LexborNode, tags: Sequence[str]) -> Iterator[LexborNode]:
+    """The visible children of a node that have one of the tags, in order."""
+    child = node.child
+    while child is not None:
+        if child.tag in tags and _is_visible(child):
+            yield child
+        child = child.next
 
 
 def _cover(row: list[str], covering: dict[int, tuple[int, str]]) -> None:

@@ -35,7 +35,13 @@ def test_chapters_are_in_order_and_have_titles():
 def test_an_old_book_has_its_contents_in_a_file_of_their_own():
     content = epub_file(**{"OEBPS/book.opf": OLD_BOOK, "OEBPS/toc.ncx": NCX})
     parsed = parse(content, EPUB, PLENTY)
-    assert (parsed.text, parsed.title) == (f"# Sweet\n\n{HONEY}", "")
+    assert (parsed.text, parsed.title) == (f"# Sweet\n\n{HONEY}", "Sweet")
+
+
+@pytest.mark.parametrize("empty", ["<title/>", '<script src="a.js"/>', "<style />"])
+def test_an_empty_element_does_not_hide_a_chapter(empty):
+    chapter = f"<html><head>{empty}</head><body><p>{DANCE}</p></body></html>"
+    assert DANCE in parse(epub_file(**{"OEBPS/text/one.xhtml": chapter}), EPUB, PLENTY).text
 
 
 def test_an_encrypted_chapter_is_refused_and_an_encrypted_font_is_none():

@@ -63,6 +63,9 @@ def test_title_is_that_of_the_head_or_the_first_heading_of_level_1(head, title):
         "<object>x</object>",
         "<dialog>x</dialog>",
         "<table><tr hidden><td>x</table>",
+        "<table><tbody hidden><tr><td>x</table>",
+        "<table><caption hidden>x</caption></table>",
+        "<table><tr><td hidden><table><tr><td>x</table></table>",
         '<h2 id="a">a<a href="#a">¶</a></h2>'.replace("a<", "<", 1),
     ],
 )
@@ -94,6 +97,12 @@ def test_a_table_that_arranges_a_page_is_read_as_the_page():
     assert text_of(body) == "# One\n\na\n\n| x | y |\n| --- | --- |\n| 1 | 2 |"
 
 
+def test_an_empty_element_of_xhtml_ends_where_it_begins():
+    body = '<h1 id="a"/><p>a<br/>b<a id="c"/></p><script src="x.js"/><nav/><p>c</p>'
+    page = f'<?xml version="1.0"?><html><head><title/></head><body>{body}</body></html>'
+    assert parse_html(page.encode(), PLENTY).text == "a\nb\n\nc"
+
+
 def test_code_with_fences_has_a_longer_fence():
     assert text_of("<pre>\n```\nx\n```\n</pre>") == "````\n```\nx\n```\n````"
 
@@ -113,8 +122,13 @@ def test_deep_nesting_is_read():
         ("<meta http-equiv=x content='text/html; charset=Shift_JIS'>猫".encode("shift_jis"), "猫"),
         ("<?xml version='1.0' encoding='koi8-r'?><p>мёд".encode("koi8-r"), "мёд"),
         (b"<meta charset=gb2312><p>\xc3\xa8\xff", "猫\ufffd"),
+        (b"<meta charset=utf-8><p>caf\xe9", "caf\ufffd"),
+        (b"\xef\xbb\xbf<p>caf\xe9", "caf\ufffd"),
     ],
-    ids=["utf-8", "mark", "utf-16", "latin", "japanese", "xml", "damaged"],
+    ids=[
+        *("utf-8", "mark", "utf-16", "latin", "japanese", "xml", "damaged", "damaged utf-8"),
+        "damaged behind a mark",
+    ],
 )
 def test_characters_are_utf8_or_what_the_page_declares(content, text):
     assert parse_html(content, PLENTY).text == text
