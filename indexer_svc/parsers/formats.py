@@ -2,8 +2,8 @@
 
 A confined process can load no module, so it loads those of its family first. The libraries of
 the family EXTRA are those of the extra `formats`; PDFs and plain formats do not pay for them.
-A format is added here, in `hrag.types.formats`, and in `indexer_svc.extract` if it needs no
-process of its own.
+A format is added here, in `hrag.types.formats`, and in `indexer_svc.extract`, which says whether it
+needs a process of its own.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _PARSERS: Mapping[Family, Mapping[str, tuple[str, str]]] = {
         MARKDOWN: ("markdown", "parse_markdown"),
         RST: ("rst", "parse_rst"),
         CSV: ("delimited", "parse_delimited"),
-        TSV: ("delimited", "parse_delimited"),
+        TSV: ("delimited", "parse_tabbed"),
         PYTHON: ("python_source", "parse_python"),
     },
     Family.EXTRA: {

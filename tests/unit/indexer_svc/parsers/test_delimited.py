@@ -3,7 +3,7 @@
 import pytest
 
 from hrag.errors import TooLarge
-from indexer_svc.parsers.delimited import parse_delimited
+from indexer_svc.parsers.delimited import parse_delimited, parse_tabbed
 
 PLENTY = 1 << 20
 TABLE = "| Name | Price |\n| --- | --- |\n| Pump, big | 1.5 |"
@@ -17,12 +17,28 @@ TABLE = "| Name | Price |\n| --- | --- |\n| Pump, big | 1.5 |"
         "\nName\tPrice\nPump, big\t1.5",
         "Name|Price\rPump, big|1.5",
         'Name,Price\n"Pump,\nbig",1.5',
+        "Name;Price\nPump,\u2028big;1.5",
+        "\ufeffName;Price\nPump,\x85big;1.5",
+        '"Name";"Price"\nPump, big;1.5',
     ],
-    ids=["comma", "semicolon", "tab", "bar", "line end in a cell"],
+    ids=[
+        *("comma", "semicolon", "tab", "bar", "line end in a cell", "separator of lines"),
+        *("byte order mark", "quoted header"),
+    ],
 )
 def test_the_separator_is_that_of_the_first_line(text):
     parsed = parse_delimited(text.encode(), PLENTY)
     assert (parsed.text, parsed.headings, parsed.title) == (TABLE, (), "")
+
+
+def test_separators_in_a_quoted_name_do_not_count():
+    parsed = parse_delimited(b'"a;b;c",d\n1,2', PLENTY)
+    assert parsed.text == "| a;b;c | d |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_tab_separated_values_are_separated_by_tabs():
+    parsed = parse_tabbed(b"Last, first\tAge\nGlas, Ada\t3\n", PLENTY)
+    assert parsed.text == "| Last, first | Age |\n| --- | --- |\n| Glas, Ada | 3 |"
 
 
 def test_many_rows_are_records_of_which_each_names_its_columns():
