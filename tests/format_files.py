@@ -25,7 +25,10 @@ def docx_file() -> bytes:
     document.core_properties.title = TITLE
     document.core_properties.author = "jsmith"
     document.add_heading("Dance", 1)
-    document.add_paragraph(DANCE).add_run(" It is round.").bold = True
+    dance = document.add_paragraph(DANCE)
+    dance.add_run(" It is round.").bold = True
+    dance.add_run(" secret").font.hidden = True
+    dance.add_run(".").font.hidden = False
     document.add_paragraph("north", style="List Bullet")
     document.add_paragraph("south", style="List Bullet")
     document.add_heading("Honey", 2)
@@ -38,7 +41,7 @@ def docx_file() -> bytes:
 
 
 def pptx_file() -> bytes:
-    """A slide with bullets and notes, a hidden one, one with a table and no title."""
+    """A slide with bullets and notes, a hidden one, one with a table, a hidden box and no title."""
     deck = pptx.Presentation()
     deck.core_properties.title = TITLE
     dance = deck.slides.add_slide(deck.slide_layouts[1])
@@ -54,6 +57,9 @@ def pptx_file() -> bytes:
     honey = deck.slides.add_slide(deck.slide_layouts[6])
     box = honey.shapes.add_textbox(Inches(1), Inches(1), Inches(4), Inches(1))
     box.text_frame.text = HONEY
+    unseen = honey.shapes.add_textbox(Inches(1), Inches(2), Inches(4), Inches(1))
+    unseen.text_frame.text = "secret"
+    unseen._element.nvSpPr.cNvPr.set("hidden", "1")
     table = honey.shapes.add_table(len(ROWS), 2, Inches(1), Inches(3), Inches(4), Inches(1)).table
     for index, row in enumerate(ROWS):
         for column, text in enumerate(row):

@@ -71,6 +71,9 @@ class Package:
     def __contains__(self, name: str) -> bool:
         return name in self._parts
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
     def read(self, name: str) -> bytes:
         """The bytes of a part. Raises UnreadableDocument if it is missing."""
         if name not in self._parts:
@@ -88,7 +91,7 @@ class Package:
         For libraries that parse the parts themselves. A part that is malformed is left to them.
         """
         for name in self._parts:
-            if name.endswith((".xml", ".rels")):
+            if name.lower().endswith((".xml", ".rels")):
                 try:
                     self._check_entities(name)
                 except expat.ExpatError:

@@ -1,8 +1,9 @@
 """The text of a presentation: each slide is a page, and a section with the slide's title.
 
 Read from the slides' XML: shapes in their order, tables, speaker notes. Hidden slides are pages
-without text, so that the others keep their numbers. Charts, diagrams, pictures and comments are
-left out. python-pptx would read the same with 25 MB of libraries, most of them for pictures.
+without text, so that the others keep their numbers. Hidden shapes, charts, diagrams, pictures and
+comments are left out. python-pptx would read the same with 25 MB of libraries, most of them for
+pictures.
 """
 
 from collections.abc import Iterator
@@ -17,10 +18,17 @@ _KIND = "a presentation (PPTX)"
 _MAIN_PART = "ppt/presentation.xml"
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _SLIDES = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
+_COMPATIBILITY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _RELATION_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _TITLES = ("title", "ctrTitle")
+_FALLBACK = f"{_COMPATIBILITY}Fallback"
+_HOLDING_SHAPES = (
+    *(f"{_SLIDES}spTree", f"{_SLIDES}grpSp"),
+    *(f"{_COMPATIBILITY}AlternateContent", f"{_COMPATIBILITY}Choice"),
+)
 _RUN = f"{_DRAWING}t"
 _LINE_BREAKS = {f"{_DRAWING}br": "\n"}
+_TRUE, _FALSE = ("1", "true"), ("0", "false")
 _LEVELS = tuple("012345678")
 _REPEATED = ("dt", "ftr", "sldNum", "hdr")  # On every slide alike.
 
@@ -52,9 +60,9 @@ def _slides(package: Package) -> Iterator[str]:
 
 def _write_slide(package: Package, part: str, number: int, writer: TextWriter) -> str:
     """Writes a slide and returns its title, which may be empty."""
-    slide = package.xml(part)
+    slide = _shown(package.xml(part))
     writer.page()
-    if slide.get("show") in ("0", "false"):
+    if slide.get("show") in _FALSE:
         return ""
     shapes = [each for each in _shapes(slide) if _placeholder(each) not in _REPEATED]
     notes = _notes(package, part)
@@ -68,6 +76,19 @@ def _write_slide(package: Package, part: str, number: int, writer: TextWriter) -
     for note in notes:
         writer.paragraph(f"Notes: {note}")
     return title
+
+
+def _shown(slide: Element) -> Element:
+    """The slide without hidden shapes, and without what older programs show in place of others."""
+    for parent in slide.iter():
+        if parent.tag in _HOLDING_SHAPES:
+            parent[:] = [each for each in parent if each.tag != _FALLBACK and not _is_hidden(each)]
+    return slide
+
+
+def _is_hidden(shape: Element) -> bool:
+    properties = shape.find(f"*/{_SLIDES}cNvPr")
+    return properties is not None and properties.get("hidden") in _TRUE
 
 
 def _shapes(slide: Element) -> Iterator[Element]:

@@ -31,7 +31,7 @@ def titles(parsed: ParsedFile) -> list[tuple[int, str]]:
 def test_a_word_document_keeps_headings_lists_and_tables():
     parsed = parse(docx_file(), DOCX, PLENTY)
     assert parsed.text == (
-        f"# Dance\n\n{DANCE} It is round.\n\n- north\n- south\n\n## Honey\n\n{HONEY}\n\n{TABLE}"
+        f"# Dance\n\n{DANCE} It is round..\n\n- north\n- south\n\n## Honey\n\n{HONEY}\n\n{TABLE}"
     )
     assert titles(parsed) == [(1, "Dance"), (2, "Honey")]
     assert (parsed.title, parsed.pages) == (TITLE, ())
@@ -73,6 +73,33 @@ def test_a_presentation_without_a_title_of_its_own_has_that_of_its_first_slide()
     parsed = parse(saved(deck), PPTX, PLENTY)
     assert (parsed.title, parsed.text) == ("Bees and honey", "# Bees and honey")
     assert len(parsed.pages) == 2
+
+
+ALTERNATIVE = "<mc:AlternateContent>{}</mc:AlternateContent>"
+SHAPE = "<p:sp><p:txBody><a:p><a:r><a:t>{}</a:t></a:r></a:p></p:txBody></p:sp>"
+SLIDE = (
+    '<p:sld xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
+    ' xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"'
+    ' xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006">'
+    "<p:cSld><p:spTree>{}</p:spTree></p:cSld></p:sld>"
+)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ALTERNATIVE.format("<mc:Choice>{new}</mc:Choice><mc:Fallback>{old}</mc:Fallback>"),
+        '<p:grpSp><p:nvGrpSpPr><p:cNvPr hidden="true"/></p:nvGrpSpPr>{old}</p:grpSp>{new}',
+        '<p:grpSp><p:sp><p:nvSpPr><p:cNvPr hidden="1"/></p:nvSpPr>{old}</p:sp>{new}</p:grpSp>',
+    ],
+    ids=["of older programs", "in a hidden group", "hidden in a group"],
+)
+def test_what_a_slide_does_not_show_is_not_text(shapes):
+    slide = SLIDE.format(shapes.format(new=SHAPE.format("new"), old=SHAPE.format("old")))
+    content = with_part(pptx_file(), "ppt/slides/slide2.xml", slide.encode())
+    parsed = parse(content, PPTX, PLENTY)
+    page = parsed.pages[1]
+    assert parsed.text[page.char_start : page.char_end] == "# Slide 2\n\nnew"
 
 
 def test_a_workbook_has_its_sheets_as_sections():
