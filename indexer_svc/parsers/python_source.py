@@ -2,7 +2,8 @@
 
 Found by one pattern that knows comments and strings, not by Python's own parser: that one reads
 only what the indexer's version of Python allows, and the same bytes must give the same sections
-everywhere. Takes linear time.
+everywhere. Takes linear time. Definitions that are nested deeper than _MAX_DEPTH count as of that
+depth.
 """
 
 import re
@@ -27,6 +28,9 @@ _TOKEN = re.compile(
 )
 
 
+_MAX_DEPTH = 16  # Every passage names all sections around it.
+
+
 def parse_python(content: bytes, _max_text_bytes: int) -> ParsedFile:
     """Returns UTF-8 text as it is, and its classes and functions as sections.
 
@@ -47,4 +51,4 @@ def _headings(text: str) -> Iterator[Heading]:
         if found["name"]:
             outer_indents.append(indent)
             title = section_title(f"{found['kind']} {found['name']}")
-            yield Heading(title, len(outer_indents), found.start())
+            yield Heading(title, min(len(outer_indents), _MAX_DEPTH), found.start())

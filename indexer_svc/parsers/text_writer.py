@@ -4,6 +4,7 @@ A heading is noted as it is written. So nothing parses the text again, and a par
 begins with `#` is no heading. Blocks are separated by one blank line, list items by a line end.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -19,7 +20,8 @@ from indexer_svc.parsers.parsed_file import (
 from indexer_svc.parsers.tables import table_blocks
 from indexer_svc.titles import section_title
 
-_FENCE = "```"
+_BACKTICKS = re.compile("`+")
+_LEAST_FENCE = 3
 _MARKDOWN_DEPTH = 6
 _MAX_ITEM_DEPTH = 10
 _INDENT = "  "
@@ -67,9 +69,8 @@ class TextWriter:
     def code(self, text: str) -> None:
         """Lines that stay as they are, in a fence that they do not contain."""
         if text.strip():
-            fence = _FENCE
-            while fence in text:
-                fence += "`"
+            longest = max(map(len, _BACKTICKS.findall(text)), default=0)
+            fence = "`" * max(_LEAST_FENCE, longest + 1)
             self._add(f"{fence}\n{text.strip(chr(10))}\n{fence}")
 
     def table(self, rows: Sequence[Sequence[str]], *, has_header: bool = False) -> None:
