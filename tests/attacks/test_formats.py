@@ -134,6 +134,8 @@ _WIDE = {
     "many rows": (XLSX, lambda: _sheet(b"".join(_cell(f"A{n}") for n in range(1, 3 * 10**5)))),
     "columns": (HTML, lambda: b"<table>" + b"<tr><td colspan=1000>x" * 100_000),
     "rows": (HTML, lambda: b"<table><tr>" + b"<td rowspan=9999>x" * 1000 + b"<tr><td>y" * 9999),
+    "backticks": (HTML, lambda: b"<pre>" + b"`" * 10**6),
+    "tags": (HTML, lambda: b"<?xml " + b"<a" * 10**6 + b"<" + b"a" * 10**7),
     "runs": (DOCX, lambda: _document(b"<w:p><w:r><w:t>x</w:t></w:r></w:p>" * 400_000)),
     "spine": (EPUB, lambda: _repeating_book(200_000)),
     "csv columns": (CSV, lambda: (b"," * 10**6 + b"x\n") * 8),
@@ -167,6 +169,12 @@ def test_much_from_little_is_read_or_refused(pool, name):
     assert error is None or isinstance(error, TooLarge | UnreadableDocument)
     if error is not None:
         assert "content" in error.message
+
+
+@pytest.mark.parametrize("name", ["backticks", "tags"])
+def test_time_grows_with_the_size_alone(pool, name):
+    mime_type, made = _WIDE[name]
+    assert _refused(pool, made(), mime_type) is None
 
 
 def test_random_bytes_under_every_name_are_refused_or_are_text(pool):
