@@ -73,9 +73,9 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     slides of a presentation are numbered from 1. Sections are the headings of a text, the
     bookmarks of a PDF, the slides of a presentation or the sheets of a workbook. The title is
     the document's own: of its front matter or metadata, else its first heading of level 1;
-    plain text, tables and source code have none. Offsets are code points of the text returned.
-    NUL characters are kept in `text` and `pages`; in bytes they are a sign of another format.
-    `parse` reads foreign formats and long texts.
+    plain text, tables and source code have none, nor has a workbook beside its metadata. Offsets
+    are code points of the text returned. NUL characters are kept in `text` and `pages`; in bytes
+    they are a sign of another format. `parse` reads foreign formats and long texts.
 
     Raises:
         TooLarge: the body or the text read from it exceeds `max_bytes`, or there are more than
