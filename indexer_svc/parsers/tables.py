@@ -10,19 +10,21 @@ Pure.
 """
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 
 MAX_TABLE_CHARS = 1_000  # About a leaf of 256 tokens.
 MAX_COLUMNS = 1_000
 
-_NUMBER = re.compile(r"[-+]?[\d.,:/%\s]*\d[\d.,:/%\s]*")
+_LEAST_CELL_CHARS = 3  # Of a cell in a table of Markdown.
+_NUMBER = re.compile(r"[-+]?[.,:/%\s]*\d[\d.,:/%\s]*")
 _SEPARATOR = " | "
 
 Row = Sequence[str]
 
 
-def table_blocks(rows: Sequence[Row], *, has_header: bool = False) -> list[str]:
-    """Returns a table as blocks of text; none if it is empty.
+def table_blocks(rows: Sequence[Row], *, has_header: bool = False) -> Iterator[str]:
+    """Yields a table as blocks of text; none if it is empty.
 
     Cells become one line each; empty rows and columns are left out, and so are columns beyond
     MAX_COLUMNS. Rows above the header with a single cell are blocks of their own. `has_header`
@@ -32,21 +34,21 @@ def table_blocks(rows: Sequence[Row], *, has_header: bool = False) -> list[str]:
     cleaned = _without_empty(
         [[" ".join(cell.split()) for cell in row[:MAX_COLUMNS]] for row in rows]
     )
-    if not cleaned:
-        return []
-    if len(cleaned[0]) == 1:
-        return [cell for (cell,) in cleaned]
+    width = max(map(len, cleaned), default=0)
     above = 0 if has_header else _rows_above(cleaned)
-    titles = [next(filter(None, row)) for row in cleaned[:above]]
-    return [*titles, *_body(cleaned[above:], has_header=has_header)]
+    if width == 1:
+        above = len(cleaned)
+    for row in cleaned[:above]:
+        yield next(filter(None, row))
+    if above < len(cleaned):
+        yield from _body(cleaned[above:], width, has_header=has_header)
 
 
 def _without_empty(rows: list[list[str]]) -> list[list[str]]:
+    """The cells of the columns that are not empty; a row ends where its last cell did."""
     filled = [row for row in rows if any(row)]
-    width = max(map(len, filled), default=0)
-    padded = [row + [""] * (width - len(row)) for row in filled]
-    kept = [column for column in range(width) if any(row[column] for row in padded)]
-    return [[row[column] for column in kept] for row in padded]
+    kept = sorted({column for row in filled for column, cell in enumerate(row) if cell})
+    return [[row[column] for column in kept[: bisect_left(kept, len(row))]] for row in filled]
 
 
 def _rows_above(rows: list[list[str]]) -> int:
@@ -54,15 +56,19 @@ def _rows_above(rows: list[list[str]]) -> int:
     return next((at for at, row in enumerate(rows) if sum(map(bool, row)) > 1), len(rows))
 
 
-def _body(rows: list[list[str]], *, has_header: bool) -> list[str]:
-    if not rows:
-        return []
-    table = _markdown(rows)
-    if len(table) <= MAX_TABLE_CHARS:
-        return [table]
-    if len(rows) > 1 and (has_header or _looks_like_header(rows[0])):
-        return [_record(rows[0], row) for row in rows[1:]]
-    return [_SEPARATOR.join(filter(None, row)) for row in rows]
+def _body(rows: list[list[str]], width: int, *, has_header: bool) -> Iterator[str]:
+    if _LEAST_CELL_CHARS * width * len(rows) <= MAX_TABLE_CHARS:
+        table = _markdown([_padded(row, width) for row in rows])
+        if len(table) <= MAX_TABLE_CHARS:
+            return iter([table])
+    header = _padded(rows[0], width)
+    if len(rows) > 1 and (has_header or _looks_like_header(header)):
+        return (_record(header, row) for row in rows[1:])
+    return (_SEPARATOR.join(filter(None, row)) for row in rows)
+
+
+def _padded(row: list[str], width: int) -> list[str]:
+    return row + [""] * (width - len(row))
 
 
 def _markdown(rows: list[list[str]]) -> str:
@@ -82,6 +88,7 @@ def _looks_like_header(row: list[str]) -> bool:
 
 
 def _record(header: list[str], row: list[str]) -> str:
+    """The row's cells, each behind its name; `header` has at least as many."""
     return "\n".join(
-        f"{name}: {cell}" if name else cell for name, cell in zip(header, row, strict=True) if cell
+        f"{name}: {cell}" if name else cell for name, cell in zip(header, row, strict=False) if cell
     )

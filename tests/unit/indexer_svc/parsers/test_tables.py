@@ -3,10 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer_svc.parsers.tables import MAX_COLUMNS, table_blocks
+from indexer_svc.parsers import tables
+from indexer_svc.parsers.tables import MAX_COLUMNS
 
 HEADER = ("Name", "Price")
 MANY = [(f"Pump {number}", f"{number}.5") for number in range(100)]
+
+
+def table_blocks(rows, **options):
+    return list(tables.table_blocks(rows, **options))
 
 
 def test_a_short_table_stays_a_table():
@@ -54,6 +59,21 @@ def test_empty_rows_and_columns_are_left_out_and_cells_are_lines():
 
 def test_one_column_is_a_list_of_paragraphs():
     assert table_blocks([("a",), ("b",)]) == ["a", "b"]
+
+
+def test_a_row_may_have_fewer_cells_than_the_header():
+    assert table_blocks([("Pump",), HEADER, ("a",)], has_header=True) == [
+        "| Pump |  |\n| --- | --- |\n| Name | Price |\n| a |  |"
+    ]
+    assert table_blocks([(*HEADER, "Note"), *MANY, ("a", "1", "b"), ("c",)])[-2:] == [
+        "Name: a\nPrice: 1\nNote: b",
+        "Name: c",
+    ]
+
+
+def test_a_cell_of_many_numbers_and_a_word_is_a_name():
+    names = ("1 " * 100_000 + "x", "y")  # Takes seconds if each number is looked at twice.
+    assert table_blocks([names, *MANY])[0].endswith("x: Pump 0\ny: 0.5")
 
 
 def test_columns_beyond_the_limit_are_left_out():
