@@ -35,6 +35,7 @@ _EPUB_START = slice(30, 58)  # The first entry of an EPUB's archive, not compres
 _EPUB_MAGIC = b"mimetypeapplication/epub+zip"
 _MAIN_PARTS = {
     b"word/document.xml": DOCX,
+    b"word/document2.xml": DOCX,  # Written by Word on the Web.
     b"ppt/presentation.xml": PPTX,
     b"xl/workbook.xml": XLSX,
 }

@@ -5,6 +5,7 @@ comments, pictures, headers and footers are left out; pages do not exist before 
 out.
 """
 
+import re
 import xml.dom.expatbuilder  # noqa: F401  (minidom imports it while it parses)
 from io import BytesIO
 from xml.etree import ElementTree
@@ -21,8 +22,9 @@ from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
 _KIND = "a Word document (DOCX)"
-_MAIN_PART = "word/document.xml"
-_TEXT_PARTS = (_MAIN_PART, "word/footnotes.xml", "word/endnotes.xml")
+# Word on the Web numbers its parts.
+_MAIN_PARTS = ("word/document.xml", "word/document2.xml")
+_TEXT_PART = re.compile(r"word/(?:document|footnotes|endnotes)\d?\.xml")
 _TITLE_CLASS = "title"
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _RUN = f"{_WORD}r"
@@ -42,7 +44,7 @@ def parse_docx(content: bytes, max_text_bytes: int) -> ParsedFile:
     first heading of level 1. Raises UnreadableDocument or TooLarge.
     """
     with readable(_KIND):
-        package = Package(content, _KIND, _MAIN_PART)
+        package = Package(content, _KIND, *_MAIN_PARTS)
         package.check_xml()
         title = office_title(package)
         page = LexborHTMLParser(_html(_without_hidden(package, content)))
@@ -56,7 +58,7 @@ def _without_hidden(package: Package, content: bytes) -> bytes:
     cleaned = {
         name: ElementTree.tostring(_shown(package.xml(name)), "utf-8")
         for name in package
-        if name.startswith(_TEXT_PARTS) and b"vanish" in package.read(name)
+        if _TEXT_PART.fullmatch(name) and b"vanish" in package.read(name)
     }
     if not cleaned:
         return content

@@ -52,8 +52,11 @@ def readable(kind: str) -> Iterator[None]:
 class Package:
     """An archive whose directory is within the limits; `kind` names the format in errors."""
 
-    def __init__(self, content: bytes, kind: str, main_part: str) -> None:
-        """Raises UnreadableDocument or TooLarge; call it within `readable`."""
+    def __init__(self, content: bytes, kind: str, main_part: str, *other_names: str) -> None:
+        """The main part has one of its names. Raises UnreadableDocument or TooLarge.
+
+        Call it within `readable`.
+        """
         if content.startswith(_OLE_MAGIC):
             raise UnreadableDocument(
                 f"content is not {kind}: it is encrypted, or of an older format; save it without "
@@ -63,7 +66,7 @@ class Package:
         self._zip = ZipFile(BytesIO(content))
         self._parts = {each.filename: each for each in self._zip.infolist()}
         _check_directory(self._zip.infolist())
-        if main_part not in self._parts:
+        if self._parts.keys().isdisjoint((main_part, *other_names)):
             raise UnreadableDocument(
                 f"content is not {kind}: it is an archive without {main_part}", field=_FIELD
             )

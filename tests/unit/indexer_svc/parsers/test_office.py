@@ -1,18 +1,24 @@
 """Word documents, presentations and workbooks, as their own libraries write them."""
 
+from io import BytesIO
+from zipfile import ZipFile
+
 import docx
 import openpyxl
 import pptx
 import pytest
 
 from hrag.errors import UnreadableDocument
+from hrag.types import Document
 from hrag.types.formats import DOCX, PPTX, XLSX
+from indexer_svc.mime_types import resolve_mime_type
 from indexer_svc.parsers.formats import parse
 from indexer_svc.parsers.parsed_file import ParsedFile
 from tests.format_files import (
     DANCE,
     HONEY,
     TITLE,
+    archive,
     docx_file,
     pptx_file,
     saved,
@@ -35,6 +41,17 @@ def test_a_word_document_keeps_headings_lists_and_tables():
     )
     assert titles(parsed) == [(1, "Dance"), (2, "Honey")]
     assert (parsed.title, parsed.pages) == (TITLE, ())
+
+
+def test_a_word_document_may_have_numbered_parts():
+    with ZipFile(BytesIO(docx_file())) as zipped:
+        files = {name: zipped.read(name) for name in zipped.namelist()}
+    for name in ("_rels/.rels", "[Content_Types].xml"):
+        files[name] = files[name].replace(b"document.xml", b"document2.xml")
+    renamed = {name.replace("document.xml", "document2.xml"): files[name] for name in files}
+    content = archive(renamed)
+    assert parse(content, DOCX, PLENTY) == parse(docx_file(), DOCX, PLENTY)
+    assert resolve_mime_type(Document(content)) == DOCX
 
 
 @pytest.mark.parametrize(
