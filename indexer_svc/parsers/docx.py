@@ -58,7 +58,7 @@ def _without_hidden(package: Package, content: bytes) -> bytes:
     cleaned = {
         name: ElementTree.tostring(_shown(package.xml(name)), "utf-8")
         for name in package
-        if _TEXT_PART.fullmatch(name) and b"vanish" in package.read(name)
+        if _TEXT_PART.fullmatch(name) and _has_hidden(package.read(name))
     }
     if not cleaned:
         return content
@@ -67,6 +67,10 @@ def _without_hidden(package: Package, content: bytes) -> bytes:
         for name in package:
             archive.writestr(name, cleaned.get(name) or package.read(name))
     return target.getvalue()
+
+
+def _has_hidden(part: bytes) -> bool:
+    return b"vanish" in part.replace(b"\0", b"")  # In UTF-16 every other byte is one.
 
 
 def _shown(root: Element) -> Element:

@@ -118,14 +118,15 @@ class CitationCache:
     ) -> Citation:
         """Returns the entry if it is current, else what `read` returns, which is kept."""
         found = self._young.get(ordinal)
+        if found is not None and is_current(found):
+            return found
+        found = self._old.get(ordinal)
         if found is None or not is_current(found):
-            found = self._old.get(ordinal)
-            if found is None or not is_current(found):
-                found = read()
-            if self._young_bytes + found.size_bytes > self._half_bytes:
-                self._old, self._young, self._young_bytes = self._young, {}, 0
-            self._young[ordinal] = found
-            self._young_bytes += found.size_bytes
+            found = read()
+        if self._young_bytes + found.size_bytes > self._half_bytes:
+            self._old, self._young, self._young_bytes = self._young, {}, 0
+        self._young[ordinal] = found
+        self._young_bytes += found.size_bytes
         return found
 
 

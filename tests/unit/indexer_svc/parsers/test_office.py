@@ -43,6 +43,13 @@ def test_a_word_document_keeps_headings_lists_and_tables():
     assert (parsed.title, parsed.pages) == (TITLE, ())
 
 
+def test_hidden_text_is_found_in_any_encoding():
+    with ZipFile(BytesIO(docx_file())) as zipped:
+        part = zipped.read(MAIN_PARTS[DOCX]).decode().replace("encoding='UTF-8'", "")
+    content = with_part(docx_file(), MAIN_PARTS[DOCX], part.encode("utf-16"))
+    assert parse(content, DOCX, PLENTY) == parse(docx_file(), DOCX, PLENTY)
+
+
 def test_a_word_document_may_have_numbered_parts():
     with ZipFile(BytesIO(docx_file())) as zipped:
         files = {name: zipped.read(name) for name in zipped.namelist()}
