@@ -37,6 +37,7 @@ _CELLS = ("td", "th")
 _LAYOUT_ROLES = ("presentation", "none")
 _ARRANGED = frozenset(("table", "pre", *_HEADINGS))
 _UNSEEN = re.compile(r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+_START = re.compile(r"-?[0-9]{1,9}")
 _SPAN = re.compile(r"[0-9]{1,4}")
 _WHITE_SPACE = re.compile(r"\s+")
 # Elements that XML writes as one tag, but for those that never have an end tag in HTML.
@@ -86,10 +87,10 @@ def write_html(page: LexborHTMLParser, writer: TextWriter) -> None:
 
 @dataclass(slots=True)
 class _List:
-    """A list that is open, and the number of its items so far."""
+    """A list that is open, and the number of its last item."""
 
     is_ordered: bool
-    count: int = 0
+    count: int
 
     def next_marker(self) -> str:
         self.count += 1
@@ -127,13 +128,15 @@ class _BodyReader:
         elif tag == "table" and node.mem_id not in self._layout_tables:
             self._write_table(node)
         else:
-            self._begin_item(tag)
+            self._begin_item(node, tag)
             return True
         return False
 
-    def _begin_item(self, tag: str) -> None:
+    def _begin_item(self, node: LexborNode, tag: str) -> None:
         if tag in _LISTS:
-            self._lists.append(_List(tag == "ol"))
+            start = node.attributes.get("start") or ""
+            count = int(start) - 1 if _START.fullmatch(start) else 0
+            self._lists.append(_List(tag == "ol", count))
         elif tag == "li":
             self._marker = self._lists[-1].next_marker() if self._lists else "-"
 

@@ -85,6 +85,7 @@ def test_soft_hyphens_and_break_opportunities_do_not_divide_words():
 def test_ordered_lists_are_numbered_and_their_paragraphs_stay():
     body = "<ol><li>a<p>more</p><li>b<ol><li>c</ol><li>d</ol>"
     assert text_of(body) == "1. a\n\nmore\n\n2. b\n  1. c\n3. d"
+    assert text_of("<ol start=5><li>a<li>b</ol><ol start=x><li>c</ol>") == "5. a\n6. b\n1. c"
 
 
 def test_cells_of_several_rows_and_columns():
