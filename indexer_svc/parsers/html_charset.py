@@ -22,17 +22,8 @@ _SUPERSETS = {"latin_1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk"
 _CODECS = {
     name: codecs.lookup(name)
     for name in (
-        *(
-            "utf_8",
-            "utf_16_le",
-            "utf_16_be",
-            "cp1250",
-            "cp1251",
-            "cp1252",
-            "cp1253",
-            "cp1254",
-            "cp1255",
-        ),
+        *("utf_8", "utf_16_le", "utf_16_be"),
+        *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255"),
         *("cp1256", "cp1257", "cp1258", "iso8859_2", "iso8859_3", "iso8859_4", "iso8859_5"),
         *("iso8859_6", "iso8859_7", "iso8859_8", "iso8859_9", "iso8859_10", "iso8859_13"),
         *("iso8859_14", "iso8859_15", "iso8859_16", "koi8_r", "koi8_u", "mac_roman", "gb18030"),
