@@ -1,6 +1,6 @@
-"""Both services, and a gateway if wanted, as child processes: start, wait, watch, stop.
+"""The indexer, the retriever and, if wanted, a gateway as child processes.
 
-The services are ordinary programs: settings are passed in the environment, SIGTERM stops
+All are ordinary programs: settings are passed in the environment, SIGTERM stops
 them, and the exit code says why they ended. Each child has a process group of its own, so that
 Ctrl-C reaches only this process, which then stops the children in order.
 
@@ -69,10 +69,10 @@ class _Child:
 
 
 class Services:
-    """Both services on one store. They run inside the `with` block.
+    """The services on one store. They run inside the `with` block.
 
     `http` is the address of a gateway in front of them; without it there is none.
-    `logs` is the folder for a `<name>.log` of each service; without it they write to this
+    `logs` is the folder for a `<name>.log` of each process; without it they write to this
     process's outputs. `settings` are environment variables added to the present ones.
     `stop_s` limits the time to stop; None leaves it to the services' drain time.
     """
@@ -105,7 +105,7 @@ class Services:
         }
 
     def __enter__(self) -> Self:
-        """Starts both. Raises ServiceFailed if another program listens at one of the addresses."""
+        """Starts all. Raises ServiceFailed if another program listens at one of the addresses."""
         for service, address in self.addresses.items():
             _require_free(service, address)
         with ExitStack() as undo:
@@ -124,7 +124,7 @@ class Services:
         self.stop()
 
     def wait_until_serving(self, timeout_s: float | None = None) -> None:
-        """Waits until both serve. Raises ServiceFailed if one ends, or after `timeout_s`."""
+        """Waits until all serve. Raises ServiceFailed if one ends, or after `timeout_s`."""
         deadline = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         for child in self._children:
             while not child.reports_serving():
@@ -151,7 +151,7 @@ class Services:
                 raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
 
     def stop(self) -> None:
-        """Stops both and waits for them; a second Ctrl-C kills them at once."""
+        """Stops all and waits for them; a second Ctrl-C kills them at once."""
         try:
             for child in reversed(self._children):
                 child.process.terminate()
@@ -166,7 +166,7 @@ class Services:
             child.status.close()
 
     def check_stopped_cleanly(self) -> None:
-        """After `stop`: raises ServiceFailed unless both exit codes are clean."""
+        """After `stop`: raises ServiceFailed unless all exit codes are clean."""
         for child in self._children:
             code = child.process.wait()  # A third Ctrl-C ended the wait for those killed.
             if code not in _CLEAN_CODES:
@@ -192,7 +192,7 @@ class Services:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs, nullcontext() if self._logs is None else self._log(service).open("wb") as log:
-            # Popen closes all other files in the child, including its sibling's socket.
+            # Popen closes all other files in the child, including its siblings' sockets.
             process = subprocess.Popen(
                 command,
                 env=self._env,

@@ -1,4 +1,4 @@
-"""`hrag serve`: both services on this machine, until Ctrl-C."""
+"""`hrag serve`: both services, and a gateway if wanted, on this machine, until Ctrl-C."""
 
 from typing import Annotated
 
@@ -31,9 +31,9 @@ def serve(
     The indexer stores documents, the retriever answers searches; they meet in the store
     under --data-dir. Other settings come from environment variables such as HRAG_EMBEDDER
     and HIERARCHICAL_CHUNK_LEVELS (see .env.example). Serving other machines needs
-    credentials and TLS (HRAG_AUTH, HRAG_TLS_CERT_FILE). Port 0 means any free port. If one
-    service ends, the other is stopped too and the exit code is 1. Both also stop if this
-    program is killed.
+    credentials and TLS (HRAG_AUTH, HRAG_TLS_CERT_FILE). Port 0 means any free port. If a
+    service or the gateway of --http ends, the others are stopped too and the exit code is 1.
+    All of them also stop if this program is killed.
 
     With --workers, several processes answer searches. They share the retriever's port and
     its memory budget; one that dies is replaced.
