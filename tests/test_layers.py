@@ -112,7 +112,7 @@ ROOMS = {
     ),
     COMMAND_LINE: (
         ("terminal",),
-        ("options", "server_parts"),
+        ("options", "extras"),
         ("documents", "ingest", "search", "services", "store", "agents"),
         ("demo", "evaluation", "exchange"),
         ("app",),

@@ -23,10 +23,10 @@ from hrag.cli.documents.tree import tree
 from hrag.cli.evaluation.evaluation import evaluate
 from hrag.cli.exchange.export import export
 from hrag.cli.exchange.imports import import_documents
+from hrag.cli.extras import needs_server
 from hrag.cli.ingest.ingest import ingest
 from hrag.cli.search.answer import answer
 from hrag.cli.search.search import search
-from hrag.cli.server_parts import needs_server
 from hrag.cli.services.gateway import gateway
 from hrag.cli.services.health import health
 from hrag.cli.services.serve import serve

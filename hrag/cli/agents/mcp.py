@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from hrag.cli.extras import module_of_extra
 from hrag.cli.options import filters
 from hrag.cli.options.connection import Credentials, connection_options
 from hrag.cli.options.shared import (
@@ -19,7 +20,6 @@ from hrag.cli.options.shared import (
     Tenant,
     TokenBudget,
 )
-from hrag.cli.terminal.console import Failure
 from hrag.net.addresses import MAX_PORT
 from hrag.types import DEFAULT_COLLECTION, DEFAULT_TOOL_PASSAGES, MAX_LIMIT, SearchMode
 
@@ -82,13 +82,7 @@ def mcp(
       hrag mcp --tenant acme --http 127.0.0.1:8000
     """
     address = _checked_address(http, expose) if http else None
-    try:
-        from hrag.cli.agents import mcp_server  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise Failure(
-            f"hrag mcp requires a package that is not installed ({error}); "
-            "install it with: pip install 'hrag[mcp]'"
-        ) from None
+    mcp_server = module_of_extra("hrag.cli.agents.mcp_server", "mcp", "hrag mcp")
     mcp_server.run(
         indexer,
         retriever,

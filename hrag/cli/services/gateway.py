@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
+from hrag.cli.extras import module_of_extra
 from hrag.cli.options.shared import DEFAULT_INDEXER, DEFAULT_RETRIEVER, Indexer, Retriever
-from hrag.cli.terminal.console import Failure
-from hrag.cli.terminal.exit_codes import ExitCode
 
 
 def gateway(
@@ -36,24 +35,11 @@ def gateway(
       hrag gateway
       hrag gateway --address 127.0.0.1:9000 --retriever 127.0.0.1:6000
     """
-    require_gateway("hrag gateway")
+    app = module_of_extra("hrag.gateway.app", "gateway", "hrag gateway")
     from hrag.config import GatewaySettings  # noqa: PLC0415
-    from hrag.gateway.app import serve  # noqa: PLC0415
     from hrag.rpc.process import run  # noqa: PLC0415
 
     os.environ["HRAG_HTTP_ADDRESS"] = address
     os.environ["HRAG_INDEXER_ADDRESS"] = indexer
     os.environ["HRAG_RETRIEVER_ADDRESS"] = retriever
-    run("gateway", GatewaySettings, serve)
-
-
-def require_gateway(command: str) -> None:
-    """Raises Failure if the packages of the extra are not installed."""
-    try:
-        import hrag.gateway.app  # noqa: F401, PLC0415
-    except ModuleNotFoundError as error:
-        raise Failure(
-            f"{command} requires a package that is not installed ({error}); "
-            "install it with: pip install 'hrag[gateway]'",
-            ExitCode.NOT_INSTALLED,
-        ) from None
+    run("gateway", GatewaySettings, app.serve)

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from hrag.cli.extras import module_of_extra
 from hrag.cli.options.shared import DEFAULT_DATA_DIR, DEFAULT_INDEXER, DEFAULT_RETRIEVER, DataDir
-from hrag.cli.services.gateway import require_gateway
 from hrag.cli.terminal.console import output
 
 
@@ -48,7 +48,7 @@ def serve(
     from hrag.cli.services import processes  # noqa: PLC0415
 
     if http:
-        require_gateway("hrag serve --http")
+        module_of_extra("hrag.gateway.app", "gateway", "hrag serve --http")
     processes.stop_on_signals()
     services = processes.Services(
         data_dir,

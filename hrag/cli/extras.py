@@ -1,4 +1,4 @@
-"""Commands that need more than the SDK: the extra `server`, and the compiled kernels.
+"""What a command needs beyond the SDK: packages of an extra, the compiled kernels.
 
 `pip install hrag` leaves both out where it can: the commands that are clients of the services
 work without them.
@@ -6,7 +6,9 @@ work without them.
 
 from collections.abc import Callable
 from functools import wraps
+from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 from hrag.cli.terminal.console import Failure
@@ -37,14 +39,29 @@ def needs_server(name: str, command: Callable[..., None]) -> Callable[..., None]
 def _check(name: str) -> None:
     missing = next((module for module in MODULES if find_spec(module) is None), None)
     if missing is not None:
-        raise Failure(
-            f'{name} needs the server parts: pip install "hrag[server]" '
-            f"({missing} is not installed)",
-            ExitCode.NOT_INSTALLED,
-        )
+        raise _not_installed(name, "server", missing)
     try:
         import hrag_fast  # noqa: F401, PLC0415
     except ImportError as error:
         raise Failure(
             f"{name} needs the compiled kernels: {error}", ExitCode.NOT_INSTALLED
         ) from None
+
+
+def module_of_extra(module: str, extra: str, command: str) -> ModuleType:
+    """Returns a module that imports the packages of `extra`, for `command`.
+
+    Raises Failure with the code NOT_INSTALLED and what to install.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise _not_installed(command, extra, error.name) from None
+
+
+def _not_installed(command: str, extra: str, missing: str | None) -> Failure:
+    return Failure(
+        f'{command} needs the {extra} parts: pip install "hrag[{extra}]" '
+        f"({missing} is not installed)",
+        ExitCode.NOT_INSTALLED,
+    )

@@ -1,4 +1,4 @@
-"""Commands that need the server's parts say so where those are not installed."""
+"""Commands that need an extra or the kernels say so where those are not installed."""
 
 import sys
 import tomllib
@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from typer.testing import CliRunner
 
-from hrag.cli import server_parts
+from hrag.cli import extras
 from hrag.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -28,11 +28,30 @@ def _last_line(command: str) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_without_the_extra_a_command_names_it_in_one_line(command, monkeypatch):
-    monkeypatch.setattr(server_parts, "MODULES", ("lmdb", "not_installed_anywhere"))
+    monkeypatch.setattr(extras, "MODULES", ("lmdb", "not_installed_anywhere"))
     name = " ".join(command.split()[: 2 if command.startswith("keys") else 1])
     assert _last_line(command) == (
         f'error: hrag {name} needs the server parts: pip install "hrag[server]" '
         "(not_installed_anywhere is not installed)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "extra"),
+    [
+        ("mcp", "mcp", "mcp"),
+        ("gateway", "gateway", "gateway"),
+        ("serve --http 127.0.0.1:0", "serve --http", "gateway"),
+    ],
+)
+def test_without_a_package_of_another_extra_too(command, name, extra, monkeypatch):
+    def missing(_module: str) -> None:
+        raise ModuleNotFoundError("No module named 'h11'", name="h11")
+
+    monkeypatch.setattr(extras, "import_module", missing)
+    assert _last_line(command) == (
+        f'error: hrag {name} needs the {extra} parts: pip install "hrag[{extra}]" '
+        "(h11 is not installed)\n"
     )
 
 
@@ -49,5 +68,5 @@ def test_the_modules_are_those_of_the_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = {Requirement(each).name for each in project["optional-dependencies"]["server"]}
     distributions = packages_distributions()
-    listed = {distributions[module][0] for module in server_parts.MODULES}
+    listed = {distributions[module][0] for module in extras.MODULES}
     assert {*map(canonicalize_name, listed)} == {*map(canonicalize_name, wanted)}
