@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
-from socket import AF_INET, AF_INET6, create_server, socket
+from socket import socket
 from ssl import SSLContext
 from typing import Any
 
@@ -28,7 +28,7 @@ from hrag.gateway.reference.openapi import document
 from hrag.gateway.reference.proto_comments import read_comments
 from hrag.gateway.services.channels import Services
 from hrag.gateway.services.methods import METHODS, Method
-from hrag.net.addresses import cannot_listen
+from hrag.net.listener import listen
 from hrag.rpc.process import report_serving
 from hrag.rpc.protection import require_protection
 from hrag.rpc.request_id import REQUEST_ID
@@ -58,7 +58,7 @@ def serve(
     """
     require_protection(settings, settings.address)
     tls = server_context(settings)
-    with _listen(settings.address) as listening:
+    with listen(settings.address) as listening:
         asyncio.run(_serve(settings, listening, tls, stopping, on_serving))
 
 
@@ -125,12 +125,3 @@ def _with_cors(application: Any, origins: Sequence[str]) -> Any:
         expose_headers=["retry-after", REQUEST_ID],
         max_age=_CORS_S,
     )
-
-
-def _listen(address: str) -> socket:
-    host, _, port = address.rpartition(":")
-    family = AF_INET6 if host.startswith("[") else AF_INET
-    try:
-        return create_server((host.strip("[]"), int(port)), family=family, backlog=1024)
-    except OSError as error:
-        raise cannot_listen(address) from error

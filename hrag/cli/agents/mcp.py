@@ -81,13 +81,14 @@ def mcp(
       hrag mcp --tenant acme --mode auto_merge --token-budget 4000
       hrag mcp --tenant acme --http 127.0.0.1:8000
     """
-    address = _checked_address(http, expose) if http else None
+    if http:
+        _check_address(http, expose)
     mcp_server = module_of_extra("hrag.cli.agents.mcp_server", "mcp", "hrag mcp")
     mcp_server.run(
         indexer,
         retriever,
         credentials,
-        address,
+        http,
         tenant,
         collection=collection,
         description=description,
@@ -99,8 +100,8 @@ def mcp(
     )
 
 
-def _checked_address(address: str, expose: bool) -> tuple[str, int]:
-    """The host and port of `address`. Raises BadParameter if it is malformed or not loopback."""
+def _check_address(address: str, expose: bool) -> None:
+    """Raises BadParameter if it is malformed or not loopback."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > MAX_PORT:
         raise _refused(address, "it must be HOST:PORT, as in 127.0.0.1:8000")
@@ -111,7 +112,6 @@ def _checked_address(address: str, expose: bool) -> tuple[str, int]:
             f"{', '.join(_LOOPBACK[:-1])} or {_LOOPBACK[-1]}, or add --expose if a proxy in "
             "front of it authenticates",
         )
-    return host.strip("[]"), int(port)
 
 
 def _refused(address: str, why: str) -> typer.BadParameter:

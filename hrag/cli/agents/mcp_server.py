@@ -32,8 +32,9 @@ from hrag.cli.options.connection import Credentials
 from hrag.cli.terminal.console import Failure, show_error
 from hrag.client import AsyncClient
 from hrag.client.tools import AsyncSearch, Findings, Limit, Query, async_knowledge_base
-from hrag.errors import HragError
+from hrag.errors import HragError, ServiceUnavailable
 from hrag.net.addresses import dial_address
+from hrag.net.listener import listen
 from hrag.rpc.status import situation_of
 
 _INSTRUCTIONS = (
@@ -51,15 +52,21 @@ def run(
     indexer: str,
     retriever: str,
     credentials: Credentials,
-    address: tuple[str, int] | None,
+    address: str,
     tenant_id: str,
     *,
     limit: int,
     **options: Any,
 ) -> None:
-    """Serves one knowledge base over HTTP at `address`, or else over stdio, until stopped."""
+    """Serves one knowledge base over HTTP at `address`, or else over stdio, until stopped.
+
+    Raises Failure if it cannot listen there.
+    """
     _exit_on_signals()
-    listener = None if address is None else _listen(*address)
+    try:
+        listener = listen(address) if address else None
+    except ServiceUnavailable as error:
+        raise Failure(error.message) from None
 
     async def serve() -> None:
         targets = dial_address(indexer), dial_address(retriever)
@@ -138,14 +145,6 @@ async def _serve_stdio(server: MCPServer) -> None:
         await server.run_stdio_async()
     except* BrokenPipeError:  # The host ended during a call.
         pass
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise Failure(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
 async def _serve_http(server: MCPServer, listener: socket.socket) -> None:
