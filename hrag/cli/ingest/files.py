@@ -8,6 +8,7 @@ documents for every client alike.
 import hashlib
 import os
 import re
+import stat
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from hrag.cli.ingest import json_lines
 from hrag.cli.ingest.encodings import decoded
@@ -24,6 +26,7 @@ from hrag.cli.ingest.folders import (
     FoundFile,
     Identity,
     SkippedFile,
+    is_new,
     list_folder,
 )
 from hrag.cli.ingest.input_document import GivenFields, InputDocument, ReadDocument, Unreadable
@@ -75,12 +78,12 @@ def find(
     found = FoundDocuments()
     given = given or GivenFields()
     seen: set[Identity] = set()
-    first_with_id: dict[str, str] = {}
+    first_with_id: dict[str, Path] = {}
     for path in paths:
-        if path.is_dir():
+        if is_folder(path):
             listing = list_folder(path, partial(_why_skipped, globs), seen)
             found.skipped += listing.skipped
-            found.documents += [_unreadable(str(place), why) for place, why in listing.problems]
+            found.documents += [_unreadable(place, why) for place, why in listing.problems]
             found.is_complete = found.is_complete and not listing.problems
             fields = given
             if root is not None:
@@ -89,7 +92,7 @@ def find(
                 found.present.setdefault(name, set()).update(map(document_id, listing.present))
             files = listing.files
         else:
-            files, fields = [_named(path)] if _is_unseen(path, seen) else [], given
+            files, fields = _named(path, seen), given
         for each in files:
             if json_lines.is_json_lines(each.path):
                 found.documents += _lines(each, given, text_field)
@@ -115,34 +118,39 @@ def _matches(relative: str, pattern: str) -> bool:
     return fnmatchcase(name, unicodedata.normalize("NFC", pattern))
 
 
-def _is_unseen(path: Path, seen: set[Identity]) -> bool:
-    """Whether a file was not found before; one that does not exist never was."""
+def is_folder(path: Path) -> bool:
+    """Returns whether the path is a folder; False if that cannot be found out."""
+    status = _status(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """None if there is no such file, or no way to it: reading it says why."""
     try:
-        status = path.stat()
+        return path.stat()
     except OSError:
-        return True
-    identity = (status.st_dev, status.st_ino)
-    if identity in seen:
-        return False
-    seen.add(identity)
-    return True
+        return None
 
 
-def _named(path: Path) -> FoundFile:
-    size = path.stat().st_size if path.exists() else 0
-    return FoundFile(path, unicodedata.normalize("NFC", path.name), size)
+def _named(path: Path, seen: set[Identity]) -> list[FoundFile]:
+    """A file that was given by its name, unless it was found before."""
+    status = _status(path)
+    if status is not None and not is_new(status, seen):
+        return []
+    size = 0 if status is None else status.st_size
+    return [FoundFile(path, unicodedata.normalize("NFC", path.name), size)]
 
 
 def _input_document(
-    file: FoundFile, given: GivenFields, first_with_id: dict[str, str]
+    file: FoundFile, given: GivenFields, first_with_id: dict[str, Path]
 ) -> InputDocument:
     name = given.document_id or document_id(file.relative)
-    label = str(file.path)
-    first = first_with_id.setdefault(name, label)
-    if first != label:
-        return _unreadable(label, f"its document id {name} is that of {first}", file.size_bytes)
+    first = first_with_id.setdefault(name, file.path)
+    if first != file.path:
+        reason = f"its document id {name} is that of {readable_path(first)}"
+        return _unreadable(file.path, reason, file.size_bytes)
     read = partial(read_document, file.path, replace(given, document_id=name))
-    return InputDocument(label, read, file.size_bytes)
+    return InputDocument(readable_path(file.path), read, file.size_bytes)
 
 
 def _lines(file: FoundFile, given: GivenFields, text_field: str) -> list[InputDocument]:
@@ -150,11 +158,11 @@ def _lines(file: FoundFile, given: GivenFields, text_field: str) -> list[InputDo
     try:
         return list(json_lines.documents_in(file.path, name, source, given, text_field))
     except OSError as error:
-        return [_unreadable(str(file.path), error.strerror or str(error))]
+        return [_unreadable(file.path, error.strerror or str(error))]
 
 
-def _unreadable(label: str, reason: str, size_bytes: int = 0) -> InputDocument:
-    return InputDocument(label, partial(_refuse, reason), size_bytes)
+def _unreadable(path: Path, reason: str, size_bytes: int = 0) -> InputDocument:
+    return InputDocument(readable_path(path), partial(_refuse, reason), size_bytes)
 
 
 def _refuse(reason: str) -> ReadDocument:
@@ -181,7 +189,8 @@ def read_document(path: Path, given: GivenFields) -> ReadDocument:
     """Returns the file as a document. Raises Unreadable."""
     try:
         _check_size(path.stat().st_size)
-        body = path.read_bytes()
+        with path.open("rb") as file:
+            body = _whole(file)
     except OSError as error:
         raise Unreadable(error.strerror or str(error)) from error
     return _as_document(body, readable_path(path), mime_type_of(path.name), given)
@@ -193,9 +202,14 @@ def standard_input(given: GivenFields) -> InputDocument:
 
 
 def _read_standard_input(given: GivenFields) -> ReadDocument:
-    body = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+    return _as_document(_whole(sys.stdin.buffer), "", mime_type_of(given.document_id), given)
+
+
+def _whole(file: BinaryIO) -> bytes:
+    """The content of a file or a pipe, however long that says it is. Raises Unreadable."""
+    body = file.read(MAX_FILE_BYTES + 1)
     _check_size(len(body))
-    return _as_document(body, "", mime_type_of(given.document_id), given)
+    return body
 
 
 def _check_size(size: int) -> None:

@@ -4,12 +4,16 @@ Links are followed, but no file and no folder is visited twice: what a link lead
 found at its real place if that is below the folder too. Hidden files and folders are left out.
 """
 
+import errno
 import os
 import stat
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
+
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -86,17 +90,21 @@ def _entries(
         if not place.is_dir():
             yield place
             return
-        if not _is_new(place.stat(), seen):
+        if not is_new(place.stat(), seen):
             return
-        names = sorted(each.name for each in os.scandir(place) if not each.name.startswith("."))
+        found_here = [
+            (place / each.name, each.is_symlink(), each.is_dir(follow_symlinks=False))
+            for each in sorted(os.scandir(place), key=attrgetter("name"))
+            if not each.name.startswith(".")
+        ]
     except OSError as error:
         found.problems.append((place, error.strerror or str(error)))
         return
     folders = []
-    for path in (place / name for name in names):
-        if path.is_symlink():
+    for path, is_link, is_folder in found_here:
+        if is_link:
             later.append(path)
-        elif path.is_dir():
+        elif is_folder:
             folders.append(path)
         else:
             yield path
@@ -115,7 +123,7 @@ def _add(
     try:
         status = path.stat()
     except OSError as error:
-        if path.is_symlink():
+        if error.errno in _NOWHERE and path.is_symlink():
             found.skipped.append(SkippedFile(path, BROKEN_LINK))
         else:
             found.problems.append((path, error.strerror or str(error)))
@@ -123,7 +131,7 @@ def _add(
     reason = is_wanted(relative)
     if not stat.S_ISREG(status.st_mode):
         reason = SPECIAL
-    elif not reason and not _is_new(status, seen):
+    elif not reason and not is_new(status, seen):
         reason = DUPLICATE
     elif not reason and not status.st_size:
         reason = EMPTY
@@ -135,8 +143,8 @@ def _add(
         found.files.append(FoundFile(path, relative, status.st_size))
 
 
-def _is_new(status: os.stat_result, seen: set[Identity]) -> bool:
-    """Whether this file or folder was not visited before; it is from now on."""
+def is_new(status: os.stat_result, seen: set[Identity]) -> bool:
+    """Returns whether this file or folder was not visited before; it is from now on."""
     identity = (status.st_dev, status.st_ino)
     if identity in seen:
         return False

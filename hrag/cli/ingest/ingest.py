@@ -14,6 +14,7 @@ from hrag.cli.ingest.files import (
     STANDARD_INPUT,
     FoundDocuments,
     find,
+    is_folder,
     standard_input,
 )
 from hrag.cli.ingest.ingest_progress import IngestProgress, ingest_all
@@ -54,7 +55,7 @@ def _checked_encoding(name: str) -> str:
     """Raises BadParameter unless Python knows the encoding."""
     try:
         b"a".decode(name or "utf-8", "replace")
-    except LookupError:
+    except (LookupError, UnicodeError):  # Some encodings are of host names alone.
         raise typer.BadParameter(f"{name!r} is no text encoding; cp1252 is one") from None
     return name
 
@@ -221,9 +222,10 @@ def _found(
         if len(paths) > 1 or globs or root is not None:
             raise typer.BadParameter("- stands alone, without --glob and --prune")
         return FoundDocuments([standard_input(given)])
-    if root is not None and not all(path.is_dir() for path in paths):
-        missing = next(path for path in paths if not path.is_dir())
-        raise typer.BadParameter(f"{missing} is no folder", param_hint="--prune")
+    if root is not None:
+        for path in paths:
+            if not is_folder(path):
+                raise typer.BadParameter(f"{path} is no folder", param_hint="--prune")
     found = find(paths, globs, given, root, text_field)
     count = len(found.documents)
     if not count:

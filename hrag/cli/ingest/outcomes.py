@@ -1,6 +1,6 @@
 """What an ingest did, as lines for people or as lines of JSON."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -59,19 +59,18 @@ def skipped_summary(skipped: Sequence[SkippedFile]) -> str:
 
 def _extensions(skipped: Sequence[SkippedFile]) -> str:
     """The commonest extensions of files of unknown format."""
-    counts: defaultdict[str, int] = defaultdict(int)
-    for each in skipped:
-        if each.reason == UNKNOWN_FORMAT:
-            counts[each.path.suffix.lower() or "no extension"] += 1
+    unknown = [each for each in skipped if each.reason == UNKNOWN_FORMAT]
+    suffixes = (Path(readable_path(each.path)).suffix.lower() for each in unknown)
+    counts = Counter(each or "no extension" for each in suffixes)
     commonest = sorted(counts, key=lambda name: (-counts[name], name))
-    shown = ", ".join(map(readable_path, map(Path, commonest[:_EXTENSIONS_SHOWN])))
+    shown = ", ".join(commonest[:_EXTENSIONS_SHOWN])
     more = len(commonest) - _EXTENSIONS_SHOWN
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def print_outcome(outcome: DocumentOutcome) -> None:
     """Prints one document's outcome as a line of JSON."""
-    line: dict[str, Any] = {"input": readable_path(Path(outcome.label))}
+    line: dict[str, Any] = {"input": outcome.label}
     result = outcome.result
     if isinstance(result, IngestResult):
         line |= {

@@ -1,5 +1,6 @@
 """Properties of every command: help, version, one-line errors, fast start."""
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -105,6 +106,26 @@ def test_settings_of_a_new_collection_require_create(option):
     assert result.exit_code == 2
     assert option[0] in result.stderr
     assert "--create" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["none", "base64", "idna"])
+def test_what_is_no_encoding_of_texts_is_refused(name):
+    result = _run("ingest", __file__, "--encoding", name)
+    assert result.exit_code == 2
+    assert "no text encoding" in result.stderr
+
+
+def test_what_the_output_cannot_encode_is_escaped(tmp_path):
+    (tmp_path / "文.md").write_text("x")
+    code = "from hrag.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "ingest", tmp_path, "--dry-run"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii:strict"},
+    )
+    assert done.stdout == f"would store {tmp_path}/\\u6587.md\n"
 
 
 def test_check_without_a_store_exits_with_2(tmp_path):

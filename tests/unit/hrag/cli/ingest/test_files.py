@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from hrag.cli.ingest import files
 from hrag.cli.ingest.files import ROOT_KEY, document_id, find
 from hrag.cli.ingest.input_document import GivenFields, Unreadable
 from hrag.ids import check_document_id
@@ -89,6 +90,23 @@ def test_missing_file_fails_when_it_is_read(tmp_path):
         source.read()
 
 
+def test_a_name_that_no_file_can_have_fails_when_it_is_read(tmp_path):
+    (source,) = find([tmp_path / ("x" * 300)]).documents
+    with pytest.raises(Unreadable, match="File name too long"):
+        source.read()
+
+
+def test_a_pipe_given_by_name_is_read_up_to_the_limit(monkeypatch):
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 30)
+    reader, writer = os.pipe()
+    os.write(writer, b"x" * 31)
+    os.close(writer)
+    (source,) = find([Path(f"/dev/fd/{reader}")]).documents
+    with pytest.raises(Unreadable, match="31 bytes; at most 30"):
+        source.read()
+    os.close(reader)
+
+
 @pytest.mark.parametrize(
     ("name", "mime_type"), [("a.md", MARKDOWN), ("b.PDF", PDF), ("c.rst", RST)]
 )
@@ -102,9 +120,11 @@ def test_type_comes_from_the_extension_and_the_title_from_the_indexer(tmp_path, 
 def test_name_that_is_not_utf8_can_be_sent(tmp_path):
     path = tmp_path / "caf\udce9.txt"
     path.write_text("x")
-    document = find([tmp_path]).documents[0].read().document
+    (found,) = find([tmp_path]).documents
+    document = found.read().document
     check_document_id(document.document_id)
     assert document.source.encode().endswith("caf\N{REPLACEMENT CHARACTER}.txt".encode())
+    assert found.label == document.source
 
 
 def _names(tmp_path: Path, *globs: str) -> list[str]:
@@ -205,5 +225,22 @@ def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch):
     found = find([tmp_path])
     assert not found.is_complete
     refused = next(each for each in found.documents if each.label.endswith("locked"))
+    with pytest.raises(Unreadable, match="Permission denied"):
+        refused.read()
+
+
+def test_files_of_a_folder_that_lists_and_does_not_open_are_told(tmp_path, monkeypatch):
+    _write(tmp_path, "a.md", "locked/b.md")
+    status = os.stat
+
+    def refuse(path: Path, **how: bool) -> os.stat_result:
+        if Path(path).parent.name == "locked":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return status(path, **how)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    found = find([tmp_path])
+    assert not found.is_complete
+    refused = next(each for each in found.documents if each.label.endswith("b.md"))
     with pytest.raises(Unreadable, match="Permission denied"):
         refused.read()
