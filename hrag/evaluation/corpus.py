@@ -52,7 +52,7 @@ def document_id_of(name: str) -> str:
     try:
         return check_document_id(name)
     except InvalidArgument:
-        digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_DIGITS]
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_DIGITS]
         kept = _NOT_ALLOWED.sub("_", name)[: MAX_DOCUMENT_ID_BYTES - _HASH_DIGITS - 2]
         return f"d{kept}-{digest}"
 

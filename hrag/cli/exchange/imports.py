@@ -1,10 +1,9 @@
 """`hrag import`: documents that `hrag export` wrote."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -13,6 +12,7 @@ import typer
 from hrag.cli.exchange.json_lines import NotAnExport, parse_document, parse_header
 from hrag.cli.ingest.ingest_progress import IngestProgress, ingest_all
 from hrag.cli.ingest.input_document import InputDocument, ReadDocument, Unreadable, sendable
+from hrag.cli.ingest.lines import Line, lines_of
 from hrag.cli.ingest.outcomes import print_outcome, print_summary, show_outcomes
 from hrag.cli.ingest.progress_display import shown_progress
 from hrag.cli.options.connection import Credentials, connect, connection_options
@@ -69,14 +69,16 @@ def import_documents(
       hrag export | hrag import - --indexer other:50051
     """
     with _opened(source) as file, connect(credentials, indexer=indexer) as client:
+        lines = lines_of(file, MAX_LINE_BYTES)
+        first = next(lines, None)
         try:
-            settings = parse_header(file.readline(MAX_LINE_BYTES))
+            settings = parse_header(first.content if first else b"")
         except NotAnExport as error:
             raise Failure(f"{source}: {error}") from None
         if create:
             with suppress(CollectionExists):
                 client.create_collection(tenant, collection, settings)
-        documents = _documents(file)
+        documents = _documents(lines)
         if as_json:
             progress = IngestProgress(tell=print_outcome)
             ingest_all(client, tenant, collection, documents, progress, lambda: None)
@@ -109,26 +111,14 @@ def _size(source: Path) -> int:
     return 0 if source == _STANDARD_INPUT else source.stat().st_size
 
 
-def _documents(file: BinaryIO) -> Iterator[InputDocument]:
-    """The documents of all lines behind the first; blank lines are passed over."""
-    for number in count(2):
-        line = file.readline(MAX_LINE_BYTES + 1)
-        if not line:
-            return
-        if len(line) > MAX_LINE_BYTES:
-            read = partial(_refuse, f"it has more than {MAX_LINE_BYTES:,} bytes")
-            while line and not line.endswith(b"\n"):
-                line = file.readline(MAX_LINE_BYTES)
-        elif not line.strip():
-            continue
-        else:
-            read = partial(_read, line)
-        yield InputDocument(f"line {number}", read, len(line))
+def _documents(lines: Iterable[Line]) -> Iterator[InputDocument]:
+    """The documents of lines; blank ones are passed over."""
+    for line in lines:
+        if line.content.strip():
+            yield InputDocument(f"line {line.number}", partial(_read, line), line.size)
 
 
-def _refuse(reason: str) -> ReadDocument:
-    raise Unreadable(reason)
-
-
-def _read(line: bytes) -> ReadDocument:
-    return ReadDocument(sendable(parse_document(line)))
+def _read(line: Line) -> ReadDocument:
+    if line.size > MAX_LINE_BYTES:
+        raise Unreadable(f"it has {line.size:,} bytes; at most {MAX_LINE_BYTES:,} are allowed")
+    return ReadDocument(sendable(parse_document(line.content)))

@@ -7,9 +7,10 @@ one does not affect the others.
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hrag.cli.ingest.encodings import decoded
 from hrag.cli.ingest.input_document import (
@@ -19,6 +20,7 @@ from hrag.cli.ingest.input_document import (
     Unreadable,
     sendable,
 )
+from hrag.cli.ingest.lines import lines_of
 from hrag.types import Document
 
 EXTENSIONS = (".jsonl", ".ndjson")
@@ -27,15 +29,6 @@ MAX_LINE_BYTES = 256 * 1024 * 1024  # The highest limit that a service can be se
 
 _ID_FIELDS = ("_id", "id", "document_id", "doc_id")
 _SHOWN_FIELDS = 10
-
-
-class _Line(NamedTuple):
-    """Where a line lies in its file."""
-
-    path: Path
-    number: int
-    start: int
-    size: int
 
 
 def is_json_lines(path: Path) -> bool:
@@ -51,62 +44,63 @@ def documents_in(
     A line without an id of its own has `name` and its number, which counts from 1. What the
     user gave replaces what the line says.
     """
-    for line in _lines(path):
-        default = Document("", f"{name}:{line.number}", source=source)
-        read = partial(_read, line, default, given, text_field)
-        yield InputDocument(f"{path}:{line.number}", read, line.size)
-
-
-def _lines(path: Path) -> Iterator[_Line]:
-    start = 0
+    lines = _Lines(path, name, source, given, text_field)
     with path.open("rb") as file:
-        lines = iter(partial(file.readline, MAX_LINE_BYTES + 1), b"")
-        for number, content in enumerate(lines, start=1):
+        for number, start, size, content in lines_of(file, MAX_LINE_BYTES):
             if content.strip():
-                yield _Line(path, number, start, len(content))
-            start += len(content)
+                read = partial(lines.read, number, start, size)
+                yield InputDocument(f"{source}:{number}", read, size)
 
 
-def _read(line: _Line, default: Document, given: GivenFields, text_field: str) -> ReadDocument:
-    """The document of a line. Raises Unreadable."""
-    from hrag.evaluation.corpus import document_id_of  # noqa: PLC0415
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The lines of one file as documents."""
 
-    fields, encoding = _fields(line, given.encoding)
-    wanted = (text_field,) if text_field else TEXT_FIELDS
-    text = _taken(fields, *wanted)
-    if not text.strip():
-        raise Unreadable(
-            f"it has no text in {' or '.join(wanted)}; its fields are "
-            f"{', '.join(list(fields)[:_SHOWN_FIELDS])} (--text-field names the one to take)"
+    path: Path
+    name: str
+    source: str
+    given: GivenFields
+    text_field: str
+
+    def read(self, number: int, start: int, size: int) -> ReadDocument:
+        """Returns the document of a line. Raises Unreadable."""
+        from hrag.evaluation.corpus import document_id_of  # noqa: PLC0415
+
+        fields, encoding = self._fields(start, size)
+        wanted = (self.text_field,) if self.text_field else TEXT_FIELDS
+        text = _taken(fields, *wanted)
+        if not text.strip():
+            raise Unreadable(
+                f"it has no text in {' or '.join(wanted)}; its fields are "
+                f"{', '.join(list(fields)[:_SHOWN_FIELDS])} (--text-field names the one to take)"
+            )
+        own_id, own_title = _taken(fields, *_ID_FIELDS), _taken(fields, "title")
+        document = Document(
+            body=text,
+            document_id=self.given.document_id or document_id_of(own_id or f"{self.name}:{number}"),
+            title=self.given.title or own_title,
+            source=_taken(fields, "source") or self.source,
+            mime_type=_taken(fields, "mime_type"),
+            metadata={**fields, **self.given.metadata},
         )
-    own_id, own_title = _taken(fields, *_ID_FIELDS), _taken(fields, "title")
-    document = Document(
-        body=text,
-        document_id=given.document_id or document_id_of(own_id or default.document_id),
-        title=given.title or own_title,
-        source=_taken(fields, "source") or default.source,
-        mime_type=_taken(fields, "mime_type"),
-        metadata={**fields, **given.metadata},
-    )
-    return ReadDocument(sendable(document), encoding)
+        return ReadDocument(sendable(document), encoding)
 
-
-def _fields(line: _Line, encoding: str) -> tuple[dict[str, Any], str]:
-    """The fields of a line, and the encoding it had if that was not UTF-8."""
-    if line.size > MAX_LINE_BYTES:
-        raise Unreadable(f"it has {line.size:,} bytes; at most {MAX_LINE_BYTES:,} are allowed")
-    try:
-        with line.path.open("rb") as file:
-            file.seek(line.start)
-            content, encoding = decoded(file.read(line.size), encoding)
-        fields = json.loads(content.decode("utf-8-sig"))
-    except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from error
-    except (ValueError, RecursionError) as error:
-        raise Unreadable(f"it is no JSON: {error}") from None
-    if not isinstance(fields, dict):
-        raise Unreadable('it is no JSON object, such as {"text": "..."}')
-    return fields, encoding
+    def _fields(self, start: int, size: int) -> tuple[dict[str, Any], str]:
+        """The fields of a line, and the encoding it had if that was not UTF-8."""
+        if size > MAX_LINE_BYTES:
+            raise Unreadable(f"it has {size:,} bytes; at most {MAX_LINE_BYTES:,} are allowed")
+        try:
+            with self.path.open("rb") as file:
+                file.seek(start)
+                content, encoding = decoded(file.read(size), self.given.encoding)
+            fields = json.loads(content.decode("utf-8-sig"))
+        except OSError as error:
+            raise Unreadable(error.strerror or str(error)) from error
+        except (ValueError, RecursionError) as error:
+            raise Unreadable(f"it is no JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise Unreadable('it is no JSON object, such as {"text": "..."}')
+        return fields, encoding
 
 
 def _taken(fields: dict[str, Any], *names: str) -> str:

@@ -50,6 +50,8 @@ def test_an_id_that_is_none_stands_for_a_valid_one(tmp_path):
     path = _file(tmp_path, '{"id": "a/b c", "text": "x"}', '{"id": "a_b_c", "text": "x"}')
     first, second = (check_document_id(each.read().document.document_id) for each in find(path))
     assert first != second == "a_b_c"
+    (found,) = find(_file(tmp_path, '{"id": "a\\ud800", "text": "x"}'))
+    check_document_id(found.read().document.document_id)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +103,11 @@ def test_a_file_that_is_gone_meanwhile_is_told(tmp_path):
 def test_a_long_line_is_refused_unread(tmp_path, monkeypatch):
     monkeypatch.setattr("hrag.cli.ingest.json_lines.MAX_LINE_BYTES", 30)
     path = _file(tmp_path, json.dumps({"text": "a" * 30}), '{"text": "good"}')
-    long, *_rest, good = find(path)
-    with pytest.raises(Unreadable, match="31 bytes; at most 30"):
+    long, good = find(path)
+    with pytest.raises(Unreadable, match="43 bytes; at most 30"):
         long.read()
-    assert good.read().document.body == "good"
+    document = good.read().document
+    assert (document.body, document.document_id) == ("good", "notes.jsonl:2")
 
 
 def test_what_the_user_says_replaces_what_the_line_says_and_lines_have_no_root(tmp_path):
