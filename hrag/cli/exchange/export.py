@@ -153,17 +153,32 @@ def _graph(
 
 @contextmanager
 def _opened(target: Path | None) -> Iterator[BinaryIO]:
-    """Standard output, or a file that replaces `target` once it is whole. Raises Failure."""
-    if target is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    partial = target.with_name(f"{target.name}.partial")
+    """Standard output, or what is written to `target`. Raises Failure."""
     try:
-        with open(partial, "wb", opener=opener) as file:
-            yield file
-        partial.replace(target)
+        if target is None:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        elif target.exists() and not target.is_file():  # A pipe or a device is not replaced.
+            with target.open("wb") as file:
+                yield file
+        else:
+            with _replacing(target) as file:
+                yield file
+    except BrokenPipeError:  # The reader wants no more, which is no error.
+        raise
     except OSError as error:
-        raise Failure(f"{target}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+        raise Failure(f"{target or 'standard output'}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[BinaryIO]:
+    """A file that replaces `target` once it is whole. Raises OSError."""
+    partial = target.with_name(f"{target.name}.partial")
+    with open(partial, "wb", opener=opener) as file:
+        try:
+            yield file
+            file.flush()
+            partial.replace(target)
+        except BaseException:
+            partial.unlink()
+            raise
