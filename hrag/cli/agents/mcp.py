@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from hrag.cli.extras import module_of_extra
-from hrag.cli.options import filters
 from hrag.cli.options.connection import Credentials, connection_options
+from hrag.cli.options.filters import parse_filters
 from hrag.cli.options.shared import (
     DEFAULT_INDEXER,
     DEFAULT_RETRIEVER,
@@ -96,7 +96,7 @@ def mcp(
         limit=limit,
         token_budget=token_budget,
         min_score=min_score,
-        filter=filters.parse_filters(filter or []),
+        filter=parse_filters(filter),
     )
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from hrag.cli.demo.corpus import QUESTIONS, Question, StoredText, questions_from, topics
 from hrag.cli.demo.latency import compare_modes
+from hrag.cli.documents.chunk_tree import hierarchies, nodes
 from hrag.cli.ingest.files import find
 from hrag.cli.ingest.ingest import ingest_with_progress
 from hrag.cli.ingest.ingest_progress import IngestProgress
@@ -25,7 +26,7 @@ from hrag.cli.terminal.console import Failure, output
 from hrag.cli.terminal.render import counted, duration
 from hrag.errors import HragError
 from hrag.plain_text import printable
-from hrag.types import DEFAULT_COLLECTION, MAX_LEVELS, Retrieval, SearchMode, SearchResult
+from hrag.types import DEFAULT_COLLECTION, Retrieval, SearchMode, SearchResult
 
 if TYPE_CHECKING:  # gRPC is imported when the command runs.
     from hrag.cli.services.processes import Services
@@ -229,9 +230,9 @@ def _generated_questions(client: "Client", progress: IngestProgress) -> list[Que
 
 def _headings(client: "Client", document_id: str) -> tuple[str, ...]:
     """The headings inside a document's first chunk of the top level, in order."""
-    top_level = len(client.get_document(TENANT, document_id).chunks_per_level) - 1
-    top = client.get_hierarchy(TENANT, f"{document_id}#{top_level}.0", depth=MAX_LEVELS)
-    chunks = [node.chunk for node in (top.node, *top.descendants)]
+    info = client.get_document(TENANT, document_id)
+    top = next(hierarchies(client, TENANT, DEFAULT_COLLECTION, info))
+    chunks = [node.chunk for node in nodes(top)]
     chunks.sort(key=lambda chunk: chunk.span.char_start)
     return tuple(dict.fromkeys(heading for chunk in chunks for heading in chunk.section_path))
 

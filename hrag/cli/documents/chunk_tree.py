@@ -16,10 +16,15 @@ def hierarchies(
 
     Raises DocumentNotFound, or ChunkNotFound if the document was replaced meanwhile.
     """
-    top_level = len(info.chunks_per_level) - 1
-    for index in range(info.chunks_per_level[-1]):
-        chunk_id = f"{info.document_id}#{top_level}.{index}"
+    for chunk_id in top_chunk_ids(info):
         yield client.get_hierarchy(tenant, chunk_id, collection=collection, depth=MAX_LEVELS)
+
+
+def top_chunk_ids(info: DocumentInfo) -> Iterator[str]:
+    """Yields the ids of the top-level chunks, in order."""
+    top_level = len(info.chunks_per_level) - 1
+    for index in range(info.chunks_per_level[top_level]):
+        yield f"{info.document_id}#{top_level}.{index}"
 
 
 def nodes(hierarchy: Hierarchy) -> Iterator[ChunkNode]:

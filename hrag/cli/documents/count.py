@@ -35,7 +35,7 @@ def count(
       hrag count
       hrag count --where 'status!=draft' --where 'date>=2026-01-01'
     """
-    filter = parse_filters(where or [], WHERE_OPTION)
+    filter = parse_filters(where, WHERE_OPTION)
     with connect(credentials, indexer) as client:
         found = client.count_documents(tenant, collection=collection, filter=filter)
     if as_json:

@@ -60,7 +60,7 @@ def delete(
       hrag delete old.md older.md --collection guides
       hrag delete --where 'date<2020-01-01' --yes
     """
-    filter = parse_filters(where or [], WHERE_OPTION)
+    filter = parse_filters(where, WHERE_OPTION)
     if bool(document_ids) == (filter is not None):
         raise typer.BadParameter("give either document ids or --where")
     with connect(credentials, indexer) as client:

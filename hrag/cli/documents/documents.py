@@ -72,7 +72,7 @@ def documents(
       hrag documents --all | cut -f 1
       hrag documents --all --json | jq -r .documents[].source
     """
-    filter = parse_filters(where or [], WHERE_OPTION)
+    filter = parse_filters(where, WHERE_OPTION)
     with connect(credentials, indexer) as client:
         total = client.count_documents(tenant, collection=collection, filter=filter).documents
         most = None if whole else limit

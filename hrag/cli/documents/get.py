@@ -16,6 +16,7 @@ from hrag.cli.options.shared import (
     DEFAULT_TENANT,
     AsJson,
     CollectionName,
+    DocumentId,
     Indexer,
     Tenant,
 )
@@ -29,12 +30,7 @@ _NAME_WIDTH = 10
 @connection_options
 def get(
     credentials: Credentials,
-    document_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="DOCUMENT_ID", help="The document's id, as shown by hrag documents."
-        ),
-    ],
+    document_id: DocumentId,
     tenant: Tenant = DEFAULT_TENANT,
     collection: CollectionName = DEFAULT_COLLECTION,
     text: Annotated[

@@ -12,20 +12,12 @@ from hrag.cli.options.shared import (
     DEFAULT_TENANT,
     AsJson,
     CollectionName,
+    DocumentId,
     Indexer,
     Tenant,
 )
 from hrag.cli.terminal.console import print_json, print_line
 from hrag.types import DEFAULT_COLLECTION, MetadataUpdate
-
-DocumentId = Annotated[
-    str,
-    typer.Argument(
-        metavar="DOCUMENT_ID",
-        help="The document's id, as shown by hrag documents.",
-        show_default=False,
-    ),
-]
 
 
 @connection_options
@@ -58,7 +50,7 @@ def set_values(
       hrag metadata set guide.md team=search year=2026 'tags=["a","b"]'
       hrag metadata set guide.md --source https://example.com/guide
     """
-    metadata = parse_metadata(values or [], "KEY=VALUE")
+    metadata = parse_metadata(values, "KEY=VALUE")
     if not metadata and not replace and source is None:
         raise typer.BadParameter("give KEY=VALUE, --source or --replace")
     with connect(credentials, indexer) as client:

@@ -19,6 +19,7 @@ from hrag.cli.options.shared import (
     DEFAULT_TENANT,
     AsJson,
     CollectionName,
+    DocumentId,
     Indexer,
     Retriever,
     Tenant,
@@ -35,13 +36,7 @@ _FIRST_CHARS = 48
 @connection_options
 def tree(
     credentials: Credentials,
-    document_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="DOCUMENT_ID",
-            help="The document's id, as shown by hrag search: the part before the #.",
-        ),
-    ],
+    document_id: DocumentId,
     tenant: Tenant = DEFAULT_TENANT,
     collection: CollectionName = DEFAULT_COLLECTION,
     level: Annotated[

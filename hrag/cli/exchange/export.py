@@ -85,7 +85,7 @@ def export(
       hrag export --format graphml -o chunks.graphml
       hrag export --format cypher | cypher-shell
     """
-    filter = parse_filters(where or [], WHERE_OPTION)
+    filter = parse_filters(where, WHERE_OPTION)
     with connect(credentials, indexer, retriever) as client:
         settings = client.get_collection(tenant, collection)
         reader = DocumentReader(client, tenant, collection)

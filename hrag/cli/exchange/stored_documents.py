@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hrag.cli.documents.chunk_tree import hierarchies, nodes
+from hrag.cli.documents.chunk_tree import hierarchies, nodes, top_chunk_ids
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.types import Chunk, ChunkNode, DocumentInfo, Page
 
@@ -83,9 +83,7 @@ class DocumentReader:
         """The chunks of the top level, if the document has pages."""
         if not info.page_count:
             return
-        top_level = len(info.chunks_per_level) - 1
-        for index in range(info.chunks_per_level[-1]):
-            chunk_id = f"{info.document_id}#{top_level}.{index}"
+        for chunk_id in top_chunk_ids(info):
             node = self._client.get_chunk(self._tenant, chunk_id, collection=self._collection)
             yield node.chunk
 

@@ -193,7 +193,7 @@ def ingest(
     _check_create(create, wanted)
     if root and not prune:
         raise typer.BadParameter("it goes with --prune", param_hint="--root")
-    given = GivenFields(parse_metadata(meta or []), title, document_id, encoding)
+    given = GivenFields(parse_metadata(meta), title, document_id, encoding)
     found = _found(paths, glob or [], given, root if prune else None, text_field)
     with connect(credentials, indexer=indexer) as client:
         run = _Ingest(client, tenant, collection, found, as_json)

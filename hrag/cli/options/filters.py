@@ -44,14 +44,14 @@ _SHOWN_CHARS = 120
 _TEXT_FIELDS = (DOCUMENT_ID, TITLE, SOURCE)
 
 
-def parse_filters(conditions: Sequence[str], option: str = FILTER_OPTION) -> Filter | None:
+def parse_filters(conditions: Sequence[str] | None, option: str = FILTER_OPTION) -> Filter | None:
     """Returns the filter that all conditions make together; None without conditions.
 
     Raises typer.BadParameter for a condition that cannot be parsed: it names the character,
     counted from 1, and what is allowed.
     """
     filters = []
-    for text in conditions:
+    for text in conditions or ():
         try:
             filters.append(_condition(text))
         except Malformed as error:

@@ -14,13 +14,13 @@ VALUE_HELP = (
 )
 
 
-def parse_metadata(given: Sequence[str], option: str = META_OPTION) -> dict[str, Any]:
+def parse_metadata(given: Sequence[str] | None, option: str = META_OPTION) -> dict[str, Any]:
     """Returns the metadata that `KEY=VALUE` texts make together.
 
     Raises typer.BadParameter for one that cannot be parsed, and for a key that comes twice.
     """
     metadata: dict[str, Any] = {}
-    for text in given:
+    for text in given or ():
         key, value = _pair(text, option)
         if key in metadata:
             raise typer.BadParameter(f"{key!r} is given twice", param_hint=option)

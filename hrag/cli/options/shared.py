@@ -48,6 +48,14 @@ CollectionName = Annotated[
         autocompletion=_collection_names,
     ),
 ]
+DocumentId = Annotated[
+    str,
+    typer.Argument(
+        metavar="DOCUMENT_ID",
+        help="The document's id, as shown by hrag documents.",
+        show_default=False,
+    ),
+]
 Indexer = Annotated[
     str,
     typer.Option(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hrag.cli.options import filters
+from hrag.cli.options.filters import parse_filters
 from hrag.cli.options.groups import option_group
 from hrag.cli.options.shared import (
     DEFAULT_TENANT,
@@ -190,7 +190,7 @@ def _query(
         merge_adjacent=merge_adjacent,
         keep_overlap=keep_overlap,
         min_score=min_score,
-        filter=filters.parse_filters(filter or []),
+        filter=parse_filters(filter),
         window_sentences=window_sentences,
         cut_last=cut_last,
         top_sections=top_sections,

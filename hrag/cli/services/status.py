@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hrag.cli.options.connection import Credentials, connect, connection_options
+from hrag.cli.options.pages import all_collections
 from hrag.cli.options.shared import (
     DEFAULT_INDEXER,
     DEFAULT_RETRIEVER,
@@ -63,14 +64,8 @@ def status(
 
 
 def _rows(client: "Client", tenant: str) -> Iterator[Row]:
-    token = ""
-    while True:
-        page = client.list_collections(tenant, page_token=token)
-        for collection in page.items:
-            yield collection, client.index_status(tenant, collection=collection.name)
-        token = page.next_page_token
-        if not token:
-            return
+    for collection in all_collections(client, tenant):
+        yield collection, client.index_status(tenant, collection=collection.name)
 
 
 def _print_json(tenant: str, rows: list[Row], server: ServerInfo) -> None:
