@@ -180,7 +180,7 @@ def _store(
     from hrag.cli.demo.show import show_levels  # noqa: PLC0415
 
     progress = ingest_with_progress(client, TENANT, DEFAULT_COLLECTION, documents, console)
-    show_outcomes(progress, console)
+    show_outcomes(progress)
     if progress.error is not None:
         raise progress.error
     if not progress.stored:

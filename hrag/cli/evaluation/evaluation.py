@@ -118,7 +118,7 @@ class _Run:
         with suppress(CollectionExists):
             self.client.create_collection(tenant, collection)
         progress = ingest_with_progress(self.client, tenant, collection, documents, self.console)
-        show_outcomes(progress, self.console)
+        show_outcomes(progress)
         if progress.error is not None:
             raise progress.error
         if progress.failures:

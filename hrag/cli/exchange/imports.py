@@ -81,13 +81,13 @@ def import_documents(
         documents = _documents(lines)
         if as_json:
             progress = IngestProgress(tell=print_outcome)
-            ingest_all(client, tenant, collection, documents, progress, lambda: None)
+            ingest_all(client, tenant, collection, documents, progress)
             print_summary(progress, [], [])
         else:
             progress = IngestProgress(total_bytes=_size(source))
-            with shown_progress(progress, output()) as show:
-                ingest_all(client, tenant, collection, documents, progress, show)
-            show_outcomes(progress, output())
+            with shown_progress(progress, output()):
+                ingest_all(client, tenant, collection, documents, progress)
+            show_outcomes(progress)
         if progress.error is not None:
             raise progress.error
     if progress.failures:

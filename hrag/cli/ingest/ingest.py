@@ -261,7 +261,7 @@ class _Ingest:
                 self.client, self.tenant, self.collection, documents, output()
             )
         progress = IngestProgress(len(documents), tell=print_outcome)
-        ingest_all(self.client, self.tenant, self.collection, documents, progress, lambda: None)
+        ingest_all(self.client, self.tenant, self.collection, documents, progress)
         return progress
 
     def prune(self) -> list[str]:
@@ -287,7 +287,7 @@ class _Ingest:
             return
         for document_id in deleted:
             print_line(f"deleted {document_id}: its file is gone")
-        show_outcomes(progress, output())
+        show_outcomes(progress)
         if summary := skipped_summary(skipped):
             print_line(summary)
 
@@ -352,6 +352,6 @@ def ingest_with_progress(
 ) -> IngestProgress:
     """Ingests documents, shows the progress, and returns the counts."""
     progress = IngestProgress(len(documents), sum(each.size_bytes for each in documents))
-    with shown_progress(progress, console) as show:
-        ingest_all(client, tenant, collection, documents, progress, show)
+    with shown_progress(progress, console):
+        ingest_all(client, tenant, collection, documents, progress)
     return progress

@@ -1,7 +1,7 @@
 """Sends documents over one stream and counts their outcomes.
 
 Documents are read when the stream needs them, so few of them are in memory at a time. Knows
-nothing of terminals: a caller that shows progress reads it after each outcome.
+nothing of terminals: who shows progress is told of each outcome.
 """
 
 import time
@@ -46,6 +46,7 @@ class IngestProgress:
 
     `failures` holds (label, reason) of documents that could not be stored, `encodings` (label,
     encoding) of those that were not UTF-8; `error` is what ended the stream early, if anything.
+    `tell` is called with each outcome, in the stream's thread too.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class IngestProgress:
         self.tokens = 0
         self.error: HragError | None = None
         self._sent: deque[_Sent] = deque()
-        self._tell = tell
+        self.tell = tell
         self._lock = Lock()  # Files are read, and may fail, in the stream's thread.
         self._started = time.perf_counter()
         self._ended: float | None = None
@@ -124,7 +125,7 @@ class IngestProgress:
                 self.failures.append((outcome.label, str(outcome.result)))
             elif outcome.encoding:
                 self.encodings.append((outcome.label, outcome.encoding))
-            self._tell(outcome)
+            self.tell(outcome)
 
     def end(self) -> None:
         """Stops the clock."""
@@ -141,9 +142,8 @@ def ingest_all(
     collection: str,
     documents: Iterable[InputDocument],
     progress: IngestProgress,
-    show: Callable[[], None],
 ) -> None:
-    """Sends every document, counts the outcomes in `progress`, and calls `show` after each answer.
+    """Sends every document, and counts the outcomes in `progress`.
 
     Raises no HragError: errors of documents and of the stream are in `progress`.
     """
@@ -151,7 +151,6 @@ def ingest_all(
         stream = _read_all(documents, progress)
         for answer in client.ingest_many(tenant_id, stream, collection=collection):
             progress.receive(answer)
-            show()
     except HragError as error:
         progress.error = error
     progress.end()

@@ -5,37 +5,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from hrag.cli.ingest.files import readable_path
 from hrag.cli.ingest.folders import UNKNOWN_FORMAT, SkippedFile
 from hrag.cli.ingest.ingest_progress import DocumentOutcome, IngestProgress
-from hrag.cli.terminal.console import print_json_line
+from hrag.cli.terminal.console import print_json_line, print_line
 from hrag.cli.terminal.render import counted
 from hrag.errors import HragError
-from hrag.plain_text import printable
 from hrag.types import IngestOutcome, IngestResult
 
 _EXTENSIONS_SHOWN = 5
 
 
-def show_outcomes(progress: IngestProgress, console: Console) -> None:
+def show_outcomes(progress: IngestProgress) -> None:
     """Prints a line for each failure and each decoded text, then the counts and the rates."""
     for label, encoding in progress.encodings:
-        _print(f"{label}: read as {encoding}", console)
+        print_line(f"{label}: read as {encoding}")
     for label, reason in progress.failures:
-        _print(f"{label}: {reason}", console, style="red")
+        print_line(f"{label}: {reason}", style="red")
     counts = ", ".join(f"{progress.outcomes[outcome]:,} {outcome}" for outcome in IngestOutcome)
     done = counted(progress.completed, "document")
     if progress.total:
         done = f"{progress.completed:,} of {progress.total:,} documents"
-    _print(f"{done}: {counts}, {len(progress.failures):,} failed", console)
-    _print(f"{progress.tokens:,} tokens in {progress.seconds:.1f} s ({_rates(progress)})", console)
-
-
-def _print(text: str, console: Console, style: str = "") -> None:
-    line = printable(text).replace("\n", " ")
-    console.print(line, style=style, markup=False, soft_wrap=True)
+    print_line(f"{done}: {counts}, {len(progress.failures):,} failed")
+    print_line(f"{progress.tokens:,} tokens in {progress.seconds:.1f} s ({_rates(progress)})")
 
 
 def _rates(progress: IngestProgress) -> str:

@@ -4,7 +4,7 @@ What is within a document is not known: the indexer answers once it is stored. S
 counted in bytes of files, and the document that is waited for is named.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
@@ -26,21 +26,22 @@ _TIME_WIDTH = 10
 @contextmanager
 def shown_progress(
     progress: IngestProgress, console: Console, interval_s: float = _LINE_INTERVAL_S
-) -> Iterator[Callable[[], None]]:
-    """Shows `progress` while the block runs; yields what to call after each outcome.
+) -> Iterator[None]:
+    """Shows `progress` while the block runs.
 
     If `console` is no terminal, a line without control characters goes to standard error every
     `interval_s` seconds.
     """
     if not console.is_terminal:
         with _lines(progress, interval_s):
-            yield _nothing
+            yield
         return
     text = _StateColumn(progress, console.width - _BAR_WIDTH - _TIME_WIDTH)
     columns = (BarColumn(_BAR_WIDTH), text, TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=_amount(progress)[1] or None)
-        yield lambda: bar.update(task, completed=_amount(progress)[0])
+        progress.tell = lambda _: bar.update(task, completed=_amount(progress)[0])
+        yield
 
 
 class _StateColumn(ProgressColumn):
@@ -55,10 +56,6 @@ class _StateColumn(ProgressColumn):
         text = Text(_described(self._progress))
         text.truncate(self._width, overflow="ellipsis")
         return text
-
-
-def _nothing() -> None:
-    """Lines come by themselves."""
 
 
 @contextmanager

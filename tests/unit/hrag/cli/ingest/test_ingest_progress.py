@@ -35,9 +35,9 @@ def _unreadable(name: str) -> InputDocument:
     return InputDocument(name, read, 10)
 
 
-def _ingested(client, documents, tell=lambda _: None, show=lambda _: None) -> IngestProgress:
+def _ingested(client, documents, tell=lambda _: None) -> IngestProgress:
     progress = IngestProgress(len(documents), 310, tell)
-    ingest_all(client, "t", "default", documents, progress, lambda: show(progress))
+    ingest_all(client, "t", "default", documents, progress)
     return progress
 
 
@@ -71,10 +71,11 @@ def test_broken_stream_keeps_the_answers_so_far():
     assert str(progress.error) == "gone"
 
 
-def test_progress_is_shown_after_every_answer():
+def test_an_outcome_is_counted_before_it_is_told():
     seen = []
-    documents = [_document("a"), _document("b", ""), _document("c")]
-    _ingested(FakeClient(), documents, show=lambda progress: seen.append(progress.completed))
+    documents = [_document("a"), _document("b", ""), _unreadable("c")]
+    progress = IngestProgress(tell=lambda _: seen.append(progress.completed))
+    ingest_all(FakeClient(), "t", "default", documents, progress)
     assert seen == [1, 2, 3]
 
 
@@ -86,7 +87,7 @@ def test_files_are_read_only_when_they_are_sent():
 
     counts = []
     documents = [lazily(name) for name in "abc"]
-    _ingested(FakeClient(), documents, show=lambda _: counts.append(len(read)))
+    _ingested(FakeClient(), documents, lambda _: counts.append(len(read)))
     assert counts == [1, 2, 3]
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from hrag.cli.ingest.folders import EMPTY, UNKNOWN_FORMAT, SkippedFile
 from hrag.cli.ingest.ingest_progress import IngestProgress
+from hrag.cli.ingest.input_document import Unreadable
 from hrag.cli.ingest.outcomes import skipped_summary
 from hrag.cli.ingest.progress_display import shown_progress
 
@@ -43,3 +44,13 @@ def test_a_pipe_gets_plain_lines_of_progress(capsys):
     assert line.endswith(" s")
     assert "\x1b" not in shown
     assert "\r" not in shown
+
+
+def test_a_terminal_gets_a_bar_that_moves_with_each_outcome():
+    progress = IngestProgress(2)
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with shown_progress(progress, terminal):
+        progress.fail("a", Unreadable("locked"))
+    shown = terminal.file.getvalue()
+    assert "1 of 2 documents, 0 tokens" in shown
+    assert "━━━━━━\x1b[0m" in shown  # Half of the bar has another colour.
