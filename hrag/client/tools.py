@@ -14,12 +14,12 @@ agent's run.
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 from pydantic import Field
 
 from hrag.client import AsyncClient, Client
-from hrag.client.context import by_section_and_page
+from hrag.client.context import of_chunk
 from hrag.errors import HragError, InvalidArgument, TooLarge
 from hrag.ids import check_collection_name, check_tenant_id, quoted
 from hrag.plain_text import quoted_lines
@@ -28,6 +28,7 @@ from hrag.types import (
     DEFAULT_COLLECTION,
     DEFAULT_TOOL_PASSAGES,
     MAX_LIMIT,
+    Chunk,
     Passage,
     SearchMode,
     SearchResult,
@@ -52,12 +53,9 @@ _NOTHING = "No passage of the knowledge base answers this query; other words may
 _SCORE_DIGITS = 4  # More would be noise that costs a model tokens.
 
 
-@dataclass(frozen=True, slots=True)
-class CitedPassage:
-    """A passage of a document, with the heading to cite it by.
-
-    `score` is the passage's, rounded to four digits. Pages are 0 if the document has none.
-    """
+@dataclass(frozen=True)  # The mcp SDK mistakes slots for default values.
+class CitedChunk:
+    """A chunk of a document, with the heading to cite it by; pages are 0 if there are none."""
 
     heading: str
     text: str
@@ -66,10 +64,30 @@ class CitedPassage:
     source: str
     first_page: int
     last_page: int
+
+    @classmethod
+    def of(cls, chunk: Chunk, **more: Any) -> Self:
+        """Returns the chunk as this class has it; `more` are fields that a chunk does not have."""
+        return cls(
+            heading=of_chunk(chunk),
+            text=chunk.content.strip(),
+            document_id=chunk.document_id,
+            chunk_id=chunk.chunk_id,
+            source=chunk.source,
+            first_page=chunk.first_page,
+            last_page=chunk.last_page,
+            **more,
+        )
+
+
+@dataclass(frozen=True)
+class CitedPassage(CitedChunk):
+    """A passage of a document; `score` is rounded to four digits."""
+
     score: float
 
 
-@dataclass(frozen=True)  # The mcp SDK mistakes slots for default values.
+@dataclass(frozen=True)
 class Findings:
     """What a search returned: passages, best first, or the message of its error."""
 
@@ -175,22 +193,17 @@ def _found(result: SearchResult) -> Findings:
 
 
 def _cited(passage: Passage) -> CitedPassage:
-    chunk = passage.chunk
-    return CitedPassage(
-        heading=by_section_and_page(passage),
-        text=chunk.content.strip(),
-        document_id=chunk.document_id,
-        chunk_id=chunk.chunk_id,
-        source=chunk.source,
-        first_page=chunk.first_page,
-        last_page=chunk.last_page,
-        score=round(passage.score, _SCORE_DIGITS),
-    )
+    return CitedPassage.of(passage.chunk, score=round(passage.score, _SCORE_DIGITS))
 
 
 def _failed(error: HragError) -> Findings:
+    return Findings((), failure_text("The search failed", error))
+
+
+def failure_text(what: str, error: HragError) -> str:
+    """Returns what a model is told of a failure: what failed, why, and whether to try again."""
     message = error.message
     if error.field == "text":  # The name that the service has for the query.
         message = message.replace("text", "query", 1)
     again = "" if situation_of(error).retry_s is None else " Trying again later may help."
-    return Findings((), f"The search failed: {message}.{again}")
+    return f"{what}: {message}.{again}"

@@ -11,7 +11,8 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field
 
 from hrag.client import AsyncClient
-from hrag.client.context import in_brackets, of_chunk
+from hrag.client.context import in_brackets
+from hrag.client.tools import CitedChunk
 from hrag.errors import ChunkNotFound, DocumentNotFound, TooLarge
 from hrag.filters import DOCUMENT_ID, AllOf, Filter, Match
 from hrag.ids import check_document_id, quoted
@@ -69,16 +70,8 @@ class DocumentPart:
 
 
 @dataclass(frozen=True)
-class ExpandedChunk:
-    """The chunk around another, with the heading to cite it by; pages are 0 if there are none."""
-
-    heading: str
-    text: str
-    document_id: str
-    chunk_id: str
-    source: str
-    first_page: int
-    last_page: int
+class ExpandedChunk(CitedChunk):
+    """The chunk around another."""
 
     def __str__(self) -> str:
         """The text for the model."""
@@ -127,7 +120,7 @@ class DocumentTools:
         if around.chunk.span == inner.chunk.span:
             raise ChunkNotFound(_nothing_around(inner.chunk, found))
         _check_size(around.chunk)
-        return _expanded(around.chunk)
+        return ExpandedChunk.of(around.chunk)
 
     async def _visible(self, document_id: str) -> DocumentInfo:
         only: Filter = Match(DOCUMENT_ID, (check_document_id(document_id),))
@@ -161,15 +154,3 @@ def _check_size(chunk: Chunk) -> None:
             "reads it in parts",
             field="chunk_id",
         )
-
-
-def _expanded(chunk: Chunk) -> ExpandedChunk:
-    return ExpandedChunk(
-        heading=of_chunk(chunk),
-        text=chunk.content.strip(),
-        document_id=chunk.document_id,
-        chunk_id=chunk.chunk_id,
-        source=chunk.source,
-        first_page=chunk.first_page,
-        last_page=chunk.last_page,
-    )

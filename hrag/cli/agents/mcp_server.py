@@ -31,11 +31,17 @@ from hrag.cli.agents.document_tools import (
 from hrag.cli.options.connection import Credentials
 from hrag.cli.terminal.console import Failure, show_error
 from hrag.client import AsyncClient
-from hrag.client.tools import AsyncSearch, Findings, Limit, Query, async_knowledge_base
+from hrag.client.tools import (
+    AsyncSearch,
+    Findings,
+    Limit,
+    Query,
+    async_knowledge_base,
+    failure_text,
+)
 from hrag.errors import HragError, ServiceUnavailable
 from hrag.net.addresses import dial_address
 from hrag.net.listener import listen
-from hrag.rpc.status import situation_of
 
 _INSTRUCTIONS = (
     "Call search_knowledge_base and cite the headings of the passages that you use. "
@@ -123,8 +129,7 @@ async def _outcome(reading: Awaitable[DocumentPart | ExpandedChunk]) -> CallTool
     try:
         return _result(await reading)
     except HragError as error:
-        again = "" if situation_of(error).retry_s is None else " Trying again later may help."
-        return _failed(f"The document cannot be read: {error.message}.{again}")
+        return _failed(failure_text("The document cannot be read", error))
 
 
 def _result(found: Findings | DocumentPart | ExpandedChunk) -> CallToolResult:
