@@ -1,4 +1,4 @@
-"""Sends documents over one stream and counts their outcomes.
+"""Sends documents as a stream and counts their outcomes.
 
 Documents are read when the stream needs them, so few of them are in memory at a time. Knows
 nothing of terminals: who shows progress is told of each outcome.
@@ -8,15 +8,19 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from hrag.cli.ingest.input_document import InputDocument, Unreadable
-from hrag.errors import HragError
+from hrag.errors import HragError, TooLarge
 from hrag.types import Document, IngestOutcome, IngestResult
 
 if TYPE_CHECKING:
     from hrag.client import Client
+
+# What a service lets in by default. gRPC ends a stream at a request of four times as much.
+_ALONE_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +147,28 @@ def ingest_all(
     documents: Iterable[InputDocument],
     progress: IngestProgress,
 ) -> None:
-    """Sends every document, and counts the outcomes in `progress`.
+    """Sends every document in order, and counts the outcomes in `progress`.
 
     Raises no HragError: errors of documents and of the stream are in `progress`.
     """
     try:
-        stream = _read_all(documents, progress)
-        for answer in client.ingest_many(tenant_id, stream, collection=collection):
-            progress.receive(answer)
+        for alone, group in groupby(documents, _alone):
+            stream = _read_all(group, progress)
+            try:
+                for answer in client.ingest_many(tenant_id, stream, collection=collection):
+                    progress.receive(answer)
+            except TooLarge as error:
+                if not alone:
+                    raise
+                progress.receive(error)
     except HragError as error:
         progress.error = error
     progress.end()
+
+
+def _alone(document: InputDocument) -> str:
+    """The label of a document that needs a stream of its own, empty for all others."""
+    return document.label if document.size_bytes > _ALONE_BYTES else ""
 
 
 def _read_all(documents: Iterable[InputDocument], progress: IngestProgress) -> Iterator[Document]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from hrag.cli.ingest import ingest_progress
 from hrag.cli.ingest.ingest_progress import IngestProgress, ingest_all
 from hrag.cli.ingest.input_document import InputDocument, ReadDocument, Unreadable
-from hrag.errors import BlankDocument, ServiceUnavailable
+from hrag.errors import BlankDocument, ServiceUnavailable, TooLarge
 from hrag.types import Document, IngestOutcome, IngestResult
 
 
@@ -69,6 +70,25 @@ def test_broken_stream_keeps_the_answers_so_far():
     progress = _ingested(FakeClient(breaks_after=2), documents)
     assert progress.document_ids == ["a", "b"]
     assert str(progress.error) == "gone"
+
+
+def test_a_document_past_what_grpc_lets_in_fails_alone(monkeypatch):
+    class Refusing(FakeClient):
+        def ingest_many(self, tenant_id, documents, *, collection) -> Iterator[object]:
+            for document in documents:
+                if len(document.body) > 4:
+                    raise TooLarge("SERVER: Received message larger than max")
+                yield IngestResult(document.document_id, IngestOutcome.CREATED, 1, (1,), 1)
+
+    monkeypatch.setattr(ingest_progress, "_ALONE_BYTES", 100)
+    large = [
+        InputDocument(name, _document(name, "large").read, size_bytes=101) for name in ("b", "c")
+    ]
+    progress = _ingested(Refusing(), [_document("a"), *large, _document("d")])
+    assert (progress.document_ids, progress.error) == (["a", "d"], None)
+    assert [label for label, _ in progress.failures] == ["b", "c"]
+    progress = _ingested(Refusing(), [_document("a"), _document("b", "large"), _document("d")])
+    assert isinstance(progress.error, TooLarge)
 
 
 def test_an_outcome_is_counted_before_it_is_told():
