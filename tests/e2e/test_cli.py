@@ -114,7 +114,7 @@ def test_failed_files_are_listed_and_the_others_stored(serving, tmp_path):
 
 def test_missing_collection_fails_without_create(serving, files):
     arguments = ("ingest", "--collection", "other", str(files))
-    assert serving.hrag(*arguments).returncode == 1
+    assert serving.hrag(*arguments).returncode == 3
     assert serving.hrag(*arguments, "--create").returncode == 0
     assert serving.hrag(*arguments, "--create").returncode == 0
 

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from hrag.cli.ingest.input_document import InputDocument, Unreadable
-from hrag.errors import HragError, TooLarge
+from hrag.errors import CollectionNotFound, HragError, TooLarge
 from hrag.types import Document, IngestOutcome, IngestResult
 
 if TYPE_CHECKING:
@@ -155,8 +155,7 @@ def ingest_all(
         for alone, group in groupby(documents, _alone):
             stream = _read_all(group, progress)
             try:
-                for answer in client.ingest_many(tenant_id, stream, collection=collection):
-                    progress.receive(answer)
+                _count(client.ingest_many(tenant_id, stream, collection=collection), progress)
             except TooLarge as error:
                 if not alone:
                     raise
@@ -164,6 +163,13 @@ def ingest_all(
     except HragError as error:
         progress.error = error
     progress.end()
+
+
+def _count(answers: Iterator[IngestResult | HragError], progress: IngestProgress) -> None:
+    for answer in answers:
+        if isinstance(answer, CollectionNotFound):  # It is no document's own error.
+            raise answer
+        progress.receive(answer)
 
 
 def _alone(document: InputDocument) -> str:

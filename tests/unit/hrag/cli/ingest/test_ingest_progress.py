@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hrag.cli.ingest import ingest_progress
 from hrag.cli.ingest.ingest_progress import IngestProgress, ingest_all
 from hrag.cli.ingest.input_document import InputDocument, ReadDocument, Unreadable
-from hrag.errors import BlankDocument, ServiceUnavailable, TooLarge
+from hrag.errors import BlankDocument, CollectionNotFound, ServiceUnavailable, TooLarge
 from hrag.types import Document, IngestOutcome, IngestResult
 
 
@@ -70,6 +70,16 @@ def test_broken_stream_keeps_the_answers_so_far():
     progress = _ingested(FakeClient(breaks_after=2), documents)
     assert progress.document_ids == ["a", "b"]
     assert str(progress.error) == "gone"
+
+
+def test_a_collection_that_does_not_exist_ends_the_stream():
+    class Missing(FakeClient):
+        def ingest_many(self, tenant_id, documents, *, collection) -> Iterator[object]:
+            for _ in documents:
+                yield CollectionNotFound("no such one")
+
+    progress = _ingested(Missing(), [_document("a"), _document("b")])
+    assert (progress.completed, str(progress.error)) == (0, "no such one")
 
 
 def test_a_document_past_what_grpc_lets_in_fails_alone(monkeypatch):
