@@ -153,7 +153,9 @@ def ingest_all(
     """
     try:
         for alone, group in groupby(documents, _alone):
-            stream = _read_all(group, progress)
+            # The thread of a stream that was ended may still ask for the next document.
+            own = list(group) if alone else group  # noqa: B031 - used once.
+            stream = _read_all(own, progress)
             try:
                 _count(client.ingest_many(tenant_id, stream, collection=collection), progress)
             except TooLarge as error:
