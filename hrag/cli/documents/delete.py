@@ -79,6 +79,8 @@ class _Deletion:
         self._tenant = tenant
         self._collection = collection
         self._as_json = as_json
+        self._deleted: list[dict[str, object]] = []
+        self._not_found: list[str] = []
 
     def delete_matching(self, filter: Filter, *, yes: bool) -> None:
         """Deletes what matches, after a question."""
@@ -97,22 +99,25 @@ class _Deletion:
 
     def delete_each(self, document_ids: list[str]) -> None:
         """Deletes documents by their ids; exits with NOT_FOUND if one is not there."""
-        deleted: list[dict[str, object]] = []
-        not_found: list[str] = []
-        for document_id in dict.fromkeys(document_ids):
-            try:
-                sequence = self._client.delete_document(
-                    self._tenant, document_id, collection=self._collection
-                )
-            except DocumentNotFound as error:
-                not_found.append(document_id)
-                if not self._as_json:
-                    show_error(str(error))
-                continue
-            deleted.append({"document_id": document_id, "sequence": sequence})
-            if not self._as_json:
-                print_line(f"deleted {document_id}")
-        if self._as_json:
-            print_json({"deleted": deleted, "not_found": not_found})
-        if not_found:
+        try:
+            for document_id in dict.fromkeys(document_ids):
+                self._delete(document_id)
+        finally:  # An error that ends the run does not undo what was done.
+            if self._as_json:
+                print_json({"deleted": self._deleted, "not_found": self._not_found})
+        if self._not_found:
             raise typer.Exit(ExitCode.NOT_FOUND)
+
+    def _delete(self, document_id: str) -> None:
+        try:
+            sequence = self._client.delete_document(
+                self._tenant, document_id, collection=self._collection
+            )
+        except DocumentNotFound as error:
+            self._not_found.append(document_id)
+            if not self._as_json:
+                show_error(str(error))
+            return
+        self._deleted.append({"document_id": document_id, "sequence": sequence})
+        if not self._as_json:
+            print_line(f"deleted {document_id}")
