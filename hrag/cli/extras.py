@@ -43,9 +43,7 @@ def _check(name: str) -> None:
     try:
         import hrag_fast  # noqa: F401, PLC0415
     except ImportError as error:
-        raise Failure(
-            f"{name} needs the compiled kernels: {error}", ExitCode.NOT_INSTALLED
-        ) from None
+        raise _not_compiled(name, error) from None
 
 
 def module_of_extra(module: str, extra: str, command: str) -> ModuleType:
@@ -57,6 +55,8 @@ def module_of_extra(module: str, extra: str, command: str) -> ModuleType:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise _not_installed(command, extra, error.name) from None
+    except ImportError as error:
+        raise _not_compiled(command, error) from None
 
 
 def _not_installed(command: str, extra: str, missing: str | None) -> Failure:
@@ -65,3 +65,7 @@ def _not_installed(command: str, extra: str, missing: str | None) -> Failure:
         f"({missing} is not installed)",
         ExitCode.NOT_INSTALLED,
     )
+
+
+def _not_compiled(command: str, error: ImportError) -> Failure:
+    return Failure(f"{command} needs the compiled kernels: {error}", ExitCode.NOT_INSTALLED)

@@ -55,11 +55,15 @@ def test_without_a_package_of_another_extra_too(command, name, extra, monkeypatc
     )
 
 
-def test_without_a_kernel_a_command_names_it_in_one_line(monkeypatch):
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+def test_without_a_kernel_a_command_names_it_in_one_line(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "hrag_fast._climb", None)
     monkeypatch.delitem(sys.modules, "hrag_fast")
-    line = _last_line("serve")
-    assert line.startswith("error: hrag serve needs the compiled kernels: hrag_fast._climb is not ")
+    monkeypatch.delitem(sys.modules, "hrag.gateway.protojson.writer", raising=False)
+    monkeypatch.delitem(sys.modules, "hrag.gateway.app", raising=False)
+    line = _last_line(command)
+    needs = f"error: hrag {command} needs the compiled kernels: hrag_fast._climb is not "
+    assert line.startswith(needs)
     assert "install g++" in line
     assert line.count("\n") == 1
 
