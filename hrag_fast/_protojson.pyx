@@ -14,7 +14,7 @@ that nothing has to be remembered; other encodings are refused.
 from binascii import b2a_base64
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.math cimport isfinite, isnan
+from libc.math cimport isfinite, isnan, signbit
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from libcpp.string cimport string
@@ -223,10 +223,10 @@ cdef int write_float(Input *source, string &out) except -1:
     cdef uint32_t bits
     take(source, &bits, sizeof(bits))
     memcpy(&value, &bits, sizeof(bits))
-    if isfinite(value):
+    if has_digits(value):
         out.append(digits, to_chars(digits, digits + NUMBER_CHARS, value).ptr - digits)
     else:
-        write_not_finite(value, out)
+        write_without_digits(value, out)
     return bits != 0
 
 
@@ -236,15 +236,25 @@ cdef int write_double(Input *source, string &out) except -1:
     cdef uint64_t bits
     take(source, &bits, sizeof(bits))
     memcpy(&value, &bits, sizeof(bits))
-    if isfinite(value):
+    if has_digits(value):
         out.append(digits, to_chars(digits, digits + NUMBER_CHARS, value).ptr - digits)
     else:
-        write_not_finite(value, out)
+        write_without_digits(value, out)
     return bits != 0
 
 
-cdef int write_not_finite(double value, string &out) except -1:
-    write_bytes(b'"NaN"' if isnan(value) else b'"Infinity"' if value > 0 else b'"-Infinity"', out)
+cdef inline bint has_digits(double value) noexcept:
+    return isfinite(value) and (value != 0 or not signbit(value))
+
+
+cdef int write_without_digits(double value, string &out) except -1:
+    """Writes a negative zero, which `-0` would not be everywhere, or what no number of JSON is."""
+    if value == 0:
+        write_bytes(b"-0.0", out)
+    elif isnan(value):
+        write_bytes(b'"NaN"', out)
+    else:
+        write_bytes(b'"Infinity"' if value > 0 else b'"-Infinity"', out)
     return 0
 
 

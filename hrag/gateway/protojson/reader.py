@@ -46,7 +46,8 @@ _RANGES = {
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4})?")
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-_MAX_FLOAT, _MAX_DOUBLE = 3.4028234663852886e38, 1.7976931348623157e308
+_MAX_FLOAT = 3.4028235e38  # The shortest digits of the largest one; it has less than that.
+_MAX_DOUBLE = 1.7976931348623157e308
 
 
 def read(message_class: type[Message], raw: bytes) -> Message:

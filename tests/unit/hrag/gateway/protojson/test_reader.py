@@ -60,6 +60,11 @@ def test_all_kinds_of_fields_are_read() -> None:
     )
 
 
+def test_the_largest_number_of_32_bits_is_read_from_the_digits_that_tell_it() -> None:
+    found = _search('{"minScore": 3.4028235e38}')
+    assert found.min_score == 3.4028234663852886e38
+
+
 def test_metadata_and_bytes_are_read() -> None:
     inside = '"content": "_-8", "metadata": {"a": [1, null, {"b": true}], "c": "d"}'
     document = _document(inside).document

@@ -1,6 +1,7 @@
 """What is written, from values or from encoded messages, is what protobuf's own code reads."""
 
 import json
+import math
 import struct
 from typing import Any
 
@@ -19,12 +20,14 @@ from hrag.v1 import types_pb2 as tpb
 
 _KIND = FieldDescriptor
 _DEPTH = 4  # Messages may hold themselves.
+_NOT_FINITE = st.sampled_from([math.nan, math.inf, -math.inf])
 _SCALARS: dict[int, st.SearchStrategy[Any]] = {
     _KIND.TYPE_STRING: st.text(max_size=5),
     _KIND.TYPE_BYTES: st.binary(max_size=5),
     _KIND.TYPE_BOOL: st.booleans(),
-    _KIND.TYPE_FLOAT: st.floats(width=32),
-    _KIND.TYPE_DOUBLE: st.floats(),
+    # Of the largest numbers of 32 bits `json_format` reads all digits only.
+    _KIND.TYPE_FLOAT: st.floats(-(2.0**127), 2.0**127, width=32) | _NOT_FINITE,
+    _KIND.TYPE_DOUBLE: st.floats(allow_nan=False) | _NOT_FINITE,
     _KIND.TYPE_INT32: st.integers(-(1 << 31), (1 << 31) - 1),
     _KIND.TYPE_UINT32: st.integers(0, (1 << 32) - 1),
     _KIND.TYPE_INT64: st.integers(-(1 << 63), (1 << 63) - 1),
@@ -111,7 +114,7 @@ def test_numbers_of_enums_without_a_name_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("value", "written"),
     [
-        *((0.1, b"0.1"), (1e30, b"1e+30"), (-2.5, b"-2.5")),
+        *((0.1, b"0.1"), (1e30, b"1e+30"), (-2.5, b"-2.5"), (-0.0, b"-0.0")),
         *((float("inf"), b'"Infinity"'), (float("-inf"), b'"-Infinity"'), (float("nan"), b'"NaN"')),
     ],
 )
