@@ -50,8 +50,8 @@ class Engine:
         assert done.returncode == 0, done.stderr
 
     def down(self, *options: str) -> None:
-        """Removes the containers, those of the profile `monitoring` included."""
-        done = self._compose("--profile", "monitoring", "down", *options)
+        """Removes the containers, those of the profiles included."""
+        done = self._compose("--profile", "monitoring", "--profile", "http", "down", *options)
         assert done.returncode == 0, done.stderr
 
     def kill(self, service: str) -> None:

@@ -36,11 +36,12 @@ def everything():
     return _read("--profile", "*")["services"]
 
 
-def test_profiles_add_keys_and_monitoring(everything):
-    usual = {"namespaces", *SERVICES}
+def test_profiles_add_keys_http_and_monitoring(everything):
+    usual, monitoring = {"namespaces", *SERVICES}, {"prometheus", "grafana"}
     assert _read()["services"].keys() == usual
-    assert _read("--profile", "monitoring")["services"].keys() == usual | {"prometheus", "grafana"}
-    assert everything.keys() == usual | {"prometheus", "grafana", "keys"}
+    assert _read("--profile", "http")["services"].keys() == usual | {"gateway"}
+    assert _read("--profile", "monitoring")["services"].keys() == usual | monitoring
+    assert everything.keys() == usual | monitoring | {"gateway", "keys"}
 
 
 def test_both_services_share_store_and_namespaces(everything):
@@ -68,7 +69,7 @@ def test_every_container_has_limits_and_no_privileges(everything):
 def test_ports_are_published_on_loopback_only(everything):
     published = [port for each in everything.values() for port in each.get("ports", ())]
     assert {port["host_ip"] for port in published} == {"127.0.0.1"}
-    assert {port["target"] for port in published} == {50051, 50052, 9090, 3000}
+    assert {port["target"] for port in published} == {50051, 50052, 8080, 9090, 3000}
 
 
 def test_images_from_registries_are_pinned(everything):
