@@ -14,18 +14,18 @@ that nothing has to be remembered; other encodings are refused.
 from binascii import b2a_base64
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.conversion cimport PyOS_double_to_string, PyOS_string_to_double
+from cpython.mem cimport PyMem_Free
 from libc.math cimport isfinite, isnan, signbit
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from libcpp.string cimport string
 
 
+# Of whole numbers alone: those for others are too new for many machines.
 cdef extern from "<charconv>" namespace "std" nogil:
     cdef struct to_chars_result:
         char *ptr
-    # The shortest digits from which the same number is read.
-    to_chars_result to_chars(char *first, char *last, float value)
-    to_chars_result to_chars(char *first, char *last, double value)
     to_chars_result to_chars(char *first, char *last, int32_t value)
     to_chars_result to_chars(char *first, char *last, uint32_t value)
     to_chars_result to_chars(char *first, char *last, int64_t value)
@@ -218,29 +218,40 @@ cdef int write_varint(Field field, uint64_t value, string &out) except -1:
 
 
 cdef int write_float(Input *source, string &out) except -1:
-    cdef char digits[NUMBER_CHARS]
+    cdef bytes digits
     cdef float value
     cdef uint32_t bits
     take(source, &bits, sizeof(bits))
     memcpy(&value, &bits, sizeof(bits))
-    if has_digits(value):
-        out.append(digits, to_chars(digits, digits + NUMBER_CHARS, value).ptr - digits)
-    else:
+    if not has_digits(value):
         write_without_digits(value, out)
-    return bits != 0
+        return bits != 0
+    digits = digits_of(value, b"g", 8)
+    if <float> PyOS_string_to_double(digits, NULL, NULL) != value:
+        digits = digits_of(value, b"g", 9)  # Enough to tell all numbers of 32 bits apart.
+    write_bytes(digits, out)
+    return 1
 
 
 cdef int write_double(Input *source, string &out) except -1:
-    cdef char digits[NUMBER_CHARS]
     cdef double value
     cdef uint64_t bits
     take(source, &bits, sizeof(bits))
     memcpy(&value, &bits, sizeof(bits))
     if has_digits(value):
-        out.append(digits, to_chars(digits, digits + NUMBER_CHARS, value).ptr - digits)
+        write_bytes(digits_of(value, b"r", 0), out)
     else:
         write_without_digits(value, out)
     return bits != 0
+
+
+cdef bytes digits_of(double value, char form, int precision):
+    """A number as Python writes it: `r` is its `repr`, `g` has so many digits at most."""
+    cdef char *digits = PyOS_double_to_string(value, form, precision, 0, NULL)
+    try:
+        return digits
+    finally:
+        PyMem_Free(digits)
 
 
 cdef inline bint has_digits(double value) noexcept:
@@ -302,11 +313,13 @@ cdef int write_bytes(bytes text, string &out) except -1:
 
 cdef uint64_t varint(Input *source) except? 0:
     cdef uint64_t value = 0
+    cdef uint8_t byte
     cdef int shift = 0
     while source.at < source.end and shift < 64:
-        value |= <uint64_t> (source.at[0] & 0x7F) << shift
+        byte = source.at[0]
         source.at += 1
-        if not source.at[-1] & 0x80:
+        value |= <uint64_t> (byte & 0x7F) << shift
+        if byte < 0x80:
             return value
         shift += 7
     raise ValueError("the message ends inside a number, or a number has over 64 bits")
