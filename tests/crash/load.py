@@ -12,6 +12,7 @@ from typing import Protocol
 
 from hrag.client import Client
 from hrag.errors import HragError, ServiceUnavailable, StorageFull
+from hrag.filters import DOCUMENT_ID, Match
 from hrag.types import DEFAULT_CANDIDATES, MAX_LIMIT, IngestResult, Retrieval, SearchMode
 from tests.crash.documents import SMALL, check_passage, document_of, prepared_of, random_query
 from tests.crash.ledger import Collection, Entry, Write
@@ -22,6 +23,7 @@ _STREAMED = 40  # Documents of one stream, at most: several group commits.
 _SCRATCH_DOCUMENTS = 12  # Over a hundred leaves: enough for a segment, which a purge removes.
 _SCRATCH = "scratch-"
 _DELETED = 0.25
+_BY_FILTER = 0.2
 _REVISED = 0.2
 _WINDOWS = 20  # More could embed more sentences than a call may.
 _READ_BACK = 0.1
@@ -75,7 +77,10 @@ class UnaryWriter:
     def step(self) -> None:
         document_id, entry = self._source.choice(list(self._entries.items()))
         if entry.certain.stores and self._source.random() < _DELETED:
-            self._delete(document_id, entry)
+            if self._source.random() < _BY_FILTER:
+                self._delete_several()
+            else:
+                self._delete(document_id, entry)
         elif entry.certain.stores and self._source.random() < _REVISED:
             self._revise(document_id, entry)
         else:
@@ -114,6 +119,17 @@ class UnaryWriter:
         self.done.acknowledged += 1
         if self._source.random() < _READ_BACK:
             assert self._leaves_by_name(document_id) == 0
+
+    def _delete_several(self) -> None:
+        """Deletes up to half of what is stored, by a filter in one call."""
+        stored = [name for name, entry in self._entries.items() if entry.certain.stores]
+        chosen = self._source.sample(stored, self._source.randint(1, (len(stored) + 1) // 2))
+        writes = [(self._entries[name], self._entries[name].send(stores=False)) for name in chosen]
+        deleted = self._client.delete_documents(self._tenant_id, Match(DOCUMENT_ID, tuple(chosen)))
+        assert deleted.documents == len(chosen)
+        for entry, write in writes:
+            entry.acknowledge(write)
+        self.done.acknowledged += len(chosen)
 
     def _leaves_by_name(self, document_id: str) -> int:
         """How many leaves of the document a search for its id by words finds."""
