@@ -16,7 +16,7 @@ from benchmarks import corpus
 LEAVES = 5000
 LEAVES_EACH = 80
 SEED = 61
-TREES = 190  # Trees, document metadata and free space in pages, per leaf.
+TREES = 240  # Trees, document metadata, checksums and free space in pages, per leaf.
 LINKS = 210  # HNSW's links, labels and ancestors, per leaf.
 MAX_SPARE = 1.05  # The formula's result to the bytes used.
 MAX_RATIO = 1.3
