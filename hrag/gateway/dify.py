@@ -21,10 +21,9 @@ from hrag.gateway.http import call_headers
 from hrag.gateway.http.connect_error import ConnectError, error_of
 from hrag.gateway.http.reply import json_reply
 from hrag.gateway.protojson import reader
-from hrag.gateway.protojson.writer import dumped, short_float
+from hrag.gateway.protojson.writer import as_json, dumped
 from hrag.gateway.services.methods import method_named
 from hrag.ids import quoted
-from hrag.wire.common import struct_from
 
 _SEARCH = method_named("Search")
 _BEARER = re.compile(r"(?i)bearer +\S+ *")
@@ -86,25 +85,25 @@ def _error_code(error: ConnectError, request: Request) -> int:
 
 def _records(encoded: bytes) -> bytes:
     """Returns the JSON document for the response of a search."""
-    response: Any = _SEARCH.response.FromString(encoded)
-    return dumped({"records": [_record(each) for each in response.passages]})
+    passages = as_json(_SEARCH.response, encoded).get("passages", ())
+    return dumped({"records": [_record(each) for each in passages]})
 
 
-def _record(passage: Any) -> dict[str, Any]:
-    chunk = passage.chunk
+def _record(passage: Mapping[str, Any]) -> dict[str, Any]:
+    chunk = passage["chunk"]
     own = {
-        "document_id": chunk.document_id,
-        "chunk_id": chunk.chunk_id,
-        "source": chunk.source,
-        "section_path": list(chunk.section_path),
-        "first_page": chunk.first_page,
-        "last_page": chunk.last_page,
+        "document_id": chunk.get("documentId"),
+        "chunk_id": chunk.get("chunkId"),
+        "source": chunk.get("source"),
+        "section_path": chunk.get("sectionPath"),
+        "first_page": chunk.get("firstPage"),
+        "last_page": chunk.get("lastPage"),
     }
     return {
-        "content": chunk.content,
-        "score": short_float(min(max(passage.score, 0.0), 1.0)),
-        "title": chunk.title or chunk.document_id,
-        "metadata": {**struct_from(chunk.metadata), **{k: v for k, v in own.items() if v}},
+        "content": chunk.get("content", ""),
+        "score": min(max(passage.get("score", 0.0), 0.0), 1.0),
+        "title": chunk.get("title") or chunk.get("documentId", ""),
+        "metadata": {**chunk.get("metadata", {}), **{k: v for k, v in own.items() if v}},
     }
 
 

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import grpc
-from google.protobuf.message import Message
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -72,7 +71,7 @@ class _Stream:
         self._method = method
         self._call = call
         self._ahead: asyncio.Queue[_Sent | HragError | None] = asyncio.Queue(_MAX_AHEAD)
-        self._received: deque[Message] = deque()
+        self._received: deque[dict[str, Any]] = deque()
 
     async def outcomes(self, parts: AsyncIterator[bytes]) -> Parts:
         """Yields a line for each line of the request, and one for an error that ends the stream.
@@ -126,14 +125,14 @@ class _Stream:
         if isinstance(sent, HragError):
             raise sent
         if sent.error is not None:
-            return {"line": sent.number, **as_json(error_outcome("", sent.error))}
+            outcome = error_outcome("", sent.error)
+            return {"line": sent.number, **as_json(type(outcome), outcome.SerializeToString())}
         if not self._received:
             response = await self._call.read()
             if response is grpc.aio.EOF:
                 raise ServiceUnavailable("the indexer ended the stream; send the rest again")
-            answered: Any = self._method.response.FromString(response)
-            self._received.extend(answered.outcomes)
-        return {"line": sent.number, **as_json(self._received.popleft())}
+            self._received.extend(as_json(self._method.response, response)["outcomes"])
+        return {"line": sent.number, **self._received.popleft()}
 
 
 def _line(value: dict[str, Any]) -> bytes:

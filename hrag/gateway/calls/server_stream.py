@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import grpc
-from google.protobuf.message import Message
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -90,7 +89,7 @@ async def _events(method: Method, call: Any, response: Any) -> Parts:
     reading: asyncio.Task[Any] | None = None
     try:
         while response is not grpc.aio.EOF:
-            yield _event(method.response.FromString(response))
+            yield _event(method, response)
             reading = asyncio.ensure_future(call.read())
             while not (await asyncio.wait({reading}, timeout=_HEARTBEAT_S))[0]:
                 yield _HEARTBEAT
@@ -104,8 +103,8 @@ async def _events(method: Method, call: Any, response: Any) -> Parts:
                 await reading
 
 
-def _event(response: Message) -> bytes:
-    ((name, value),) = writer.as_json(response).items()
+def _event(method: Method, response: bytes) -> bytes:
+    ((name, value),) = writer.as_json(method.response, response).items()
     return _encoded_event(name, dumped(value))
 
 

@@ -132,16 +132,23 @@ def test_operators_that_filters_do_not_have_are_refused_by_name(operator: Any) -
     assert quoted(str(operator)) in it.value.message
 
 
+def _record(passage: rpb.Passage) -> dict[str, Any]:
+    encoded = rpb.SearchResponse(passages=[passage]).SerializeToString()
+    (record,) = json.loads(dify._records(encoded))["records"]
+    assert isinstance(record, dict)
+    return record
+
+
 def test_a_passage_becomes_a_record() -> None:
     chunk = tpb.Chunk(chunk_id="d#2.0", document_id="d", content="text", source="file")
     chunk.metadata.update({"team": "a"})
-    assert dify._record(rpb.Passage(chunk=chunk, score=0.5)) == {
+    assert _record(rpb.Passage(chunk=chunk, score=0.5)) == {
         "content": "text",
         "score": 0.5,
         "title": "d",
         "metadata": {"team": "a", "document_id": "d", "chunk_id": "d#2.0", "source": "file"},
     }
-    assert dify._record(rpb.Passage(chunk=chunk, score=-0.5))["score"] == 0
+    assert _record(rpb.Passage(chunk=chunk, score=-0.5))["score"] == 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is written, from values or from encoded messages, is what protobuf's own code reads."""
+"""What is written of encoded messages is what protobuf's own code reads."""
 
 import json
 import math
@@ -78,7 +78,8 @@ def test_every_message_is_read_again_as_it_was(
     kind = method.request if is_request else method.response
     message = kind()
     _fill(message, data)
-    for written in (write(kind, message.SerializeToString()), dumped(as_json(message))):
+    encoded = message.SerializeToString()
+    for written in (write(kind, encoded), dumped(as_json(kind, encoded))):
         assert _bytes(json_format.Parse(written, kind())) == _bytes(message)
 
 
@@ -101,13 +102,13 @@ def test_times_and_bytes_are_as_protobuf_writes_them() -> None:
 
 def _same_as_protobufs(message: Message) -> None:
     expected = json_format.MessageToDict(message)
-    assert as_json(message) == expected
+    assert as_json(type(message), message.SerializeToString()) == expected
     assert json.loads(write(type(message), message.SerializeToString())) == expected
 
 
 def test_numbers_of_enums_without_a_name_are_numbers() -> None:
     encoded = b"\x10\x63"
-    assert as_json(rpb.SearchResponse.FromString(encoded)) == {"mode": 99}
+    assert as_json(rpb.SearchResponse, encoded) == {"mode": 99}
     assert write(rpb.SearchResponse, encoded) == b'{"mode":99}'
 
 
@@ -120,7 +121,7 @@ def test_numbers_of_enums_without_a_name_are_numbers() -> None:
 )
 def test_numbers_of_32_bits_have_the_digits_they_need(value: float, written: bytes) -> None:
     message = rpb.Passage(score=struct.unpack("f", struct.pack("f", value))[0])
-    assert dumped(as_json(message)) == b'{"score":%b}' % written
+    assert dumped(as_json(rpb.Passage, message.SerializeToString())) == b'{"score":%b}' % written
     assert write(rpb.Passage, message.SerializeToString()) == b'{"score":%b}' % written
 
 
@@ -129,4 +130,5 @@ def test_numbers_of_32_bits_have_the_digits_they_need(value: float, written: byt
 )
 def test_texts_are_escaped_where_json_says_so(text: str) -> None:
     document = tpb.Document(text=text, title=f"a{text}b")
-    assert write(tpb.Document, document.SerializeToString()) == dumped(as_json(document))
+    encoded = document.SerializeToString()
+    assert write(tpb.Document, encoded) == dumped(as_json(tpb.Document, encoded))
