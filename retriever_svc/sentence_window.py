@@ -14,7 +14,7 @@ import numpy as np
 from hrag.deadline import Deadline
 from hrag.embedding.cache import CachedQueries
 from hrag.engine import FindRequest, Snapshot, Vector
-from hrag.engine.rounds import FACTOR
+from hrag.engine.search.rounds import FACTOR
 from hrag.errors import EmbedderRejected, HragError, NoVectors
 from hrag.passages import sentence_windows
 from hrag.passages.sentence_context import SentenceContext

@@ -25,7 +25,7 @@ from hrag.analysis.query_syntax import contains
 from hrag.deadline import NEVER, Deadline
 from hrag.engine import Admission, CollectionHandle, DocumentSummaries, FindRequest, Found
 from hrag.engine.documents import StoredDocument, Unsummarised, fitting, info_bytes, read_part
-from hrag.engine.rounds import FACTOR, Round, Selection, select
+from hrag.engine.search.rounds import FACTOR, Round, Selection, select
 from hrag.engine.validation import (
     check_alias_count,
     check_no_aliases,
@@ -157,6 +157,7 @@ class MemoryEngine:
     """See `Engine`; all but a Reader in one: Writer, Maintenance and Administration too."""
 
     name: str = "memory"
+    location: str = "memory"
     lock: Any = field(default_factory=threading.RLock)
     numbers: Any = field(default_factory=lambda: count(1))  # Of collections and versions.
     contents: Mapping[tuple[str, str], _Contents] = field(default_factory=dict)
@@ -186,7 +187,7 @@ class MemoryEngine:
     def _refuse(self, *_):
         raise errors.NotSupported("a store in memory has nothing to check, copy or rebuild")
 
-    check = backup = restore = vacuum = reindex = _refuse
+    check = backup = restore = vacuum = migrate = reindex = _refuse
 
     def named(self, tenant_id: str, name: str, number: int | None = None) -> _Contents:
         """A collection by its name or alias, and its number if given."""
@@ -662,7 +663,11 @@ class MemoryReader:
         return self.engine.sequences[tenant_id]
 
     def collections(self):
-        return iter([own.collection for own in self.engine.contents.values()])
+        own = self.engine.contents
+        return iter([own[place].collection for place in sorted(own)])
+
+    def aliases(self, tenant_id):
+        return self.engine.aliases(tenant_id)
 
     def export(self, tenant_id, collection):
         versions = self.engine.named(tenant_id, collection).versions

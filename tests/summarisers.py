@@ -14,9 +14,9 @@ from hrag.embedding.hashing import HashEmbedder
 from hrag.engine import CollectionHandle, PreparedDocument, Writer
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import read_collection
-from hrag.engine.embedded.store.records import Summarised
-from hrag.engine.embedded.write.summaries import summary_handle
 from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.engine.stored.records import Summarised
+from hrag.engine.stored.summary_documents import summary_handle
 from hrag.tree import ParsedText
 from hrag.types import ChosenSection, SearchMode, SummaryUnit, TreeSettings
 from indexer_svc.summariser import Summariser, SummaryLimits

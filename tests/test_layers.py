@@ -74,6 +74,7 @@ FORBIDDEN = {
     "llama_index": ("hrag.integrations.llama_index",),
     "google.protobuf": ("hrag.rpc", "hrag.wire", "hrag.gateway", "hrag.v1"),
     "lmdb": ("hrag.engine.embedded",),
+    "psycopg": ("hrag.engine.postgres", "hrag.net.dsn"),
     "hnswlib": ("hrag.engine.embedded",),
     "openai": ("hrag.endpoint", "hrag.embedding", "hrag.chat", "hrag.rerank"),
     "httpx2": ("hrag.endpoint", "hrag.chat"),
@@ -97,11 +98,22 @@ FORBIDDEN = {
 }
 PARSER_LIBRARIES = {"mammoth", "pypdfium2", "python_calamine", "selectolax"}
 EMBEDDED = "hrag.engine.embedded"
+ENGINE = "hrag.engine"
+POSTGRES = "hrag.engine.postgres"
 DOOR = "hrag.engine.factory"
 COMMAND_LINE = "hrag.cli"
 GATEWAY = "hrag.gateway"
 # The rooms of a package, lowest first; those in one line do not import each other.
 ROOMS = {
+    ENGINE: (
+        ("documents", "find", "reports"),
+        ("protocols",),
+        ("stored",),
+        ("validation",),
+        ("search",),
+        ("embedded", "postgres", "transfer"),
+        ("factory",),
+    ),
     EMBEDDED: (
         ("store",),
         ("segments",),

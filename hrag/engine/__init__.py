@@ -7,9 +7,11 @@ from hrag.engine.documents import (
     Admission,
     CollectionHandle,
     DocumentSummaries,
+    Exported,
     PreparedDocument,
     StoredDocument,
     Summary,
+    UnreadableDocument,
     Unsummarised,
 )
 from hrag.engine.factory import open_engine
@@ -24,7 +26,13 @@ from hrag.engine.protocols import (
     Snapshot,
     Writer,
 )
-from hrag.engine.reports import BackupReport, CheckReport, ReindexedCollection, VacuumReport
+from hrag.engine.reports import (
+    BackupReport,
+    CheckReport,
+    MigrationReport,
+    ReindexedCollection,
+    VacuumReport,
+)
 
 __all__ = [
     "Administration",
@@ -35,10 +43,12 @@ __all__ = [
     "DocumentSummaries",
     "EncodingSnapshot",
     "Engine",
+    "Exported",
     "FindRequest",
     "Found",
     "Fusion",
     "Maintenance",
+    "MigrationReport",
     "PassageFields",
     "PreparedDocument",
     "Progress",
@@ -47,6 +57,7 @@ __all__ = [
     "Snapshot",
     "StoredDocument",
     "Summary",
+    "UnreadableDocument",
     "Unsummarised",
     "VacuumReport",
     "Vector",

@@ -98,6 +98,22 @@ class StoredDocument:
     document: PreparedDocument
     summaries: DocumentSummaries | None = None
 
+    @property
+    def document_id(self) -> str:
+        """The document's id."""
+        return self.document.document_id
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableDocument:
+    """A stored document that is not what was written; `problem` says which part of it."""
+
+    document_id: str
+    problem: str
+
+
+Exported = StoredDocument | UnreadableDocument
+
 
 @dataclass(frozen=True, slots=True)
 class Unsummarised:

@@ -15,12 +15,19 @@ from hrag.engine.documents import (
     Admission,
     CollectionHandle,
     DocumentSummaries,
+    Exported,
     PreparedDocument,
     StoredDocument,
     Unsummarised,
 )
 from hrag.engine.find import FindRequest, Found, PassageFields
-from hrag.engine.reports import BackupReport, CheckReport, ReindexedCollection, VacuumReport
+from hrag.engine.reports import (
+    BackupReport,
+    CheckReport,
+    MigrationReport,
+    ReindexedCollection,
+    VacuumReport,
+)
 from hrag.errors import HragError
 from hrag.filters import Filter
 from hrag.ids import ChunkId
@@ -116,10 +123,7 @@ class Writer(Protocol):
         """
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
-        """Backpressure: waits while indexing is too far behind the writes.
-
-        Raises DeadlineExceeded.
-        """
+        """Backpressure: waits while indexing is far behind the writes; raises DeadlineExceeded."""
 
     def put(self, collection: CollectionHandle, document: PreparedDocument) -> IngestResult:
         """Creates or replaces one document, whole or not at all.
@@ -319,15 +323,19 @@ class Reader(Protocol):
         """Returns the sequence of the tenant's last change, 0 before the first."""
 
     def collections(self) -> Iterator[Collection]:
-        """Yields every tenant's collections.
+        """Yields every tenant's collections, by tenant and name.
 
-        With `export` and `Writer.aliases`, this is enough to move a store.
+        With `aliases` and `export`, this is enough to move a store.
         """
 
-    def export(self, tenant_id: str, collection: str) -> Iterator[StoredDocument]:
+    def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
+        """Returns the tenant's aliases in order of name."""
+
+    def export(self, tenant_id: str, collection: str) -> Iterator[Exported]:
         """Yields every document of a collection by id, each as of when it is read.
 
-        Holds no transaction between two documents. Raises CollectionNotFound.
+        Ids are in order of their bytes. A damaged document is yielded as unreadable, and those
+        behind it follow. Holds no transaction between two documents. Raises CollectionNotFound.
         """
 
     def status(self) -> ReaderStatus:
@@ -385,6 +393,12 @@ class Administration(Protocol):
         Raises StorageFull; then the store is as before.
         """
 
+    def migrate(self) -> MigrationReport:
+        """Brings the store's schema to this version of hrag, with all services stopped.
+
+        Creates the store if there is none.
+        """
+
     def reindex(self) -> Iterator[ReindexedCollection]:
         """Rebuilds each collection's index from its documents, one at each step of the iterator.
 
@@ -402,6 +416,10 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """Its value of HRAG_ENGINE."""
+
+    @property
+    def location(self) -> str:
+        """Where the store is, for people; without secrets."""
 
     def writer(self, quota_of: QuotaOf = unlimited) -> Writer:
         """Opens the store for writing, once, and creates it if there is none.

@@ -40,6 +40,14 @@ class VacuumReport:
 
 
 @dataclass(frozen=True, slots=True)
+class MigrationReport:
+    """The version of a store's schema before and after a migration; 0 where there was none."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReindexedCollection:
     """A collection whose index is new, and how many leaves the index has."""
 

@@ -4,20 +4,26 @@ from collections.abc import Sequence
 
 from hrag import metrics
 from hrag.engine.documents import CollectionHandle, PreparedDocument
+from hrag.engine.stored.labels import MAX_LEAVES
 from hrag.errors import (
     AliasNotFound,
     CollectionExists,
     CollectionHasAliases,
     DocumentChanged,
     InvalidArgument,
+    NoSummaries,
     StorageQuotaExceeded,
+    TooLarge,
 )
 from hrag.quota.quotas import TenantUsage
 from hrag.types import MAX_ALIASES, CollectionSettings, SummaryUnit
 
 
 def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
-    """Raises InvalidArgument unless tree and vectors have the levels and sizes of `settings`."""
+    """Raises InvalidArgument unless tree and vectors have the levels and sizes of `settings`.
+
+    Raises TooLarge for more than MAX_LEAVES leaves.
+    """
     levels, expected = len(document.tree.counts), len(settings.tree.level_sizes)
     if levels != expected:
         raise InvalidArgument(
@@ -30,6 +36,12 @@ def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> No
             f"the tree and the collection need {shape}",
             field="vectors",
         )
+    if len(document.vectors) > MAX_LEAVES:
+        raise TooLarge(
+            f"document has {len(document.vectors)} leaves; at most {MAX_LEAVES} are allowed, "
+            "split it or use larger chunks",
+            field="document",
+        )
 
 
 def check_summaries(document: PreparedDocument, collection: CollectionHandle) -> None:
@@ -40,6 +52,15 @@ def check_summaries(document: PreparedDocument, collection: CollectionHandle) ->
             f"{collection.name!r} has none",
             field="summaries",
         )
+
+
+def no_summaries(name: str) -> NoSummaries:
+    """The error for a search by summaries in a collection that has none."""
+    return NoSummaries(
+        f"collection {name!r} has no summaries; they are asked for when a collection is "
+        "created, by `summaries` in its settings or HRAG_SUMMARIES",
+        field="mode",
+    )
 
 
 def name_taken(tenant_id: str, name: str, field: str, *, is_alias: bool) -> CollectionExists:

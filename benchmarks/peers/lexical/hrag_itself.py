@@ -14,7 +14,6 @@ from benchmarks import corpus as store
 from benchmarks.peers.lexical.engine import LIMIT, Found
 from benchmarks.peers.lexical.terms import Leaves, Query, save_queries
 from hrag.analysis import LeafTerms, QueryTerm, analyzer
-from hrag.engine.embedded.search.candidates import Candidates
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.lexical import LexicalSource, lexical_query
 from hrag.engine.embedded.segments.leaves import covered_ordinals, read_leaves
@@ -24,6 +23,7 @@ from hrag.engine.embedded.store.queries import (
     listed_segments,
     read_collection,
 )
+from hrag.engine.search.candidates import Candidates
 
 SEED = 103
 QUERIES = 500

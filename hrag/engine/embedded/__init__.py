@@ -1,5 +1,1 @@
-"""The embedded engine: LMDB holds the truth, and segments and tails are derived from it.
-
-Its rooms, from the lowest: `store`, `segments`, `write` and `search`, `maintenance`,
-`admin`; `engine` connects them.
-"""
+"""How is everything kept on one machine: LMDB the truth, segments and tails derived from it?"""

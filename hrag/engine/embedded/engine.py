@@ -27,6 +27,11 @@ class EmbeddedEngine:
         self._worker: MaintenanceWorker | None = None
         self._readers: list[EmbeddedReader] = []
 
+    @property
+    def location(self) -> str:
+        """The folder of the store."""
+        return str(self._settings.data_dir.absolute())
+
     def writer(self, quota_of: QuotaOf = unlimited) -> EmbeddedWriter:
         """Opens the store for writing; once per engine, and before its reader."""
         if self._store is not None:

@@ -14,7 +14,14 @@ from hrag.engine.embedded.store import location
 from hrag.engine.embedded.store.environment import Store, open_for_reading, open_for_writing
 from hrag.engine.embedded.store.queries import read_collection
 from hrag.engine.protocols import Progress
-from hrag.engine.reports import BackupReport, CheckReport, ReindexedCollection, VacuumReport
+from hrag.engine.reports import (
+    BackupReport,
+    CheckReport,
+    MigrationReport,
+    ReindexedCollection,
+    VacuumReport,
+)
+from hrag.errors import NotSupported
 
 
 class EmbeddedAdministration:
@@ -46,6 +53,12 @@ class EmbeddedAdministration:
     def vacuum(self) -> VacuumReport:
         """Needs the store exclusively; see `admin.vacuum`."""
         return vacuum.vacuum(self._settings.data_dir)
+
+    def migrate(self) -> MigrationReport:
+        """Is not needed: a writer upgrades the store when it opens it."""
+        raise NotSupported(
+            "an embedded store needs no migration: the indexer upgrades it when it opens it"
+        )
 
     def reindex(self) -> Iterator[ReindexedCollection]:
         """Opens the store for writing; a retriever may run and loads the new segments."""

@@ -11,8 +11,9 @@ from hrag.engine.embedded.admin.checks.walk import UNREADABLE, Walk, differences
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import collection_exists, read_collection
-from hrag.engine.embedded.store.records import CollectionRecord, Counters, Usage
+from hrag.engine.embedded.store.records import Counters
 from hrag.engine.reports import CheckReport
+from hrag.engine.stored.records import CollectionRecord, Usage
 from hrag.errors import DataLoss
 
 

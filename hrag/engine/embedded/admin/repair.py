@@ -15,8 +15,9 @@ from hrag.engine.embedded.store.damaged_documents import recounted, rewrite_term
 from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
 from hrag.engine.embedded.store.owners import collection_record
 from hrag.engine.embedded.store.queries import listed_segments
-from hrag.engine.embedded.store.records import Counters, Usage
+from hrag.engine.embedded.store.records import Counters
 from hrag.engine.reports import CheckReport
+from hrag.engine.stored.records import Usage
 from hrag.errors import DataLoss
 
 

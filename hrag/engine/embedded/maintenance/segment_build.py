@@ -31,7 +31,6 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import note_commit
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.failpoints import reach
-from hrag.engine.embedded.store.labels import Labels, ordinals_of
 from hrag.engine.embedded.store.queries import (
     collection_exists,
     read_collection,
@@ -39,6 +38,7 @@ from hrag.engine.embedded.store.queries import (
     set_analyzer,
 )
 from hrag.engine.embedded.store.records import Counters, SegmentRecord
+from hrag.engine.stored.labels import Labels, ordinals_of
 
 _log = structlog.get_logger()
 

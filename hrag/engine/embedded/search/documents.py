@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import address_of, required
-from hrag.engine.embedded.store.records import DocumentRecord
 from hrag.engine.find import PassageFields
+from hrag.engine.search.fetch import cited_document
+from hrag.engine.stored.records import DocumentRecord
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.tree import ChunkRecord, Tree
@@ -83,18 +84,7 @@ class Citation:
         """Returns what encoded passages of the document share; made once."""
         found = self._cited.get(fields)
         if found is None:
-            outline = self.outline
-            found = CitedDocument(
-                fields.document(
-                    outline.document_id, outline.title, outline.source, outline.metadata
-                ),
-                outline.document_id.encode(),
-                outline.section_path,
-                (page.number for page in outline.pages),
-                outline.page_starts,
-                outline.section_starts,
-                outline.heading_end,
-            )
+            found = cited_document(self.outline, fields)
             self._cited[fields] = found
         return found
 

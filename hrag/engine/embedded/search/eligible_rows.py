@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.engine.embedded.search.candidates import RowNumbers
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
-from hrag.engine.embedded.store.sorted_sets import is_in
+from hrag.engine.search.candidates import RowNumbers
+from hrag.engine.search.sorted_sets import is_in
 
 
 @dataclass(frozen=True, slots=True)

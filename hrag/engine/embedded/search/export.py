@@ -2,6 +2,7 @@
 
 One short read transaction for each document: a long one would keep LMDB from reusing pages,
 and the file would grow. So each document is whole, but the collection may change meanwhile.
+A damaged document is told, and those behind it follow.
 """
 
 from collections.abc import Iterator
@@ -9,7 +10,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from hrag.embedding import Vectors
-from hrag.engine.documents import DocumentSummaries, PreparedDocument, StoredDocument, Summary
+from hrag.engine.documents import (
+    DocumentSummaries,
+    Exported,
+    PreparedDocument,
+    StoredDocument,
+    Summary,
+    UnreadableDocument,
+)
 from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
@@ -17,15 +25,17 @@ from hrag.engine.embedded.store.queries import (
     address_of,
     collection_exists,
     collection_numbers,
+    describe_aliases,
     describe_collection,
     find_collection,
     find_document,
     read_collection,
     required,
 )
-from hrag.engine.embedded.store.records import CollectionRecord, DocumentRecord, Summarised
+from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Summarised
+from hrag.errors import DataLoss
 from hrag.tree import ParsedText, Tree
-from hrag.types import Collection
+from hrag.types import Alias, Collection
 
 
 def collections(store: Store) -> list[Collection]:
@@ -36,7 +46,13 @@ def collections(store: Store) -> list[Collection]:
         ]
 
 
-def documents(store: Store, tenant_id: str, name: str) -> Iterator[StoredDocument]:
+def aliases(store: Store, tenant_id: str) -> tuple[Alias, ...]:
+    """Returns a tenant's aliases in order of name."""
+    with store.read() as txn:
+        return describe_aliases(store, txn, tenant_id)
+
+
+def documents(store: Store, tenant_id: str, name: str) -> Iterator[Exported]:
     """Yields every document of a collection by id, until the collection is deleted.
 
     Raises CollectionNotFound at once.
@@ -47,18 +63,23 @@ def documents(store: Store, tenant_id: str, name: str) -> Iterator[StoredDocumen
     return _documents(store, number, record)
 
 
-def _documents(store: Store, number: int, collection: CollectionRecord) -> Iterator[StoredDocument]:
-    after = schema.u32(number)
+def _documents(store: Store, number: int, collection: CollectionRecord) -> Iterator[Exported]:
+    prefix = after = schema.u32(number)
     while True:
         with store.read() as txn:
             if not collection_exists(store, txn, number):
                 return
-            entry = next(store.scan(txn, "document_ids", schema.u32(number), after), None)
+            entry = next(txn.entries(store.db["document_ids"], prefix, after), None)
             if entry is None:
                 return
-            key, value = entry
-            after = bytes(key) + b"\0"
-            found = _stored(store, txn, number, collection, schema.read_u64(value))
+            key, value = bytes(entry[0]), entry[1]
+            after = key + b"\0"
+            try:
+                ordinal = schema.read_u64(txn.checked(key, value, store.db["document_ids"]))
+                found: Exported = _stored(store, txn, number, collection, ordinal)
+            except DataLoss as error:
+                document_id = str(key[len(prefix) :], "utf-8", "replace")
+                found = UnreadableDocument(document_id, error.message)
         yield found
 
 

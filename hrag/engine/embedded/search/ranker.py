@@ -4,14 +4,10 @@ Statistics of the query's terms are read once; a request may be ranked in severa
 with more candidates than the one before.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from hrag.analysis import QueryTerm, analyzer
-from hrag.engine.embedded.search.candidates import ScoredRows
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.fusion import fused, of_one_source, with_neighbour_bonus
 from hrag.engine.embedded.search.sources.lexical import (
     LexicalQuery,
     LexicalSource,
@@ -20,6 +16,8 @@ from hrag.engine.embedded.search.sources.lexical import (
 from hrag.engine.embedded.search.sources.vector import VectorSource
 from hrag.engine.embedded.search.view import View
 from hrag.engine.find import FindRequest, Vector
+from hrag.engine.search.candidates import ScoredRows
+from hrag.engine.search.fusion import fused, of_one_source, with_neighbour_bonus
 from hrag.types import Retrieval
 
 _VECTORS = VectorSource()
@@ -46,21 +44,19 @@ class Ranker:
     def best(self, eligible: EligibleRows, count: int) -> ScoredRows:
         """Returns the `count` best eligible rows of each source, with their scores."""
         found = self._found(eligible, count)
-        bonus = self._request.neighbour_bonus
-        if not bonus:
-            return found
-        labels = self._view.labels[found.rows]
-        return replace(found, scores=with_neighbour_bonus(found, labels, bonus))
+        return with_neighbour_bonus(found, self._request.neighbour_bonus)
 
     def _found(self, eligible: EligibleRows, count: int) -> ScoredRows:
         if self.lexical is None:
-            return of_one_source(_VECTORS.candidates(self._vector, eligible, count), lexical=False)
+            by_vector = _VECTORS.candidates(self._vector, eligible, count)
+            return of_one_source(self._view, by_vector, lexical=False)
         by_terms = _TERMS.candidates(self.lexical, eligible, count)
         if self._request.retrieval is Retrieval.LEXICAL:
-            return of_one_source(by_terms, lexical=True)
+            return of_one_source(self._view, by_terms, lexical=True)
         by_vector = _VECTORS.candidates(self._vector, eligible, count)
         rows = np.union1d(by_terms.rows, by_vector.rows)
         return fused(
+            self._view,
             rows,
             _TERMS.scores(self.lexical, self._view, rows),
             _VECTORS.cosines(self._vector, self._view, rows),

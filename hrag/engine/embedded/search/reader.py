@@ -15,7 +15,7 @@ import structlog
 
 from hrag import metrics
 from hrag.deadline import NEVER, Deadline
-from hrag.engine.documents import StoredDocument
+from hrag.engine.documents import Exported
 from hrag.engine.embedded.search import export
 from hrag.engine.embedded.search.documents import CitationCache
 from hrag.engine.embedded.search.loaded_collection import CollectionDeleted, LoadedCollection
@@ -27,8 +27,8 @@ from hrag.engine.embedded.store.change_log import changed_after, commit_cursor
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import find_collection, read_collection
 from hrag.engine.embedded.store.tenant_usage import read_usage
-from hrag.errors import NoSummaries
-from hrag.types import Collection, EmbeddedReaderStatus, ReaderStatus
+from hrag.engine.validation import no_summaries
+from hrag.types import Alias, Collection, EmbeddedReaderStatus, ReaderStatus
 
 _log = structlog.get_logger()
 
@@ -91,11 +91,7 @@ class EmbeddedReader:
         """Returns the summary collection of a collection, or raises NoSummaries."""
         record = read_collection(self._store, txn, number)
         if not record.summaries:
-            raise NoSummaries(
-                f"collection {record.name!r} has no summaries; they are asked for when a "
-                "collection is created, by `summaries` in its settings or HRAG_SUMMARIES",
-                field="mode",
-            )
+            raise no_summaries(record.name)
         return record.summaries
 
     def sequence(self, tenant_id: str) -> int:
@@ -111,7 +107,11 @@ class EmbeddedReader:
         """See `hrag.engine.Reader.collections`."""
         return iter(export.collections(self._store))
 
-    def export(self, tenant_id: str, collection: str) -> Iterator[StoredDocument]:
+    def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
+        """See `hrag.engine.Reader.aliases`."""
+        return export.aliases(self._store, tenant_id)
+
+    def export(self, tenant_id: str, collection: str) -> Iterator[Exported]:
         """See `hrag.engine.Reader.export`."""
         return export.documents(self._store, tenant_id, collection)
 

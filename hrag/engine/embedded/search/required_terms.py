@@ -9,16 +9,16 @@ import numpy as np
 from hrag.analysis import analyzer
 from hrag.analysis.query_syntax import contains
 from hrag.deadline import Deadline
-from hrag.engine.embedded.search.candidates import RowNumbers
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.lexical import rows_with_all
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.leaves import read_lexical_texts
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.labels import split_label
 from hrag.engine.embedded.store.queries import address_of
 from hrag.engine.embedded.store.queries import required as existing
-from hrag.engine.embedded.store.sorted_sets import is_in
+from hrag.engine.search.candidates import RowNumbers
+from hrag.engine.search.sorted_sets import is_in
+from hrag.engine.stored.labels import split_label
 from hrag.tree import Tree
 
 

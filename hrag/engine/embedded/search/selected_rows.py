@@ -10,10 +10,10 @@ from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from hrag.deadline import Deadline
-from hrag.engine.embedded.search.candidates import RowNumbers
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.filter_eval import FilterEvaluation
+from hrag.engine.search.candidates import RowNumbers
 from hrag.filters import Filter
 
 _CACHED_BYTES = 32 << 20

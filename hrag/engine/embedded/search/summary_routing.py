@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.deadline import Deadline
-from hrag.engine.embedded.search.candidates import RowNumbers, ScoredRows, Scores
 from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
@@ -21,10 +20,11 @@ from hrag.engine.embedded.search.selected_rows import SelectedRowsCache, evaluat
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.labels import label, leaves_of, ordinals_of, split_label
 from hrag.engine.embedded.store.queries import required
-from hrag.engine.embedded.store.records import Summarised
 from hrag.engine.find import FindRequest
+from hrag.engine.search.candidates import RowNumbers, ScoredRows, Scores
+from hrag.engine.stored.labels import label, leaves_of, ordinals_of, split_label
+from hrag.engine.stored.records import Summarised
 from hrag.filters import Filter, filter_digest
 from hrag.types import ChosenSection, SummaryScope
 

@@ -23,10 +23,10 @@ from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.segments.manifest import deleted_ordinals
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.labels import first_labels, ordinals_of
 from hrag.engine.embedded.store.queries import listed_segments, read_counters
 from hrag.engine.embedded.store.records import Change, Counters
-from hrag.engine.embedded.store.sorted_sets import distinct
+from hrag.engine.search.sorted_sets import distinct
+from hrag.engine.stored.labels import first_labels, ordinals_of
 from hrag.types import CollectionSettings
 
 _GROWTH = 1.5  # Appending n rows one by one copies at most 3 n in all.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hrag.engine.embedded.segments.leaves import LeafBlock
 from hrag.engine.embedded.segments.segment_files import Rows
-from hrag.engine.embedded.store.labels import Labels
+from hrag.engine.stored.labels import Labels
 
 
 class SegmentPart(Protocol):

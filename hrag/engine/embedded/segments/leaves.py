@@ -16,9 +16,10 @@ from hrag.embedding import Vectors
 from hrag.engine.embedded.segments.leaf_terms import NO_LEAVES, joined, without_terms
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.labels import labels_of
 from hrag.engine.embedded.store.queries import address_of, required
-from hrag.engine.embedded.store.records import DocumentRecord, SegmentRecord
+from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.stored.labels import MAX_ORDINAL, labels_of
+from hrag.engine.stored.records import DocumentRecord
 from hrag.passages.indexed_text import lexical_texts
 from hrag.tree import Tree
 from hrag.types import CollectionSettings
@@ -38,7 +39,7 @@ class LeafBlock:
 
 
 def living_ordinals(
-    store: Store, txn: Txn, collection: int, after: int = 0, last: int = schema.MAX_ORDINAL
+    store: Store, txn: Txn, collection: int, after: int = 0, last: int = MAX_ORDINAL
 ) -> Iterator[tuple[int, int]]:
     """Yields the living ordinals in `(after, last]`, ascending, with their leaf counts."""
     start = schema.in_collection(collection, after + 1)

@@ -17,9 +17,9 @@ from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.change_log import note_commit
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.labels import Labels, ordinals_of
 from hrag.engine.embedded.store.queries import read_counters, required
 from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.stored.labels import MAX_ORDINAL, Labels, ordinals_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def add_tombstone(store: Store, txn: Txn, collection: int, ordinal: int, leaf_co
 
 
 def deleted_ordinals(
-    store: Store, txn: Txn, collection: int, first: int = 0, last: int = schema.MAX_ORDINAL
+    store: Store, txn: Txn, collection: int, first: int = 0, last: int = MAX_ORDINAL
 ) -> NDArray[np.uint64]:
     """Returns the tombstones from `first` to `last`, ascending: `uint64[n]` ordinals."""
     start = schema.in_collection(collection, first)

@@ -12,7 +12,8 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
 from hrag.engine.embedded.store.queries import address_of, find_document, read_document
-from hrag.engine.embedded.store.records import Counters, DocumentRecord
+from hrag.engine.embedded.store.records import Counters
+from hrag.engine.stored.records import DocumentRecord
 from hrag.errors import DataLoss
 from hrag.tree import Tree
 

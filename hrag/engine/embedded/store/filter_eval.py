@@ -15,17 +15,11 @@ from numpy.typing import NDArray
 from hrag.deadline import Deadline
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.metadata_terms import (
-    all_terms,
-    field_prefix,
-    ordinals_of_entries,
-    term,
-    term_seed,
-    terms_between,
-)
+from hrag.engine.embedded.store.metadata_terms import field_prefix, ordinals_of_entries, term_seed
 from hrag.engine.embedded.store.owners import document_owner
 from hrag.engine.embedded.store.queries import is_living
-from hrag.engine.embedded.store.sorted_sets import Ordinals, difference, intersection, union
+from hrag.engine.search.sorted_sets import Ordinals, difference, intersection, union
+from hrag.engine.stored.filter_terms import all_terms, term, terms_between
 from hrag.errors import DataLoss
 from hrag.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
 from hrag.ids import MAX_DOCUMENT_ID_BYTES

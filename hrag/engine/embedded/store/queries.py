@@ -9,14 +9,11 @@ from hrag.engine.documents import CollectionHandle
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
-from hrag.engine.embedded.store.records import (
-    CollectionRecord,
-    Counters,
-    DocumentRecord,
-    SegmentRecord,
-)
+from hrag.engine.embedded.store.records import Counters, SegmentRecord
+from hrag.engine.stored.labels import MAX_ORDINAL
+from hrag.engine.stored.records import CollectionRecord, DocumentRecord
 from hrag.errors import CollectionNotFound, DataLoss
-from hrag.types import Collection
+from hrag.types import Alias, Collection
 
 Value = TypeVar("Value")
 
@@ -66,6 +63,14 @@ def aliases_of(store: Store, txn: Txn, tenant_id: str) -> Iterator[tuple[str, in
         number, is_alias = schema.read_name(value)
         if is_alias:
             yield str(key[len(prefix) :], "utf-8"), number
+
+
+def describe_aliases(store: Store, txn: Txn, tenant_id: str) -> tuple[Alias, ...]:
+    """What clients see of a tenant's aliases, by name."""
+    return tuple(
+        Alias(alias, read_collection(store, txn, number).name)
+        for alias, number in aliases_of(store, txn, tenant_id)
+    )
 
 
 def collection_exists(store: Store, txn: Txn, number: int) -> bool:
@@ -135,7 +140,7 @@ def address_of(store: Store, txn: Txn, collection: int, ordinal: int) -> bytes:
 def is_living(store: Store, txn: Txn, collection: int, ordinal: int) -> bool:
     """Whether the ordinal is that of a document that exists in this transaction."""
     key = schema.in_collection(collection, ordinal)
-    return ordinal <= schema.MAX_ORDINAL and txn.has(key, db=store.db["ordinals"])
+    return ordinal <= MAX_ORDINAL and txn.has(key, db=store.db["ordinals"])
 
 
 def read_document(store: Store, txn: Txn, address: bytes) -> DocumentRecord:

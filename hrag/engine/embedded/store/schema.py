@@ -96,10 +96,6 @@ WITHOUT_CHECKSUM = ("deleted_collections", "free_slots", "terms", "unsummarised"
 NUMBER_BYTES = SLOT_BYTES = 8
 COLLECTION_BYTES = 4
 
-LEAF_BITS = 20
-MAX_LEAVES = 1 << LEAF_BITS  # Leaves of one document, so that a label holds the index.
-MAX_ORDINAL = (1 << (64 - LEAF_BITS)) - 1
-
 SCHEMA = b"schema_version"
 STORE_ID = b"store_id"
 COMMIT_CURSOR = b"commit_cursor"

@@ -14,7 +14,7 @@ from hrag.engine import validation
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.records import DocumentRecord, Usage
+from hrag.engine.stored.records import DocumentRecord, Usage
 from hrag.quota.quotas import Quota, TenantUsage
 
 # LMDB 0.9: pages of 4 KiB with a header; an entry has a header and a 16-bit offset. Larger

@@ -15,15 +15,17 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
     aliases_of,
     collection_numbers,
+    describe_aliases,
     describe_collection,
     find_collection,
     handle_of,
     read_collection,
     read_counters,
 )
-from hrag.engine.embedded.store.records import CollectionRecord, Counters, Usage
+from hrag.engine.embedded.store.records import Counters
 from hrag.engine.embedded.store.tenant_usage import check_quota, read_usage, write_usage
-from hrag.engine.embedded.write.summaries import summary_settings
+from hrag.engine.stored.records import CollectionRecord, Usage
+from hrag.engine.stored.summary_documents import summary_settings
 from hrag.engine.validation import check_alias_count, check_no_aliases, name_taken, no_alias
 from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.types import (
@@ -171,12 +173,8 @@ class CollectionWriter:
         return used.sequence
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
-        store = self._store
-        with store.read() as txn:
-            return tuple(
-                Alias(alias, read_collection(store, txn, number).name)
-                for alias, number in aliases_of(store, txn, tenant_id)
-            )
+        with self._store.read() as txn:
+            return describe_aliases(self._store, txn, tenant_id)
 
     def _committed(self, *collections: int) -> None:
         if self._maintenance is not None:

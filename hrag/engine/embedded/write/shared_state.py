@@ -13,14 +13,9 @@ from hrag.engine.embedded.store.queries import (
     read_collection,
     read_counters,
 )
-from hrag.engine.embedded.store.records import (
-    Change,
-    CollectionRecord,
-    Counters,
-    DocumentRecord,
-    Usage,
-)
+from hrag.engine.embedded.store.records import Change, Counters
 from hrag.engine.embedded.store.tenant_usage import check_quota, read_usage, write_usage
+from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Usage
 from hrag.quota.quotas import QuotaOf
 
 

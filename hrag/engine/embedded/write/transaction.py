@@ -28,20 +28,15 @@ from hrag.engine.embedded.store.queries import (
     read_document,
     required,
 )
-from hrag.engine.embedded.store.records import Change, DocumentRecord, Summarised, Usage
+from hrag.engine.embedded.store.records import Change
 from hrag.engine.embedded.store.tenant_usage import stored_bytes
-from hrag.engine.embedded.write.document_records import (
-    growth,
-    record_of,
-    result_of,
-    unchanged_result,
-)
 from hrag.engine.embedded.write.shared_state import SharedState
-from hrag.engine.embedded.write.summaries import as_document, summary_handle
+from hrag.engine.stored.document_results import growth, record_of, result_of, unchanged_result
+from hrag.engine.stored.records import DocumentRecord, Summarised, Usage
+from hrag.engine.stored.summary_documents import as_document, summary_handle
 from hrag.engine.validation import check_shapes, check_summaries, document_changed
-from hrag.errors import DataLoss, DocumentNotFound, TooLarge
+from hrag.errors import DataLoss, DocumentNotFound
 from hrag.types import (
-    CollectionSettings,
     DocumentDeletion,
     DocumentInfo,
     IngestOutcome,
@@ -59,7 +54,7 @@ class WriteTransaction(SharedState):
         fit the collection, StorageQuotaExceeded if its tenant may not have so much.
         """
         collection = self._existing(handle)
-        _check_shapes(document, handle.settings)
+        check_shapes(document, handle.settings)
         found = self._find_sound(handle, document.document_id)
         old_ordinal, old = found or (0, None)
         unchanged = unchanged_result(old, document.content_hash)
@@ -366,17 +361,6 @@ class WriteTransaction(SharedState):
         counters = self._counters_of(handle)
         counters = counters._replace(unsummarised=counters.unsummarised + more)
         self._counters[handle.collection_id] = counters
-
-
-def _check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
-    check_shapes(document, settings)
-    leaves = len(document.vectors)
-    if leaves > schema.MAX_LEAVES:
-        raise TooLarge(
-            f"document has {leaves} leaves; at most {schema.MAX_LEAVES} are allowed, "
-            "split it or use larger chunks",
-            field="document",
-        )
 
 
 def no_document(handle: CollectionHandle, document_id: str) -> DocumentNotFound:

@@ -13,8 +13,9 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.damaged_documents import OF_DOCUMENTS
 from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
 from hrag.engine.embedded.store.owners import document_name
-from hrag.engine.embedded.store.records import CollectionRecord, Counters, DocumentRecord, Usage
+from hrag.engine.embedded.store.records import Counters
 from hrag.engine.embedded.store.tenant_usage import stored_bytes
+from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Usage
 from hrag.errors import DataLoss
 from hrag.tree import NONE, Tree
 from hrag.types import CollectionSettings

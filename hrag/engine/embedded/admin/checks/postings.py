@@ -23,8 +23,8 @@ from hrag.engine.embedded.segments import leaves
 from hrag.engine.embedded.segments.leaves import LeafBlock
 from hrag.engine.embedded.segments.postings_part import DROPPED, PostingsPart
 from hrag.engine.embedded.segments.segment_files import POSTINGS, LoadedSegment
-from hrag.engine.embedded.store.labels import Labels, ordinals_of
 from hrag.engine.embedded.store.records import SegmentRecord
+from hrag.engine.stored.labels import Labels, ordinals_of
 from hrag.errors import InvalidArgument
 from hrag.types import CollectionSettings
 from hrag_fast import Postings, write_postings

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from hrag.engine.embedded.admin.checks.walk import Walk
 from hrag.engine.embedded.store import schema
-from hrag.engine.embedded.store.records import Counters, Summarised
+from hrag.engine.embedded.store.records import Counters
+from hrag.engine.stored.records import Summarised
 
 
 def waiting_problems(walk: Walk, number: int, counters: Counters) -> Iterator[str]:

@@ -9,7 +9,8 @@ import lmdb
 
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, Txn
-from hrag.engine.embedded.store.records import Counters, Usage
+from hrag.engine.embedded.store.records import Counters
+from hrag.engine.stored.records import Usage
 from hrag.errors import DataLoss, InvalidArgument
 
 # What decoding a damaged record raises.

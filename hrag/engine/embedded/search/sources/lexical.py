@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.analysis import QueryTerm, term_weights
-from hrag.engine.embedded.search.candidates import Candidates, RowNumbers, Scores, best_of
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
+from hrag.engine.search.candidates import Candidates, RowNumbers, Scores, best_of
 from hrag_fast import Postings, bm25, forward_matches
 
 _K1 = 1.2

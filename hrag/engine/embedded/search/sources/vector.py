@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hrag.engine.embedded.search.candidates import Candidates, RowNumbers, Scores, best_of
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.view import View
 from hrag.engine.embedded.segments.segment_files import LoadedSegment
 from hrag.engine.find import Vector
-from hrag.engine.rounds import FACTOR
+from hrag.engine.search.candidates import Candidates, RowNumbers, Scores, best_of
+from hrag.engine.search.rounds import FACTOR
 
 # What graph search costs for each row that it is to find, in rows scanned: 1.2 to 1.5 us
 # against 0.04 to 0.08 on 100,000 x 384.

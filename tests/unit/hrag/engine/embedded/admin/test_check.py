@@ -15,16 +15,18 @@ from hrag.engine.embedded.store import metadata_terms, schema
 from hrag.engine.embedded.store.damaged_documents import OF_DOCUMENTS
 from hrag.engine.embedded.store.environment import Store, Txn, open_for_writing
 from hrag.engine.embedded.store.queries import read_counters, read_document
-from hrag.engine.embedded.store.records import Counters, Usage
+from hrag.engine.embedded.store.records import Counters
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.reports import CheckReport
+from hrag.engine.stored.filter_terms import term
+from hrag.engine.stored.records import Usage
 from hrag.tree import CHUNK, Tree
 from tests.fakes import collection_settings, prepared, seal, sentences
 
-ORDINAL = schema.u64(1)
-ADDRESS = schema.address(ORDINAL, 1, 1)
+ORDINAL, ADDRESS = schema.u64(1), schema.address(schema.u64(1), 1, 1)
 COLLECTION = schema.u32(1)
+TERM = term(metadata_terms.field_prefix(1, "title"), "Title of d")
 PLACE = "collection t/c: document d (ordinal 1): "
 
 
@@ -254,16 +256,14 @@ def test_a_slot_that_is_free_and_taken_is_found(store):
 
 
 def test_a_lost_term_is_found(store):
-    term = metadata_terms.term(metadata_terms.field_prefix(1, "title"), "Title of d")
-    found = damaged(store, lambda txn, db: txn.delete(term, db=db["terms"]))
+    found = damaged(store, lambda txn, db: txn.delete(TERM, db=db["terms"]))
     assert found[0] == f"{PLACE}filters do not find it by all of its values"
     assert "terms are stored, its documents have" in found[1]
 
 
 def test_a_term_that_no_document_has_is_found(store):
-    term = metadata_terms.term(metadata_terms.field_prefix(1, "title"), "Title of d")
-    entry = metadata_terms.term_entry(term, 2)
-    found = damaged(store, lambda txn, db: txn.put(term, entry, db=db["terms"]))
+    entry = metadata_terms.term_entry(TERM, 2)
+    found = damaged(store, lambda txn, db: txn.put(TERM, entry, db=db["terms"]))
     assert len(found) == 1
     assert "terms are stored, its documents have" in found[0]
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from hrag.engine.embedded.search.candidates import Candidates
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.vector import VectorSource
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments.segment_files import load
 from hrag.engine.find import FindRequest
+from hrag.engine.search.candidates import Candidates
 from hrag.types import SearchMode
 from tests.conftest import Engine
 from tests.fakes import collection_settings, prepared, query_vector, sentences

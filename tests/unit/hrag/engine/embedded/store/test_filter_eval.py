@@ -9,7 +9,7 @@ import pytest
 
 from hrag.deadline import NEVER, Deadline
 from hrag.engine.embedded.store.filter_eval import FilterEvaluation
-from hrag.engine.embedded.store.sorted_sets import Ordinals
+from hrag.engine.search.sorted_sets import Ordinals
 from hrag.errors import DeadlineExceeded
 from hrag.filters import AllOf, AnyOf, Exists, Filter
 

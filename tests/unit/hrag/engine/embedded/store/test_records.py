@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.engine.embedded.store.records import (
-    Change,
-    CollectionRecord,
-    Counters,
-    DocumentRecord,
-    SegmentFile,
-    SegmentRecord,
-    Usage,
-)
+from hrag.engine.embedded.store.records import Change, Counters, SegmentFile, SegmentRecord
+from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Usage
 from hrag.tree import PageSpan, Section
 from hrag.types import CollectionSettings, Segment, TreeSettings
 

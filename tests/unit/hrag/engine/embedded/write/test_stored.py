@@ -6,8 +6,8 @@ import pytest
 
 from hrag.engine import DocumentSummaries, StoredDocument, Summary
 from hrag.engine.embedded.store.queries import address_of, find_document
-from hrag.engine.embedded.store.records import Summarised
 from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.engine.stored.records import Summarised
 from hrag.errors import InvalidArgument, StorageFull
 from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import IngestOutcome, SummaryUnit

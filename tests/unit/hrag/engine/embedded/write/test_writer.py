@@ -10,6 +10,7 @@ import pytest
 
 from hrag import canonical_json
 from hrag.deadline import Deadline
+from hrag.engine import validation
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.maintenance import reclaim
 from hrag.engine.embedded.store import schema
@@ -147,10 +148,10 @@ def test_maintenance_is_told_of_every_commit(store):
 def test_a_document_has_at_most_as_many_leaves_as_a_label_can_count(store, writer, monkeypatch):
     document = prepared("d", sentences(30))
     leaves = document.tree.counts[0]
-    monkeypatch.setattr(schema, "MAX_LEAVES", leaves - 1)
+    monkeypatch.setattr(validation, "MAX_LEAVES", leaves - 1)
     with pytest.raises(TooLarge, match=f"has {leaves} leaves; at most {leaves - 1} are allowed"):
         writer.put(writer.open("t", "c"), document)
-    monkeypatch.setattr(schema, "MAX_LEAVES", leaves)
+    monkeypatch.setattr(validation, "MAX_LEAVES", leaves)
     assert writer.put(writer.open("t", "c"), document).outcome is IngestOutcome.CREATED
 
 

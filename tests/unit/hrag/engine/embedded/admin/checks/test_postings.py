@@ -17,10 +17,10 @@ from hrag.engine.embedded.segments import postings_part, segment_files
 from hrag.engine.embedded.segments.segment_files import POSTINGS, ROWS
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, open_for_writing
-from hrag.engine.embedded.store.labels import ordinals_of
 from hrag.engine.embedded.store.queries import listed_segments, set_analyzer
 from hrag.engine.embedded.store.records import SegmentRecord
 from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.engine.stored.labels import ordinals_of
 from hrag.types import CollectionSettings
 from hrag_fast import Postings, write_postings
 from tests.fakes import collection_settings, run_maintenance, seal

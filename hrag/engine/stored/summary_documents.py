@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hrag import tokens
 from hrag.engine.documents import CollectionHandle, DocumentSummaries, PreparedDocument
-from hrag.engine.embedded.store.records import CollectionRecord, DocumentRecord
+from hrag.engine.stored.records import CollectionRecord, DocumentRecord
 from hrag.tree import CHUNK, NONE, ParsedText, Tree
 from hrag.types import MAX_CHUNK_TOKENS, CollectionSettings, SummaryUnit, TreeSettings
 

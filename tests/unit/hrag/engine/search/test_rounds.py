@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from hrag import errors
 from hrag.deadline import NEVER, Deadline
-from hrag.engine.embedded.search.ancestor_groups import AncestorGroups
 from hrag.engine.embedded.search.documents import CitationCache
-from hrag.engine.embedded.search.fetch import Fetch
 from hrag.engine.embedded.search.selected_rows import SelectedRowsCache
 from hrag.engine.embedded.search.snapshot import EmbeddedSnapshot, SnapshotCaches
 from hrag.engine.embedded.search.view import Tail, View
-from hrag.engine.embedded.store.labels import labels_of, split_label
 from hrag.engine.find import FindRequest, Found
-from hrag.engine.rounds import Selection
+from hrag.engine.search.ancestor_groups import AncestorGroups
+from hrag.engine.search.fetch import Fetch
+from hrag.engine.search.rounds import Selection
+from hrag.engine.stored.labels import labels_of, split_label
 from hrag.types import Aggregation, CollectionSettings, SearchMode, TreeSettings
 
 SETTINGS = CollectionSettings(TreeSettings((32, 64), 0.0), "fake", 1)

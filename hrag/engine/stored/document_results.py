@@ -1,7 +1,7 @@
 """What is stored of a document and what its ingestion answers, as values."""
 
 from hrag.engine.documents import CollectionHandle, PreparedDocument
-from hrag.engine.embedded.store.records import DocumentRecord, Usage
+from hrag.engine.stored.records import DocumentRecord, Usage
 from hrag.types import IngestOutcome, IngestResult
 
 

@@ -8,7 +8,9 @@ the labels of one document are a range.
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.engine.embedded.store.schema import LEAF_BITS, MAX_LEAVES
+LEAF_BITS = 20
+MAX_LEAVES = 1 << LEAF_BITS  # Leaves of one document, so that a label holds the index.
+MAX_ORDINAL = (1 << (64 - LEAF_BITS)) - 1
 
 _BITS = np.uint64(LEAF_BITS)
 _LEAF_MASK = MAX_LEAVES - 1

@@ -1,15 +1,17 @@
 """Fusion: the candidates of two sources as one ranking, and the bonus of neighbours."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.engine.embedded.search.candidates import Candidates, ScoredRows, best_of
-from hrag.engine.embedded.search.fusion import fused, of_one_source, with_neighbour_bonus
 from hrag.engine.find import Fusion
+from hrag.engine.search.candidates import Candidates, ScoredRows, best_of
+from hrag.engine.search.fusion import fused, of_one_source, with_neighbour_bonus
 from hrag.types import FusionMethod
 
 Scores = Mapping[int, float]
@@ -29,12 +31,20 @@ def scored(found: ScoredRows) -> dict[int, float]:
     return dict(zip(found.rows.tolist(), found.scores.tolist(), strict=True))
 
 
+def table(labels: list[int]) -> Any:
+    return SimpleNamespace(labels=np.array(labels, np.uint64))
+
+
+EMPTY = table([])
+
+
 def fuse(
     lexical: Scores, dense: Scores, by_terms: Scores, by_vector: Scores, fusion: Fusion
 ) -> ScoredRows:
     """Fuses what two sources found; the first two have each source's score of every row."""
     rows = sorted(by_terms.keys() | by_vector.keys())
     return fused(
+        EMPTY,
         np.array(rows, np.uint32),
         floats([lexical.get(row, 0.0) for row in rows]),
         floats([dense[row] for row in rows]),
@@ -45,7 +55,7 @@ def fuse(
 
 def test_one_source_ranks_by_its_own_scores():
     found = candidates({7: 0.5, 3: 0.9}, exact=False, complete=False)
-    dense, lexical = (of_one_source(found, lexical=lexical) for lexical in (False, True))
+    dense, lexical = (of_one_source(EMPTY, found, lexical=lexical) for lexical in (False, True))
     assert dense.rows.tolist() == [3, 7]
     assert scored(dense) == pytest.approx({3: 0.9, 7: 0.5})
     assert (dense.exact, dense.complete, dense.lexical) == (False, False, None)
@@ -84,7 +94,7 @@ def test_a_fusion_has_no_more_rows_once_the_dense_source_has_none(exact, complet
         candidates({1: 0.5}, exact=exact, complete=complete),
     )
     one = floats([0.5])
-    both = fused(np.array([1], np.uint32), one, one, found, Fusion())
+    both = fused(EMPTY, np.array([1], np.uint32), one, one, found, Fusion())
     assert (both.complete, both.exact) == (complete, exact)
 
 
@@ -106,14 +116,15 @@ def test_a_score_does_not_depend_on_what_else_was_found(lexical, dense, weight):
 
 
 def bonus(labels: list[int], rows: list[int], scores: list[float]) -> list[float]:
+    numbers = np.array(rows, np.uint32)
     found = ScoredRows(
-        np.array(rows, np.uint32), floats(scores), None, None, exact=True, complete=True
+        table(labels), numbers, floats(scores), None, None, exact=True, complete=True
     )
-    return with_neighbour_bonus(found, np.array(labels, np.uint64), 0.5).tolist()
+    return with_neighbour_bonus(found, 0.5).scores.tolist()
 
 
 def test_a_neighbour_that_scores_higher_lifts_a_leaf():
-    assert bonus([1, 2, 3, 5], [0, 1, 2, 4], [0.2, 0.8, 0.4, 0.6]) == pytest.approx(
+    assert bonus([1, 2, 3, 5], [0, 1, 2, 3], [0.2, 0.8, 0.4, 0.6]) == pytest.approx(
         [0.6, 1.2, 0.8, 0.9]
     )
 

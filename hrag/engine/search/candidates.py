@@ -2,17 +2,45 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hrag.engine.stored.labels import Labels
+from hrag.types import CollectionSettings
 
 RowNumbers = NDArray[np.uint32]
 Scores = NDArray[np.float32]
 
 
+class LeafTable(Protocol):
+    """Leaves of one collection, numbered as rows in ascending order of their labels.
+
+    An engine that has all leaves in memory has one table of them; one that has not makes a
+    table of those that it has found.
+    """
+
+    @property
+    def settings(self) -> CollectionSettings:
+        """The collection's settings."""
+
+    @property
+    def labels(self) -> NDArray[np.uint64]:
+        """The label of each row: `uint64[rows]`, or more."""
+
+    @property
+    def ancestors(self) -> NDArray[np.uint32]:
+        """The index of each row's ancestor at each level, from the leaves' up."""
+
+    @property
+    def alive(self) -> NDArray[np.uint8]:
+        """Whether each row's document exists: `uint8[rows]`, or more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rows of a view, `uint32[n]`, each once, with `float32[n]` scores; in no order.
+    """Rows of a table, `uint32[n]`, each once, with `float32[n]` scores; in no order.
 
     `exact`: no other eligible row scores higher for certain. `complete`: the source has no
     further row to give, however many are asked for.
@@ -29,12 +57,13 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """Candidates of all sources, rows ascending: `uint32[n]`, with `float32[n]` scores.
+    """Candidates of all sources: ascending rows of a table, `uint32[n]`, with `float32[n]` scores.
 
     `lexical` and `dense` are each source's own scores, None if it was not searched; `scores`
     rank the rows. `exact` and `complete` hold if they do for each source.
     """
 
+    table: LeafTable
     rows: RowNumbers
     scores: Scores
     lexical: Scores | None
@@ -44,6 +73,11 @@ class ScoredRows:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def labels(self) -> Labels:
+        """The label of each row, ascending: `uint64[n]`."""
+        return self.table.labels[self.rows]
 
 
 _NONE = Candidates(np.empty(0, np.uint32), np.empty(0, np.float32), exact=True, complete=True)

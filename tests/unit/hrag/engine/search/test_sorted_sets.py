@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hrag.engine.embedded.store.sorted_sets import is_in
+from hrag.engine.search.sorted_sets import is_in
 
 
 def test_being_among_others():

@@ -1,7 +1,7 @@
 """Groups candidates by the chunk that represents them: an ancestor, or AUTO_MERGE's choice.
 
-Works on the view's dense arrays; AUTO_MERGE also reads the trees of the documents in which
-leaves matched. Groups of a later round are appended: those of earlier rounds never change.
+Works on the dense arrays of a table of leaves; AUTO_MERGE also reads the trees of the documents
+in which leaves matched. Groups of a later round are appended: those of earlier rounds never change.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hrag_fast
-from hrag.engine.embedded.search.candidates import RowNumbers, ScoredRows, Scores
-from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.store.labels import (
+from hrag.engine.find import FindRequest
+from hrag.engine.search.candidates import LeafTable, RowNumbers, ScoredRows, Scores
+from hrag.engine.search.sorted_sets import is_in
+from hrag.engine.stored.labels import (
+    Labels,
     first_labels,
     label,
     leaves_of,
     ordinals_of,
     split_label,
 )
-from hrag.engine.embedded.store.sorted_sets import is_in
-from hrag.engine.find import FindRequest
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.tree_text import LeafMatch, TreePosition
 from hrag.tree import Tree
@@ -48,7 +48,7 @@ class AncestorGroups:
     are each source's scores of `groups.children`, None if it was not searched.
     """
 
-    view: View
+    table: LeafTable
     groups: hrag_fast.Groups
     ancestor_level: int
     positions: dict[int, TreePosition] | None = None
@@ -61,7 +61,7 @@ class AncestorGroups:
     @property
     def level(self) -> int:
         """The level of the leaves in their trees."""
-        return self.view.settings.tree.embedding_level
+        return self.table.settings.tree.embedding_level
 
     def reaching(self, score: float) -> "AncestorGroups":
         """Returns the groups with this score or a higher one."""
@@ -88,7 +88,7 @@ class AncestorGroups:
         )
 
     def followed_by(self, more: "AncestorGroups") -> "AncestorGroups":
-        """Returns all groups of both, of the same view and level; they share no key."""
+        """Returns all groups of both, of the same table and level; they share no key."""
         first, rest = self.groups, more.groups
         offset = np.uint32(len(first.children))
         groups = hrag_fast.Groups(
@@ -105,6 +105,14 @@ class AncestorGroups:
             lexical=_both(self.lexical, more.lexical),
             dense=_both(self.dense, more.dense),
         )
+
+    def in_table(self, table: LeafTable) -> "AncestorGroups":
+        """Returns the groups with the row numbers of another table that has all their leaves."""
+        if table is self.table:
+            return self
+        labels = self.table.labels[self.groups.children]
+        children = np.searchsorted(table.labels, labels).astype(np.uint32)
+        return replace(self, table=table, groups=self.groups._replace(children=children))
 
     @property
     def keys(self) -> list[int]:
@@ -125,7 +133,7 @@ class AncestorGroups:
     def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
         """Returns the leaves of groups of one document, best first."""
         chosen = self._best_first(groups)
-        leaves = leaves_of(self.view.labels[self.groups.children[chosen]]).tolist()
+        leaves = leaves_of(self.table.labels[self.groups.children[chosen]]).tolist()
         scores = self.groups.child_scores[chosen].tolist()
         none = [None] * len(leaves)
         lexical = none if self.lexical is None else self.lexical[chosen].tolist()
@@ -164,49 +172,49 @@ def _both(first: Scores | None, more: Scores | None) -> Scores | None:
     return None if first is None or more is None else np.concatenate([first, more])
 
 
-def grouped(view: View, found: ScoredRows, request: FindRequest, tree_of: TreeOf) -> AncestorGroups:
+def grouped(found: ScoredRows, request: FindRequest, tree_of: TreeOf) -> AncestorGroups:
     """Returns the rows of a first round, grouped as the request's mode wants."""
     if request.mode is not SearchMode.AUTO_MERGE:
-        groups = climb(view, found, request.level, request.aggregation)
+        groups = climb(found, request.level, request.aggregation)
         return _with_source_scores(groups, found)
     order = np.lexsort((found.rows, -found.scores))
     is_best = np.zeros(len(found), np.bool_)
     is_best[order[:MERGED_LEAVES]] = True
     best = _rows_of(found, is_best)
-    merged = auto_merge(
-        view, best, request.level, request.merge_ratio, request.aggregation, tree_of
-    )
+    merged = auto_merge(best, request.level, request.merge_ratio, request.aggregation, tree_of)
     groups = _with_source_scores(merged, found)
-    return deepened(groups, best.rows, found, request, tree_of)
+    return deepened(groups, best.labels, found, request, tree_of)
 
 
 def deepened(
     groups: AncestorGroups,
-    considered: RowNumbers,
+    considered: Labels,
     found: ScoredRows,
     request: FindRequest,
     tree_of: TreeOf,
 ) -> AncestorGroups:
     """Returns the groups with those of a further round after them.
 
-    Rows that were `considered` before (ascending) are skipped, and so are those that fall into
-    one of the groups. In AUTO_MERGE the others are not merged.
+    Leaves that were `considered` before, by label, ascending, are skipped, and so are those that
+    fall into one of the groups. In AUTO_MERGE the others are not merged. The further round's
+    table has all leaves of the groups.
     """
-    view = groups.view
-    new = ~is_in(found.rows, considered)
+    groups = groups.in_table(found.table)
+    new = ~is_in(found.labels, considered)
     if request.mode is SearchMode.AUTO_MERGE:
         new[new] = _outside(groups, found.rows[new], tree_of)
         more = _alone(groups, _rows_of(found, new), request.aggregation)
     else:
-        new[new] = ~np.isin(_keys(view, found.rows[new], request.level), groups.groups.keys)
-        more = climb(view, _rows_of(found, new), request.level, request.aggregation)
+        new[new] = ~np.isin(_keys(_rows_of(found, new), request.level), groups.groups.keys)
+        more = climb(_rows_of(found, new), request.level, request.aggregation)
     return groups.followed_by(_with_source_scores(more, found))
 
 
-def _keys(view: View, rows: RowNumbers, level: int) -> NDArray[np.uint64]:
+def _keys(found: ScoredRows, level: int) -> NDArray[np.uint64]:
     """The key of each row's group."""
-    labels = view.labels[rows]
-    ancestors = view.ancestors[level - view.settings.tree.embedding_level][rows]
+    table, rows = found.table, found.rows
+    labels = table.labels[rows]
+    ancestors = table.ancestors[level - table.settings.tree.embedding_level][rows]
     keys: NDArray[np.uint64] = first_labels(ordinals_of(labels)) + ancestors
     return keys
 
@@ -230,7 +238,7 @@ def _outside(groups: AncestorGroups, rows: RowNumbers, tree_of: TreeOf) -> NDArr
     for key, position in (groups.positions or {}).items():
         chosen.setdefault(split_label(key)[0], []).append(position)
     outside = np.ones(len(rows), np.bool_)
-    for at, row_label in enumerate(groups.view.labels[rows].tolist()):
+    for at, row_label in enumerate(groups.table.labels[rows].tolist()):
         ordinal, leaf = split_label(row_label)
         if ordinal not in chosen:
             continue
@@ -250,7 +258,7 @@ def _alone(groups: AncestorGroups, found: ScoredRows, aggregation: Aggregation) 
     for key in groups.positions or {}:
         ordinal, which = split_label(key)
         used[ordinal] = max(used.get(ordinal, 0), which + 1)
-    labels = groups.view.labels[found.rows]
+    labels = groups.table.labels[found.rows]
     members = np.zeros(len(labels), np.uint32)
     positions: dict[int, TreePosition] = {}
     for at, row_label in enumerate(labels.tolist()):
@@ -258,24 +266,24 @@ def _alone(groups: AncestorGroups, found: ScoredRows, aggregation: Aggregation) 
         members[at] = used.get(ordinal, 0)
         used[ordinal] = int(members[at]) + 1
         positions[label(ordinal, int(members[at]))] = (groups.level, leaf)
-    return _by_members(groups.view, found, members, aggregation, groups.ancestor_level, positions)
+    return _by_members(found, members, aggregation, groups.ancestor_level, positions)
 
 
-def climb(view: View, found: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGroups:
+def climb(found: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGroups:
     """Returns the rows grouped by their ancestor at `level`."""
+    table = found.table
     groups = hrag_fast.climb(
         found.rows,
         found.scores,
-        view.labels,
-        view.ancestors[level - view.settings.tree.embedding_level],
-        view.alive,
+        table.labels,
+        table.ancestors[level - table.settings.tree.embedding_level],
+        table.alive,
         _KERNEL_CODE[aggregation],
     )
-    return AncestorGroups(view, groups, level)
+    return AncestorGroups(table, groups, level)
 
 
 def auto_merge(
-    view: View,
     found: ScoredRows,
     level: int,
     ratio: float,
@@ -287,7 +295,8 @@ def auto_merge(
     See `hrag.passages.auto_merge`; `level` is the highest, `tree_of` gives a document's tree
     by its ordinal.
     """
-    labels, alive = view.labels[found.rows], view.alive[found.rows]
+    table = found.table
+    labels, alive = table.labels[found.rows], table.alive[found.rows]
     members = np.zeros(len(labels), np.uint32)  # Numbers a document's representatives.
     positions: dict[int, TreePosition] = {}
     for ordinal, own in _by_document(labels):
@@ -295,16 +304,15 @@ def auto_merge(
             continue
         indexes = leaves_of(labels[own]).tolist()
         tree = tree_of(ordinal)
-        chosen = representatives(tree, indexes, view.settings.tree.embedding_level, level, ratio)
+        chosen = representatives(tree, indexes, table.settings.tree.embedding_level, level, ratio)
         chunks = sorted(set(chosen.values()), key=lambda position: tree.record(*position))
         number = {position: which for which, position in enumerate(chunks)}
         members[own] = [number[chosen[index]] for index in indexes]
         positions |= {label(ordinal, which): position for position, which in number.items()}
-    return _by_members(view, found, members, aggregation, level, positions)
+    return _by_members(found, members, aggregation, level, positions)
 
 
 def _by_members(
-    view: View,
     found: ScoredRows,
     members: NDArray[np.uint32],
     aggregation: Aggregation,
@@ -312,12 +320,13 @@ def _by_members(
     positions: dict[int, TreePosition],
 ) -> AncestorGroups:
     """Groups rows by the number that each has within its document."""
+    table = found.table
     rows = np.arange(len(found.rows), dtype=np.uint32)
-    labels, alive = view.labels[found.rows], view.alive[found.rows]
+    labels, alive = table.labels[found.rows], table.alive[found.rows]
     code = _KERNEL_CODE[aggregation]
     groups = hrag_fast.climb(rows, found.scores, labels, members, alive, code)
     groups = groups._replace(children=found.rows[groups.children])
-    return AncestorGroups(view, groups, level, positions)
+    return AncestorGroups(table, groups, level, positions)
 
 
 def _by_document(labels: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.integer[Any]]]]:

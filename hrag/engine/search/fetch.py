@@ -4,26 +4,53 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import Protocol
 
 from hrag.deadline import Deadline
-from hrag.engine.embedded.search.ancestor_groups import AncestorGroups
-from hrag.engine.embedded.search.documents import DocumentReader
-from hrag.engine.embedded.store.labels import split_label
 from hrag.engine.find import FindRequest, PassageFields
-from hrag.engine.rounds import Selection, select
+from hrag.engine.search.ancestor_groups import AncestorGroups
+from hrag.engine.search.rounds import Selection, select
+from hrag.engine.stored.labels import split_label
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
+from hrag.passages.outline import Outline
 from hrag.passages.sentence_context import SentenceContext, sentence_context
+from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.reply_limit import SEARCH_ADVICE
+from hrag.tree import ChunkRecord
 from hrag.types import Passage, Retrieval
-from hrag_fast import PassageEncoder
+from hrag_fast import CitedDocument, PassageEncoder
 
 _LEAST_SPAN_BYTES = 4  # Of a term or of a matched leaf.
 
 
+class DocumentReader(Protocol):
+    """Reads documents of one collection that exist in one snapshot, by ordinal."""
+
+    def tree_text(self, ordinal: int) -> TreeText:
+        """Returns the document, the same object each time."""
+
+    def encoded(
+        self,
+        ordinal: int,
+        encoder: PassageEncoder,
+        fields: PassageFields,
+        position: TreePosition,
+        group: int,
+        record: ChunkRecord | None = None,
+        merged: Sequence[TreePosition] = (),
+        *,
+        max_bytes: int,
+    ) -> bytes:
+        """Returns a group's chunk as an encoded passage, with the span of `record` if given.
+
+        Raises OverflowError for one of more than `max_bytes`.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Reads what a request asks for in one transaction.
+    """Reads what a request asks for in one snapshot.
 
     The size of passages is counted while they are read, each before its text is copied.
     """
@@ -131,7 +158,7 @@ class Fetch:
 
     def _encoder(self, groups: AncestorGroups) -> PassageEncoder:
         return PassageEncoder(
-            groups.view.labels,
+            groups.table.labels,
             groups.groups,
             groups.level,
             groups.lexical,
@@ -165,3 +192,16 @@ class Fetch:
             draft.merged_positions(),
             max_bytes=max_bytes,
         )
+
+
+def cited_document(outline: Outline, fields: PassageFields) -> CitedDocument:
+    """Returns what encoded passages of a document share."""
+    return CitedDocument(
+        fields.document(outline.document_id, outline.title, outline.source, outline.metadata),
+        outline.document_id.encode(),
+        outline.section_path,
+        (page.number for page in outline.pages),
+        outline.page_starts,
+        outline.section_starts,
+        outline.heading_end,
+    )

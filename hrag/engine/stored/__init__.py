@@ -1,0 +1,1 @@
+"""What does every engine store of a document, and how are its parts named?"""
