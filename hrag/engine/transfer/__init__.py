@@ -1,0 +1,1 @@
+"""How does a whole store move to another engine?"""

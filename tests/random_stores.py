@@ -1,0 +1,153 @@
+"""Stores with all that a document can have, drawn from a seed, and their plain contents."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from hrag.engine.documents import DocumentSummaries, PreparedDocument, StoredDocument, Summary
+from hrag.engine.protocols import Reader, Writer
+from hrag.tree import PageSpan, ParsedText, Section
+from hrag.types import CollectionSettings, SummaryUnit, TreeSettings
+from tests.fakes import collection_settings, prepared, unit_vectors
+
+SETTINGS = {
+    ("acme", "Handbook"): collection_settings(summaries=SummaryUnit.SECTION),
+    ("acme", "plain"): collection_settings(TreeSettings((64, 200), 0.25, 1), dimension=3),
+    ("acme.co", "handbook"): collection_settings(summaries=SummaryUnit.CHUNK),
+    ("b", "words"): collection_settings(dimension=0),
+    ("b", "empty"): collection_settings(analyzer=""),
+}
+ALIASES = {("acme", "live"): "Handbook", ("acme", "old"): "Handbook", ("b", "live"): "words"}
+# In order of their bytes, which is that of no dictionary.
+IDS = ("0", "A", "B-1", "a", "a-1", "a.1", "a1", "a:1", "a_1", "z" * 128)
+
+_WORDS = (
+    "tree",
+    "naïve",
+    "漢字、かな。",
+    "🙂👩‍👩‍👧",
+    "שלום",
+    "e\u0301",
+    "\u2028",
+    "a\tb",
+    "\n\n",
+    "word. ",
+)
+_METADATA: tuple[dict[str, Any], ...] = (
+    {},
+    {"n": 1, "x": 1.0, "b": True, "none": None},
+    {"ключ": ["a", {"": -0.5}], "tags": ["ü", ""], "big": 2**53},
+)
+
+
+def fill(writer: Writer, seed: int, most: int = len(IDS)) -> None:
+    """Puts collections, aliases and at most `most` documents each, some with summaries."""
+    drawn = random.Random(seed)
+    for place, settings in SETTINGS.items():
+        writer.create_collection(*place, settings)
+        collection = writer.open(*place)
+        if place[1] == "empty":
+            continue
+        for document_id in drawn.sample(IDS, drawn.randint(1, most)):
+            stored = _stored(drawn, document_id, settings)
+            info = writer.put_stored(collection, stored)
+            if drawn.random() < 0.2:  # No content hash equals that of such a document.
+                changed = {"changed": drawn.random()}
+                writer.put_metadata(collection, document_id, info.sequence, changed, "elsewhere")
+    for (tenant_id, alias), name in ALIASES.items():
+        writer.set_alias(tenant_id, alias, name)
+
+
+def _stored(drawn: random.Random, name: str, settings: CollectionSettings) -> StoredDocument:
+    words = [drawn.choice(_WORDS) for _ in range(drawn.randint(1, 300))]
+    text = " ".join(("Begin.", *words))
+    cut = drawn.randint(1, len(text) - 1)
+    parsed = drawn.choice(
+        (
+            ParsedText(text),
+            ParsedText(text, (Section("Überschrift", 1, 0), Section("", 2, cut))),
+            ParsedText(text, (), (PageSpan(3, 0, cut), PageSpan(4, cut, len(text)))),
+        )
+    )
+    metadata = drawn.choice(_METADATA)
+    document = prepared(name, parsed, settings, drawn.randrange(99), metadata=metadata)
+    if drawn.random() < 0.3:
+        document = replace(document, title="", source="", mime_type="text/markdown")
+    if settings.summaries is SummaryUnit.NONE:
+        return StoredDocument(document)
+    most = drawn.choice((None, 0, 2))
+    return StoredDocument(document, None if most is None else _summaries(drawn, document, most))
+
+
+def _summaries(drawn: random.Random, document: PreparedDocument, most: int) -> DocumentSummaries:
+    leaves = len(document.vectors)
+    texts = [Summary("全体: the whole.", range(leaves)), Summary("Its beginning.", range(1))][:most]
+    vectors = unit_vectors(len(texts), drawn.randrange(99), document.vectors.shape[1])
+    return DocumentSummaries(tuple(texts), vectors)
+
+
+def contents(reader: Reader) -> dict[tuple[str, str], Any]:
+    """Returns all of a store but its vectors, comparable; aliases stand beside collections."""
+    found: dict[tuple[str, str], Any] = {}
+    for each in reader.collections():
+        place = each.tenant_id, each.name
+        found[place] = each, [_plain(stored) for stored in reader.export(*place)]
+        found |= {(each.tenant_id, a.name): a.collection for a in reader.aliases(each.tenant_id)}
+    return found
+
+
+def _plain(stored: Any) -> tuple[Any, ...]:
+    document, summaries = stored.document, stored.summaries
+    return (
+        *(document.document_id, document.title, document.source, document.mime_type),
+        *(document.metadata_json, document.content_hash, document.parsed),
+        *(document.tree.to_bytes(), document.vectors.shape),
+        None if summaries is None else (summaries.summaries, summaries.vectors.shape),
+    )
+
+
+def vectors(reader: Reader) -> list[np.ndarray]:
+    """Returns every vector of a store as `float32[dimension]`, in a fixed order."""
+    found: list[np.ndarray] = []
+    for each in reader.collections():
+        for stored in reader.export(each.tenant_id, each.name):
+            found += list(stored.document.vectors)
+            found += list(stored.summaries.vectors) if stored.summaries else []
+    return found
+
+
+class Killed(BaseException):
+    """What ends a transfer in the middle; no error handler takes it for an error."""
+
+
+class MortalWriter:
+    """A writer that ends with Killed at its `at`-th commit of documents.
+
+    With `committed`, after that commit, before its result is known; else before it.
+    """
+
+    def __init__(self, writer: Writer, at: int, *, committed: bool) -> None:
+        self._writer = writer
+        self._commits = count(1)
+        self._at = at
+        self._committed = committed
+
+    def __getattr__(self, name: str) -> Any:
+        own = getattr(self._writer, name)
+        return self._counted(own) if name.startswith("put") else own
+
+    def _counted(self, put: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any) -> Any:
+            dies = next(self._commits) == self._at
+            if dies and not self._committed:
+                raise Killed
+            result = put(*arguments)
+            if dies:
+                raise Killed
+            return result
+
+        return counted

@@ -1,0 +1,71 @@
+"""Collections and aliases of two stores: what is in the way, what only one of them has."""
+
+import pytest
+
+from hrag.engine.transfer.catalog import Catalog, conflicts, missing
+from hrag.types import TreeSettings
+from tests.fakes import collection_settings
+from tests.memory_engine import MemoryEngine
+
+SETTINGS = collection_settings()
+
+
+def catalog(*names: str, settings=SETTINGS, **aliases: str) -> Catalog:
+    """A tenant's collections and aliases."""
+    engine = MemoryEngine().writer()
+    for name in names:
+        engine.create_collection("t", name, settings)
+    for alias, name in aliases.items():
+        engine.set_alias("t", alias, name)
+    return Catalog.of(engine.reader())
+
+
+def told(differences) -> list[tuple[str, str]]:
+    found = list(differences)
+    assert {(each.tenant_id, each.document_id) for each in found} <= {("t", "")}
+    return [(each.collection, each.problem) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "problem"),
+    [
+        (catalog("a"), catalog("b", a="b"), ("a", "is an alias in the target")),
+        (
+            catalog("b", a="b"),
+            catalog("a", "b"),
+            ("a", "is an alias in the source, a collection in the target"),
+        ),
+        (
+            catalog("b", "c", a="b"),
+            catalog("b", "c", a="c"),
+            ("a", "is an alias of 'b' in the source, of 'c' in the target"),
+        ),
+    ],
+)
+def test_other_uses_of_a_name_are_conflicts(source, target, problem):
+    assert told(conflicts(source, target)) == [problem]
+    assert told(missing(source, target)) == []
+
+
+def test_other_settings_are_a_conflict_that_names_them():
+    other = collection_settings(TreeSettings((64, 128), 0.1), dimension=3)
+    ((name, problem),) = told(conflicts(catalog("a"), catalog("a", settings=other)))
+    assert name == "a"
+    for part in ("tree is", "dimension is 16 in the source, 3 in the target"):
+        assert part in problem
+    assert "embedder" not in problem
+
+
+def test_what_only_the_source_has_is_missing_and_what_only_the_target_has_may_stay():
+    source, target = catalog("a", "b", live="a"), catalog("b", "c", mine="c")
+    assert told(conflicts(source, target)) == []
+    assert told(missing(source, target)) == [
+        ("a", "is missing in the target"),
+        ("live", "is missing in the target, an alias of 'a'"),
+    ]
+    assert told(missing(target, target)) == []
+
+
+def test_another_name_of_a_transferred_collection_is_told():
+    found = told(missing(catalog("a"), catalog("a", "b", old="a", mine="b")))
+    assert found == [("old", "is in the target alone, an alias of 'a'")]

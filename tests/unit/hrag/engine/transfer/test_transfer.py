@@ -1,0 +1,275 @@
+"""A transfer's decisions: what it writes, what it leaves alone, and what it reports."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hrag.config import EngineSettings
+from hrag.engine import open_engine
+from hrag.engine.documents import DocumentSummaries, StoredDocument, Summary
+from hrag.engine.transfer import copier
+from hrag.engine.transfer import transfer as module
+from hrag.engine.transfer.report import TransferProgress, TransferReport
+from hrag.engine.transfer.transfer import transfer, verify
+from hrag.errors import CollectionExists, StorageFull, TooLarge
+from hrag.types import SummaryUnit
+from tests.damage import flip_first
+from tests.fakes import collection_settings, prepared, sentences, unit_vectors
+from tests.memory_engine import MemoryEngine
+from tests.random_stores import contents
+
+SETTINGS = collection_settings(summaries=SummaryUnit.SECTION)
+IDS = ("a", "b", "c")
+
+
+def document(name: str, version: int = 0):
+    return prepared(name, sentences(9, version), SETTINGS, version)
+
+
+def summarised(name: str) -> StoredDocument:
+    own = document(name)
+    whole = (Summary(f"About {name}.", range(len(own.vectors))),)
+    return StoredDocument(own, DocumentSummaries(whole, unit_vectors(1, 3)))
+
+
+def filled(engine: MemoryEngine, *names: str) -> MemoryEngine:
+    engine.create_collection("t", "c", SETTINGS)
+    for name in names:
+        engine.put(engine.open("t", "c"), document(name))
+    return engine
+
+
+@pytest.fixture
+def source() -> MemoryEngine:
+    return filled(MemoryEngine().writer(), *IDS)
+
+
+@pytest.fixture
+def target() -> MemoryEngine:
+    return MemoryEngine().writer()
+
+
+def transferred(source: Any, target: MemoryEngine, **options: Any) -> TransferReport:
+    progress = TransferProgress()
+    return transfer(source.reader(), target.writer(), target.reader(), progress, **options)
+
+
+def problems(report: TransferReport) -> list[tuple[str, str]]:
+    assert report.difference_count == len(report.differences)
+    assert {each.tenant_id for each in report.differences} <= {"t"}
+    return [(each.document_id, each.problem) for each in report.differences]
+
+
+def put(engine: MemoryEngine, stored: StoredDocument) -> None:
+    engine.put_stored(engine.open("t", "c"), stored)
+
+
+def test_a_document_that_differs_is_left_alone_unless_it_is_to_be_replaced(source, target):
+    transferred(source, target)
+    put(target, StoredDocument(document("b", 1)))
+    report = transferred(source, target)
+    assert problems(report) == [
+        ("b", "differs: content_hash, metadata, text, vectors"),
+    ]
+    assert (report.copied, report.replaced, report.present) == (0, 0, 2)
+    report = transferred(source, target, replace=True)
+    assert problems(report) == []
+    assert (report.copied, report.replaced, report.present) == (0, 1, 2)
+    assert contents(target.reader()) == contents(source.reader())
+
+
+def test_summaries_that_came_later_are_copied_with_their_document(source, target):
+    """Its content hash is the same, so a plain put would be UNCHANGED."""
+    transferred(source, target)
+    source.put_summaries(source.next_unsummarised("fake"), summarised("a").summaries)
+    assert problems(transferred(source, target)) == [("a", "differs: summaries")]
+    report = transferred(source, target, replace=True)
+    assert (report.replaced, problems(report)) == (1, [])
+    assert contents(target.reader()) == contents(source.reader())
+
+
+def test_a_document_that_only_the_target_has_is_reported_and_stays(source, target):
+    filled(target, "0", "z")
+    report = transferred(source, target, replace=True)
+    alone = "is in the target alone"
+    assert problems(report) == [("0", alone), ("z", alone)]
+    assert (report.documents, report.copied) == (3, 3)
+    assert {each.document_id for each in target.reader().export("t", "c")} == {*IDS, "0", "z"}
+
+
+def test_collections_that_only_the_target_has_are_not_looked_at(source, target):
+    filled(target)
+    target.create_collection("other", "c", SETTINGS)
+    target.create_collection("t", "mine", SETTINGS)
+    assert problems(transferred(source, target)) == []
+
+
+def test_a_conflict_stops_it_before_anything_is_written(source, target):
+    source.create_collection("a", "first", SETTINGS)
+    target.create_collection("t", "c", collection_settings())
+    before = contents(target.reader())
+    with pytest.raises(CollectionExists, match="t/c summaries is section in the source, none in"):
+        transferred(source, target)
+    assert contents(target.reader()) == before
+
+
+def test_a_source_that_changes_meanwhile_is_reported(source, target, monkeypatch):
+    compared = module._compared
+
+    def late(*arguments: Any) -> TransferReport:
+        put(source, StoredDocument(document("b", 1)))
+        return compared(*arguments)
+
+    monkeypatch.setattr(module, "_compared", late)
+    (_, (tenant_wide, problem)) = problems(transferred(source, target))
+    assert tenant_wide == ""
+    assert problem.startswith("the source has changed meanwhile")
+
+
+def test_a_tenant_that_vanishes_meanwhile_is_reported(source, target, monkeypatch):
+    compared = module._compared
+
+    def late(*arguments: Any) -> TransferReport:
+        source.delete_collection("t", "c")
+        return compared(*arguments)
+
+    monkeypatch.setattr(module, "_compared", late)
+    ((_, problem),) = problems(transferred(source, target))
+    assert problem.startswith("the source has changed meanwhile")
+
+
+def test_a_refused_document_is_reported_with_the_reason_and_the_rest_is_copied(
+    source, target, monkeypatch
+):
+    put_stored = target.put_stored
+
+    def refusing(collection: Any, stored: StoredDocument) -> Any:
+        if stored.document_id in ("b", "s"):
+            raise TooLarge("it has too many chunks")
+        return put_stored(collection, stored)
+
+    monkeypatch.setattr(target, "put_stored", refusing)
+    put(source, summarised("s"))
+    put(source, summarised("s2"))
+    report = transferred(source, target)
+    reason = "is missing in the target: it has too many chunks"
+    assert problems(report) == [("b", reason), ("s", reason)]
+    assert (report.copied, report.documents) == (3, 5)
+
+
+def test_what_concerns_all_documents_ends_it(source, target, monkeypatch):
+    def full(*_: object) -> None:
+        raise StorageFull("the disk is full")
+
+    monkeypatch.setattr(target, "put_stored", full)
+    put(source, summarised("s"))
+    with pytest.raises(StorageFull):
+        transferred(source, target)
+
+
+def test_documents_without_summaries_share_commits_of_a_bounded_size(source, target, monkeypatch):
+    sizes: list[int] = []
+    put_many = target.put_many
+
+    def counted(documents: Any) -> Any:
+        sizes.append(len(documents))
+        return put_many(documents)
+
+    monkeypatch.setattr(target, "put_many", counted)
+    monkeypatch.setattr(copier, "GROUP_DOCUMENTS", 2)
+    transferred(source, target)
+    monkeypatch.setattr(copier, "GROUP_BYTES", 1)
+    target.delete_collection("t", "c")
+    transferred(source, target)
+    assert sizes == [2, 1, 1, 1, 1]
+
+
+def test_only_the_first_differences_are_named_and_all_are_counted(source, target, monkeypatch):
+    monkeypatch.setattr(module, "MAX_DIFFERENCES", 2)
+    filled(target)
+    report = verify(source.reader(), target.reader(), TransferProgress())
+    assert (report.difference_count, len(report.differences)) == (3, 2)
+
+
+def test_a_verification_writes_nothing(source, target):
+    report = verify(source.reader(), target.reader(), TransferProgress())
+    assert problems(report) == [("", "is missing in the target")]
+    assert list(target.reader().collections()) == []
+
+
+# Damage
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An embedded store with the documents of IDS."""
+    with closing(embedded(tmp_path / "store")) as engine:
+        filled(engine.writer(), *IDS)
+    return tmp_path / "store"
+
+
+def embedded(folder: Path) -> Any:
+    return open_engine(EngineSettings().model_copy(update={"data_dir": folder}))
+
+
+@pytest.fixture
+def damaged(folder: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The store, with one bit flipped in a database."""
+    flip_first(folder, request.param)
+    with closing(embedded(folder)) as engine:
+        yield engine
+
+
+DATABASES = ("texts", "trees", "vectors", "documents", "ordinals", "document_ids")
+
+
+@pytest.mark.parametrize("damaged", DATABASES, indirect=True)
+def test_a_damaged_document_is_reported_by_name_and_the_rest_is_copied(damaged, target):
+    report = transferred(damaged, target)
+    ((name, problem),) = problems(report)
+    assert name == "a"
+    assert problem.startswith("cannot be read from the source: ")
+    assert "is damaged" in problem or "missing" in problem
+    assert (report.copied, report.documents) == (2, 3)
+    assert {each.document_id for each in target.reader().export("t", "c")} == {"b", "c"}
+
+
+def test_a_damaged_document_of_the_target_is_written_again_by_replacing(source, folder):
+    flip_first(folder, "texts")
+    with closing(embedded(folder)) as engine:
+        parts = source.reader(), engine.writer(), engine.reader()
+        ((name, problem),) = problems(transfer(*parts, TransferProgress()))
+        assert name == "a"
+        assert problem.startswith("cannot be read from the target: ")
+        report = transfer(*parts, TransferProgress(), replace=True)
+        assert (report.replaced, report.present, problems(report)) == (1, 2, [])
+        assert engine.administration().check().problems == ()
+
+
+def test_a_collection_that_cannot_be_read_on_is_reported(source, target, monkeypatch):
+    """What is before the damage is copied."""
+    from hrag.errors import DataLoss
+
+    def torn(_reader: Any, tenant_id: str, collection: str) -> Iterator[StoredDocument]:
+        if _reader.engine is source:
+            yield StoredDocument(document("a"))
+            raise DataLoss("a page is damaged")
+        yield from ()
+
+    monkeypatch.setattr("tests.memory_engine.MemoryReader.export", torn)
+    report = transferred(source, target)
+    assert ("", "cannot be read: a page is damaged") in problems(report)
+    assert list(target.named("t", "c").versions) == ["a"]
+
+
+def test_a_document_with_a_changed_version_is_compared_whole(source, target):
+    transferred(source, target)
+    stored = StoredDocument(replace(document("c"), title="Another"))
+    target.delete(target.open("t", "c"), "c")
+    put(target, stored)
+    assert problems(transferred(source, target)) == [("c", "differs: title")]
+    assert problems(transferred(source, target, replace=True)) == []
