@@ -11,7 +11,7 @@ TOOLS := .venv-tools
 PINS := constraints
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup wheel constraints images sbom demo sync-client test test-slow test-attacks test-endurance test-models test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-compare bench-store bench-quality bench-peers bench-lexical clean
+.PHONY: setup wheel constraints images sbom demo sync-client test test-slow test-attacks test-postgres test-endurance test-models test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-compare bench-store bench-quality bench-peers bench-lexical clean
 
 setup: $(STAMP)
 
@@ -54,7 +54,7 @@ COMPILE = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 
 BUILD_REQUIRES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 
 # What the image has: the services, and whatever hrag's commands need.
-EXTRAS = server formats gateway mcp otel
+EXTRAS = server formats gateway mcp otel postgres
 
 constraints: $(TOOLS)/.installed
 	$(COMPILE) pyproject.toml $(EXTRAS:%=--extra %) --output-file $(PINS)/runtime.txt
@@ -68,7 +68,7 @@ constraints: $(TOOLS)/.installed
 # Prints the digests that the registries have for the tags of our images now, to be written
 # behind them; needs Docker with buildx and access to the registries.
 images:
-	@grep -ohE '[a-z.]+/[a-z/]+:[a-z0-9.-]+|debian:[a-z0-9.-]+' Dockerfile docker-compose.yml | sort -u \
+	@grep -ohE '[a-z.]+/[a-z/]+:[a-z0-9.-]+|debian:[a-z0-9.-]+' Dockerfile docker-compose.yml deploy/postgres.yml | sort -u \
 		| while read -r image; do \
 			echo "$$image@$$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$$image")"; \
 		done
@@ -108,6 +108,13 @@ test-slow: setup
 # The full counts of the heavy ones are part of test-endurance.
 test-attacks: setup
 	$(BIN)/python -m pytest -p no:benchmark -m "attacks and not endurance"
+
+# Each of the three processes starts a PostgreSQL server of its own, where it is root as `nobody`.
+# With the engine named, the end-to-end tests count among those marked postgres.
+POSTGRES_TESTS = tests/contract tests/crash tests/e2e tests/property tests/unit/hrag/engine/postgres
+test-postgres: setup
+	$(BIN)/python -m pytest -n 3 --dist worksteal -p no:benchmark --engine=postgres \
+		-m "postgres and not slow and not endurance" $(POSTGRES_TESTS)
 
 test-endurance: setup
 	$(BIN)/python -m pytest -m endurance -s
@@ -175,7 +182,7 @@ $(VENV)/.docs: $(STAMP) $(PINS)/docs.txt
 bench: $(VENV)/.bench
 	$(BIN)/python -m pytest benchmarks --timeout 600; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 
-# With a million leaves: three quarters of an hour and 12 GB of memory.
+# With a million leaves and PostgreSQL: about an hour and 12 GB of memory.
 bench-full: $(VENV)/.bench
 	$(BIN)/python -m pytest benchmarks --timeout 600 -m ""; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 

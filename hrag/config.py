@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -23,6 +24,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from hrag.analysis import DEFAULT_LANGUAGE, LANGUAGES
 from hrag.errors import InvalidArgument
 from hrag.net.addresses import MAX_PORT
+from hrag.net.dsn import check_dsn
 from hrag.quota.quotas import Quota
 from hrag.types import MAX_CHUNK_TOKENS, MAX_LIMIT, MIN_CHUNK_TOKENS, SummaryUnit, TreeSettings
 
@@ -32,10 +34,13 @@ MIB = 1024 * KIB
 _THREADS = 16
 # Measured on two cores with 16 callers: 850 searches/s with four threads, 700 with sixteen.
 _THREADS_BEYOND_CORES = 2
+# As many as calls that run at once, and some for maintenance and health.
+_POSTGRES_CONNECTIONS = 20
 _PARSERS = 4  # Each may take HRAG_PARSER_MEMORY_BYTES.
 
 DEFAULT_RETURN_LEVEL = 2  # 1,024 tokens with the default levels.
 DEFAULT_CONCURRENT_ANSWERS = 8
+DEFAULT_HOME_LEAVES = 10_000  # PostgreSQL scans as many in some milliseconds.
 # Hugging Face's text-embeddings-inference takes no more texts in a request by default.
 DEFAULT_RERANK_TOP = 32
 # A default leaf with some of its surroundings. With heading and query it stays below the 512
@@ -55,6 +60,8 @@ _VARIABLE_OF_TREE_FIELD = {
     "embedding_level": "HIERARCHICAL_EMBEDDING_LEVEL",
     "return_level": "SMALL_TO_BIG_RETURN_LEVEL",
 }
+# Their values may hold passwords, which no message shows.
+_SECRET = ("HRAG_POSTGRES_DSN", "HRAG_POSTGRES_READ_DSN")
 _HOST_AND_PORT = re.compile(r"([^:\s]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})")
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\]")
@@ -101,11 +108,32 @@ class EngineSettings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
 
-    engine: Literal["embedded"] = _variable("HRAG_ENGINE", "embedded")
+    engine: Literal["embedded", "postgres"] = _variable("HRAG_ENGINE", "embedded")
+    postgres_dsn: str = _variable("HRAG_POSTGRES_DSN", "", repr=False)
+    postgres_read_dsn: str = _variable("HRAG_POSTGRES_READ_DSN", "", repr=False)
+    postgres_connections: int = _variable(
+        "HRAG_POSTGRES_CONNECTIONS", _POSTGRES_CONNECTIONS, ge=2, le=1000
+    )
+    postgres_home_leaves: int = _variable(
+        "HRAG_POSTGRES_HOME_LEAVES", DEFAULT_HOME_LEAVES, ge=256, le=1_000_000
+    )
     data_dir: Path = _variable("HRAG_DATA_DIR", Path("./data"))
     disk_reserve_bytes: int = _variable("HRAG_DISK_RESERVE_BYTES", 64 * MIB, ge=0, le=1 << 50)
     segment_min_leaves: int = _variable("HRAG_SEGMENT_MIN_LEAVES", 8192, ge=64, le=1 << 24)
     memory_bytes: int = _variable("HRAG_MEMORY_BYTES", 4096 * MIB, ge=MIB, le=1 << 50)
+
+    @field_validator("postgres_dsn", "postgres_read_dsn")
+    @classmethod
+    def _check_dsn(cls, value: str, info: ValidationInfo) -> str:
+        if info.data.get("engine") == "postgres":
+            check_dsn(value)
+        return value
+
+    @model_validator(mode="after")
+    def _check_postgres(self) -> Self:
+        if self.engine == "postgres" and not self.postgres_dsn:
+            raise SettingsError("HRAG_POSTGRES_DSN must be set with HRAG_ENGINE=postgres")
+        return self
 
 
 class AuditSettings(BaseSettings):
@@ -397,10 +425,13 @@ class GatewaySettings(CommonSettings):
 Settings = TypeVar("Settings", bound=BaseSettings)
 
 
-def load(cls: type[Settings]) -> Settings:
-    """Returns the settings `cls` from the environment, or raises SettingsError."""
+def load(cls: type[Settings], **given: Any) -> Settings:
+    """Returns the settings `cls` from the environment, or raises SettingsError.
+
+    `given` are values by the names of their variables, which the environment's give way to.
+    """
     try:
-        return cls()
+        return cls(**given)
     except InvalidArgument as error:
         variable = _VARIABLE_OF_TREE_FIELD[error.field]
         raise SettingsError(error.message.replace(error.field, variable, 1)) from None
@@ -409,4 +440,6 @@ def load(cls: type[Settings]) -> Settings:
 
 
 def _explain(error: ErrorDetails) -> str:
-    return f"{error['loc'][0]} is {error['input']!r}: {error['msg'].removeprefix('Value error, ')}"
+    variable = error["loc"][0]
+    shown = "" if variable in _SECRET else f" is {error['input']!r}"
+    return f"{variable}{shown}: {error['msg'].removeprefix('Value error, ')}"

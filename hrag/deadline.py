@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -89,3 +90,6 @@ class Deadline:
 
 
 NEVER = Deadline()
+
+OF_CALL: ContextVar[Deadline] = ContextVar("deadline", default=NEVER)
+"""The deadline of the call that this thread works for. Each call sets it when it begins."""

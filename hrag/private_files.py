@@ -5,6 +5,7 @@ functions are for where it matters that no umask was set.
 """
 
 import os
+import stat
 from pathlib import Path
 
 FILE_MODE = 0o600
@@ -24,6 +25,21 @@ def opener(path: str | Path, flags: int) -> int:
     Raises OSError.
     """
     return os.open(path, flags, FILE_MODE)
+
+
+def read_secret(path: Path) -> str:
+    """Returns the text of a file with a secret, without the blanks around it.
+
+    Raises OSError, or ValueError if others than the owner may use the file or it is empty.
+    """
+    with path.open(encoding="utf-8") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        if mode & OTHERS:
+            raise ValueError(f"its mode is {mode:04o}; a secret needs 0600: chmod 600 {path}")
+        secret = file.read().strip()
+    if not secret:
+        raise ValueError("it is empty")
+    return secret
 
 
 def make_folder(path: Path, *, exist_ok: bool = False) -> None:

@@ -5,6 +5,8 @@ import threading
 from contextlib import ExitStack
 from functools import partial
 
+import structlog
+
 from hrag import metrics
 from hrag.chat.factory import open_chat
 from hrag.config import IndexerSettings
@@ -25,6 +27,8 @@ from indexer_svc.readings import readings
 from indexer_svc.servicer import IndexerServicer
 from indexer_svc.summariser import Summariser, SummaryLimits
 
+_log = structlog.get_logger()
+
 SERVICE = indexer_pb2.DESCRIPTOR.services_by_name["IndexerService"].full_name
 
 
@@ -43,6 +47,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         engine = open_engine(settings)
         closing.callback(engine.close)
         writer = engine.writer(protection.quota_of)
+        _log.info("store_opened", engine=engine.name, store=engine.location)
         maintenance = engine.maintenance()
         collectors = (metrics.INSTRUMENTS, metrics.Readings(partial(readings, writer, settings)))
         closing.enter_context(
@@ -86,9 +91,9 @@ def _servicer(
 
 
 def _stop_maintenance(maintenance: Maintenance) -> None:
-    """Does not wait for a build: an unfinished segment is worthless."""
+    """Does not wait for a build: an unfinished one is worthless."""
     if not maintenance.close():
-        abandon("a segment was still being built; the next start builds it anew")
+        abandon("a part of the index was still being built; the next start builds it anew")
 
 
 def _stop_summarising(summariser: Summariser) -> None:

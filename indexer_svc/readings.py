@@ -13,9 +13,10 @@ def readings(writer: Writer, settings: IndexerSettings) -> Iterator[Reading]:
     """The current values; StoreUnavailable if the store cannot be read."""
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
-    yield Reading("hrag_store_segment_min_leaves", settings.segment_min_leaves)
-    yield Reading("hrag_store_disk_reserve_bytes", settings.disk_reserve_bytes)
     totals = asdict(writer.totals())
-    embedded = totals.pop("embedded") or {}
-    for name, value in (totals | embedded).items():
+    if embedded := totals.pop("embedded"):
+        totals |= embedded
+        totals["segment_min_leaves"] = settings.segment_min_leaves
+        totals["disk_reserve_bytes"] = settings.disk_reserve_bytes
+    for name, value in totals.items():
         yield Reading(f"hrag_store_{name}", value)

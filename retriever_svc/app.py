@@ -6,6 +6,8 @@ from contextlib import ExitStack
 from functools import partial
 from importlib.metadata import version
 
+import structlog
+
 from hrag import metrics
 from hrag.chat.factory import open_chat
 from hrag.config import RetrieverSettings
@@ -42,6 +44,8 @@ from retriever_svc.prompt import load_prompt
 from retriever_svc.readings import readings
 from retriever_svc.rerank_stage import RerankSetup
 from retriever_svc.servicer import RetrieverServicer
+
+_log = structlog.get_logger()
 
 # How long a search waits for the interpreter while another thread, such as that which follows
 # the change log, computes. Python's own 5 ms would be several searches.
@@ -102,6 +106,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         reader = wait_for_store(engine.reader, stopping)
         if reader is None:
             return
+        _log.info("store_opened", engine=engine.name, store=engine.location)
         reader.preload()
         queries = CachedQueries(embedder, settings.query_cache_entries)
         sentences = CachedQueries(embedders.passages, settings.sentence_cache_entries)

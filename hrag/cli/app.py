@@ -31,9 +31,10 @@ from hrag.cli.services.gateway import gateway
 from hrag.cli.services.health import health
 from hrag.cli.services.serve import serve
 from hrag.cli.services.status import status
-from hrag.cli.store import keys
+from hrag.cli.store import keys, postgres
 from hrag.cli.store.backup import backup, restore
 from hrag.cli.store.check import check
+from hrag.cli.store.migrate import migrate
 from hrag.cli.store.reindex import reindex
 from hrag.cli.store.vacuum import vacuum
 from hrag.cli.terminal.console import Failure, show_error, show_json_error
@@ -141,9 +142,9 @@ _COMMANDS = (
     *(serve, gateway, ingest, search, answer),
     *(documents, count, get, tree, delete, export),
     *(status, health, mcp),
-    *(check, backup, restore, vacuum, reindex, demo),
+    *(check, backup, restore, vacuum, reindex, migrate, demo),
 )
-_SERVER_COMMANDS = (serve, check, backup, restore, vacuum, reindex, demo)
+_SERVER_COMMANDS = (serve, check, backup, restore, vacuum, reindex, migrate, demo)
 for _command in _COMMANDS:
     _checked = _command
     if _command in _SERVER_COMMANDS:
@@ -179,6 +180,12 @@ _GROUPS: tuple[tuple[str, typer.Typer, str, dict[str, Callable[..., None]]], ...
             "list": needs_server("hrag keys list", keys.show),
             "revoke": needs_server("hrag keys revoke", keys.revoke),
         },
+    ),
+    (
+        "postgres",
+        postgres.postgres,
+        "Look after a store in PostgreSQL.",
+        {"migrate": needs_server("hrag postgres migrate", postgres.migrate)},
     ),
 )
 for _group_name, _group, _about, _commands in _GROUPS:

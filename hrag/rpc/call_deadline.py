@@ -1,16 +1,13 @@
 """The deadline of a call: its caller's, or the server's where the caller gave none."""
 
 import math
-from contextvars import ContextVar
 
 import grpc
 
-from hrag.deadline import Deadline
+from hrag.deadline import NEVER, OF_CALL, Deadline
 from hrag.rpc.cooperative_yield import yield_to_others
 
 _NO_DEADLINE_S = 1e15  # gRPC says 9e18 where there is none.
-
-_DEADLINE: ContextVar[Deadline] = ContextVar("deadline")
 
 
 def start(context: grpc.ServicerContext, default_s: float) -> None:
@@ -18,12 +15,13 @@ def start(context: grpc.ServicerContext, default_s: float) -> None:
 
     `default_s` is what a caller without a deadline gets, in seconds from now.
     """
-    _DEADLINE.set(_deadline(context, default_s))
+    OF_CALL.set(_deadline(context, default_s))
 
 
 def deadline_of(context: grpc.ServicerContext) -> Deadline:
     """Returns the call's deadline, which ends early if the call is cancelled or disconnected."""
-    return _DEADLINE.get(None) or _deadline(context, math.inf)
+    started = OF_CALL.get()
+    return _deadline(context, math.inf) if started is NEVER else started
 
 
 def _deadline(context: grpc.ServicerContext, default_s: float) -> Deadline:

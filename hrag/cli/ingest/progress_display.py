@@ -6,7 +6,6 @@ counted in bytes of files, and the document that is waited for is named.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -14,10 +13,9 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsed
 from rich.text import Text
 
 from hrag.cli.ingest.ingest_progress import IngestProgress
-from hrag.cli.terminal.console import show_note
+from hrag.cli.terminal.progress_lines import LINE_INTERVAL_S, progress_lines
 from hrag.plain_text import printable
 
-_LINE_INTERVAL_S = 5.0
 _NAME_CHARS = 40
 _BAR_WIDTH = 12
 _TIME_WIDTH = 10
@@ -25,7 +23,7 @@ _TIME_WIDTH = 10
 
 @contextmanager
 def shown_progress(
-    progress: IngestProgress, console: Console, interval_s: float = _LINE_INTERVAL_S
+    progress: IngestProgress, console: Console, interval_s: float = LINE_INTERVAL_S
 ) -> Iterator[None]:
     """Shows `progress` while the block runs.
 
@@ -33,7 +31,9 @@ def shown_progress(
     `interval_s` seconds.
     """
     if not console.is_terminal:
-        with _lines(progress, interval_s):
+        with progress_lines(
+            lambda: f"{_described(progress)}, {progress.seconds:,.0f} s", interval_s
+        ):
             yield
         return
     text = _StateColumn(progress, console.width - _BAR_WIDTH - _TIME_WIDTH)
@@ -56,23 +56,6 @@ class _StateColumn(ProgressColumn):
         text = Text(_described(self._progress))
         text.truncate(self._width, overflow="ellipsis")
         return text
-
-
-@contextmanager
-def _lines(progress: IngestProgress, interval_s: float) -> Iterator[None]:
-    done = Event()
-
-    def write() -> None:
-        while not done.wait(interval_s):
-            show_note(f"{_described(progress)}, {progress.seconds:,.0f} s")
-
-    thread = Thread(target=write, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def _amount(progress: IngestProgress) -> tuple[int, int]:

@@ -29,10 +29,11 @@ def serve(
     """Start both services and keep them running until Ctrl-C.
 
     The indexer stores documents, the retriever answers searches; they meet in the store
-    under --data-dir. Other settings come from environment variables such as HRAG_EMBEDDER
-    and HIERARCHICAL_CHUNK_LEVELS (see .env.example). Serving other machines needs
-    credentials and TLS (HRAG_AUTH, HRAG_TLS_CERT_FILE). Port 0 means any free port. If a
-    service or the gateway of --http ends, the others are stopped too and the exit code is 1.
+    under --data-dir, or in the database of HRAG_ENGINE=postgres. Other settings come from
+    environment variables such as HRAG_EMBEDDER and HIERARCHICAL_CHUNK_LEVELS (see
+    .env.example). Serving other machines needs credentials and TLS (HRAG_AUTH,
+    HRAG_TLS_CERT_FILE). Port 0 means any free port. If a service or the gateway of --http
+    ends, the others are stopped too and the exit code is 1.
     All of them also stop if this program is killed.
 
     With --workers, several processes answer searches. They share the retriever's port and

@@ -44,7 +44,8 @@ def status(
 
     Leaves are the smallest chunks: they are embedded and searched. The tail is those not
     yet in an index file (a segment); it is scanned exactly, so that nothing waits to be
-    found. Sequence is the collection's last change, and how far segments cover it.
+    found. Sequence is the collection's last change, and how far segments cover it. Stores
+    in PostgreSQL have neither tail nor segments.
     Collections with summaries also show the number of summaries, of documents still
     waiting for theirs, and of tokens that a chat model has read and written for them. The
     last line of a tenant shows its total usage and its quota.

@@ -4,17 +4,19 @@ from pathlib import Path
 
 from hrag.cli.terminal.console import Failure
 from hrag.config import EngineSettings, SettingsError, load
-from hrag.engine import Administration, open_engine
+from hrag.engine import Engine, open_engine
 
 
-def open_administration(data_dir: Path) -> Administration:
-    """Returns the administration of the store in `data_dir`. Opens nothing yet.
+def open_store(data_dir: Path | None = None) -> Engine:
+    """Returns the engine of the store, which is in `data_dir` if it uses that.
 
-    Which engine, and its limits, come from environment variables. Raises Failure if one of
-    them has a wrong value.
+    Opens nothing yet. Which engine, and its limits, come from environment variables. Raises
+    Failure if one of them has a wrong value.
     """
     try:
         settings = load(EngineSettings)
     except SettingsError as error:
         raise Failure(str(error)) from None
-    return open_engine(settings.model_copy(update={"data_dir": data_dir})).administration()
+    if data_dir is not None:
+        settings = settings.model_copy(update={"data_dir": data_dir})
+    return open_engine(settings)

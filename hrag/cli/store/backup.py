@@ -35,12 +35,12 @@ def backup(
       hrag backup /backups/monday --data-dir /var/lib/hrag
     """
     # Settings and storage are slow to import, and only some commands need them.
-    from hrag.cli.store.administration import open_administration  # noqa: PLC0415
+    from hrag.cli.store.administration import open_store  # noqa: PLC0415
     from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
 
-    administration = open_administration(data_dir)
-    with audited("backup", store=str(data_dir), target=str(target)) as entry:
-        report = administration.backup(target, _ignore if as_json else print_line)
+    store = open_store(data_dir)
+    with audited("backup", store=store.location, target=str(target)) as entry:
+        report = store.administration().backup(target, _ignore if as_json else print_line)
         entry.update(documents=report.documents, sequence=report.sequence)
     _show("backed up", report, target, as_json=as_json)
 
@@ -62,12 +62,12 @@ def restore(
     Example:
       hrag restore /backups/monday --data-dir /var/lib/hrag
     """
-    from hrag.cli.store.administration import open_administration  # noqa: PLC0415
+    from hrag.cli.store.administration import open_store  # noqa: PLC0415
     from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
 
-    administration = open_administration(data_dir)
-    with audited("restore", store=str(data_dir), source=str(source)) as entry:
-        report = administration.restore(source, _ignore if as_json else print_line)
+    store = open_store(data_dir)
+    with audited("restore", store=store.location, source=str(source)) as entry:
+        report = store.administration().restore(source, _ignore if as_json else print_line)
         entry.update(documents=report.documents, sequence=report.sequence)
     _show("restored", report, data_dir, as_json=as_json)
 

@@ -1,7 +1,6 @@
 """`hrag check`: proves a store's invariants, with the services running or stopped."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +12,7 @@ from hrag.cli.terminal.render import counted
 from hrag.plain_text import printable
 
 if TYPE_CHECKING:
-    from hrag.engine import Administration, CheckReport
+    from hrag.engine import CheckReport, Engine
 
 CANNOT_CHECK = ExitCode.USAGE
 
@@ -45,12 +44,12 @@ def check(
       hrag check --repair --data-dir /var/lib/hrag
     """
     # Settings and storage are slow to import, and only some commands need them.
-    from hrag.cli.store.administration import open_administration  # noqa: PLC0415
+    from hrag.cli.store.administration import open_store  # noqa: PLC0415
     from hrag.errors import DataLoss, HragError  # noqa: PLC0415
 
     try:
-        administration = open_administration(data_dir)
-        report = _repaired(administration, data_dir) if repair else administration.check()
+        store = open_store(data_dir)
+        report = _repaired(store) if repair else store.administration().check()
     except DataLoss:
         raise
     except (Failure, HragError) as error:
@@ -63,11 +62,11 @@ def check(
         raise typer.Exit(1)
 
 
-def _repaired(administration: "Administration", data_dir: Path) -> "CheckReport":
+def _repaired(store: "Engine") -> "CheckReport":
     from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
 
-    with audited("repair", store=str(data_dir)) as entry:
-        report = administration.repair()
+    with audited("repair", store=store.location) as entry:
+        report = store.administration().repair()
         entry.update(problems=len(report.problems))
     return report
 

@@ -20,13 +20,13 @@ def reindex(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> No
       hrag reindex --data-dir /var/lib/hrag
     """
     # Settings and storage are slow to import, and only some commands need them.
-    from hrag.cli.store.administration import open_administration  # noqa: PLC0415
+    from hrag.cli.store.administration import open_store  # noqa: PLC0415
     from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
 
-    administration = open_administration(data_dir)
+    store = open_store(data_dir)
     collections: list[dict[str, object]] = []
-    with audited("reindex", store=str(data_dir)) as entry:
-        for done in administration.reindex():
+    with audited("reindex", store=store.location) as entry:
+        for done in store.administration().reindex():
             collections.append(asdict(done))
             entry["collections"] = len(collections)
             if not as_json:

@@ -21,12 +21,12 @@ def vacuum(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> Non
       hrag vacuum --data-dir /var/lib/hrag
     """
     # Settings and storage are slow to import, and only some commands need them.
-    from hrag.cli.store.administration import open_administration  # noqa: PLC0415
+    from hrag.cli.store.administration import open_store  # noqa: PLC0415
     from hrag.cli.store.audit_entry import audited  # noqa: PLC0415
 
-    administration = open_administration(data_dir)
-    with audited("vacuum", store=str(data_dir)) as entry:
-        report = administration.vacuum()
+    store = open_store(data_dir)
+    with audited("vacuum", store=store.location) as entry:
+        report = store.administration().vacuum()
         entry.update(before_bytes=report.before_bytes, after_bytes=report.after_bytes)
     if as_json:
         print_json(asdict(report))

@@ -1,0 +1,192 @@
+"""A connection on which transactions begin and end without waiting for the server.
+
+What begins a transaction, BEGIN and SET LOCAL, is sent at once, and its reply is collected when
+the caller sends its first statement: the server works while the caller prepares that. The COMMIT
+of a transaction that only read is sent and its reply collected before the connection is
+used again: nothing depends on it. docs/decisions/postgres.md has the measurements.
+
+Statements are prepared by psycopg after some executions and closed by messages of the
+protocol, never by DEALLOCATE, which PgBouncer does not understand in transaction mode.
+"""
+
+import math
+import select
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import psycopg
+from psycopg import pq
+from psycopg.abc import Params, PQGen
+from psycopg.errors import _WaitTimeout
+from psycopg.generators import fetch_many
+from psycopg.pq.abc import PGresult
+
+from hrag.deadline import NEVER, Deadline
+
+Row = tuple[Any, ...]
+
+# What a server may take longer than its statement_timeout before it counts as hanging.
+_HANGS_AFTER_S = 1.0
+_IN_TRANSACTION = (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
+
+
+class Cursor(psycopg.Cursor[Row]):
+    """A cursor whose results come in binary format, one statement at a time."""
+
+    _conn: "Connection"
+
+    def __init__(self, connection: "Connection", **options: Any) -> None:
+        super().__init__(connection, **options)
+        self.format = pq.Format.BINARY
+
+    def execute(self, query: Any, params: Params | None = None, **options: Any) -> Self:
+        self._conn.settle()
+        return super().execute(query, params, **options)
+
+    def executemany(self, *args: Any, **kwargs: Any) -> None:
+        self._conn.settle()
+        super().executemany(*args, **kwargs)
+
+    def copy(self, *args: Any, **kwargs: Any) -> Any:
+        self._conn.settle()
+        return super().copy(*args, **kwargs)
+
+    def stream(self, *args: Any, **kwargs: Any) -> Iterator[Row]:
+        self._conn.settle()
+        return super().stream(*args, **kwargs)
+
+
+class Connection(psycopg.Connection[Row]):
+    """A connection to one server, used by one thread at a time."""
+
+    deadline: Deadline = NEVER
+    """That of the present transaction."""
+    _awaits_reply: bool = False
+    """Whether the reply to what `_post` sent last was not collected yet."""
+    opened_s: float = 0.0
+    returned_s: float = 0.0
+
+    @classmethod
+    def open(cls, dsn: str, **parameters: Any) -> "Connection":
+        """Connects. Raises psycopg.OperationalError."""
+        connection = cls.connect(dsn, autocommit=True, cursor_factory=Cursor, **parameters)
+        if not psycopg.capabilities.has_send_close_prepared():
+            connection.prepared_max = None  # Otherwise psycopg would send DEALLOCATE.
+        connection.opened_s = connection.returned_s = time.monotonic()
+        return connection
+
+    def begin(self, statement: bytes, deadline: Deadline) -> None:
+        """Begins a transaction with `statement`; does not wait for the reply.
+
+        Each statement in it may take until `deadline`.
+        """
+        self.deadline = deadline
+        if deadline.at_s < math.inf:
+            timeout_ms = max(1, math.ceil(deadline.remaining_s * 1000))
+            statement += b"; SET LOCAL statement_timeout = %d" % timeout_ms
+        self._post(statement)
+
+    def settle(self) -> None:
+        """Collects the reply to what was sent without waiting for it; raises if it failed."""
+        if self._awaits_reply:
+            self._awaits_reply = False
+            _check(self.wait(fetch_many(self.pgconn)))
+
+    def run_script(self, script: bytes) -> None:
+        """Runs several statements, separated by semicolons, in the present transaction."""
+        self.settle()
+        psycopg.Cursor(self).execute(script)
+
+    @contextmanager
+    def pipeline(self) -> Iterator[psycopg.Pipeline]:
+        self.settle()
+        with super().pipeline() as pipeline:
+            yield pipeline
+
+    @contextmanager
+    def transaction(self, *args: Any, **kwargs: Any) -> Iterator[psycopg.Transaction]:
+        """A savepoint in the present transaction."""
+        self.settle()
+        with super().transaction(*args, **kwargs) as transaction:
+            yield transaction
+
+    def end_reading(self) -> None:
+        """Ends a transaction that changed nothing; does not wait for the reply."""
+        self.settle()
+        self._post(b"COMMIT")
+
+    def end_writing(self) -> None:
+        """Commits, and returns when it is done.
+
+        Raises psycopg.errors.InFailedSqlTransaction, and changes nothing, if a statement of the
+        transaction has failed: PostgreSQL itself would roll back and say nothing.
+        """
+        self.settle()
+        if self.pgconn.transaction_status == pq.TransactionStatus.INERROR:
+            raise psycopg.errors.InFailedSqlTransaction("a failed statement was ignored")
+        self.commit()
+
+    def abandon(self) -> bool:
+        """Rolls the transaction back, if there is one; does not wait for the reply.
+
+        Returns False if the connection cannot be used any more.
+        """
+        try:
+            self.settle()
+            if self.pgconn.transaction_status in _IN_TRANSACTION:
+                self._post(b"ROLLBACK")
+        except psycopg.Error:
+            return False
+        return self._awaits_reply or self._is_idle()
+
+    def is_usable(self, timeout_s: float) -> bool:
+        """Whether the connection is idle and, as far as is known here, the server still has it.
+
+        Waits at most `timeout_s` for the reply to the last COMMIT or ROLLBACK; asks the
+        server nothing.
+        """
+        try:
+            if self._awaits_reply:
+                self._awaits_reply = False
+                _check(super().wait(fetch_many(self.pgconn), timeout=timeout_s))
+            return self._is_idle() and not _is_readable(self.pgconn.socket)
+        except (psycopg.Error, _WaitTimeout):
+            return False
+
+    def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:
+        """Waits for the server as psycopg does, but no longer than the deadline allows.
+
+        The server ends statements itself when their time is over; one that hangs does not.
+        Raises psycopg.errors.ConnectionTimeout, and the connection must be closed then.
+        """
+        if timeout is not None or self.deadline.at_s == math.inf:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, max(0.0, self.deadline.remaining_s) + _HANGS_AFTER_S)
+        except _WaitTimeout:
+            raise psycopg.errors.ConnectionTimeout("the server does not answer") from None
+
+    def _post(self, script: bytes) -> None:
+        """Sends one or more statements; their reply is collected later."""
+        self.pgconn.send_query(script)
+        self.pgconn.flush()
+        self._awaits_reply = True
+
+    def _is_idle(self) -> bool:
+        return self.pgconn.transaction_status == pq.TransactionStatus.IDLE
+
+
+def _check(results: list[PGresult]) -> None:
+    """Raises the error that one of the results is."""
+    for result in results:
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise psycopg.errors.error_from_result(result)
+
+
+def _is_readable(fileno: int) -> bool:
+    """Whether the server has sent something unasked: mostly that it ends the connection."""
+    poll = select.poll()
+    poll.register(fileno, select.POLLIN)
+    return bool(poll.poll(0))

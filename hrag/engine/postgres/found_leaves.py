@@ -1,0 +1,59 @@
+"""The leaves that a search has found so far, as a table: see `LeafTable`."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrag.engine.search.candidates import RowNumbers, Scores
+from hrag.engine.search.sorted_sets import is_in
+from hrag.engine.stored.labels import Labels
+from hrag.types import CollectionSettings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundLeaves:
+    """Leaves in ascending order of their labels: `uint64[n]`, each once, all living.
+
+    `ancestors` is `uint32[levels, n]`; `cosines` `float32[n]`, NaN where the search has no
+    vector.
+    """
+
+    settings: CollectionSettings
+    labels: Labels
+    ancestors: NDArray[np.uint32]
+    cosines: Scores
+
+    @classmethod
+    def none(cls, settings: CollectionSettings) -> "FoundLeaves":
+        """Returns a table without rows."""
+        levels = settings.tree.top_level - settings.tree.embedding_level + 1
+        ancestors = np.empty((levels, 0), np.uint32)
+        return cls(settings, np.empty(0, np.uint64), ancestors, np.empty(0, np.float32))
+
+    @property
+    def alive(self) -> NDArray[np.uint8]:
+        """1 for each leaf: a snapshot finds no other."""
+        return np.ones(len(self.labels), np.uint8)
+
+    def rows(self, labels: Labels) -> RowNumbers:
+        """Returns the row of each of `labels`, which the table has."""
+        return np.searchsorted(self.labels, labels).astype(np.uint32)
+
+    def missing(self, labels: Labels) -> Labels:
+        """Returns those of `labels` that the table does not have."""
+        return labels[~is_in(labels, self.labels)]
+
+    def plus(self, more: "FoundLeaves") -> "FoundLeaves":
+        """Returns a table with the leaves of both."""
+        new = ~is_in(more.labels, self.labels)
+        labels = np.concatenate([self.labels, more.labels[new]])
+        order = np.argsort(labels, kind="stable")
+        ancestors = np.concatenate([self.ancestors, more.ancestors[:, new]], axis=1)
+        cosines = np.concatenate([self.cosines, more.cosines[new]])
+        return FoundLeaves(
+            self.settings,
+            labels[order],
+            np.ascontiguousarray(ancestors[:, order]),
+            cosines[order],
+        )

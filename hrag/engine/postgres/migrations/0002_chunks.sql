@@ -1,0 +1,165 @@
+-- What users of SQL read: the view hrag.chunks, and who may read which tenants through it.
+--
+-- A chunk's row is computed from its document's packed tree and text when it is read; nothing
+-- is stored twice. Functions that are STRICT are not inlined: each has its result once, however
+-- many columns use it.
+
+-- The little-endian number at an offset; 0xFFFFFFFF, which says that there is none, is -1.
+CREATE FUNCTION hrag.u32(packed bytea, start integer) RETURNS integer
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN reverse(substring(packed FROM start + 1 FOR 4))::integer;
+
+CREATE FUNCTION hrag.chunk_id(document_id text, level integer, index integer) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN document_id || '#' || level::text || '.' || index::text;
+
+-- The levels of a packed tree: how many chunks each has, and at which byte they begin.
+CREATE FUNCTION hrag.tree_levels(tree bytea)
+RETURNS TABLE (level integer, chunks integer, base integer)
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 4
+BEGIN ATOMIC
+    SELECT number, count, (4 * (levels + 1) + 40 * (sum(count) OVER (ORDER BY number) - count))::integer
+    FROM (SELECT hrag.u32(tree, 0) AS levels) AS header,
+        generate_series(0, levels - 1) AS number,
+        LATERAL (SELECT hrag.u32(tree, 4 + 4 * number) AS count) AS counted;
+END;
+
+-- The chunks of one level, 40 bytes each, read together.
+CREATE FUNCTION hrag.level_chunks(tree bytea, base integer, chunks integer)
+RETURNS TABLE (index integer, chunk bytea)
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 100
+BEGIN ATOMIC
+    SELECT number, substring(packed FROM 40 * number + 1 FOR 40)
+    FROM (SELECT substring(tree FROM base + 1 FOR 40 * chunks) AS packed OFFSET 0) AS level,
+        generate_series(0, chunks - 1) AS number;
+END;
+
+-- UTF-8 as text, which cannot hold NUL: U+2400, the symbol for it, takes its place.
+CREATE FUNCTION hrag.decoded_text(body bytea) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN convert_from(
+    CASE position('\x00'::bytea IN body)
+        WHEN 0 THEN body
+        -- Blanks keep the pairs of digits apart; `decode` ignores them.
+        ELSE decode(
+            replace(regexp_replace(encode(body, 'hex'), '(..)', ' \1', 'g'), ' 00', ' e29080'),
+            'hex')
+    END, 'UTF8');
+
+-- The metadata in a document's record. NUL, escaped there, is U+2400 here too.
+CREATE FUNCTION hrag.metadata_of(record bytea) RETURNS jsonb
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN (
+    CASE position('\u0000' IN convert_from(record, 'UTF8'))
+        WHEN 0 THEN convert_from(record, 'UTF8')
+        -- An even number of backslashes before it are escaped ones.
+        ELSE regexp_replace(
+            convert_from(record, 'UTF8'), '(?<!\\)((?:\\\\)*)\\u0000', '\1\\u2400', 'g')
+    END::json -> 'metadata')::jsonb;
+
+-- The chunks of all documents in collections that have a name. `id` is unique in a collection.
+-- Columns that a query does not use are not computed, nor are rows of other levels, if it has
+-- a condition on `level`; with tenant_id and document_id it reads one document.
+CREATE VIEW hrag.chunks WITH (security_invoker = true) AS
+SELECT
+    hrag.chunk_id(d.document_id, l.level, k.index) AS id,
+    d.tenant_id,
+    d.document_id,
+    hrag.decoded_text(substring(
+        d.body FROM hrag.u32(k.chunk, 0) + 1 FOR hrag.u32(k.chunk, 4) - hrag.u32(k.chunk, 0)
+    )) AS content,
+    l.level,
+    CASE WHEN hrag.u32(k.chunk, 24) >= 0
+        THEN hrag.chunk_id(d.document_id, l.level + 1, hrag.u32(k.chunk, 24))
+    END AS parent_id,
+    ARRAY(
+        SELECT hrag.chunk_id(d.document_id, l.level - 1, hrag.u32(k.chunk, 28) + child)
+        FROM generate_series(0, hrag.u32(k.chunk, 32) - 1) AS child
+    ) AS child_ids,
+    hrag.u32(k.chunk, 20) AS token_count,
+    hrag.metadata_of(d.record) AS metadata,
+    c.record ->> 'name' AS collection
+FROM hrag.documents AS d
+    JOIN hrag.collections AS c USING (tenant_id, collection_id),
+    LATERAL hrag.tree_levels(d.tree) AS l,
+    LATERAL hrag.level_chunks(d.tree, l.base, l.chunks) AS k
+WHERE c.record ->> 'summarises' = '0';
+
+-- Which tenants a role may read through the view; the owner of the schema writes it.
+CREATE TABLE hrag.sql_tenants (
+    role_name name NOT NULL,
+    tenant_id text COLLATE "C" NOT NULL,
+    PRIMARY KEY (role_name, tenant_id)
+);
+
+-- Nobody but the owner has rights, unless they are given by name.
+REVOKE ALL ON SCHEMA hrag, hrag_homes FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA hrag FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA hrag FROM PUBLIC;
+
+-- Only what readers of SQL are granted has policies: a service that is not the owner could not
+-- COPY into a table that has any.
+ALTER TABLE hrag.collections ENABLE ROW LEVEL SECURITY;
+ALTER TABLE hrag.documents ENABLE ROW LEVEL SECURITY;
+ALTER TABLE hrag.sql_tenants ENABLE ROW LEVEL SECURITY;
+
+-- Gives the roles hrag_service and hrag_sql_reader their rights; a role that does not exist is
+-- left out. The owner may call it again at any time, and does after creating a role. A migration
+-- that adds tables or functions calls it at its end.
+CREATE PROCEDURE hrag.grant_roles() LANGUAGE plpgsql AS $$
+BEGIN
+    IF to_regrole('hrag_service') IS NOT NULL THEN
+        GRANT USAGE ON SCHEMA hrag TO hrag_service;
+        GRANT USAGE, CREATE ON SCHEMA hrag_homes TO hrag_service;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA hrag TO hrag_service;
+        GRANT USAGE ON ALL SEQUENCES IN SCHEMA hrag TO hrag_service;
+        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA hrag TO hrag_service;
+        REVOKE INSERT, UPDATE, DELETE ON hrag.migrations FROM hrag_service;
+        REVOKE ALL ON hrag.sql_tenants FROM hrag_service;
+        DROP POLICY IF EXISTS services ON hrag.collections;
+        DROP POLICY IF EXISTS services ON hrag.documents;
+        CREATE POLICY services ON hrag.collections TO hrag_service USING (true);
+        CREATE POLICY services ON hrag.documents TO hrag_service USING (true);
+    END IF;
+    IF to_regrole('hrag_sql_reader') IS NOT NULL THEN
+        GRANT USAGE ON SCHEMA hrag TO hrag_sql_reader;
+        GRANT SELECT ON hrag.chunks, hrag.sql_tenants TO hrag_sql_reader;
+        GRANT SELECT (tenant_id, collection_id, record) ON hrag.collections TO hrag_sql_reader;
+        GRANT SELECT (tenant_id, collection_id, document_id, record, tree, body)
+            ON hrag.documents TO hrag_sql_reader;
+        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA hrag TO hrag_sql_reader;
+        DROP POLICY IF EXISTS own_tenants ON hrag.collections;
+        DROP POLICY IF EXISTS own_tenants ON hrag.documents;
+        DROP POLICY IF EXISTS own_rows ON hrag.sql_tenants;
+        -- An array is computed once and looked up in the index; IN would filter all rows.
+        CREATE POLICY own_tenants ON hrag.collections FOR SELECT TO hrag_sql_reader
+            USING (tenant_id = ANY (ARRAY(SELECT own.tenant_id FROM hrag.sql_tenants AS own)));
+        CREATE POLICY own_tenants ON hrag.documents FOR SELECT TO hrag_sql_reader
+            USING (tenant_id = ANY (ARRAY(SELECT own.tenant_id FROM hrag.sql_tenants AS own)));
+        CREATE POLICY own_rows ON hrag.sql_tenants FOR SELECT TO hrag_sql_reader
+            USING (role_name = current_user);
+    END IF;
+END
+$$;
+REVOKE ALL ON PROCEDURE hrag.grant_roles FROM PUBLIC;
+
+-- Roles belong to the whole server: those that another database's store has made are used. A
+-- role that may create none leaves them to an administrator.
+DO $$
+DECLARE
+    wanted text;
+BEGIN
+    FOREACH wanted IN ARRAY ARRAY['hrag_service', 'hrag_sql_reader'] LOOP
+        BEGIN
+            IF to_regrole(wanted) IS NULL THEN
+                EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
+            END IF;
+        EXCEPTION
+            WHEN duplicate_object OR unique_violation THEN NULL;
+            WHEN insufficient_privilege THEN
+                RAISE NOTICE 'the role % does not exist and may not be created', wanted;
+        END;
+    END LOOP;
+END
+$$;
+CALL hrag.grant_roles();

@@ -1,0 +1,40 @@
+"""Term vectors: the terms of one document's leaves, packed for the table `term_vectors`.
+
+The number of leaves, then for each leaf its length and its number of entries, then the entries
+of all leaves, in the form of `hrag.analysis.LeafTerms`; little-endian.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hrag.analysis import LeafTerms
+
+_COUNT = np.dtype("<u4")
+_ENTRY = np.dtype("<u8")
+
+
+def packed(terms: LeafTerms) -> bytes:
+    """Returns the terms of a document's leaves as bytes."""
+    count = np.array([len(terms.lengths)], _COUNT)
+    entry_counts = np.diff(terms.starts).astype(_COUNT)
+    parts = (count, terms.lengths.astype(_COUNT), entry_counts, terms.entries.astype(_ENTRY))
+    return b"".join(part.tobytes() for part in parts)
+
+
+def unpacked(vectors: Sequence[bytes]) -> LeafTerms:
+    """Returns the terms of the leaves of several documents, one after the other."""
+    lengths, counts, entries = [np.empty(0, _COUNT)], [np.empty(0, _COUNT)], [np.empty(0, _ENTRY)]
+    for vector in vectors:
+        (leaves,) = np.frombuffer(vector, _COUNT, 1)
+        leaves = int(leaves)
+        both = np.frombuffer(vector, _COUNT, 2 * leaves, _COUNT.itemsize)
+        lengths.append(both[:leaves])
+        counts.append(both[leaves:])
+        entries.append(np.frombuffer(vector, _ENTRY, offset=_COUNT.itemsize * (1 + 2 * leaves)))
+    starts = np.concatenate(([0], np.cumsum(np.concatenate(counts), dtype=np.int64)))
+    return LeafTerms(
+        starts.astype(np.int64),
+        np.concatenate(entries).astype(np.uint64),
+        np.concatenate(lengths).astype(np.uint32),
+    )
