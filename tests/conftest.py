@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -29,6 +29,7 @@ from tests.forked import ran
 
 if TYPE_CHECKING:
     from hrag.embedding.builtin import BuiltinEmbedder
+    from tests.postgres_server import PostgresServer
 
 # A busy machine is no failure, and the default run has five minutes.
 hypothesis_settings.register_profile("default", deadline=None, max_examples=50)
@@ -37,6 +38,11 @@ hypothesis_settings.load_profile("default")
 _RESERVE_BYTES = 1 << 20
 
 _OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds `--engine`, which the end-to-end tests of `tests/e2e` run over."""
+    parser.addoption("--engine", choices=("embedded", "postgres"), default="embedded")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -76,6 +82,34 @@ def builtin() -> "BuiltinEmbedder":
     from hrag.embedding.builtin import BuiltinEmbedder
 
     return BuiltinEmbedder()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["PostgresServer"]:
+    """A PostgreSQL server of this process, for all of its tests; they leave it running."""
+    from tests import postgres_server
+
+    if problem := postgres_server.why_not():
+        pytest.skip(problem)
+    with closing(postgres_server.PostgresServer(_with_schema)) as server:
+        yield server
+
+
+def _with_schema(dsn: str) -> None:
+    """Makes a store of the empty database that `dsn` names."""
+    from hrag.engine.postgres.database import Database
+    from hrag.engine.postgres.schema import migrate
+
+    with closing(Database(dsn, 1, "hrag-tests")) as database:
+        migrate(database)
+
+
+@pytest.fixture
+def postgres_dsn(postgres: "PostgresServer") -> Iterator[str]:
+    """The DSN of a new database with an empty store, dropped when its test ends."""
+    name = postgres.new_database()
+    yield postgres.dsn(name)
+    postgres.drop(name)
 
 
 @pytest.fixture

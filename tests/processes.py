@@ -20,10 +20,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hrag.cli.services.processes import INDEXER, RETRIEVER, Service, free_addresses
 from hrag.client import Client
 from hrag.client.calls import channel_options
-from hrag.config import EngineSettings
-from hrag.engine import open_engine
 from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
 from tests.forked import Forked
+from tests.stores import check_store, settings_of
 
 # Beside other tests, an indexer of low priority would not seal in time.
 FAST = {"HRAG_EMBEDDER": "hash:64", "HRAG_INDEXER_NICENESS": "0"}
@@ -77,8 +76,8 @@ class Process:
         self.service = service
         self.address = address or free_addresses(1)[0]
         self._log_path = data_dir.with_name(f"{data_dir.name}-{service.name}-{self.port}.log")
-        own = {"HRAG_DATA_DIR": str(data_dir), service.address_variable: self.address}
-        environment = {**environ, **_DEBUG, **settings, **own}
+        store, own = settings_of(data_dir), {service.address_variable: self.address}
+        environment = {**environ, **_DEBUG, **store, **settings, **own}
         self._process = start(("-m", service.module), environment, self._log_path)
 
     @property
@@ -218,13 +217,3 @@ def is_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"
-
-
-def check_store(data_dir: Path) -> None:
-    """The store is sound, and no process has it."""
-    engine = open_engine(EngineSettings().model_copy(update={"data_dir": data_dir}))
-    engine.writer()
-    try:
-        assert engine.administration().check().problems == ()
-    finally:
-        engine.close()

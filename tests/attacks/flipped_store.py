@@ -24,15 +24,15 @@ import structlog
 
 from hrag import tokens
 from hrag.config import EngineSettings
-from hrag.engine import Engine, Reader, StoredDocument, Writer, open_engine
-from hrag.engine.documents import DocumentSummaries, Summary
+from hrag.engine import Engine, Exported, Reader, StoredDocument, Writer, open_engine
+from hrag.engine.documents import DocumentSummaries, Summary, UnreadableDocument
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.admin.check_process import check_apart
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store, open_alone, open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.find import FindRequest
-from hrag.errors import HragError, StoreUnavailable
+from hrag.errors import DataLoss, HragError, StoreUnavailable
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
 from hrag.ids import ChunkId
 from hrag.tree import ParsedText, Section
@@ -432,8 +432,10 @@ def _found(found: Any) -> Any:
     return found.passages, found.contexts, found.sections, found.eligible_leaves
 
 
-def plain(stored: StoredDocument) -> Any:
-    """The parts of a stored document, to be compared."""
+def plain(stored: Exported) -> Any:
+    """The parts of a stored document, to be compared. Raises DataLoss for a damaged one."""
+    if isinstance(stored, UnreadableDocument):
+        raise DataLoss(stored.problem)
     document, own = stored.document, stored.summaries
     summaries = own and (own.summaries, own.vectors.tobytes())
     return (

@@ -12,7 +12,8 @@ import pytest
 from hrag.cli.services.processes import INDEXER, RETRIEVER
 from hrag.client import Client
 from hrag.types import Document
-from tests.processes import FAST, check_store, fresh, started
+from tests.processes import FAST, fresh, started
+from tests.stores import check_store
 from tests.until import until
 
 pytestmark = pytest.mark.attacks

@@ -19,7 +19,8 @@ from hrag.cli.services.processes import Services, free_addresses
 from tests.credentials import OTHER, TENANT, UNKNOWN_KEY, new_key
 from tests.openai_server import OpenAIServer, Reply, events, piece
 from tests.pki import Authority
-from tests.processes import FAST, START_S, check_store
+from tests.processes import FAST, START_S
+from tests.stores import check_store
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "node"
 SLOW = "a question that takes its time"

@@ -108,3 +108,11 @@ def test_a_copy_of_the_example_changes_no_path_and_no_protection(tmp_path):
         assert not [each for each in settings.items() if each[1].startswith("#")]
         assert usual[name]["environment"].items() <= settings.items()
         assert {**copied[name], "environment": 0} == {**usual[name], "environment": 0}
+
+
+def test_the_file_for_postgres_is_one_that_compose_knows():
+    found = _read("--file", "deploy/postgres.yml", HRAG_POSTGRES_SECRETS="/secrets")["services"]
+    assert found.keys() == {"postgres", "migrate", "indexer", "retriever-1", "retriever-2"}
+    for name, service in found.items():
+        ports = [each["host_ip"] for each in service.get("ports", ())]
+        assert set(ports) <= {"127.0.0.1"}, name

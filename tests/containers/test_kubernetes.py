@@ -1,4 +1,4 @@
-"""deploy/kubernetes.yaml is valid for the schemas of Kubernetes; nothing is started."""
+"""The manifests are valid for the schemas of Kubernetes; nothing is started."""
 
 import subprocess
 
@@ -9,6 +9,7 @@ from tests.containers.engine import OWN, ROOT
 pytestmark = pytest.mark.containers
 
 MANIFEST = ROOT / "deploy" / "kubernetes.yaml"
+RESOURCES = {MANIFEST: 3, MANIFEST.with_name("kubernetes-postgres.yaml"): 7}
 VALIDATOR = OWN / "venv" / "bin" / "kubernetes-validate"
 
 
@@ -19,10 +20,11 @@ def _validate(path):
     )
 
 
-def test_every_field_is_one_that_kubernetes_knows():
-    done = _validate(MANIFEST)
+@pytest.mark.parametrize("manifest", RESOURCES, ids=lambda path: path.name)
+def test_every_field_is_one_that_kubernetes_knows(manifest):
+    done = _validate(manifest)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (done.stdout + done.stderr).count("passed for resource") == 3
+    assert (done.stdout + done.stderr).count("passed for resource") == RESOURCES[manifest]
 
 
 def test_an_invalid_field_is_detected(tmp_path):

@@ -13,13 +13,17 @@ from typing import Any
 
 import pytest
 
+from hrag.config import EngineSettings
+from hrag.engine import open_engine
 from hrag.engine.documents import CollectionHandle, PreparedDocument
 from hrag.engine.protocols import Engine, Reader, Snapshot, Writer
 from hrag.quota.quotas import Quota
-from hrag.types import TreeSettings
+from hrag.types import SummaryUnit, TreeSettings
 from tests.conftest import engine_at
 from tests.fakes import ModelCollection, collection_settings, prepared, sentences
 from tests.memory_engine import MemoryEngine
+from tests.postgres_server import PostgresServer
+from tests.postgres_statements import tenants_named
 
 
 @dataclass
@@ -59,7 +63,7 @@ class Case:
                 self.index("t", "c")
             self.writer.put(self.collection, document)
             self.model.put(document)
-        if self.state == "sealed":
+        if self.state in ("sealed", "indexed"):
             self.index("t", "c")
 
     def delete(self, document_id: str) -> None:
@@ -101,18 +105,57 @@ def in_memory(request: pytest.FixtureRequest, state: str) -> Case:
     return case
 
 
+def index_every_leaf(engine: Engine, collection: CollectionHandle) -> None:
+    """Gives a collection in PostgreSQL and its summaries homes and parts, however small."""
+    numbers = [collection.collection_id]
+    if collection.settings.summaries is not SummaryUnit.NONE:
+        numbers.append(collection.collection_id + 1)
+    for number in numbers:
+        engine.maintenance().maintain(collection.tenant_id, number, every_leaf=True)
+
+
+def in_postgres(request: pytest.FixtureRequest, state: str) -> Case:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    case, name = Case(state), server.new_database()
+    settings = EngineSettings().model_copy(
+        update={"engine": "postgres", "postgres_dsn": server.dsn(name)}
+    )
+    opened, closing = open_engine(settings), ExitStack()
+    closing.enter_context(tenants_named())
+
+    def close() -> None:
+        closing.close()
+        problems = opened.administration().check().problems
+        opened.close()
+        server.drop(name)
+        assert problems == ()
+
+    request.addfinalizer(close)
+    case.engine, case.writer = opened, opened.writer(case.quota_of)
+    case.readers = opened.reader
+    case.index = lambda tenant_id, name: index_every_leaf(opened, case.writer.open(tenant_id, name))
+    case.restart = lambda: None
+    case.another = lambda: in_postgres(request, state)
+    return case
+
+
 OpenCase = Callable[[pytest.FixtureRequest, str], Case]
 
 # States of an index: all in the tail, all in segments, half and half; or there is none.
 ENGINES: dict[str, tuple[OpenCase, tuple[str, ...]]] = {
     "embedded": (_embedded, ("tail", "sealed", "mixed")),
     "memory": (in_memory, ("plain",)),
+    "postgres": (in_postgres, ("shared", "indexed", "mixed")),
 }
+MARKS = {"postgres": [pytest.mark.postgres]}
 
 
 @pytest.fixture(
-    params=[(name, state) for name, (_, states) in ENGINES.items() for state in states],
-    ids="-".join,
+    params=[
+        pytest.param((name, state), id=f"{name}-{state}", marks=MARKS.get(name, ()))
+        for name, (_, states) in ENGINES.items()
+        for state in states
+    ]
 )
 def opened(request: pytest.FixtureRequest) -> Case:
     """An engine with nothing in it, in each state."""
@@ -133,7 +176,7 @@ def filled(opened: Case) -> Case:
     return opened
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in ENGINES])
 def catalog(request: pytest.FixtureRequest) -> Case:
     """An engine whose index does not matter."""
     open_case, states = ENGINES[request.param]

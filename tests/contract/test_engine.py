@@ -18,6 +18,7 @@ from hrag.ids import parse_chunk_id
 from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import IngestOutcome, TreeSettings
 from tests.fakes import (
+    as_half_precision,
     collection_settings,
     matched_leaves,
     prepared,
@@ -238,7 +239,7 @@ def test_totals_are_sums_over_tenants(filled):
 
 def test_the_status_of_an_index_is_there_if_the_engine_has_one(filled):
     """Tail and segments are the embedded engine's own; others say nothing about them."""
-    status, embedded = filled.writer.status(filled.collection), filled.state != "plain"
+    status, embedded = filled.writer.status(filled.collection), filled.engine.name == "embedded"
     assert (status.embedded is not None) == embedded
     assert (filled.writer.totals().embedded is not None) == embedded
     assert (filled.readers().status().embedded is not None) == embedded
@@ -368,7 +369,7 @@ def _near(direction: Vector, number: int) -> PreparedDocument:
     document = prepared(f"d{number:02}", sentences(11, number), seed=number)
     vectors = direction + 0.3 * document.vectors
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return replace(document, vectors=vectors)
+    return replace(document, vectors=as_half_precision(vectors))
 
 
 def test_a_snapshot_stays_as_it_was_while_writes_go_on(filled):

@@ -286,13 +286,13 @@ def test_a_snapshot_works_no_longer_than_its_deadline(filled):
     for deadline, error in ((past, DeadlineExceeded), (gone, Cancelled)):
         for mode in (SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE, SearchMode.SENTENCE_WINDOW):
             level = TOP if mode is SearchMode.AUTO_MERGE else 0
-            with filled.snapshot(deadline=deadline) as snapshot, pytest.raises(error):
+            with pytest.raises(error), filled.snapshot(deadline=deadline) as snapshot:
                 snapshot.find(FindRequest(query_vector(0), mode, level, EVERYTHING, 1))
     with filled.snapshot(deadline=Deadline.after(60.0)) as snapshot:
         assert find(snapshot, query_vector(0), 3).passages
 
 
 def test_encoding_passages_is_optional(filled):
-    """Only the embedded engine has it; `find` compares both ways wherever it is."""
+    """The engine in memory has not; `find` compares both ways wherever it is."""
     with filled.snapshot() as snapshot:
         assert isinstance(snapshot, EncodingSnapshot) == (filled.state != "plain")

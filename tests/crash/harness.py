@@ -33,7 +33,8 @@ from tests.crash.load import (
     work_until_gone,
 )
 from tests.crash.verify import ExactSearch, check_beside_services, settle
-from tests.processes import Process, check_store
+from tests.processes import Process
+from tests.stores import check_store
 from tests.until import until
 
 LARGE = "large"

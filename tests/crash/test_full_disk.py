@@ -26,7 +26,8 @@ from tests.crash.load import StreamWriter, UnaryWriter, Worker
 from tests.crash.verify import ExactSearch, check_beside_services, settle
 from tests.fakes import collection_settings, prepared, seal, sentences
 from tests.forked import HRAG, ran
-from tests.processes import Running, check_store, running
+from tests.processes import Running, running
+from tests.stores import check_store
 from tests.until import until
 
 _TENANT = "large"

@@ -1,15 +1,22 @@
-"""Running services, shared by a whole session because tenants keep tests apart."""
+"""Running services, shared by a whole session because tenants keep tests apart.
+
+With `--engine=postgres` their stores are databases of the session's PostgreSQL server. Tests of
+what only the embedded engine has are marked `embedded_only`, with the reason.
+"""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from hrag.types import Document, Page
+from tests import stores
 from tests.openai_server import OpenAIServer
 from tests.processes import FAST, Running, running
 
+_HERE = Path(__file__).parent
 CHAT_KEY = "sk-test-4711"
 AT_A_TIME = 2  # Answers.
 MAX_TOKENS = 200
@@ -19,19 +26,43 @@ CATS = "猫睡觉。它们喜欢鱼。"
 _numbers = count(1)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--engine=postgres`, marks all tests so, but skips those that are `embedded_only`."""
+    if config.getoption("--engine") == "embedded":
+        return
+    for item in items:
+        if not item.path.is_relative_to(_HERE):
+            continue
+        item.add_marker(pytest.mark.postgres)
+        if marker := item.get_closest_marker("embedded_only"):
+            item.add_marker(pytest.mark.skip(reason=f"embedded only: {marker.args[0]}"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _engine(request: pytest.FixtureRequest, _no_settings_from_outside: None) -> Iterator[None]:
+    """Puts the stores where `--engine` says."""
+    with ExitStack() as closing:
+        if request.config.getoption("--engine") == "postgres":
+            closing.enter_context(stores.in_postgres(request.getfixturevalue("postgres")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_store_left(tmp_path: Path) -> Iterator[None]:
+    """Drops the databases of a test, which no folder holds, when it has ended."""
+    yield
+    stores.drop_below(tmp_path)
+
+
 @pytest.fixture(scope="session")
-def services(
-    tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
-) -> Iterator[Running]:
+def services(tmp_path_factory: pytest.TempPathFactory, _engine: None) -> Iterator[Running]:
     """Both services with pseudo-embeddings: fast, and scores that mean nothing."""
     with running(tmp_path_factory.mktemp("hash") / "store") as both:
         yield both
 
 
 @pytest.fixture(scope="session")
-def builtin_services(
-    tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
-) -> Iterator[Running]:
+def builtin_services(tmp_path_factory: pytest.TempPathFactory, _engine: None) -> Iterator[Running]:
     """Both services with the embedder that knows what words mean."""
     with running(tmp_path_factory.mktemp("builtin") / "store", {}) as both:
         yield both

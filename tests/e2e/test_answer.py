@@ -30,6 +30,7 @@ from tests.openai_server import (
     slow,
 )
 from tests.processes import Running
+from tests.stores import COSINE_TOLERANCE
 from tests.until import until
 
 AT_ONCE = "0.001"
@@ -137,7 +138,7 @@ def test_the_sentence_that_supports_a_statement_is_found(
     chat_endpoint.inject(says("They dig holes in gardens. [1] Otherwise [1]."))
     found = told(answering.client.answer(search))
     sure, unsure = found.end.citations
-    assert sure.score == pytest.approx(1, abs=1e-5)
+    assert sure.score == pytest.approx(1, abs=COSINE_TOLERANCE)
     text = answering.client.get_text(stored, sure.document_id)
     assert text[sure.span.char_start : sure.span.char_end] == "They dig holes in gardens."
     assert unsure.score is not None

@@ -13,6 +13,7 @@ from hrag.types import Document
 from hrag.v1 import retriever_pb2 as rpb
 from tests.openai_server import DEFAULT_DIMENSION, OpenAIServer, Reply, refuse
 from tests.processes import Running, running
+from tests.stores import COSINE_TOLERANCE
 
 CALLERS = 64
 SLOW_S = 0.1
@@ -75,7 +76,7 @@ def assert_found(search: Any, number: int) -> None:
     """Asserts that the document with the query's text is first, so the vector was the right one."""
     (passage,) = search.result().passages
     assert passage.chunk.document_id == f"d{number}"
-    assert passage.score == pytest.approx(1, abs=1e-5)
+    assert passage.score == pytest.approx(1, abs=COSINE_TOLERANCE)
 
 
 def test_concurrent_callers_share_requests_and_get_their_own_results(

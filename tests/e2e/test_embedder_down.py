@@ -25,6 +25,7 @@ from tests.openai_server import (
     slow,
 )
 from tests.processes import FAST, Running, running
+from tests.stores import COSINE_TOLERANCE, content_of
 
 TEXT = "".join(f"Sentence {number} tells a story. " for number in range(200))
 KEY = "sk-test-4711"
@@ -54,16 +55,15 @@ def test_re_ingesting_a_corpus_embeds_nothing_and_leaves_the_store_as_it_is(
     embedded: Running, endpoint: OpenAIServer, tenant: str
 ) -> None:
     corpus = [Document(f"{number}. {TEXT}", f"d{number}") for number in range(4)]
-    client, data = embedded.client, embedded.data_dir / "data.mdb"
+    client = embedded.client
     first = list(client.ingest_many(tenant, corpus))
-    calls, size, content = endpoint.calls, data.stat().st_size, data.read_bytes()
+    calls, content = endpoint.calls, content_of(embedded.data_dir)
     again = list(client.ingest_many(tenant, corpus))
     assert [result.outcome for result in first] == [IngestOutcome.CREATED] * 4
     assert [result.outcome for result in again] == [IngestOutcome.UNCHANGED] * 4
     assert [result.sequence for result in again] == [result.sequence for result in first]
     assert endpoint.calls == calls
-    assert data.stat().st_size == size
-    assert data.read_bytes() == content
+    assert content_of(embedded.data_dir) == content
 
 
 def test_a_query_asked_again_is_not_embedded_again(
@@ -85,7 +85,7 @@ def test_a_shuffled_answer_is_put_in_order(
     chunk = embedded.client.get_chunk(tenant, "d#0.1").chunk
     best = embedded.client.search(tenant, chunk.content, limit=1, return_level=0).passages[0]
     assert best.chunk.chunk_id == "d#0.1"
-    assert best.dense_score == pytest.approx(1, abs=1e-5)
+    assert best.dense_score == pytest.approx(1, abs=COSINE_TOLERANCE)
 
 
 def test_a_limit_that_passes_goes_unnoticed(

@@ -17,7 +17,8 @@ from hrag.cli.services.processes import INDEXER, RETRIEVER, Service
 from hrag.client import Client
 from hrag.types import Document
 from tests.openai_server import OpenAIServer, slow
-from tests.processes import FAST, Process, Running, check_store, running, started
+from tests.processes import FAST, Process, Running, running, started
+from tests.stores import check_store, is_embedded
 from tests.until import until
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -87,6 +88,7 @@ def test_a_call_that_never_ends_does_not_hold_up_a_stop(data_dir: Path) -> None:
 # Starting
 
 
+@pytest.mark.embedded_only("any number of indexers may share a database")
 def test_a_second_indexer_on_the_same_store_ends_and_says_why(services: Running) -> None:
     second = Process(INDEXER, services.data_dir, FAST)
     assert second.wait() == 1
@@ -183,6 +185,8 @@ def test_eight_threads_search_during_writes_without_an_error(data_dir: Path) -> 
             stop.set()
             assert all(each.result() > 0 for each in searching)
         assert writes > 20
+        if not is_embedded():
+            return
         for number in range(12):  # A slow machine has written too little for a segment.
             services.client.ingest("t", Document(_text(number, 200), f"last{number}"))
         until(lambda: services.client.index_status("t").embedded.segments != (), 60)

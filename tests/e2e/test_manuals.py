@@ -22,7 +22,8 @@ from hrag.client import AsyncClient, Client
 from hrag.client.calls import INDEXER_ADDRESS, RETRIEVER_ADDRESS, TIMEOUT_S
 from hrag.types import Document
 from tests.manuals import MANUALS, ROOT, blocks, page_id
-from tests.processes import Running, check_store
+from tests.processes import Running
+from tests.stores import check_store
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 TENANT = "acme"

@@ -26,8 +26,8 @@ from hrag.types import (
 )
 from tests.cited_places import CASES
 from tests.processes import FAST, Running, running
+from tests.stores import COSINE_TOLERANCE
 
-CLOSE = 1e-5
 TEXTS = {
     "denied": "Access denied means that the key has expired. Ask for another key.",
     "access": "Access is free of charge. Nothing is denied to a guest with a key.",
@@ -98,7 +98,7 @@ def test_vectors_find_everything_by_its_cosine(client: Client, library: str) -> 
     assert sorted(names(found)) == sorted(TEXTS)
     assert found.retrieval is Retrieval.DENSE
     assert found.passages[0].chunk.document_id == "cats"
-    assert found.passages[0].score == pytest.approx(1, abs=CLOSE)
+    assert found.passages[0].score == pytest.approx(1, abs=COSINE_TOLERANCE)
     for passage in found.passages:
         assert passage.score == passage.dense_score
         assert (passage.lexical_score, passage.term_spans) == (None, ())
@@ -113,7 +113,7 @@ def test_hybrid_weighs_both_scores(client: Client, library: str, weight: float |
         assert passage.lexical_score is not None
         assert passage.dense_score is not None
         fused = share * passage.lexical_score + (1 - share) * (1 + passage.dense_score) / 2
-        assert passage.score == pytest.approx(fused, abs=CLOSE)
+        assert passage.score == pytest.approx(fused, abs=COSINE_TOLERANCE)
         child = passage.matched_children[0]
         assert (child.score, child.lexical_score) == (passage.score, passage.lexical_score)
     scores = [passage.score for passage in found.passages]
@@ -125,14 +125,14 @@ def test_reciprocal_ranks_are_an_option(client: Client, library: str) -> None:
         library, "sleeping cats", fusion=FusionMethod.RECIPROCAL_RANK, lexical_weight=1.0
     )
     assert found.passages[0].chunk.document_id == "cats"
-    assert found.passages[0].score == pytest.approx(1 / 61, abs=CLOSE)
+    assert found.passages[0].score == pytest.approx(1 / 61, abs=COSINE_TOLERANCE)
 
 
 def test_a_vector_beside_a_text_serves_the_dense_source_alone(client: Client, library: str) -> None:
     vector = vector_of(TEXTS["cats"])
     found = client.search(library, "E-4711", vector=vector, limit=50)
     by_name = {passage.chunk.document_id: passage for passage in found.passages}
-    assert by_name["cats"].dense_score == pytest.approx(1, abs=CLOSE)
+    assert by_name["cats"].dense_score == pytest.approx(1, abs=COSINE_TOLERANCE)
     assert by_name["cats"].lexical_score == 0
     assert highlights(by_name["code"]) == ["E-4711"]
     dense = client.search(library, "E-4711", vector=vector, retrieval=Retrieval.DENSE)

@@ -19,7 +19,10 @@ from hrag.types import Document
 from tests.crash.damage import lose_a_text
 from tests.crash.disks import MIB, Ballast, small_disk
 from tests.forked import HRAG, ran
-from tests.processes import FAST, Running, check_store, running
+from tests.processes import FAST, Running, running
+from tests.stores import check_store
+
+pytestmark = pytest.mark.embedded_only("PostgreSQL has means of its own for these")
 
 _SEALS = {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64"}
 _ENV = {"NO_COLOR": "1", "COLUMNS": "200", "HRAG_SEGMENT_MIN_LEAVES": "64"}

@@ -14,6 +14,8 @@ SEALS = {**FAST, "HRAG_SEGMENT_MIN_LEAVES": "64"}
 QUERIES = [f"query {number}" for number in range(20)]
 _TOLERANCE = 1e-5
 
+pytestmark = pytest.mark.embedded_only("other engines have no segments")
+
 
 def _text(number: int, sentences: int = 200) -> str:
     return "".join(f"Document {number} says sentence {each}. " for each in range(sentences))

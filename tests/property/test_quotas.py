@@ -2,14 +2,20 @@
 
 import shutil
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from hrag.engine import PreparedDocument
 from hrag.engine.embedded.admin.check import check
@@ -17,10 +23,12 @@ from hrag.engine.embedded.maintenance import reclaim
 from hrag.engine.embedded.store.environment import open_for_writing
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.engine.protocols import Writer
 from hrag.errors import CollectionNotFound, DocumentNotFound, StorageQuotaExceeded
-from hrag.quota.quotas import Quota
+from hrag.quota.quotas import Quota, QuotaOf, unlimited
 from hrag.types import IngestOutcome, SummaryUnit
 from tests.fakes import ModelCollection, collection_settings, prepared, sentences
+from tests.postgres_server import PostgresServer
 from tests.summary_model import EMBEDDER, ModelSummaries, summarise
 
 SETTINGS = collection_settings(summaries=SummaryUnit.CHUNK)
@@ -38,31 +46,97 @@ def _document(document_id: str, length: int, seed: int) -> PreparedDocument:
     return prepared(document_id, sentences(length, seed), SETTINGS, seed, metadata=metadata)
 
 
+class Store(Protocol):
+    """A new store of an engine."""
+
+    writer: Writer
+
+    def usage(self, tenant_id: str) -> tuple[int, ...]:
+        """Collections, documents and bytes of a tenant, as they are stored."""
+
+    def reclaim(self) -> None:
+        """Deletes some of what deleted collections have left."""
+
+    def close(self) -> None:
+        """Checks the store and removes it."""
+
+
+OpenStore = Callable[[QuotaOf], Store]
+
+
+class EmbeddedStore:
+    def __init__(self, quota_of: QuotaOf) -> None:
+        self._folder = Path(tempfile.mkdtemp())
+        self._store = open_for_writing(self._folder)
+        self.writer = EmbeddedWriter(self._store, quota_of=quota_of)
+
+    def usage(self, tenant_id: str) -> tuple[int, ...]:
+        with self._store.read() as txn:
+            return read_usage(self._store, txn, tenant_id)[:3]
+
+    def reclaim(self) -> None:
+        reclaim.reclaim_some(self._store)
+
+    def close(self) -> None:
+        problems = check(self._store).problems
+        self._store.close()
+        shutil.rmtree(self._folder)
+        assert problems == ()
+
+
+class PostgresStore:
+    def __init__(self, server: PostgresServer, quota_of: QuotaOf) -> None:
+        from hrag.engine.postgres.database import Database
+        from hrag.engine.postgres.writer import PostgresWriter
+
+        self._server, self._name = server, server.new_database()
+        self._database = Database(server.dsn(self._name), 2, "tests", is_writer=True)
+        self.writer = PostgresWriter(self._database, quota_of=quota_of)
+
+    def usage(self, tenant_id: str) -> tuple[int, ...]:
+        from hrag.engine.postgres.queries import usage_of
+
+        with self._database.read() as connection:
+            return usage_of(connection, tenant_id)[:3]
+
+    def reclaim(self) -> None:
+        from hrag.engine.postgres.reclaim import next_deleted, reclaim_some
+
+        with self._database.write() as connection:
+            deleted = next_deleted(connection)
+            if deleted is not None:
+                reclaim_some(connection, deleted)
+
+    def close(self) -> None:
+        from hrag.engine.postgres.check import check as checked
+
+        problems = checked(self._database).problems
+        self._database.close()
+        self._server.drop(self._name)
+        assert problems == ()
+
+
 @cache
-def _size(document_id: str, length: int, seed: int) -> int:
+def _size(open_store: OpenStore, document_id: str, length: int, seed: int) -> int:
     """What it takes in a store where nothing else is."""
-    with ExitStack() as closing:
-        folder = closing.enter_context(tempfile.TemporaryDirectory())
-        store = open_for_writing(Path(folder))
-        closing.callback(store.close)
-        writer = EmbeddedWriter(store)
-        writer.create_collection("t", "c", SETTINGS)
-        opened = writer.open("t", "c")
-        writer.put(opened, _document(document_id, length, seed))
-        return writer.status(opened).tenant.stored_bytes
+    store = open_store(unlimited)
+    try:
+        store.writer.create_collection("t", "c", SETTINGS)
+        store.writer.put(store.writer.open("t", "c"), _document(document_id, length, seed))
+        return store.usage("t")[2]
+    finally:
+        store.close()
 
 
 class QuotaMachine(RuleBasedStateMachine):
     """One tenant whose quota changes, beside one that has none and never changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_store: OpenStore) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        self.store = open_for_writing(self.folder)
+        self.open_store = open_store
         self.quota = Quota()
-        self.writer = EmbeddedWriter(
-            self.store, quota_of=lambda tenant: self.quota if tenant == "t" else Quota()
-        )
+        self.store = open_store(lambda tenant: self.quota if tenant == "t" else Quota())
+        self.writer = self.store.writer
         self.writer.create_collection("other", "c", collection_settings())
         self.writer.put(self.writer.open("other", "c"), _document("a", 5, 0))
         self.model: dict[str, dict[str, tuple[int, PreparedDocument]]] = {}
@@ -71,10 +145,7 @@ class QuotaMachine(RuleBasedStateMachine):
         self.summaries: dict[tuple[str, str], int] = {}
 
     def teardown(self) -> None:
-        problems = check(self.store).problems
         self.store.close()
-        shutil.rmtree(self.folder)
-        assert problems == ()
 
     @property
     def stored(self) -> int:
@@ -109,7 +180,8 @@ class QuotaMachine(RuleBasedStateMachine):
     def put(self, name: str, document_id: str, length: int, seed: int) -> None:
         if name not in self.model:
             return
-        document, size = _document(document_id, length, seed), _size(document_id, length, seed)
+        document = _document(document_id, length, seed)
+        size = _size(self.open_store, document_id, length, seed)
         opened = self.writer.open("t", name)
         old_size, old = self.model[name].get(document_id, (0, None))
         if old is not None and old.content_hash == document.content_hash:
@@ -153,7 +225,7 @@ class QuotaMachine(RuleBasedStateMachine):
 
     @rule()
     def reclaim(self) -> None:
-        reclaim.reclaim_some(self.store)
+        self.store.reclaim()
 
     @rule()
     def summarise_one(self) -> None:
@@ -161,24 +233,31 @@ class QuotaMachine(RuleBasedStateMachine):
         document = self.writer.next_unsummarised(EMBEDDER)
         if document is None:
             return
-        before = self._usage().stored_bytes
+        before = self.store.usage("t")[2]
         summarise(self.writer, ModelSummaries(ModelCollection(SETTINGS)), 1)
         place = (document.collection.name, document.document_id)
-        self.summaries[place] = self._usage().stored_bytes - before
+        self.summaries[place] = self.store.usage("t")[2] - before
         assert self.summaries[place] > 0
-
-    def _usage(self, tenant_id: str = "t"):
-        with self.store.read() as txn:
-            return read_usage(self.store, txn, tenant_id)
 
     @invariant()
     def counters_are_the_sums(self) -> None:
-        assert self._usage()[:3] == (len(self.model), self.documents, self.stored)
+        assert self.store.usage("t") == (len(self.model), self.documents, self.stored)
 
     @invariant()
     def the_other_tenant_is_as_it_was(self) -> None:
-        assert self._usage("other")[:2] == (1, 1)
+        assert self.store.usage("other")[:2] == (1, 1)
 
 
-QuotaMachine.TestCase.settings = hypothesis_settings(max_examples=20, stateful_step_count=40)
-TestQuotas = QuotaMachine.TestCase
+SETTINGS_OF_RUN = hypothesis_settings(max_examples=20, stateful_step_count=40)
+
+
+def test_quotas_are_kept_in_the_embedded_engine():
+    run_state_machine_as_test(lambda: QuotaMachine(EmbeddedStore), settings=SETTINGS_OF_RUN)
+
+
+@pytest.mark.postgres
+def test_quotas_are_kept_in_postgresql(postgres):
+    def open_store(quota_of: QuotaOf) -> Store:
+        return PostgresStore(postgres, quota_of)
+
+    run_state_machine_as_test(lambda: QuotaMachine(open_store), settings=SETTINGS_OF_RUN)

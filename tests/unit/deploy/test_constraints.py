@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "constraints"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-RUNTIME_EXTRAS = ("server", "formats", "gateway", "mcp", "otel")
+RUNTIME_EXTRAS = ("server", "formats", "gateway", "mcp", "otel", "postgres")
 LISTS = ("runtime", "development", "benchmarks", "build", "docs", "tools")
 VERSIONS_OF_PYTHON = ("3.11", "3.12", "3.13")
 TOOLS = ("pytest", "ruff", "mypy", "hypothesis", "buf-bin", "grpcio-tools", "matplotlib", "pip")

@@ -99,6 +99,8 @@ def test_the_defaults_are_the_documented_ones():
         ("HRAG_JWT_LEEWAY_S", "0", "jwt_leeway_s", 0.0),
         ("HRAG_JWT_TENANTS_CLAIM", "t", "jwt_tenants_claim", "t"),
         ("HRAG_ENGINE", "embedded", "engine", "embedded"),
+        ("HRAG_POSTGRES_CONNECTIONS", "7", "postgres_connections", 7),
+        ("HRAG_POSTGRES_HOME_LEAVES", "256", "postgres_home_leaves", 256),
         ("HRAG_SEGMENT_MIN_LEAVES", "64", "segment_min_leaves", 64),
         ("HRAG_DISK_RESERVE_BYTES", "0", "disk_reserve_bytes", 0),
         ("HRAG_MEMORY_BYTES", "1048576", "memory_bytes", 1 << 20),
@@ -268,6 +270,7 @@ FROM_0_TO_HALF = "it must be from 0.0 to 0.5"
         ("HRAG_MAX_CONCURRENT_CALLS", "0", "'0'", "greater than or equal to 1"),
         ("HRAG_THREADS", "2000", "'2000'", "less than or equal to 1024"),
         ("HRAG_ENGINE", "sqlite", "'sqlite'", "'embedded'"),
+        ("HRAG_POSTGRES_CONNECTIONS", "1", "'1'", "greater than or equal to 2"),
         ("HRAG_SEGMENT_MIN_LEAVES", "63", "'63'", "greater than or equal to 64"),
         ("HRAG_DISK_RESERVE_BYTES", "-1", "'-1'", "greater than or equal to 0"),
         ("HRAG_MEMORY_BYTES", "1", "'1'", "greater than or equal to 1048576"),
@@ -354,7 +357,10 @@ def test_every_wrong_variable_is_named(monkeypatch):
     assert "HRAG_DRAIN_S is 'never'" in str(refused.value)
 
 
-@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "HRAG_CHAT_API_KEY"])
+@pytest.mark.parametrize(
+    "variable",
+    ["OPENAI_API_KEY", "HRAG_CHAT_API_KEY", "HRAG_POSTGRES_DSN", "HRAG_POSTGRES_READ_DSN"],
+)
 def test_keys_are_not_shown(monkeypatch, variable):
     assert "secret" not in repr(loaded(monkeypatch, **{variable: "secret"}))
 

@@ -128,6 +128,15 @@ def test_what_the_output_cannot_encode_is_escaped(tmp_path):
     assert done.stdout == f"would store {tmp_path}/\\u6587.md\n"
 
 
+class FakeStore:
+    """An engine that is its own administration."""
+
+    location = "somewhere"
+
+    def administration(self):
+        return self
+
+
 def test_check_without_a_store_exits_with_2(tmp_path):
     result = _run("check", "--data-dir", str(tmp_path))
     assert result.exit_code == 2
@@ -135,11 +144,11 @@ def test_check_without_a_store_exits_with_2(tmp_path):
 
 
 def test_check_of_a_store_whose_engine_cannot_check_exits_with_2(tmp_path, monkeypatch):
-    class Foreign:
+    class Foreign(FakeStore):
         def check(self) -> CheckReport:
             raise NotSupported("use amcheck, which comes with PostgreSQL")
 
-    monkeypatch.setattr(administration, "open_administration", lambda _: Foreign())
+    monkeypatch.setattr(administration, "open_store", lambda _: Foreign())
     result = _run("check", "--data-dir", str(tmp_path))
     assert result.exit_code == 2
     assert result.stderr == "error: use amcheck, which comes with PostgreSQL\n"
@@ -167,11 +176,11 @@ def test_check_finds_a_store_sound(tmp_path):
 
 
 def test_check_tells_each_problem_and_exits_with_1(tmp_path, monkeypatch):
-    class Damaged:
+    class Damaged(FakeStore):
         def check(self) -> CheckReport:
             return CheckReport(1, 2, 3, 4, ("texts has slot 7, which no document has",))
 
-    monkeypatch.setattr(administration, "open_administration", lambda _: Damaged())
+    monkeypatch.setattr(administration, "open_store", lambda _: Damaged())
     result = _run("check", "--data-dir", str(tmp_path))
     assert result.exit_code == 1
     assert "texts has slot 7" in result.output

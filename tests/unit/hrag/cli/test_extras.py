@@ -16,6 +16,8 @@ from hrag.cli.app import app
 ROOT = Path(__file__).resolve().parents[4]
 COMMANDS = [
     *("serve", "demo", "check", "backup copy", "restore copy", "vacuum", "reindex", "eval x.csv"),
+    "migrate --from embedded --to postgres",
+    "postgres migrate",
     *("keys list --file x", "keys create --tenant t --file x", "keys revoke x --file x"),
 ]
 
@@ -29,7 +31,7 @@ def _last_line(command: str) -> str:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_without_the_extra_a_command_names_it_in_one_line(command, monkeypatch):
     monkeypatch.setattr(extras, "MODULES", ("lmdb", "not_installed_anywhere"))
-    name = " ".join(command.split()[: 2 if command.startswith("keys") else 1])
+    name = " ".join(command.split()[: 2 if command.startswith(("keys", "postgres")) else 1])
     assert _last_line(command) == (
         f'error: hrag {name} needs the server parts: pip install "hrag[server]" '
         "(not_installed_anywhere is not installed)\n"

@@ -1,0 +1,150 @@
+"""A process that writes to a store in PostgreSQL and maintains it, or searches it, until killed.
+
+Arguments: `writer` or `reader`, the DSN, the ledger's file, a seed, and at which statement it
+ends itself how much later; 0 for never. Collections get homes and parts at a few dozen leaves.
+"""
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from unittest.mock import patch
+
+from hrag.engine.documents import DocumentSummaries, PreparedDocument, Summary
+from hrag.engine.postgres import homes, lexical_index, maintenance
+from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.maintenance import MaintenanceWorker
+from hrag.engine.postgres.reader import PostgresReader
+from hrag.engine.postgres.writer import PostgresWriter
+from hrag.errors import CollectionExists, CollectionNotFound, DocumentNotFound, StoreUnavailable
+from hrag.types import Retrieval, SearchMode
+from tests.crash.documents import EMBEDDER, SETTINGS, SMALL, prepared_of, random_query
+from tests.crash.ledger import Write
+from tests.crash.postgres_ledger import FileLedger, Place
+from tests.crash.statements import end_at_statement
+from tests.fakes import find, unit_vectors
+from tests.vocabulary import question
+
+TENANTS = ("large", SMALL)
+COLLECTION = "c"
+PASSING = "passing"
+"""A collection that is deleted and created again."""
+HOME_LEAVES = 60
+_IDS = 12
+
+
+@contextmanager
+def small_thresholds() -> Iterator[None]:
+    """Homes and parts are made of few leaves, at once and all the time."""
+    with (
+        patch.object(lexical_index, "MIN_PART_LEAVES", 16),
+        patch.object(maintenance, "MIN_PART_LEAVES", 16),
+        patch.multiple(
+            maintenance, _TAIL_LEAVES=8, _DRAINED_TOGETHER=16, _PAUSE_S=0.0, _SURVEY_S=0.1
+        ),
+        patch.object(homes, "_LAST_USED_AFTER", timedelta(0)),
+    ):
+        yield
+
+
+def version_of(tenant_id: str, document_id: str, version: int) -> PreparedDocument:
+    """One version as it is stored; its metadata says which."""
+    document = prepared_of(tenant_id, document_id, version)
+    return replace(document, metadata={"version": version}, metadata_json=b"")
+
+
+class _Load:
+    """Random writes of one process."""
+
+    def __init__(self, writer: PostgresWriter, ledger: FileLedger, seed: int) -> None:
+        self._writer = writer
+        self._ledger = ledger
+        self._draw = random.Random(seed)
+        self._actions = (self.put, self.put_many, self.delete, self.summarise, self.replace_all)
+
+    def run(self) -> None:
+        """Works until the process ends. What fails with the server may have been done."""
+        while True:
+            (action,) = self._draw.choices(self._actions, (50, 10, 25, 10, 5))
+            with suppress(StoreUnavailable):
+                action()
+
+    def put(self) -> None:
+        self._put([self._place()])
+
+    def put_many(self) -> None:
+        self._put(sorted({self._place() for _ in range(4)}))
+
+    def delete(self) -> None:
+        place = self._place()
+        write = self._ledger.send(place, stores=False)
+        with suppress(DocumentNotFound):  # Then it is as if it were deleted now.
+            self._writer.delete(self._writer.open(place[0], COLLECTION), place[1])
+        self._ledger.acknowledge(place, write)
+
+    def summarise(self) -> None:
+        found = self._writer.next_unsummarised(EMBEDDER.name)
+        if found is not None:
+            leaves = found.tree.counts[found.collection.settings.tree.embedding_level]
+            texts = tuple(Summary(f"Summary {n}.", range(leaves)) for n in range(2))
+            vectors = unit_vectors(2, 0, EMBEDDER.dimension)
+            self._writer.put_summaries(found, DocumentSummaries(texts, vectors))
+
+    def replace_all(self) -> None:
+        """Of a collection whose documents are not in the ledger."""
+        tenant_id = self._draw.choice(TENANTS)
+        with suppress(CollectionNotFound):
+            self._writer.delete_collection(tenant_id, PASSING)
+        with suppress(CollectionExists):
+            self._writer.create_collection(tenant_id, PASSING, SETTINGS)
+        handle = self._writer.open(tenant_id, PASSING)
+        documents = [prepared_of(tenant_id, f"p{n}", self._draw.randrange(5)) for n in range(6)]
+        self._writer.put_many([(handle, each) for each in documents])
+
+    def _place(self) -> Place:
+        return self._draw.choice(TENANTS), f"d{self._draw.randrange(_IDS)}"
+
+    def _put(self, places: list[Place]) -> None:
+        sent = [(place, self._ledger.send(place, stores=True)) for place in places]
+        handles = [self._writer.open(place[0], COLLECTION) for place in places]
+        documents = [version_of(*place, write.number) for place, write in sent]
+        results = self._writer.put_many(list(zip(handles, documents, strict=True)))
+        for (place, write), result in zip(sent, results, strict=True):
+            self._acknowledge(place, write, result)
+
+    def _acknowledge(self, place: Place, write: Write, result: object) -> None:
+        if not isinstance(result, StoreUnavailable):
+            assert not isinstance(result, Exception), result
+            self._ledger.acknowledge(place, write)
+
+
+def _search(database: Database, seed: int) -> None:
+    """Searches until the process ends."""
+    draw, reader = random.Random(seed), PostgresReader(database)
+    options = {"mode": SearchMode.STANDARD, "retrieval": Retrieval.HYBRID}
+    while True:
+        with (
+            suppress(StoreUnavailable),
+            reader.snapshot(draw.choice(TENANTS), COLLECTION) as snapshot,
+        ):
+            query = unit_vectors(1, draw.randrange(99), len(random_query(draw)))[0]
+            find(snapshot, query, 10, text=question(draw), **options)
+
+
+def main(role: str, dsn: str, ledger: str, seed: str, at: str, delay_s: str) -> None:
+    if int(at):
+        end_at_statement(int(at), float(delay_s))
+    database = Database(dsn, 8, f"hrag-{role}", is_writer=role == "writer")
+    if role == "reader":
+        _search(database, int(seed))
+    with small_thresholds():
+        worker = MaintenanceWorker(database, HOME_LEAVES)
+        worker.start()
+        _Load(PostgresWriter(database, worker), FileLedger(Path(ledger)), int(seed)).run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

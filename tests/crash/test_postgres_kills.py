@@ -1,0 +1,263 @@
+"""Killed at any moment, neither processes nor the server lose what was acknowledged.
+
+Indexers and readers end at a statement drawn from a seed, the server at a moment.
+"""
+
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hrag.engine.postgres.check import check
+from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.reader import PostgresReader
+from hrag.engine.postgres.schema import migrate
+from hrag.engine.postgres.writer import PostgresWriter
+from hrag.types import Retrieval, SearchMode
+from tests.crash.documents import SETTINGS, text_of
+from tests.crash.postgres_ledger import FileLedger
+from tests.crash.postgres_process import (
+    COLLECTION,
+    HOME_LEAVES,
+    PASSING,
+    TENANTS,
+    small_thresholds,
+    version_of,
+)
+from tests.fakes import find
+from tests.forked import Forked
+from tests.memory_engine import MemoryEngine
+from tests.postgres_server import PostgresServer
+from tests.postgres_twins import TOLERANCE, Twins
+from tests.until import until
+from tests.vocabulary import question
+
+pytestmark = pytest.mark.postgres
+
+_SEED = 20_261_123
+_KINDS = ("indexer", "indexer", "indexer", "server", "reader")
+_ROOT = Path(__file__).parents[2]
+_FEW_STATEMENTS = 100
+_MANY_STATEMENTS = 5000
+_MODULE = "tests.crash.postgres_process"
+_BACKENDS = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'hrag-%'"
+_ENDING_S = 60.0
+
+
+@dataclass
+class CrashRun:
+    """One store through a series of kills; verified after each."""
+
+    server: PostgresServer
+    folder: Path
+    seed: int
+    kills: Counter[str] = field(default_factory=Counter)
+    verified: int = 0
+    homes: int = 0
+    parts: int = 0
+
+    def __post_init__(self) -> None:
+        self._draw = random.Random(self.seed)
+        self._path = self.folder / "ledger"
+        with self._database() as database:
+            migrate(database)
+            for tenant_id in TENANTS:
+                for name in (COLLECTION, PASSING):
+                    PostgresWriter(database).create_collection(tenant_id, name, SETTINGS)
+
+    @property
+    def acknowledged(self) -> int:
+        return self._ledger().acknowledged
+
+    def run(self, kinds: list[str]) -> None:
+        for number, kind in enumerate(kinds):
+            getattr(self, f"_kill_{kind}")()
+            self.kills[kind] += 1
+            self._wait_for_backends()
+            self.verify(finishes=number % 2 == 1)
+        self.verify(finishes=True)
+
+    # Kills
+
+    def _kill_indexer(self) -> None:
+        """At the n-th statement: while it starts or at work, as likely as not."""
+        most = self._draw.choice([_FEW_STATEMENTS, _MANY_STATEMENTS])
+        at = 1 + self._draw.randrange(most)
+        process = self._process("writer", at, self._draw.choice([0.0, 0.0, 0.001, 0.01]))
+        assert process.wait(_ENDING_S) == -signal.SIGKILL, self._log()
+
+    def _kill_reader(self) -> None:
+        """Beside an indexer, which goes on for a moment."""
+        indexer = self._process("writer", 0)
+        try:
+            reader = self._process("reader", 1 + self._draw.randrange(200), 0.001)
+            assert reader.wait(_ENDING_S) == -signal.SIGKILL, self._log()
+            self._wait_for_more()
+        finally:
+            self._end(indexer)
+
+    def _kill_server(self) -> None:
+        """Beside an indexer and a reader, which go on with the server that is back."""
+        processes = [self._process("writer", 0), self._process("reader", 0)]
+        try:
+            self._wait_for_more()
+            time.sleep(self._draw.random())
+            self.server.kill()
+            self.server.start()
+            self._wait_for_more()
+        finally:
+            for each in processes:
+                self._end(each)
+
+    def _process(self, role: str, at: int, delay_s: float = 0.0) -> Forked:
+        arguments = (role, self._dsn, str(self._path), str(self._draw.randrange(1 << 30)))
+        environment = {"PYTHONPATH": str(_ROOT)}
+        log = self.folder / "log"
+        return Forked(("-m", _MODULE, *arguments, str(at), str(delay_s)), environment, log)
+
+    def _end(self, process: Forked) -> None:
+        assert process.poll() is None, self._log()
+        process.kill()
+        process.wait(_ENDING_S)
+
+    def _wait_for_more(self) -> None:
+        """Until there are five more acknowledgements."""
+        before = self.acknowledged
+        until(lambda: self.acknowledged >= before + 5, _ENDING_S)
+
+    def _wait_for_backends(self) -> None:
+        """Until the server has noticed: a commit may be on its way."""
+        until(lambda: self.server.run(_BACKENDS) == [(0,)], _ENDING_S)
+
+    # Verification
+
+    def verify(self, *, finishes: bool) -> None:
+        """Fails unless what was acknowledged is there; `finishes` what maintenance has left."""
+        with self._database() as database:
+            assert check(database).problems == ()
+            self._settle(PostgresWriter(database))
+            if finishes:
+                self._finish(database)
+            self._search(database)
+
+    def _settle(self, writer: PostgresWriter) -> None:
+        ledger = self._ledger()
+        for tenant_id in TENANTS:
+            handle = writer.open(tenant_id, COLLECTION)
+            infos = writer.documents(handle, 1000, "").items
+            found = {each.document_id: int(each.metadata["version"]) for each in infos}
+            known = {name for tenant, name in ledger.entries if tenant == tenant_id}
+            assert found.keys() <= known
+            for name in known:
+                entry = str(ledger.entries[tenant_id, name])
+                assert ledger.settle((tenant_id, name), found.get(name)), (name, found, entry)
+            for name, version in found.items():
+                _, text, _ = writer.document_with_text(handle, name)
+                assert text == text_of(tenant_id, name, version)
+                self.verified += 1
+
+    def _finish(self, database: Database) -> None:
+        """Maintenance ends what was begun: no home, row or term vector is left over."""
+        twins = Twins(database, HOME_LEAVES)
+        with database.write() as connection:
+            connection.execute("UPDATE hrag.unused_homes SET drop_after = now()")
+            rows = connection.execute("SELECT tenant_id, collection_id FROM hrag.collections")
+            collections = rows.fetchall()
+        with small_thresholds():
+            for place in collections:
+                twins.worker.maintain(*place, every_leaf=True)
+            until(lambda: twins.reclaim() is None and not twins.rows("hrag.unused_homes"))
+        for table in ("term_vectors", "deleted_collections"):
+            assert twins.rows(f"hrag.{table}") == 0
+        assert check(database).problems == ()
+        with database.read() as connection:
+            (tables,) = connection.execute(
+                "SELECT count(*) FROM pg_class WHERE relnamespace = 'hrag_homes'::regnamespace"
+                " AND relkind = 'r'"
+            ).fetchone()
+        homes = database_value(database, "SELECT count(home) FROM hrag.collections")
+        assert tables == 2 * homes
+        self.homes += homes
+        self.parts += twins.rows("hrag.postings_parts")
+
+    def _search(self, database: Database) -> None:
+        """Searches by words find what is in the ledger, each with its score."""
+        ledger, memory = self._ledger(), MemoryEngine()
+        writer = memory.writer()
+        for tenant_id in TENANTS:
+            writer.create_collection(tenant_id, COLLECTION, SETTINGS)
+        for (tenant_id, name), entry in ledger.entries.items():
+            if entry.certain.stores:
+                document = version_of(tenant_id, name, entry.certain.number)
+                writer.put(writer.open(tenant_id, COLLECTION), document)
+        for tenant_id in TENANTS:
+            for _ in range(3):
+                self._compare(PostgresReader(database), memory.reader(), tenant_id)
+
+    def _compare(self, reader: PostgresReader, expected: object, tenant_id: str) -> None:
+        text = question(self._draw)
+        options = {"mode": SearchMode.STANDARD, "retrieval": Retrieval.LEXICAL, "text": text}
+        scores = []
+        for each in (reader, expected):
+            with each.snapshot(tenant_id, COLLECTION) as snapshot:
+                found = find(snapshot, None, 100, **options).passages
+                scores.append([passage.score for passage in found])
+        assert scores[0] == pytest.approx(scores[1], abs=TOLERANCE)
+
+    # Means
+
+    @contextmanager
+    def _database(self) -> Iterator[Database]:
+        with closing(Database(self._dsn, 8, "tests", is_writer=True)) as database:
+            yield database
+
+    @property
+    def _dsn(self) -> str:
+        return self.server.dsn()
+
+    def _ledger(self) -> FileLedger:
+        return FileLedger(self._path)
+
+    def _log(self) -> str:
+        return (self.folder / "log").read_text()[-5000:]
+
+
+def database_value(database: Database, statement: str) -> int:
+    with database.read() as connection:
+        return connection.execute(statement).fetchone()[0]
+
+
+def _run(folder: Path, kinds: list[str], seed: int, capsys: pytest.CaptureFixture[str]) -> CrashRun:
+    with closing(PostgresServer(is_durable=True)) as server:
+        run = CrashRun(server, folder, seed)
+        try:
+            run.run(kinds)
+        finally:
+            with capsys.disabled():
+                figures = f"{dict(run.kills)}, {run.acknowledged} acknowledged writes"
+                found = f"{run.verified} documents verified, {run.homes} homes, {run.parts} parts"
+                print(f"\nseed {seed}: {figures}, {found}")  # noqa: T201 - asked for
+    return run
+
+
+def test_a_few_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = _run(tmp_path, list(_KINDS), _SEED, capsys)
+    assert run.homes
+    assert run.parts
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(1200)
+def test_fifty_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    kinds = [*_KINDS] * 10
+    random.Random(seed).shuffle(kinds)
+    run = _run(tmp_path, kinds, seed, capsys)
+    assert run.kills.total() == 50
+    assert run.acknowledged > 1000

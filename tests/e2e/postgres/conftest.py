@@ -1,0 +1,22 @@
+"""Tests of services whose stores are databases; they run with `--engine=postgres` only."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests import stores
+from tests.postgres_server import PostgresServer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _with_postgres(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--engine") != "postgres":
+        pytest.skip("needs --engine=postgres")
+
+
+@pytest.fixture
+def own_server(_engine: None) -> Iterator[PostgresServer]:
+    """A server that the test may stop and kill; it has the stores of the test."""
+    with closing(PostgresServer()) as server, stores.in_postgres(server):
+        yield server

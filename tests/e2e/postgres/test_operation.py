@@ -1,0 +1,123 @@
+"""What operators see of services over PostgreSQL: logs, metrics, status, commands."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from hrag.cli.services.processes import free_addresses
+from hrag.types import Document
+from tests.forked import HRAG, ran
+from tests.metrics_page import Scrape
+from tests.postgres_server import PASSWORD
+from tests.processes import FAST, Running, running
+from tests.stores import settings_of
+
+pytestmark = pytest.mark.postgres
+
+_METRICS = ("HRAG_INDEXER_METRICS_ADDRESS", "HRAG_RETRIEVER_METRICS_ADDRESS")
+_OF_THE_EMBEDDED_ENGINE = ("segment", "tail", "disk", "file_bytes", "applied", "budget", "loaded")
+
+
+class Operated(NamedTuple):
+    """Services, and their metrics once they had a document."""
+
+    services: Running
+    indexed: Scrape
+    retrieved: Scrape
+
+
+@pytest.fixture(scope="module")
+def operated(tmp_path_factory: pytest.TempPathFactory, _engine: None) -> Iterator[Operated]:
+    """Services with a document of the tenant `default`, and metrics."""
+    addresses = dict(zip(_METRICS, free_addresses(2), strict=True))
+    folder = tmp_path_factory.mktemp("operated")
+    with running(folder / "store", {**FAST, **addresses}) as both:
+        both.client.ingest("default", Document("Cats sleep.", "a"))
+        yield Operated(both, *map(Scrape, addresses.values()))
+
+
+def _hrag(services: Running, *arguments: str) -> subprocess.CompletedProcess[str]:
+    own = {
+        "HRAG_INDEXER_ADDRESS": services.indexer.address,
+        "HRAG_RETRIEVER_ADDRESS": services.retriever.address,
+    }
+    shown = {"NO_COLOR": "1", "COLUMNS": "200"}
+    environment = {**os.environ, **settings_of(services.data_dir), **own, **shown}
+    return ran(*HRAG, *arguments, environment=environment)
+
+
+def test_the_log_names_engine_and_database_but_no_password(operated: Operated) -> None:
+    for process in (operated.services.indexer, operated.services.retriever):
+        (line,) = [line for line in process.log.splitlines() if "store_opened" in line]
+        assert "engine=postgres" in line
+        assert all(part in line for part in ("host=127.0.0.1", "port=", "dbname=", "user=postgres"))
+        assert PASSWORD not in process.log
+
+
+def test_services_leave_nothing_in_the_data_directory(operated: Operated) -> None:
+    assert not operated.services.data_dir.exists()
+
+
+def test_status_shows_what_there_is_and_nothing_of_segments(operated: Operated) -> None:
+    done = _hrag(operated.services, "status")
+    assert done.returncode == 0, done.stderr
+    assert "no lag" in done.stdout
+    assert "1 collection, 1 document" in done.stdout
+    assert not any(word in done.stdout for word in ("tail", "segment", "sealed", "in memory"))
+    assert operated.services.client.index_status("default").embedded is None
+
+
+def test_metrics_are_of_the_store_and_not_of_another_engine(operated: Operated) -> None:
+    assert operated.indexed.value("hrag_store_documents") == 1
+    assert operated.retrieved.value("hrag_reader_lag_seconds") == 0
+    for scrape in (operated.indexed, operated.retrieved):
+        ours = {name for name in scrape.series if name.startswith(("hrag_store", "hrag_reader"))}
+        assert not [name for name in ours if any(w in name for w in _OF_THE_EMBEDDED_ENGINE)]
+
+
+def test_check_reads_the_database_beside_its_services(operated: Operated) -> None:
+    done = _hrag(operated.services, "check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert str(operated.services.data_dir) not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "means"),
+    [
+        (("backup", "copy"), "pg_dump"),
+        (("restore", "copy"), "pg_restore"),
+        (("vacuum",), "VACUUM"),
+        (("reindex",), "REINDEX"),
+        (("check", "--repair"), "backup"),
+    ],
+)
+def test_commands_of_the_database_itself_are_refused_by_its_name(
+    operated: Operated, arguments: tuple[str, ...], means: str
+) -> None:
+    done = _hrag(operated.services, *arguments)
+    assert done.returncode != 0, done.stdout
+    audited, error = done.stderr.splitlines()
+    assert "dbname=" in audited
+    assert str(operated.services.data_dir) not in audited
+    assert error.startswith("error: a store in PostgreSQL has its database's own means: ")
+    assert means in error
+
+
+def test_hrag_serve_needs_no_data_directory(tmp_path: Path, data_dir: Path) -> None:
+    settings = {**os.environ, **FAST, **settings_of(data_dir)}
+    del settings["HRAG_DATA_DIR"]
+    indexer, retriever = free_addresses(2)
+    command = [sys.executable, *HRAG, "serve"]
+    command += ["--indexer-address", indexer, "--retriever-address", retriever]
+    with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, cwd=tmp_path) as serve:
+        assert serve.stdout is not None
+        assert any(b"Ctrl-C" in line for line in serve.stdout)
+        serve.terminate()
+        serve.communicate(timeout=60)
+    assert serve.returncode == 0
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,129 @@
+"""A database that goes while services use it, and one that is not there when they start."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from hrag.cli.services.processes import INDEXER, RETRIEVER, Service, free_addresses
+from hrag.types import Document
+from hrag.v1 import indexer_pb2 as ipb
+from hrag.v1 import indexer_pb2_grpc, retriever_pb2_grpc
+from hrag.v1 import retriever_pb2 as rpb
+from hrag.v1 import types_pb2 as tpb
+from tests.postgres_server import PASSWORD, PostgresServer
+from tests.processes import FAST, Process, Running, running
+from tests.stores import settings_of
+from tests.until import until
+
+pytestmark = pytest.mark.postgres
+
+_AT_ONCE_S = 1.0
+
+
+def _refused(call: Callable[..., Any], request: Any) -> grpc.RpcError:
+    """The error of a call that is refused at once, without retries of a client."""
+    began = time.monotonic()
+    with pytest.raises(grpc.RpcError) as caught:
+        call(request, timeout=20)
+    assert time.monotonic() - began < _AT_ONCE_S
+    return caught.value
+
+
+def _retry_delay_s(error: grpc.RpcError) -> float:
+    retry = error_details_pb2.RetryInfo()
+    status = rpc_status.from_call(error)
+    assert any(detail.Unpack(retry) for detail in status.details)
+    return retry.retry_delay.ToNanoseconds() / 1e9
+
+
+def _assert_unavailable(error: grpc.RpcError) -> None:
+    assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+    assert _retry_delay_s(error) > 0
+    assert "PostgreSQL is not available" in error.details()
+    assert PASSWORD not in error.details()
+
+
+@contextmanager
+def _calls(services: Running) -> Iterator[list[tuple[Callable[..., Any], Any]]]:
+    """Some calls of each service with their requests; nothing is tried again."""
+    document = tpb.Document(document_id="b", text="Dogs bark.")
+    once = [("grpc.enable_retries", 0)]
+    with (
+        grpc.insecure_channel(services.indexer.address, once) as to_indexer,
+        grpc.insecure_channel(services.retriever.address, once) as to_retriever,
+    ):
+        indexer = indexer_pb2_grpc.IndexerServiceStub(to_indexer)
+        retriever = retriever_pb2_grpc.RetrieverServiceStub(to_retriever)
+        yield [
+            (retriever.Search, rpb.SearchRequest(tenant_id="t", text="x")),
+            (retriever.GetChunk, rpb.GetChunkRequest(tenant_id="t", chunk_id="a#0.0")),
+            (indexer.IngestDocument, ipb.IngestDocumentRequest(tenant_id="t", document=document)),
+            (indexer.GetIndexStatus, ipb.GetIndexStatusRequest(tenant_id="t")),
+            (indexer.ListCollections, ipb.ListCollectionsRequest(tenant_id="t")),
+        ]
+
+
+def test_a_server_that_goes_and_comes_back_needs_no_restart_of_hrag(
+    own_server: PostgresServer, data_dir: Path
+) -> None:
+    with running(data_dir) as services, _calls(services) as calls:
+        both = (services.indexer, services.retriever)
+        services.client.ingest("t", Document("Cats sleep.", "a"))
+        assert services.client.search("t", "x").passages
+        own_server.kill()
+        for each in calls:
+            _assert_unavailable(_refused(*each))
+        until(lambda: not any(each.serves() for each in both))
+        for each in calls:
+            _assert_unavailable(_refused(*each))
+        own_server.start()
+        for process in both:
+            process.wait_until_serving()
+        assert services.client.get_text("t", "a") == "Cats sleep."
+        services.client.ingest("t", Document("Dogs bark.", "b"))
+        found = services.client.search("t", "x")
+        assert {each.chunk.document_id for each in found.passages} == {"a", "b"}
+        for process in both:
+            assert (process.log.count("store_lost"), process.log.count("store_found")) == (1, 1)
+            assert PASSWORD not in process.log
+
+
+@pytest.mark.parametrize("service", [INDEXER, RETRIEVER], ids=lambda service: service.name)
+def test_a_server_that_is_down_at_the_start_ends_the_service_and_is_named(
+    data_dir: Path, service: Service
+) -> None:
+    (nowhere,) = free_addresses(1)
+    port = nowhere.rpartition(":")[2]
+    dsn = f"postgresql://hrag:{PASSWORD}@127.0.0.1:{port}/hrag".replace(" ", "%20")
+    process = Process(service, data_dir, {**FAST, "HRAG_POSTGRES_DSN": dsn})
+    assert process.wait() == 1
+    (line,) = [line for line in process.log.splitlines() if "service_failed" in line]
+    assert "PostgreSQL is not available" in line
+    assert port in line
+    assert PASSWORD not in process.log.replace("%20", " ")
+    assert not data_dir.exists()
+
+
+@pytest.mark.parametrize("service", [INDEXER, RETRIEVER], ids=lambda service: service.name)
+@pytest.mark.parametrize(
+    ("ours", "wrong", "words"),
+    [
+        ("dbname=", "dbname=missing_", 'database "missing_'),
+        ("user=postgres", "user=nobody", "password authentication failed"),
+    ],
+)
+def test_a_wrong_dsn_ends_the_service_and_says_what_is_wrong(
+    data_dir: Path, service: Service, ours: str, wrong: str, words: str
+) -> None:
+    dsn = settings_of(data_dir)["HRAG_POSTGRES_DSN"].replace(ours, wrong)
+    process = Process(service, data_dir, {**FAST, "HRAG_POSTGRES_DSN": dsn})
+    assert process.wait() == 1
+    assert words in process.log
+    assert PASSWORD not in process.log

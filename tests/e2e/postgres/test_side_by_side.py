@@ -1,0 +1,181 @@
+"""Several indexers and retrievers on one database: no update is lost, no read is stale."""
+
+import itertools
+import json
+import random
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from hrag.cli.services.processes import INDEXER, RETRIEVER, Service
+from hrag.client import Client
+from hrag.types import Document, IngestOutcome, Retrieval
+from tests.processes import FAST, Process, started
+from tests.stores import check_store
+from tests.until import until
+
+pytestmark = pytest.mark.postgres
+
+_INDEXERS, _RETRIEVERS, _WRITERS = 2, 3, 4
+_HOME_LEAVES = 256
+_LOAD_S = 6.0
+_ROUNDED_S = 0.005  # The log has milliseconds.
+_SETTINGS = {
+    **FAST,
+    "HRAG_POSTGRES_HOME_LEAVES": str(_HOME_LEAVES),
+    "HRAG_LOG_FORMAT": "json",
+    "HIERARCHICAL_CHUNK_LEVELS": "32,128",
+    "SMALL_TO_BIG_RETURN_LEVEL": "1",
+}
+_BUILT = ("part_built", "parts_merged", "home_built")
+
+
+def _text(document_id: str, version: int, sentences: int) -> str:
+    """Every sentence has the word `<document>x<version>`, which no other document has."""
+    word = f"{document_id}x{version}"
+    return "".join(f"Sentence {n} of {word} is about things. " for n in range(sentences))
+
+
+class _Writer:
+    """Writes documents of its own through any indexer; knows what there must be in the end."""
+
+    def __init__(self, number: int, clients: list[Client]) -> None:
+        self.stored: dict[str, str] = {}
+        self.steps = 0
+        self._name = f"w{number}"
+        self._clients = clients
+        self._random = random.Random(number)
+
+    def run(self, stop: threading.Event) -> None:
+        for version in itertools.count():
+            if stop.is_set():
+                return
+            self._step(version)
+            self.steps += 1
+
+    def _step(self, version: int) -> None:
+        document_id = f"{self._name}d{self._random.randrange(12)}"
+        old = self.stored.get(document_id)
+        if old is not None and self._random.random() < 0.2:
+            sequence = self._any.delete_document("t", document_id)
+            del self.stored[document_id]
+        else:
+            new = _text(document_id, version, self._random.randrange(2, 60))
+            done = self._any.ingest("t", Document(new, document_id))
+            outcome = IngestOutcome.CREATED if old is None else IngestOutcome.UPDATED
+            assert done.outcome is outcome
+            sequence = done.sequence
+            self.stored[document_id] = new
+        self._read(document_id, old, sequence)
+
+    def _read(self, document_id: str, old: str | None, sequence: int) -> None:
+        """What was written is found by its words, once, and what it replaced is not."""
+        new = self.stored.get(document_id)
+        for text, expected in ((old, False), (new, True)):
+            if text is None:
+                continue
+            (word,) = set(re.findall(r"\w+x\d+", text))
+            found = self._any.search(
+                "t", f"+{word}", min_sequence=sequence, retrieval=Retrieval.LEXICAL, limit=100
+            )
+            chunks = [each.chunk.chunk_id for each in found.passages]
+            assert bool(chunks) is expected, (word, expected)
+            assert len(chunks) == len(set(chunks))
+            assert {each.chunk.document_id for each in found.passages} <= {document_id}
+            assert all(each.chunk.content in text for each in found.passages)
+
+    @property
+    def _any(self) -> Client:
+        return self._random.choice(self._clients)
+
+
+def _search(client: Client, stop: threading.Event) -> int:
+    """Searches by vectors; no passage comes twice. Returns the number of searches."""
+    for number in itertools.count():
+        if stop.is_set():
+            return number
+        found = client.search("t", f"Sentence {number} is about things.", limit=20)
+        chunks = [each.chunk.chunk_id for each in found.passages]
+        assert len(chunks) == len(set(chunks))
+    raise AssertionError
+
+
+@contextmanager
+def _side_by_side(data_dir: Path) -> Iterator[tuple[list[Process], list[Process]]]:
+    """Indexers and retrievers that serve, on one database."""
+    with ExitStack() as closing:
+
+        def several(service: Service, count: int) -> list[Process]:
+            found = [
+                closing.enter_context(started(service, data_dir, _SETTINGS)) for _ in range(count)
+            ]
+            for process in found:
+                process.wait_until_serving()
+            return found
+
+        yield several(INDEXER, _INDEXERS), several(RETRIEVER, _RETRIEVERS)
+
+
+def _events(indexers: list[Process]) -> set[str]:
+    return {event for builds in _builds(indexers).values() for *_, event in builds}
+
+
+def _builds(indexers: list[Process]) -> dict[int, list[tuple[float, float, str]]]:
+    """When each build of each collection began and ended, by the logs of all indexers."""
+    found: dict[int, list[tuple[float, float, str]]] = {}
+    for line in itertools.chain.from_iterable(each.log.splitlines() for each in indexers):
+        entry = json.loads(line) if line.startswith("{") else {}
+        if entry.get("event") in _BUILT:
+            end = datetime.fromisoformat(entry["timestamp"]).timestamp()
+            build = (end - entry["seconds"], end, entry["event"])
+            found.setdefault(entry["collection"], []).append(build)
+    return {collection: sorted(builds) for collection, builds in found.items()}
+
+
+def _assert_one_at_a_time(builds: list[tuple[float, float, str]]) -> None:
+    for (_, end, one), (begin, _, other) in itertools.pairwise(builds):
+        assert end < begin + _ROUNDED_S, (one, other, end - begin)
+
+
+def _load(clients: list[Client]) -> dict[str, str]:
+    """Writes and searches for some seconds; returns the texts that must be stored."""
+    stop = threading.Event()
+    writers = [_Writer(number, clients) for number in range(_WRITERS)]
+    with ThreadPoolExecutor(_WRITERS + len(clients)) as threads:
+        work = [threads.submit(writer.run, stop) for writer in writers]
+        work += [threads.submit(_search, client, stop) for client in clients]
+        wait(work, _LOAD_S, FIRST_EXCEPTION)
+        stop.set()
+        for each in work:
+            each.result()
+    assert all(writer.steps > 5 for writer in writers)
+    return dict(itertools.chain.from_iterable(writer.stored.items() for writer in writers))
+
+
+def test_several_of_each_lose_no_update_and_show_no_stale_state(data_dir: Path) -> None:
+    with _side_by_side(data_dir) as (indexers, retrievers), ExitStack() as closing:
+        clients = [
+            closing.enter_context(Client(one.address, other.address))
+            for one, other in itertools.product(indexers, retrievers)
+        ]
+        clients[0].create_collection("t", "default")
+        filled = {f"filled{number}": _text(f"filled{number}", 0, 60) for number in range(40)}
+        documents = [Document(text, name) for name, text in filled.items()]
+        for client, some in ((clients[0], documents[::2]), (clients[-1], documents[1::2])):
+            list(client.ingest_many("t", some))
+        expected = filled | _load(clients)
+        for client in clients:
+            listed = client.list_documents("t", page_size=1000).items
+            assert [each.document_id for each in listed] == sorted(expected)
+            assert client.index_status("t").document_count == len(expected)
+        assert {name: clients[0].get_text("t", name) for name in expected} == expected
+        until(lambda: {"home_built", "part_built"} <= _events(indexers), 60)
+        for builds in _builds(indexers).values():
+            _assert_one_at_a_time(builds)
+    check_store(data_dir)

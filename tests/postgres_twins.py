@@ -1,0 +1,162 @@
+"""A store in PostgreSQL beside one in memory, which says what it must hold and find.
+
+Changes are made to both. `assert_same` compares what they list and find, and checks the tables.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from hrag.engine.documents import PreparedDocument
+from hrag.engine.find import Found
+from hrag.engine.postgres.check import check
+from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.homes import drop_unused
+from hrag.engine.postgres.maintenance import MaintenanceWorker
+from hrag.engine.postgres.reader import PostgresReader
+from hrag.engine.postgres.writer import PostgresWriter
+from hrag.filters import Filter, Match, NoneOf
+from hrag.types import CollectionSettings, Passage, Retrieval, SearchMode
+from tests.fakes import collection_settings, find, query_vector
+from tests.memory_engine import MemoryEngine
+from tests.vocabulary import question
+
+TOLERANCE = 1e-4
+FILTERS: tuple[Filter | None, ...] = (
+    None,
+    Match("metadata.n", (1.0,)),
+    NoneOf((Match("metadata.n", (2.0,)),)),
+)
+_MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG, SearchMode.SUMMARY_FIRST)
+
+
+class Twins:
+    """Both stores. `worker` maintains the one in PostgreSQL when it is told to."""
+
+    def __init__(self, database: Database, home_leaves: int = 50) -> None:
+        self.database = database
+        self.writer = PostgresWriter(database)
+        self.reader = PostgresReader(database)
+        self.worker = MaintenanceWorker(database, home_leaves)
+        self.memory = MemoryEngine()
+        self.memory.writer()
+
+    def number(self, tenant_id: str = "t", name: str = "c") -> int:
+        return self.writer.open(tenant_id, name).collection_id
+
+    def key(self, tenant_id: str = "t", name: str = "c") -> dict[str, object]:
+        return {"tenant_id": tenant_id, "collection_id": self.number(tenant_id, name)}
+
+    def create(
+        self, tenant_id: str = "t", name: str = "c", settings: CollectionSettings | None = None
+    ) -> None:
+        for each in (self.writer, self.memory):
+            each.create_collection(tenant_id, name, settings or collection_settings())
+
+    def drop(self, tenant_id: str = "t", name: str = "c") -> None:
+        for each in (self.writer, self.memory):
+            each.delete_collection(tenant_id, name)
+
+    def put(self, *documents: PreparedDocument, tenant_id: str = "t", name: str = "c") -> None:
+        for each in (self.writer, self.memory):
+            handle = each.open(tenant_id, name)
+            each.put_many([(handle, document) for document in documents])
+
+    def delete(self, document_id: str, tenant_id: str = "t", name: str = "c") -> None:
+        for each in (self.writer, self.memory):
+            each.delete(each.open(tenant_id, name), document_id)
+
+    def maintain(self, tenant_id: str = "t", name: str = "c", *, every_leaf: bool = True) -> None:
+        self.worker.maintain(tenant_id, self.number(tenant_id, name), every_leaf=every_leaf)
+
+    def reclaim(self) -> None:
+        """Removes deleted collections and the homes that nothing uses."""
+        while self.worker._reclaim() or drop_unused(self.database):
+            pass
+
+    def home(self, tenant_id: str = "t", name: str = "c") -> int | None:
+        with self.database.read() as connection:
+            key = self.key(tenant_id, name)
+            statement = (
+                "SELECT home FROM hrag.collections"
+                " WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s"
+            )
+            return connection.execute(statement, key).fetchone()[0]
+
+    def rows(self, table: str) -> int:
+        with self.database.read() as connection:
+            return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+
+    def assert_same(self, seed: int = 0) -> None:
+        """Fails unless all collections are sound and found like those in memory."""
+        assert check(self.database).problems == ()
+        expected = [(each.tenant_id, each.name) for each in self.memory.reader().collections()]
+        assert [(each.tenant_id, each.name) for each in self.reader.collections()] == expected
+        for place in expected:
+            infos, others = (
+                each.documents(each.open(*place), 1000, "").items
+                for each in (self.writer, self.memory)
+            )
+            assert [each.document_id for each in infos] == [each.document_id for each in others]
+            self.assert_found(*place, seed)
+
+    def assert_found(self, tenant_id: str, name: str, seed: int, searches: int = 12) -> None:
+        """Fails unless searches of one collection find the same in both."""
+        draw = random.Random(seed)
+        for _ in range(searches):
+            search = partial(_search, draw.random(), tenant_id, name)
+            assert_alike(search(self.reader), search(self.memory.reader()))
+
+
+def _search(seed: float, tenant_id: str, name: str, reader: Any) -> Found[Passage]:
+    """One search; the seed decides which."""
+    draw = random.Random(seed)
+    retrieval, mode = draw.choice(list(Retrieval)), draw.choice(_MODES)
+    given, count = draw.choice(FILTERS), draw.choice([1, 3, 10, 1000])
+    query = query_vector(draw.randrange(1000))
+    text = draw.choice([question(draw), f"Sentence {draw.randrange(6)} story"])
+    with reader.snapshot(tenant_id, name) as plain:
+        settings = plain.settings
+    if not settings.dimension:
+        retrieval = Retrieval.LEXICAL
+    has_summaries = settings.summaries.value != "none"
+    if mode is SearchMode.SUMMARY_FIRST and not has_summaries:
+        mode = SearchMode.STANDARD
+    level = settings.tree.top_level if mode is SearchMode.SMALL_TO_BIG else 0
+    with reader.snapshot(tenant_id, name, summaries=has_summaries) as snapshot:
+        vector = None if retrieval is Retrieval.LEXICAL else query
+        return find(
+            snapshot, vector, count, level, mode, text=text, retrieval=retrieval, filter=given
+        )
+
+
+def assert_alike(found: Found[Passage], expected: Found[Passage]) -> None:
+    """Fails unless both have the same passages; those of equal scores may change places."""
+    scores, others = ([each.score for each in both.passages] for both in (found, expected))
+    assert scores == pytest.approx(others, abs=TOLERANCE)
+    worst = others[-1] + TOLERANCE if others else 0.0
+    names, wanted = (
+        {each.chunk.chunk_id for each in both.passages if each.score > worst}
+        for both in (found, expected)
+    )
+    all_found, all_wanted = (
+        {each.chunk.chunk_id for each in both.passages} for both in (found, expected)
+    )
+    assert names <= all_wanted
+    assert wanted <= all_found
+    texts = {each.chunk.chunk_id: each.chunk.content for each in expected.passages}
+    for each in found.passages:
+        assert texts.get(each.chunk.chunk_id, each.chunk.content) == each.chunk.content
+    assert found.eligible_leaves == expected.eligible_leaves
+    assert len(found.sections) == len(expected.sections)
+
+
+@contextmanager
+def twins_at(dsn: str, **options: Any) -> Iterator[Twins]:
+    """Twins on an empty store."""
+    with closing(Database(dsn, 8, "tests", is_writer=True)) as database:
+        yield Twins(database, **options)

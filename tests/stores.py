@@ -1,0 +1,96 @@
+"""Where the store of a data directory is: in it, or in a database of the tests' PostgreSQL server.
+
+Every process of a test that has a data directory gets its engine's settings from `settings_of`.
+With a server, each data directory stands for a database of its own, which is made empty when it
+is first asked for; nothing else changes for the tests.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hrag.config import EngineSettings, load
+from hrag.engine import open_engine
+
+if TYPE_CHECKING:
+    from tests.postgres_server import PostgresServer
+
+
+class _Databases:
+    """Databases by the data directories that they stand for."""
+
+    def __init__(self, server: "PostgresServer") -> None:
+        self.server = server
+        self._names: dict[Path, str] = {}
+
+    def name(self, data_dir: Path) -> str:
+        if data_dir not in self._names:
+            self._names[data_dir] = self.server.empty_database()
+        return self._names[data_dir]
+
+    def drop_below(self, folder: Path) -> None:
+        for data_dir in [each for each in self._names if each.is_relative_to(folder)]:
+            self.server.drop(self._names.pop(data_dir))
+
+
+COSINE_TOLERANCE = 1e-3
+"""By how much scores of a search may be wrong: PostgreSQL keeps vectors in 16 bits."""
+
+_databases: _Databases | None = None
+
+
+@contextmanager
+def in_postgres(server: "PostgresServer") -> Iterator[None]:
+    """Stores are databases of `server` while the block runs."""
+    global _databases  # noqa: PLW0603 - each process that a test starts asks for its store
+    before, _databases = _databases, _Databases(server)
+    try:
+        yield
+    finally:
+        _databases = before
+
+
+def settings_of(data_dir: Path) -> dict[str, str]:
+    """Environment variables by which a process finds the store of `data_dir`."""
+    settings = {"HRAG_DATA_DIR": str(data_dir)}
+    if _databases is None:
+        return settings
+    dsn = _databases.server.tcp_dsn(_databases.name(data_dir))
+    return settings | {"HRAG_ENGINE": "postgres", "HRAG_POSTGRES_DSN": dsn}
+
+
+def is_embedded() -> bool:
+    """Whether stores are of the embedded engine."""
+    return _databases is None
+
+
+def dsn_of(data_dir: Path) -> str:
+    """The DSN of the database that `data_dir` stands for, by which nobody needs a password."""
+    assert _databases is not None
+    return _databases.server.dsn(_databases.name(data_dir))
+
+
+def content_of(data_dir: Path) -> object:
+    """Returns what changes with every write to the store of `data_dir`, and with nothing else."""
+    if _databases is None:
+        return (data_dir / "data.mdb").read_bytes()
+    rows = "SELECT count(*), max(xmin::text::bigint) FROM hrag."
+    database = _databases.name(data_dir)
+    return [_databases.server.run(rows + table, database) for table in ("tenants", "documents")]
+
+
+def check_store(data_dir: Path) -> None:
+    """The store is sound, and no process has it to itself."""
+    engine = open_engine(load(EngineSettings, **settings_of(data_dir)))
+    try:
+        engine.writer()
+        assert engine.administration().check().problems == ()
+    finally:
+        engine.close()
+
+
+def drop_below(folder: Path) -> None:
+    """Drops the databases whose data directories are below `folder`."""
+    if _databases is not None:
+        _databases.drop_below(folder)

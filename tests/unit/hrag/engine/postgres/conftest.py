@@ -1,0 +1,50 @@
+"""A database of each test, behind the engine's own connections."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+from hrag.engine.documents import CollectionHandle
+from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.writer import PostgresWriter
+from tests.fakes import collection_settings
+from tests.postgres_server import PostgresServer
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Database]]:
+    """Opens databases by their DSN; they are closed when the test ends."""
+    with ExitStack() as closed:
+
+        def open_database(dsn: str, connections: int = 4, **options: Any) -> Database:
+            database = Database(dsn, connections, "hrag-tests", **options)
+            return closed.enter_context(closing(database))
+
+        yield open_database
+
+
+@pytest.fixture
+def database(postgres_dsn: str, opened: Callable[..., Database]) -> Database:
+    return opened(postgres_dsn)
+
+
+@pytest.fixture
+def own_server() -> Iterator[PostgresServer]:
+    """A server that the test may stop, kill and freeze."""
+    with closing(PostgresServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def writer(postgres_dsn: str, opened: Callable[..., Database]) -> PostgresWriter:
+    """A writer with connections for several threads."""
+    return PostgresWriter(opened(postgres_dsn, 8, is_writer=True))
+
+
+@pytest.fixture
+def collection(writer: PostgresWriter) -> CollectionHandle:
+    """The collection `c` of tenant `t`."""
+    writer.create_collection("t", "c", collection_settings())
+    return writer.open("t", "c")

@@ -1,0 +1,48 @@
+"""Arrays as PostgreSQL reads and writes them."""
+
+import numpy as np
+import pytest
+
+from hrag.engine.postgres import arrays
+from hrag.engine.postgres.database import Database
+from tests.fakes import unit_vectors
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.mark.parametrize(
+    ("parameter", "kind", "values"),
+    [
+        (arrays.bigints, "bigint[]", [1, -1, 2**62, 0]),
+        (arrays.integers, "integer[]", [7, -(2**31)]),
+        (arrays.booleans, "boolean[]", [True, False, True]),
+        (arrays.binaries, "bytea[]", [b"", b"\0\xff", b"x" * 3000]),
+        (arrays.texts, "text[]", ["", "ü", "a,b{}\"'"]),
+    ],
+)
+def test_an_array_arrives_as_it_was_given(database: Database, parameter, kind, values):
+    with database.read() as connection:
+        for given in (values, values[:1], []):
+            query = "SELECT %s, pg_typeof(%s)::text"
+            found = connection.execute(query, (parameter(given), parameter(given))).fetchone()
+            assert found == (given, kind)
+
+
+def test_vectors_arrive_rounded_to_half_precision(database: Database):
+    vectors = unit_vectors(3, 1, 5)
+    with database.read() as connection:
+        (oid,) = connection.execute("SELECT 'halfvec'::regtype::oid").fetchone()
+        query = "SELECT v::real[] FROM unnest(%s::halfvec[]) AS v"
+        found = connection.execute(query, (arrays.halfvecs(vectors, oid),)).fetchall()
+        none = connection.execute(query, (arrays.halfvecs(vectors[:0], oid),)).fetchall()
+    assert none == []
+    rounded = vectors.astype(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(np.array([row for (row,) in found], np.float32), rounded)
+
+
+def test_numbers_are_read_as_they_were_sent(database: Database):
+    with database.read() as connection:
+        for values in ([], [3], [1, -5, 2**60]):
+            cursor = connection.execute("SELECT %s", (arrays.bigints(values),))
+            assert arrays.bigints_in(cursor.pgresult.get_value(0, 0)).tolist() == values
+    assert arrays.bigints_in(None).tolist() == []

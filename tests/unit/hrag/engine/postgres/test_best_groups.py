@@ -1,0 +1,149 @@
+"""The first round of a search in statements equals the same round step by step."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hrag.engine.find import FindRequest, Found, Fusion
+from hrag.engine.postgres import best_groups, snapshot
+from hrag.engine.postgres.connection import Cursor
+from hrag.engine.postgres.maintenance import MaintenanceWorker
+from hrag.engine.postgres.reader import PostgresReader
+from hrag.filters import Range
+from hrag.types import Aggregation, FusionMethod, Passage, Retrieval, SearchMode
+from tests.fakes import query_vector
+from tests.vocabulary import question, wordy
+
+pytestmark = pytest.mark.postgres
+
+SEARCHES = 1000
+TOP = 2
+MODES = (SearchMode.SMALL_TO_BIG, SearchMode.STANDARD, SearchMode.CONTEXT)
+
+
+@pytest.fixture(params=["shared", "home", "mixed"])
+def reader(request, database, writer, collection) -> PostgresReader:
+    """A collection of 120 documents: without a home, in one, and with a tail and tombstones."""
+    worker = MaintenanceWorker(database, 10_000)
+    documents = [
+        (collection, wordy(f"d{n}", n, sentences=4 + n % 30, metadata={"n": n})) for n in range(120)
+    ]
+    writer.put_many(documents[:90])
+    if request.param != "shared":
+        worker.maintain("t", collection.collection_id, every_leaf=True)
+    writer.put_many(documents[90:])
+    for number in range(0, 90, 9):
+        writer.delete(collection, f"d{number}")
+    if request.param == "home":
+        worker.maintain("t", collection.collection_id, every_leaf=True)
+    return PostgresReader(database)
+
+
+def drawn(draw: random.Random) -> FindRequest:
+    """Returns a random request of the kind that statements may answer."""
+    mode, retrieval = draw.choice(MODES), draw.choice(list(Retrieval))
+    context = mode is SearchMode.CONTEXT
+    vector = query_vector(draw.randrange(1000))
+    return FindRequest(
+        vector=None if retrieval is Retrieval.LEXICAL else vector,
+        mode=mode,
+        level=draw.randint(0, TOP) if mode is SearchMode.SMALL_TO_BIG else 0,
+        limit=400 if context else draw.choice([1, 3, 5, 20]),
+        candidates=draw.choice([5, 30, 100]),
+        text="" if retrieval is Retrieval.DENSE else question(draw),
+        retrieval=retrieval,
+        fusion=Fusion(draw.choice(list(FusionMethod)), draw.choice([0.2, 0.5]), 0.0),
+        neighbour_bonus=draw.choice([0.0, 0.1]),
+        max_per_document=0 if context else draw.choice([0, 0, 1]),
+        min_score=None if context else draw.choice([None, None, 0.1, 0.4]),
+        token_budget=draw.choice([100, 400]) if context else 0,
+        merge_adjacent=context,
+        filter=draw.choice([None, None, Range("metadata.n", at_least=40.0)]),
+    )
+
+
+@contextmanager
+def step_by_step() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "can_find", lambda _: False)
+        yield
+
+
+def comparable(found: Found[Passage]) -> Any:
+    return replace(found, stages=())
+
+
+def test_statements_and_steps_find_the_same_a_thousand_times_of_a_thousand(reader):
+    """In each of three states a third of them; scores to the bit, and what was considered."""
+    draw = random.Random(4711)
+    with reader.snapshot("t", "c") as opened:
+        for number in range(-(-SEARCHES // 3)):
+            request = drawn(draw)
+            found = opened.find(request)
+            with step_by_step():
+                expected = opened.find(request)
+            assert comparable(found) == comparable(expected), (number, request)
+
+
+@contextmanager
+def counted() -> Iterator[list[str]]:
+    """Collects the statements that are executed, but those that set parameters."""
+    statements: list[str] = []
+    execute = Cursor.execute
+
+    def counting(cursor: Cursor, query: Any, *args: Any, **kwargs: Any) -> Any:
+        text = query if isinstance(query, str) else query.as_string(cursor.connection)
+        if not text.startswith("SET LOCAL"):
+            statements.append(text)
+        return execute(cursor, query, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cursor, "execute", counting)
+        yield statements
+
+
+@pytest.mark.parametrize(("retrieval", "most"), [("dense", 1), ("lexical", 2), ("hybrid", 2)])
+def test_a_search_is_one_statement_or_two(reader, retrieval, most):
+    request = FindRequest(
+        vector=None if retrieval == "lexical" else query_vector(1),
+        mode=SearchMode.SMALL_TO_BIG,
+        level=TOP,
+        limit=5,
+        candidates=100,
+        text="valve pressure E-4711",
+        retrieval=Retrieval(retrieval),
+        neighbour_bonus=0.1,
+    )
+    with reader.snapshot("t", "c") as opened, counted() as statements:
+        assert len(opened.find(request).passages) == 5
+    assert len(statements) == most
+
+
+@pytest.mark.parametrize("aggregation", [Aggregation.SUM, Aggregation.MEAN, Aggregation.COUNT])
+def test_other_aggregations_are_left_to_the_steps(aggregation):
+    request = FindRequest(query_vector(1), SearchMode.SMALL_TO_BIG, TOP, 5, 100)
+    assert best_groups.can_find(request)
+    assert not best_groups.can_find(replace(request, aggregation=aggregation))
+    assert not best_groups.can_find(replace(request, mode=SearchMode.AUTO_MERGE))
+
+
+def test_of_long_texts_only_parts_are_read_all_of_them_at_once(database, writer, collection):
+    documents = {f"d{n}": wordy(f"d{n}", n, sentences=4000) for n in range(3)}
+    writer.put_many([(collection, each) for each in documents.values()])
+    texts = {name: each.parsed.text for name, each in documents.items()}
+    assert min(map(len, texts.values())) > 128 << 10
+    request = FindRequest(query_vector(1), SearchMode.SMALL_TO_BIG, TOP, 5, 100)
+    with PostgresReader(database).snapshot("t", "c") as opened:
+        with counted() as statements:
+            found = opened.find(request)
+        assert len(statements) <= 2
+        assert len(found.passages) == 5
+        for passage in found.passages:
+            span = passage.chunk.span
+            text = texts[passage.chunk.document_id].encode()
+            assert passage.chunk.content == text[span.byte_start : span.byte_end].decode()
+        assert sum("body FROM start" in each for each in statements) == 1

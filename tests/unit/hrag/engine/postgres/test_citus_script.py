@@ -1,0 +1,80 @@
+"""deploy/citus.sql on one PostgreSQL server that has names of Citus and none of its work.
+
+So the script runs, and hrag on what it changes; what Citus makes of it, no test here knows.
+"""
+
+import subprocess
+
+import psycopg
+import pytest
+
+from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.maintenance import MaintenanceWorker
+from hrag.engine.postgres.reader import PostgresReader
+from hrag.engine.postgres.writer import PostgresWriter
+from tests.fakes import collection_settings, find, prepared, query_vector, sentences
+from tests.manuals import ROOT
+from tests.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.postgres
+
+NAMES_OF_CITUS = """
+CREATE TABLE distributed (number serial, name text, is_empty boolean);
+CREATE FUNCTION create_distributed_table(name regclass, by text, colocate_with text)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    found boolean;
+BEGIN
+    EXECUTE format('SELECT NOT EXISTS (SELECT %I FROM %s)', by, name) INTO found;
+    INSERT INTO distributed (name, is_empty) VALUES (name::text, found);
+END $$;
+CREATE FUNCTION run_command_on_all_nodes(command text) RETURNS void LANGUAGE plpgsql
+AS $$ BEGIN EXECUTE command; END $$;
+"""
+
+
+@pytest.fixture
+def distributed(postgres: PostgresServer, postgres_dsn: str) -> str:
+    """The DSN of a database in which the script has run."""
+    with psycopg.connect(postgres_dsn) as connection:
+        connection.execute(NAMES_OF_CITUS)
+    program = [str(postgres._binaries / "psql"), "--no-psqlrc", "--set", "ON_ERROR_STOP=1"]
+    file = str(ROOT / "deploy" / "citus.sql")
+    ran = subprocess.run(
+        [*program, "--dbname", postgres_dsn, "--file", file],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return postgres_dsn
+
+
+def test_homes_are_distributed_empty_with_the_tenant_in_their_key(
+    distributed: str, database: Database
+) -> None:
+    writer = PostgresWriter(database)
+    writer.create_collection("t", "c", collection_settings())
+    collection = writer.open("t", "c")
+    worker = MaintenanceWorker(database, home_leaves=8)
+    for number in range(8):
+        writer.put(collection, prepared(f"d{number}", sentences(30), seed=number))
+        if number % 4 == 3:
+            worker.maintain("t", collection.collection_id, every_leaf=True)
+    writer.delete(collection, "d0")
+    with PostgresReader(database).snapshot("t", "c") as snapshot:
+        assert find(snapshot, query_vector(1), 5).passages
+    with psycopg.connect(distributed) as connection:
+        names = connection.execute("SELECT name, is_empty FROM distributed ORDER BY number")
+        homes = [each for each in names if each[0].startswith("hrag_homes.")]
+        keys = connection.execute(
+            "SELECT DISTINCT pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE connamespace = 'hrag_homes'::regnamespace AND contype = 'p'"
+        ).fetchall()
+        settings = connection.execute(
+            "SELECT current_setting('hnsw.ef_search'), current_setting('hnsw.iterative_scan')"
+        ).fetchone()
+    assert len(homes) >= 2
+    assert all(is_empty for _, is_empty in homes)
+    assert keys == [("PRIMARY KEY (tenant_id, ordinal, leaf)",)]
+    assert settings == ("200", "relaxed_order")

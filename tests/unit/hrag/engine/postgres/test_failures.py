@@ -1,0 +1,80 @@
+"""What errors of PostgreSQL become."""
+
+import psycopg
+import pytest
+
+from hrag.deadline import NEVER, Deadline
+from hrag.engine.postgres.failures import Conflict, error_of
+from hrag.errors import (
+    Cancelled,
+    DataLoss,
+    DeadlineExceeded,
+    HragError,
+    StorageFull,
+    StoreMissing,
+    StoreUnavailable,
+)
+from tests.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.postgres
+
+
+def raised(postgres: PostgresServer, statement: str) -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as failed:
+        postgres.run(statement)
+    return failed.value
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("08006", StoreUnavailable),
+        ("25006", StoreUnavailable),
+        ("53100", StorageFull),
+        ("53200", StoreUnavailable),
+        ("53300", StoreUnavailable),
+        ("57P01", StoreUnavailable),
+        ("57P03", StoreUnavailable),
+        ("40001", Conflict),
+        ("40P01", Conflict),
+        ("42501", StoreUnavailable),
+        ("XX001", DataLoss),
+        ("XX002", DataLoss),
+    ],
+)
+def test_each_situation_has_its_error(
+    postgres: PostgresServer, state: str, expected: type[HragError]
+) -> None:
+    statement = f"DO $$ BEGIN RAISE EXCEPTION 'so it is' USING ERRCODE = '{state}'; END $$"
+    known = error_of(raised(postgres, statement), NEVER, "reader")
+    assert type(known) is expected
+    assert "so it is" in str(known)
+    assert ("reader" in str(known)) == (state == "42501")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELEC", "SELECT 1 / 0", "SELECT * FROM home_7.leaves", "SELECT * FROM other"],
+)
+def test_a_bug_stays_what_it_is(postgres: PostgresServer, statement: str) -> None:
+    assert error_of(raised(postgres, statement), NEVER) is None
+
+
+@pytest.mark.parametrize("statement", ["SELECT * FROM hrag.tenants", "CREATE TABLE hrag.new ()"])
+def test_without_our_schema_there_is_no_store(postgres: PostgresServer, statement: str) -> None:
+    assert isinstance(error_of(raised(postgres, statement), NEVER), StoreMissing)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "expected"),
+    [
+        (Deadline.after(0), DeadlineExceeded),
+        (Deadline.after(3600, lambda: False), Cancelled),
+        (Deadline.after(3600), StoreUnavailable),
+    ],
+)
+def test_who_cancelled_a_statement_is_told_by_the_deadline(
+    postgres: PostgresServer, deadline: Deadline, expected: type[HragError]
+) -> None:
+    statement = "DO $$ BEGIN RAISE query_canceled; END $$"
+    assert type(error_of(raised(postgres, statement), deadline)) is expected

@@ -1,0 +1,90 @@
+"""Parts of the lexical index over documents that come and go."""
+
+from functools import partial
+
+import pytest
+
+from hrag.engine.postgres import lexical_index
+from hrag.engine.postgres.administration import PostgresAdministration
+from hrag.engine.postgres.lexical_index import build_part, merge_parts
+from tests.vocabulary import wordy
+
+pytestmark = pytest.mark.postgres
+
+KEY = {"tenant_id": "t", "collection_id": 1}
+
+
+@pytest.fixture
+def counts(database):
+    """Returns how many rows a table has."""
+
+    def count(table: str) -> int:
+        with database.read() as connection:
+            statement = f"SELECT count(*) FROM hrag.{table} WHERE tenant_id = 't'"
+            return connection.execute(statement).fetchone()[0]
+
+    return count
+
+
+@pytest.fixture
+def step(database):
+    """Runs a step of maintenance in a transaction."""
+
+    def run(work) -> int:
+        with database.write() as connection:
+            return work(connection, KEY)
+
+    return run
+
+
+def test_a_part_is_built_of_enough_leaves_and_merged_with_seven_others(
+    writer, collection, counts, step, database
+):
+    build = partial(build_part, least=10)
+    for number in range(8):
+        writer.put(collection, wordy(f"d{number}", number, sentences=30))
+        assert step(partial(build_part, least=10_000)) == 0
+        assert step(merge_parts) == 0
+        assert step(build) >= 10
+    assert (counts("term_vectors"), counts("postings_parts")) == (0, 8)
+    rows = counts("postings")
+    assert step(merge_parts) >= 80
+    assert counts("postings_parts") == 1
+    assert counts("postings") < rows
+    assert PostgresAdministration(database).check().problems == ()
+
+
+def test_deleted_documents_leave_tombstones_until_their_part_is_rewritten(
+    writer, collection, counts, step, database
+):
+    writer.put_many([(collection, wordy(f"d{n}", n)) for n in range(10)])
+    step(partial(build_part, least=1))
+    writer.delete(collection, "d3")
+    assert counts("tombstones") == 1
+    assert step(merge_parts) == 0
+    for number in (4, 5, 6):
+        writer.delete(collection, f"d{number}")
+    assert PostgresAdministration(database).check().problems == ()
+    assert step(merge_parts) > 0
+    assert (counts("tombstones"), counts("postings_parts")) == (0, 1)
+    assert PostgresAdministration(database).check().problems == ()
+    for number in (0, 1, 2, 7, 8, 9):
+        writer.delete(collection, f"d{number}")
+    step(merge_parts)
+    assert (counts("tombstones"), counts("postings_parts"), counts("postings")) == (0, 0, 0)
+
+
+def test_a_document_that_is_deleted_while_a_part_is_built_gets_a_tombstone(
+    writer, collection, counts, step, database, monkeypatch
+):
+    writer.put_many([(collection, wordy(f"d{n}", n)) for n in range(5)])
+    write = lexical_index._write
+
+    def deleting(*args):
+        write(*args)
+        writer.delete(collection, "d2")
+
+    monkeypatch.setattr(lexical_index, "_write", deleting)
+    step(partial(build_part, least=1))
+    assert counts("tombstones") == 1
+    assert PostgresAdministration(database).check().problems == ()

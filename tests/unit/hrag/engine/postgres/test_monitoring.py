@@ -1,0 +1,61 @@
+"""The metrics and alerts for operators of the engine on PostgreSQL."""
+
+import re
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+
+from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.maintenance import MaintenanceWorker
+from hrag.engine.postgres.writer import PostgresWriter
+from tests.fakes import collection_settings, prepared, sentences
+from tests.manuals import ROOT
+from tests.postgres_server import PostgresServer
+
+OPERATIONS = ROOT / "docs" / "operations"
+QUERIES: dict[str, Any] = yaml.safe_load((OPERATIONS / "postgres-queries.yml").read_text("utf-8"))
+RULES: list[dict[str, Any]] = yaml.safe_load(
+    (OPERATIONS / "postgres-alerts.yml").read_text("utf-8")
+)["groups"][0]["rules"]
+
+
+def _columns(query: dict[str, Any]) -> list[str]:
+    return [name for metric in query["metrics"] for name in metric]
+
+
+def test_alerts_use_metrics_that_the_queries_have() -> None:
+    metrics = {f"{name}_{column}" for name in QUERIES for column in _columns(QUERIES[name])}
+    for rule in RULES:
+        named = set(re.findall(r"hrag_postgres_\w+", rule["expr"]))
+        assert named, rule["alert"]
+        assert named <= metrics
+        assert rule["labels"]["severity"] in ("page", "ticket")
+
+
+def test_every_alert_is_explained_in_the_runbook() -> None:
+    page = (OPERATIONS / "postgres.md").read_text("utf-8")
+    assert [rule["alert"] for rule in RULES if rule["alert"] not in page] == []
+
+
+@pytest.mark.postgres
+def test_a_monitor_without_rights_on_tables_gets_every_metric(
+    postgres: PostgresServer, postgres_dsn: str, database: Database
+) -> None:
+    writer = PostgresWriter(database)
+    writer.create_collection("t", "c", collection_settings())
+    collection = writer.open("t", "c")
+    writer.put(collection, prepared("d", sentences(80)))
+    worker = MaintenanceWorker(database, home_leaves=4)
+    worker.maintain("t", collection.collection_id, every_leaf=True)
+    postgres.run("CREATE ROLE monitor LOGIN IN ROLE pg_monitor")
+    try:
+        with psycopg.connect(postgres_dsn, user="monitor") as connection:
+            for name, query in QUERIES.items():
+                cursor = connection.execute(query["query"])
+                assert [each.name for each in cursor.description or ()] == _columns(query)
+                if name == "hrag_postgres_homes":
+                    assert cursor.fetchone()[0] == 1
+    finally:
+        postgres.run("DROP ROLE monitor")

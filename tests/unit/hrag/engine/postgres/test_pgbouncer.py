@@ -1,0 +1,91 @@
+"""Everything that a connection does works behind PgBouncer, which pools transactions."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from hrag.deadline import Deadline
+from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.schema import create_or_check, migrate
+from hrag.errors import Cancelled, DeadlineExceeded
+from tests import pgbouncer
+from tests.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.postgres
+
+Open = Callable[..., Database]
+
+
+@pytest.fixture
+def pooled(postgres: PostgresServer) -> Iterator[str]:
+    if problem := pgbouncer.why_not():
+        pytest.skip(problem)
+    name = postgres.new_database()
+    with pgbouncer.pooling(postgres, name) as dsn:
+        yield dsn
+    postgres.drop(name)
+
+
+def one(database: Database, statement: str, *parameters: Any) -> Any:
+    with database.read(Deadline.after(60)) as connection:
+        row = connection.execute(statement, parameters).fetchone()
+        assert row is not None
+        return row[0]
+
+
+def test_callers_share_two_server_connections(pooled: str, opened: Open) -> None:
+    database = opened(pooled, connections=8)
+    with ThreadPoolExecutor(8) as threads:
+        ask = "SELECT pg_backend_pid() + 0 * %s::int"
+        servers = set(threads.map(lambda n: one(database, ask, n), range(400)))
+    assert len(servers) == 2
+
+
+def test_statements_stay_prepared_and_old_ones_are_closed(pooled: str, opened: Open) -> None:
+    """More statements than psycopg keeps and than PgBouncer does, each often enough."""
+    database = opened(pooled, connections=4)
+
+    def ask(number: int) -> Any:
+        return one(database, f"SELECT %s::int + {number % 130}", number)
+
+    numbers = range(130 * 6 * 4)
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(ask, numbers)) == [each + each % 130 for each in numbers]
+
+
+def test_nothing_of_a_transaction_reaches_the_next(pooled: str, opened: Open) -> None:
+    database = opened(pooled)
+    with pytest.raises(DeadlineExceeded), database.read(Deadline.after(0.2)) as connection:
+        connection.execute("SELECT pg_sleep(60)")
+    with database.autocommit() as connection:
+        shown = connection.execute("SHOW statement_timeout").fetchall()
+        assert shown == [("0",)]
+        assert connection.execute("SHOW transaction_isolation").fetchall() == [("read committed",)]
+
+
+def test_a_caller_that_leaves_is_cancelled(pooled: str, opened: Open) -> None:
+    database = opened(pooled)
+    is_here = threading.Event()
+    is_here.set()
+
+    def search() -> None:
+        with database.read(Deadline.after(60, is_here.is_set)) as connection:
+            connection.execute("SELECT 1")
+            is_here.clear()
+            connection.execute("SELECT pg_sleep(60)")
+
+    with pytest.raises(Cancelled):
+        search()
+    assert one(database, "SELECT %s::int", 7) == 7
+
+
+def test_a_writer_finds_a_primary_and_migrates_it(pooled: str, opened: Open) -> None:
+    writer = opened(pooled, is_writer=True)
+    create_or_check(writer)
+    assert migrate(writer).before == migrate(writer).after
+    with writer.write() as connection, connection.transaction():
+        connection.execute("CREATE TABLE made AS SELECT 7 AS number")
+    assert one(writer, "SELECT number * %s::int FROM made", 1) == 7

@@ -1,0 +1,92 @@
+"""A standby to read from, and its promotion when the primary is lost."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from hrag.engine.postgres.database import Database
+from hrag.errors import StoreUnavailable
+from tests.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.postgres
+
+Open = Callable[..., Database]
+
+
+@pytest.fixture
+def standby(own_server: PostgresServer) -> Iterator[PostgresServer]:
+    with closing(own_server.standby()) as standby:
+        yield standby
+
+
+def hosts(*servers: PostgresServer, **more: str) -> str:
+    """The DSN of several servers, tried in this order."""
+    return psycopg.conninfo.make_conninfo(
+        host=",".join(str(each.home) for each in servers),
+        port=",".join(str(each.port) for each in servers),
+        user="postgres",
+        dbname="postgres",
+        **more,
+    )
+
+
+def is_standby(database: Database) -> bool:
+    with database.read() as connection:
+        return connection.execute("SELECT pg_is_in_recovery()").fetchall() == [(True,)]
+
+
+def insert(database: Database) -> None:
+    with database.write() as connection:
+        connection.execute("INSERT INTO numbers VALUES (1)")
+
+
+def test_the_writer_finds_the_primary_and_readers_prefer_the_standby(
+    own_server: PostgresServer, standby: PostgresServer, opened: Open
+) -> None:
+    writer = opened(hosts(standby, own_server), is_writer=True)
+    dsn = hosts(own_server, standby, target_session_attrs="prefer-standby")
+    reader = opened(dsn)
+    assert not is_standby(writer)
+    assert is_standby(reader)
+    with writer.write() as connection:
+        connection.execute("CREATE TABLE numbers (number int)")
+    insert(writer)
+    standby.wait_for(own_server)
+    with reader.read() as connection:
+        assert connection.execute("SELECT * FROM numbers").fetchall() == [(1,)]
+    standby.stop()
+    assert not is_standby(reader)
+
+
+def test_after_a_failover_the_writer_goes_on_at_the_new_primary(
+    own_server: PostgresServer, standby: PostgresServer, opened: Open
+) -> None:
+    writer = opened(hosts(own_server, standby), is_writer=True)
+    with writer.write() as connection:
+        connection.execute("CREATE TABLE numbers (number int)")
+    insert(writer)
+    standby.wait_for(own_server)
+    own_server.kill()
+    with pytest.raises(StoreUnavailable):
+        insert(writer)
+    standby.promote()
+    insert(writer)
+    assert standby.run("SELECT count(*) FROM numbers") == [(2,)]
+
+
+def test_a_connection_to_what_is_a_standby_now_is_not_kept(
+    own_server: PostgresServer, standby: PostgresServer, opened: Open
+) -> None:
+    """As if a proxy had led it there: the server itself refuses the change."""
+    misled = opened(standby.dsn())
+    assert is_standby(misled)
+    with (
+        pytest.raises(StoreUnavailable, match="in a read-only transaction"),
+        misled.write() as connection,
+    ):
+        connection.execute("CREATE TABLE made ()")
+    standby.promote()
+    with misled.write() as connection:
+        connection.execute("CREATE TABLE made ()")

@@ -1,0 +1,244 @@
+"""Who may do what in the database: the owner, services, users of SQL, and everybody else."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.maintenance import MaintenanceWorker
+from hrag.engine.postgres.reader import PostgresReader
+from hrag.engine.postgres.schema import migrate
+from hrag.engine.postgres.writer import PostgresWriter
+from hrag.errors import HragError
+from tests.fakes import collection_settings, find, prepared, query_vector, sentences
+from tests.manuals import ROOT
+from tests.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.postgres
+
+Open = Callable[..., Database]
+
+READABLE = {"chunks", "collections", "documents", "sql_tenants"}
+"""What users of SQL may read, each with a policy unless it is the view over those."""
+
+
+def as_role(dsn: str, role: str) -> psycopg.Connection[tuple[object, ...]]:
+    """A connection of that user."""
+    return psycopg.connect(psycopg.conninfo.make_conninfo(dsn, user=role), autocommit=True)
+
+
+def values(connection: psycopg.Connection[tuple[object, ...]], statement: str) -> set[object]:
+    return {row[0] for row in connection.execute(statement)}
+
+
+@pytest.fixture
+def filled(database: Database) -> None:
+    """The tenants t and u with a document each."""
+    for tenant in ("t", "u"):
+        writer = PostgresWriter(database)
+        writer.create_collection(tenant, "c", collection_settings())
+        writer.put(writer.open(tenant, "c"), prepared(f"of-{tenant}", sentences(20)))
+
+
+@pytest.fixture
+def roles(postgres: PostgresServer, postgres_dsn: str) -> Iterator[str]:
+    """Users of SQL: ada may read the tenant t, bob none."""
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        for role in ("ada", "bob"):
+            connection.execute(f"CREATE ROLE {role} LOGIN IN ROLE hrag_sql_reader")
+        connection.execute("INSERT INTO hrag.sql_tenants VALUES ('ada', 't')")
+    yield postgres_dsn
+    for role in ("ada", "bob"):
+        postgres.run(f"DROP ROLE {role}")
+
+
+@pytest.fixture
+def service(postgres: PostgresServer, postgres_dsn: str) -> Iterator[str]:
+    """The DSN of a user who has the rights of a service and no others."""
+    postgres.run("CREATE ROLE indexer LOGIN IN ROLE hrag_service")
+    postgres.run("ALTER ROLE indexer SET role = 'hrag_service'")
+    yield psycopg.conninfo.make_conninfo(postgres_dsn, user="indexer")
+    database = psycopg.conninfo.conninfo_to_dict(postgres_dsn)["dbname"]
+    postgres.run("DROP OWNED BY hrag_service", str(database))
+    postgres.run("DROP ROLE indexer")
+
+
+def test_everybody_has_no_rights(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn) as connection:
+        found = values(
+            connection,
+            "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n"
+            " ON n.oid = c.relnamespace, aclexplode(c.relacl) AS granted"
+            " WHERE n.nspname LIKE 'hrag%' AND granted.grantee = 0"
+            " UNION ALL SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n"
+            " ON n.oid = p.pronamespace,"
+            " aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS granted"
+            " WHERE n.nspname LIKE 'hrag%' AND granted.grantee = 0"
+            " UNION ALL SELECT n.nspname FROM pg_namespace n, aclexplode(n.nspacl) AS granted"
+            " WHERE n.nspname LIKE 'hrag%' AND granted.grantee = 0",
+        )
+    assert found == set()
+
+
+def test_users_of_sql_are_granted_what_has_policies_and_nothing_else(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn) as connection:
+        every = connection.execute(
+            "SELECT relname, relkind, relrowsecurity,"
+            " has_any_column_privilege('hrag_sql_reader', c.oid, 'SELECT'),"
+            " has_any_column_privilege('hrag_sql_reader', c.oid, 'INSERT, UPDATE')"
+            " OR has_table_privilege('hrag_sql_reader', c.oid, 'DELETE, TRUNCATE')"
+            " FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
+            " WHERE nspname = 'hrag' AND relkind IN ('r', 'p', 'v', 'm')"
+        ).fetchall()
+    assert len(every) > 12
+    for name, kind, has_policies, may_read, may_write in every:
+        assert may_read == (name in READABLE)
+        assert has_policies == (name in READABLE and kind != "v")
+        assert not may_write
+
+
+def test_a_service_has_rights_on_every_table_of_the_store(postgres_dsn: str) -> None:
+    """A migration that adds one calls hrag.grant_roles()."""
+    with psycopg.connect(postgres_dsn) as connection:
+        writable = values(
+            connection,
+            "SELECT relname FROM pg_class WHERE relnamespace = 'hrag'::regnamespace"
+            " AND relkind = 'r' AND has_table_privilege('hrag_service', oid, 'SELECT')"
+            " AND has_table_privilege('hrag_service', oid, 'INSERT')"
+            " AND has_table_privilege('hrag_service', oid, 'UPDATE')"
+            " AND has_table_privilege('hrag_service', oid, 'DELETE')",
+        )
+        every = values(
+            connection,
+            "SELECT relname FROM pg_class"
+            " WHERE relnamespace = 'hrag'::regnamespace AND relkind = 'r'",
+        )
+    assert every - writable == {"migrations", "sql_tenants"}
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_user_of_sql_sees_the_tenants_granted_to_it(roles: str) -> None:
+    tenants = "SELECT DISTINCT tenant_id FROM hrag."
+    with as_role(roles, "ada") as ada, as_role(roles, "bob") as bob:
+        for table in ("chunks", "documents", "collections"):
+            assert values(ada, tenants + table) == {"t"}
+            assert values(bob, tenants + table) == set()
+        assert values(ada, "SELECT id FROM hrag.chunks WHERE tenant_id = 'u'") == set()
+        assert values(bob, "SELECT tenant_id FROM hrag.sql_tenants") == set()
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_user_of_sql_cannot_take_another_tenant(roles: str) -> None:
+    attempts = (
+        "SET ROLE ada",
+        "SET SESSION AUTHORIZATION ada",
+        "INSERT INTO hrag.sql_tenants VALUES ('bob', 't')",
+        "UPDATE hrag.sql_tenants SET role_name = 'bob'",
+        "DELETE FROM hrag.documents",
+        "UPDATE hrag.documents SET tenant_id = 't'",
+        "ALTER TABLE hrag.documents DISABLE ROW LEVEL SECURITY",
+        "SET row_security = off; SELECT id FROM hrag.chunks",
+        "SELECT * FROM hrag.documents",  # Some of its columns are not granted.
+        "SELECT * FROM hrag.leaves",
+        "SELECT * FROM hrag.terms",
+        "SELECT * FROM hrag.tenants",
+        "CALL hrag.grant_roles()",
+        "CREATE TABLE hrag.mine ()",
+    )
+    for attempt in attempts:
+        with (
+            as_role(roles, "bob") as bob,
+            pytest.raises(psycopg.errors.InsufficientPrivilege),
+        ):
+            bob.execute(attempt)
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_failing_condition_tells_nothing_of_other_tenants(roles: str) -> None:
+    """Division by zero would say that a row of the tenant u exists."""
+    guess = "SELECT id FROM hrag.chunks WHERE 1 / (tenant_id <> 'u')::integer = 1"
+    with as_role(roles, "ada") as ada:
+        assert values(ada, guess)
+
+
+@pytest.mark.usefixtures("filled")
+def test_the_tenants_of_a_user_of_sql_are_looked_up_in_the_index(roles: str) -> None:
+    with as_role(roles, "ada") as ada:
+        ada.execute("SET enable_seqscan = off")
+        lines = ada.execute("EXPLAIN SELECT id FROM hrag.chunks WHERE document_id = 'of-t'")
+        plan = "\n".join(str(line) for (line,) in lines)
+    assert "tenant_id = ANY ((InitPlan" in plan
+    assert "Seq Scan on documents" not in plan
+
+
+def test_a_service_that_is_not_the_owner_does_all_its_work(
+    service: str, opened: Open, postgres_dsn: str
+) -> None:
+    database = opened(service)
+    worker = MaintenanceWorker(database, home_leaves=8)
+    writer = PostgresWriter(database)
+    writer.create_collection("t", "c", collection_settings())
+    collection = writer.open("t", "c")
+    for number in range(4):
+        stored = writer.put(collection, prepared(f"d{number}", sentences(30), seed=number))
+    worker.maintain("t", collection.collection_id, every_leaf=True)
+    writer.delete(collection, "d0")
+    writer.put_metadata(collection, "d3", stored.sequence, {"new": 1}, "")
+    with PostgresReader(database).snapshot("t", "c") as snapshot:
+        assert find(snapshot, query_vector(1), 5).passages
+    with psycopg.connect(postgres_dsn) as connection:
+        assert values(
+            connection, "SELECT tableowner FROM pg_tables WHERE schemaname = 'hrag_homes'"
+        ) == {"hrag_service"}
+    writer.delete_collection("t", "c")
+    worker._survey()
+
+
+@pytest.mark.usefixtures("filled")
+def test_policies_change_no_plan_of_a_service(service: str, postgres_dsn: str) -> None:
+    statement = (
+        "EXPLAIN SELECT d.record, d.tree FROM hrag.collections c JOIN hrag.documents d"
+        " USING (tenant_id, collection_id) WHERE tenant_id = 't' AND collection_id = 1"
+        " AND ordinal = ANY ('{1,2,3}') AND octet_length(body) > 0"
+    )
+    plans = []
+    for dsn in (postgres_dsn, service):
+        with psycopg.connect(dsn) as connection:
+            plans.append(connection.execute(statement).fetchall())
+    assert plans[0] == plans[1]
+
+
+def test_an_owner_without_rights_to_create_roles_makes_a_store(
+    postgres: PostgresServer, opened: Open
+) -> None:
+    name = postgres.empty_database()
+    postgres.run("CREATE EXTENSION vector", name)
+    postgres.run("CREATE ROLE plain LOGIN")
+    postgres.run(f"ALTER DATABASE {name} OWNER TO plain")
+    try:
+        migrate(opened(postgres.dsn(name, "plain")))
+    finally:
+        postgres.drop(name)
+        postgres.run("DROP ROLE plain")
+
+
+def test_the_script_of_roles_suffices_for_a_store(
+    own_server: PostgresServer, opened: Open, tmp_path: Path
+) -> None:
+    script = (ROOT / "deploy/postgres/roles.sql").read_text("utf-8")
+    for name in ("owner", "service"):
+        (tmp_path / name).write_text(f"the {name}'s '")
+        script = script.replace(f"/secrets/{name}", str(tmp_path / name))
+    name = own_server.empty_database()
+    psql = [str(own_server._binaries / "psql"), "--no-psqlrc", "--dbname", own_server.dsn(name)]
+    subprocess.run(psql, input=script, text=True, check=True, capture_output=True)
+    migrate(opened(own_server.tcp_dsn(name, "hrag_owner", password="the owner's '")))
+    service = opened(own_server.tcp_dsn(name, "hrag", password="the service's '"))
+    PostgresWriter(service).create_collection("t", "c", collection_settings())
+    with PostgresReader(service).snapshot("t", "c") as snapshot:
+        assert snapshot.name == "c"
+    with pytest.raises(HragError), service.write() as connection:
+        connection.execute("CREATE TABLE hrag.other ()")

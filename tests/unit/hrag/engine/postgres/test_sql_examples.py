@@ -1,0 +1,61 @@
+"""The SQL in the manuals runs."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.maintenance import MaintenanceWorker
+from hrag.engine.postgres.writer import PostgresWriter
+from tests.fakes import collection_settings, prepared, sentences
+from tests.manuals import ROOT, blocks
+from tests.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.postgres
+
+SQL = [block.text for block in blocks(ROOT / "docs/guide/sql.md", "sql")]
+OF_OPERATORS = [block.text for block in blocks(ROOT / "docs/operations/postgres.md", "sql")]
+
+
+@pytest.fixture
+def filled(
+    database: Database, postgres: PostgresServer, postgres_dsn: str
+) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    """The document of the examples, whose first statements create a role."""
+    writer = PostgresWriter(database)
+    writer.create_collection("acme", "docs", collection_settings())
+    writer.put(writer.open("acme", "docs"), prepared("handbook", sentences(80)))
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        yield connection
+    postgres.run("DROP ROLE analyst")
+
+
+def test_the_examples_of_the_guide_find_something(
+    filled: psycopg.Connection[tuple[object, ...]],
+) -> None:
+    rights, *queries = SQL
+    filled.execute(rights)
+    assert len(queries) == 5
+    for statements in queries:
+        cursor = filled.execute(statements)
+        while cursor.nextset():
+            pass
+        assert cursor.fetchall(), statements
+
+
+def test_the_runbook_finds_the_indexes_to_build_again(
+    database: Database, postgres_dsn: str
+) -> None:
+    writer = PostgresWriter(database)
+    writer.create_collection("t", "c", collection_settings())
+    collection = writer.open("t", "c")
+    writer.put(collection, prepared("d", sentences(80)))
+    worker = MaintenanceWorker(database, home_leaves=4)
+    worker.maintain("t", collection.collection_id, every_leaf=True)
+    (statement,) = (each for each in OF_OPERATORS if "REINDEX" in each)
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        found = connection.execute(statement).fetchall()
+        assert len(found) == 1
+        for (reindex,) in found:
+            connection.execute(reindex)

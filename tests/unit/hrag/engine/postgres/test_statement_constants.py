@@ -1,0 +1,171 @@
+"""Every statement on rows of tenants binds the tenant: none reads or changes another's.
+
+A cluster that is distributed by tenant answers such a statement on one node. Found are the
+constants of modules, and the literals in functions.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.manuals import ROOT
+
+FOLDER = ROOT / "hrag" / "engine" / "postgres"
+MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+
+WORK = "looks for work in all tenants"
+ALL = "is about all tenants"
+CONDITION = "gets its condition from filters._OF_COLLECTION, which binds it"
+HOME = "a home has the leaves of one collection"
+EXCEPTIONS = {
+    ("check", "_COLLECTIONS"): ALL,
+    ("check", "_FOREIGN_LEAVES"): HOME,
+    ("check_store", "_USAGE"): ALL,
+    ("check_store", "_FUTURE"): ALL,
+    ("check_store", "_NAMES"): ALL,
+    ("check_store", "_STRAY"): ALL,
+    ("check_store", "_STRAYS"): ALL,
+    ("check_store", "_TABLES_OF_HOMES"): ALL,
+    ("check_store", "_HOMES"): ALL,
+    ("maintenance", "_SURVEY"): WORK,
+    ("homes", "_DUE"): WORK,
+    ("reclaim", "_NEXT"): WORK,
+    ("queries", "_ALL_COLLECTIONS"): ALL,
+    ("writer", "_TOTALS"): ALL,
+    ("unsummarised", "_COLLECTIONS"): WORK,
+    ("export", "_COLLECTIONS"): ALL,
+    ("filters", "_BY_RANGE"): CONDITION,
+    ("filters", "_BY_TERM"): CONDITION,
+    ("homes", "_CREATE"): HOME,
+    ("homes", "_INDEX"): HOME,
+    ("homes", "home_sizes"): HOME,
+    ("vector_source", "_GRAPH"): HOME,
+}
+"""Statements that bind no tenant, and why they need not."""
+
+_CREATED = re.compile(r"CREATE TABLE hrag\.(\w+) \((.*?)\n\)", re.DOTALL)
+_PLACE = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|ONLY|COPY|TABLE|ON)\s+(?:hrag\.)?\{\w*\}")
+_BOUND = re.compile(
+    r"\btenant_id = %(?:\(\w+\))?[sb]"
+    r"|\(tenant_id, [\w, ]+\) (?:=|IN) \(\(?%"
+    r"|INSERT INTO \S+(?: AS \w+)?\s+\(tenant_id\b"
+    r"|INSERT INTO \S+\s+VALUES \(%(?:\(tenant\w*\))?s"
+    r"|COPY \S+ \(tenant_id\b"
+)
+
+
+@cache
+def _tables() -> frozenset[str]:
+    """The tables whose rows belong to tenants."""
+    found = {}
+    for script in (FOLDER / "migrations").glob("*.sql"):
+        found |= dict(_CREATED.findall(script.read_text("utf-8")))
+    owned = {name for name, columns in found.items() if "tenant_id text" in columns}
+    return frozenset(owned - {"sql_tenants"})
+
+
+def _names_rows(text: str) -> bool:
+    """Whether a statement, or a part of one, names a table of tenants' rows, or will.
+
+    A mere name of a table is neither.
+    """
+    if re.fullmatch(r"hrag\.\w+", text):
+        return False
+    named = "|".join(_tables())
+    return bool(re.search(rf"\bhrag\.(?:{named})\b", text) or _PLACE.search(text))
+
+
+def _texts(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case sql.Composable():
+            yield value.as_string(None)
+        case tuple() | list():
+            for each in value:
+                yield from _texts(each)
+        case dict():
+            for each in value.values():
+                yield from _texts(each)
+
+
+def _in_functions(stem: str) -> Iterator[tuple[str, str, str]]:
+    """Literals in functions that are no docstrings."""
+    tree = ast.parse((FOLDER / f"{stem}.py").read_text("utf-8"))
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            documentation = ast.get_docstring(function, clean=False)
+            for node in ast.walk(function):
+                text = node.value if isinstance(node, ast.Constant) else None
+                if isinstance(text, str) and text != documentation and _names_rows(text):
+                    yield stem, function.name, text
+
+
+def _statements() -> list[tuple[str, str, str]]:
+    """Module, name and text of each statement; parts of others are left out."""
+    found = []
+    for stem in MODULES:
+        module = import_module(f"hrag.engine.postgres.{stem}")
+        own = [
+            (stem, name, text)
+            for name, value in vars(module).items()
+            if not name.startswith("__")
+            for text in _texts(value)
+            if _names_rows(text)
+        ]
+        own += _in_functions(stem)
+        found += [each for each in own if not any(each[2] in other[2] != each[2] for other in own)]
+    return found
+
+
+STATEMENTS = _statements()
+
+
+def test_the_tables_of_tenants_are_known() -> None:
+    assert {"documents", "leaves", "collections", "tenants", "postings"} <= _tables()
+    assert len(STATEMENTS) > 60
+
+
+@pytest.mark.parametrize(("module", "name", "text"), STATEMENTS)
+def test_a_statement_binds_the_tenant(module: str, name: str, text: str) -> None:
+    if (module, name) not in EXCEPTIONS:
+        assert _BOUND.search(text), f"{module}.{name} binds no tenant_id:{text}"
+
+
+def test_every_exception_is_needed() -> None:
+    unbound = {(module, name) for module, name, text in STATEMENTS if not _BOUND.search(text)}
+    assert EXCEPTIONS.keys() == unbound
+
+
+def _created_for_citus() -> tuple[set[str], set[str]]:
+    """The tables that the script for Citus distributes, and those that it leaves alone."""
+    script = (ROOT / "deploy" / "citus.sql").read_text("utf-8")
+    distributed = re.findall(r"create_distributed_table\('hrag\.(\w+)', 'tenant_id'", script)
+    (local,) = re.findall(r"^-- Local: (.*)\.$", script, re.MULTILINE)
+    return set(distributed), set(local.split(", "))
+
+
+def test_every_table_of_tenants_is_distributed_or_left_on_the_coordinator() -> None:
+    distributed, local = _created_for_citus()
+    assert not distributed & local
+    assert distributed | local == _tables() | {"migrations", "sql_tenants"}
+
+
+@pytest.mark.postgres
+def test_unique_keys_of_distributed_tables_begin_with_the_tenant(postgres_dsn: str) -> None:
+    """Citus refuses others: no node could know of the rows of the others."""
+    distributed, _ = _created_for_citus()
+    with psycopg.connect(postgres_dsn) as connection:
+        found = connection.execute(
+            "SELECT c.relname, a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
+            " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]"
+            " WHERE i.indisunique AND c.relnamespace = 'hrag'::regnamespace"
+        ).fetchall()
+    assert distributed <= {table for table, _ in found}
+    assert {first for table, first in found if table in distributed} == {"tenant_id"}

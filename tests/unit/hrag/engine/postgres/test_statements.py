@@ -1,0 +1,28 @@
+"""The check that tests of the contract make of every statement."""
+
+import pytest
+
+from tests.postgres_statements import STORE_WIDE, tenants_named, unbound_tables
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.mark.parametrize(
+    ("statement", "tables"),
+    [
+        ("SELECT record FROM hrag.documents WHERE tenant_id = %s AND ordinal = %s", set()),
+        ("INSERT INTO hrag.terms (tenant_id, ordinal) SELECT %s, %s", set()),
+        (b"SELECT record FROM hrag.documents WHERE ordinal = %s", {"documents"}),
+        ("DELETE FROM hrag.leaves USING hrag.terms", {"leaves"}),
+        ('UPDATE "hrag"."tenants" SET sequence = 0', {"tenants"}),
+        ("SELECT 1", set()),
+    ],
+)
+def test_a_statement_that_names_no_tenant_is_noticed(statement, tables):
+    assert unbound_tables(statement, None) == tables
+
+
+def test_it_fails(database):
+    assert "documents" not in STORE_WIDE
+    with tenants_named(), database.read() as connection, pytest.raises(AssertionError):
+        connection.execute("SELECT count(*) FROM hrag.documents")
