@@ -54,6 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--figures", type=Path, default=LATEST, help="the file that results are written to"
     )
+    parser.addoption(
+        "--leaves", type=int, default=100_000, help="leaves of a store in test_postgres.py"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

