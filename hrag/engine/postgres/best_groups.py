@@ -20,7 +20,7 @@ from psycopg import sql
 
 from hrag.engine.find import FindRequest
 from hrag.engine.postgres.arrays import reals
-from hrag.engine.postgres.documents import DOCUMENT, PostgresDocuments
+from hrag.engine.postgres.documents import BODY, DOCUMENT, PostgresDocuments
 from hrag.engine.postgres.eligible_leaves import parameters_of
 from hrag.engine.postgres.found_leaves import FoundLeaves
 from hrag.engine.postgres.ranker import Ranker
@@ -67,13 +67,15 @@ WITH found AS MATERIALIZED ({{found}}
     array_agg(score ORDER BY score DESC, leaf) AS scores,
     array_agg(lexical ORDER BY score DESC, leaf) AS lexical,
     array_agg(dense ORDER BY score DESC, leaf) AS dense,
-    sum(count(*)) OVER ()::bigint AS considered, count(*) OVER () AS total
+    sum(count(*)) OVER ()::bigint AS considered, count(*) OVER () AS total,
+    row_number() OVER (ORDER BY max(score) DESC, ordinal, ancestor) AS rank
   FROM lifted GROUP BY ordinal, ancestor ORDER BY 3 DESC, 1, 2 LIMIT {{groups}}
 )
-SELECT considered, total, ancestor, leaves, scores, lexical, dense, {DOCUMENT}
+SELECT considered, total, ancestor, leaves, scores, lexical, dense, {DOCUMENT},
+  CASE WHEN rank <= {{limit}} THEN {BODY} END
 FROM groups JOIN hrag.documents USING (ordinal)
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
-ORDER BY score DESC, ordinal, ancestor
+ORDER BY rank
 """
 # The leaf before, the leaf itself or the one after, whichever of them was found and scores most.
 _LIFTED = """
@@ -143,6 +145,7 @@ class _Found:
             score=sql.SQL(self.score),
             lifted=sql.SQL(_LIFTED if request.neighbour_bonus else "score"),
             groups=sql.Literal(min(2 * request.limit + 2, _MOST_GROUPS)),
+            limit=sql.Literal(request.limit),
         )
         own = {**self.parameters, "bonus": request.neighbour_bonus}
         vectors = ranker.vectors

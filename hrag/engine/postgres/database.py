@@ -27,7 +27,13 @@ Result = TypeVar("Result")
 # Every statement has an index to use. PostgreSQL keeps the plan of a prepared statement, and one
 # made while a table was small would scan it for ever.
 _BY_INDEX = b"; SET LOCAL enable_seqscan = off"
-_BEGIN_READING = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + _BY_INDEX
+# What a search of an HNSW index wants, see `vector_source`. An iterative scan goes on until enough
+# rows are eligible and living. SET and not set_config(), which Citus does not send on.
+EF_SEARCH = 200  # Recall@10 at 100,000 leaves: 0.924 with 50, 0.985 with 100, 0.995 with 200.
+_OF_INDEX = b"; SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = %d"
+_BEGIN_READING = b"".join(
+    (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _BY_INDEX, _OF_INDEX % EF_SEARCH)
+)
 # Without READ WRITE: what may be written to is the server's to say, and a standby refuses each
 # change by an error of its own.
 _BEGIN_WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _BY_INDEX

@@ -24,13 +24,11 @@ _BLOCK_BYTES = 8 << 10
 _AROUND_BYTES = 4 << 10  # Sentences that begin or end outside of a chunk.
 _AT_ONCE = 32  # Documents in one statement, at most.
 
-DOCUMENT = f"""
-ordinal, record, tree, octet_length(body),
-CASE WHEN octet_length(body) <= {_WHOLE_BYTES} THEN body END
-"""
-"""The columns of hrag.documents that `PostgresDocuments.add` takes."""
+DOCUMENT = "ordinal, record, tree, octet_length(body)"
+BODY = f"CASE WHEN octet_length(body) <= {_WHOLE_BYTES} THEN body END"
+"""With DOCUMENT the columns of hrag.documents that `PostgresDocuments.add` takes."""
 _READ = f"""
-SELECT {DOCUMENT} FROM hrag.documents
+SELECT {DOCUMENT}, {BODY} FROM hrag.documents
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 AND ordinal = ANY(%(ordinals)s)
 """
@@ -96,6 +94,8 @@ class PostgresDocuments:
     connection: Connection
     collection: OpenedCollection
     _stored: dict[int, _Stored] = field(default_factory=dict)
+    # Of documents that nobody has asked for yet, what `add` was given.
+    _rows: dict[int, tuple[bytes, bytes, int, bytes | None]] = field(default_factory=dict)
     _expected: list[int] = field(default_factory=list)
     _together: int = _AT_ONCE
 
@@ -144,15 +144,17 @@ class PostgresDocuments:
         self, ordinal: int, record: bytes, tree: bytes, size_bytes: int, body: bytes | None
     ) -> None:
         """Adds a document that another statement has read, see DOCUMENT."""
-        if ordinal not in self._stored:
-            self._stored[ordinal] = self._made(ordinal, record, tree, size_bytes, body)
+        if ordinal not in self._stored and (ordinal not in self._rows or body is not None):
+            self._rows[ordinal] = (record, tree, size_bytes, body)
 
     def read_ahead(self, chunks: Iterable[tuple[int, TreePosition]]) -> None:
         """Reads the texts of chunks, and around them, of documents that are here, in one go."""
         wanted: list[tuple[int, _Part]] = []
         for ordinal, position in chunks:
-            stored = self._stored.get(ordinal)
-            if stored is None or stored.long is None:
+            if ordinal not in self._stored and ordinal not in self._rows:
+                continue
+            stored = self._document(ordinal)
+            if stored.long is None:
                 continue
             record = stored.text.tree.record(*position)
             start = max(record.byte_start - _AROUND_BYTES, 0)
@@ -177,7 +179,9 @@ class PostgresDocuments:
 
     def _document(self, ordinal: int) -> _Stored:
         if ordinal not in self._stored:
-            self._read([ordinal, *self._next_after(ordinal)])
+            if ordinal not in self._rows:
+                self._read([ordinal, *self._next_after(ordinal)])
+            self._stored[ordinal] = self._made(ordinal, *self._rows.pop(ordinal))
         return self._stored[ordinal]
 
     def _next_after(self, ordinal: int) -> list[int]:
@@ -186,13 +190,13 @@ class PostgresDocuments:
             return []
         at = self._expected.index(ordinal)
         soon = self._expected[at + 1 : at + self._together]
-        return [each for each in soon if each not in self._stored]
+        return [each for each in soon if each not in self._stored and each not in self._rows]
 
     def _read(self, ordinals: list[int]) -> None:
         parameters = {**self.collection.key, "ordinals": ordinals}
         for row in self.connection.execute(_READ, parameters, binary=True):
             self.add(*row)
-        lost = [each for each in ordinals if each not in self._stored]
+        lost = [each for each in ordinals if each not in self._rows]
         if lost:
             raise DataLoss(
                 f"collection {self.collection.record.name!r}: leaves of the versions {lost} of "

@@ -14,6 +14,7 @@ from psycopg import Cursor, sql
 
 from hrag.engine.find import Vector
 from hrag.engine.postgres.connection import Connection
+from hrag.engine.postgres.database import EF_SEARCH
 from hrag.engine.postgres.eligible_leaves import EligibleLeaves, parameters_of
 from hrag.engine.postgres.found_leaves import FoundLeaves
 from hrag.engine.postgres.opened_collection import OpenedCollection
@@ -22,7 +23,6 @@ from hrag.engine.stored.labels import Labels
 
 # What a search of the index costs for each row that it is to find, in rows scanned.
 _SEARCH_COST = 20
-_LEAST_EF = 200  # Recall@10 at 100,000 leaves: 0.924 with 50, 0.985 with 100, 0.995 with 200.
 _MAX_EF = 1000  # pgvector's.
 
 _SHARED = "tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s"
@@ -42,10 +42,7 @@ WITH nearest AS MATERIALIZED ({nearest})
 SELECT ordinal << 20 | leaf, above, -distance
 FROM nearest ORDER BY distance, ordinal, leaf LIMIT {count}
 """
-# Not set_config(), which Citus does not send to the nodes that search. An iterative scan goes on
-# until enough rows are eligible and living; they are sorted afterwards.
 _SET = "SET LOCAL hnsw.ef_search = {ef_search}"
-_SET_SCAN = "SET LOCAL hnsw.iterative_scan = relaxed_order"
 _BY_LABEL = f"""
 SELECT ordinal << 20 | leaf, above, {{cosine}} FROM {{table}}
 JOIN unnest(%(ordinals)b::bigint[], %(leaves)b::integer[]) AS wanted (ordinal, leaf)
@@ -110,17 +107,15 @@ class VectorSource:
         **more: object,
     ) -> Cursor[Any]:
         """Runs a statement about the nearest leaves, together with what the index needs."""
-        with self._connection.pipeline():
-            if graph:
-                ef_search = sql.Literal(min(max(count, _LEAST_EF), _MAX_EF))
-                self._connection.execute(sql.SQL(_SET).format(ef_search=ef_search))
-                self._connection.execute(_SET_SCAN)
-            return self._connection.execute(
-                statement,
-                {**self._parameters, **eligible.parameters, **more},
-                # A plan for any array would compare each row with all its elements.
-                prepare=False if eligible.parameters else None,
-            )
+        if graph and count > EF_SEARCH:  # pgvector finds no more rows at once.
+            ef_search = sql.Literal(min(count, _MAX_EF))
+            self._connection.execute(sql.SQL(_SET).format(ef_search=ef_search))
+        return self._connection.execute(
+            statement,
+            {**self._parameters, **eligible.parameters, **more},
+            # A plan for any array would compare each row with all its elements.
+            prepare=False if eligible.parameters else None,
+        )
 
     def leaves(self, labels: Labels) -> FoundLeaves:
         """Returns the leaves with these labels, with their cosines if there is a vector."""
