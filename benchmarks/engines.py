@@ -21,7 +21,7 @@ from hrag.deadline import NEVER
 from hrag.engine import CollectionHandle, Engine, PreparedDocument, Reader, Writer
 from hrag.engine.postgres.database import Database
 from hrag.engine.postgres.homes import home_sizes, move_collection
-from hrag.engine.postgres.maintenance import HOME_LEAVES, MaintenanceWorker
+from hrag.engine.postgres.maintenance import MaintenanceWorker
 from hrag.engine.postgres.opened_collection import open_by_number
 from tests.postgres_server import PostgresServer
 
@@ -42,6 +42,7 @@ _DOCUMENTS_AT_ONCE = 5  # About 512 leaves, as the service commits them.
 _CONNECTIONS = 4
 _POLL_S = 0.05
 _MAX_INDEX_S = 900.0
+_HOME_LEAVES: int = EngineSettings().postgres_home_leaves
 _SHORT_TAIL = 256  # Leaves that maintenance leaves unindexed: a scan of them is cheap.
 
 
@@ -127,7 +128,7 @@ class PostgresStore:
         """Builds a home with its HNSW index, then the parts of the lexical index."""
         with closing(Database(self.dsn, _CONNECTIONS, "hrag-benchmarks", is_writer=True)) as opened:
             number = self._number()
-            worker = MaintenanceWorker(opened)
+            worker = MaintenanceWorker(opened, _HOME_LEAVES)
             return {
                 "home": seconds(lambda: move_collection(opened, corpus.TENANT, number)),
                 "words": seconds(lambda: worker.maintain(corpus.TENANT, number, every_leaf=True)),
@@ -142,7 +143,7 @@ class PostgresStore:
             found = open_by_number(connection, corpus.TENANT, collection.collection_id)
             assert found is not None
             scanned = home_sizes(connection, found).scanned
-        return scanned if scanned > (HOME_LEAVES if found.home is None else _SHORT_TAIL) else 0
+        return scanned if scanned > (_HOME_LEAVES if found.home is None else _SHORT_TAIL) else 0
 
     def bytes_of_tables(self) -> Mapping[str, int]:
         """Returns the size of each table with its TOAST, and of each home's HNSW index apart.
