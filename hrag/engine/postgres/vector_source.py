@@ -65,9 +65,13 @@ class VectorSource:
 
     def uses_graph(self, eligible: EligibleLeaves, count: int) -> bool:
         """Whether the index is expected to give as many leaves for less than a scan costs."""
-        collection = self._collection
-        wanted = -(-count * collection.leaves // max(eligible.count, 1))
-        return collection.home is not None and wanted * _SEARCH_COST < eligible.count
+        if self._collection.home is None:
+            return False
+        return self._looked_at(eligible, count) * _SEARCH_COST < eligible.count
+
+    def _looked_at(self, eligible: EligibleLeaves, count: int) -> int:
+        """Among how many nearest leaves so many eligible ones are expected."""
+        return -(-count * self._collection.leaves // max(eligible.count, 1))
 
     def nearest(self, eligible: EligibleLeaves, count: int) -> tuple[FoundLeaves, bool]:
         """Returns the `count` nearest eligible leaves, or all, and whether they are exact."""
@@ -107,8 +111,9 @@ class VectorSource:
         **more: object,
     ) -> Cursor[Any]:
         """Runs a statement about the nearest leaves, together with what the index needs."""
-        if graph and count > EF_SEARCH:  # pgvector finds no more rows at once.
-            ef_search = sql.Literal(min(count, _MAX_EF))
+        wanted = min(self._looked_at(eligible, count), _MAX_EF)
+        if graph and wanted > EF_SEARCH:  # pgvector finds no more rows at once.
+            ef_search = sql.Literal(wanted)
             self._connection.execute(sql.SQL(_SET).format(ef_search=ef_search))
         return self._connection.execute(
             statement,
