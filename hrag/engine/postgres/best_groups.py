@@ -23,8 +23,8 @@ from hrag.engine.postgres.arrays import reals
 from hrag.engine.postgres.documents import BODY, DOCUMENT, PostgresDocuments
 from hrag.engine.postgres.eligible_leaves import parameters_of
 from hrag.engine.postgres.found_leaves import FoundLeaves
+from hrag.engine.postgres.leaf_tables import tables_of
 from hrag.engine.postgres.ranker import Ranker
-from hrag.engine.postgres.vector_source import tables_of
 from hrag.engine.search.ancestor_groups import AncestorGroups
 from hrag.engine.search.candidates import Scores
 from hrag.engine.search.fusion import reciprocal_ranks, weighted

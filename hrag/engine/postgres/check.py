@@ -14,10 +14,10 @@ from hrag.analysis import LeafTerms, analyzer
 from hrag.engine.postgres.check_store import problems_of_store
 from hrag.engine.postgres.connection import Connection
 from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.leaf_tables import tables_of
 from hrag.engine.postgres.lexical_source import matches_of
 from hrag.engine.postgres.opened_collection import OpenedCollection, open_by_number
 from hrag.engine.postgres.queries import one_value
-from hrag.engine.postgres.vector_source import tables_of
 from hrag.engine.reports import CheckReport
 from hrag.engine.stored.filter_terms import terms_of
 from hrag.engine.stored.labels import ordinals_of

@@ -21,12 +21,12 @@ from hrag.engine.documents import (
 )
 from hrag.engine.postgres.connection import Connection
 from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.leaf_tables import tables_of
 from hrag.engine.postgres.opened_collection import (
     OpenedCollection,
     open_collection,
     open_summaries,
 )
-from hrag.engine.postgres.vector_source import tables_of
 from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Summarised
 from hrag.errors import CollectionNotFound, DataLoss
 from hrag.tree import ParsedText, Tree

@@ -15,8 +15,8 @@ from psycopg import sql
 
 from hrag.engine.postgres.connection import Connection
 from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.leaf_tables import tables_of, tables_of_home
 from hrag.engine.postgres.opened_collection import OpenedCollection, open_by_number
-from hrag.engine.postgres.vector_source import tables_of, tables_of_home
 
 _HNSW_M = 12  # Recall@10 0.998 with 8, 0.999 with 16, for half as many pages read.
 _HNSW_EF_CONSTRUCTION = 200

@@ -17,6 +17,7 @@ from hrag.engine.postgres.connection import Connection
 from hrag.engine.postgres.database import EF_SEARCH
 from hrag.engine.postgres.eligible_leaves import EligibleLeaves, parameters_of
 from hrag.engine.postgres.found_leaves import FoundLeaves
+from hrag.engine.postgres.leaf_tables import tables_of
 from hrag.engine.postgres.opened_collection import OpenedCollection
 from hrag.engine.postgres.vectors import QueryVector
 from hrag.engine.stored.labels import Labels
@@ -150,18 +151,6 @@ class VectorSource:
         # Rounded to 16 bits, a vector may be longer than 1.
         scores = np.clip(np.array(cosines, np.float32)[order], -1, 1)
         return FoundLeaves(settings, found[order], ancestors, scores)
-
-
-def tables_of(collection: OpenedCollection) -> tuple[sql.Composable, ...]:
-    """The tables of a collection's leaves: the shared one, or the two of its home."""
-    if collection.home is None:
-        return (sql.SQL("hrag.leaves"),)
-    return tables_of_home(collection.home)
-
-
-def tables_of_home(home: int) -> tuple[sql.Composable, ...]:
-    """The table of a home with the index, and its tail."""
-    return tuple(sql.Identifier("hrag_homes", f"{part}_{home}") for part in ("leaves", "tail"))
 
 
 def _formatted(
