@@ -97,8 +97,8 @@ def postgres() -> Iterator["PostgresServer"]:
 
 def _with_schema(dsn: str) -> None:
     """Makes a store of the empty database that `dsn` names."""
-    from hrag.engine.postgres.database import Database
-    from hrag.engine.postgres.schema import migrate
+    from hrag.engine.postgres.store.database import Database
+    from hrag.engine.postgres.store.schema import migrate
 
     with closing(Database(dsn, 1, "hrag-tests")) as database:
         migrate(database)

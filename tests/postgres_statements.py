@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from hrag.engine.postgres.connection import Cursor
+from hrag.engine.postgres.store.connection import Cursor
 
 _TABLE = re.compile(r'\b(?:FROM|JOIN|INTO|UPDATE)\s+"?hrag"?\."?(\w+)')
 _BOUND = re.compile(r"tenant_id = %|\(tenant_id\b")

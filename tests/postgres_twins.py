@@ -13,12 +13,12 @@ import pytest
 
 from hrag.engine.documents import PreparedDocument
 from hrag.engine.find import Found
-from hrag.engine.postgres.check import check
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.homes import drop_unused
-from hrag.engine.postgres.maintenance import MaintenanceWorker
-from hrag.engine.postgres.reader import PostgresReader
-from hrag.engine.postgres.writer import PostgresWriter
+from hrag.engine.postgres.admin.check import check
+from hrag.engine.postgres.indexes.homes import drop_unused
+from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.search.reader import PostgresReader
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.filters import Filter, Match, NoneOf
 from hrag.types import CollectionSettings, Passage, Retrieval, SearchMode
 from tests.fakes import collection_settings, find, query_vector

@@ -14,11 +14,12 @@ from pathlib import Path
 from unittest.mock import patch
 
 from hrag.engine.documents import DocumentSummaries, PreparedDocument, Summary
-from hrag.engine.postgres import homes, lexical_index, maintenance
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.maintenance import MaintenanceWorker
-from hrag.engine.postgres.reader import PostgresReader
-from hrag.engine.postgres.writer import PostgresWriter
+from hrag.engine.postgres.indexes import homes, lexical_index
+from hrag.engine.postgres.maintenance import worker
+from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.search.reader import PostgresReader
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import CollectionExists, CollectionNotFound, DocumentNotFound, StoreUnavailable
 from hrag.types import Retrieval, SearchMode
 from tests.crash.documents import EMBEDDER, SETTINGS, SMALL, prepared_of, random_query
@@ -41,10 +42,8 @@ def small_thresholds() -> Iterator[None]:
     """Homes and parts are made of few leaves, at once and all the time."""
     with (
         patch.object(lexical_index, "MIN_PART_LEAVES", 16),
-        patch.object(maintenance, "MIN_PART_LEAVES", 16),
-        patch.multiple(
-            maintenance, _TAIL_LEAVES=8, _DRAINED_TOGETHER=16, _PAUSE_S=0.0, _SURVEY_S=0.1
-        ),
+        patch.object(worker, "MIN_PART_LEAVES", 16),
+        patch.multiple(worker, _TAIL_LEAVES=8, _DRAINED_TOGETHER=16, _PAUSE_S=0.0, _SURVEY_S=0.1),
         patch.object(homes, "_LAST_USED_AFTER", timedelta(0)),
     ):
         yield

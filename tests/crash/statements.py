@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from hrag.engine.postgres.connection import Cursor
+from hrag.engine.postgres.store.connection import Cursor
 
 POINTS = ("commit.sending", "commit.sent")
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from hrag.engine.postgres.check import check
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.reader import PostgresReader
-from hrag.engine.postgres.schema import migrate
-from hrag.engine.postgres.writer import PostgresWriter
+from hrag.engine.postgres.admin.check import check
+from hrag.engine.postgres.search.reader import PostgresReader
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.schema import migrate
+from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.types import Retrieval, SearchMode
 from tests.crash.documents import SETTINGS, text_of
 from tests.crash.postgres_ledger import FileLedger

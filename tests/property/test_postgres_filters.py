@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from hrag.deadline import Deadline
 from hrag.engine.documents import CollectionHandle
-from hrag.engine.postgres import filters as of_postgres
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.writer import PostgresWriter
+from hrag.engine.postgres.store import filters as of_postgres
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import Cancelled
 from hrag.filters import (
     MAX_FILTER_DEPTH,

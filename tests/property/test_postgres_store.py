@@ -19,10 +19,10 @@ from hypothesis.stateful import (
 )
 
 from hrag.engine.documents import DocumentSummaries, Summary
-from hrag.engine.postgres import homes, lexical_index
-from hrag.engine.postgres.homes import drain_tail, move_collection
-from hrag.engine.postgres.lexical_index import build_part, merge_parts
-from hrag.engine.postgres.opened_collection import open_by_number
+from hrag.engine.postgres.indexes import homes, lexical_index
+from hrag.engine.postgres.indexes.homes import drain_tail, move_collection
+from hrag.engine.postgres.indexes.lexical_index import build_part, merge_parts
+from hrag.engine.postgres.store.opened_collection import open_by_number
 from hrag.errors import CollectionHasAliases, HragError
 from hrag.filters import Filter
 from hrag.types import CollectionSettings, SummaryUnit

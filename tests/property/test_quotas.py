@@ -86,21 +86,21 @@ class EmbeddedStore:
 
 class PostgresStore:
     def __init__(self, server: PostgresServer, quota_of: QuotaOf) -> None:
-        from hrag.engine.postgres.database import Database
-        from hrag.engine.postgres.writer import PostgresWriter
+        from hrag.engine.postgres.store.database import Database
+        from hrag.engine.postgres.write.writer import PostgresWriter
 
         self._server, self._name = server, server.new_database()
         self._database = Database(server.dsn(self._name), 2, "tests", is_writer=True)
         self.writer = PostgresWriter(self._database, quota_of=quota_of)
 
     def usage(self, tenant_id: str) -> tuple[int, ...]:
-        from hrag.engine.postgres.queries import usage_of
+        from hrag.engine.postgres.store.queries import usage_of
 
         with self._database.read() as connection:
             return usage_of(connection, tenant_id)[:3]
 
     def reclaim(self) -> None:
-        from hrag.engine.postgres.reclaim import next_deleted, reclaim_some
+        from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
 
         with self._database.write() as connection:
             deleted = next_deleted(connection)
@@ -108,7 +108,7 @@ class PostgresStore:
                 reclaim_some(connection, deleted)
 
     def close(self) -> None:
-        from hrag.engine.postgres.check import check as checked
+        from hrag.engine.postgres.admin.check import check as checked
 
         problems = checked(self._database).problems
         self._database.close()

@@ -1,12 +1,12 @@
 """The engine on PostgreSQL: everything is in the database, which any number of processes share."""
 
 from hrag.config import EngineSettings
-from hrag.engine.postgres.administration import PostgresAdministration
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.maintenance import MaintenanceWorker
-from hrag.engine.postgres.reader import PostgresReader
-from hrag.engine.postgres.schema import check_version, create_or_check
-from hrag.engine.postgres.writer import PostgresWriter
+from hrag.engine.postgres.admin.administration import PostgresAdministration
+from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.search.reader import PostgresReader
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.schema import check_version, create_or_check
+from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.net.dsn import without_secrets
 from hrag.quota.quotas import QuotaOf, unlimited
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hrag.engine.documents import CollectionHandle
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.writer import PostgresWriter
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.write.writer import PostgresWriter
 from tests.fakes import collection_settings
 from tests.postgres_server import PostgresServer
 

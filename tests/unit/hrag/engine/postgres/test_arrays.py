@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hrag.engine.postgres import arrays
-from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.store import arrays
+from hrag.engine.postgres.store.database import Database
 from tests.fakes import unit_vectors
 
 pytestmark = pytest.mark.postgres

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hrag.engine.find import FindRequest, Found, Fusion
-from hrag.engine.postgres import best_groups, snapshot
-from hrag.engine.postgres.connection import Cursor
-from hrag.engine.postgres.maintenance import MaintenanceWorker
-from hrag.engine.postgres.reader import PostgresReader
+from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.search import best_groups, snapshot
+from hrag.engine.postgres.search.reader import PostgresReader
+from hrag.engine.postgres.store.connection import Cursor
 from hrag.filters import Range
 from hrag.types import Aggregation, FusionMethod, Passage, Retrieval, SearchMode
 from tests.fakes import query_vector

@@ -13,9 +13,9 @@ from hrag.engine.documents import (
     StoredDocument,
     Summary,
 )
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.reader import PostgresReader
-from hrag.engine.postgres.writer import PostgresWriter
+from hrag.engine.postgres.search.reader import PostgresReader
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.ids import ChunkId
 from hrag.types import SummaryUnit, TreeSettings
 from tests.fakes import SMALL_TREE, collection_settings, prepared, sentences, unit_vectors

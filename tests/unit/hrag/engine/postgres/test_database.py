@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from hrag.deadline import Deadline
-from hrag.engine.postgres import pool
-from hrag.engine.postgres.connection import Connection
-from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.store import pool
+from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.store.database import Database
 from hrag.errors import (
     Cancelled,
     DeadlineExceeded,

@@ -18,10 +18,10 @@ import pytest
 
 from hrag.engine.documents import PreparedDocument
 from hrag.engine.find import FindRequest
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.maintenance import MaintenanceWorker
-from hrag.engine.postgres.reader import PostgresReader
-from hrag.engine.postgres.writer import PostgresWriter
+from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.search.reader import PostgresReader
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.filters import Filter, Match, Range
 from hrag.types import SearchMode, TreeSettings
 from tests.fakes import as_half_precision, collection_settings, matched_leaves, prepared, sentences

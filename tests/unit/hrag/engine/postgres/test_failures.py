@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from hrag.deadline import NEVER, Deadline
-from hrag.engine.postgres.failures import Conflict, error_of
+from hrag.engine.postgres.store.failures import Conflict, error_of
 from hrag.errors import (
     Cancelled,
     DataLoss,

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hrag.engine.documents import PreparedDocument
-from hrag.engine.postgres.schema import migrate
+from hrag.engine.postgres.store.schema import migrate
 from hrag.errors import CollectionNotFound, DocumentNotFound, HragError, InvalidArgument
 from hrag.filters import AllOf, Exists, Filter, Match, NoneOf, Range
 from hrag.ids import ChunkId

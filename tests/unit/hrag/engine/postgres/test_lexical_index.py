@@ -4,9 +4,9 @@ from functools import partial
 
 import pytest
 
-from hrag.engine.postgres import lexical_index
-from hrag.engine.postgres.administration import PostgresAdministration
-from hrag.engine.postgres.lexical_index import build_part, merge_parts
+from hrag.engine.postgres.admin.administration import PostgresAdministration
+from hrag.engine.postgres.indexes import lexical_index
+from hrag.engine.postgres.indexes.lexical_index import build_part, merge_parts
 from tests.vocabulary import wordy
 
 pytestmark = pytest.mark.postgres

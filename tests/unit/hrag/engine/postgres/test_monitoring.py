@@ -7,9 +7,9 @@ import psycopg
 import pytest
 import yaml
 
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.maintenance import MaintenanceWorker
-from hrag.engine.postgres.writer import PostgresWriter
+from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.write.writer import PostgresWriter
 from tests.fakes import collection_settings, prepared, sentences
 from tests.manuals import ROOT
 from tests.postgres_server import PostgresServer

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.analysis import LeafTerms
-from hrag.engine.postgres.lexical_index import Part, due_merge, inverted
-from hrag.engine.postgres.postings import PostingList, fits_a_part
-from hrag.engine.postgres.term_vectors import packed, unpacked
+from hrag.engine.postgres.indexes.lexical_index import Part, due_merge, inverted
+from hrag.engine.postgres.indexes.postings import PostingList, fits_a_part
+from hrag.engine.postgres.indexes.term_vectors import packed, unpacked
 from hrag.engine.stored.labels import LEAF_BITS, MAX_LEAVES
 
 ordinals = st.integers(1, 1 << 40)

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from hrag.engine.postgres import homes, lexical_index
-from hrag.engine.postgres.failures import Conflict
-from hrag.engine.postgres.homes import drain_tail, drop_unused, move_collection
-from hrag.engine.postgres.lexical_index import build_part, merge_parts
-from hrag.engine.postgres.maintenance import MaintenanceWorker
-from hrag.engine.postgres.opened_collection import OpenedCollection, open_by_number
-from hrag.engine.postgres.transaction import TenantTransaction
+from hrag.engine.postgres.indexes import homes, lexical_index
+from hrag.engine.postgres.indexes.homes import drain_tail, drop_unused, move_collection
+from hrag.engine.postgres.indexes.lexical_index import build_part, merge_parts
+from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.store.failures import Conflict
+from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
+from hrag.engine.postgres.write.transaction import TenantTransaction
 from hrag.errors import DocumentNotFound
 from hrag.quota.quotas import unlimited
 from hrag.types import SummaryUnit

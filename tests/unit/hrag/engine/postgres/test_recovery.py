@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from hrag.deadline import Deadline
-from hrag.engine.postgres import pool
-from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.store import pool
+from hrag.engine.postgres.store.database import Database
 from hrag.errors import DeadlineExceeded, StoreUnavailable
 from tests.postgres_server import PASSWORD, PostgresServer
 from tests.until import until
@@ -110,9 +110,9 @@ def test_a_connection_that_was_idle_for_long_is_asked_first(
 def test_health_follows_the_server(
     own_server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hrag.engine.postgres.database._HEALTHY_S", 0.0)
+    monkeypatch.setattr("hrag.engine.postgres.store.database._HEALTHY_S", 0.0)
     database = opened(own_server.dsn())
-    monkeypatch.setattr("hrag.engine.postgres.database._CHECK_S", 20.0)
+    monkeypatch.setattr("hrag.engine.postgres.store.database._CHECK_S", 20.0)
     database.check()
     own_server.stop()
     with pytest.raises(StoreUnavailable):
@@ -124,8 +124,8 @@ def test_health_follows_the_server(
 def test_a_server_that_hangs_is_not_healthy(
     own_server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hrag.engine.postgres.database._HEALTHY_S", 0.0)
-    monkeypatch.setattr("hrag.engine.postgres.database._CHECK_S", 0.1)
+    monkeypatch.setattr("hrag.engine.postgres.store.database._HEALTHY_S", 0.0)
+    monkeypatch.setattr("hrag.engine.postgres.store.database._CHECK_S", 0.1)
     database = opened(own_server.dsn())
     assert one(database, "SELECT 7") == 7
     with own_server.frozen(), pytest.raises(StoreUnavailable, match=r"did not answer in 0\.1 s"):

@@ -6,7 +6,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from hrag.engine.postgres.database import Database
+from hrag.engine.postgres.store.database import Database
 from hrag.errors import StoreUnavailable
 from tests.postgres_server import PostgresServer
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.maintenance import MaintenanceWorker
-from hrag.engine.postgres.reader import PostgresReader
-from hrag.engine.postgres.schema import migrate
-from hrag.engine.postgres.writer import PostgresWriter
+from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.search.reader import PostgresReader
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.schema import migrate
+from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import HragError
 from tests.fakes import collection_settings, find, prepared, query_vector, sentences
 from tests.manuals import ROOT

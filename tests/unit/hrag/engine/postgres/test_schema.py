@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from hrag.engine.postgres import schema
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.schema import Migration, check_version, create_or_check, migrate
+from hrag.engine.postgres.store import schema
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.schema import Migration, check_version, create_or_check, migrate
 from hrag.engine.reports import MigrationReport
 from hrag.errors import StoreMissing, StoreUnavailable
 from tests.postgres_server import PostgresServer

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.maintenance import MaintenanceWorker
-from hrag.engine.postgres.writer import PostgresWriter
+from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.write.writer import PostgresWriter
 from tests.fakes import collection_settings, prepared, sentences
 from tests.manuals import ROOT, blocks
 from tests.postgres_server import PostgresServer

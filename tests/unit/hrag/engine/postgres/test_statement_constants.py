@@ -17,35 +17,39 @@ from psycopg import sql
 from tests.manuals import ROOT
 
 FOLDER = ROOT / "hrag" / "engine" / "postgres"
-MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+MODULES = sorted(
+    ".".join(path.relative_to(FOLDER).with_suffix("").parts)
+    for path in FOLDER.rglob("*.py")
+    if path.stem != "__init__"
+)
 
 WORK = "looks for work in all tenants"
 ALL = "is about all tenants"
 CONDITION = "gets its condition from filters._OF_COLLECTION, which binds it"
 HOME = "a home has the leaves of one collection"
 EXCEPTIONS = {
-    ("check", "_COLLECTIONS"): ALL,
-    ("check", "_FOREIGN_LEAVES"): HOME,
-    ("check_store", "_USAGE"): ALL,
-    ("check_store", "_FUTURE"): ALL,
-    ("check_store", "_NAMES"): ALL,
-    ("check_store", "_STRAY"): ALL,
-    ("check_store", "_STRAYS"): ALL,
-    ("check_store", "_TABLES_OF_HOMES"): ALL,
-    ("check_store", "_HOMES"): ALL,
-    ("maintenance", "_SURVEY"): WORK,
-    ("homes", "_DUE"): WORK,
-    ("reclaim", "_NEXT"): WORK,
-    ("queries", "_ALL_COLLECTIONS"): ALL,
-    ("writer", "_TOTALS"): ALL,
-    ("unsummarised", "_COLLECTIONS"): WORK,
-    ("export", "_COLLECTIONS"): ALL,
-    ("filters", "_BY_RANGE"): CONDITION,
-    ("filters", "_BY_TERM"): CONDITION,
-    ("homes", "_CREATE"): HOME,
-    ("homes", "_INDEX"): HOME,
-    ("homes", "home_sizes"): HOME,
-    ("vector_source", "_GRAPH"): HOME,
+    ("admin.check", "_COLLECTIONS"): ALL,
+    ("admin.check", "_FOREIGN_LEAVES"): HOME,
+    ("admin.check_store", "_USAGE"): ALL,
+    ("admin.check_store", "_FUTURE"): ALL,
+    ("admin.check_store", "_NAMES"): ALL,
+    ("admin.check_store", "_STRAY"): ALL,
+    ("admin.check_store", "_STRAYS"): ALL,
+    ("admin.check_store", "_TABLES_OF_HOMES"): ALL,
+    ("admin.check_store", "_HOMES"): ALL,
+    ("maintenance.worker", "_SURVEY"): WORK,
+    ("indexes.homes", "_DUE"): WORK,
+    ("maintenance.reclaim", "_NEXT"): WORK,
+    ("store.queries", "_ALL_COLLECTIONS"): ALL,
+    ("write.writer", "_TOTALS"): ALL,
+    ("write.unsummarised", "_COLLECTIONS"): WORK,
+    ("search.export", "_COLLECTIONS"): ALL,
+    ("store.filters", "_BY_RANGE"): CONDITION,
+    ("store.filters", "_BY_TERM"): CONDITION,
+    ("indexes.homes", "_CREATE"): HOME,
+    ("indexes.homes", "_INDEX"): HOME,
+    ("indexes.homes", "home_sizes"): HOME,
+    ("search.sources.vector", "_GRAPH"): HOME,
 }
 """Statements that bind no tenant, and why they need not."""
 
@@ -64,7 +68,7 @@ _BOUND = re.compile(
 def _tables() -> frozenset[str]:
     """The tables whose rows belong to tenants."""
     found = {}
-    for script in (FOLDER / "migrations").glob("*.sql"):
+    for script in (FOLDER / "store" / "migrations").glob("*.sql"):
         found |= dict(_CREATED.findall(script.read_text("utf-8")))
     owned = {name for name, columns in found.items() if "tenant_id text" in columns}
     return frozenset(owned - {"sql_tenants"})
@@ -95,31 +99,31 @@ def _texts(value: object) -> Iterator[str]:
                 yield from _texts(each)
 
 
-def _in_functions(stem: str) -> Iterator[tuple[str, str, str]]:
+def _in_functions(name: str) -> Iterator[tuple[str, str, str]]:
     """Literals in functions that are no docstrings."""
-    tree = ast.parse((FOLDER / f"{stem}.py").read_text("utf-8"))
+    tree = ast.parse((FOLDER / f"{name.replace('.', '/')}.py").read_text("utf-8"))
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
             documentation = ast.get_docstring(function, clean=False)
             for node in ast.walk(function):
                 text = node.value if isinstance(node, ast.Constant) else None
                 if isinstance(text, str) and text != documentation and _names_rows(text):
-                    yield stem, function.name, text
+                    yield name, function.name, text
 
 
 def _statements() -> list[tuple[str, str, str]]:
     """Module, name and text of each statement; parts of others are left out."""
     found = []
-    for stem in MODULES:
-        module = import_module(f"hrag.engine.postgres.{stem}")
+    for name in MODULES:
+        module = import_module(f"hrag.engine.postgres.{name}")
         own = [
-            (stem, name, text)
-            for name, value in vars(module).items()
-            if not name.startswith("__")
+            (name, bound, text)
+            for bound, value in vars(module).items()
+            if not bound.startswith("__")
             for text in _texts(value)
             if _names_rows(text)
         ]
-        own += _in_functions(stem)
+        own += _in_functions(name)
         found += [each for each in own if not any(each[2] in other[2] != each[2] for other in own)]
     return found
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from psycopg import sql
 
-from hrag.engine.postgres.eligible_leaves import EligibleLeaves
-from hrag.engine.postgres.maintenance import MaintenanceWorker
-from hrag.engine.postgres.opened_collection import OpenedCollection, open_by_number
-from hrag.engine.postgres.vector_source import VectorSource
+from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
+from hrag.engine.postgres.search.sources.vector import VectorSource
+from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 from tests.fakes import query_vector
 from tests.vocabulary import wordy
 

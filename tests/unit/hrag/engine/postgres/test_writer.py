@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from hrag.engine.documents import CollectionHandle, DocumentSummaries, StoredDocument, Summary
-from hrag.engine.postgres import changes
-from hrag.engine.postgres.collections import MAX_DIMENSION
-from hrag.engine.postgres.database import Database
-from hrag.engine.postgres.writer import PostgresWriter
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.write import changes
+from hrag.engine.postgres.write.collections import MAX_DIMENSION
+from hrag.engine.postgres.write.writer import PostgresWriter
 from hrag.errors import HragError, InvalidArgument, StorageQuotaExceeded, StoreUnavailable
 from hrag.filters import Exists
 from hrag.quota.quotas import Quota

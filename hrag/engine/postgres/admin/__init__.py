@@ -1,0 +1,1 @@
+"""How do operators check and migrate a store?"""

@@ -1,0 +1,275 @@
+"""Proves that what is stored of each collection agrees: documents, leaves, terms, counters.
+
+Each collection is read in one snapshot, a page of documents at a time. Bits are PostgreSQL's:
+its data checksums notice flipped ones.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from psycopg import sql
+
+from hrag.analysis import LeafTerms, analyzer
+from hrag.engine.postgres.admin.check_store import problems_of_store
+from hrag.engine.postgres.search.sources.lexical import matches_of
+from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.leaf_tables import tables_of
+from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
+from hrag.engine.postgres.store.queries import one_value
+from hrag.engine.reports import CheckReport
+from hrag.engine.stored.filter_terms import terms_of
+from hrag.engine.stored.labels import ordinals_of
+from hrag.engine.stored.records import DocumentRecord, Summarised
+from hrag.passages.indexed_text import lexical_texts
+from hrag.tree import Tree
+
+_PAGE = 100
+
+_COLLECTIONS = "SELECT tenant_id, collection_id FROM hrag.collections ORDER BY 1, 2"
+_COUNTERS = """
+SELECT documents, chunks, leaves, tokens, text_bytes, vector_bytes, stored_bytes, terms,
+  unsummarised FROM hrag.collections
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+"""
+_DOCUMENTS = """
+SELECT ordinal, record, tree, body, term_count, is_unsummarised, ARRAY(
+    SELECT term FROM hrag.terms t WHERE t.tenant_id = d.tenant_id
+    AND t.collection_id = d.collection_id AND t.ordinal = d.ordinal ORDER BY term)
+FROM hrag.documents d WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+AND ordinal > %(after)s ORDER BY ordinal LIMIT %(page)s
+"""
+_LEAVES = """
+SELECT leaf, above, vector_dims(embedding) FROM {table}
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND ordinal = %(ordinal)s
+"""
+_STRAY_LEAVES = """
+SELECT DISTINCT ordinal FROM {table} AS stored
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND NOT EXISTS (
+    SELECT FROM hrag.documents d WHERE d.tenant_id = %(tenant_id)s
+    AND d.collection_id = %(collection_id)s AND d.ordinal = stored.ordinal)
+"""
+_STRAY = sql.SQL("""
+SELECT DISTINCT ordinal FROM hrag.{table} AS stored
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND {condition} EXISTS (
+    SELECT FROM hrag.documents d WHERE d.tenant_id = %(tenant_id)s
+    AND d.collection_id = %(collection_id)s AND d.ordinal = stored.ordinal)
+""")
+_STRAYS = {
+    name: _STRAY.format(table=sql.Identifier(name), condition=sql.SQL(condition))
+    for name, condition in (("terms", "NOT"), ("term_vectors", "NOT"), ("tombstones", ""))
+}
+_TOMBSTONES = """
+SELECT ordinal FROM hrag.tombstones t
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND NOT EXISTS (
+    SELECT FROM hrag.postings_parts p WHERE p.tenant_id = t.tenant_id
+    AND p.collection_id = t.collection_id AND t.ordinal BETWEEN p.first_ordinal AND p.last_ordinal)
+"""
+_PARTS = """
+SELECT part, (SELECT count(*) FROM hrag.postings_parts o WHERE o.tenant_id = p.tenant_id
+    AND o.collection_id = p.collection_id AND o.part <> p.part
+    AND o.first_ordinal <= p.last_ordinal AND o.last_ordinal >= p.first_ordinal)
+FROM hrag.postings_parts p
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+"""
+_PARTS_OF_POSTINGS = """
+SELECT DISTINCT part FROM hrag.postings
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+"""
+# Rows of other collections in a home, and rows of a collection with a home in the shared table.
+_FOREIGN_LEAVES = """
+SELECT count(*) FROM {table}
+WHERE tenant_id <> %(tenant_id)s OR collection_id <> %(collection_id)s
+"""
+_SHARED_LEAVES = """
+SELECT count(*) FROM hrag.leaves
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+"""
+_SUMMARISED = """
+SELECT s.document_id, s.summarised, d.ordinal, d.is_unsummarised FROM hrag.documents s
+LEFT JOIN hrag.documents d ON d.tenant_id = s.tenant_id AND d.collection_id = %(summarises)s
+  AND d.document_id = s.document_id
+WHERE s.tenant_id = %(tenant_id)s AND s.collection_id = %(collection_id)s
+"""
+
+
+def check(database: Database) -> CheckReport:
+    """Returns what was read of all tenants and each problem with its place."""
+    documents = leaves = parts = 0
+    problems: list[str] = []
+    with database.read() as connection:
+        numbers = connection.execute(_COLLECTIONS).fetchall()
+        problems += problems_of_store(connection)
+    for tenant_id, number in numbers:
+        with database.read() as connection:
+            collection = open_by_number(connection, tenant_id, number)
+            if collection is None:  # It was deleted a moment ago.
+                continue
+            checked = _CollectionCheck(connection, collection)
+            problems += checked.problems()
+        documents += checked.totals[0]
+        leaves += checked.totals[2]
+        parts += collection.home is not None
+    return CheckReport(len(numbers), documents, leaves, parts, tuple(problems))
+
+
+class _CollectionCheck:
+    """The check of one collection in one snapshot; `totals` are in the order of _COUNTERS."""
+
+    def __init__(self, connection: Connection, collection: OpenedCollection) -> None:
+        self._connection = connection
+        self._collection = collection
+        self.totals = [0] * 9
+        self._lexical_of: dict[int, tuple[str, LeafTerms]] = {}
+
+    def problems(self) -> list[str]:
+        """Returns all problems, each with its place."""
+        found = list(self._of_documents())
+        found += self._of_strays()
+        found += self._of_places()
+        found += self._of_parts()
+        found += self._of_summaries()
+        counters = self._connection.execute(_COUNTERS, self._collection.key).fetchone()
+        if list(counters or ()) != self.totals:
+            found.append(f"its counters are {counters}, its documents make {tuple(self.totals)}")
+        record = self._collection.record
+        kind = "summaries of " if record.summarises else ""
+        place = f"{kind}collection {record.tenant_id}/{record.name}: "
+        return [place + problem for problem in found]
+
+    def _of_documents(self) -> Iterator[str]:
+        after = 0
+        while True:
+            page = {**self._collection.key, "after": after, "page": _PAGE}
+            rows = self._connection.execute(_DOCUMENTS, page).fetchall()
+            self._lexical_of.clear()
+            for row in rows:
+                yield from self._of_document(*row)
+            yield from self._of_words()
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][0]
+
+    def _of_document(
+        self,
+        ordinal: int,
+        packed: bytes,
+        tree_bytes: bytes,
+        body: bytes,
+        term_count: int,
+        is_unsummarised: bool,
+        terms: list[bytes],
+    ) -> Iterator[str]:
+        record = DocumentRecord.from_bytes(packed)
+        place = f"document {record.document_id} (ordinal {ordinal}): "
+        try:
+            tree, text = Tree(tree_bytes), str(body, "utf-8")
+        except ValueError as error:
+            yield f"{place}{error}"
+            return
+        if len(body) != record.text_bytes or tree.counts != record.chunks_per_level:
+            yield f"{place}its text or tree is not that of its record"
+        if sorted(terms) != terms_of(record):
+            yield f"{place}filters do not find it by all of its values"
+        yield from (place + problem for problem in self._of_leaves(ordinal, tree))
+        lexical = self._lexical(record, text, tree)
+        if lexical is not None:
+            self._lexical_of[ordinal] = place, lexical
+        length = 0 if lexical is None else int(lexical.lengths.sum())
+        if length != term_count:
+            yield f"{place}it has {length} terms, {term_count} are counted"
+        own = (
+            *(1, sum(record.chunks_per_level), record.leaf_count, record.token_count),
+            *(record.text_bytes, record.vector_bytes, record.stored_bytes, term_count),
+            int(is_unsummarised),
+        )
+        self.totals = [total + more for total, more in zip(self.totals, own, strict=True)]
+
+    def _of_leaves(self, ordinal: int, tree: Tree) -> Iterator[str]:
+        """Every leaf is stored once, with its ancestors and a vector of the right size."""
+        settings = self._collection.settings
+        parts = [sql.SQL(_LEAVES).format(table=each) for each in tables_of(self._collection)]
+        statement = sql.SQL(" UNION ALL ").join(parts)
+        rows = self._connection.execute(statement, {**self._collection.key, "ordinal": ordinal})
+        found = sorted(rows.fetchall())
+        level = settings.tree.embedding_level
+        above = tree.ancestors(level).T.tolist()
+        dimension = settings.dimension or None
+        if found != [(leaf, each, dimension) for leaf, each in enumerate(above)]:
+            yield f"{len(found)} leaves are stored; they are not the {len(above)} of its tree"
+
+    def _lexical(self, record: DocumentRecord, text: str, tree: Tree) -> LeafTerms | None:
+        """The terms of its leaves; None without a lexical index."""
+        settings = self._collection.settings
+        if not settings.analyzer:
+            return None
+        texts = lexical_texts(
+            text,
+            record.title,
+            record.sections,
+            tree,
+            settings.tree.embedding_level,
+            headings=settings.index_headings,
+        )
+        return analyzer(settings.analyzer).leaf_terms(texts)
+
+    def _of_words(self) -> Iterator[str]:
+        """The lexical index finds exactly a document's own terms, as often as they occur.
+
+        Of all documents of a page at once: term vectors and tombstones are read each time.
+        """
+        if not self._lexical_of:
+            return
+        entries = np.concatenate([lexical.entries for _, lexical in self._lexical_of.values()])
+        ids = np.unique(entries >> np.uint64(8))
+        found = matches_of(self._connection, self._collection, ids)
+        owners = ordinals_of(found.labels)[found.rows]
+        found_entries = ids[found.which] << np.uint64(8) | found.frequencies
+        for ordinal, (place, lexical) in self._lexical_of.items():
+            own = np.sort(found_entries[owners == ordinal])
+            if not np.array_equal(own, np.sort(lexical.entries)):
+                yield f"{place}the lexical index does not find it by its words"
+
+    def _of_strays(self) -> Iterator[str]:
+        """Rows of documents that do not exist, and tombstones of some that do."""
+        key: Any = self._collection.key
+        for table in tables_of(self._collection):
+            statement = sql.SQL(_STRAY_LEAVES).format(table=table)
+            for (ordinal,) in self._connection.execute(statement, key).fetchall():
+                yield f"leaves of ordinal {ordinal} are stored, which no document has"
+        for name, statement in _STRAYS.items():
+            for (ordinal,) in self._connection.execute(statement, key).fetchall():
+                yield f"{name} has ordinal {ordinal}, which disagrees with the documents"
+
+    def _of_places(self) -> Iterator[str]:
+        """No leaf is where no search looks for it, or where one of others would find it."""
+        key, home = self._collection.key, self._collection.home
+        if home is None:
+            return
+        for table in tables_of(self._collection):
+            statement = sql.SQL(_FOREIGN_LEAVES).format(table=table)
+            if foreign := one_value(self._connection, statement, key):
+                yield f"its home {home} has {foreign} leaves of other collections"
+        if shared := one_value(self._connection, _SHARED_LEAVES, key):
+            yield f"it has home {home}, and {shared} leaves in the table of all collections"
+
+    def _of_parts(self) -> Iterator[str]:
+        """Parts of the lexical index do not overlap; postings and tombstones belong to one."""
+        key = self._collection.key
+        parts: dict[int, int] = dict(self._connection.execute(_PARTS, key).fetchall())
+        yield from (f"part {part} overlaps another one" for part, others in parts.items() if others)
+        for (part,) in self._connection.execute(_PARTS_OF_POSTINGS, key).fetchall():
+            if part not in parts:
+                yield f"postings of part {part} are stored, which does not exist"
+        for (ordinal,) in self._connection.execute(_TOMBSTONES, key).fetchall():
+            yield f"tombstones has ordinal {ordinal}, which no part has"
+
+    def _of_summaries(self) -> Iterator[str]:
+        """Each document of a summary collection is that of the living version of a document."""
+        key = {**self._collection.key, "summarises": self._collection.record.summarises}
+        if not key["summarises"]:
+            return
+        for name, packed, ordinal, waits in self._connection.execute(_SUMMARISED, key).fetchall():
+            if waits or packed is None or Summarised.from_bytes(packed).ordinal != ordinal:
+                yield f"document {name}: its summaries are not those of its present version"

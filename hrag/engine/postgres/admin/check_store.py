@@ -1,0 +1,83 @@
+"""Proves what a check of single collections cannot: that no row or table is left of others.
+
+All is read in one snapshot.
+"""
+
+from collections.abc import Iterator
+
+from psycopg import sql
+
+from hrag.engine.postgres.maintenance.reclaim import TABLES
+from hrag.engine.postgres.store.connection import Connection
+
+_USAGE = """
+SELECT t.tenant_id FROM hrag.tenants t LEFT JOIN (
+    SELECT tenant_id, count(*) FILTER (WHERE named) AS collections,
+      sum(documents) FILTER (WHERE named) AS documents, sum(stored_bytes) AS stored_bytes
+    FROM (SELECT *, record ->> 'summarises' = '0' AS named FROM hrag.collections) AS each
+    GROUP BY tenant_id) AS found USING (tenant_id)
+WHERE (t.collections, t.documents, t.stored_bytes) IS DISTINCT FROM
+  (coalesce(found.collections, 0), coalesce(found.documents, 0), coalesce(found.stored_bytes, 0))
+"""
+# An ordinal that is not the tenant's yet would be given to another document.
+_FUTURE = """
+SELECT c.tenant_id, c.collection_id FROM hrag.collections c
+LEFT JOIN hrag.tenants t USING (tenant_id)
+WHERE t.sequence IS NULL OR t.sequence < c.sequence OR EXISTS (
+    SELECT FROM hrag.documents d WHERE d.tenant_id = c.tenant_id
+    AND d.collection_id = c.collection_id AND greatest(d.ordinal, d.sequence) > t.sequence)
+"""
+_NAMES = """
+SELECT tenant_id, name FROM hrag.names n FULL JOIN (
+    SELECT tenant_id, collection_id, record ->> 'name' AS own FROM hrag.collections
+    WHERE record ->> 'summarises' = '0') AS c USING (tenant_id, collection_id)
+GROUP BY tenant_id, collection_id, name, own, is_alias
+HAVING own IS NULL OR name IS NULL OR (own = name) = is_alias
+"""
+_STRAY = sql.SQL("""
+SELECT DISTINCT tenant_id, collection_id FROM hrag.{table}
+LEFT JOIN hrag.collections c USING (tenant_id, collection_id)
+LEFT JOIN hrag.deleted_collections d USING (tenant_id, collection_id)
+WHERE c.tenant_id IS NULL AND d.tenant_id IS NULL
+""")
+_STRAYS = {each: _STRAY.format(table=sql.Identifier(each)) for each in TABLES}
+_TABLES_OF_HOMES = """
+SELECT relname::text, relname IN (SELECT unnest(ARRAY['leaves_' || home, 'tail_' || home]) FROM (
+    SELECT home FROM hrag.collections UNION ALL SELECT home FROM hrag.deleted_collections
+    UNION ALL SELECT home FROM hrag.unused_homes) AS known WHERE home IS NOT NULL)
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE nspname = 'hrag_homes' AND relkind = 'r'
+"""
+_HOMES = "SELECT home, count(*) FROM hrag.collections WHERE home IS NOT NULL GROUP BY home"
+
+
+def problems_of_store(connection: Connection) -> Iterator[str]:
+    """Yields each problem with its place."""
+    for (tenant_id,) in connection.execute(_USAGE).fetchall():
+        yield f"tenant {tenant_id}: its usage is not that of its collections"
+    for place in connection.execute(_FUTURE).fetchall():
+        yield f"{_named(*place)}: it has changes that its tenant has not counted"
+    for tenant_id, name in connection.execute(_NAMES).fetchall():
+        yield f"tenant {tenant_id}: the name {name} and the collections disagree"
+    for table, statement in _STRAYS.items():
+        for place in connection.execute(statement).fetchall():
+            yield f"{_named(*place)}: {table} has rows of it, and it does not exist"
+    yield from _of_homes(connection)
+
+
+def _named(tenant_id: str, collection_id: int) -> str:
+    return f"tenant {tenant_id}, collection number {collection_id}"
+
+
+def _of_homes(connection: Connection) -> Iterator[str]:
+    """Each home is one collection's, and both of its tables exist."""
+    tables: dict[str, bool] = dict(connection.execute(_TABLES_OF_HOMES).fetchall())
+    for table, is_known in sorted(tables.items()):
+        if not is_known:
+            yield f"the table hrag_homes.{table} belongs to no collection"
+    for home, owners in connection.execute(_HOMES).fetchall():
+        if owners > 1:
+            yield f"home {home} belongs to {owners} collections"
+        for table in (f"leaves_{home}", f"tail_{home}"):
+            if table not in tables:
+                yield f"the table hrag_homes.{table} is missing"

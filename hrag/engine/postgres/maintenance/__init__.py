@@ -1,0 +1,1 @@
+"""What happens in the background, and when: indexing, merging, reclaiming?"""

@@ -1,0 +1,240 @@
+"""The first round of a search in one statement or two: the best groups, with their documents.
+
+A dense search is one statement. With words it is two: the first reads the postings of the query's
+terms, and in a hybrid search the nearest leaves too; what the words score is computed here; the
+second one fuses the scores, groups the leaves by ancestor, and reads the documents of the best
+groups. That is for passages that score as their best leaf, which nearly all searches want;
+others, and searches that must look deeper, are done step by step, see
+`hrag.engine.search.search`. Both ways compute with single precision in the same order, and find
+the same.
+
+Some more groups than asked for are returned, because passages may be left out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from psycopg import sql
+
+from hrag.engine.find import FindRequest
+from hrag.engine.postgres.search.documents import BODY, DOCUMENT, PostgresDocuments
+from hrag.engine.postgres.search.eligible_leaves import parameters_of
+from hrag.engine.postgres.search.found_leaves import FoundLeaves
+from hrag.engine.postgres.search.ranker import Ranker
+from hrag.engine.postgres.store.arrays import reals
+from hrag.engine.postgres.store.leaf_tables import tables_of
+from hrag.engine.search.ancestor_groups import AncestorGroups
+from hrag.engine.search.candidates import Scores
+from hrag.engine.search.fusion import reciprocal_ranks, weighted
+from hrag.engine.stored.labels import Labels, label
+from hrag.types import Aggregation, FusionMethod, Retrieval, SearchMode
+from hrag_fast import Groups
+
+_MOST_GROUPS = 64  # Whose documents are read at once; a budget of tokens is no limit.
+
+_NEAREST = """
+SELECT ordinal, leaf, above[{height}] AS ancestor, NULL::real AS lexical,
+  least(greatest(-distance, -1), 1)::real AS dense, NULL::real AS given FROM ({nearest}) AS nearest
+ORDER BY distance, ordinal, leaf LIMIT {count}
+"""
+_GIVEN = """
+SELECT ordinal, leaf, above[{height}] AS ancestor, lexical, {dense} AS dense, given
+FROM {table} JOIN unnest(%(ordinals)s, %(leaves)s, %(lexical)s, %(dense)s, %(given)s)
+  AS found (ordinal, leaf, lexical, dense, given) USING (ordinal, leaf)
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+"""
+# Rounded to 16 bits, a vector may be longer than 1.
+_COSINE = """
+CASE WHEN dense = 'NaN'
+  THEN least(greatest(-(embedding <#> %(vector)b::halfvec), -1), 1)::real ELSE dense END
+"""
+_CONVEX = """
+%(weight)s::real * lexical + (1::real - %(weight)s::real)
+  * (greatest(dense - %(lowest)s::real, 0::real) / %(scale)s::real)
+"""
+_GROUPS = f"""
+WITH found AS MATERIALIZED ({{found}}
+), scored AS (
+  SELECT ordinal, leaf, ancestor, lexical, dense, {{score}} AS score FROM found
+), lifted AS (
+  SELECT ordinal, leaf, ancestor, lexical, dense, {{lifted}} AS score FROM scored
+  WINDOW of_document AS (PARTITION BY ordinal ORDER BY leaf)
+), groups AS (
+  SELECT ordinal, ancestor, max(score) AS score,
+    array_agg(leaf ORDER BY score DESC, leaf) AS leaves,
+    array_agg(score ORDER BY score DESC, leaf) AS scores,
+    array_agg(lexical ORDER BY score DESC, leaf) AS lexical,
+    array_agg(dense ORDER BY score DESC, leaf) AS dense,
+    sum(count(*)) OVER ()::bigint AS considered, count(*) OVER () AS total,
+    row_number() OVER (ORDER BY max(score) DESC, ordinal, ancestor) AS rank
+  FROM lifted GROUP BY ordinal, ancestor ORDER BY 3 DESC, 1, 2 LIMIT {{groups}}
+)
+SELECT considered, total, ancestor, leaves, scores, lexical, dense, {DOCUMENT},
+  CASE WHEN rank <= {{limit}} THEN {BODY} END
+FROM groups JOIN hrag.documents USING (ordinal)
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+ORDER BY rank
+"""
+# The leaf before, the leaf itself or the one after, whichever of them was found and scores most.
+_LIFTED = """
+score + %(bonus)s::real * greatest(score,
+  CASE WHEN lag(leaf) OVER of_document = leaf - 1 THEN lag(score) OVER of_document END,
+  CASE WHEN lead(leaf) OVER of_document = leaf + 1 THEN lead(score) OVER of_document END)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BestGroups:
+    """The best groups of a first round.
+
+    `total` is how many groups there are of the `considered` leaves. `exact` and `complete` are
+    those of the leaves, see `hrag.engine.search.candidates.ScoredRows`.
+    """
+
+    groups: AncestorGroups
+    total: int
+    considered: int
+    exact: bool
+    complete: bool
+
+
+def can_find(request: FindRequest) -> bool:
+    """Returns whether statements may do for a request."""
+    return request.aggregation is Aggregation.MAX and request.mode is not SearchMode.AUTO_MERGE
+
+
+def best_groups(
+    ranker: Ranker, request: FindRequest, documents: PostgresDocuments
+) -> BestGroups | None:
+    """Returns the best groups, and adds their documents to `documents`.
+
+    None if the index gave fewer leaves than there are.
+    """
+    found = _nearest(ranker, request) if ranker.is_dense else _given(ranker, request)
+    if found is None:
+        return None
+    rows = found.run(ranker, request)
+    considered, total = rows[0][:2] if rows else (0, 0)
+    complete = found.complete
+    if ranker.is_dense:
+        if found.graph and considered < request.candidates:
+            return None
+        complete = ranker.has_all(considered, request.candidates)
+    for row in rows:
+        documents.add(*row[7:])
+    groups = _ancestor_groups(ranker, request, rows)
+    return BestGroups(groups, total, considered, found.exact, complete)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The candidates, as the first part of the statement."""
+
+    statement: sql.Composable
+    score: str
+    parameters: dict[str, object]
+    graph: bool
+    exact: bool
+    complete: bool = False
+
+    def run(self, ranker: Ranker, request: FindRequest) -> list[tuple[Any, ...]]:
+        statement = sql.SQL(_GROUPS).format(
+            found=self.statement,
+            score=sql.SQL(self.score),
+            lifted=sql.SQL(_LIFTED if request.neighbour_bonus else "score"),
+            groups=sql.Literal(min(2 * request.limit + 2, _MOST_GROUPS)),
+            limit=sql.Literal(request.limit),
+        )
+        own = {**self.parameters, "bonus": request.neighbour_bonus}
+        vectors = ranker.vectors
+        return vectors.run(
+            statement, ranker.eligible, request.candidates, graph=self.graph, **own
+        ).fetchall()
+
+
+def _nearest(ranker: Ranker, request: FindRequest) -> _Found:
+    """The nearest leaves, found by the statement itself."""
+    count = request.candidates
+    graph = ranker.vectors.uses_graph(ranker.eligible, count)
+    statement = sql.SQL(_NEAREST).format(
+        nearest=ranker.vectors.nearest_statement(ranker.eligible, count, graph=graph),
+        height=_height(ranker, request),
+        count=sql.Literal(count),
+    )
+    return _Found(statement, "dense", {}, graph, exact=not graph)
+
+
+def _given(ranker: Ranker, request: FindRequest) -> _Found | None:
+    """What the words found, and in a hybrid search the nearest leaves, which are read with them."""
+    first = ranker.first_candidates(request.candidates)
+    if first is None:
+        return None
+    labels = np.union1d(first.lexical_labels, first.dense_labels)
+    lexical = ranker.lexical.scores(labels)
+    dense = np.full(len(labels), np.nan, np.float32)
+    dense[np.searchsorted(labels, first.dense_labels)] = first.cosines
+    score, given = "lexical", np.zeros(len(labels), np.float32)
+    is_hybrid = request.retrieval is Retrieval.HYBRID
+    fusion = request.fusion
+    if is_hybrid and fusion.method is FusionMethod.CONVEX:
+        score = _CONVEX
+    elif is_hybrid:
+        score = "given"
+        by_terms = reciprocal_ranks(labels, first.lexical_labels, first.lexical_scores)
+        by_vector = reciprocal_ranks(labels, first.dense_labels, first.cosines)
+        given = weighted(by_terms, by_vector, fusion)
+    cosine = _COSINE if is_hybrid else "NULL::real"
+    parts = [
+        sql.SQL(_GIVEN).format(table=table, height=_height(ranker, request), dense=sql.SQL(cosine))
+        for table in tables_of(ranker.collection)
+    ]
+    parameters = {
+        **parameters_of(labels),
+        **{name: reals(each) for name, each in _columns(lexical, dense, given)},
+        "weight": fusion.lexical_weight,
+        "lowest": fusion.lowest_cosine,
+        "scale": 1 - fusion.lowest_cosine,
+    }
+    statement = sql.SQL(" UNION ALL ").join(parts)
+    return _Found(
+        statement, score, parameters, graph=False, complete=first.complete, exact=not first.graph
+    )
+
+
+def _columns(lexical: Scores, dense: Scores, given: Scores) -> Sequence[tuple[str, Scores]]:
+    return ("lexical", lexical), ("dense", dense), ("given", given)
+
+
+def _height(ranker: Ranker, request: FindRequest) -> sql.Literal:
+    """Where a leaf's ancestor at the level of the passages is in `above`, from 1."""
+    return sql.Literal(request.level - ranker.collection.settings.tree.embedding_level + 1)
+
+
+def _ancestor_groups(
+    ranker: Ranker, request: FindRequest, rows: Sequence[tuple[Any, ...]]
+) -> AncestorGroups:
+    ordinals = [row[7] for row in rows]
+    labels: Labels = np.array([label(row[7], leaf) for row in rows for leaf in row[3]], np.uint64)
+    scores, lexical, dense = (_flat(rows, column) for column in (4, 5, 6))
+    order = np.argsort(labels)
+    # Leaves are grouped already, so nobody asks for their ancestors.
+    above = np.empty((0, len(labels)), np.uint32)
+    table = FoundLeaves(ranker.collection.settings, labels[order], above, scores[order])
+    starts = np.cumsum([0, *(len(row[3]) for row in rows)], dtype=np.uint32)
+    keys = [label(ordinal, row[2]) for ordinal, row in zip(ordinals, rows, strict=True)]
+    groups = Groups(
+        np.array(keys, np.uint64), scores[starts[:-1]], starts, table.rows(labels), scores
+    )
+    return AncestorGroups(
+        table,
+        groups,
+        request.level,
+        lexical=None if ranker.is_dense else lexical,
+        dense=None if request.retrieval is Retrieval.LEXICAL else dense,
+    )
+
+
+def _flat(rows: Sequence[tuple[Any, ...]], column: int) -> Scores:
+    return np.array([value for row in rows for value in row[column]], np.float32)

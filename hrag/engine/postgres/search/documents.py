@@ -1,0 +1,221 @@
+"""Stored documents within a snapshot: read on demand, several in one statement.
+
+The text of a long document is read in blocks, those that are asked for.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hrag.engine.find import PassageFields
+from hrag.engine.postgres.store.arrays import bigints, integers
+from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.store.opened_collection import OpenedCollection
+from hrag.engine.search.fetch import cited_document
+from hrag.engine.stored.records import DocumentRecord
+from hrag.errors import DataLoss
+from hrag.passages.outline import Outline
+from hrag.passages.tree_text import TreePosition, TreeText
+from hrag.tree import ChunkRecord, Tree
+from hrag_fast import CitedDocument, PassageEncoder
+
+_WHOLE_BYTES = 64 << 10  # Texts up to this length are read at once.
+_BLOCK_BYTES = 8 << 10
+_AROUND_BYTES = 4 << 10  # Sentences that begin or end outside of a chunk.
+_AT_ONCE = 32  # Documents in one statement, at most.
+
+DOCUMENT = "ordinal, record, tree, octet_length(body)"
+BODY = f"CASE WHEN octet_length(body) <= {_WHOLE_BYTES} THEN body END"
+"""With DOCUMENT the columns of hrag.documents that `PostgresDocuments.add` takes."""
+_READ = f"""
+SELECT {DOCUMENT}, {BODY} FROM hrag.documents
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+AND ordinal = ANY(%(ordinals)s)
+"""
+_READ_PARTS = """
+SELECT ordinal, start, substring(body FROM start + 1 FOR length)
+FROM hrag.documents JOIN unnest(%(ordinals)s, %(starts)s, %(lengths)s)
+  AS wanted (ordinal, start, length) USING (ordinal)
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+"""
+
+_Part = tuple[int, int]
+"""A first offset in a text and a number of bytes."""
+
+
+class LongText:
+    """A text of which blocks are read when they are first checked: see `TreeText.check`."""
+
+    def __init__(self, size_bytes: int, read: Callable[[_Part], None]) -> None:
+        """`read` reads a part and adds it."""
+        self._bytes = bytearray(size_bytes)  # The system gives no memory before it is used.
+        self._read = read
+        self._present: set[int] = set()
+
+    @property
+    def data(self) -> memoryview:
+        """The whole text, zeros where it was not read."""
+        return memoryview(self._bytes)
+
+    def check(self, start: int, end: int) -> None:
+        """Reads what is missing from `start` to `end`, in one go."""
+        missing = self.missing(start, end)
+        if missing is not None:
+            self._read(missing)
+
+    def missing(self, start: int, end: int) -> _Part | None:
+        """Returns the part to read so that nothing is missing from `start` to `end`."""
+        last = max(min(end, len(self._bytes)) - 1, start)
+        blocks = range(start // _BLOCK_BYTES, last // _BLOCK_BYTES + 1)
+        absent = [block for block in blocks if block not in self._present]
+        if not absent:
+            return None
+        first = absent[0] * _BLOCK_BYTES
+        return first, (absent[-1] + 1) * _BLOCK_BYTES - first
+
+    def add(self, start: int, part: bytes) -> None:
+        """Adds what was read from `start` on, which is the beginning of a block."""
+        self._bytes[start : start + len(part)] = part
+        self._present.update(range(start // _BLOCK_BYTES, -(-(start + len(part)) // _BLOCK_BYTES)))
+
+
+class _Stored(NamedTuple):
+    """A document, and its text if that is read in blocks."""
+
+    text: TreeText
+    long: LongText | None
+    cited: dict[PassageFields, CitedDocument]
+
+
+@dataclass(slots=True, eq=False)
+class PostgresDocuments:
+    """See `hrag.engine.search.fetch.DocumentReader`."""
+
+    connection: Connection
+    collection: OpenedCollection
+    _stored: dict[int, _Stored] = field(default_factory=dict)
+    # Of documents that nobody has asked for yet, what `add` was given.
+    _rows: dict[int, tuple[bytes, bytes, int, bytes | None]] = field(default_factory=dict)
+    _expected: list[int] = field(default_factory=list)
+    _together: int = _AT_ONCE
+
+    def expect(self, ordinals: Iterable[int], together: int = _AT_ONCE) -> None:
+        """Says which documents will be read, in their order; so many are read at once."""
+        self._expected = list(dict.fromkeys(ordinals))
+        self._together = max(1, min(together, _AT_ONCE))
+
+    def tree_text(self, ordinal: int) -> TreeText:
+        """Returns the document, the same object each time."""
+        return self._document(ordinal).text
+
+    def tree(self, ordinal: int) -> Tree:
+        """Returns the document's tree."""
+        return self._document(ordinal).text.tree
+
+    def encoded(
+        self,
+        ordinal: int,
+        encoder: PassageEncoder,
+        fields: PassageFields,
+        position: TreePosition,
+        group: int,
+        record: ChunkRecord | None = None,
+        merged: Sequence[TreePosition] = (),
+        *,
+        max_bytes: int,
+    ) -> bytes:
+        """See `hrag.engine.search.fetch.DocumentReader.encoded`."""
+        text, _, cited = self._document(ordinal)
+        if fields not in cited:
+            cited[fields] = cited_document(text.outline, fields)
+        return encoder.passage(
+            cited[fields],
+            memoryview(text.tree.to_bytes()),
+            memoryview(text.text),
+            *position,
+            group,
+            record,
+            merged,
+            max_bytes,
+            text.check,
+        )
+
+    def add(
+        self, ordinal: int, record: bytes, tree: bytes, size_bytes: int, body: bytes | None
+    ) -> None:
+        """Adds a document that another statement has read, see DOCUMENT."""
+        if ordinal not in self._stored and (ordinal not in self._rows or body is not None):
+            self._rows[ordinal] = (record, tree, size_bytes, body)
+
+    def read_ahead(self, chunks: Iterable[tuple[int, TreePosition]]) -> None:
+        """Reads the texts of chunks, and around them, of documents that are here, in one go."""
+        wanted: list[tuple[int, _Part]] = []
+        for ordinal, position in chunks:
+            if ordinal not in self._stored and ordinal not in self._rows:
+                continue
+            stored = self._document(ordinal)
+            if stored.long is None:
+                continue
+            record = stored.text.tree.record(*position)
+            start = max(record.byte_start - _AROUND_BYTES, 0)
+            part = stored.long.missing(start, record.byte_end + _AROUND_BYTES)
+            if part is not None:
+                wanted.append((ordinal, part))
+        if wanted:
+            self._read_parts(wanted)
+
+    def _read_parts(self, wanted: Sequence[tuple[int, _Part]]) -> None:
+        """Reads parts of texts, each with its document's ordinal."""
+        parameters = {
+            **self.collection.key,
+            "ordinals": bigints([ordinal for ordinal, _ in wanted]),
+            "starts": integers([start for _, (start, _) in wanted]),
+            "lengths": integers([length for _, (_, length) in wanted]),
+        }
+        for ordinal, start, part in self.connection.execute(_READ_PARTS, parameters):
+            long = self._stored[ordinal].long
+            if long is not None:
+                long.add(start, part)
+
+    def _document(self, ordinal: int) -> _Stored:
+        if ordinal not in self._stored:
+            if ordinal not in self._rows:
+                self._read([ordinal, *self._next_after(ordinal)])
+            self._stored[ordinal] = self._made(ordinal, *self._rows.pop(ordinal))
+        return self._stored[ordinal]
+
+    def _next_after(self, ordinal: int) -> list[int]:
+        """Documents that are expected soon after this one."""
+        if ordinal not in self._expected:
+            return []
+        at = self._expected.index(ordinal)
+        soon = self._expected[at + 1 : at + self._together]
+        return [each for each in soon if each not in self._stored and each not in self._rows]
+
+    def _read(self, ordinals: list[int]) -> None:
+        parameters = {**self.collection.key, "ordinals": ordinals}
+        for row in self.connection.execute(_READ, parameters, binary=True):
+            self.add(*row)
+        lost = [each for each in ordinals if each not in self._rows]
+        if lost:
+            raise DataLoss(
+                f"collection {self.collection.record.name!r}: leaves of the versions {lost} of "
+                "documents are stored, but not the documents; `hrag check` says more"
+            )
+
+    def _made(
+        self, ordinal: int, record: bytes, tree: bytes, size_bytes: int, body: bytes | None
+    ) -> _Stored:
+        document = DocumentRecord.from_bytes(record)
+        outline = Outline.of(
+            document.document_id,
+            document.title,
+            document.source,
+            document.metadata,
+            document.sections,
+            document.pages,
+        )
+        if body is not None:
+            return _Stored(TreeText(outline, Tree(tree), body), None, {})
+        long = LongText(size_bytes, lambda part: self._read_parts([(ordinal, part)]))
+        return _Stored(TreeText(outline, Tree(tree), long.data, long.check), long, {})

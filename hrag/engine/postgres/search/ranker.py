@@ -1,0 +1,177 @@
+"""What a request's sources find in a collection, as rows of a table of found leaves."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from psycopg import sql
+
+from hrag.analysis import QueryTerm, analyzer
+from hrag.engine.find import FindRequest
+from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
+from hrag.engine.postgres.search.found_leaves import FoundLeaves
+from hrag.engine.postgres.search.sources.lexical import MATCHES, LexicalQuery, Row
+from hrag.engine.postgres.search.sources.vector import VectorSource
+from hrag.engine.postgres.store.arrays import bigints
+from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.store.opened_collection import OpenedCollection
+from hrag.engine.search.candidates import Candidates, ScoredRows, Scores
+from hrag.engine.search.fusion import fused, of_one_source, with_neighbour_bonus
+from hrag.engine.stored.labels import Labels
+from hrag.passages.cited_place import TermLocator
+from hrag.types import Retrieval
+
+_WITH_NEAREST = """
+{matches} UNION ALL
+(SELECT 3, ordinal << 20 | leaf, 0, NULL, least(greatest(-distance, -1), 1)
+ FROM ({nearest}) AS nearest
+ ORDER BY distance, ordinal, leaf LIMIT {count})
+"""
+_NEAREST = 3
+
+
+class _Found(NamedTuple):
+    """What the dense source found, ascending by label."""
+
+    leaves: FoundLeaves
+    exact: bool
+    complete: bool
+
+
+class FirstCandidates(NamedTuple):
+    """What each source found in the first round, ascending by label, with its own scores.
+
+    `graph`: the nearest leaves come from the index. `complete`: there are no others.
+    """
+
+    lexical_labels: Labels
+    lexical_scores: Scores
+    dense_labels: Labels
+    cosines: Scores
+    graph: bool
+    complete: bool
+
+
+class Ranker:
+    """A request's candidates among the eligible leaves of one collection in one snapshot.
+
+    A request may be ranked in several rounds, each with more candidates than the one before;
+    the table of a round has the leaves of all rounds so far.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        collection: OpenedCollection,
+        request: FindRequest,
+        eligible: EligibleLeaves,
+    ) -> None:
+        self.collection = collection
+        self.eligible = eligible
+        self.is_dense = request.retrieval is Retrieval.DENSE
+        self._connection = connection
+        self._request = request
+        self._analyzer = None
+        terms: Sequence[QueryTerm] = ()
+        if collection.settings.analyzer:
+            self._analyzer = analyzer(collection.settings.analyzer)
+            terms = self._analyzer.query_terms(request.text)
+        self._terms = sorted(terms)
+        self._ids = np.array([term.id for term in self._terms], np.uint64)
+        is_lexical = request.retrieval is Retrieval.LEXICAL
+        vector = None if is_lexical else request.vector
+        self.vectors = VectorSource(connection, collection, vector)
+        self._table = FoundLeaves.none(collection.settings)
+        self._lexical: LexicalQuery | None = None
+
+    @property
+    def lexical(self) -> LexicalQuery:
+        """The query's terms and what they score; read once, not for dense searches."""
+        if self._lexical is None:
+            parameters = {**self.collection.key, "terms": bigints(self._ids)}
+            self._set_lexical(self._connection.execute(MATCHES, parameters).fetchall())
+        assert self._lexical is not None
+        return self._lexical
+
+    def _set_lexical(self, rows: Sequence[Row]) -> None:
+        self._lexical = LexicalQuery(self.collection, self._terms, rows)
+
+    @property
+    def locator(self) -> TermLocator:
+        """Finds the query's terms in passages; rare ones count more, if that is known."""
+        weights = np.ones(len(self._ids), np.float32) if self.is_dense else self.lexical.weights
+        return TermLocator(self._analyzer, self._ids, weights)
+
+    def has_all(self, found: int, count: int) -> bool:
+        """Whether there is no eligible leaf besides `found` of at most `count` asked for."""
+        return found < count or found >= self.eligible.count
+
+    def first_candidates(self, count: int) -> FirstCandidates | None:
+        """Returns what the sources find, read in one statement; not for dense searches.
+
+        None if the index gave fewer leaves than there are.
+        """
+        none = np.empty(0, np.uint64), np.empty(0, np.float32)
+        if self._request.retrieval is Retrieval.LEXICAL:
+            labels, scores, complete = self.lexical.best(self.eligible, count)
+            return FirstCandidates(labels, scores, *none, graph=False, complete=complete)
+        graph = self.vectors.uses_graph(self.eligible, count)
+        statement = sql.SQL(_WITH_NEAREST).format(
+            matches=sql.SQL(MATCHES),
+            nearest=self.vectors.nearest_statement(self.eligible, count, graph=graph),
+            count=sql.Literal(count),
+        )
+        found = self.vectors.run(
+            statement, self.eligible, count, graph=graph, terms=bigints(self._ids)
+        )
+        rows = found.fetchall()
+        self._set_lexical(rows)
+        nearest = sorted((row[1], row[4]) for row in rows if row[0] == _NEAREST)
+        if graph and len(nearest) < count:
+            return None
+        labels, scores, _ = self.lexical.best(self.eligible, count)
+        return FirstCandidates(
+            labels,
+            scores,
+            np.array([label for label, _ in nearest], np.uint64),
+            np.array([cosine for _, cosine in nearest], np.float32),
+            graph,
+            self.has_all(len(nearest), count),
+        )
+
+    def best(self, count: int) -> ScoredRows:
+        """Returns the `count` best eligible leaves of each source, with their scores."""
+        return with_neighbour_bonus(self._found(count), self._request.neighbour_bonus)
+
+    def _found(self, count: int) -> ScoredRows:
+        if self.is_dense:
+            by_vector = self._candidates(self._nearest(count))
+            return of_one_source(self._table, by_vector, lexical=False)
+        labels, scores, complete = self.lexical.best(self.eligible, count)
+        dense = None
+        if self._request.retrieval is Retrieval.HYBRID:
+            dense = self._nearest(count)
+        self._table = self._table.plus(self.vectors.leaves(self._table.missing(labels)))
+        table = self._table
+        by_terms = Candidates(table.rows(labels), scores, exact=True, complete=complete)
+        if dense is None:
+            return of_one_source(table, by_terms, lexical=True)
+        by_vector = self._candidates(dense)
+        rows = np.union1d(by_terms.rows, by_vector.rows)
+        return fused(
+            table,
+            rows,
+            self.lexical.scores(table.labels[rows]),
+            table.cosines[rows],
+            (by_terms, by_vector),
+            self._request.fusion,
+        )
+
+    def _nearest(self, count: int) -> _Found:
+        found, exact = self.vectors.nearest(self.eligible, count)
+        self._table = self._table.plus(found)
+        return _Found(found, exact, self.has_all(len(found.labels), count))
+
+    def _candidates(self, found: _Found) -> Candidates:
+        rows = self._table.rows(found.leaves.labels)
+        return Candidates(rows, found.leaves.cosines, found.exact, found.complete)

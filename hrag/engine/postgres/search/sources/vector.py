@@ -1,0 +1,161 @@
+"""The dense source: the leaves whose vectors are nearest to the query's, by cosine.
+
+Leaves of a collection without a home are scanned exactly. In a home, the HNSW index gives the
+nearest, and goes on until enough are eligible (pgvector's iterative scan in relaxed order), and
+the tail is scanned; where the index gives too few, or few are eligible, all are scanned. Vectors
+and query have 16 bits a dimension, so a cosine is exact to about 0.0005.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from psycopg import Cursor, sql
+
+from hrag.engine.find import Vector
+from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves, parameters_of
+from hrag.engine.postgres.search.found_leaves import FoundLeaves
+from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.store.database import EF_SEARCH
+from hrag.engine.postgres.store.leaf_tables import tables_of
+from hrag.engine.postgres.store.opened_collection import OpenedCollection
+from hrag.engine.postgres.store.vectors import QueryVector
+from hrag.engine.stored.labels import Labels
+
+# What a search of the index costs for each row that it is to find, in rows scanned.
+_SEARCH_COST = 20
+_MAX_EF = 1000  # pgvector's.
+
+_SHARED = "tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s"
+_DISTANCE = "embedding <#> %(vector)b::halfvec"
+# The sum keeps PostgreSQL from reading the HNSW index in place of a scan: that is not exact, and
+# with a filter takes ten times as long.
+_SCAN = f"""
+SELECT ordinal, leaf, above, ({_DISTANCE}) + 0 AS distance
+FROM {{table}} WHERE {_SHARED} {{condition}} ORDER BY 4, 1, 2 LIMIT {{count}}
+"""
+_GRAPH = f"""
+SELECT ordinal, leaf, above, {_DISTANCE} AS distance
+FROM {{table}} WHERE true {{condition}} ORDER BY {_DISTANCE} LIMIT {{count}}
+"""
+_NEAREST = """
+WITH nearest AS MATERIALIZED ({nearest})
+SELECT ordinal << 20 | leaf, above, -distance
+FROM nearest ORDER BY distance, ordinal, leaf LIMIT {count}
+"""
+_SET = "SET LOCAL hnsw.ef_search = {ef_search}"
+_BY_LABEL = f"""
+SELECT ordinal << 20 | leaf, above, {{cosine}} FROM {{table}}
+JOIN unnest(%(ordinals)b::bigint[], %(leaves)b::integer[]) AS wanted (ordinal, leaf)
+USING (ordinal, leaf) WHERE {_SHARED}
+"""
+
+
+class VectorSource:
+    """Finds leaves of one collection in one snapshot; `vector` is None in a lexical search."""
+
+    def __init__(
+        self, connection: Connection, collection: OpenedCollection, vector: Vector | None
+    ) -> None:
+        self._connection = connection
+        self._collection = collection
+        self._parameters = dict(collection.key)
+        if vector is not None:
+            self._parameters["vector"] = QueryVector(vector)
+        self._has_vector = vector is not None
+
+    def uses_graph(self, eligible: EligibleLeaves, count: int) -> bool:
+        """Whether the index is expected to give as many leaves for less than a scan costs."""
+        if self._collection.home is None:
+            return False
+        return self._looked_at(eligible, count) * _SEARCH_COST < eligible.count
+
+    def _looked_at(self, eligible: EligibleLeaves, count: int) -> int:
+        """Among how many nearest leaves so many eligible ones are expected."""
+        return -(-count * self._collection.leaves // max(eligible.count, 1))
+
+    def nearest(self, eligible: EligibleLeaves, count: int) -> tuple[FoundLeaves, bool]:
+        """Returns the `count` nearest eligible leaves, or all, and whether they are exact."""
+        if self.uses_graph(eligible, count):
+            found = self._nearest(eligible, count, graph=True)
+            if len(found.labels) == count:
+                return found, False
+        return self._nearest(eligible, count, graph=False), True
+
+    def _nearest(self, eligible: EligibleLeaves, count: int, *, graph: bool) -> FoundLeaves:
+        nearest = self.nearest_statement(eligible, count, graph=graph)
+        statement = sql.SQL(_NEAREST).format(nearest=nearest, count=sql.Literal(count))
+        return self._found(self.run(statement, eligible, count, graph=graph).fetchall())
+
+    def nearest_statement(
+        self, eligible: EligibleLeaves, count: int, *, graph: bool
+    ) -> sql.Composable:
+        """Returns the query of at least the `count` nearest leaves, by the index or by a scan.
+
+        Its columns are ordinal, leaf, above and distance; it may return fewer by the index.
+        """
+        tables = tables_of(self._collection)
+        forms = (_GRAPH, _SCAN) if graph else (_SCAN, _SCAN)
+        parts = [
+            sql.SQL("({})").format(_formatted(form, table, eligible, count))
+            for form, table in zip(forms, tables, strict=False)
+        ]
+        return sql.SQL(" UNION ALL ").join(parts)
+
+    def run(
+        self,
+        statement: sql.Composed,
+        eligible: EligibleLeaves,
+        count: int,
+        *,
+        graph: bool,
+        **more: object,
+    ) -> Cursor[Any]:
+        """Runs a statement about the nearest leaves, together with what the index needs."""
+        wanted = min(self._looked_at(eligible, count), _MAX_EF)
+        if graph and wanted > EF_SEARCH:  # pgvector finds no more rows at once.
+            ef_search = sql.Literal(wanted)
+            self._connection.execute(sql.SQL(_SET).format(ef_search=ef_search))
+        return self._connection.execute(
+            statement,
+            {**self._parameters, **eligible.parameters, **more},
+            # A plan for any array would compare each row with all its elements.
+            prepare=False if eligible.parameters else None,
+        )
+
+    def leaves(self, labels: Labels) -> FoundLeaves:
+        """Returns the leaves with these labels, with their cosines if there is a vector."""
+        if not len(labels):
+            return FoundLeaves.none(self._collection.settings)
+        cosine = f"-({_DISTANCE})" if self._has_vector else "'NaN'::float8"
+        parts = [
+            sql.SQL(_BY_LABEL).format(table=table, cosine=sql.SQL(cosine))
+            for table in tables_of(self._collection)
+        ]
+        rows = self._connection.execute(
+            sql.SQL(" UNION ALL ").join(parts),
+            {**self._parameters, **parameters_of(labels)},
+            binary=True,
+        ).fetchall()
+        return self._found(rows)
+
+    def _found(self, rows: Sequence[tuple[Any, ...]]) -> FoundLeaves:
+        """Rows of label, ancestors and cosine as a table."""
+        settings = self._collection.settings
+        if not rows:
+            return FoundLeaves.none(settings)
+        labels, above, cosines = zip(*rows, strict=True)
+        found = np.array(labels, np.uint64)
+        order = np.argsort(found)
+        ancestors = np.ascontiguousarray(np.array(above, np.uint32)[order].T)
+        # Rounded to 16 bits, a vector may be longer than 1.
+        scores = np.clip(np.array(cosines, np.float32)[order], -1, 1)
+        return FoundLeaves(settings, found[order], ancestors, scores)
+
+
+def _formatted(
+    statement: str, table: sql.Composable, eligible: EligibleLeaves, count: int
+) -> sql.Composable:
+    return sql.SQL(statement).format(
+        table=table, condition=sql.SQL(eligible.condition), count=sql.Literal(count)
+    )

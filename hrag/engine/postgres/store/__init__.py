@@ -1,0 +1,1 @@
+"""What is stored in PostgreSQL, and how is it reached?"""

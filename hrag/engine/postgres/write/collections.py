@@ -1,0 +1,215 @@
+"""Creates, deletes and lists collections and their aliases.
+
+Names and aliases of a tenant are rows of one table, so that none is used twice and one look-up
+finds a collection by either.
+"""
+
+from dataclasses import replace
+from typing import Protocol
+
+from hrag.deadline import Deadline
+from hrag.engine.documents import CollectionHandle
+from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.store.database import Database
+from hrag.engine.postgres.store.queries import (
+    aliases_of,
+    collection_state,
+    collections_of,
+    find_collection,
+    one_value,
+    usage_of,
+)
+from hrag.engine.postgres.write.transaction import check_quota, summaries_of
+from hrag.engine.stored.records import CollectionRecord, Usage
+from hrag.engine.stored.summary_documents import summary_settings
+from hrag.engine.validation import check_alias_count, check_no_aliases, name_taken, no_alias
+from hrag.errors import InvalidArgument
+from hrag.quota.quotas import QuotaOf, unlimited
+from hrag.types import (
+    Alias,
+    AliasChange,
+    Collection,
+    CollectionSettings,
+    Listing,
+    SummaryUnit,
+)
+
+MAX_DIMENSION = 3968
+"""A row of a leaf has to fit on a page of 8 KiB, whatever its tenant is called."""
+
+_ADD_TENANT = "INSERT INTO hrag.tenants (tenant_id) VALUES (%s) ON CONFLICT DO NOTHING"
+_LOCK = "SELECT FROM hrag.tenants WHERE tenant_id = %s FOR UPDATE"
+_SET_USAGE = """
+UPDATE hrag.tenants SET collections = %s, documents = %s, stored_bytes = %s, sequence = %s
+WHERE tenant_id = %s
+"""
+_NAME = """
+SELECT collection_id, is_alias FROM hrag.names WHERE tenant_id = %s AND name = %s
+"""
+_ADD_NAME = """
+INSERT INTO hrag.names (tenant_id, name, collection_id, is_alias) VALUES (%s, %s, %s, %s)
+ON CONFLICT (tenant_id, name) DO UPDATE SET collection_id = excluded.collection_id
+"""
+_DELETE_NAME = "DELETE FROM hrag.names WHERE tenant_id = %s AND name = %s"
+_NEXT_NUMBER = "SELECT nextval('hrag.collection_ids')"
+_ADD_COLLECTION = """
+INSERT INTO hrag.collections (tenant_id, collection_id, record, sequence)
+VALUES (%s, %s, %s::jsonb, %s)
+"""
+_DELETE_COLLECTIONS = """
+WITH deleted AS (
+  DELETE FROM hrag.collections WHERE tenant_id = %s AND collection_id IN (%s, %s)
+  RETURNING tenant_id, collection_id, home, stored_bytes
+), noted AS (
+  INSERT INTO hrag.deleted_collections (tenant_id, collection_id, home)
+  SELECT tenant_id, collection_id, home FROM deleted
+)
+SELECT sum(stored_bytes)::bigint FROM deleted
+"""
+
+
+class IndexMaintenance(Protocol):
+    """Keeps the index in order in the background."""
+
+    def changed(self, tenant_id: str, collection: int) -> None:
+        """Called after each commit, with the number of a collection that it changed."""
+
+    def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
+        """Waits while too much of the collection is not indexed; raises DeadlineExceeded."""
+
+
+class CollectionWriter:
+    """The part of `hrag.engine.Writer` that is about collections as a whole."""
+
+    def __init__(
+        self,
+        database: Database,
+        maintenance: IndexMaintenance | None = None,
+        quota_of: QuotaOf = unlimited,
+    ) -> None:
+        self._database = database
+        self._maintenance = maintenance
+        self._quota_of = quota_of
+
+    def create_collection(
+        self, tenant_id: str, name: str, settings: CollectionSettings
+    ) -> tuple[Collection, int]:
+        if settings.dimension > MAX_DIMENSION:
+            raise InvalidArgument(
+                f"dimension is {settings.dimension}; it must be at most {MAX_DIMENSION} in "
+                "PostgreSQL",
+                field="dimension",
+            )
+        with self._database.write() as connection:
+            with connection.pipeline():
+                connection.execute(_ADD_TENANT, (tenant_id,))
+                connection.execute(_LOCK, (tenant_id,))
+                found = connection.execute(_NAME, (tenant_id, name))
+            if (taken := found.fetchone()) is not None:
+                raise name_taken(tenant_id, name, "name", is_alias=taken[1])
+            used, more = usage_of(connection, tenant_id), Usage(collections=1, sequence=1)
+            check_quota(tenant_id, self._quota_of, used, more)
+            used = used.plus(more)
+            number = one_value(connection, _NEXT_NUMBER, ())
+            with connection.pipeline():
+                connection.execute(_SET_USAGE, (*used, tenant_id))
+                connection.execute(_ADD_NAME, (tenant_id, name, number, False))
+                record = CollectionRecord(tenant_id, name, settings)
+                _add_collection(connection, number, record, used.sequence)
+        return Collection(tenant_id, name, settings), used.sequence
+
+    def delete_collection(self, tenant_id: str, name: str) -> int:
+        with self._database.write() as connection:
+            connection.execute(_LOCK, (tenant_id,))
+            handle = find_collection(connection, tenant_id, name)
+            number = handle.collection_id
+            named = [alias for alias, of, _ in aliases_of(connection, tenant_id) if of == number]
+            check_no_aliases(tenant_id, handle.name, named)
+            documents = collection_state(connection, handle).documents
+            numbers = (tenant_id, number, summaries_of(number))
+            freed = one_value(connection, _DELETE_COLLECTIONS, numbers)
+            used = usage_of(connection, tenant_id).plus(Usage(-1, -documents, -freed, 1))
+            with connection.pipeline():
+                connection.execute(_DELETE_NAME, (tenant_id, handle.name))
+                connection.execute(_SET_USAGE, (*used, tenant_id))
+        self._committed(tenant_id, number)
+        return used.sequence
+
+    def collection(self, tenant_id: str, name: str) -> Collection:
+        with self._database.read() as connection:
+            handle = find_collection(connection, tenant_id, name)
+            state = collection_state(connection, handle)
+            return Collection(tenant_id, handle.name, handle.settings, state.documents)
+
+    def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
+        with self._database.read() as connection:
+            found = collections_of(connection, tenant_id, page_token, page_size + 1)
+        items = tuple(found[:page_size])
+        return Listing(items, items[-1].name if len(found) > page_size else "")
+
+    def open(self, tenant_id: str, name: str) -> CollectionHandle:
+        with self._database.read() as connection:
+            return find_collection(connection, tenant_id, name)
+
+    def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
+        with self._database.write() as connection:
+            connection.execute(_LOCK, (tenant_id,))
+            handle = find_collection(connection, tenant_id, collection)
+            previous = self._alias_now(connection, tenant_id, alias)
+            used = usage_of(connection, tenant_id)
+            now = Alias(alias, handle.name)
+            if previous != now.collection:
+                used = used.plus(Usage(sequence=1))
+                with connection.pipeline():
+                    connection.execute(_ADD_NAME, (tenant_id, alias, handle.collection_id, True))
+                    connection.execute(_SET_USAGE, (*used, tenant_id))
+        return AliasChange(now, previous, used.sequence)
+
+    def _alias_now(self, connection: Connection, tenant_id: str, alias: str) -> str:
+        """The collection that an alias names, "" for a new one.
+
+        Raises CollectionExists, or StorageQuotaExceeded for one alias too many.
+        """
+        aliases = {name: collection for name, _, collection in aliases_of(connection, tenant_id)}
+        if alias in aliases:
+            return aliases[alias]
+        if connection.execute(_NAME, (tenant_id, alias)).fetchone() is not None:
+            raise name_taken(tenant_id, alias, "alias", is_alias=False)
+        check_alias_count(tenant_id, len(aliases))
+        return ""
+
+    def delete_alias(self, tenant_id: str, alias: str) -> int:
+        with self._database.write() as connection:
+            connection.execute(_LOCK, (tenant_id,))
+            found = connection.execute(_NAME, (tenant_id, alias)).fetchone()
+            if found is None or not found[1]:
+                raise no_alias(tenant_id, alias)
+            used = usage_of(connection, tenant_id).plus(Usage(sequence=1))
+            with connection.pipeline():
+                connection.execute(_DELETE_NAME, (tenant_id, alias))
+                connection.execute(_SET_USAGE, (*used, tenant_id))
+        return used.sequence
+
+    def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
+        with self._database.read() as connection:
+            return tuple(Alias(name, of) for name, _, of in aliases_of(connection, tenant_id))
+
+    def _committed(self, tenant_id: str, *collections: int) -> None:
+        if self._maintenance is not None:
+            for number in collections:
+                self._maintenance.changed(tenant_id, number)
+
+
+def _add_collection(
+    connection: Connection, number: int, record: CollectionRecord, sequence: int
+) -> None:
+    """Adds a collection, and its summary collection if it has summaries."""
+    tenant_id = record.tenant_id
+    if record.settings.summaries is not SummaryUnit.NONE:
+        own = summary_settings(record.settings)
+        second = summaries_of(number)
+        summaries = CollectionRecord(tenant_id, record.name, own, summarises=number)
+        _add_collection(connection, second, summaries, sequence)
+        record = replace(record, summaries=second)
+    row = (tenant_id, number, record.to_bytes().decode(), sequence)
+    connection.execute(_ADD_COLLECTION, row)

@@ -1,0 +1,365 @@
+"""Commits whole documents, all those of a tenant that come together in one transaction.
+
+A document is visible whole or not at all, and its counters and sequence change with it.
+Replacing a document gives it a new ordinal. Writers of a tenant wait for each other at the
+tenant's row; those of different tenants do not.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from psycopg import sql
+
+from hrag.deadline import NEVER, Deadline
+from hrag.engine.documents import (
+    Admission,
+    CollectionHandle,
+    DocumentSummaries,
+    PreparedDocument,
+    StoredDocument,
+    Unsummarised,
+    fitting,
+)
+from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.store.filters import Selection, selected, selection
+from hrag.engine.postgres.store.queries import (
+    as_text,
+    collection_state,
+    find_document,
+    handle_of,
+    is_storable,
+    no_collection,
+    one_value,
+    record_of_ordinal,
+    state_of,
+    usage_of,
+)
+from hrag.engine.postgres.write.collections import CollectionWriter
+from hrag.engine.postgres.write.drafts import Draft, draft_of, draft_of_summaries
+from hrag.engine.postgres.write.stored_text import read_text
+from hrag.engine.postgres.write.transaction import (
+    TenantTransaction,
+    check_quota,
+    summaries_of,
+    summary_collection,
+    tenant_usage,
+)
+from hrag.engine.postgres.write.unsummarised import next_unsummarised, ordinal_of
+from hrag.engine.stored.document_results import growth, unchanged_result
+from hrag.engine.stored.records import DocumentRecord, Usage
+from hrag.engine.validation import check_summaries
+from hrag.errors import CollectionNotFound, HragError, outcome_of
+from hrag.filters import Filter
+from hrag.reply_limit import UNLIMITED, ReplyLimit
+from hrag.types import (
+    ByteRange,
+    DocumentCount,
+    DocumentDeletion,
+    DocumentInfo,
+    IndexStatus,
+    IngestResult,
+    Listing,
+    StoreTotals,
+    SummaryUnit,
+)
+
+# Documents of one transaction: other writers of the tenant wait for it.
+_DELETED_TOGETHER = 64
+
+_ADMIT = """
+SELECT c.collection_id, c.record::text, d.record, t.collections, t.documents, t.stored_bytes,
+  t.sequence
+FROM hrag.names n JOIN hrag.collections c USING (tenant_id, collection_id)
+JOIN hrag.tenants t USING (tenant_id)
+LEFT JOIN hrag.documents d ON d.tenant_id = n.tenant_id AND d.collection_id = n.collection_id
+  AND d.document_id = %s
+WHERE n.tenant_id = %s AND n.name = %s
+"""
+_LIST = sql.SQL("""
+SELECT record FROM hrag.documents
+WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+  AND document_id > %(after)s {} ORDER BY document_id LIMIT %(count)s
+""")
+_AMONG = sql.SQL("AND ordinal IN ({})")
+_COUNT = sql.SQL("SELECT count(DISTINCT ordinal) FROM ({}) AS passing")
+_TOTALS = """
+SELECT count(*) FILTER (WHERE named), coalesce(sum(documents) FILTER (WHERE named), 0)::bigint,
+  coalesce(sum(leaves) FILTER (WHERE named), 0)::bigint,
+  coalesce(sum(leaves) FILTER (WHERE NOT named), 0)::bigint,
+  coalesce(sum(unsummarised), 0)::bigint,
+  coalesce(sum(text_bytes) FILTER (WHERE named), 0)::bigint,
+  coalesce(sum(vector_bytes), 0)::bigint
+FROM (SELECT *, record->>'summarises' = '0' AS named FROM hrag.collections) AS each
+"""
+
+
+class PostgresWriter(CollectionWriter):
+    """See `hrag.engine.Writer`. Without `maintenance`, nothing is indexed and nothing waits."""
+
+    # Documents
+
+    def admit(
+        self,
+        tenant_id: str,
+        collection: str,
+        document_id: str,
+        content_hash: str,
+        stored_bytes: int = 1,
+    ) -> Admission:
+        found = None
+        if is_storable(document_id, tenant_id, collection):
+            with self._database.read() as connection:
+                found = connection.execute(_ADMIT, (document_id, tenant_id, collection)).fetchone()
+        if found is None:
+            raise no_collection(tenant_id, collection)
+        number, record, document, *used = found
+        stored = None if document is None else DocumentRecord.from_bytes(document)
+        unchanged = unchanged_result(stored, content_hash)
+        if unchanged is None:
+            check_quota(tenant_id, self._quota_of, Usage(*used), growth(stored, stored_bytes))
+        return Admission(handle_of(number, record), unchanged)
+
+    def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
+        if self._maintenance is not None:
+            self._maintenance.wait_for_capacity(collection.collection_id, deadline)
+
+    def put(self, collection: CollectionHandle, document: PreparedDocument) -> IngestResult:
+        (result,) = self.put_many([(collection, document)])
+        if isinstance(result, HragError):
+            raise result
+        return result
+
+    def put_many(
+        self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
+    ) -> list[IngestResult | HragError]:
+        """As the protocol says, in one commit for each tenant.
+
+        What concerns all documents of a tenant is raised while nothing is committed; after
+        another tenant's commit, it is the result of each of them.
+        """
+        drafts = [outcome_of(draft_of, *each) for each in documents]
+        results: list[IngestResult | HragError] = [
+            each if isinstance(each, HragError) else CollectionNotFound("") for each in drafts
+        ]
+        of_tenants: dict[str, list[tuple[int, Draft]]] = {}
+        for place, draft in enumerate(drafts):
+            if isinstance(draft, Draft):
+                of_tenants.setdefault(draft.handle.tenant_id, []).append((place, draft))
+        for number, (tenant_id, some) in enumerate(of_tenants.items()):
+            own = [draft for _, draft in some]
+            put = outcome_of(self._put_of_tenant, tenant_id, own)
+            if isinstance(put, HragError):
+                if number == 0:
+                    raise put
+                put = [put] * len(own)
+            for (place, _), result in zip(some, put, strict=True):
+                results[place] = result
+        return results
+
+    def _put_of_tenant(
+        self, tenant_id: str, drafts: Sequence[Draft]
+    ) -> list[IngestResult | HragError]:
+        with self._database.write() as connection:
+            changes = TenantTransaction(connection, tenant_id, self._quota_of)
+            changes.lock([(each.handle, each.document.document_id) for each in drafts])
+            results = [outcome_of(changes.put, draft) for draft in drafts]
+            changed = changes.finish()
+        self._committed(tenant_id, *changed)
+        return results
+
+    def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
+        if stored.summaries is None:
+            return self.put(collection, stored.document)
+        check_summaries(stored.document, collection)
+        draft = draft_of(collection, stored.document)
+        own = summary_collection(collection)
+        summaries = draft_of_summaries(own, draft.record, stored.summaries)
+        sections = _sections(stored.summaries)
+        with self._database.write() as connection:
+            changes = TenantTransaction(connection, collection.tenant_id, self._quota_of)
+            changes.lock([(collection, stored.document.document_id)])
+            result = changes.put(draft)
+            ordinal = changes.ordinal_of(collection, stored.document.document_id)
+            changes.put_summaries(collection, ordinal, summaries, sections)
+            changed = changes.finish()
+        self._committed(collection.tenant_id, *changed)
+        return result
+
+    def put_metadata(
+        self,
+        collection: CollectionHandle,
+        document_id: str,
+        sequence: int,
+        metadata: Mapping[str, Any],
+        source: str,
+    ) -> DocumentInfo:
+        with self._database.write() as connection:
+            changes = TenantTransaction(connection, collection.tenant_id, self._quota_of)
+            changes.lock([(collection, document_id)])
+            info = changes.put_metadata(collection, document_id, sequence, metadata, source)
+            changed = changes.finish()
+        self._committed(collection.tenant_id, *changed)
+        return info
+
+    def delete(self, collection: CollectionHandle, document_id: str) -> int:
+        with self._database.write() as connection:
+            changes = TenantTransaction(connection, collection.tenant_id, self._quota_of)
+            changes.lock([(collection, document_id)])
+            sequence = changes.delete(collection, document_id)
+            changed = changes.finish()
+        self._committed(collection.tenant_id, *changed)
+        return sequence
+
+    def delete_matching(
+        self, collection: CollectionHandle, given: Filter, deadline: Deadline = NEVER
+    ) -> Iterator[DocumentDeletion]:
+        tenant_id, number = collection.tenant_id, collection.collection_id
+        with self._reading(deadline) as connection:
+            collection_state(connection, collection)
+            sequence = usage_of(connection, tenant_id).sequence
+            ordinals = selected(connection, tenant_id, number, given, deadline).tolist()
+        if not ordinals:
+            yield DocumentDeletion(0, sequence)
+        for start in range(0, len(ordinals), _DELETED_TOGETHER):
+            deadline.check("deleting documents")
+            some = ordinals[start : start + _DELETED_TOGETHER]
+            yield self._delete_unchanged(collection, some, sequence)
+
+    def _delete_unchanged(
+        self, collection: CollectionHandle, ordinals: Sequence[int], until: int
+    ) -> DocumentDeletion:
+        with self._database.write() as connection:
+            changes = TenantTransaction(connection, collection.tenant_id, self._quota_of)
+            changes.lock_ordinals(collection, ordinals)
+            deletion = changes.delete_unchanged(collection, until)
+            changed = changes.finish()
+        self._committed(collection.tenant_id, *changed)
+        return deletion
+
+    def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
+        with self._database.read() as connection:
+            return find_document(connection, collection, document_id)[1].info()
+
+    def document_with_text(
+        self,
+        collection: CollectionHandle,
+        document_id: str,
+        part: ByteRange | None = None,
+        reply: ReplyLimit = UNLIMITED,
+    ) -> tuple[DocumentInfo, str, int]:
+        with self._database.read() as connection:
+            return read_text(connection, collection, document_id, part, reply)
+
+    def documents(
+        self,
+        collection: CollectionHandle,
+        page_size: int,
+        page_token: str,
+        reply: ReplyLimit = UNLIMITED,
+        *,
+        given: Filter | None = None,
+        deadline: Deadline = NEVER,
+    ) -> Listing[DocumentInfo]:
+        with self._reading(deadline) as connection:
+            collection_state(connection, collection)
+            passing = _selection(connection, collection, given, deadline)
+            more = {"after": as_text(page_token), "count": page_size + 1}
+            among = sql.SQL("") if given is None else _AMONG.format(passing.statement)
+            rows = connection.execute(_LIST.format(among), passing.parameters | more).fetchall()
+        infos = (DocumentRecord.from_bytes(record).info() for (record,) in rows[:page_size])
+        items = tuple(fitting(infos, reply))
+        return Listing(items, items[-1].document_id if len(rows) > len(items) else "")
+
+    def count(
+        self, collection: CollectionHandle, given: Filter | None, deadline: Deadline = NEVER
+    ) -> DocumentCount:
+        with self._reading(deadline) as connection:
+            found = total = collection_state(connection, collection).documents
+            if given is not None:
+                passing = _selection(connection, collection, given, deadline)
+                statement = _COUNT.format(passing.statement)
+                found = one_value(connection, statement, passing.parameters)
+            return DocumentCount(found, total, usage_of(connection, collection.tenant_id).sequence)
+
+    @contextmanager
+    def _reading(self, deadline: Deadline) -> Iterator[Connection]:
+        deadline.check("filtering")
+        with self._database.read(deadline) as connection:
+            yield connection
+
+    # Status
+
+    def status(self, collection: CollectionHandle) -> IndexStatus:
+        tenant_id, number = collection.tenant_id, collection.collection_id
+        with self._database.read() as connection:
+            state = collection_state(connection, collection)
+            used = usage_of(connection, tenant_id)
+            summaries = None
+            if collection.settings.summaries is not SummaryUnit.NONE:
+                summaries = state_of(connection, tenant_id, summaries_of(number))
+        return IndexStatus(
+            committed_sequence=state.sequence,
+            document_count=state.documents,
+            chunk_count=state.chunks,
+            leaf_count=state.leaves,
+            token_count=state.tokens,
+            text_bytes=state.text_bytes,
+            vector_bytes=state.vector_bytes,
+            summary_count=0 if summaries is None else summaries.leaves,
+            unsummarised_documents=state.unsummarised,
+            summary_tokens=state.summary_tokens,
+            tenant=tenant_usage(tenant_id, self._quota_of, used),
+        )
+
+    def totals(self) -> StoreTotals:
+        with self._database.read() as connection:
+            found = connection.execute(_TOTALS).fetchone()
+        assert found is not None
+        return StoreTotals(*found)
+
+    # Summaries
+
+    def next_unsummarised(
+        self,
+        embedder: str,
+        after: CollectionHandle | None = None,
+        excluding: Container[int] = (),
+    ) -> Unsummarised | None:
+        with self._database.read() as connection:
+            return next_unsummarised(connection, embedder, after, excluding)
+
+    def put_summaries(
+        self, document: Unsummarised, summaries: DocumentSummaries, tokens: int = 0
+    ) -> bool:
+        collection, ordinal = document.collection, ordinal_of(document.version)
+        with self._database.read() as connection:
+            record = record_of_ordinal(connection, collection, ordinal)
+        draft = None
+        if record is not None:
+            draft = draft_of_summaries(summary_collection(collection), record, summaries)
+        try:
+            with self._database.write() as connection:
+                changes = TenantTransaction(connection, collection.tenant_id, self._quota_of)
+                changes.lock_ordinals(collection, [ordinal])
+                sections = _sections(summaries)
+                stored = changes.put_summaries(collection, ordinal, draft, sections, tokens)
+                changed = changes.finish()
+        except CollectionNotFound:
+            return False
+        self._committed(collection.tenant_id, *changed)
+        return stored
+
+
+def _sections(summaries: DocumentSummaries) -> tuple[range, ...]:
+    """The leaves of each summary but the first, which is that of the whole document."""
+    return tuple(summary.leaves for summary in summaries.summaries[1:])
+
+
+def _selection(
+    connection: Connection, collection: CollectionHandle, given: Filter | None, deadline: Deadline
+) -> Selection:
+    tenant_id, number = collection.tenant_id, collection.collection_id
+    if given is None:
+        return Selection(sql.Composed([]), {"tenant_id": tenant_id, "collection_id": number})
+    return selection(connection, tenant_id, number, given, deadline)
