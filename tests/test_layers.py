@@ -100,6 +100,7 @@ PARSER_LIBRARIES = {"mammoth", "pypdfium2", "python_calamine", "selectolax"}
 EMBEDDED = "hrag.engine.embedded"
 ENGINE = "hrag.engine"
 POSTGRES = "hrag.engine.postgres"
+ENGINES = (EMBEDDED, POSTGRES)
 DOOR = "hrag.engine.factory"
 COMMAND_LINE = "hrag.cli"
 GATEWAY = "hrag.gateway"
@@ -122,6 +123,13 @@ ROOMS = {
         ("admin",),
         ("engine",),
     ),
+    POSTGRES: (
+        ("store",),
+        ("indexes",),
+        ("write", "search", "maintenance"),
+        ("admin",),
+        ("engine",),
+    ),
     COMMAND_LINE: (
         ("terminal",),
         ("options", "extras"),
@@ -138,21 +146,31 @@ ROOMS = {
         ("__main__",),
     ),
 }
-# Tests of the engine itself, and what they and others stand on.
-OWN_TESTS = (
-    "tests/attacks/test_disk.py",
-    "tests/attacks/flipped_store.py",
-    "tests/conftest.py",
-    "tests/crash/",
-    "tests/damage.py",
-    "tests/endurance/",
-    "tests/fakes.py",
-    "tests/property/",
-    "tests/streams.py",
-    "tests/summarisers.py",
-    "tests/unit/hrag/engine/",
-    "tests/unit/indexer_svc/test_pipeline.py",
-)
+# Tests of each engine itself, and what they and others stand on.
+OWN_TESTS = {
+    EMBEDDED: (
+        "tests/attacks/test_disk.py",
+        "tests/attacks/flipped_store.py",
+        "tests/conftest.py",
+        "tests/crash/",
+        "tests/damage.py",
+        "tests/endurance/",
+        "tests/fakes.py",
+        "tests/property/",
+        "tests/streams.py",
+        "tests/summarisers.py",
+        "tests/unit/hrag/engine/",
+        "tests/unit/indexer_svc/test_pipeline.py",
+    ),
+    POSTGRES: (
+        "tests/conftest.py",
+        "tests/crash/",
+        "tests/postgres_statements.py",
+        "tests/postgres_twins.py",
+        "tests/property/",
+        "tests/unit/hrag/engine/postgres/",
+    ),
+}
 
 
 def _modules() -> dict[str, Path]:
@@ -230,17 +248,19 @@ def test_each_library_is_used_where_it_belongs(library: str, homes: tuple[str, .
     assert strangers == []
 
 
-def test_nothing_but_the_door_imports_the_embedded_engine() -> None:
-    users = [name for name in MODULES if any(_is_in(i, EMBEDDED) for i in _imports(name))]
-    assert [name for name in users if not _is_in(name, EMBEDDED)] == [DOOR]
+@pytest.mark.parametrize("engine", ENGINES)
+def test_nothing_but_the_door_imports_an_engine(engine: str) -> None:
+    users = [name for name in MODULES if any(_is_in(i, engine) for i in _imports(name))]
+    assert [name for name in users if not _is_in(name, engine)] == [DOOR]
 
 
-def test_only_its_own_tests_and_benchmarks_import_the_embedded_engine() -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_only_its_own_tests_and_benchmarks_import_an_engine(engine: str) -> None:
     strangers = [
         relative
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        if not (relative := path.relative_to(ROOT).as_posix()).startswith(OWN_TESTS)
-        and any(_is_in(imported, EMBEDDED) for imported in _imports_of(path))
+        if not (relative := path.relative_to(ROOT).as_posix()).startswith(OWN_TESTS[engine])
+        and any(_is_in(imported, engine) for imported in _imports_of(path))
     ]
     assert strangers == []
 
@@ -276,13 +296,15 @@ def test_each_room_is_titled_by_a_question(package: str) -> None:
     assert [name for name, title in titles.items() if not title.endswith("?")] == []
 
 
-def test_the_embedded_engine_itself_loads_nothing() -> None:
-    assert _imports(EMBEDDED) == ()
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_itself_loads_nothing(engine: str) -> None:
+    assert _imports(engine) == ()
 
 
-def test_engines_do_not_import_their_door() -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_do_not_import_their_door(engine: str) -> None:
     """They import the modules of `hrag.engine`, so that the door can import them."""
-    users = [name for name in MODULES if _is_in(name, EMBEDDED)]
+    users = [name for name in MODULES if _is_in(name, engine)]
     assert [name for name in users if {"hrag.engine", DOOR} & set(_imports(name))] == []
 
 
@@ -405,4 +427,4 @@ def test_a_parser_process_loads_only_what_it_needs() -> None:
 def test_the_door_loads_no_engine(statement: str) -> None:
     loaded = _loaded_by(statement)
     assert "hrag.engine.factory" in loaded
-    assert loaded & {EMBEDDED, "lmdb", "hnswlib"} == set()
+    assert loaded & {*ENGINES, "lmdb", "hnswlib", "psycopg"} == set()
