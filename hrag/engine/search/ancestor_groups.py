@@ -177,9 +177,8 @@ def grouped(found: ScoredRows, request: FindRequest, tree_of: TreeOf) -> Ancesto
     if request.mode is not SearchMode.AUTO_MERGE:
         groups = climb(found, request.level, request.aggregation)
         return _with_source_scores(groups, found)
-    order = np.lexsort((found.rows, -found.scores))
     is_best = np.zeros(len(found), np.bool_)
-    is_best[order[:MERGED_LEAVES]] = True
+    is_best[found.best_first()[:MERGED_LEAVES]] = True
     best = _rows_of(found, is_best)
     merged = auto_merge(best, request.level, request.merge_ratio, request.aggregation, tree_of)
     groups = _with_source_scores(merged, found)

@@ -79,6 +79,10 @@ class ScoredRows:
         """The label of each row, ascending: `uint64[n]`."""
         return self.table.labels[self.rows]
 
+    def best_first(self) -> NDArray[np.intp]:
+        """Returns the order of the rows by score; of those with one score, the lower rows first."""
+        return np.lexsort((self.rows, -self.scores))
+
 
 _NONE = Candidates(np.empty(0, np.uint32), np.empty(0, np.float32), exact=True, complete=True)
 

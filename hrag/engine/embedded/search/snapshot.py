@@ -21,7 +21,6 @@ from hrag.engine.embedded.search.required_terms import with_required
 from hrag.engine.embedded.search.selected_rows import SelectedRowsCache, evaluate
 from hrag.engine.embedded.search.summary_routing import (
     SummaryRouter,
-    chosen_sections,
     rows_in,
 )
 from hrag.engine.embedded.search.view import View
@@ -32,6 +31,7 @@ from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.find import FindRequest, Found
 from hrag.engine.search.candidates import RowNumbers
 from hrag.engine.search.fetch import Fetch
+from hrag.engine.search.routed_sections import chosen_sections
 from hrag.engine.search.search import P, search
 from hrag.engine.search.snapshot import FetchOf, SearchableSnapshot
 from hrag.filters import Filter, filter_digest

@@ -6,14 +6,13 @@ of the search itself; the rows of the sections they stand for become its eligibl
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hrag.deadline import Deadline
-from hrag.engine.embedded.search.documents import DocumentReader
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.selected_rows import SelectedRowsCache, evaluate
@@ -23,20 +22,11 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import required
 from hrag.engine.find import FindRequest
 from hrag.engine.search.candidates import RowNumbers, ScoredRows, Scores
+from hrag.engine.search.routed_sections import RoutedSection
 from hrag.engine.stored.labels import label, leaves_of, ordinals_of, split_label
 from hrag.engine.stored.records import Summarised
 from hrag.filters import Filter, filter_digest
-from hrag.types import ChosenSection, SummaryScope
-
-
-@dataclass(frozen=True, slots=True)
-class RoutedSection:
-    """Leaves of a document that were chosen for a summary, by its label and score."""
-
-    ordinal: int
-    leaves: range
-    summary: int
-    score: float
+from hrag.types import SummaryScope
 
 
 class SummaryRouter:
@@ -112,25 +102,8 @@ class SummaryRouter:
 
 def _best(found: ScoredRows, count: int) -> tuple[RowNumbers, Scores]:
     """The `count` best rows and their scores, best first."""
-    order = np.lexsort((found.rows, -found.scores))[:count]
+    order = found.best_first()[:count]
     return found.rows[order], found.scores[order]
-
-
-def chosen_sections(
-    routed: Sequence[RoutedSection],
-    summaries: DocumentReader,
-    documents: DocumentReader,
-    leaf_level: int,
-) -> tuple[ChosenSection, ...]:
-    """Returns routed sections as values; `summaries` reads the collection of summaries."""
-    found = []
-    for each in routed:
-        ordinal, leaf = split_label(each.summary)
-        text = summaries.tree_text(ordinal)
-        summary = text.content(text.tree.record(0, leaf)).strip()
-        document = documents.tree_text(each.ordinal)
-        found.append(document.chosen_section(leaf_level, each.leaves, summary, each.score))
-    return tuple(found)
 
 
 def rows_in(view: View, routed: Sequence[RoutedSection]) -> RowNumbers:

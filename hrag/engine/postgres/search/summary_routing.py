@@ -6,7 +6,7 @@ of the search itself; the leaves of the sections they stand for become its eligi
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.ranker import Ranker
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
+from hrag.engine.search import routed_sections
 from hrag.engine.search.candidates import Scores
+from hrag.engine.search.routed_sections import RoutedSection
 from hrag.engine.stored.labels import Labels, labels_of, ordinals_of, split_label
 from hrag.engine.stored.records import Summarised
 from hrag.types import ChosenSection, SummaryScope
@@ -26,16 +28,6 @@ SELECT ordinal, summarised FROM hrag.documents
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 AND ordinal = ANY(%(ordinals)s)
 """
-
-
-@dataclass(frozen=True, slots=True)
-class RoutedSection:
-    """Leaves of a document that were chosen for a summary, by its label and score."""
-
-    ordinal: int
-    leaves: range
-    summary: int
-    score: float
 
 
 def route(
@@ -65,7 +57,7 @@ def route(
 def _best(ranker: Ranker, count: int) -> tuple[Labels, Scores]:
     """The labels of the `count` best leaves and their scores, best first."""
     found = ranker.best(count)
-    order = np.lexsort((found.rows, -found.scores))[:count]
+    order = found.best_first()[:count]
     return found.labels[order], found.scores[order]
 
 
@@ -90,17 +82,10 @@ def chosen_sections(
     documents: PostgresDocuments,
     leaf_level: int,
 ) -> tuple[ChosenSection, ...]:
-    """Returns routed sections as values; `summaries` reads the collection of summaries."""
+    """See `hrag.engine.search.routed_sections.chosen_sections`; reads several at once."""
     summaries.expect(split_label(each.summary)[0] for each in routed)
     documents.expect(each.ordinal for each in routed)
-    found = []
-    for each in routed:
-        ordinal, leaf = split_label(each.summary)
-        text = summaries.tree_text(ordinal)
-        summary = text.content(text.tree.record(0, leaf)).strip()
-        document = documents.tree_text(each.ordinal)
-        found.append(document.chosen_section(leaf_level, each.leaves, summary, each.score))
-    return tuple(found)
+    return routed_sections.chosen_sections(routed, summaries, documents, leaf_level)
 
 
 def leaves_in(routed: Sequence[RoutedSection]) -> Labels:
