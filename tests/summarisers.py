@@ -133,7 +133,8 @@ def run_to_end(
 def summary_collection(store: Store, collection: CollectionHandle) -> CollectionHandle:
     """The collection that holds the summaries of `collection`, which has them."""
     with store.read() as txn:
-        return summary_handle(collection, read_collection(store, txn, collection.collection_id))
+        record = read_collection(store, txn, collection.collection_id)
+        return summary_handle(collection, record.summaries)
 
 
 def texts_of(writer: EmbeddedWriter, document_id: str = "d", name: str = "c") -> list[str]:

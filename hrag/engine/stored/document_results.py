@@ -1,7 +1,9 @@
 """What is stored of a document and what its ingestion answers, as values."""
 
+from hrag.embedding import Vectors
 from hrag.engine.documents import CollectionHandle, PreparedDocument
 from hrag.engine.stored.records import DocumentRecord, Usage
+from hrag.tree import ParsedText, Tree
 from hrag.types import IngestOutcome, IngestResult
 
 
@@ -38,6 +40,23 @@ def record_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentR
         stored_bytes=0,
         sequence=0,
         metadata_json=document.metadata_json,
+    )
+
+
+def document_of(
+    record: DocumentRecord, parsed: ParsedText, tree: Tree, vectors: Vectors
+) -> PreparedDocument:
+    """The document that `record_of` has made this record of."""
+    return PreparedDocument(
+        document_id=record.document_id,
+        title=record.title,
+        source=record.source,
+        mime_type=record.mime_type,
+        metadata=record.metadata,
+        content_hash=record.content_hash,
+        parsed=parsed,
+        tree=tree,
+        vectors=vectors,
     )
 
 

@@ -11,7 +11,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from hrag import canonical_json
-from hrag.tree import PageSpan, Section
+from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import CollectionSettings, DocumentInfo, SummaryUnit, TreeSettings
 
 Buffer = bytes | memoryview
@@ -127,6 +127,10 @@ class DocumentRecord:
         fields["pages"] = tuple(PageSpan(*page) for page in fields["pages"])
         fields["chunks_per_level"] = tuple(fields["chunks_per_level"])
         return cls(**fields)
+
+    def parsed(self, text: Buffer) -> ParsedText:
+        """The document's text, given in UTF-8, with its sections and pages."""
+        return ParsedText(str(text, "utf-8"), self.sections, self.pages)
 
     def info(self) -> DocumentInfo:
         """The fields that clients see."""

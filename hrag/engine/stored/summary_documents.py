@@ -7,7 +7,7 @@ They are deleted in the transaction that deletes their document, so a search fin
 summaries of documents that exist.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag import tokens
-from hrag.engine.documents import CollectionHandle, DocumentSummaries, PreparedDocument
-from hrag.engine.stored.records import CollectionRecord, DocumentRecord
+from hrag.engine.documents import (
+    CollectionHandle,
+    DocumentSummaries,
+    PreparedDocument,
+    Summary,
+)
+from hrag.engine.stored.records import Buffer, DocumentRecord
 from hrag.tree import CHUNK, NONE, ParsedText, Tree
 from hrag.types import MAX_CHUNK_TOKENS, CollectionSettings, SummaryUnit, TreeSettings
 
@@ -27,10 +32,10 @@ def summary_settings(settings: CollectionSettings) -> CollectionSettings:
     return replace(settings, tree=tree, return_level=None, summaries=SummaryUnit.NONE)
 
 
-def summary_handle(handle: CollectionHandle, record: CollectionRecord) -> CollectionHandle:
-    """The summary collection of the collection whose `record` names one."""
+def summary_handle(handle: CollectionHandle, number: int) -> CollectionHandle:
+    """The summary collection of a collection, by its own number."""
     settings = summary_settings(handle.settings)
-    return replace(handle, collection_id=record.summaries, settings=settings)
+    return replace(handle, collection_id=number, settings=settings)
 
 
 def as_document(document: DocumentRecord, summaries: DocumentSummaries) -> PreparedDocument:
@@ -47,6 +52,18 @@ def as_document(document: DocumentRecord, summaries: DocumentSummaries) -> Prepa
         tree=Tree.from_levels([_level(pieces)]),
         vectors=summaries.vectors,
     )
+
+
+def summaries_in(
+    tree: Tree, text: Buffer, leaf_count: int, sections: Iterable[range]
+) -> tuple[Summary, ...]:
+    """The summaries in what `as_document` has made, of a document of `leaf_count` leaves."""
+    pieces = []
+    for index in range(tree.counts[0]):
+        chunk = tree.record(0, index)
+        pieces.append(str(text[chunk.byte_start : chunk.byte_end], "utf-8").strip())
+    ranges = (range(leaf_count), *sections)
+    return tuple(Summary(*each) for each in zip(pieces, ranges, strict=True))
 
 
 def _level(pieces: Sequence[str]) -> NDArray[Any]:

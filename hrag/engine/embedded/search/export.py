@@ -13,9 +13,7 @@ from hrag.embedding import Vectors
 from hrag.engine.documents import (
     DocumentSummaries,
     Exported,
-    PreparedDocument,
     StoredDocument,
-    Summary,
     UnreadableDocument,
 )
 from hrag.engine.embedded.segments import leaves
@@ -32,9 +30,11 @@ from hrag.engine.embedded.store.queries import (
     read_collection,
     required,
 )
+from hrag.engine.stored.document_results import document_of
 from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Summarised
+from hrag.engine.stored.summary_documents import summaries_in
 from hrag.errors import DataLoss
-from hrag.tree import ParsedText, Tree
+from hrag.tree import Tree
 from hrag.types import Alias, Collection
 
 
@@ -88,17 +88,11 @@ def _stored(
 ) -> StoredDocument:
     address = address_of(store, txn, number, ordinal)
     record = DocumentRecord.from_bytes(_read(store, txn, address, "documents"))
-    text = str(_read(store, txn, address, "texts"), "utf-8")
-    document = PreparedDocument(
-        document_id=record.document_id,
-        title=record.title,
-        source=record.source,
-        mime_type=record.mime_type,
-        metadata=record.metadata,
-        content_hash=record.content_hash,
-        parsed=ParsedText(text, record.sections, record.pages),
-        tree=Tree(bytes(_read(store, txn, address, "trees"))),
-        vectors=_vectors(store, txn, address, record.leaf_count, collection.settings.dimension),
+    document = document_of(
+        record,
+        record.parsed(_read(store, txn, address, "texts")),
+        Tree(bytes(_read(store, txn, address, "trees"))),
+        _vectors(store, txn, address, record.leaf_count, collection.settings.dimension),
     )
     return StoredDocument(document, _summaries(store, txn, number, collection, ordinal, record))
 
@@ -123,13 +117,8 @@ def _summaries(
     tree, text = Tree(_read(store, txn, address, "trees")), _read(store, txn, address, "texts")
     entry = schema.in_collection(collection.summaries, own)
     sections = Summarised.from_bytes(_read(store, txn, entry, "summarised")).sections
-    texts = []
-    for index in range(tree.counts[0]):
-        chunk = tree.record(0, index)
-        texts.append(str(text[chunk.byte_start : chunk.byte_end], "utf-8").strip())
-    ranges = (range(record.leaf_count), *sections)
-    summaries = tuple(Summary(*each) for each in zip(texts, ranges, strict=True))
-    return DocumentSummaries(summaries, _vectors(store, txn, address, len(texts), dimension))
+    summaries = summaries_in(tree, text, record.leaf_count, sections)
+    return DocumentSummaries(summaries, _vectors(store, txn, address, len(summaries), dimension))
 
 
 def _vectors(store: Store, txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:

@@ -94,7 +94,7 @@ class WriteTransaction(SharedState):
         if waiting and summaries.summaries:
             address = address_of(self._store, self._txn, handle.collection_id, ordinal)
             document = read_document(self._store, self._txn, address)
-            collection = summary_handle(handle, self._existing(handle))
+            collection = summary_handle(handle, self._existing(handle).summaries)
             self.put(collection, as_document(document, summaries))
             sections = tuple(summary.leaves for summary in summaries.summaries[1:])
             self._txn.put(
@@ -142,7 +142,7 @@ class WriteTransaction(SharedState):
         sequence = self._next_sequence(handle.tenant_id)
         self._revise(handle, ordinal, old, replace(new, sequence=sequence))
         if collection.summaries:
-            summaries = summary_handle(handle, collection)
+            summaries = summary_handle(handle, collection.summaries)
             number, found = self._find(summaries, document_id)
             if found is not None:
                 same = self._revised(number, found, metadata, source)
@@ -336,7 +336,7 @@ class WriteTransaction(SharedState):
     ) -> None:
         if self._unmark_unsummarised(handle, ordinal):
             return
-        collection = summary_handle(handle, self._existing(handle))
+        collection = summary_handle(handle, self._existing(handle).summaries)
         found = self._find_sound(collection, document_id)
         if found is None:
             self._delete_damaged(collection, document_id)

@@ -13,7 +13,7 @@ from hrag.engine.embedded.store.queries import (
     read_document,
     required,
 )
-from hrag.tree import ParsedText, Tree
+from hrag.tree import Tree
 
 
 def next_unsummarised(
@@ -60,7 +60,7 @@ def _unsummarised(
         version=ordinal,
         document_id=document.document_id,
         title=document.title,
-        parsed=ParsedText(str(text, "utf-8"), document.sections, document.pages),
+        parsed=document.parsed(text),
         tree=Tree(bytes(tree)),
         spent_tokens=read_counters(store, txn, number).summary_tokens,
     )

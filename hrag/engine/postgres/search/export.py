@@ -14,9 +14,7 @@ from hrag.embedding import Vectors
 from hrag.engine.documents import (
     DocumentSummaries,
     Exported,
-    PreparedDocument,
     StoredDocument,
-    Summary,
     UnreadableDocument,
 )
 from hrag.engine.postgres.store.connection import Connection
@@ -27,9 +25,11 @@ from hrag.engine.postgres.store.opened_collection import (
     open_collection,
     open_summaries,
 )
+from hrag.engine.stored.document_results import document_of
 from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Summarised
+from hrag.engine.stored.summary_documents import summaries_in
 from hrag.errors import CollectionNotFound, DataLoss
-from hrag.tree import ParsedText, Tree
+from hrag.tree import Tree
 from hrag.types import Collection
 
 _COLLECTIONS = """
@@ -99,16 +99,11 @@ def _stored(
 ) -> StoredDocument:
     _, ordinal, packed, tree, body, is_unsummarised, _ = row
     record = DocumentRecord.from_bytes(packed)
-    document = PreparedDocument(
-        document_id=record.document_id,
-        title=record.title,
-        source=record.source,
-        mime_type=record.mime_type,
-        metadata=record.metadata,
-        content_hash=record.content_hash,
-        parsed=ParsedText(str(body, "utf-8"), record.sections, record.pages),
-        tree=Tree(tree),
-        vectors=_vectors(connection, collection, ordinal, record.leaf_count),
+    document = document_of(
+        record,
+        record.parsed(body),
+        Tree(tree),
+        _vectors(connection, collection, ordinal, record.leaf_count),
     )
     if not collection.record.summaries or is_unsummarised:
         return StoredDocument(document)
@@ -125,13 +120,9 @@ def _summaries(
         dimension = collection.settings.dimension
         return DocumentSummaries((), np.empty((0, dimension), np.float32))
     _, ordinal, _, packed, body, _, summarised = row
-    tree, texts = Tree(packed), []
-    for index in range(tree.counts[0]):
-        chunk = tree.record(0, index)
-        texts.append(str(body[chunk.byte_start : chunk.byte_end], "utf-8").strip())
-    ranges = (range(record.leaf_count), *Summarised.from_bytes(summarised).sections)
-    found = tuple(Summary(*each) for each in zip(texts, ranges, strict=True))
-    return DocumentSummaries(found, _vectors(connection, summaries, ordinal, len(texts)))
+    sections = Summarised.from_bytes(summarised).sections
+    found = summaries_in(Tree(packed), body, record.leaf_count, sections)
+    return DocumentSummaries(found, _vectors(connection, summaries, ordinal, len(found)))
 
 
 def _vectors(

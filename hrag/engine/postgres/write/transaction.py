@@ -24,7 +24,7 @@ from hrag.engine.postgres.write.drafts import Draft, with_size
 from hrag.engine.stored.document_results import growth, result_of, unchanged_result
 from hrag.engine.stored.filter_terms import terms_of
 from hrag.engine.stored.records import DocumentRecord, Summarised, Usage
-from hrag.engine.stored.summary_documents import summary_settings
+from hrag.engine.stored.summary_documents import summary_handle
 from hrag.quota.quotas import QuotaOf, TenantUsage
 from hrag.types import (
     DocumentDeletion,
@@ -334,8 +334,7 @@ def summaries_of(number: int) -> int:
 
 def summary_collection(handle: CollectionHandle) -> CollectionHandle:
     """The summary collection of a collection with summaries."""
-    settings = summary_settings(handle.settings)
-    return replace(handle, collection_id=summaries_of(handle.collection_id), settings=settings)
+    return summary_handle(handle, summaries_of(handle.collection_id))
 
 
 def check_quota(tenant_id: str, quota_of: QuotaOf, used: Usage, more: Usage) -> None:

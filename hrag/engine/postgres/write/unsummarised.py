@@ -7,7 +7,7 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import handle_of
 from hrag.engine.stored.labels import LEAF_BITS
 from hrag.engine.stored.records import DocumentRecord
-from hrag.tree import ParsedText, Tree
+from hrag.tree import Tree
 
 # Ordinals are unique in a tenant; with the collection's number, in the store. The sequence of a
 # tenant has room for 17 million million changes.
@@ -80,7 +80,7 @@ def _unsummarised(
         version=version_of(number, ordinal),
         document_id=document.document_id,
         title=document.title,
-        parsed=ParsedText(str(body, "utf-8"), document.sections, document.pages),
+        parsed=document.parsed(body),
         tree=Tree(bytes(tree)),
         spent_tokens=spent,
     )
