@@ -37,12 +37,12 @@ class Quota:
 QuotaOf = Callable[[str], Quota]
 """Returns the quota of a tenant, by its id. Thread-safe."""
 
-_NONE = Quota()
+NO_LIMITS = Quota()
 
 
 def unlimited(_tenant_id: str) -> Quota:
     """Returns a quota without limits, for any tenant."""
-    return _NONE
+    return NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +57,4 @@ class TenantUsage:
     collections: int = 0
     documents: int = 0
     stored_bytes: int = 0
-    quota: Quota = _NONE
+    quota: Quota = NO_LIMITS

@@ -11,6 +11,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from hrag import canonical_json
+from hrag.quota.quotas import NO_LIMITS, Quota, TenantUsage
 from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import CollectionSettings, DocumentInfo, SummaryUnit, TreeSettings
 
@@ -80,6 +81,10 @@ class Usage(NamedTuple):
     def plus(self, more: "Usage") -> "Usage":
         """The sum, field by field; fields of `more` may be negative."""
         return Usage(*map(add, self, more))
+
+    def info(self, quota: Quota = NO_LIMITS) -> TenantUsage:
+        """The fields that clients see, with the tenant's quota."""
+        return TenantUsage(self.collections, self.documents, self.stored_bytes, quota)
 
 
 _USAGE = struct.Struct(f"<{len(Usage._fields)}Q")

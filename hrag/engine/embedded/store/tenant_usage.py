@@ -1,4 +1,4 @@
-"""What each tenant has stored, the number of its last change, and the check of its quota.
+"""What each tenant has stored, and the number of its last change.
 
 The record is updated in the transaction of each change. Adding up the counters of a
 tenant's collections instead would cost 3 us a collection: with ten thousand of them, every
@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import starmap
 
-from hrag.engine import validation
 from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.stored.records import DocumentRecord, Usage
-from hrag.quota.quotas import Quota, TenantUsage
 
 # LMDB 0.9: pages of 4 KiB with a header; an entry has a header and a 16-bit offset. Larger
 # ones have pages of their own, so that each page holds two at least.
@@ -78,14 +76,3 @@ def _scattered_bytes(key_bytes: int, value_bytes: int) -> int:
 def _node_bytes(key_bytes: int, value_bytes: int) -> int:
     size = _NODE_HEADER + key_bytes + value_bytes
     return size + size % 2
-
-
-def check_quota(tenant_id: str, quota: Quota, used: Usage, more: Usage) -> None:
-    """Raises StorageQuotaExceeded unless the tenant may have `more`, which may be negative."""
-    more_usage = TenantUsage(more.collections, more.documents, more.stored_bytes)
-    validation.check_quota(tenant_id, tenant_usage(used, quota), more_usage)
-
-
-def tenant_usage(used: Usage, quota: Quota) -> TenantUsage:
-    """The record's public fields, with the tenant's quota."""
-    return TenantUsage(used.collections, used.documents, used.stored_bytes, quota)

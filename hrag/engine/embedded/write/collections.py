@@ -23,10 +23,16 @@ from hrag.engine.embedded.store.queries import (
     read_counters,
 )
 from hrag.engine.embedded.store.records import Counters
-from hrag.engine.embedded.store.tenant_usage import check_quota, read_usage, write_usage
+from hrag.engine.embedded.store.tenant_usage import read_usage, write_usage
 from hrag.engine.stored.records import CollectionRecord, Usage
 from hrag.engine.stored.summary_documents import summary_settings
-from hrag.engine.validation import check_alias_count, check_no_aliases, name_taken, no_alias
+from hrag.engine.validation import (
+    check_alias_count,
+    check_no_aliases,
+    check_quota,
+    name_taken,
+    no_alias,
+)
 from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.types import (
     Alias,
@@ -73,7 +79,7 @@ class CollectionWriter:
                 _, is_alias = schema.read_name(found)
                 raise name_taken(tenant_id, name, "name", is_alias=is_alias)
             used, more = read_usage(store, txn, tenant_id), Usage(collections=1, sequence=1)
-            check_quota(tenant_id, self._quota_of(tenant_id), used, more)
+            check_quota(tenant_id, used.info(self._quota_of(tenant_id)), more.info())
             used = used.plus(more)
             write_usage(store, txn, tenant_id, used)
             number = store.next_number(txn, schema.LAST_COLLECTION)

@@ -14,8 +14,9 @@ from hrag.engine.embedded.store.queries import (
     read_counters,
 )
 from hrag.engine.embedded.store.records import Change, Counters
-from hrag.engine.embedded.store.tenant_usage import check_quota, read_usage, write_usage
+from hrag.engine.embedded.store.tenant_usage import read_usage, write_usage
 from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Usage
+from hrag.engine.validation import check_quota
 from hrag.quota.quotas import QuotaOf
 
 
@@ -76,7 +77,8 @@ class SharedState:
         return read_usage(self._store, self._txn, tenant_id) if found is None else found
 
     def _check_quota(self, tenant_id: str, more: Usage) -> None:
-        check_quota(tenant_id, self._quota_of(tenant_id), self._usage_of(tenant_id), more)
+        used = self._usage_of(tenant_id).info(self._quota_of(tenant_id))
+        check_quota(tenant_id, used, more.info())
 
     def _count(
         self, handle: CollectionHandle, document: DocumentRecord, ordinal: int, sign: int

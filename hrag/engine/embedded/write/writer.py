@@ -37,7 +37,7 @@ from hrag.engine.embedded.store.queries import (
     read_document,
     required,
 )
-from hrag.engine.embedded.store.tenant_usage import check_quota, read_usage, tenant_usage
+from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.store.totals import measure
 from hrag.engine.embedded.write.collections import CollectionWriter
 from hrag.engine.embedded.write.selection import ordinals_by_id, selected
@@ -46,6 +46,7 @@ from hrag.engine.embedded.write.transaction import WriteTransaction, no_document
 from hrag.engine.embedded.write.unsummarised import next_unsummarised
 from hrag.engine.stored.document_results import growth, unchanged_result
 from hrag.engine.stored.records import DocumentRecord
+from hrag.engine.validation import check_quota
 from hrag.errors import CollectionNotFound, DataLoss, HragError
 from hrag.filters import Filter
 from hrag.reply_limit import UNLIMITED, ReplyLimit, field_bytes
@@ -90,10 +91,8 @@ class EmbeddedWriter(CollectionWriter):
             if unchanged is not None and not self._is_intact(txn, number, document_id):
                 unchanged = None
             if unchanged is None:
-                used = read_usage(self._store, txn, tenant_id)
-                check_quota(
-                    tenant_id, self._quota_of(tenant_id), used, growth(stored, stored_bytes)
-                )
+                used = read_usage(self._store, txn, tenant_id).info(self._quota_of(tenant_id))
+                check_quota(tenant_id, used, growth(stored, stored_bytes).info())
         return Admission(handle, unchanged)
 
     def _is_intact(self, txn: Txn, number: int, document_id: str) -> bool:
@@ -252,7 +251,7 @@ class EmbeddedWriter(CollectionWriter):
             summary_count=summaries,
             unsummarised_documents=counters.unsummarised,
             summary_tokens=counters.summary_tokens,
-            tenant=tenant_usage(used, self._quota_of(tenant_id)),
+            tenant=used.info(self._quota_of(tenant_id)),
             embedded=EmbeddedIndexStatus(
                 sealed_sequence=counters.sealed_sequence,
                 tail_leaf_count=counters.tail_leaves,

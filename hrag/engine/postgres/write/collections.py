@@ -19,10 +19,16 @@ from hrag.engine.postgres.store.queries import (
     one_value,
     usage_of,
 )
-from hrag.engine.postgres.write.transaction import check_quota, summaries_of
+from hrag.engine.postgres.write.transaction import summaries_of
 from hrag.engine.stored.records import CollectionRecord, Usage
 from hrag.engine.stored.summary_documents import summary_settings
-from hrag.engine.validation import check_alias_count, check_no_aliases, name_taken, no_alias
+from hrag.engine.validation import (
+    check_alias_count,
+    check_no_aliases,
+    check_quota,
+    name_taken,
+    no_alias,
+)
 from hrag.errors import InvalidArgument
 from hrag.quota.quotas import QuotaOf, unlimited
 from hrag.types import (
@@ -108,7 +114,7 @@ class CollectionWriter:
             if (taken := found.fetchone()) is not None:
                 raise name_taken(tenant_id, name, "name", is_alias=taken[1])
             used, more = usage_of(connection, tenant_id), Usage(collections=1, sequence=1)
-            check_quota(tenant_id, self._quota_of, used, more)
+            check_quota(tenant_id, used.info(self._quota_of(tenant_id)), more.info())
             used = used.plus(more)
             number = one_value(connection, _NEXT_NUMBER, ())
             with connection.pipeline():

@@ -25,7 +25,7 @@ from hrag.engine.stored.document_results import growth, result_of, unchanged_res
 from hrag.engine.stored.filter_terms import terms_of
 from hrag.engine.stored.records import DocumentRecord, Summarised, Usage
 from hrag.engine.stored.summary_documents import summary_handle
-from hrag.quota.quotas import QuotaOf, TenantUsage
+from hrag.quota.quotas import QuotaOf
 from hrag.types import (
     DocumentDeletion,
     DocumentInfo,
@@ -250,7 +250,8 @@ class TenantTransaction:
         return self._usage.sequence
 
     def _check_quota(self, more: Usage) -> None:
-        check_quota(self._tenant_id, self._quota_of, self._usage, more)
+        used = self._usage.info(self._quota_of(self._tenant_id))
+        validation.check_quota(self._tenant_id, used, more.info())
 
     def _add(
         self, number: int, draft: Draft, has_summaries: bool, summarised: bytes = b""
@@ -335,17 +336,6 @@ def summaries_of(number: int) -> int:
 def summary_collection(handle: CollectionHandle) -> CollectionHandle:
     """The summary collection of a collection with summaries."""
     return summary_handle(handle, summaries_of(handle.collection_id))
-
-
-def check_quota(tenant_id: str, quota_of: QuotaOf, used: Usage, more: Usage) -> None:
-    """Raises StorageQuotaExceeded unless the tenant may have `more`, which may be negative."""
-    more_usage = TenantUsage(more.collections, more.documents, more.stored_bytes)
-    validation.check_quota(tenant_id, tenant_usage(tenant_id, quota_of, used), more_usage)
-
-
-def tenant_usage(tenant_id: str, quota_of: QuotaOf, used: Usage) -> TenantUsage:
-    """The public fields of what a tenant has, with its quota."""
-    return TenantUsage(used.collections, used.documents, used.stored_bytes, quota_of(tenant_id))
 
 
 def _revised(old: DocumentRecord, metadata: Mapping[str, Any], source: str) -> DocumentRecord:

@@ -40,15 +40,13 @@ from hrag.engine.postgres.write.drafts import Draft, draft_of, draft_of_summarie
 from hrag.engine.postgres.write.stored_text import read_text
 from hrag.engine.postgres.write.transaction import (
     TenantTransaction,
-    check_quota,
     summaries_of,
     summary_collection,
-    tenant_usage,
 )
 from hrag.engine.postgres.write.unsummarised import next_unsummarised, ordinal_of
 from hrag.engine.stored.document_results import growth, unchanged_result
 from hrag.engine.stored.records import DocumentRecord, Usage
-from hrag.engine.validation import check_summaries
+from hrag.engine.validation import check_quota, check_summaries
 from hrag.errors import CollectionNotFound, HragError, outcome_of
 from hrag.filters import Filter
 from hrag.reply_limit import UNLIMITED, ReplyLimit
@@ -117,7 +115,8 @@ class PostgresWriter(CollectionWriter):
         stored = None if document is None else DocumentRecord.from_bytes(document)
         unchanged = unchanged_result(stored, content_hash)
         if unchanged is None:
-            check_quota(tenant_id, self._quota_of, Usage(*used), growth(stored, stored_bytes))
+            has = Usage(*used).info(self._quota_of(tenant_id))
+            check_quota(tenant_id, has, growth(stored, stored_bytes).info())
         return Admission(handle_of(number, record), unchanged)
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
@@ -309,7 +308,7 @@ class PostgresWriter(CollectionWriter):
             summary_count=0 if summaries is None else summaries.leaves,
             unsummarised_documents=state.unsummarised,
             summary_tokens=state.summary_tokens,
-            tenant=tenant_usage(tenant_id, self._quota_of, used),
+            tenant=used.info(self._quota_of(tenant_id)),
         )
 
     def totals(self) -> StoreTotals:
