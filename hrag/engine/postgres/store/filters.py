@@ -177,7 +177,7 @@ def _any_of(filters: Iterable[Filter]) -> _Any:
     ids: set[str] = set()
     inner: list[_All] = []
     everything = False
-    for each in _alternatives(filters):
+    for each in _flattened(filters, AnyOf):
         match each:
             case AllOf(parts):
                 inner.append(_all_of(parts))
@@ -200,10 +200,11 @@ def _any_of(filters: Iterable[Filter]) -> _Any:
     return _Any(tuple(sorted(terms)), merged, tuple(sorted(ids)), everything, tuple(inner), size)
 
 
-def _alternatives(filters: Iterable[Filter]) -> Iterator[Filter]:
+def _flattened(filters: Iterable[Filter], kind: type[AllOf] | type[AnyOf]) -> Iterator[Filter]:
+    """The filters, with what is in those of a kind in place of them, however deep."""
     for each in filters:
-        if isinstance(each, AnyOf):
-            yield from _alternatives(each.filters)
+        if isinstance(each, kind):
+            yield from _flattened(each.filters, kind)
         else:
             yield each
 
@@ -211,7 +212,7 @@ def _alternatives(filters: Iterable[Filter]) -> Iterator[Filter]:
 def _all_of(filters: Iterable[Filter]) -> _All:
     wanted: list[_Any] = []
     refused: list[Filter] = []
-    for each in _requirements(filters):
+    for each in _flattened(filters, AllOf):
         if isinstance(each, NoneOf):
             refused.extend(each.filters)
         else:
@@ -219,14 +220,6 @@ def _all_of(filters: Iterable[Filter]) -> _All:
     unwanted = _any_of(refused) if refused else None
     size = sum(each.size for each in wanted) or 1
     return _All(tuple(wanted), unwanted, size + (unwanted.size if unwanted else 0))
-
-
-def _requirements(filters: Iterable[Filter]) -> Iterator[Filter]:
-    for each in filters:
-        if isinstance(each, AllOf):
-            yield from _requirements(each.filters)
-        else:
-            yield each
 
 
 def _merged(ranges: Iterable[_TermRange]) -> Iterator[_TermRange]:

@@ -66,11 +66,7 @@ class Pool:
 
     def close_idle(self) -> None:
         """Closes the connections that nobody uses."""
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                return  # Another thread took the last one.
+        while (connection := self._last_idle()) is not None:
             connection.close()
 
     def close(self) -> None:
@@ -93,15 +89,18 @@ class Pool:
 
     def _usable(self) -> Connection | None:
         """Returns the idle connection that was used last and still works, if there is one."""
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                return None  # Another thread took the last one.
+        while (connection := self._last_idle()) is not None:
             if connection.is_usable(_REPLY_S) and _answers(connection):
                 return connection
             connection.close()
         return None
+
+    def _last_idle(self) -> Connection | None:
+        """Takes the idle connection that was used last, if there is one."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
 
 def _answers(connection: Connection) -> bool:
