@@ -293,3 +293,14 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return  # It has ended with its parent.
+
+
+def hosts(*servers: PostgresServer, **more: str) -> str:
+    """The DSN of several servers, tried in this order."""
+    return psycopg.conninfo.make_conninfo(
+        host=",".join(str(each.home) for each in servers),
+        port=",".join(str(each.port) for each in servers),
+        user="postgres",
+        dbname="postgres",
+        **more,
+    )

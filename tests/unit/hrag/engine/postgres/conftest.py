@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from hrag.engine.documents import CollectionHandle
+from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
-from tests.fakes import collection_settings
+from tests.fakes import collection_settings, prepared, sentences
 from tests.postgres_server import PostgresServer
 
 
@@ -48,3 +49,15 @@ def collection(writer: PostgresWriter) -> CollectionHandle:
     """The collection `c` of tenant `t`."""
     writer.create_collection("t", "c", collection_settings())
     return writer.open("t", "c")
+
+
+@pytest.fixture
+def in_home(database: Database) -> CollectionHandle:
+    """The collection `c` of tenant `t` with one document, whose leaves are in a home."""
+    writer = PostgresWriter(database)
+    writer.create_collection("t", "c", collection_settings())
+    collection = writer.open("t", "c")
+    writer.put(collection, prepared("d", sentences(80)))
+    worker = MaintenanceWorker(database, home_leaves=4)
+    worker.maintain("t", collection.collection_id, every_leaf=True)
+    return collection

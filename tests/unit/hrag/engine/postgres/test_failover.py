@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 
-import psycopg
 import pytest
 
 from hrag.config import EngineSettings
@@ -19,23 +18,12 @@ from hrag.engine.protocols import Engine, Reader, Writer
 from hrag.errors import CollectionNotFound, StoreMissing, StoreUnavailable
 from tests.conftest import _with_schema
 from tests.fakes import collection_settings, find, prepared, query_vector, sentences
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import PostgresServer, hosts
 from tests.until import until
 
 pytestmark = pytest.mark.postgres
 
 _SYNCHRONOUS = "ALTER SYSTEM SET synchronous_standby_names = '*'"
-
-
-def hosts(*servers: PostgresServer, **more: str) -> str:
-    """The DSN of several servers, tried in this order."""
-    return psycopg.conninfo.make_conninfo(
-        host=",".join(str(each.home) for each in servers),
-        port=",".join(str(each.port) for each in servers),
-        user="postgres",
-        dbname="postgres",
-        **more,
-    )
 
 
 @dataclass

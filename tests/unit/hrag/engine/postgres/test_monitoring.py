@@ -7,10 +7,7 @@ import psycopg
 import pytest
 import yaml
 
-from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
-from hrag.engine.postgres.store.database import Database
-from hrag.engine.postgres.write.writer import PostgresWriter
-from tests.fakes import collection_settings, prepared, sentences
+from hrag.engine.documents import CollectionHandle
 from tests.manuals import ROOT
 from tests.postgres_server import PostgresServer
 
@@ -41,14 +38,8 @@ def test_every_alert_is_explained_in_the_runbook() -> None:
 
 @pytest.mark.postgres
 def test_a_monitor_without_rights_on_tables_gets_every_metric(
-    postgres: PostgresServer, postgres_dsn: str, database: Database
+    postgres: PostgresServer, postgres_dsn: str, in_home: CollectionHandle
 ) -> None:
-    writer = PostgresWriter(database)
-    writer.create_collection("t", "c", collection_settings())
-    collection = writer.open("t", "c")
-    writer.put(collection, prepared("d", sentences(80)))
-    worker = MaintenanceWorker(database, home_leaves=4)
-    worker.maintain("t", collection.collection_id, every_leaf=True)
     postgres.run("CREATE ROLE monitor LOGIN IN ROLE pg_monitor")
     try:
         with psycopg.connect(postgres_dsn, user="monitor") as connection:

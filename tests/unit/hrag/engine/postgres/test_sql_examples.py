@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
+from hrag.engine.documents import CollectionHandle
 from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.write.writer import PostgresWriter
 from tests.fakes import collection_settings, prepared, sentences
@@ -45,14 +45,8 @@ def test_the_examples_of_the_guide_find_something(
 
 
 def test_the_runbook_finds_the_indexes_to_build_again(
-    database: Database, postgres_dsn: str
+    in_home: CollectionHandle, postgres_dsn: str
 ) -> None:
-    writer = PostgresWriter(database)
-    writer.create_collection("t", "c", collection_settings())
-    collection = writer.open("t", "c")
-    writer.put(collection, prepared("d", sentences(80)))
-    worker = MaintenanceWorker(database, home_leaves=4)
-    worker.maintain("t", collection.collection_id, every_leaf=True)
     (statement,) = (each for each in OF_OPERATORS if "REINDEX" in each)
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         found = connection.execute(statement).fetchall()

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-import psycopg
 import pytest
 
 from hrag.engine.postgres.store.database import Database
 from hrag.errors import StoreUnavailable
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import PostgresServer, hosts
 
 pytestmark = pytest.mark.postgres
 
@@ -19,17 +18,6 @@ Open = Callable[..., Database]
 def standby(own_server: PostgresServer) -> Iterator[PostgresServer]:
     with closing(own_server.standby()) as standby:
         yield standby
-
-
-def hosts(*servers: PostgresServer, **more: str) -> str:
-    """The DSN of several servers, tried in this order."""
-    return psycopg.conninfo.make_conninfo(
-        host=",".join(str(each.home) for each in servers),
-        port=",".join(str(each.port) for each in servers),
-        user="postgres",
-        dbname="postgres",
-        **more,
-    )
 
 
 def is_standby(database: Database) -> bool:
