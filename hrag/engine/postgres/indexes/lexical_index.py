@@ -6,15 +6,14 @@ ordinals. Documents that are deleted while a part is built get their tombstone h
 writer, whoever commits second: each deletes the row that the other has read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from hrag.analysis import LeafTerms
-from hrag.engine.postgres.indexes.postings import PostingList, fits_a_part
+from hrag.engine.postgres.indexes.postings import Postings, fits_a_part
 from hrag.engine.postgres.indexes.term_vectors import unpacked
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
@@ -30,6 +29,11 @@ _FAN_IN = 8  # Parts of one size that become one: so a posting is written log8(n
 _MAX_PART_LEAVES = 1 << 19
 _MOST_DELETED = 0.2  # Of a part's leaves; its postings are read with every search.
 _ROWS_AT_ONCE = 20_000
+_BYTES_AT_ONCE = 4 << 20  # Of packed postings; some 100 MB when they are unpacked.
+_FREQUENCY_BITS = np.uint64(8)  # Of an entry of `LeafTerms`.
+
+_Row = tuple[int, int, bytes]
+"""Term, part and postings."""
 
 _VECTORS = """
 SELECT ordinal, leaf_count, vector FROM (
@@ -115,7 +119,7 @@ def build_part(connection: Connection, key: Key, least: int) -> int:
     terms = unpacked([vector for _, _, vector in rows])
     labels = np.concatenate([labels_of(ordinal, count) for ordinal, count, _ in rows])
     part = Part(ordinals[0], ordinals[0], ordinals[-1], leaves)
-    _write(connection, key, part, inverted(labels, terms))
+    _write(connection, key, part, [inverted(labels, terms)])
     own = {**key, "ordinals": bigints(np.array(ordinals))}
     taken = {ordinal for (ordinal,) in connection.execute(_REMOVE_VECTORS, own)}
     lost = [(ordinal, count) for ordinal, count, _ in rows if ordinal not in taken]
@@ -125,18 +129,17 @@ def build_part(connection: Connection, key: Key, least: int) -> int:
     return leaves
 
 
-def inverted(labels: Labels, terms: LeafTerms) -> Iterator[tuple[int, PostingList]]:
-    """Yields each term with its postings, terms ascending; `terms` are those of `labels`."""
+def inverted(labels: Labels, terms: LeafTerms) -> Postings:
+    """Returns the postings of the terms, ascending; `terms` are those of `labels`."""
     rows = np.repeat(np.arange(len(labels)), np.diff(terms.starts))
-    ids = terms.entries >> np.uint64(8)
-    frequencies = (terms.entries & np.uint64(0xFF)).astype(np.uint32)
-    order = np.argsort(ids, kind="stable")
-    ids, rows, frequencies = ids[order], rows[order], frequencies[order]
-    starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])) if len(ids) else [])
-    ends = np.append(starts[1:], len(ids))
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=False):
-        own = rows[start:end]
-        yield int(ids[start]), PostingList(labels[own], frequencies[start:end], terms.lengths[own])
+    order = np.argsort(terms.entries >> _FREQUENCY_BITS, kind="stable")
+    rows, entries = rows[order], terms.entries[order]
+    frequencies = (entries & np.uint64(0xFF)).astype(np.uint32)
+    starts = np.arange(len(entries) + 1)
+    each = Postings(
+        entries >> _FREQUENCY_BITS, starts, labels[rows], frequencies, terms.lengths[rows]
+    )
+    return each.merged()
 
 
 def merge_parts(connection: Connection, key: Key) -> int:
@@ -186,19 +189,31 @@ def _tier(part: Part) -> int:
 
 def _merged(
     connection: Connection, key: Key, parts: Sequence[Part], deleted: Labels
-) -> Iterator[tuple[int, PostingList]]:
-    """Yields each term of the parts with its postings of documents that are not deleted."""
+) -> Iterator[Postings]:
+    """Yields the postings of the parts but for those of deleted documents, terms ascending."""
     firsts = {part.number: part.first_ordinal for part in parts}
-    for term, rows in groupby(_stored(connection, key, list(firsts)), key=itemgetter(0)):
-        lists = [PostingList.unpacked(value, firsts[part]) for _, part, value in rows]
-        whole = PostingList.merged(lists)
-        living = whole.only(~is_in(ordinals_of(whole.labels), deleted))
-        if len(living.labels):
-            yield term, living
+    for rows in _whole_terms(_stored(connection, key, list(firsts))):
+        ordered = sorted((term, firsts[part], row) for term, part, row in rows)
+        found = Postings.unpacked(ordered).merged()
+        yield found.only(~is_in(ordinals_of(found.labels), deleted))
 
 
-def _stored(connection: Connection, key: Key, parts: list[int]) -> Iterator[tuple[int, int, bytes]]:
-    """Yields term, part and postings in order of terms; a page of rows at a time."""
+def _whole_terms(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
+    """Yields rows, which are in order of terms, together; those of one term are not parted."""
+    together: list[_Row] = []
+    size_bytes = 0
+    for row in rows:
+        if size_bytes >= _BYTES_AT_ONCE and row[0] != together[-1][0]:
+            yield together
+            together, size_bytes = [], 0
+        together.append(row)
+        size_bytes += len(row[2])
+    if together:
+        yield together
+
+
+def _stored(connection: Connection, key: Key, parts: list[int]) -> Iterator[_Row]:
+    """Yields the rows of the parts in order of terms, reading a page of them at a time."""
     after: tuple[int, int] = (-1, 0)
     while True:
         own = {**key, "parts": parts, "term": after[0], "after": after[1], "rows": _ROWS_AT_ONCE}
@@ -209,33 +224,15 @@ def _stored(connection: Connection, key: Key, parts: list[int]) -> Iterator[tupl
         after = rows[-1][:2]
 
 
-def _write(
-    connection: Connection,
-    key: Key,
-    part: Part,
-    postings: Iterator[tuple[int, PostingList]],
-) -> None:
+def _write(connection: Connection, key: Key, part: Part, postings: Iterable[Postings]) -> None:
     """Adds a part with its postings."""
     own = {"part": part.number, "first": part.first_ordinal, "last": part.last_ordinal}
     connection.execute(_ADD_PART, {**key, **own, "leaves": part.leaves})
     owner = (key["tenant_id"], key["collection_id"])
-    for rows in _pages(postings):
+    # Nothing else can be read on the connection while rows are copied.
+    for found in postings:
+        rows = zip(found.terms.tolist(), found.packed(part.first_ordinal), strict=True)
         with connection.cursor() as cursor, cursor.copy(_COPY) as copying:
             copying.set_types(["text", "int8", "int8", "int8", "bytea"])
-            for term, found in rows:
-                value = found.packed(part.first_ordinal)
-                copying.write_row((*owner, term, part.number, value))
-
-
-def _pages(
-    postings: Iterator[tuple[int, PostingList]],
-) -> Iterator[list[tuple[int, PostingList]]]:
-    """A page at a time: nothing else can be read on the connection while rows are copied."""
-    page = []
-    for each in postings:
-        page.append(each)
-        if len(page) == _ROWS_AT_ONCE:
-            yield page
-            page = []
-    if page:
-        yield page
+            for term, row in rows:
+                copying.write_row((*owner, term, part.number, row))

@@ -3,74 +3,112 @@
 One row of the table `postings` has a term's postings of one part, in ascending order of labels:
 three columns, each as narrow as its values allow, behind a header of their lengths. A posting
 has the ordinal behind the part's first, the leaf with the frequency, and the leaf's length: so
-that scoring needs no other row.
+that scoring needs no other row. Many rows are packed and unpacked at once, since most have few
+postings.
 """
 
+import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.engine.stored.labels import LEAF_BITS, Labels
+from hrag.engine.stored.labels import LEAF_BITS, Labels, leaves_of, ordinals_of
+from hrag.errors import DataLoss
 
-_HEADER = np.dtype("<u4")
-_KINDS: dict[int, np.dtype[Any]] = {
-    kind.itemsize: kind for kind in map(np.dtype, ("u1", "<u2", "<u4"))
-}
+_HEADER = struct.Struct("<4I")  # The number of postings, then the width of each column.
+_KINDS = {kind.itemsize: kind for kind in map(np.dtype, ("u1", "<u2", "<u4"))}
+_WIDTHS = np.array(list(_KINDS))  # Bytes of a value.
+_LIMITS = np.array([1 << 8 * width for width in list(_KINDS)[:-1]])
 _COLUMNS = 3
 _FREQUENCY_BITS = np.uint32(8)
 _LARGEST_OFFSET = 0xFFFF_FFFF
 
 
-class PostingList(NamedTuple):
-    """The postings of one term: `uint64[n]` ascending labels, `uint32[n]` of each of the rest."""
+class Postings(NamedTuple):
+    """The postings of several terms, one term after the other, each with at least one.
 
+    `terms` is `uint64[t]`; those of term i are the places `starts[i]` to `starts[i + 1]` of
+    the other arrays, `starts` being `int64[t + 1]`. `labels` is `uint64[n]`, ascending within
+    a term, `frequencies` and `lengths` are `uint32[n]`.
+    """
+
+    terms: NDArray[np.uint64]
+    starts: NDArray[np.int64]
     labels: Labels
     frequencies: NDArray[np.uint32]
     lengths: NDArray[np.uint32]
 
-    @classmethod
-    def merged(cls, lists: "Sequence[PostingList]") -> "PostingList":
-        """Returns the postings of several lists, which share no leaf, as one."""
-        whole = cls(
-            np.concatenate([each.labels for each in lists]),
-            np.concatenate([each.frequencies for each in lists]),
-            np.concatenate([each.lengths for each in lists]),
+    def only(self, chosen: NDArray[np.bool_]) -> "Postings":
+        """Returns the chosen postings, `bool[n]`, and the terms that have any of them."""
+        kept = np.concatenate(([0], np.cumsum(chosen)))[self.starts]
+        has_any = kept[1:] > kept[:-1]
+        return Postings(
+            self.terms[has_any],
+            np.concatenate((kept[:1], kept[1:][has_any])),
+            self.labels[chosen],
+            self.frequencies[chosen],
+            self.lengths[chosen],
         )
-        return whole.only(np.argsort(whole.labels))
 
-    def only(self, chosen: NDArray[Any]) -> "PostingList":
-        """Returns the chosen postings, by position or as a mask."""
-        return PostingList(self.labels[chosen], self.frequencies[chosen], self.lengths[chosen])
-
-    def packed(self, first_ordinal: int) -> bytes:
-        """Returns the postings as bytes, for a part that begins with `first_ordinal`."""
-        first = np.uint64(first_ordinal << LEAF_BITS)
-        behind = self.labels - first
-        offsets = (behind >> np.uint64(LEAF_BITS)).astype(np.uint32)
-        leaves = (behind & np.uint64((1 << LEAF_BITS) - 1)).astype(np.uint32)
+    def packed(self, first_ordinal: int) -> list[bytes]:
+        """Returns the row of each term, for a part that begins with `first_ordinal`."""
+        if not len(self.terms):
+            return []
+        offsets = (ordinals_of(self.labels) - np.uint64(first_ordinal)).astype(np.uint32)
+        leaves = leaves_of(self.labels).astype(np.uint32)
         columns = (offsets, leaves << _FREQUENCY_BITS | self.frequencies, self.lengths)
-        narrow = [column.astype(_narrowest(column)) for column in columns]
-        header = np.array([len(self.labels), *(each.itemsize for each in narrow)], _HEADER)
-        return b"".join(part.tobytes() for part in (header, *narrow))
+        starts, ends = self.starts[:-1], self.starts[1:]
+        bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
+        header = [(ends - starts).tolist()]
+        packed = []
+        for column in columns:
+            largest = np.maximum.reduceat(column, starts)
+            widths = _WIDTHS[np.searchsorted(_LIMITS, largest, "right")].tolist()
+            narrow = {width: column.astype(kind).tobytes() for width, kind in _KINDS.items()}
+            each = zip(widths, bounds, strict=True)
+            packed.append([narrow[width][width * a : width * b] for width, (a, b) in each])
+            header.append(widths)
+        headers = map(_HEADER.pack, *header)
+        return list(map(b"".join, zip(headers, *packed, strict=True)))
 
     @classmethod
-    def unpacked(cls, value: bytes, first_ordinal: int) -> "PostingList":
-        """Returns what `packed` packed."""
-        count, *widths = np.frombuffer(value, _HEADER, 1 + _COLUMNS).tolist()
-        at, columns = _HEADER.itemsize * (1 + _COLUMNS), []
-        for width in widths:
-            columns.append(np.frombuffer(value, _KINDS[width], count, at))
-            at += count * width
-        offsets, leaves, lengths = columns
-        leaves = leaves.astype(np.uint32)
-        ordinals = offsets.astype(np.uint64) + np.uint64(first_ordinal)
+    def unpacked(cls, stored: Sequence[tuple[int, int, bytes]]) -> "Postings":
+        """Returns what `packed` packed.
+
+        Each row comes with its term and its part's first ordinal: (term, ordinal, bytes).
+        Raises DataLoss if a row has not as many bytes as its header says.
+        """
+        counts = []
+        columns: list[list[NDArray[Any]]] = [[np.empty(0, np.uint32)] for _ in range(_COLUMNS)]
+        for term, first, row in stored:
+            own = _columns(row)
+            if own is None:
+                raise DataLoss(
+                    f"postings of term {term} from ordinal {first} on are not what was stored: "
+                    f"{len(row)} bytes that do not fit their header"
+                )
+            counts.append(len(own[0]))
+            for column, values in zip(columns, own, strict=True):
+                column.append(values)
+        offsets, leaves, lengths = map(np.concatenate, columns)
+        firsts = np.array([first for _, first, _ in stored], np.uint64)
+        ordinals = np.repeat(firsts, counts) + offsets
         return cls(
-            ordinals << np.uint64(LEAF_BITS) | (leaves >> _FREQUENCY_BITS),
+            np.array([term for term, _, _ in stored], np.uint64),
+            np.cumsum([0, *counts]),
+            ordinals << np.uint64(LEAF_BITS) | leaves >> _FREQUENCY_BITS,
             leaves & np.uint32(0xFF),
-            lengths.astype(np.uint32),
+            lengths,
         )
+
+    def merged(self) -> "Postings":
+        """Returns the same postings; neighbours of one term become one term."""
+        first = np.ones(len(self.terms), np.bool_)
+        np.not_equal(self.terms[1:], self.terms[:-1], out=first[1:])
+        starts = np.append(self.starts[:-1][first], self.starts[-1])
+        return self._replace(terms=self.terms[first], starts=starts)
 
 
 def fits_a_part(first_ordinal: int, last_ordinal: int) -> bool:
@@ -78,6 +116,15 @@ def fits_a_part(first_ordinal: int, last_ordinal: int) -> bool:
     return last_ordinal - first_ordinal <= _LARGEST_OFFSET
 
 
-def _narrowest(column: NDArray[np.uint32]) -> np.dtype[Any]:
-    largest = int(column.max(initial=0))
-    return next(kind for width, kind in _KINDS.items() if largest < 1 << 8 * width)
+def _columns(row: bytes) -> list[NDArray[Any]] | None:
+    """Returns the three columns of a row, as they are stored; None if it is damaged."""
+    columns = []
+    at = _HEADER.size
+    try:
+        count, *widths = _HEADER.unpack_from(row)
+        for width in widths:
+            columns.append(np.frombuffer(row, _KINDS[width], count, at))
+            at += count * width
+    except (struct.error, KeyError, ValueError):
+        return None
+    return columns if at == len(row) else None

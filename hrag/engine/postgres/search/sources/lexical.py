@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.analysis import QueryTerm, term_weights
-from hrag.engine.postgres.indexes.postings import PostingList
+from hrag.engine.postgres.indexes.postings import Postings
 from hrag.engine.postgres.indexes.term_vectors import unpacked
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.store.arrays import bigints
@@ -42,7 +42,7 @@ SELECT 2, ordinal, 0, NULL, NULL FROM hrag.tombstones
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
 """What `TermMatches.of` takes; other kinds of rows may follow."""
-_POSTINGS, _TERM_VECTOR, _TOMBSTONE = 0, 1, 2
+_KINDS = range(3)  # Postings, term vectors, tombstones.
 
 Row = tuple[int, int, int, bytes, float]
 
@@ -64,15 +64,14 @@ class TermMatches:
     @classmethod
     def of(cls, rows: Sequence[Row], ids: NDArray[np.uint64]) -> "TermMatches":
         """Returns the matches in rows of MATCHES, for terms with ascending ids."""
-        parts = [
-            _Matches.in_postings(ids, term, PostingList.unpacked(value, first))
-            for kind, term, first, value, _ in sorted(rows, key=itemgetter(1))
-            if kind == _POSTINGS
-        ]
-        vectors = [row for row in rows if row[0] == _TERM_VECTOR]
-        parts.append(_Matches.in_term_vectors(ids, vectors))
-        deleted = sorted(ordinal for kind, ordinal, *_ in rows if kind == _TOMBSTONE)
-        return _ordered(_Matches.joined(parts), np.array(deleted, np.uint64))
+        ordered = sorted(rows, key=itemgetter(0, 1))
+        postings, vectors, tombstones = (
+            [row for row in ordered if row[0] == kind] for kind in _KINDS
+        )
+        found = _Matches.joined(
+            _Matches.in_postings(ids, postings), _Matches.in_term_vectors(ids, vectors)
+        )
+        return _ordered(found, np.array([ordinal for _, ordinal, *_ in tombstones], np.uint64))
 
     def with_all(self, terms: int) -> Labels:
         """Returns the leaves that have all of the `terms` terms, ascending."""
@@ -147,9 +146,10 @@ class _Matches(NamedTuple):
     lengths: NDArray[np.uint32]
 
     @classmethod
-    def in_postings(cls, ids: NDArray[np.uint64], term: int, found: PostingList) -> "_Matches":
-        which = np.searchsorted(ids, np.uint64(term))
-        every = np.full(len(found.labels), which, np.uint32)
+    def in_postings(cls, ids: NDArray[np.uint64], postings: Sequence[Row]) -> "_Matches":
+        found = Postings.unpacked([(term, first, row) for _, term, first, row, _ in postings])
+        which = np.searchsorted(ids, found.terms).astype(np.uint32)
+        every = np.repeat(which, np.diff(found.starts))
         return cls(found.labels, every, found.frequencies, found.lengths)
 
     @classmethod
@@ -162,21 +162,16 @@ class _Matches(NamedTuple):
         return cls(every[rows], which, frequencies, terms.lengths[rows])
 
     @classmethod
-    def joined(cls, parts: Sequence["_Matches"]) -> "_Matches":
+    def joined(cls, some: "_Matches", others: "_Matches") -> "_Matches":
         return cls(
-            np.concatenate([each.labels for each in parts]),
-            np.concatenate([each.which for each in parts]),
-            np.concatenate([each.frequencies for each in parts]),
-            np.concatenate([each.lengths for each in parts]),
+            np.concatenate((some.labels, others.labels)),
+            np.concatenate((some.which, others.which)),
+            np.concatenate((some.frequencies, others.frequencies)),
+            np.concatenate((some.lengths, others.lengths)),
         )
 
     def only(self, chosen: NDArray[Any]) -> "_Matches":
-        return _Matches(
-            self.labels[chosen],
-            self.which[chosen],
-            self.frequencies[chosen],
-            self.lengths[chosen],
-        )
+        return _Matches(*(column[chosen] for column in self))
 
 
 def _ordered(matches: _Matches, deleted: Labels) -> TermMatches:

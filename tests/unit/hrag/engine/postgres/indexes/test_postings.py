@@ -1,14 +1,16 @@
 """Packed postings and term vectors are what was packed, however wide their values are."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.analysis import LeafTerms
 from hrag.engine.postgres.indexes.lexical_index import Part, due_merge, inverted
-from hrag.engine.postgres.indexes.postings import PostingList, fits_a_part
+from hrag.engine.postgres.indexes.postings import Postings, fits_a_part
 from hrag.engine.postgres.indexes.term_vectors import packed, unpacked
 from hrag.engine.stored.labels import LEAF_BITS, MAX_LEAVES
+from hrag.errors import DataLoss
 
 ordinals = st.integers(1, 1 << 40)
 offsets = st.integers(0, 300) | st.integers(0, 0xFFFF_FFFF)
@@ -21,25 +23,83 @@ postings = st.dictionaries(
 )
 
 
-@given(ordinals, postings)
-def test_postings_are_unpacked_as_they_were_packed(first, given_postings):
-    ordered = sorted(given_postings.items())
-    labels = [first + offset << LEAF_BITS | leaf for (offset, leaf), _ in ordered]
-    frequencies, lengths = zip(*(values for _, values in ordered), strict=True)
-    found = PostingList(
-        np.array(labels, np.uint64), np.array(frequencies, np.uint32), np.array(lengths, np.uint32)
+def postings_of(first: int, given_terms: list[dict]) -> Postings:
+    """Terms 0, 10, 20 and so on, with the postings that `postings` draws."""
+    ordered = [item for each in given_terms for item in sorted(each.items())]
+    return Postings(
+        np.arange(len(given_terms), dtype=np.uint64) * np.uint64(10),
+        np.cumsum([0, *map(len, given_terms)]),
+        np.array([first + offset << LEAF_BITS | leaf for (offset, leaf), _ in ordered], np.uint64),
+        np.array([frequency for _, (frequency, _) in ordered], np.uint32),
+        np.array([length for _, (_, length) in ordered], np.uint32),
     )
-    again = PostingList.unpacked(found.packed(first), first)
-    for column, expected in zip(again, found, strict=True):
-        assert column.tolist() == expected.tolist()
+
+
+def equal(found: Postings, expected: Postings) -> bool:
+    return all(map(np.array_equal, found, expected))
+
+
+@given(ordinals, st.lists(postings, max_size=5))
+def test_postings_are_unpacked_as_they_were_packed(first, given_terms):
+    given_postings = postings_of(first, given_terms)
+    rows = given_postings.packed(first)
+    stored = [(10 * number, first, row) for number, row in enumerate(rows)]
+    assert equal(Postings.unpacked(stored), given_postings)
+
+
+@given(ordinals, st.lists(postings, min_size=1, max_size=5))
+def test_terms_packed_together_are_packed_as_each_alone(first, given_terms):
+    alone = [row for each in given_terms for row in postings_of(first, [each]).packed(first)]
+    assert postings_of(first, given_terms).packed(first) == alone
+
+
+def test_a_row_has_a_header_and_narrow_columns():
+    """The bytes that are stored: they stay as they are, or old parts could not be read."""
+    found = postings_of(5, [{(0, 2): (3, 4), (258, 1): (255, 70_000)}])
+    header = "02000000 02000000 02000000 04000000"
+    offsets, leaves, lengths = "0000 0201", "0302 ff01", "04000000 70110100"
+    expected = bytes.fromhex(header + offsets + leaves + lengths)
+    assert found.packed(5) == [expected]
 
 
 def test_narrow_values_take_few_bytes():
     """Four bytes each for first leaves of ten thousand neighbouring documents."""
-    count = 10_000
-    labels = np.arange(count, dtype=np.uint64) << np.uint64(LEAF_BITS)
-    ones = np.ones(count, np.uint32)
-    assert len(PostingList(labels, ones, 200 * ones).packed(0)) == 16 + 4 * count
+    (row,) = postings_of(1, [{(offset, 0): (1, 200) for offset in range(10_000)}]).packed(1)
+    assert len(row) == 16 + 4 * 10_000
+
+
+def test_a_row_that_was_cut_off_is_damage():
+    (row,) = postings_of(1, [{(0, 0): (1, 2), (1, 0): (1, 2)}]).packed(1)
+    for size in range(len(row)):
+        with pytest.raises(DataLoss, match=f"term 7 from ordinal 1 .* {size} bytes"):
+            Postings.unpacked([(3, 1, row), (7, 1, row[:size])])
+
+
+@given(ordinals, st.lists(postings, max_size=5), st.data())
+def test_chosen_postings_keep_their_terms(first, given_terms, data):
+    whole = postings_of(first, given_terms)
+    chosen = data.draw(
+        st.lists(st.booleans(), min_size=len(whole.labels), max_size=len(whole.labels))
+    )
+    found = whole.only(np.array(chosen, np.bool_))
+    expected = [kept for kept, is_chosen in zip(entries(whole), chosen, strict=True) if is_chosen]
+    assert entries(found) == expected
+    assert (np.diff(found.starts) > 0).all()
+
+
+@given(ordinals, st.lists(postings, min_size=3, max_size=3))
+def test_neighbours_of_one_term_become_one(first, given_terms):
+    apart = postings_of(first, given_terms)._replace(terms=np.array([4, 4, 9], np.uint64))
+    found = apart.merged()
+    assert found.terms.tolist() == [4, 9]
+    assert entries(found) == entries(apart)
+
+
+def entries(found: Postings) -> list[tuple[int, ...]]:
+    """Term, label, frequency and length of each posting."""
+    terms = np.repeat(found.terms, np.diff(found.starts))
+    columns = (terms, found.labels, found.frequencies, found.lengths)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def test_a_part_holds_documents_as_far_apart_as_its_offsets_reach():
@@ -75,9 +135,8 @@ def test_inverting_keeps_every_entry(given_documents):
     every = [leaf for document in given_documents for leaf in document]
     labels = np.arange(len(every), dtype=np.uint64)
     found = {
-        (term, int(label)): (int(frequency), int(length))
-        for term, each in inverted(labels, leaf_terms(every))
-        for label, frequency, length in zip(*each, strict=True)
+        (term, label): (frequency, length)
+        for term, label, frequency, length in entries(inverted(labels, leaf_terms(every)))
     }
     assert found == {
         (term, number): (count, sum(leaf.values()))
