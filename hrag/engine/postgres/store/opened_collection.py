@@ -10,7 +10,10 @@ from hrag.engine.stored.records import CollectionRecord
 from hrag.engine.validation import no_summaries
 from hrag.types import CollectionSettings
 
-_COLUMNS = "c.collection_id, c.record::text, c.home, c.leaves, c.terms, t.sequence"
+_COLUMNS = """
+c.collection_id, c.record::text, c.home, c.leaves, c.terms, t.sequence,
+(SELECT reltuples FROM pg_class WHERE oid = to_regclass('hrag_homes.leaves_' || c.home))
+"""
 _TABLES = "hrag.collections c JOIN hrag.tenants t USING (tenant_id)"
 _BY_NAME = f"""
 SELECT {_COLUMNS} FROM hrag.names n JOIN {_TABLES} USING (tenant_id, collection_id)
@@ -31,7 +34,8 @@ class OpenedCollection:
 
     `home` is the number of its home, None while its leaves are in the shared table. `leaves`
     counts the living leaves, `terms` the occurrences of terms in them; `sequence` is the
-    tenant's.
+    tenant's. `in_graph` is an estimate of how many leaves the home's index has: those that were
+    deleted stay there until VACUUM, which writes this number.
     """
 
     tenant_id: str
@@ -41,6 +45,7 @@ class OpenedCollection:
     leaves: int
     terms: int
     sequence: int
+    in_graph: float | None
 
     @property
     def settings(self) -> CollectionSettings:

@@ -6,6 +6,7 @@ the tail is scanned; where the index gives too few, or few are eligible, all are
 and query have 16 bits a dimension, so a cosine is exact to about 0.0005.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from hrag.engine.stored.labels import Labels
 # What a search of the index costs for each row that it is to find, in rows scanned.
 _SEARCH_COST = 20
 _MAX_EF = 1000  # pgvector's.
+_EF_SLACK = 1.1  # A setting is a round trip.
 
 _SHARED = "tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s"
 _DISTANCE = "embedding <#> %(vector)b::halfvec"
@@ -71,8 +73,12 @@ class VectorSource:
         return self._looked_at(eligible, count) * _SEARCH_COST < eligible.count
 
     def _looked_at(self, eligible: EligibleLeaves, count: int) -> int:
-        """Among how many nearest leaves so many eligible ones are expected."""
-        return -(-count * self._collection.leaves // max(eligible.count, 1))
+        """Among how many nearest leaves so many eligible ones are expected.
+
+        Deleted leaves are looked at, too.
+        """
+        among = max(self._collection.leaves, self._collection.in_graph or 0)
+        return math.ceil(count * among / max(eligible.count, 1))
 
     def nearest(self, eligible: EligibleLeaves, count: int) -> tuple[FoundLeaves, bool]:
         """Returns the `count` nearest eligible leaves, or all, and whether they are exact."""
@@ -112,8 +118,9 @@ class VectorSource:
         **more: object,
     ) -> Cursor[Any]:
         """Runs a statement about the nearest leaves, together with what the index needs."""
-        wanted = min(self._looked_at(eligible, count), _MAX_EF)
-        if graph and wanted > EF_SEARCH:  # pgvector finds no more rows at once.
+        # pgvector finds no more rows at once; the leaves behind them it finds less surely.
+        wanted = min(self._looked_at(eligible, max(count, EF_SEARCH)), _MAX_EF)
+        if graph and wanted > _EF_SLACK * EF_SEARCH:
             ef_search = sql.Literal(wanted)
             self._connection.execute(sql.SQL(_SET).format(ef_search=ef_search))
         return self._connection.execute(

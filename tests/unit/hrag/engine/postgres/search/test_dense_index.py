@@ -36,8 +36,6 @@ SET auto_explain.log_min_duration = 0; SET auto_explain.log_format = 'json';
 SET auto_explain.log_level = 'notice'; SET auto_explain.log_nested_statements = on
 """
 _MIN_RECALL = 0.99
-# Until VACUUM, deleted leaves take nine of ten places among the `ef_search` that are looked at.
-_MIN_RECALL_UNVACUUMED = 0.97
 
 
 @dataclass(frozen=True)
@@ -251,11 +249,7 @@ def test_few_are_left_of_a_home_that_was_not_vacuumed(postgres: PostgresServer) 
         for _ in many.writer.delete_matching(handle, Range("metadata.tenth", above=0.0)):
             pass
         left = many.owners % 10 == 0
-        for count, least in (
-            (10, _MIN_RECALL_UNVACUUMED),
-            (50, _MIN_RECALL_UNVACUUMED),
-            (500, 1.0),
-        ):
+        for count, least in ((10, _MIN_RECALL), (50, _MIN_RECALL), (500, 1.0)):
             assert many.recall(_queries(many, 20), count, None, left) >= least, count
 
 
@@ -292,4 +286,4 @@ def test_recall_of_many_leaves(
         recall = many.recall(_queries(many, 30), 10, None, many.owners % 10 == 0)
         with capsys.disabled():
             print(f"\nafter deleting nine of ten: recall@10 {recall:.4f}")  # noqa: T201
-        assert recall >= _MIN_RECALL_UNVACUUMED
+        assert recall >= _MIN_RECALL
