@@ -229,7 +229,7 @@ def _write(connection: Connection, key: Key, part: Part, postings: Iterable[Post
     own = {"part": part.number, "first": part.first_ordinal, "last": part.last_ordinal}
     connection.execute(_ADD_PART, {**key, **own, "leaves": part.leaves})
     owner = (key["tenant_id"], key["collection_id"])
-    # Nothing else can be read on the connection while rows are copied.
+    # A COPY for each, since a merge reads from the connection what comes next.
     for found in postings:
         rows = zip(found.terms.tolist(), found.packed(part.first_ordinal), strict=True)
         with connection.cursor() as cursor, cursor.copy(_COPY) as copying:

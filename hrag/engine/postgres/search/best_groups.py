@@ -19,7 +19,11 @@ import numpy as np
 from psycopg import sql
 
 from hrag.engine.find import FindRequest
-from hrag.engine.postgres.search.documents import BODY, DOCUMENT, PostgresDocuments
+from hrag.engine.postgres.search.documents import (
+    DOCUMENT_COLUMNS,
+    DOCUMENTS_OF_CHUNKS,
+    PostgresDocuments,
+)
 from hrag.engine.postgres.search.eligible_leaves import parameters_of
 from hrag.engine.postgres.search.found_leaves import FoundLeaves
 from hrag.engine.postgres.search.ranker import Ranker
@@ -29,10 +33,10 @@ from hrag.engine.search.ancestor_groups import AncestorGroups
 from hrag.engine.search.candidates import Scores
 from hrag.engine.search.fusion import reciprocal_ranks, weighted
 from hrag.engine.stored.labels import Labels, label
-from hrag.types import Aggregation, FusionMethod, Retrieval, SearchMode
+from hrag.types import Aggregation, CollectionSettings, FusionMethod, Retrieval, SearchMode
 from hrag_fast import Groups
 
-_MOST_GROUPS = 64  # Whose documents are read at once; a budget of tokens is no limit.
+_MOST_GROUPS = 64  # Whose documents are read at once.
 
 _NEAREST = """
 SELECT ordinal, leaf, above[{height}] AS ancestor, NULL::real AS lexical,
@@ -70,12 +74,11 @@ WITH found AS MATERIALIZED ({{found}}
     sum(count(*)) OVER ()::bigint AS considered, count(*) OVER () AS total,
     row_number() OVER (ORDER BY max(score) DESC, ordinal, ancestor) AS rank
   FROM lifted GROUP BY ordinal, ancestor ORDER BY 3 DESC, 1, 2 LIMIT {{groups}}
+), chunks AS (
+  SELECT *, ancestor AS index, rank <= {{texts}} AS has_text FROM groups
 )
-SELECT considered, total, ancestor, leaves, scores, lexical, dense, {DOCUMENT},
-  CASE WHEN rank <= {{limit}} THEN {BODY} END
-FROM groups JOIN hrag.documents USING (ordinal)
-WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
-ORDER BY rank
+SELECT considered, total, ancestor, leaves, scores, lexical, dense, {DOCUMENT_COLUMNS}
+FROM {DOCUMENTS_OF_CHUNKS} ORDER BY rank
 """
 # The leaf before, the leaf itself or the one after, whichever of them was found and scores most.
 _LIFTED = """
@@ -103,6 +106,18 @@ class BestGroups:
 def can_find(request: FindRequest) -> bool:
     """Returns whether statements may do for a request."""
     return request.aggregation is Aggregation.MAX and request.mode is not SearchMode.AUTO_MERGE
+
+
+def expected_passages(request: FindRequest, settings: CollectionSettings) -> int:
+    """Returns how many of the best groups nearly always suffice; their texts are read at once.
+
+    For a budget of tokens, twice as many as chunks of full size fit into it: chunks may be
+    shorter, and overlap.
+    """
+    if not request.token_budget:
+        return request.limit
+    filling = -(-request.token_budget // settings.tree.level_sizes[request.level])
+    return min(request.limit, 2 * filling)
 
 
 def best_groups(
@@ -140,12 +155,16 @@ class _Found:
     complete: bool = False
 
     def run(self, ranker: Ranker, request: FindRequest) -> list[tuple[Any, ...]]:
+        settings = ranker.collection.settings
+        texts = expected_passages(request, settings)
         statement = sql.SQL(_GROUPS).format(
             found=self.statement,
             score=sql.SQL(self.score),
             lifted=sql.SQL(_LIFTED if request.neighbour_bonus else "score"),
-            groups=sql.Literal(min(2 * request.limit + 2, _MOST_GROUPS)),
-            limit=sql.Literal(request.limit),
+            groups=sql.Literal(min(2 * texts + 2, _MOST_GROUPS)),
+            texts=sql.Literal(texts),
+            levels=sql.Literal(settings.tree.top_level + 1),
+            level=sql.Literal(request.level),
         )
         own = {**self.parameters, "bonus": request.neighbour_bonus}
         vectors = ranker.vectors

@@ -24,13 +24,43 @@ _BLOCK_BYTES = 8 << 10
 _AROUND_BYTES = 4 << 10  # Sentences that begin or end outside of a chunk.
 _AT_ONCE = 32  # Documents in one statement, at most.
 
-DOCUMENT = "ordinal, record, tree, octet_length(body)"
-BODY = f"CASE WHEN octet_length(body) <= {_WHOLE_BYTES} THEN body END"
-"""With DOCUMENT the columns of hrag.documents that `PostgresDocuments.add` takes."""
 _READ = f"""
-SELECT {DOCUMENT}, {BODY} FROM hrag.documents
+SELECT ordinal, record, tree, octet_length(body), 0,
+  CASE WHEN octet_length(body) <= {_WHOLE_BYTES} THEN body END
+FROM hrag.documents
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 AND ordinal = ANY(%(ordinals)s)
+"""
+DOCUMENT_COLUMNS = """
+chunks.ordinal, record, tree, size_bytes, first_byte,
+CASE WHEN has_text THEN substring(body FROM first_byte + 1 FOR part_bytes) END
+"""
+"""What `PostgresDocuments.add` takes, of rows of DOCUMENTS_OF_CHUNKS."""
+DOCUMENTS_OF_CHUNKS = f"""
+chunks, LATERAL (
+  SELECT record, substring(tree FROM 1) AS tree, body, octet_length(body) AS size_bytes
+  FROM hrag.documents WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
+  AND ordinal = chunks.ordinal OFFSET 0
+) AS document, LATERAL (
+  SELECT CASE WHEN has_text AND size_bytes > {_WHOLE_BYTES} THEN
+    reverse(substring(tree FROM 1 + 4 * ({{levels}} + 1) + 40 * (index + (
+      SELECT coalesce(sum(reverse(substring(tree FROM 1 + 4 * below FOR 4))::integer), 0)
+      FROM generate_series(1, {{level}}) AS below
+    ))::integer FOR 8))::bigint END AS bounds OFFSET 0
+) AS chunk, LATERAL (
+  SELECT greatest((bounds & 4294967295)::integer - {_AROUND_BYTES}, 0)
+    / {_BLOCK_BYTES} * {_BLOCK_BYTES} AS first_byte OFFSET 0
+) AS beginning, LATERAL (
+  SELECT coalesce(
+    ((bounds >> 32)::integer + {_AROUND_BYTES + _BLOCK_BYTES - 1} - first_byte)
+      / {_BLOCK_BYTES} * {_BLOCK_BYTES}, {_WHOLE_BYTES}) AS part_bytes
+) AS part
+"""
+"""The documents of `chunks`, which has the columns `ordinal`, `index` and `has_text`.
+
+Where `has_text` is true, the text around the chunk `index` of `level` is read as `read_ahead` does.
+A packed tree begins with the number of levels and that of each one's chunks; each chunk takes
+40 bytes and begins with its bounds.
 """
 _READ_PARTS = """
 SELECT ordinal, start, substring(body FROM start + 1 FOR length)
@@ -79,6 +109,15 @@ class LongText:
         self._present.update(range(start // _BLOCK_BYTES, -(-(start + len(part)) // _BLOCK_BYTES)))
 
 
+class _Row(NamedTuple):
+    """What `add` was given of a document that nobody has asked for yet."""
+
+    record: bytes
+    tree: bytes
+    size_bytes: int
+    parts: list[tuple[int, bytes]]
+
+
 class _Stored(NamedTuple):
     """A document, and its text if that is read in blocks."""
 
@@ -94,8 +133,7 @@ class PostgresDocuments:
     connection: Connection
     collection: OpenedCollection
     _stored: dict[int, _Stored] = field(default_factory=dict)
-    # Of documents that nobody has asked for yet, what `add` was given.
-    _rows: dict[int, tuple[bytes, bytes, int, bytes | None]] = field(default_factory=dict)
+    _rows: dict[int, _Row] = field(default_factory=dict)
     _expected: list[int] = field(default_factory=list)
     _together: int = _AT_ONCE
 
@@ -141,11 +179,19 @@ class PostgresDocuments:
         )
 
     def add(
-        self, ordinal: int, record: bytes, tree: bytes, size_bytes: int, body: bytes | None
+        self,
+        ordinal: int,
+        record: bytes,
+        tree: bytes,
+        size_bytes: int,
+        start: int,
+        part: bytes | None,
     ) -> None:
-        """Adds a document that another statement has read, see DOCUMENT."""
-        if ordinal not in self._stored and (ordinal not in self._rows or body is not None):
-            self._rows[ordinal] = (record, tree, size_bytes, body)
+        """Adds a document that another statement has read, with a part of its text if given."""
+        if ordinal not in self._stored:
+            row = self._rows.setdefault(ordinal, _Row(record, tree, size_bytes, []))
+            if part is not None:
+                row.parts.append((start, part))
 
     def read_ahead(self, chunks: Iterable[tuple[int, TreePosition]]) -> None:
         """Reads the texts of chunks, and around them, of documents that are here, in one go."""
@@ -181,7 +227,7 @@ class PostgresDocuments:
         if ordinal not in self._stored:
             if ordinal not in self._rows:
                 self._read([ordinal, *self._next_after(ordinal)])
-            self._stored[ordinal] = self._made(ordinal, *self._rows.pop(ordinal))
+            self._stored[ordinal] = self._made(ordinal, self._rows.pop(ordinal))
         return self._stored[ordinal]
 
     def _next_after(self, ordinal: int) -> list[int]:
@@ -203,10 +249,8 @@ class PostgresDocuments:
                 "documents are stored, but not the documents; `hrag check` says more"
             )
 
-    def _made(
-        self, ordinal: int, record: bytes, tree: bytes, size_bytes: int, body: bytes | None
-    ) -> _Stored:
-        document = DocumentRecord.from_bytes(record)
+    def _made(self, ordinal: int, row: _Row) -> _Stored:
+        document = DocumentRecord.from_bytes(row.record)
         outline = Outline.of(
             document.document_id,
             document.title,
@@ -215,7 +259,11 @@ class PostgresDocuments:
             document.sections,
             document.pages,
         )
-        if body is not None:
-            return _Stored(TreeText(outline, Tree(tree), body), None, {})
-        long = LongText(size_bytes, lambda part: self._read_parts([(ordinal, part)]))
-        return _Stored(TreeText(outline, Tree(tree), long.data, long.check), long, {})
+        tree = Tree(row.tree)
+        for _, part in row.parts:
+            if len(part) == row.size_bytes:
+                return _Stored(TreeText(outline, tree, part), None, {})
+        long = LongText(row.size_bytes, lambda part: self._read_parts([(ordinal, part)]))
+        for start, part in row.parts:
+            long.add(start, part)
+        return _Stored(TreeText(outline, tree, long.data, long.check), long, {})

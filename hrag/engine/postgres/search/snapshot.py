@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hrag.deadline import Deadline
 from hrag.engine.find import FindRequest, Found
-from hrag.engine.postgres.search.best_groups import best_groups, can_find
+from hrag.engine.postgres.search.best_groups import best_groups, can_find, expected_passages
 from hrag.engine.postgres.search.documents import PostgresDocuments
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.ranker import Ranker
@@ -88,8 +88,9 @@ class PostgresSnapshot(SearchableSnapshot):
 
         def read_documents(groups: AncestorGroups) -> tuple[tuple[P, ...], Selection]:
             ordinals = [split_label(key)[0] for key in groups.keys]
-            self._documents.expect(ordinals, request.limit)
-            first = zip(ordinals, map(groups.position, groups.keys[: request.limit]), strict=False)
+            count = expected_passages(request, self.settings)
+            self._documents.expect(ordinals, count)
+            first = zip(ordinals, map(groups.position, groups.keys[:count]), strict=False)
             self._documents.read_ahead(first)
             return read(Fetch(self._documents, request, ranker.locator, self._deadline), groups)
 

@@ -12,7 +12,8 @@ from hrag.types import CollectionSettings
 
 _COLUMNS = """
 c.collection_id, c.record::text, c.home, c.leaves, c.terms, t.sequence,
-(SELECT reltuples FROM pg_class WHERE oid = to_regclass('hrag_homes.leaves_' || c.home))
+(SELECT reltuples FROM pg_class
+ WHERE relnamespace = 'hrag_homes'::regnamespace AND relname = 'leaves_' || c.home)
 """
 _TABLES = "hrag.collections c JOIN hrag.tenants t USING (tenant_id)"
 _BY_NAME = f"""

@@ -11,11 +11,12 @@ import pytest
 from hrag.engine.find import FindRequest, Found, Fusion
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search import best_groups, snapshot
+from hrag.engine.postgres.search.best_groups import expected_passages
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.store.connection import Cursor
 from hrag.filters import Range
-from hrag.types import Aggregation, FusionMethod, Passage, Retrieval, SearchMode
-from tests.fakes import query_vector
+from hrag.types import Aggregation, FusionMethod, Passage, Retrieval, SearchMode, TreeSettings
+from tests.fakes import collection_settings, query_vector
 from tests.vocabulary import question, wordy
 
 pytestmark = pytest.mark.postgres
@@ -131,7 +132,7 @@ def test_other_aggregations_are_left_to_the_steps(aggregation):
     assert not best_groups.can_find(replace(request, mode=SearchMode.AUTO_MERGE))
 
 
-def test_of_long_texts_only_parts_are_read_all_of_them_at_once(database, writer, collection):
+def test_of_long_texts_only_parts_are_read_by_the_one_statement(database, writer, collection):
     documents = {f"d{n}": wordy(f"d{n}", n, sentences=4000) for n in range(3)}
     writer.put_many([(collection, each) for each in documents.values()])
     texts = {name: each.parsed.text for name, each in documents.items()}
@@ -140,10 +141,22 @@ def test_of_long_texts_only_parts_are_read_all_of_them_at_once(database, writer,
     with PostgresReader(database).snapshot("t", "c") as opened:
         with counted() as statements:
             found = opened.find(request)
-        assert len(statements) <= 2
+        assert len(statements) == 1
         assert len(found.passages) == 5
         for passage in found.passages:
             span = passage.chunk.span
             text = texts[passage.chunk.document_id].encode()
             assert passage.chunk.content == text[span.byte_start : span.byte_end].decode()
-        assert sum("body FROM start" in each for each in statements) == 1
+        for document in opened._documents._stored.values():
+            assert document.long is not None
+            assert document.long.missing(0, len(document.long.data)) is not None
+
+
+@pytest.mark.parametrize(
+    ("limit", "budget", "level", "expected"),
+    [(5, 0, 0, 5), (400, 1000, 0, 20), (400, 1001, 0, 22), (400, 1000, 1, 10), (7, 1000, 0, 7)],
+)
+def test_a_budget_tells_how_many_texts_are_read(limit, budget, level, expected):
+    settings = replace(collection_settings(), tree=TreeSettings((100, 200), 0.0))
+    request = FindRequest(None, SearchMode.CONTEXT, level, limit, 100, token_budget=budget)
+    assert expected_passages(request, settings) == expected
