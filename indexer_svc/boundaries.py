@@ -110,19 +110,19 @@ def _headings(parsed: ParsedText, raw: bytes, offsets: NDArray[np.uint32]) -> _H
 def _keep_with_text(
     ranks: NDArray[np.uint8], raw: bytes, offsets: NDArray[np.uint32], headings: _Headings
 ) -> None:
-    """Ranks the end of each heading, or of its underline, as a word.
+    """Ranks the end of each heading, or of its underline, below the end of a word.
 
-    So a cut prefers the end of the first sentence below.
+    So a cut prefers the end of the first sentence below, and of any of its words.
     """
     good = np.flatnonzero(ranks >= hrag_fast.CUT_SENTENCE)
     at = np.searchsorted(good, headings.starts, side="right")
     at = at[at < len(good) - 1]  # The text may end with a heading.
-    ranks[good[at]] = hrag_fast.CUT_WORD
+    ranks[good[at]] = hrag_fast.CUT_CODE_POINT
     below = np.frombuffer(raw, np.uint8)[offsets[good[at]]]
     for index in at[np.isin(below, _UNDERLINES)].tolist():
         start, end = good[index : index + 2].tolist()
         if not _WORD.search(raw, offsets[start], offsets[end]):
-            ranks[end] = hrag_fast.CUT_WORD
+            ranks[end] = hrag_fast.CUT_CODE_POINT
 
 
 def _borders(headings: _Headings, count: int, tiny: int) -> NDArray[np.intp]:

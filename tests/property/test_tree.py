@@ -197,6 +197,10 @@ _OUTLINES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 30)), min_size=
 
 @many
 @given(_OUTLINES, tree_settings())
+@example(  # A chunk of two levels' nearly equal sizes grows by three tokens at most.
+    [(1, 1)] * 5 + [(1, 6), (2, 2)],
+    TreeSettings((32, 33, 34, 43, 44, 47, 296), overlap_ratio=0.5, embedding_level=6),
+)
 def test_no_leaf_ends_between_a_heading_and_its_text(outline, settings):
     """Each section is a heading of a depth and some short sentences."""
     text, sections, heading_ends = "", [], set[int]()

@@ -78,16 +78,16 @@ def ranks_after(text: str, *pieces: str) -> list[int]:
 @pytest.mark.parametrize(
     "heading", ["# A title\n\n", "## A title ##\n", "A title\n=======\n\n", "A title\n---\n"]
 )
-def test_a_cut_between_a_heading_and_its_text_is_worse_than_one_behind_a_sentence(heading):
+def test_a_cut_between_a_heading_and_its_text_is_worse_than_one_behind_a_word(heading):
     before = "A sentence. " * 20 + "The last one.\n\n"
     text = before + heading + "First one. Second one. " + "More. " * 40
     ranks = ranks_after(text, "The last one.\n\n", heading, "First one.")
-    assert ranks == [CUT_SECTION, hrag_fast.CUT_WORD, hrag_fast.CUT_SENTENCE]
+    assert ranks == [CUT_SECTION, hrag_fast.CUT_CODE_POINT, hrag_fast.CUT_SENTENCE]
 
 
 def test_a_heading_that_a_tiny_section_introduces_is_no_better_place_than_another():
     text = "# Part\n\n## With text\n\nA word.\n\n### Deep\n\n" + "More. " * 40
-    assert ranks_after(text, "# Part\n\n") == [hrag_fast.CUT_WORD]
+    assert ranks_after(text, "# Part\n\n") == [hrag_fast.CUT_CODE_POINT]
     assert ranks_after(text, "A word.\n\n") == [hrag_fast.CUT_PARAGRAPH]
 
 
