@@ -18,8 +18,8 @@ from hrag.engine.postgres.store.database import Database
 from hrag.engine.postgres.store.leaf_tables import tables_of, tables_of_home
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 
-_HNSW_M = 8  # Less than pgvector's 16: see docs/decisions/postgres.md.
-_HNSW_EF_CONSTRUCTION = 200
+_HNSW_M = 8  # Less than pgvector's 16; both are measured in docs/decisions/postgres.md.
+_HNSW_EF_CONSTRUCTION = 150
 _LINK_BYTES = 512  # Of a leaf in a graph that is built in memory, besides its vector.
 _LEAST_BUILD_KB = 64 << 10
 _MOST_BUILD_KB = 2 << 20

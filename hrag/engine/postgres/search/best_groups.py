@@ -13,9 +13,11 @@ Some more groups than asked for are returned, because passages may be left out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from psycopg import sql
 
 from hrag.engine.find import FindRequest
@@ -32,7 +34,7 @@ from hrag.engine.postgres.store.leaf_tables import tables_of
 from hrag.engine.search.ancestor_groups import AncestorGroups
 from hrag.engine.search.candidates import Scores
 from hrag.engine.search.fusion import reciprocal_ranks, weighted
-from hrag.engine.stored.labels import Labels, label
+from hrag.engine.stored.labels import Labels, first_labels
 from hrag.types import Aggregation, CollectionSettings, FusionMethod, Retrieval, SearchMode
 from hrag_fast import Groups
 
@@ -234,18 +236,17 @@ def _height(ranker: Ranker, request: FindRequest) -> sql.Literal:
 def _ancestor_groups(
     ranker: Ranker, request: FindRequest, rows: Sequence[tuple[Any, ...]]
 ) -> AncestorGroups:
-    ordinals = [row[7] for row in rows]
-    labels: Labels = np.array([label(row[7], leaf) for row in rows for leaf in row[3]], np.uint64)
-    scores, lexical, dense = (_flat(rows, column) for column in (4, 5, 6))
+    counts = [len(row[3]) for row in rows]
+    first = first_labels(np.array([row[7] for row in rows], np.uint64))
+    labels: Labels = np.repeat(first, counts) | _flat(rows, 3, np.uint64)
+    scores, lexical, dense = (_flat(rows, column, np.float32) for column in (4, 5, 6))
     order = np.argsort(labels)
     # Leaves are grouped already, so nobody asks for their ancestors.
     above = np.empty((0, len(labels)), np.uint32)
     table = FoundLeaves(ranker.collection.settings, labels[order], above, scores[order])
-    starts = np.cumsum([0, *(len(row[3]) for row in rows)], dtype=np.uint32)
-    keys = [label(ordinal, row[2]) for ordinal, row in zip(ordinals, rows, strict=True)]
-    groups = Groups(
-        np.array(keys, np.uint64), scores[starts[:-1]], starts, table.rows(labels), scores
-    )
+    starts = np.cumsum([0, *counts], dtype=np.uint32)
+    keys = first | np.array([row[2] for row in rows], np.uint64)
+    groups = Groups(keys, scores[starts[:-1]], starts, table.rows(labels), scores)
     return AncestorGroups(
         table,
         groups,
@@ -255,5 +256,6 @@ def _ancestor_groups(
     )
 
 
-def _flat(rows: Sequence[tuple[Any, ...]], column: int) -> Scores:
-    return np.array([value for row in rows for value in row[column]], np.float32)
+def _flat(rows: Sequence[tuple[Any, ...]], column: int, kind: type[Any]) -> NDArray[Any]:
+    """The arrays of a column, joined."""
+    return np.array([*chain.from_iterable(row[column] for row in rows)], kind)
