@@ -189,7 +189,7 @@ class _CollectionCheck:
     def _of_leaves(self, ordinal: int, tree: Tree) -> Iterator[str]:
         """Every leaf is stored once, with its ancestors and a vector of the right size."""
         settings = self._collection.settings
-        parts = [sql.SQL(_LEAVES).format(table=each) for each in tables_of(self._collection)]
+        parts = [sql.SQL(_LEAVES).format(table=each) for each in tables_of(self._collection.home)]
         statement = sql.SQL(" UNION ALL ").join(parts)
         rows = self._connection.execute(statement, {**self._collection.key, "ordinal": ordinal})
         found = sorted(rows.fetchall())
@@ -234,7 +234,7 @@ class _CollectionCheck:
     def _of_strays(self) -> Iterator[str]:
         """Rows of documents that do not exist, and tombstones of some that do."""
         key: Any = self._collection.key
-        for table in tables_of(self._collection):
+        for table in tables_of(self._collection.home):
             statement = sql.SQL(_STRAY_LEAVES).format(table=table)
             for (ordinal,) in self._connection.execute(statement, key).fetchall():
                 yield f"leaves of ordinal {ordinal} are stored, which no document has"
@@ -247,7 +247,7 @@ class _CollectionCheck:
         key, home = self._collection.key, self._collection.home
         if home is None:
             return
-        for table in tables_of(self._collection):
+        for table in tables_of(self._collection.home):
             statement = sql.SQL(_FOREIGN_LEAVES).format(table=table)
             if foreign := one_value(self._connection, statement, key):
                 yield f"its home {home} has {foreign} leaves of other collections"

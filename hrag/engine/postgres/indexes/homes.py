@@ -15,7 +15,7 @@ from psycopg import sql
 
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import Database
-from hrag.engine.postgres.store.leaf_tables import tables_of, tables_of_home
+from hrag.engine.postgres.store.leaf_tables import tables_of
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 
 _HNSW_M = 8  # Less than pgvector's 16; both are measured in docs/decisions/postgres.md.
@@ -104,7 +104,7 @@ def home_sizes(connection: Connection, collection: OpenedCollection) -> HomeSize
     """Returns the sizes; the tail is counted, for it is short."""
     if collection.home is None:
         return HomeSizes(0, collection.leaves)
-    _, tail = tables_of(collection)
+    _, tail = tables_of(collection.home)
     statement = sql.SQL("SELECT count(*) FROM {}").format(tail)
     (scanned,) = connection.execute(statement).fetchone() or (0,)
     return HomeSizes(max(collection.leaves - scanned, 0), scanned)
@@ -121,7 +121,7 @@ def move_collection(database: Database, tenant_id: str, collection_id: int) -> i
         if source is None:
             return 0
         home = _create(connection, source)
-    leaves, tail = tables_of_home(home)
+    leaves, tail = tables_of(home)
     with database.write() as connection:
         _fill(connection, source, leaves, 0, source.sequence)
     with database.write() as connection:
@@ -144,7 +144,7 @@ def _create(connection: Connection, collection: OpenedCollection) -> int:
     """Makes the tables of a new home and returns its number."""
     (home,) = connection.execute("SELECT nextval('hrag.home_ids')").fetchone() or (0,)
     dimension = sql.Literal(collection.settings.dimension)
-    for table in tables_of_home(home):
+    for table in tables_of(home):
         for statement in _CREATE:
             connection.execute(sql.SQL(statement).format(table=table, dimension=dimension))
     own = {"tenant_id": collection.tenant_id, "home": home, "delay": _ABANDONED_AFTER}
@@ -156,7 +156,7 @@ def _fill(
     connection: Connection, source: OpenedCollection, target: sql.Composable, after: int, last: int
 ) -> None:
     """Copies the leaves of documents with ordinals after `after`, up to `last`."""
-    sources = [sql.SQL(_SOURCE).format(table=table) for table in tables_of(source)]
+    sources = [sql.SQL(_SOURCE).format(table=table) for table in tables_of(source.home)]
     # In one statement, which sees one state: leaves may be on their way from tail to index.
     statement = sql.SQL(_FILL).format(target=target, sources=sql.SQL(" UNION ALL ").join(sources))
     connection.execute(statement, {**source.key, "after": after, "last": last})
@@ -187,7 +187,7 @@ def drain_tail(connection: Connection, collection: OpenedCollection, most: int) 
 
     Those of documents that a writer is replacing wait for the next time.
     """
-    leaves, tail = tables_of(collection)
+    leaves, tail = tables_of(collection.home)
     statement = sql.SQL(_MOVE).format(leaves=leaves, tail=tail)
     (moved,) = connection.execute(statement, {**collection.key, "most": most}).fetchone() or (0,)
     return int(moved)
@@ -204,7 +204,7 @@ def drop_unused(database: Database) -> bool:
         if row is None:
             return False
         tenant_id, home = row
-        for table in tables_of_home(home):
+        for table in tables_of(home):
             connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
         connection.execute(_REMOVE_UNUSED, {"tenant_id": tenant_id, "home": home})
     return True

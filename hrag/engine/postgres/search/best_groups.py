@@ -13,8 +13,9 @@ Some more groups than asked for are returned, because passages may be left out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +30,21 @@ from hrag.engine.postgres.search.documents import (
 from hrag.engine.postgres.search.eligible_leaves import parameters_of
 from hrag.engine.postgres.search.found_leaves import FoundLeaves
 from hrag.engine.postgres.search.ranker import Ranker
+from hrag.engine.postgres.search.sources.vector import nearest_leaves
 from hrag.engine.postgres.store.arrays import reals
-from hrag.engine.postgres.store.leaf_tables import tables_of
+from hrag.engine.postgres.store.leaf_tables import rendered, tables_of
 from hrag.engine.search.ancestor_groups import AncestorGroups
 from hrag.engine.search.candidates import Scores
 from hrag.engine.search.fusion import reciprocal_ranks, weighted
 from hrag.engine.stored.labels import Labels, first_labels
-from hrag.types import Aggregation, CollectionSettings, FusionMethod, Retrieval, SearchMode
+from hrag.types import (
+    Aggregation,
+    CollectionSettings,
+    FusionMethod,
+    Retrieval,
+    SearchMode,
+    TreeSettings,
+)
 from hrag_fast import Groups
 
 _MOST_GROUPS = 64  # Whose documents are read at once.
@@ -147,44 +156,91 @@ def best_groups(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The candidates, as the first part of the statement."""
+    """The statement that finds the best groups, or groups what was found before."""
 
-    statement: sql.Composable
-    score: str
+    statement: sql.SQL
     parameters: dict[str, object]
     graph: bool
     exact: bool
     complete: bool = False
 
     def run(self, ranker: Ranker, request: FindRequest) -> list[tuple[Any, ...]]:
-        settings = ranker.collection.settings
-        texts = expected_passages(request, settings)
-        statement = sql.SQL(_GROUPS).format(
-            found=self.statement,
-            score=sql.SQL(self.score),
-            lifted=sql.SQL(_LIFTED if request.neighbour_bonus else "score"),
-            groups=sql.Literal(min(2 * texts + 2, _MOST_GROUPS)),
-            texts=sql.Literal(texts),
-            levels=sql.Literal(settings.tree.top_level + 1),
-            level=sql.Literal(request.level),
-        )
         own = {**self.parameters, "bonus": request.neighbour_bonus}
         vectors = ranker.vectors
         return vectors.run(
-            statement, ranker.eligible, request.candidates, graph=self.graph, **own
+            self.statement, ranker.eligible, request.candidates, graph=self.graph, **own
         ).fetchall()
+
+
+class _Grouping(NamedTuple):
+    """How a statement groups leaves, as far as its text depends on that.
+
+    `texts` is how many groups' texts it reads.
+    """
+
+    tree: TreeSettings
+    level: int
+    texts: int
+    has_bonus: bool
+
+    @classmethod
+    def of(cls, ranker: Ranker, request: FindRequest) -> "_Grouping":
+        settings = ranker.collection.settings
+        texts = expected_passages(request, settings)
+        return cls(settings.tree, request.level, texts, request.neighbour_bonus > 0)
+
+    @property
+    def height(self) -> sql.Literal:
+        """Where a leaf's ancestor at the level is in `above`, from 1."""
+        return sql.Literal(self.level - self.tree.embedding_level + 1)
+
+    def of_leaves(self, found: sql.Composable, score: sql.Composable) -> sql.SQL:
+        """Returns the statement that groups what `found` selects."""
+        statement = sql.SQL(_GROUPS).format(
+            found=found,
+            score=score,
+            lifted=sql.SQL(_LIFTED if self.has_bonus else "score"),
+            groups=sql.Literal(min(2 * self.texts + 2, _MOST_GROUPS)),
+            texts=sql.Literal(self.texts),
+            levels=sql.Literal(self.tree.top_level + 1),
+            level=sql.Literal(self.level),
+        )
+        return rendered(statement)
 
 
 def _nearest(ranker: Ranker, request: FindRequest) -> _Found:
     """The nearest leaves, found by the statement itself."""
     count = request.candidates
     graph = ranker.vectors.uses_graph(ranker.eligible, count)
-    statement = sql.SQL(_NEAREST).format(
-        nearest=ranker.vectors.nearest_statement(ranker.eligible, count, graph=graph),
-        height=_height(ranker, request),
+    home, condition = ranker.collection.home, ranker.eligible.condition
+    grouping = _Grouping.of(ranker, request)
+    statement = _groups_of_nearest(home, condition, count, grouping, graph=graph)
+    return _Found(statement, {}, graph, exact=not graph)
+
+
+@lru_cache(maxsize=1024)
+def _groups_of_nearest(
+    home: int | None, condition: str, count: int, grouping: _Grouping, *, graph: bool
+) -> sql.SQL:
+    found = sql.SQL(_NEAREST).format(
+        nearest=nearest_leaves(home, condition, count, graph=graph),
+        height=grouping.height,
         count=sql.Literal(count),
     )
-    return _Found(statement, "dense", {}, graph, exact=not graph)
+    return grouping.of_leaves(found, sql.SQL("dense"))
+
+
+@lru_cache(maxsize=1024)
+def _groups_of_given(
+    home: int | None, grouping: _Grouping, *, is_hybrid: bool, is_convex: bool
+) -> sql.SQL:
+    dense = sql.SQL(_COSINE if is_hybrid else "NULL::real")
+    parts = [
+        sql.SQL(_GIVEN).format(table=table, height=grouping.height, dense=dense)
+        for table in tables_of(home)
+    ]
+    score = _CONVEX if is_convex else "given" if is_hybrid else "lexical"
+    return grouping.of_leaves(sql.SQL(" UNION ALL ").join(parts), sql.SQL(score))
 
 
 def _given(ranker: Ranker, request: FindRequest) -> _Found | None:
@@ -196,21 +252,14 @@ def _given(ranker: Ranker, request: FindRequest) -> _Found | None:
     lexical = ranker.lexical.scores(labels)
     dense = np.full(len(labels), np.nan, np.float32)
     dense[np.searchsorted(labels, first.dense_labels)] = first.cosines
-    score, given = "lexical", np.zeros(len(labels), np.float32)
+    given = np.zeros(len(labels), np.float32)
     is_hybrid = request.retrieval is Retrieval.HYBRID
     fusion = request.fusion
-    if is_hybrid and fusion.method is FusionMethod.CONVEX:
-        score = _CONVEX
-    elif is_hybrid:
-        score = "given"
+    is_convex = is_hybrid and fusion.method is FusionMethod.CONVEX
+    if is_hybrid and not is_convex:
         by_terms = reciprocal_ranks(labels, first.lexical_labels, first.lexical_scores)
         by_vector = reciprocal_ranks(labels, first.dense_labels, first.cosines)
         given = weighted(by_terms, by_vector, fusion)
-    cosine = _COSINE if is_hybrid else "NULL::real"
-    parts = [
-        sql.SQL(_GIVEN).format(table=table, height=_height(ranker, request), dense=sql.SQL(cosine))
-        for table in tables_of(ranker.collection)
-    ]
     parameters = {
         **parameters_of(labels),
         **{name: reals(each) for name, each in _columns(lexical, dense, given)},
@@ -218,19 +267,15 @@ def _given(ranker: Ranker, request: FindRequest) -> _Found | None:
         "lowest": fusion.lowest_cosine,
         "scale": 1 - fusion.lowest_cosine,
     }
-    statement = sql.SQL(" UNION ALL ").join(parts)
+    home, grouping = ranker.collection.home, _Grouping.of(ranker, request)
+    statement = _groups_of_given(home, grouping, is_hybrid=is_hybrid, is_convex=is_convex)
     return _Found(
-        statement, score, parameters, graph=False, complete=first.complete, exact=not first.graph
+        statement, parameters, graph=False, complete=first.complete, exact=not first.graph
     )
 
 
 def _columns(lexical: Scores, dense: Scores, given: Scores) -> Sequence[tuple[str, Scores]]:
     return ("lexical", lexical), ("dense", dense), ("given", given)
-
-
-def _height(ranker: Ranker, request: FindRequest) -> sql.Literal:
-    """Where a leaf's ancestor at the level of the passages is in `above`, from 1."""
-    return sql.Literal(request.level - ranker.collection.settings.tree.embedding_level + 1)
 
 
 def _ancestor_groups(

@@ -133,7 +133,7 @@ def _vectors(
     vectors = np.zeros((count, dimension), np.float32)
     if not dimension:
         return vectors
-    parts = [sql.SQL(_VECTORS).format(table=table) for table in tables_of(collection)]
+    parts = [sql.SQL(_VECTORS).format(table=table) for table in tables_of(collection.home)]
     rows = connection.execute(
         sql.SQL(" UNION ALL ").join(parts), {**collection.key, "ordinal": ordinal}, binary=True
     ).fetchall()

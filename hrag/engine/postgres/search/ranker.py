@@ -1,6 +1,7 @@
 """What a request's sources find in a collection, as rows of a table of found leaves."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +12,10 @@ from hrag.engine.find import FindRequest
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.found_leaves import FoundLeaves
 from hrag.engine.postgres.search.sources.lexical import MATCHES, LexicalQuery, Row
-from hrag.engine.postgres.search.sources.vector import VectorSource
+from hrag.engine.postgres.search.sources.vector import VectorSource, nearest_leaves
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
+from hrag.engine.postgres.store.leaf_tables import rendered
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.engine.search.candidates import Candidates, ScoredRows, Scores
 from hrag.engine.search.fusion import fused, of_one_source, with_neighbour_bonus
@@ -116,11 +118,8 @@ class Ranker:
             labels, scores, complete = self.lexical.best(self.eligible, count)
             return FirstCandidates(labels, scores, *none, graph=False, complete=complete)
         graph = self.vectors.uses_graph(self.eligible, count)
-        statement = sql.SQL(_WITH_NEAREST).format(
-            matches=sql.SQL(MATCHES),
-            nearest=self.vectors.nearest_statement(self.eligible, count, graph=graph),
-            count=sql.Literal(count),
-        )
+        home, condition = self.collection.home, self.eligible.condition
+        statement = _matches_and_nearest(home, condition, count, graph=graph)
         found = self.vectors.run(
             statement, self.eligible, count, graph=graph, terms=bigints(self._ids)
         )
@@ -175,3 +174,13 @@ class Ranker:
     def _candidates(self, found: _Found) -> Candidates:
         rows = self._table.rows(found.leaves.labels)
         return Candidates(rows, found.leaves.cosines, found.exact, found.complete)
+
+
+@lru_cache(maxsize=1024)
+def _matches_and_nearest(home: int | None, condition: str, count: int, *, graph: bool) -> sql.SQL:
+    statement = sql.SQL(_WITH_NEAREST).format(
+        matches=sql.SQL(MATCHES),
+        nearest=nearest_leaves(home, condition, count, graph=graph),
+        count=sql.Literal(count),
+    )
+    return rendered(statement)

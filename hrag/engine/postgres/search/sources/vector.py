@@ -8,6 +8,7 @@ and query have 16 bits a dimension, so a cosine is exact to about 0.0005.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves, paramete
 from hrag.engine.postgres.search.found_leaves import FoundLeaves
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import EF_SEARCH
-from hrag.engine.postgres.store.leaf_tables import tables_of
+from hrag.engine.postgres.store.leaf_tables import rendered, tables_of
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.engine.postgres.store.vectors import QueryVector
 from hrag.engine.stored.labels import Labels
@@ -89,28 +90,13 @@ class VectorSource:
         return self._nearest(eligible, count, graph=False), True
 
     def _nearest(self, eligible: EligibleLeaves, count: int, *, graph: bool) -> FoundLeaves:
-        nearest = self.nearest_statement(eligible, count, graph=graph)
+        nearest = nearest_leaves(self._collection.home, eligible.condition, count, graph=graph)
         statement = sql.SQL(_NEAREST).format(nearest=nearest, count=sql.Literal(count))
         return self._found(self.run(statement, eligible, count, graph=graph).fetchall())
 
-    def nearest_statement(
-        self, eligible: EligibleLeaves, count: int, *, graph: bool
-    ) -> sql.Composable:
-        """Returns the query of at least the `count` nearest leaves, by the index or by a scan.
-
-        Its columns are ordinal, leaf, above and distance; it may return fewer by the index.
-        """
-        tables = tables_of(self._collection)
-        forms = (_GRAPH, _SCAN) if graph else (_SCAN, _SCAN)
-        parts = [
-            sql.SQL("({})").format(_formatted(form, table, eligible, count))
-            for form, table in zip(forms, tables, strict=False)
-        ]
-        return sql.SQL(" UNION ALL ").join(parts)
-
     def run(
         self,
-        statement: sql.Composed,
+        statement: sql.SQL | sql.Composed,
         eligible: EligibleLeaves,
         count: int,
         *,
@@ -137,7 +123,7 @@ class VectorSource:
         cosine = f"-({_DISTANCE})" if self._has_vector else "'NaN'::float8"
         parts = [
             sql.SQL(_BY_LABEL).format(table=table, cosine=sql.SQL(cosine))
-            for table in tables_of(self._collection)
+            for table in tables_of(self._collection.home)
         ]
         rows = self._connection.execute(
             sql.SQL(" UNION ALL ").join(parts),
@@ -160,9 +146,17 @@ class VectorSource:
         return FoundLeaves(settings, found[order], ancestors, scores)
 
 
-def _formatted(
-    statement: str, table: sql.Composable, eligible: EligibleLeaves, count: int
-) -> sql.Composable:
-    return sql.SQL(statement).format(
-        table=table, condition=sql.SQL(eligible.condition), count=sql.Literal(count)
-    )
+@lru_cache(maxsize=1024)
+def nearest_leaves(home: int | None, condition: str, count: int, *, graph: bool) -> sql.SQL:
+    """Returns the query of at least the `count` nearest leaves, by the index or by a scan.
+
+    Its columns are ordinal, leaf, above and distance; it may return fewer by the index.
+    `condition` is that of EligibleLeaves.
+    """
+    number = sql.Literal(count)
+    forms = (_GRAPH, _SCAN) if graph else (_SCAN, _SCAN)
+    parts = [
+        sql.SQL(form).format(table=table, condition=sql.SQL(condition), count=number)
+        for form, table in zip(forms, tables_of(home), strict=False)
+    ]
+    return rendered(sql.SQL(" UNION ALL ").join(sql.SQL("({})").format(part) for part in parts))

@@ -116,6 +116,9 @@ class Sources:
 
     def _is_fixed_call(self, call: ast.Call, module: Module, at: ast.AST) -> bool:
         name = _called(call)
+        if name == "as_string":
+            assert isinstance(call.func, ast.Attribute)
+            return self._is_fixed(call.func.value, module, at)
         if name not in COMPOSED:
             return self._is_annotated(name)
         if name in ("format", "join"):
@@ -271,6 +274,7 @@ def test_what_is_trusted_is_made_of_constants() -> None:
         'connection.execute(" ".join([name]))',
         "connection.execute(name)",
         "connection.execute(other(name))",
+        "connection.execute(sql.SQL(name.as_string()))",
     ],
 )
 def test_a_statement_made_of_values_is_noticed(body: str) -> None:
@@ -287,6 +291,7 @@ def test_a_statement_made_of_values_is_noticed(body: str) -> None:
         "statement = SQL.format(sql.Identifier(name)); connection.execute(statement)",
         "for each in EACH: connection.execute(each)",
         'connection.execute(sql.SQL(" UNION ALL ").join([SQL]))',
+        "made = SQL.format(sql.Identifier(name)); connection.execute(sql.SQL(made.as_string()))",
     ],
 )
 def test_a_fixed_statement_is_not(body: str) -> None:

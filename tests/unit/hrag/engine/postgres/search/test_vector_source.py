@@ -6,7 +6,7 @@ from psycopg import sql
 
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
-from hrag.engine.postgres.search.sources.vector import VectorSource
+from hrag.engine.postgres.search.sources.vector import VectorSource, nearest_leaves
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
 from tests.fakes import query_vector
 from tests.vocabulary import wordy
@@ -32,7 +32,7 @@ def home(database, writer, collection) -> OpenedCollection:
 def plan(database, home: OpenedCollection, eligible: EligibleLeaves, *, graph: bool) -> str:
     with database.read() as connection:
         source = VectorSource(connection, home, query_vector(1))
-        statement = source.nearest_statement(eligible, COUNT, graph=graph)
+        statement = nearest_leaves(home.home, eligible.condition, COUNT, graph=graph)
         explained = sql.SQL("EXPLAIN {}").format(statement)
         return "\n".join(line for (line,) in source.run(explained, eligible, COUNT, graph=graph))
 
