@@ -27,7 +27,9 @@ from hrag.engine.stored.labels import Labels
 # What a search of the index costs for each row that it is to find, in rows scanned.
 _SEARCH_COST = 20
 _MAX_EF = 1000  # pgvector's.
-_EF_SLACK = 1.1  # A setting is a round trip.
+_NEARLY_ALL = 0.9  # Of the leaves in the index; to set `ef_search` takes a round trip.
+# What the index gives behind leaves that are left out, it finds less surely; so it looks at more.
+_DEEPER = 2
 
 _SHARED = "tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s"
 _DISTANCE = "embedding <#> %(vector)b::halfvec"
@@ -39,7 +41,7 @@ FROM {{table}} WHERE {_SHARED} {{condition}} ORDER BY 4, 1, 2 LIMIT {{count}}
 """
 _GRAPH = f"""
 SELECT ordinal, leaf, above, {_DISTANCE} AS distance
-FROM {{table}} WHERE true {{condition}} ORDER BY {_DISTANCE} LIMIT {{count}}
+FROM {{table}} WHERE true {{condition}} ORDER BY {_DISTANCE} LIMIT {{deeper}}
 """
 _NEAREST = """
 WITH nearest AS MATERIALIZED ({nearest})
@@ -74,12 +76,11 @@ class VectorSource:
         return self._looked_at(eligible, count) * _SEARCH_COST < eligible.count
 
     def _looked_at(self, eligible: EligibleLeaves, count: int) -> int:
-        """Among how many nearest leaves so many eligible ones are expected.
-
-        Deleted leaves are looked at, too.
-        """
+        """How many leaves the index looks at for so many eligible ones; deleted ones are, too."""
         among = max(self._collection.leaves, self._collection.in_graph or 0)
-        return math.ceil(count * among / max(eligible.count, 1))
+        if eligible.count >= _NEARLY_ALL * among:
+            return count
+        return math.ceil(_DEEPER * count * among / max(eligible.count, 1))
 
     def nearest(self, eligible: EligibleLeaves, count: int) -> tuple[FoundLeaves, bool]:
         """Returns the `count` nearest eligible leaves, or all, and whether they are exact."""
@@ -104,9 +105,8 @@ class VectorSource:
         **more: object,
     ) -> Cursor[Any]:
         """Runs a statement about the nearest leaves, together with what the index needs."""
-        # pgvector finds no more rows at once; the leaves behind them it finds less surely.
         wanted = min(self._looked_at(eligible, max(count, EF_SEARCH)), _MAX_EF)
-        if graph and wanted > _EF_SLACK * EF_SEARCH:
+        if graph and wanted > EF_SEARCH:  # pgvector finds no more rows at once.
             ef_search = sql.Literal(wanted)
             self._connection.execute(sql.SQL(_SET).format(ef_search=ef_search))
         return self._connection.execute(
@@ -153,10 +153,13 @@ def nearest_leaves(home: int | None, condition: str, count: int, *, graph: bool)
     Its columns are ordinal, leaf, above and distance; it may return fewer by the index.
     `condition` is that of EligibleLeaves.
     """
-    number = sql.Literal(count)
+    limits = {
+        "count": sql.Literal(count),
+        "deeper": sql.Literal(_DEEPER * count if condition else count),
+    }
     forms = (_GRAPH, _SCAN) if graph else (_SCAN, _SCAN)
     parts = [
-        sql.SQL(form).format(table=table, condition=sql.SQL(condition), count=number)
+        sql.SQL(form).format(table=table, condition=sql.SQL(condition), **limits)
         for form, table in zip(forms, tables_of(home), strict=False)
     ]
     return rendered(sql.SQL(" UNION ALL ").join(sql.SQL("({})").format(part) for part in parts))
