@@ -214,8 +214,11 @@ class PostgresServer:
                 os.kill(each, signal.SIGCONT)
 
     def close(self) -> None:
-        """Ends the server and removes its folder."""
-        self.kill()
+        """Ends the server at once and removes its folder.
+
+        Unlike a killed one, it removes its shared memory.
+        """
+        self._end(signal.SIGQUIT)
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _end(self, with_signal: signal.Signals) -> None:
