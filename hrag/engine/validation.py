@@ -9,7 +9,9 @@ from hrag.errors import (
     AliasNotFound,
     CollectionExists,
     CollectionHasAliases,
+    CollectionNotFound,
     DocumentChanged,
+    DocumentNotFound,
     InvalidArgument,
     NoSummaries,
     StorageQuotaExceeded,
@@ -52,6 +54,22 @@ def check_summaries(document: PreparedDocument, collection: CollectionHandle) ->
             f"{collection.name!r} has none",
             field="summaries",
         )
+
+
+def no_collection(tenant_id: str, name: str) -> CollectionNotFound:
+    """The error for a name that the tenant does not have."""
+    return CollectionNotFound(
+        f"tenant {tenant_id!r} has no collection {name!r}", field="collection"
+    )
+
+
+def no_document(handle: CollectionHandle, document_id: str) -> DocumentNotFound:
+    """The error for an id that the collection does not have."""
+    return DocumentNotFound(
+        f"collection {handle.name!r} of tenant {handle.tenant_id!r} "
+        f"has no document {document_id!r}",
+        field="document_id",
+    )
 
 
 def no_summaries(name: str) -> NoSummaries:

@@ -10,12 +10,16 @@ Ordinals: TypeAlias = NDArray[np.uint64]
 """Documents by ordinal, ascending, each once."""
 
 
+def begins_run(values: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
+    """Returns which of `values` differ from the one before: `bool[n]`, True for the first."""
+    different = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=different[1:])
+    return different
+
+
 def distinct(ascending: Ordinals) -> Ordinals:
     """Returns each value once, ascending."""
-    different = np.empty(len(ascending), np.bool_)
-    different[:1] = True
-    np.not_equal(ascending[1:], ascending[:-1], out=different[1:])
-    return ascending[different]
+    return ascending[begins_run(ascending)]
 
 
 def is_in(

@@ -11,6 +11,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from hrag import canonical_json
+from hrag.passages.outline import Outline
 from hrag.quota.quotas import NO_LIMITS, Quota, TenantUsage
 from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import CollectionSettings, DocumentInfo, SummaryUnit, TreeSettings
@@ -136,6 +137,12 @@ class DocumentRecord:
     def parsed(self, text: Buffer) -> ParsedText:
         """The document's text, given in UTF-8, with its sections and pages."""
         return ParsedText(str(text, "utf-8"), self.sections, self.pages)
+
+    def outline(self) -> Outline:
+        """What passages cite of the document."""
+        return Outline.of(
+            self.document_id, self.title, self.source, self.metadata, self.sections, self.pages
+        )
 
     def info(self) -> DocumentInfo:
         """The fields that clients see."""

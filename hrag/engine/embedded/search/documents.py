@@ -68,15 +68,7 @@ class Citation:
     @classmethod
     def of(cls, packed: memoryview, address: bytes, checksum: bytes) -> "Citation":
         """Returns the citation of the document whose packed record is given."""
-        record = DocumentRecord.from_bytes(packed)
-        outline = Outline.of(
-            record.document_id,
-            record.title,
-            record.source,
-            record.metadata,
-            record.sections,
-            record.pages,
-        )
+        outline = DocumentRecord.from_bytes(packed).outline()
         size_bytes = _CITATION_OVERHEAD_BYTES + _RECORD_FACTOR * len(packed)
         return cls(outline, address, checksum, size_bytes)
 

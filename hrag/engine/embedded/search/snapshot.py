@@ -19,7 +19,7 @@ from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.ranker import Ranker
 from hrag.engine.embedded.search.required_terms import with_required
 from hrag.engine.embedded.search.selected_rows import SelectedRowsCache, evaluate
-from hrag.engine.embedded.search.summary_routing import (
+from hrag.engine.embedded.search.summary_router import (
     SummaryRouter,
     rows_in,
 )

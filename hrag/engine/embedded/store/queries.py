@@ -12,7 +12,8 @@ from hrag.engine.embedded.store.metadata_terms import term_entry, terms_of
 from hrag.engine.embedded.store.records import Counters, SegmentRecord
 from hrag.engine.stored.labels import MAX_ORDINAL
 from hrag.engine.stored.records import CollectionRecord, DocumentRecord
-from hrag.errors import CollectionNotFound, DataLoss
+from hrag.engine.validation import no_collection
+from hrag.errors import DataLoss
 from hrag.types import Alias, Collection
 
 Value = TypeVar("Value")
@@ -23,13 +24,6 @@ def required(value: Value | None) -> Value:
     if value is None:
         raise DataLoss("the store is damaged: an entry is missing; `hrag check` names it")
     return value
-
-
-def no_collection(tenant_id: str, name: str) -> CollectionNotFound:
-    """The error for a name the tenant does not have."""
-    return CollectionNotFound(
-        f"tenant {tenant_id!r} has no collection {name!r}", field="collection"
-    )
 
 
 def find_collection(store: Store, txn: Txn, tenant_id: str, name: str) -> int:

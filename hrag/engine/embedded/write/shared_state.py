@@ -9,14 +9,13 @@ from hrag.engine.embedded.store.change_log import append_change, note_commit, tr
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
     collection_exists,
-    no_collection,
     read_collection,
     read_counters,
 )
 from hrag.engine.embedded.store.records import Change, Counters
 from hrag.engine.embedded.store.tenant_usage import read_usage, write_usage
 from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Usage
-from hrag.engine.validation import check_quota
+from hrag.engine.validation import check_quota, no_collection
 from hrag.quota.quotas import QuotaOf
 
 

@@ -34,8 +34,8 @@ from hrag.engine.embedded.write.shared_state import SharedState
 from hrag.engine.stored.document_results import growth, record_of, result_of, unchanged_result
 from hrag.engine.stored.records import DocumentRecord, Summarised, Usage
 from hrag.engine.stored.summary_documents import as_document, summary_handle
-from hrag.engine.validation import check_shapes, check_summaries, document_changed
-from hrag.errors import DataLoss, DocumentNotFound
+from hrag.engine.validation import check_shapes, check_summaries, document_changed, no_document
+from hrag.errors import DataLoss
 from hrag.types import (
     DocumentDeletion,
     DocumentInfo,
@@ -361,12 +361,3 @@ class WriteTransaction(SharedState):
         counters = self._counters_of(handle)
         counters = counters._replace(unsummarised=counters.unsummarised + more)
         self._counters[handle.collection_id] = counters
-
-
-def no_document(handle: CollectionHandle, document_id: str) -> DocumentNotFound:
-    """The error for an id that the collection does not have."""
-    return DocumentNotFound(
-        f"collection {handle.name!r} of tenant {handle.tenant_id!r} "
-        f"has no document {document_id!r}",
-        field="document_id",
-    )

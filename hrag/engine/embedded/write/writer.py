@@ -42,11 +42,11 @@ from hrag.engine.embedded.store.totals import measure
 from hrag.engine.embedded.write.collections import CollectionWriter
 from hrag.engine.embedded.write.selection import ordinals_by_id, selected
 from hrag.engine.embedded.write.shared_state import existing_collection
-from hrag.engine.embedded.write.transaction import WriteTransaction, no_document
+from hrag.engine.embedded.write.transaction import WriteTransaction
 from hrag.engine.embedded.write.unsummarised import next_unsummarised
 from hrag.engine.stored.document_results import growth, unchanged_result
 from hrag.engine.stored.records import DocumentRecord
-from hrag.engine.validation import check_quota
+from hrag.engine.validation import check_quota, no_document
 from hrag.errors import CollectionNotFound, DataLoss, HragError
 from hrag.filters import Filter
 from hrag.reply_limit import UNLIMITED, ReplyLimit, field_bytes

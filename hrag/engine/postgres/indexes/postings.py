@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.engine.search.sorted_sets import begins_run
 from hrag.engine.stored.labels import LEAF_BITS, Labels, leaves_of, ordinals_of
 from hrag.errors import DataLoss
 
@@ -105,8 +106,7 @@ class Postings(NamedTuple):
 
     def merged(self) -> "Postings":
         """Returns the same postings; neighbours of one term become one term."""
-        first = np.ones(len(self.terms), np.bool_)
-        np.not_equal(self.terms[1:], self.terms[:-1], out=first[1:])
+        first = begins_run(self.terms)
         starts = np.append(self.starts[:-1][first], self.starts[-1])
         return self._replace(terms=self.terms[first], starts=starts)
 

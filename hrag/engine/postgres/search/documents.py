@@ -14,7 +14,6 @@ from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.engine.search.fetch import cited_document
 from hrag.engine.stored.records import DocumentRecord
 from hrag.errors import DataLoss
-from hrag.passages.outline import Outline
 from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.tree import ChunkRecord, Tree
 from hrag_fast import CitedDocument, PassageEncoder
@@ -250,15 +249,7 @@ class PostgresDocuments:
             )
 
     def _made(self, ordinal: int, row: _Row) -> _Stored:
-        document = DocumentRecord.from_bytes(row.record)
-        outline = Outline.of(
-            document.document_id,
-            document.title,
-            document.source,
-            document.metadata,
-            document.sections,
-            document.pages,
-        )
+        outline = DocumentRecord.from_bytes(row.record).outline()
         tree = Tree(row.tree)
         for _, part in row.parts:
             if len(part) == row.size_bytes:

@@ -15,7 +15,7 @@ from hrag.engine.postgres.search.documents import PostgresDocuments
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.ranker import Ranker
 from hrag.engine.postgres.search.required_terms import with_required
-from hrag.engine.postgres.search.summary_routing import chosen_sections, leaves_in, route
+from hrag.engine.postgres.search.summary_router import chosen_sections, leaves_in, route
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.filters import selected

@@ -1,4 +1,4 @@
-"""The tables that have the leaves of a collection, as parts of statements."""
+"""The tables that have the leaves of a collection in statements, and the text of these."""
 
 from psycopg import sql
 
@@ -11,5 +11,5 @@ def tables_of(home: int | None) -> tuple[sql.Composable, ...]:
 
 
 def rendered(statement: sql.Composable) -> sql.SQL:
-    """The text of a composed statement, made once. It names tables and has no other values."""
+    """The text of a statement that is composed of names and numbers, to be kept."""
     return sql.SQL(statement.as_string())

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.queries import collection_record, is_storable, no_collection
+from hrag.engine.postgres.store.queries import collection_record, is_storable
 from hrag.engine.stored.records import CollectionRecord
-from hrag.engine.validation import no_summaries
+from hrag.engine.validation import no_collection, no_summaries
 from hrag.types import CollectionSettings
 
 _COLUMNS = """

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from hrag.engine.documents import CollectionHandle
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.stored.records import CollectionRecord, DocumentRecord, Usage
-from hrag.errors import CollectionNotFound, DocumentNotFound
+from hrag.engine.validation import no_collection, no_document
 from hrag.types import Collection
 
 _NUL = "\0"  # No name and no id has it, and no text of PostgreSQL.
@@ -65,22 +65,6 @@ class CollectionState(NamedTuple):
     unsummarised: int
     summary_tokens: int
     record: CollectionRecord
-
-
-def no_collection(tenant_id: str, name: str) -> CollectionNotFound:
-    """The error for a name that the tenant does not have."""
-    return CollectionNotFound(
-        f"tenant {tenant_id!r} has no collection {name!r}", field="collection"
-    )
-
-
-def no_document(handle: CollectionHandle, document_id: str) -> DocumentNotFound:
-    """The error for an id that the collection does not have."""
-    return DocumentNotFound(
-        f"collection {handle.name!r} of tenant {handle.tenant_id!r} "
-        f"has no document {document_id!r}",
-        field="document_id",
-    )
 
 
 def as_text(value: str) -> str:

@@ -5,8 +5,9 @@ PostgreSQL stores the text uncompressed, so that it reads a part in time of the 
 
 from hrag.engine.documents import CollectionHandle, info_bytes, read_part
 from hrag.engine.postgres.store.connection import Connection
-from hrag.engine.postgres.store.queries import collection_state, is_storable, no_document
+from hrag.engine.postgres.store.queries import collection_state, is_storable
 from hrag.engine.stored.records import DocumentRecord
+from hrag.engine.validation import no_document
 from hrag.reply_limit import ReplyLimit, field_bytes
 from hrag.types import ByteRange, DocumentInfo
 

@@ -18,13 +18,14 @@ from hrag.engine import validation
 from hrag.engine.documents import CollectionHandle
 from hrag.engine.postgres.store.arrays import bigints, texts
 from hrag.engine.postgres.store.connection import Connection, Row
-from hrag.engine.postgres.store.queries import is_storable, no_collection, no_document
+from hrag.engine.postgres.store.queries import is_storable
 from hrag.engine.postgres.write.changes import CollectionChanges, Counts, Version, write_changes
 from hrag.engine.postgres.write.drafts import Draft, with_size
 from hrag.engine.stored.document_results import growth, result_of, unchanged_result
 from hrag.engine.stored.filter_terms import terms_of
 from hrag.engine.stored.records import DocumentRecord, Summarised, Usage
 from hrag.engine.stored.summary_documents import summary_handle
+from hrag.engine.validation import no_collection, no_document
 from hrag.quota.quotas import QuotaOf
 from hrag.types import (
     DocumentDeletion,

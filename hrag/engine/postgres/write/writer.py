@@ -29,7 +29,6 @@ from hrag.engine.postgres.store.queries import (
     find_document,
     handle_of,
     is_storable,
-    no_collection,
     one_value,
     record_of_ordinal,
     state_of,
@@ -46,7 +45,7 @@ from hrag.engine.postgres.write.transaction import (
 from hrag.engine.postgres.write.unsummarised import next_unsummarised, ordinal_of
 from hrag.engine.stored.document_results import growth, unchanged_result
 from hrag.engine.stored.records import DocumentRecord, Usage
-from hrag.engine.validation import check_quota, check_summaries
+from hrag.engine.validation import check_quota, check_summaries, no_collection
 from hrag.errors import CollectionNotFound, HragError, outcome_of
 from hrag.filters import Filter
 from hrag.reply_limit import UNLIMITED, ReplyLimit

@@ -22,7 +22,7 @@ from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.engine.search.candidates import Scores
-from hrag.engine.search.sorted_sets import is_in
+from hrag.engine.search.sorted_sets import begins_run, is_in
 from hrag.engine.stored.labels import Labels, labels_of, ordinals_of
 from hrag_fast import bm25, forward_matches
 
@@ -179,8 +179,6 @@ def _ordered(matches: _Matches, deleted: Labels) -> TermMatches:
     if len(deleted):
         matches = matches.only(~is_in(ordinals_of(matches.labels), deleted))
     labels, which, frequencies, lengths = matches.only(np.argsort(matches.labels, kind="stable"))
-    first = np.empty(len(labels), np.bool_)
-    first[:1] = True
-    np.not_equal(labels[1:], labels[:-1], out=first[1:])
+    first = begins_run(labels)
     rows = (np.cumsum(first) - 1).astype(np.uint32)
     return TermMatches(labels[first], lengths[first], rows, which, frequencies)
