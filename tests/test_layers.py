@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.plain_text",
             "hrag.quota.quotas",
             "hrag.reply_limit",
+            "hrag.thread_turns",
         ),
         ("hrag.analysis",),
     ),

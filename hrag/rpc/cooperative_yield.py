@@ -1,16 +1,19 @@
-"""Long calls yield to short ones of other tenants.
+"""Long calls yield to short ones.
 
 Python runs one thread at a time, so a search of milliseconds takes twice as long beside a call
 that computes for seconds. While a short call of another tenant runs, a long one sleeps between
-its steps for as long as it has computed. Operating systems favour short tasks in the same way
-(multilevel feedback queue); Python's interpreter lock knows no priorities.
+its steps for as long as it has computed; and threads take turns more often while a long one
+runs. Operating systems favour short tasks in the same way (multilevel feedback queue); Python's
+interpreter lock knows no priorities.
 """
 
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+
+from hrag.thread_turns import computing_for_long
 
 _SHORT_S = 0.01  # Processor time of a call's thread. A plain search takes a few milliseconds.
 _LONGEST_SLEEP_S = 0.005  # Before the call looks again whether others run.
@@ -32,10 +35,12 @@ class RunningCalls:
         self,
         clock: Callable[[], float] = time.thread_time,
         sleep: Callable[[float], None] = time.sleep,
+        wall_clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`clock` returns the processor time of the calling thread, in seconds."""
         self.clock = clock
         self.sleep = sleep
+        self.wall_clock = wall_clock
         self._lock = threading.Lock()
         self._short: Counter[str] = Counter()
 
@@ -46,7 +51,7 @@ class RunningCalls:
         try:
             yield
         finally:
-            call.become_long()
+            call.end()
             del _LOCAL.call
 
     def count_short(self, tenant: str, change: int) -> None:
@@ -63,25 +68,33 @@ class RunningCalls:
 class _RunningCall:
     """A call in its thread; short until it has computed for long, or has ended."""
 
-    __slots__ = ("_began_s", "_is_short", "_others", "_slept_s", "_tenant")
+    __slots__ = ("_began_s", "_others", "_short_until_s", "_slept_s", "_tenant", "_while_long")
 
     def __init__(self, others: RunningCalls, tenant: str) -> None:
         self._others = others
         self._tenant = tenant
         self._began_s = self._slept_s = others.clock()
-        self._is_short = True
+        # Asking the wall's clock takes a tenth of the time.
+        self._short_until_s = others.wall_clock() + _SHORT_S
+        self._while_long: ExitStack | None = None
         others.count_short(tenant, 1)
 
     def yield_to_others(self) -> None:
+        if self._others.wall_clock() < self._short_until_s:
+            return
         now_s = self._others.clock()
         if now_s - self._began_s < _SHORT_S:
             return
-        self.become_long()
+        if self._while_long is None:
+            self._while_long = ExitStack()
+            self._while_long.enter_context(computing_for_long())
+            self._others.count_short(self._tenant, -1)
         if self._others.has_short_of_others(self._tenant):
             self._others.sleep(min(now_s - self._slept_s, _LONGEST_SLEEP_S))
         self._slept_s = now_s
 
-    def become_long(self) -> None:
-        if self._is_short:
-            self._is_short = False
+    def end(self) -> None:
+        if self._while_long is None:
             self._others.count_short(self._tenant, -1)
+        else:
+            self._while_long.close()
