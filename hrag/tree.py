@@ -203,6 +203,19 @@ class Tree:
         offset = self._bases[level] + index * CHUNK.itemsize
         return ChunkRecord._make(_RECORD.unpack_from(self._buffer, offset))
 
+    def descendants(self, position: tuple[int, int], level: int) -> range:
+        """Returns the indexes of the chunks at `level` below a chunk, or of the chunk itself.
+
+        `position` is the chunk's level and index.
+        """
+        above, index = position
+        first, last = index, index
+        for upper in range(above, level, -1):
+            behind = self.record(upper, last)
+            first = self.record(upper, first).first_child
+            last = behind.first_child + behind.child_count - 1
+        return range(first, last + 1)
+
     def ancestors(self, leaf_level: int) -> NDArray[np.uint32]:
         """Returns the index of each leaf's ancestor at each level.
 

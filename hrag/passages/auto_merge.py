@@ -34,7 +34,8 @@ def representatives(
     chosen = {leaf: (leaf_level, leaf) for leaf in ancestors}
     merged = set(ancestors)
     for level in range(leaf_level, top_level):
-        matched = Counter(tree.record(level, index).parent for index in merged)
+        parents = {index: tree.record(level, index).parent for index in set(ancestors.values())}
+        matched = Counter(parents[index] for index in merged)
         merged = {
             parent
             for parent, count in matched.items()
@@ -42,10 +43,28 @@ def representatives(
         }
         if not merged:
             break
-        ancestors = {leaf: tree.record(level, index).parent for leaf, index in ancestors.items()}
+        ancestors = {leaf: parents[index] for leaf, index in ancestors.items()}
         chosen |= {leaf: (level + 1, index) for leaf, index in ancestors.items() if index in merged}
-    holders = _holders(tree, sorted(set(chosen.values())))
+    positions = set(chosen.values())
+    if len(positions) < 2 or max(positions)[0] == leaf_level:
+        return chosen  # None can lie inside another.
+    holders = _holders(tree, sorted(positions))
     return {leaf: holders[position] for leaf, position in chosen.items()}
+
+
+def leaves_inside(tree: Tree, position: TreePosition, below: range, leaf_level: int) -> range:
+    """Returns the leaves, by index, whose spans lie wholly inside a chunk's.
+
+    Those `below` it in the tree, and neighbours of these that its overlap contains.
+    """
+    chunk = tree.record(*position)
+    first, end = below.start, below.stop
+    while first and tree.record(leaf_level, first - 1).byte_start >= chunk.byte_start:
+        first -= 1
+    leaves = tree.counts[leaf_level]
+    while end < leaves and tree.record(leaf_level, end).byte_end <= chunk.byte_end:
+        end += 1
+    return range(first, end)
 
 
 def _enough(matched: int, children: int, ratio: float) -> bool:

@@ -247,11 +247,7 @@ def _siblings(tree: Tree, position: TreePosition) -> Iterator[TreePosition]:
 
 
 def _descendants(tree: Tree, position: TreePosition, depth: int) -> Iterator[TreePosition]:
-    """Level by level; the descendants at one level are consecutive."""
-    level, index = position
-    family = range(index, index + 1)
+    """Level by level, in order."""
+    level, _ = position
     for below in range(level - 1, max(level - depth, 0) - 1, -1):
-        first = _children(tree.record(below + 1, family[0]))
-        last = _children(tree.record(below + 1, family[-1]))
-        family = range(first.start, last.stop)
-        yield from ((below, child) for child in family)
+        yield from ((below, child) for child in tree.descendants(position, below))

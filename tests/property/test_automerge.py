@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag.passages.auto_merge import representatives
+from hrag.passages.auto_merge import leaves_inside, representatives
 from hrag.passages.tree_text import TreePosition
 from hrag.tree import Tree
 from indexer_svc.chunker import build_tree
@@ -62,3 +62,19 @@ def test_the_highest_chunk_stands_of_which_enough_matched(parsed, settings, rati
             if one.byte_start <= other.byte_start and other.byte_end <= one.byte_end
         ]
         assert inside == [one]
+
+
+@given(documents, tree_settings())
+@many
+def test_leaves_inside_a_chunk_are_those_whose_span_is(parsed, settings):
+    tree, leaf_level = build_tree(parsed, settings), settings.embedding_level
+    leaves = [tree.record(leaf_level, index) for index in range(tree.counts[leaf_level])]
+    for level in range(leaf_level, settings.top_level + 1):
+        for index in range(tree.counts[level]):
+            chunk = tree.record(level, index)
+            below = tree.descendants((level, index), leaf_level)
+            assert list(leaves_inside(tree, (level, index), below, leaf_level)) == [
+                number
+                for number, leaf in enumerate(leaves)
+                if chunk.byte_start <= leaf.byte_start and leaf.byte_end <= chunk.byte_end
+            ]

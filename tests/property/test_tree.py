@@ -254,6 +254,16 @@ def test_ancestors_follow_parents_from_every_leaf(parsed, settings):
             ancestor = tree.record(level, ancestor).parent
 
 
+@many
+@given(documents, tree_settings())
+def test_descendants_are_the_chunks_whose_ancestor_a_chunk_is(parsed, settings):
+    tree, bottom = build_tree(parsed, settings), settings.embedding_level
+    for up, ancestors in enumerate(tree.ancestors(bottom).tolist()):
+        for index in range(tree.counts[bottom + up]):
+            below = tree.descendants((bottom + up, index), bottom)
+            assert list(below) == [leaf for leaf, each in enumerate(ancestors) if each == index]
+
+
 @few
 @given(tree_settings())
 @example(TreeSettings())

@@ -1,19 +1,22 @@
 """Groups candidates by the chunk that represents them: an ancestor, or AUTO_MERGE's choice.
 
 Works on the dense arrays of a table of leaves; AUTO_MERGE also reads the trees of the documents
-in which leaves matched. Groups of a later round are appended: those of earlier rounds never change.
+whose leaves it may merge. Groups of a later round are appended: those of earlier rounds never
+change.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hrag_fast
 from hrag.engine.find import FindRequest
-from hrag.engine.search.candidates import LeafTable, RowNumbers, ScoredRows, Scores
+from hrag.engine.search.candidates import LeafTable, ScoredRows, Scores
 from hrag.engine.search.sorted_sets import is_in
 from hrag.engine.stored.labels import (
     Labels,
@@ -23,7 +26,7 @@ from hrag.engine.stored.labels import (
     ordinals_of,
     split_label,
 )
-from hrag.passages.auto_merge import MERGED_LEAVES, representatives
+from hrag.passages.auto_merge import MERGED_LEAVES, leaves_inside, representatives
 from hrag.passages.tree_text import LeafMatch, TreePosition
 from hrag.tree import Tree
 from hrag.types import Aggregation, SearchMode
@@ -39,19 +42,26 @@ _KERNEL_CODE = {
 }
 
 
+class MergedChunk(NamedTuple):
+    """A chunk above the leaves that AUTO_MERGE chose, and the labels of all leaves inside it."""
+
+    position: TreePosition
+    labels: range
+
+
 @dataclass(frozen=True, slots=True)
 class AncestorGroups:
     """Candidates grouped and ranked by `hrag_fast.climb`. See `MatchedLeaves`.
 
-    A key is a document's ordinal with the index of a chunk at `ancestor_level`; with
-    `positions`, it stands for the chunk that these have for the key. `lexical` and `dense`
-    are each source's scores of `groups.children`, None if it was not searched.
+    A key is a document's ordinal with the index of a chunk at `ancestor_level`. In AUTO_MERGE
+    that is the leaves' level, and the key of a `merged` chunk is its first leaf's. `lexical` and
+    `dense` are each source's scores of `groups.children`, None if it was not searched.
     """
 
     table: LeafTable
     groups: hrag_fast.Groups
     ancestor_level: int
-    positions: dict[int, TreePosition] | None = None
+    merged: Mapping[int, MergedChunk] = field(default_factory=dict)
     lexical: Scores | None = None
     dense: Scores | None = None
 
@@ -101,7 +111,6 @@ class AncestorGroups:
         return replace(
             self,
             groups=groups,
-            positions=None if self.positions is None else self.positions | (more.positions or {}),
             lexical=_both(self.lexical, more.lexical),
             dense=_both(self.dense, more.dense),
         )
@@ -122,9 +131,9 @@ class AncestorGroups:
 
     def position(self, key: int) -> TreePosition:
         """Returns level and index of the chunk that a key stands for."""
-        if self.positions is None:
-            return self.ancestor_level, split_label(key)[1]
-        return self.positions[key]
+        if key in self.merged:
+            return self.merged[key].position
+        return self.ancestor_level, split_label(key)[1]
 
     def score(self, group: int) -> float:
         """Returns the group's score."""
@@ -177,12 +186,10 @@ def grouped(found: ScoredRows, request: FindRequest, tree_of: TreeOf) -> Ancesto
     if request.mode is not SearchMode.AUTO_MERGE:
         groups = climb(found, request.level, request.aggregation)
         return _with_source_scores(groups, found)
-    is_best = np.zeros(len(found), np.bool_)
-    is_best[found.best_first()[:MERGED_LEAVES]] = True
-    best = _rows_of(found, is_best)
+    best = _rows_of(found, np.sort(found.best_first()[:MERGED_LEAVES]))
     merged = auto_merge(best, request.level, request.merge_ratio, request.aggregation, tree_of)
     groups = _with_source_scores(merged, found)
-    return deepened(groups, best.labels, found, request, tree_of)
+    return deepened(groups, best.labels, found, request)
 
 
 def deepened(
@@ -190,7 +197,6 @@ def deepened(
     considered: Labels,
     found: ScoredRows,
     request: FindRequest,
-    tree_of: TreeOf,
 ) -> AncestorGroups:
     """Returns the groups with those of a further round after them.
 
@@ -201,11 +207,10 @@ def deepened(
     groups = groups.in_table(found.table)
     new = ~is_in(found.labels, considered)
     if request.mode is SearchMode.AUTO_MERGE:
-        new[new] = _outside(groups, found.rows[new], tree_of)
-        more = _alone(groups, _rows_of(found, new), request.aggregation)
+        new &= _outside(groups.merged.values(), found.labels)
     else:
-        new[new] = ~np.isin(_keys(_rows_of(found, new), request.level), groups.groups.keys)
-        more = climb(_rows_of(found, new), request.level, request.aggregation)
+        new[new] = ~is_in(_keys(_rows_of(found, new), request.level), np.sort(groups.groups.keys))
+    more = climb(_rows_of(found, new), groups.ancestor_level, request.aggregation)
     return groups.followed_by(_with_source_scores(more, found))
 
 
@@ -218,7 +223,7 @@ def _keys(found: ScoredRows, level: int) -> NDArray[np.uint64]:
     return keys
 
 
-def _rows_of(found: ScoredRows, chosen: NDArray[np.bool_]) -> ScoredRows:
+def _rows_of(found: ScoredRows, chosen: NDArray[np.bool_ | np.intp]) -> ScoredRows:
     return replace(found, rows=found.rows[chosen], scores=found.scores[chosen])
 
 
@@ -231,41 +236,14 @@ def _with_source_scores(groups: AncestorGroups, found: ScoredRows) -> AncestorGr
     )
 
 
-def _outside(groups: AncestorGroups, rows: RowNumbers, tree_of: TreeOf) -> NDArray[np.bool_]:
-    """Which of the rows lie inside none of the chunks that AUTO_MERGE chose: `bool[n]`."""
-    chosen: dict[int, list[TreePosition]] = {}
-    for key, position in (groups.positions or {}).items():
-        chosen.setdefault(split_label(key)[0], []).append(position)
-    outside = np.ones(len(rows), np.bool_)
-    for at, row_label in enumerate(groups.table.labels[rows].tolist()):
-        ordinal, leaf = split_label(row_label)
-        if ordinal not in chosen:
-            continue
-        tree = tree_of(ordinal)
-        own = tree.record(groups.level, leaf)
-        outside[at] = not any(
-            tree.record(*position).byte_start <= own.byte_start
-            and own.byte_end <= tree.record(*position).byte_end
-            for position in chosen[ordinal]
-        )
+def _outside(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np.bool_]:
+    """Which of the labels, ascending, are of leaves in none of the chunks: `bool[n]`."""
+    bounds = np.array([(each.labels.start, each.labels.stop) for each in merged], np.uint64)
+    starts, ends = np.searchsorted(labels, bounds.reshape(-1, 2).T)
+    places = len(labels) + 1
+    chunks = np.cumsum(np.bincount(starts, minlength=places) - np.bincount(ends, minlength=places))
+    outside: NDArray[np.bool_] = chunks[:-1] == 0
     return outside
-
-
-def _alone(groups: AncestorGroups, found: ScoredRows, aggregation: Aggregation) -> AncestorGroups:
-    """AUTO_MERGE's groups of rows that each stand for themselves, with keys of their own."""
-    used: dict[int, int] = {}
-    for key in groups.positions or {}:
-        ordinal, which = split_label(key)
-        used[ordinal] = max(used.get(ordinal, 0), which + 1)
-    labels = groups.table.labels[found.rows]
-    members = np.zeros(len(labels), np.uint32)
-    positions: dict[int, TreePosition] = {}
-    for at, row_label in enumerate(labels.tolist()):
-        ordinal, leaf = split_label(row_label)
-        members[at] = used.get(ordinal, 0)
-        used[ordinal] = int(members[at]) + 1
-        positions[label(ordinal, int(members[at]))] = (groups.level, leaf)
-    return _by_members(found, members, aggregation, groups.ancestor_level, positions)
 
 
 def climb(found: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGroups:
@@ -294,43 +272,29 @@ def auto_merge(
     See `hrag.passages.auto_merge`; `level` is the highest, `tree_of` gives a document's tree
     by its ordinal.
     """
-    table = found.table
-    labels, alive = table.labels[found.rows], table.alive[found.rows]
-    members = np.zeros(len(labels), np.uint32)  # Numbers a document's representatives.
-    positions: dict[int, TreePosition] = {}
-    for ordinal, own in _by_document(labels):
-        if not alive[own[0]]:
-            continue
-        indexes = leaves_of(labels[own]).tolist()
-        tree = tree_of(ordinal)
-        chosen = representatives(tree, indexes, table.settings.tree.embedding_level, level, ratio)
-        chunks = sorted(set(chosen.values()), key=lambda position: tree.record(*position))
-        number = {position: which for which, position in enumerate(chunks)}
-        members[own] = [number[chosen[index]] for index in indexes]
-        positions |= {label(ordinal, which): position for position, which in number.items()}
-    return _by_members(found, members, aggregation, level, positions)
-
-
-def _by_members(
-    found: ScoredRows,
-    members: NDArray[np.uint32],
-    aggregation: Aggregation,
-    level: int,
-    positions: dict[int, TreePosition],
-) -> AncestorGroups:
-    """Groups rows by the number that each has within its document."""
-    table = found.table
-    rows = np.arange(len(found.rows), dtype=np.uint32)
-    labels, alive = table.labels[found.rows], table.alive[found.rows]
-    code = _KERNEL_CODE[aggregation]
-    groups = hrag_fast.climb(rows, found.scores, labels, members, alive, code)
+    table, labels = found.table, found.labels
+    leaf_level = table.settings.tree.embedding_level
+    members: list[int] = []  # Of each row, the leaf in its group's key.
+    merged: dict[int, MergedChunk] = {}
+    for ordinal, own in groupby(map(split_label, labels.tolist()), itemgetter(0)):
+        tree, leaves = tree_of(ordinal), [leaf for _, leaf in own]
+        chosen = representatives(tree, leaves, leaf_level, level, ratio)
+        first = {}
+        for position in set(chosen.values()):
+            below = tree.descendants(position, leaf_level)
+            first[position] = below.start
+            if position[0] > leaf_level:
+                inside = leaves_inside(tree, position, below, leaf_level)
+                bounds = label(ordinal, inside.start), label(ordinal, inside.stop)
+                merged[label(ordinal, below.start)] = MergedChunk(position, range(*bounds))
+        members += [first[chosen[leaf]] for leaf in leaves]
+    groups = hrag_fast.climb(
+        np.arange(len(found), dtype=np.uint32),
+        found.scores,
+        labels,
+        np.array(members, np.uint32),
+        table.alive[found.rows],
+        _KERNEL_CODE[aggregation],
+    )
     groups = groups._replace(children=found.rows[groups.children])
-    return AncestorGroups(table, groups, level, positions)
-
-
-def _by_document(labels: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.integer[Any]]]]:
-    """Ordinals, each with the places of its labels."""
-    ordinals = ordinals_of(labels)
-    order = np.argsort(ordinals, kind="stable")
-    found, starts = np.unique(ordinals[order], return_index=True)
-    return list(zip(found.tolist(), np.split(order, starts)[1:], strict=True))
+    return AncestorGroups(table, groups, leaf_level, merged)

@@ -46,7 +46,7 @@ def search(
         if groups is None:
             groups, considered = grouped(found, request, tree_of), found.labels
         else:
-            groups = deepened(groups, considered, found, request, tree_of)
+            groups = deepened(groups, considered, found, request)
             considered = np.union1d(considered, found.labels)
         reaching = groups if request.min_score is None else groups.reaching(request.min_score)
         stages += [("search", began, searched), ("climb", searched, time.perf_counter())]
