@@ -17,7 +17,7 @@ from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
 from hrag.deadline import NEVER
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.sources.vector import VectorSource
+from hrag.engine.embedded.search.sources.vector import VectorQuery, VectorSource
 from hrag.types import SearchMode
 
 LEAVES = 100_000
@@ -78,7 +78,7 @@ def test_tail_scan(benchmark, leaves, tmp_path, report):
     vectors = corpus.fill(tmp_path, leaves, LEAVES_EACH, LONG_DIMENSION, SEED, sealed=False)
     (vector,) = corpus.queries_near(vectors, 1, SEED + 1)
     with corpus.view(tmp_path) as view:
-        found = benchmark(VectorSource().candidates, vector, EligibleRows(view), K)
+        found = benchmark(VectorSource().candidates, VectorQuery(vector), EligibleRows(view), K)
     assert set(found.rows) == set(np.argsort(vectors @ vector)[-K:])
     report.parameters(seed=SEED, leaves=len(vectors), dimension=LONG_DIMENSION)
     what = f"exact scan of a tail of {len(vectors):,} x {LONG_DIMENSION}"

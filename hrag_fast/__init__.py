@@ -1,6 +1,7 @@
 """The compiled hot path: ANN and BM25 search, climbing, encoding passages, cutting, analysis.
 
-* `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`).
+* `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`);
+  a `GraphSearch` goes on where it stopped.
 * `Postings` finds leaves by BM25 in an inverted index; `postings_of` and `write_postings` make
   one. `forward_matches` and `bm25` score leaves that are in none.
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
@@ -41,7 +42,7 @@ try:
     from hrag_fast._cited import matched_sentence, merged_spans
     from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups, climb
     from hrag_fast._forward import forward_matches
-    from hrag_fast._graph import Graph
+    from hrag_fast._graph import Graph, GraphSearch
     from hrag_fast._passages import CitedDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
     from hrag_fast._protojson import JsonSchema
@@ -71,6 +72,7 @@ __all__ = [
     "SUM",
     "CitedDocument",
     "Graph",
+    "GraphSearch",
     "Groups",
     "JsonSchema",
     "LeafTerms",

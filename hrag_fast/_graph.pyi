@@ -1,6 +1,6 @@
-"""Types and documentation of the compiled `Graph`.
+"""Types and documentation of the compiled `Graph` and `GraphSearch`.
 
-Its searches release the GIL. Arrays are one-dimensional and C-contiguous and may be read-only; a
+Searches release the GIL. Arrays are one-dimensional and C-contiguous and may be read-only; a
 wrong dtype or shape is a ValueError, None or no array a TypeError. Arrays returned are new.
 """
 
@@ -16,7 +16,7 @@ class Graph:
 
     `file` may be a memory map that several processes share; it is kept, and must not change.
     Its n vectors have the item numbers 0 to n - 1, in any order. Beside it, 12 bytes a vector
-    are allocated, and 2 a vector for each search that runs at the same time.
+    are allocated, and 2 a vector for each `GraphSearch` that lives at the same time.
 
     Safe to search from several threads.
     """
@@ -35,21 +35,13 @@ class Graph:
     def __len__(self) -> int:
         """Number of vectors, n."""
 
-    def search(
-        self, query: NDArray[np.float32], count: int, ef: int
-    ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-        """ANN search: finds the `count` items with the largest inner product, best first.
+    def search(self, query: NDArray[np.float32], ef: int) -> GraphSearch:
+        """ANN search: begins to look for the items with the largest inner product.
 
-        `query` is float32[d]. `ef` is the size of the list of candidates (raised to `count` if
-        smaller): larger is slower and finds more of the true nearest. The result equals
-        hnswlib's for the same `ef`.
+        `query` is float32[d]; it is kept and must not change. `ef` is the size of the list of
+        candidates: larger is slower and finds more of the true nearest.
 
-        Returns item numbers uint32[m] and inner products float32[m], for unit vectors the cosine
-        similarities from -1 to 1. m is `count`, or less if there are fewer vectors or the graph
-        leads to fewer.
-
-        Takes about ef * M * log(n) inner products of d numbers, M being the index's links a
-        vector. Raises ValueError for a query of another dimension.
+        Raises ValueError for a query of another dimension.
         """
 
     def scores(self, query: NDArray[np.float32], items: NDArray[np.uint32]) -> NDArray[np.float32]:
@@ -60,4 +52,24 @@ class Graph:
 
         Raises ValueError for a query of another dimension, IndexError for an item that is not
         below n.
+        """
+
+class GraphSearch:
+    """A search of one query, which goes on where it stopped when more items are asked for.
+
+    Made by `Graph.search`. Safe to use from one thread at a time.
+    """
+
+    def nearest(self, count: int) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """Finds the `count` items with the largest inner product, best first.
+
+        `ef` is raised to `count` if smaller, for this call and all later ones. The result equals
+        hnswlib's for the same `ef`, whatever was asked for before.
+
+        Returns item numbers uint32[m] and inner products float32[m], for unit vectors the cosine
+        similarities from -1 to 1. m is `count`, or less if there are fewer vectors or the graph
+        leads to fewer.
+
+        Takes about ef * M * log(n) inner products of d numbers, M being the index's links a
+        vector, less those of the calls before.
         """

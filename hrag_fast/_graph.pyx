@@ -1,6 +1,6 @@
 # distutils: language = c++
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`Graph`: searches an HNSW index in hnswlib's file format, in place.
+"""`Graph` and `GraphSearch`: search an HNSW index in hnswlib's file format, in place.
 
 The algorithm is that of Malkov and Yashunin, "Efficient and robust approximate nearest neighbor
 search using Hierarchical Navigable Small World graphs" (arXiv 1603.09320, 2016; IEEE TPAMI 42(4),
@@ -19,6 +19,7 @@ import numpy as np
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
+from libcpp.algorithm cimport nth_element
 from libcpp.pair cimport pair
 from libcpp.queue cimport priority_queue
 from libcpp.vector cimport vector
@@ -70,6 +71,8 @@ cdef enum:
     COUNT_MASK = 0xFFFF  # The word before a list of links: its length, and flags above it.
     MAX_LEVEL = 64  # Far above what hnswlib's random levels reach.
     PREFETCH_AHEAD = 4  # Vectors between the one that is read and the one that is prefetched.
+    IN_FRONTIER = 0x80000000  # Beside an internal id.
+    MAX_ELEMENTS = 0x7FFFFFFF  # Internal ids have 31 bits.
 
 
 cdef struct Header:  # As hnswlib's `saveIndex` writes it.
@@ -130,7 +133,7 @@ cdef class Graph:
             or (header.label_offset - header.data_offset) % sizeof(float)
             or header.element_bytes != header.label_offset + sizeof(uint64_t)
             or not 0 <= header.max_level <= MAX_LEVEL
-            or not 0 < header.count <= rest // header.element_bytes
+            or not 0 < header.count <= min(rest // header.element_bytes, MAX_ELEMENTS)
             or header.entry_point >= header.count
         ):
             raise ValueError("the header is not one of an index of inner products")
@@ -221,27 +224,9 @@ cdef class Graph:
     def __len__(self):
         return self.header.count
 
-    def search(self, const float[::1] query not None, size_t count, size_t ef):
-        """ANN search: the `count` nearest items and their scores; see `_graph.pyi`."""
-        self._check_query(query)
-        count = min(count, <size_t>self.header.count)
-        items, scores = np.empty(count, np.uint32), np.empty(count, np.float32)
-        if not count:
-            return items, scores
-        try:
-            visited = self.spare_visited.pop()
-        except IndexError:
-            visited = np.zeros(self.header.count + 1, np.uint16)
-        cdef uint16_t[::1] visited_view = visited
-        cdef uint32_t[::1] items_out = items
-        cdef float[::1] scores_out = scores
-        cdef size_t found
-        with nogil:
-            found = self.nearest(
-                &query[0], count, max(ef, count), &visited_view[0], &items_out[0], &scores_out[0]
-            )
-        self.spare_visited.append(visited)
-        return items[:found], scores[:found]
+    def search(self, const float[::1] query not None, size_t ef):
+        """ANN search; see `_graph.pyi`."""
+        return GraphSearch(self, query, ef)
 
     def scores(self, const float[::1] query not None, const uint32_t[::1] items not None):
         """Exact scan: the inner product of the query with each item; see `_graph.pyi`."""
@@ -289,47 +274,6 @@ cdef class Graph:
     cdef inline float distance(self, const float* query, size_t internal_id) noexcept nogil:
         return 1 - hrag_dot(query, self.vector(internal_id), self.vector_size)
 
-    cdef size_t nearest(
-        self,
-        const float* query,
-        size_t count,
-        size_t ef,
-        uint16_t* tagged,
-        uint32_t* items,
-        float* scores,
-    ) noexcept nogil:
-        """K-NN-SEARCH and SEARCH-LAYER, algorithms 5 and 2 of the paper; stops as hnswlib does."""
-        cdef uint16_t tag = self.next_tag(tagged)
-        cdef uint16_t* visited = tagged + 1
-        cdef uint32_t current = self.descend(query)
-        cdef float bound = self.distance(query, current)
-        cdef priority_queue[Candidate] found  # The farthest on top.
-        cdef priority_queue[Candidate] frontier  # The nearest on top: distances are negated.
-        cdef vector[uint32_t] unvisited  # Links of one element.
-        cdef size_t unvisited_count, i
-        cdef float distance
-        unvisited.resize(self.header.max_links0 + 1)
-        found.push(Candidate(bound, current))
-        frontier.push(Candidate(-bound, current))
-        visited[current] = tag
-        while not frontier.empty() and -frontier.top().first <= bound:
-            unvisited_count = self.visit_links(
-                frontier.top().second, visited, tag, unvisited.data()
-            )
-            frontier.pop()
-            for i in range(unvisited_count):
-                if i + 1 < unvisited_count:
-                    hrag_prefetch_vector(self.vector(unvisited[i + 1]), self.vector_size)
-                current = unvisited[i]
-                distance = self.distance(query, current)
-                if found.size() < ef or distance < bound:
-                    frontier.push(Candidate(-distance, current))
-                    found.push(Candidate(distance, current))
-                    if found.size() > ef:
-                        found.pop()
-                    bound = found.top().first
-        return self.write_nearest(found, count, items, scores)
-
     cdef size_t visit_links(
         self, size_t internal_id, uint16_t* visited, uint16_t tag, uint32_t* unvisited
     ) noexcept nogil:
@@ -350,19 +294,6 @@ cdef class Graph:
                 unvisited_count += 1
                 hrag_prefetch(self.vector(links[i]))
         return unvisited_count
-
-    cdef uint16_t next_tag(self, uint16_t* tagged) noexcept nogil:
-        """The tag of this search, which no element bears yet: nothing needs clearing.
-
-        The first word holds the last tag; when that overflows, all are cleared. hnswlib's
-        VisitedList does the same.
-        """
-        cdef uint16_t tag = tagged[0] + 1
-        if tag == 0:
-            memset(tagged, 0, (self.header.count + 1) * sizeof(uint16_t))
-            tag = 1
-        tagged[0] = tag
-        return tag
 
     cdef uint32_t descend(self, const float* query) noexcept nogil:
         """The element at level 0 to begin with: a greedy search on each level above."""
@@ -390,7 +321,7 @@ cdef class Graph:
         return current
 
     cdef size_t write_nearest(
-        self, priority_queue[Candidate]& found, size_t count, uint32_t* items, float* scores
+        self, priority_queue[Candidate] found, size_t count, uint32_t* items, float* scores
     ) noexcept nogil:
         """Writes the `count` nearest, best first; returns how many there are."""
         cdef size_t written, i
@@ -403,3 +334,130 @@ cdef class Graph:
             scores[i] = 1 - found.top().first
             found.pop()
         return written
+
+
+cdef class GraphSearch:
+    """A search of one query that goes on where it stopped; see `_graph.pyi`.
+
+    Best-first search follows links in one order whatever ef is: a larger one only stops later. So
+    what is too far for a smaller ef is kept for a larger one, and nothing is compared twice.
+    """
+
+    cdef Graph graph
+    cdef const float[::1] query
+    cdef size_t ef
+    cdef object visited  # The array of `tagged`, which no other search uses meanwhile.
+    cdef uint16_t* tagged
+    cdef uint16_t tag
+    cdef priority_queue[Candidate] found  # The `ef` nearest, the farthest on top.
+    cdef priority_queue[Candidate] frontier  # The nearest on top: distances are negated.
+    cdef vector[Candidate] farther  # All others, with IN_FRONTIER if they are or were there.
+
+    def __cinit__(self, Graph graph not None, const float[::1] query not None, size_t ef):
+        graph._check_query(query)
+        self.graph = graph
+        self.query = query
+        self.ef = ef
+        try:
+            self.visited = graph.spare_visited.pop()
+        except IndexError:
+            self.visited = np.zeros(graph.header.count + 1, np.uint16)
+        cdef uint16_t[::1] tagged = self.visited
+        self.tagged = &tagged[0]
+        self.tag = next_tag(self.tagged, graph.header.count)
+
+    def __del__(self):
+        if self.visited is not None:  # It is if the arguments were refused.
+            self.graph.spare_visited.append(self.visited)
+
+    def nearest(self, size_t count):
+        """The `count` nearest items and their scores; see `_graph.pyi`."""
+        count = min(count, <size_t>self.graph.header.count)
+        items, scores = np.empty(count, np.uint32), np.empty(count, np.float32)
+        if not count:
+            return items, scores
+        cdef uint32_t[::1] items_out = items
+        cdef float[::1] scores_out = scores
+        cdef size_t found
+        self.ef = max(self.ef, count)
+        with nogil:
+            found = self.find(self.graph, count, &items_out[0], &scores_out[0])
+        return items[:found], scores[:found]
+
+    cdef size_t find(
+        self, Graph graph, size_t count, uint32_t* items, float* scores
+    ) noexcept nogil:
+        """K-NN-SEARCH and SEARCH-LAYER, algorithms 5 and 2 of the paper; stops as hnswlib does."""
+        if self.found.empty():
+            self.begin(graph)
+        elif self.found.size() < self.ef:
+            self.widen()
+        self.search_layer(graph)
+        return graph.write_nearest(self.found, count, items, scores)
+
+    cdef void begin(self, Graph graph) noexcept nogil:
+        cdef uint32_t start = graph.descend(&self.query[0])
+        cdef float distance = graph.distance(&self.query[0], start)
+        self.tagged[1 + start] = self.tag
+        self.found.push(Candidate(distance, start))
+        self.frontier.push(Candidate(-distance, start))
+
+    cdef void widen(self) noexcept nogil:
+        """Moves the nearest of `farther` to `found`, which has space, and to the frontier."""
+        cdef size_t moved = min(self.ef - self.found.size(), self.farther.size())
+        cdef size_t i
+        cdef Candidate each
+        if moved < self.farther.size():
+            nth_element(
+                self.farther.begin(), self.farther.begin() + moved, self.farther.end()
+            )
+        for i in range(moved):
+            each = self.farther[i]
+            if not each.second & IN_FRONTIER:
+                self.frontier.push(Candidate(-each.first, each.second))
+            self.found.push(Candidate(each.first, each.second & ~IN_FRONTIER))
+        self.farther.erase(self.farther.begin(), self.farther.begin() + moved)
+
+    cdef void search_layer(self, Graph graph) noexcept nogil:
+        cdef const float* query = &self.query[0]
+        cdef float bound = self.found.top().first
+        cdef float distance
+        cdef vector[uint32_t] unvisited  # Links of one element.
+        cdef size_t unvisited_count, i
+        cdef uint32_t current
+        unvisited.resize(graph.header.max_links0 + 1)
+        while not self.frontier.empty() and -self.frontier.top().first <= bound:
+            unvisited_count = graph.visit_links(
+                self.frontier.top().second, self.tagged + 1, self.tag, unvisited.data()
+            )
+            self.frontier.pop()
+            for i in range(unvisited_count):
+                if i + 1 < unvisited_count:
+                    hrag_prefetch_vector(graph.vector(unvisited[i + 1]), graph.vector_size)
+                current = unvisited[i]
+                distance = graph.distance(query, current)
+                if self.found.size() < self.ef or distance < bound:
+                    self.frontier.push(Candidate(-distance, current))
+                    self.found.push(Candidate(distance, current))
+                    if self.found.size() > self.ef:
+                        self.farther.push_back(
+                            Candidate(self.found.top().first, self.found.top().second | IN_FRONTIER)
+                        )
+                        self.found.pop()
+                    bound = self.found.top().first
+                else:
+                    self.farther.push_back(Candidate(distance, current))
+
+
+cdef uint16_t next_tag(uint16_t* tagged, size_t count) noexcept nogil:
+    """The tag of a new search, which none of `count` elements bears yet: nothing needs clearing.
+
+    The first word holds the last tag; when that overflows, all are cleared. hnswlib's
+    VisitedList does the same.
+    """
+    cdef uint16_t tag = tagged[0] + 1
+    if tag == 0:
+        memset(tagged, 0, (count + 1) * sizeof(uint16_t))
+        tag = 1
+    tagged[0] = tag
+    return tag

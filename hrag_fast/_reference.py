@@ -212,10 +212,14 @@ class Graph:
             self._links[internal_id] += [_list(row) for row in upper]
             at += 4 + size
 
-    def search(
+    def search(self, query: NDArray[np.float32], ef: int) -> "GraphSearch":
+        """ANN search; see `_graph.pyi`."""
+        return GraphSearch(self, query, ef)
+
+    def nearest(
         self, query: NDArray[np.float32], count: int, ef: int
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-        """ANN search; see `_graph.pyi`."""
+        """The `count` best of the `ef` nearest items, with their inner products."""
         distances = 1 - self._vectors @ query.astype(np.float64)
         current = self._entry
         for level in range(self._top, 0, -1):
@@ -224,7 +228,7 @@ class Graph:
                 if nearest == current:
                     break
                 current = nearest
-        found = self._search_layer(distances, current, max(ef, count))[:count]
+        found = self._search_layer(distances, current, ef)[:count]
         return self._labels[found].astype(np.uint32), (1 - distances[found]).astype(np.float32)
 
     def scores(self, query: NDArray[np.float32], items: NDArray[np.uint32]) -> NDArray[np.float32]:
@@ -248,6 +252,19 @@ class Graph:
                     frontier.append(other)
                     found = sorted([*found, other], key=distances.__getitem__)[:ef]
         return found
+
+
+class GraphSearch:
+    """Twin of `hrag_fast.GraphSearch`: begins anew each time."""
+
+    def __init__(self, graph: Graph, query: NDArray[np.float32], ef: int) -> None:
+        """Made by `Graph.search`."""
+        self._graph, self._query, self._ef = graph, query, ef
+
+    def nearest(self, count: int) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """Finds the nearest items; see `_graph.pyi`."""
+        self._ef = max(self._ef, count)
+        return self._graph.nearest(self._query, count, self._ef)
 
 
 def _list(words: NDArray[np.uint32]) -> list[int]:

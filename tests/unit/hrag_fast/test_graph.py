@@ -49,15 +49,51 @@ def file() -> bytes:
 def test_it_finds_what_its_twin_finds(count, dimension, links, seed, wanted, ef):
     _, file = index_of(count, dimension, links)
     query = unit_vectors(1, seed + 5000, dimension)[0]
-    items, scores = Graph(file).search(query, wanted, ef)
+    items, scores = Graph(file).search(query, ef).nearest(wanted)
     twin = _reference.Graph(file)
-    _, expected_scores = twin.search(query, wanted, ef)
+    _, expected_scores = twin.search(query, ef).nearest(wanted)
     assert items.dtype == np.uint32
     assert scores.dtype == np.float32
     assert np.allclose(scores, expected_scores, atol=1e-5)
     # Both add in another order, so items whose scores are all but equal may change places.
     assert len(set(items.tolist())) == len(items)
     assert np.allclose(twin.scores(query, items), scores, atol=1e-5)
+
+
+@given(
+    st.sampled_from([1, 2, 20, 300]),
+    st.sampled_from([2, 8, 33]),
+    st.sampled_from([2, 16]),
+    st.integers(0, 1000),
+    st.lists(st.sampled_from([0, 1, 2, 10, 40, 160, 400]), min_size=1, max_size=4),
+    st.sampled_from([1, 10, 64]),
+)
+def test_a_search_that_goes_on_finds_what_a_new_one_finds(
+    count, dimension, links, seed, rounds, ef
+):
+    _, file = index_of(count, dimension, links)
+    query = unit_vectors(1, seed + 5000, dimension)[0]
+    search = Graph(file).search(query, ef)
+    twin = _reference.Graph(file).search(query, ef)
+    for wanted in rounds:
+        items, scores = search.nearest(wanted)
+        _, expected_scores = twin.nearest(wanted)
+        assert np.allclose(scores, expected_scores, atol=1e-5)
+        assert len(set(items.tolist())) == len(items)
+        assert np.allclose(_reference.Graph(file).scores(query, items), scores, atol=1e-5)
+
+
+def test_a_search_that_goes_on_disturbs_no_other():
+    """Searches of one graph mark what they have visited; each has marks of its own."""
+    _, file = index_of(3000, 16)
+    graph = Graph(file)
+    queries = unit_vectors(20, seed=78)
+    expected = [graph.search(query, 10).nearest(200)[0].tolist() for query in queries]
+    searches = [graph.search(query, 10) for query in queries]
+    for wanted in (1, 20, 100):
+        for search in searches:
+            search.nearest(wanted)
+    assert [search.nearest(200)[0].tolist() for search in searches] == expected
 
 
 @pytest.mark.parametrize("dimension", [16, 50])
@@ -68,7 +104,7 @@ def test_it_finds_what_hnswlib_finds(dimension, ef):
     graph = Graph(file)
     for seed in range(50):
         query = unit_vectors(1, seed + 9000, dimension)[0]
-        items, scores = graph.search(query, 10, ef)
+        items, scores = graph.search(query, ef).nearest(10)
         expected, distances = index.knn_query(query, k=10, num_threads=1)
         assert items.tolist() == expected[0].tolist()
         assert np.allclose(scores, 1 - distances[0], atol=1e-5)
@@ -98,10 +134,12 @@ def test_many_threads_search_one_mapped_file_at_once(tmp_path):
     with (tmp_path / "index").open("rb") as opened:
         graph = Graph(mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ))
     queries = unit_vectors(64, seed=77)
-    alone = [graph.search(query, 10, 64)[0].tolist() for query in queries]
+    alone = [graph.search(query, 64).nearest(10)[0].tolist() for query in queries]
     with ThreadPoolExecutor(8) as threads:
         for _ in range(20):
-            together = threads.map(lambda query: graph.search(query, 10, 64)[0].tolist(), queries)
+            together = threads.map(
+                lambda query: graph.search(query, 64).nearest(10)[0].tolist(), queries
+            )
             assert list(together) == alone
 
 
@@ -109,23 +147,24 @@ def test_it_can_be_searched_more_often_than_its_tags_last(file):
     """Searches are numbered by 16 bits, which overflow."""
     graph = Graph(file)
     query = unit_vectors(1, seed=5, dimension=8)[0]
-    first = graph.search(query, 10, 10)[0].tolist()
+    first = graph.search(query, 10).nearest(10)[0].tolist()
     for _ in range(70_000):
-        graph.search(query, 1, 1)
-    assert graph.search(query, 10, 10)[0].tolist() == first
+        graph.search(query, 1).nearest(1)
+    assert graph.search(query, 10).nearest(10)[0].tolist() == first
 
 
 def test_it_says_what_it_holds(file):
     graph = Graph(file)
     assert (len(graph), graph.dimension) == (300, 8)
-    assert sorted(graph.search(unit_vectors(1, 0, 8)[0], 1000, 1)[0].tolist()) == list(range(300))
-    assert len(graph.search(unit_vectors(1, 0, 8)[0], 0, 10)[0]) == 0
+    query = unit_vectors(1, 0, 8)[0]
+    assert sorted(graph.search(query, 1).nearest(1000)[0].tolist()) == list(range(300))
+    assert len(graph.search(query, 10).nearest(0)[0]) == 0
 
 
 @pytest.mark.parametrize("length", [0, 7, 9])
 def test_a_query_of_another_dimension_is_refused(file, length):
     with pytest.raises(ValueError, match=f"query has {length} numbers; the index's have 8"):
-        Graph(file).search(np.zeros(length, np.float32), 10, 64)
+        Graph(file).search(np.zeros(length, np.float32), 64).nearest(10)
     with pytest.raises(ValueError, match=f"query has {length} numbers; the index's have 8"):
         Graph(file).scores(np.zeros(length, np.float32), np.zeros(1, np.uint32))
 
@@ -186,6 +225,6 @@ def test_whatever_a_file_says_a_search_stays_inside(data):
         graph = Graph(bytes(file))
     except ValueError:
         return
-    items, scores = graph.search(np.ones(graph.dimension, np.float32), 5, 5)
+    items, scores = graph.search(np.ones(graph.dimension, np.float32), 5).nearest(5)
     assert len(items) == len(scores) <= 5
     assert len(graph.scores(np.ones(graph.dimension, np.float32), items)) == len(items)

@@ -13,7 +13,7 @@ from hrag.engine.embedded.search.sources.lexical import (
     LexicalSource,
     lexical_query,
 )
-from hrag.engine.embedded.search.sources.vector import VectorSource
+from hrag.engine.embedded.search.sources.vector import VectorQuery, VectorSource
 from hrag.engine.embedded.search.view import View
 from hrag.engine.find import FindRequest, Vector
 from hrag.engine.search.candidates import ScoredRows
@@ -38,6 +38,8 @@ class Ranker:
         self.lexical: LexicalQuery | None = None
         if view.settings.analyzer:
             self.terms = analyzer(view.settings.analyzer).query_terms(request.text)
+        if request.retrieval is not Retrieval.LEXICAL:
+            self._dense = VectorQuery(_vector(request))
         if request.retrieval is not Retrieval.DENSE:
             self.lexical = lexical_query(self.terms, view)
 
@@ -48,24 +50,24 @@ class Ranker:
 
     def _found(self, eligible: EligibleRows, count: int) -> ScoredRows:
         if self.lexical is None:
-            by_vector = _VECTORS.candidates(self._vector, eligible, count)
+            by_vector = _VECTORS.candidates(self._dense, eligible, count)
             return of_one_source(self._view, by_vector, lexical=False)
         by_terms = _TERMS.candidates(self.lexical, eligible, count)
         if self._request.retrieval is Retrieval.LEXICAL:
             return of_one_source(self._view, by_terms, lexical=True)
-        by_vector = _VECTORS.candidates(self._vector, eligible, count)
+        by_vector = _VECTORS.candidates(self._dense, eligible, count)
         rows = np.union1d(by_terms.rows, by_vector.rows)
         return fused(
             self._view,
             rows,
             _TERMS.scores(self.lexical, self._view, rows),
-            _VECTORS.cosines(self._vector, self._view, rows),
+            _VECTORS.cosines(self._dense, self._view, rows),
             (by_terms, by_vector),
             self._request.fusion,
         )
 
-    @property
-    def _vector(self) -> Vector:
-        if self._request.vector is None:
-            raise TypeError("the request has no vector")
-        return self._request.vector
+
+def _vector(request: FindRequest) -> Vector:
+    if request.vector is None:
+        raise TypeError("the request has no vector")
+    return request.vector

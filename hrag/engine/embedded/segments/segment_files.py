@@ -40,7 +40,7 @@ from hrag.engine.embedded.store.failpoints import reach
 from hrag.engine.embedded.store.records import SegmentFile, SegmentRecord
 from hrag.engine.find import Vector
 from hrag.private_files import FILE_MODE, make_folder
-from hrag_fast import Graph, Postings
+from hrag_fast import Graph, GraphSearch, Postings
 
 # ef at search, with the index of `vector_part`: 64 gave recall@10 of 1.0 on 100,000 x 384 and
 # of 0.995 on 100,000 x 96, but 0.96 on 100,000 x 64; there ef 300 gives 0.993, and costs a sixth
@@ -120,18 +120,10 @@ class LoadedSegment:
         indexes = sum(file.size_bytes for name, file in self.record.files.items() if name != ROWS)
         return self.rows.size_bytes + self.items.nbytes + indexes
 
-    def search(self, query: Vector, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
-        """Returns the rows nearest to `query`, `uint32[n]`, and their cosines, `float32[n]`.
-
-        At least `count` rows where the segment has as many; those that share a vector come
-        together. Returns None if HNSW reached fewer items than that, which happens in a
-        graph that is not fully connected.
-        """
+    def search(self, query: Vector) -> "SegmentSearch":
+        """Begins to look for the rows nearest to `query`."""
         ef = search_ef(self.record.dimension, self.record.items)
-        items, scores = self._vectors.search(query, count, ef)
-        if len(items) < min(count, self.record.items):
-            return None
-        return self._expand(items, scores)
+        return SegmentSearch(self, self._vectors.search(query, ef))
 
     def scores(self, query: Vector, rows: NDArray[np.uint32]) -> Vector:
         """Returns the cosine of each of `rows`, `float32[n]`."""
@@ -143,9 +135,10 @@ class LoadedSegment:
             raise TypeError("the segment's collection has no vectors")
         return self.graph
 
-    def _expand(
+    def expand(
         self, items: NDArray[np.uint32], scores: Vector
     ) -> tuple[NDArray[np.uint32], Vector]:
+        """Returns the rows that items stand for, with the score of each."""
         heads = self.rows.heads
         if not len(heads):
             return items, scores
@@ -154,6 +147,29 @@ class LoadedSegment:
         before = np.cumsum(counts) - counts
         positions = np.repeat(heads[items] - before, counts) + np.arange(counts.sum())
         return self.rows.members[positions], np.repeat(scores, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSearch:
+    """A search of one query in a segment, which goes on where it stopped.
+
+    To be used from one thread at a time.
+    """
+
+    segment: LoadedSegment
+    graph_search: GraphSearch
+
+    def nearest(self, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
+        """Returns the rows nearest to the query, `uint32[n]`, and their cosines, `float32[n]`.
+
+        At least `count` rows where the segment has as many; those that share a vector come
+        together. Returns None if HNSW reached fewer items than that, which happens in a
+        graph that is not fully connected.
+        """
+        items, scores = self.graph_search.nearest(count)
+        if len(items) < min(count, self.segment.record.items):
+            return None
+        return self.segment.expand(items, scores)
 
 
 def search_ef(dimension: int, items: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.view import View
-from hrag.engine.embedded.segments.segment_files import LoadedSegment
+from hrag.engine.embedded.segments.segment_files import LoadedSegment, SegmentSearch
 from hrag.engine.find import Vector
 from hrag.engine.search.candidates import Candidates, RowNumbers, Scores, best_of
 from hrag.engine.search.rounds import FACTOR
@@ -22,38 +22,58 @@ from hrag.engine.search.rounds import FACTOR
 _SEARCH_COST = 20
 
 
-class VectorSource:
-    """See `CandidateSource`. Queries are `float32[dimension]` of unit length."""
+class VectorQuery:
+    """A query's vector, and how far its segments were searched. To be used by one thread.
 
-    def candidates(self, query: Vector, eligible: EligibleRows, count: int) -> Candidates:
+    `vector` is `float32[dimension]`, of unit length.
+    """
+
+    def __init__(self, vector: Vector) -> None:
+        self.vector = vector
+        self._searches: dict[int, SegmentSearch] = {}
+
+    def search(self, segment: LoadedSegment) -> SegmentSearch:
+        """Returns the query's search of a segment, the same one each time."""
+        number = segment.record.segment_id
+        if number not in self._searches:
+            self._searches[number] = segment.search(self.vector)
+        return self._searches[number]
+
+
+class VectorSource:
+    """See `CandidateSource`. Asked for more, it goes on where it stopped."""
+
+    def candidates(self, query: VectorQuery, eligible: EligibleRows, count: int) -> Candidates:
         """Returns the `count` nearest eligible rows, or all; scores are cosines.
 
         They are exact if every row was compared, else approximate.
         """
         view = eligible.view
-        tail = [_scan_tail(query, eligible)] if view.count > view.tail_base else []
+        tail = [_scan_tail(query.vector, eligible)] if view.count > view.tail_base else []
         found = tail.copy()
         for segment, base in zip(view.segments, view.bases, strict=True):
-            nearest = _search_graph(segment, base, query, eligible, count)
+            nearest = _search_graph(query.search(segment), base, eligible, count)
             if nearest is None:
-                return best_of([*tail, *_scan_segments(query, eligible)], count)
+                return best_of([*tail, *_scan_segments(query.vector, eligible)], count)
             found.append(nearest)
         return best_of(found, count)
 
-    def cosines(self, query: Vector, view: View, rows: RowNumbers) -> Scores:
+    def cosines(self, query: VectorQuery, view: View, rows: RowNumbers) -> Scores:
         """Returns the exact cosine of each of `rows`, which are ascending: `float32[n]`."""
         cosines = np.empty(len(rows), np.float32)
         first = np.searchsorted(rows, view.tail_base)
-        cosines[first:] = view.tail.vectors[rows[first:] - np.uint32(view.tail_base)] @ query
+        cosines[first:] = view.tail.vectors[rows[first:] - np.uint32(view.tail_base)] @ query.vector
         for segment, base in zip(view.segments, view.bases, strict=True):
             start, stop = np.searchsorted(rows, (base, base + segment.record.rows))
             if start < stop:
-                cosines[start:stop] = segment.scores(query, rows[start:stop] - np.uint32(base))
+                cosines[start:stop] = segment.scores(
+                    query.vector, rows[start:stop] - np.uint32(base)
+                )
         return cosines
 
 
 def _search_graph(
-    segment: LoadedSegment, base: int, query: Vector, eligible: EligibleRows, count: int
+    search: SegmentSearch, base: int, eligible: EligibleRows, count: int
 ) -> Candidates | None:
     """A segment's `count` nearest eligible rows, or all it has, by its graph.
 
@@ -63,10 +83,10 @@ def _search_graph(
     """
     wanted = -(-count * eligible.view.count // max(eligible.count, 1))
     while not eligible.exact and wanted * _SEARCH_COST < eligible.count:
-        found = segment.search(query, wanted)
+        found = search.nearest(wanted)
         if found is None:
             return None
-        whole = len(found[0]) == segment.record.rows
+        whole = len(found[0]) == search.segment.record.rows
         nearest = _eligible_of(eligible, found[0] + np.uint32(base), found[1], whole)
         if whole or len(nearest) >= count:
             return nearest

@@ -120,7 +120,7 @@ def test_without_a_damaged_segment_all_is_found_exactly(engine, model, damage, n
 def test_a_segment_that_cannot_say_is_passed_over_for_an_exact_scan(engine, model, monkeypatch):
     engine.seal()
     put(engine, model, "new", seed=40)
-    monkeypatch.setattr(segment_files.LoadedSegment, "search", lambda self, query, count: None)
+    monkeypatch.setattr(segment_files.SegmentSearch, "nearest", lambda self, count: None)
     assert_right(engine, model)
     assert_right(engine, model, count=1000)
 

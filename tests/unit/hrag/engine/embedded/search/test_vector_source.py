@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
-from hrag.engine.embedded.search.sources.vector import VectorSource
+from hrag.engine.embedded.search.sources.vector import VectorQuery, VectorSource
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments.segment_files import load
 from hrag.engine.find import FindRequest
@@ -35,7 +35,7 @@ def view(engine: Engine) -> View:
 
 
 def nearest(seed: int, eligible: EligibleRows, count: int) -> Candidates:
-    return VectorSource().candidates(query_vector(seed), eligible, count)
+    return VectorSource().candidates(VectorQuery(query_vector(seed)), eligible, count)
 
 
 def living(view: View) -> np.ndarray:

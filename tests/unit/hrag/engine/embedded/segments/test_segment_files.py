@@ -70,7 +70,7 @@ def test_a_segment_comes_back_and_finds_what_is_nearest(tmp_path, record):
     loaded = segment_files.load(tmp_path, record)
     assert loaded.rows.labels.tolist() == list(range(200))
     for seed in range(10):
-        rows, scores = loaded.search(query_vector(seed), 10)
+        rows, scores = loaded.search(query_vector(seed)).nearest(10)
         exact = vectors @ query_vector(seed)
         assert set(rows.tolist()) == set(np.argsort(exact)[-10:].tolist())
         assert np.allclose(scores, exact[rows], atol=1e-5)
@@ -102,7 +102,7 @@ def test_a_segment_has_the_parts_that_its_collection_needs(tmp_path):
 
 
 def test_more_than_there_is_gives_all(tmp_path, record):
-    rows, _ = segment_files.load(tmp_path, record).search(query_vector(0), 1000)
+    rows, _ = segment_files.load(tmp_path, record).search(query_vector(0)).nearest(1000)
     assert sorted(rows.tolist()) == list(range(200))
 
 
@@ -117,9 +117,10 @@ def test_a_search_looks_at_more_of_short_vectors(tmp_path, record, monkeypatch):
     assert segment_files.search_ef(95, 1 << 16) == 300
     assert segment_files.search_ef(96, 1 << 16) == 64
     loaded = segment_files.load(tmp_path, record)
-    asked = SimpleNamespace(search=lambda query, count, ef: (np.arange(ef), np.zeros(ef)))
-    items, _ = replace(loaded, graph=asked).search(query_vector(0), 1)
-    assert len(items) == 300
+    asked = []
+    graph = SimpleNamespace(search=lambda _, ef: asked.append(ef))
+    replace(loaded, graph=graph).search(query_vector(0))
+    assert asked == [300]
 
 
 def test_the_manifest_knows_sizes_of_what_was_written(tmp_path, record):
@@ -246,20 +247,20 @@ def test_a_loaded_segment_outlives_its_files(tmp_path, record):
     loaded = segment_files.load(tmp_path, record)
     segment_files.remove(tmp_path, record.segment_id)
     assert list(tmp_path.iterdir()) == []
-    assert len(loaded.search(query_vector(1), 5)[0]) == 5
+    assert len(loaded.search(query_vector(1)).nearest(5)[0]) == 5
 
 
 @pytest.mark.parametrize("change", ["truncate", "overwrite"])
 def test_nothing_that_happens_to_its_files_reaches_a_loaded_segment(tmp_path, record, change):
     """In a mapped file a search would meet SIGBUS, or links that lead anywhere."""
     loaded = segment_files.load(tmp_path, record)
-    before = loaded.search(query_vector(1), 10)
+    before = loaded.search(query_vector(1)).nearest(10)
     for name, file in record.files.items():
         path = path_of(tmp_path, record, name)
         os.truncate(path, 0)
         if change == "overwrite":
             path.write_bytes(b"\xff" * file.size_bytes)
-    after = loaded.search(query_vector(1), 10)
+    after = loaded.search(query_vector(1)).nearest(10)
     assert [each.tolist() for each in after] == [each.tolist() for each in before]
     assert loaded.postings.document_frequencies(IDS, None).tolist() == [100, 100]
 
@@ -277,11 +278,14 @@ def test_a_graph_that_leads_nowhere_is_answered_with_none(tmp_path, record, monk
     loaded = segment_files.load(tmp_path, record)
 
     class Disconnected:
-        def search(self, *_: object) -> tuple[np.ndarray, np.ndarray]:
+        def search(self, *_: object) -> "Disconnected":
+            return self
+
+        def nearest(self, _: int) -> tuple[np.ndarray, np.ndarray]:
             return np.zeros(4, np.uint32), np.zeros(4, np.float32)
 
-    assert replace(loaded, graph=Disconnected()).search(query_vector(0), 5) is None
-    assert replace(loaded, graph=Disconnected()).search(query_vector(0), 4) is not None
+    assert replace(loaded, graph=Disconnected()).search(query_vector(0)).nearest(5) is None
+    assert replace(loaded, graph=Disconnected()).search(query_vector(0)).nearest(4) is not None
 
 
 # Duplicates
@@ -322,7 +326,7 @@ def test_thousands_of_copies_of_one_vector_hide_no_other(tmp_path):
 
     recalls = []
     for row in np.flatnonzero(order < others)[:100]:
-        rows, scores = loaded.search(vectors[row], 10)
+        rows, scores = loaded.search(vectors[row]).nearest(10)
         exact = vectors @ vectors[row]
         assert row in rows
         assert np.allclose(scores, exact[rows], atol=1e-5)
@@ -331,6 +335,6 @@ def test_thousands_of_copies_of_one_vector_hide_no_other(tmp_path):
     assert np.mean(recalls) >= 0.99
 
     copy = vectors[copied[0]]
-    rows, scores = loaded.search(copy, copies)
+    rows, scores = loaded.search(copy).nearest(copies)
     assert set(copied.tolist()) <= set(rows.tolist())
     assert np.allclose(scores[np.isin(rows, copied)], copy @ copy, atol=1e-5)
