@@ -25,12 +25,13 @@ from hrag.engine.embedded.segments.segment_files import LoadedSegment
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import listed_segments, read_counters
 from hrag.engine.embedded.store.records import Change, Counters
-from hrag.engine.search.sorted_sets import distinct
+from hrag.engine.search.sorted_sets import Ordinals, distinct, is_in
 from hrag.engine.stored.labels import first_labels, ordinals_of
 from hrag.types import CollectionSettings
 
 _GROWTH = 1.5  # Appending n rows one by one copies at most 3 n in all.
 _SPARE_SHARE = 8  # Capacity for an eighth of the segments' rows: no memory until used.
+_BISECTION_COST = 16  # What finding a document costs, in rows looked at one after the other.
 _SLACK = 1024  # Deleted rows that a tail may keep in addition to twice its living ones.
 
 
@@ -137,7 +138,7 @@ class View:
     def _without(self, ordinals: Sequence[int]) -> "View":
         if not ordinals:
             return self
-        deleted = self.rows_of(np.array(ordinals, np.uint64))
+        deleted = self.rows_of(np.sort(np.array(ordinals, np.uint64)))
         deleted = deleted[self.alive[deleted] != 0]
         if not len(deleted):
             return self
@@ -150,8 +151,10 @@ class View:
             living_terms=self.living_terms - _total(self.lengths[deleted]),
         )
 
-    def rows_of(self, ordinals: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Returns the rows of documents' leaves, ascending if the documents are."""
+    def rows_of(self, ordinals: Ordinals) -> NDArray[np.int64]:
+        """Returns the rows of documents' leaves, ascending."""
+        if len(ordinals) * _BISECTION_COST > self.count:
+            return np.flatnonzero(is_in(ordinals_of(self.labels[: self.count]), ordinals))
         return self.rows_between(first_labels(ordinals), first_labels(ordinals + np.uint64(1)))
 
     def rows_between(
