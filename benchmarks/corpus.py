@@ -181,15 +181,20 @@ def documents(
     centres: Vectors | None = None,
     *,
     varied: bool = False,
+    grouped: bool = False,
 ) -> tuple[Iterator[PreparedDocument], Vectors]:
-    """Returns documents with at least `leaf_count` leaves, and their vectors in that order."""
+    """Returns documents with at least `leaf_count` leaves, and their vectors in that order.
+
+    Each has a random number, `draw`, and its `percentile`; if `grouped`, its `tenth` and `half`.
+    """
     chosen = _chosen_bodies(leaf_count, leaves_each)
     count = sum(body.leaf_count for body in chosen)
     vectors = clustered_vectors(count, dimension, seed, centres)
     parsed: Iterable[ParsedText] = (body.parsed for body in chosen)
     if varied:
         parsed = map(ParsedText, varied_texts(leaves_each, seed, range(len(chosen))))
-    return _prepared(chosen, parsed, vectors), vectors
+    shares = {"percentile": 100} | ({"tenth": 10, "half": 2} if grouped else {})
+    return _prepared(chosen, parsed, vectors, shares), vectors
 
 
 def varied_texts(leaves_each: int, seed: int, numbers: Iterable[int]) -> Iterator[str]:
@@ -220,7 +225,10 @@ def _chosen_bodies(leaf_count: int, leaves_each: int) -> list[Body]:
 
 
 def _prepared(
-    chosen: Sequence[Body], texts: Iterable[ParsedText], vectors: Vectors
+    chosen: Sequence[Body],
+    texts: Iterable[ParsedText],
+    vectors: Vectors,
+    shares: Mapping[str, int],
 ) -> Iterator[PreparedDocument]:
     start = 0
     draws = np.random.default_rng(len(chosen)).random(len(chosen)).tolist()
@@ -231,7 +239,7 @@ def _prepared(
             title=f"Document {number}",
             source=f"https://example.org/{number}",
             mime_type="text/plain",
-            metadata={"draw": draw, "percentile": int(100 * draw)},
+            metadata={"draw": draw, **{name: int(n * draw) for name, n in shares.items()}},
             content_hash=f"{number:064x}",
             parsed=parsed,
             tree=body.tree,
@@ -283,13 +291,16 @@ def fill(
     embedder: str | None = None,
     centres: Vectors | None = None,
     varied: bool = False,
+    grouped: bool = False,
 ) -> Vectors:
     """Creates a store and returns its vectors by label: `float32[leaves, dimension]`.
 
     At least `leaf_count` leaves, all in one segment if `sealed`, otherwise in the tail; the
     same for summaries. Raises StoreUnavailable if `folder` cannot hold a store.
     """
-    prepared, vectors = documents(leaf_count, leaves_each, dimension, seed, centres, varied=varied)
+    prepared, vectors = documents(
+        leaf_count, leaves_each, dimension, seed, centres, varied=varied, grouped=grouped
+    )
     vectors_of: dict[str, Vectors] = {}
     with engine(folder) as opened:
         writer = opened.writer()

@@ -45,6 +45,15 @@ REQUIREMENTS = (
             "climb.in_process.p99_difference",
         ),
     ),
+    Requirement("the same at limit 100", ("climb.limit_100.p99_difference",)),
+    Requirement(
+        "AUTO_MERGE to SMALL_TO_BIG, same limit, 5 to 100, long documents",
+        ("auto_merge.*.ratio_to_small_to_big",),
+    ),
+    Requirement(
+        "a filter never asked before, that passes 10 % or 50 % by one value, to no filter",
+        ("filters.one_value_*.ratio_to_unfiltered",),
+    ),
     Requirement("Cython kernels over their Python twins", ("kernels.climb.*",)),
     Requirement(
         "Search over a bare grpcio handler that does only `knn_query`, ratio to baseline",

@@ -1,0 +1,59 @@
+"""AUTO_MERGE, compared with SMALL_TO_BIG at the same limit, where documents are long.
+
+100,000 leaves in documents of 3,000: sixteen leaves lie in a few of them, whose trees are read,
+and every other candidate is compared with what was merged. Queries are vectors alone.
+"""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from benchmarks import corpus
+from benchmarks.report import interleaved_ms, ratio
+from hrag.deadline import NEVER
+from hrag.types import SearchMode
+
+LEAVES = 100_000
+LEAVES_EACH = 3000
+DIMENSION = 64  # Trees are read whatever the vectors are; few dimensions build the index fastest.
+SEED = 41
+QUERIES = 400
+WARM_UP = 40
+LIMITS = (5, 20, 100)
+MAX_RATIO = 1.5
+COMPARED = (SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE)
+
+
+@pytest.fixture(scope="module")
+def store():
+    """The folder of a store with one segment over all leaves, and queries."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        vectors = corpus.fill(folder, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
+        yield folder, corpus.queries_near(vectors, QUERIES, SEED + 1)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_auto_merge_costs_little_more_than_small_to_big(store, limit, report):
+    folder, queries = store
+    with corpus.reading(folder) as reader:
+        search = corpus.search_over(reader, DIMENSION)
+
+        def run(mode, number):
+            query = replace(corpus.dense_query(queries[number], mode), limit=limit)
+            found = search.encoded(query, NEVER)
+            assert len(found.passages) == limit
+
+        took = interleaved_ms([partial(run, mode) for mode in COMPARED], WARM_UP, QUERIES)
+    report.parameters(seed=SEED, leaves=LEAVES, dimension=DIMENSION, limit=limit)
+    what = f"{LEAVES:,} leaves, documents of {LEAVES_EACH:,}, limit {limit}"
+    for place, mode in enumerate(COMPARED):
+        key = f"auto_merge.limit_{limit}.{mode.lower()}"
+        report.percentiles(key, took[:, place], f"{what}, {mode.lower()}")
+    key = f"auto_merge.limit_{limit}.ratio_to_small_to_big"
+    what = f"{what}, AUTO_MERGE, ratio to SMALL_TO_BIG, p50"
+    report.at_most(key, ratio(took, 1, 0), what, "x", MAX_RATIO)
+    assert report.missed == []
