@@ -57,7 +57,8 @@ def _bitmap(
 
 def union(sets: Sequence[Ordinals]) -> Ordinals:
     """Returns what is in any of the sets, which may be in any order."""
-    every = np.concatenate([np.empty(0, np.uint64), *sets])
+    filled = [each for each in sets if len(each)] or [np.empty(0, np.uint64)]
+    every = filled[0] if len(filled) == 1 else np.concatenate(filled)
     if (every[1:] > every[:-1]).all():
         return every
     low, size = every.min(), int(every.max() - every.min()) + 1
