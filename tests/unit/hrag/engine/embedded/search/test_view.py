@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hrag.engine import PreparedDocument
+from hrag.engine.embedded.search import view as view_module
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments.segment_files import LoadedSegment, load
 from hrag.engine.embedded.store import schema
@@ -133,3 +134,17 @@ def test_what_a_segment_is_missing_for_lies_in_the_tail(filled, segments_loaded)
     view = loaded(filled, *segments)
     assert ordinals(view) == ordinals(loaded(filled))
     assert view.count - view.tail_base == sum(r.rows for r in records[segments_loaded:])
+
+
+@pytest.mark.parametrize("cost", [0, 1000])
+def test_rows_of_documents_are_found_by_bisection_and_by_looking_at_all(filled, monkeypatch, cost):
+    """In a segment, in the tail, and of documents that the view does not have."""
+    monkeypatch.setattr(view_module, "_BISECTION_COST", cost)
+    segment = load(filled.store.segments, filled.seal())
+    filled.writer.put(filled.open(), document(5))
+    view = loaded(filled, segment)
+    assert 0 < view.tail_base < view.count
+    of_rows = (view.labels[: view.count] >> np.uint64(20)).tolist()
+    for chosen in ([], [1], [3, 6], [2, 4, 5, 9], [1, 2, 3, 4, 5, 6], [7]):
+        expected = [row for row, ordinal in enumerate(of_rows) if ordinal in chosen]
+        assert view.rows_of(np.array(chosen, np.uint64)).tolist() == expected
