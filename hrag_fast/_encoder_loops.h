@@ -232,14 +232,15 @@ static void affine(const int32_t* sums, size_t count, float scale, float offset,
         out[i] = static_cast<float>(sums[i]) * scale + (offset * lifts[i] + biases[i]);
 }
 
-// values += relu(sums * scale + biases)
+// values += relu(sums * scale + biases), row by row
 HRAG_CPU_CLONES
-static void add_relu(const int32_t* sums, size_t count, float scale, const float* biases,
-                     float* values) {
-    for (size_t i = 0; i < count; i++) {
-        const float value = static_cast<float>(sums[i]) * scale + biases[i];
-        values[i] += value > 0 ? value : 0;
-    }
+static void add_relu(const int32_t* sums, size_t rows, size_t columns, float scale,
+                     const float* biases, float* values) {
+    for (size_t row = 0; row < rows; row++, sums += columns, values += columns)
+        for (size_t i = 0; i < columns; i++) {
+            const float value = static_cast<float>(sums[i]) * scale + biases[i];
+            values[i] += value > 0 ? value : 0;
+        }
 }
 
 // values += sums * scale

