@@ -169,6 +169,7 @@ struct VnniBlock {
 // Whether this processor has what a path needs.
 static bool has_path(int path) {
 #ifdef HRAG_X86
+    __builtin_cpu_init();
     if (path == AVX2) return __builtin_cpu_supports("avx2");
     if (path == AVX512_VNNI)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

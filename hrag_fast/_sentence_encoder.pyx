@@ -137,7 +137,7 @@ cdef class Int8Matrix:
     cdef Matrix matrix
     cdef object column_sums
 
-    def __init__(self, const int8_t[:, ::1] codes not None, float scale, path=None):
+    def __cinit__(self, const int8_t[:, ::1] codes not None, float scale, path=None):
         cdef size_t depth = codes.shape[0], columns = codes.shape[1], row, column, at
         cdef int number = path_of(path)
         cdef size_t pair = paired_rows(number)
@@ -187,7 +187,7 @@ cdef class SentenceEncoder:
     cdef Branch[BRANCHES] branches
     cdef Dense dense
 
-    def __init__(
+    def __cinit__(
         self,
         const uint8_t[:, ::1] table not None,
         const float[::1] scales not None,

@@ -173,7 +173,7 @@ cdef class UnigramTokenizer:
     cdef Rules rules
     cdef double unknown_score
 
-    def __init__(self, bytes model not None):
+    def __cinit__(self, bytes model not None):
         cdef Span data = Span(model, len(model))
         with nogil:
             self.read(data)

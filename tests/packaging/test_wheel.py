@@ -110,7 +110,7 @@ def _run_beside_libraries(wheel: Path, folder: Path, *arguments: str) -> tuple[i
 def test_it_has_every_module_and_extension(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     kernels = {f"hrag_fast/{path.stem}" for path in (ROOT / "hrag_fast").glob("*.pyx")}
-    expected = {name for name in _tracked(*PACKAGES) if not name.endswith((".pyx", ".pxd"))}
+    expected = {name for name in _tracked(*PACKAGES) if not name.endswith((".h", ".pxd", ".pyx"))}
     expected |= {kernel + sysconfig.get_config_var("EXT_SUFFIX") for kernel in kernels}
     for path in (ROOT / "protos").rglob("*.proto"):
         proto = path.relative_to(ROOT / "protos")

@@ -1,4 +1,4 @@
-"""Kernels of lexical search that get no memory: they raise MemoryError, and the process goes on.
+"""Kernels that get no memory: they raise MemoryError, and the process goes on.
 
 Each case runs in a process of its own, whose address space is limited once its arrays exist.
 """
@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PREPARE = """
-import pathlib, resource, sys
-import numpy as np
+POSTINGS = """
 from hrag_fast import Postings, forward_matches, postings_of, write_postings
 
 ROWS = 1_000_000  # All have the terms 2 and 3, one in five has 1 too.
@@ -26,7 +24,18 @@ ids = np.array([2, 3], np.uint64)
 query = ids, np.array([0.5, 0.5], np.float32), 0.3, 0.01, np.ones(ROWS, np.uint32)
 rows = np.arange(ROWS, dtype=np.uint32)
 path = pathlib.Path(sys.argv[1])
+"""
+MODEL = """
+from hrag.embedding.builtin_weights import load
 
+tokenizer, encoder = load()
+text = "word " * 100_000
+ids, starts = tokenizer.encode([text[:25_000]])
+"""
+RUN = """
+import pathlib, resource, sys
+import numpy as np
+{prepare}
 _, unlimited = resource.getrlimit(resource.RLIMIT_AS)
 
 def limit(size_bytes):
@@ -47,11 +56,13 @@ limit(unlimited)
 {then}
 """
 CALLS = {
-    "best": "postings.best(*query, None, ROWS)",
-    "scores": "postings.scores(*query, rows)",
-    "rows_with_all": "postings.rows_with_all(ids)",
-    "forward_matches": "forward_matches(starts, entries, 0, ROWS, ids)",
-    "postings_of": "postings_of(starts, entries, ROWS)",
+    "best": (POSTINGS, "postings.best(*query, None, ROWS)"),
+    "scores": (POSTINGS, "postings.scores(*query, rows)"),
+    "rows_with_all": (POSTINGS, "postings.rows_with_all(ids)"),
+    "forward_matches": (POSTINGS, "forward_matches(starts, entries, 0, ROWS, ids)"),
+    "postings_of": (POSTINGS, "postings_of(starts, entries, ROWS)"),
+    "tokens": (MODEL, "tokenizer.encode([text])"),
+    "vectors": (MODEL, "encoder.encode(ids, starts)"),
 }
 SPARE_BYTES = 5_000_000  # For small objects and for `scores`' result, not for 8 bytes a row.
 NO_POSTINGS = """
@@ -63,9 +74,9 @@ sys.exit("the file holds postings")
 """
 
 
-def run(call, then, path):
+def run(prepare, call, then, path):
     """Asserts that the call raises MemoryError in a new process, and that the rest succeeds."""
-    script = PREPARE.format(call=call, then=then, spare_bytes=SPARE_BYTES)
+    script = RUN.format(prepare=prepare, call=call, then=then, spare_bytes=SPARE_BYTES)
     # Large blocks come from the system, not from what was freed before.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -81,10 +92,10 @@ def run(call, then, path):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_kernels_without_memory_raise_and_can_be_called_again(name, tmp_path):
-    run(CALLS[name], "call()", tmp_path / "unused")
+    run(*CALLS[name], "call()", tmp_path / "unused")
 
 
 def test_a_file_whose_merge_got_no_memory_holds_no_postings(tmp_path):
     path = tmp_path / "merged"
-    run("write_postings(path, [(postings, rows)])", NO_POSTINGS, path)
+    run(POSTINGS, "write_postings(path, [(postings, rows)])", NO_POSTINGS, path)
     assert path.stat().st_size > 0
