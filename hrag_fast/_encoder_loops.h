@@ -27,7 +27,7 @@
 
 namespace hrag {
 
-enum Path { PLAIN, AVX2, AVX512_VNNI, PATHS };
+enum Path { PLAIN, AVX2, AVX512_VNNI };
 
 // Columns of a matrix lie in panels of 16. A panel has rows of 16 codes; where products are made
 // by pairs, rows are in pairs, and both codes of a column are neighbours.
@@ -40,8 +40,8 @@ struct Product {
     const int16_t* const* rows;
     size_t row_count;
     const int8_t* panels;  // Packed for the path.
-    size_t depth;    // Even.
-    size_t columns;  // A multiple of COLUMN_STEP.
+    size_t depth;          // Even.
+    size_t columns;        // A multiple of COLUMN_STEP.
     int32_t* out;
     int path;
 
@@ -73,22 +73,21 @@ struct PlainBlock {
 // A panel stays in the L1 cache while the rows pass by.
 template <template <int> class Block, int ROWS>
 struct Blocks {
-    static inline __attribute__((always_inline)) size_t rows(
-        const Product& p, size_t row, size_t column) {
+    static void run(const Product& p, size_t row, size_t column) {
         for (; row + ROWS <= p.row_count; row += ROWS) Block<ROWS>::run(p, row, column);
-        return Blocks<Block, ROWS / 2>::rows(p, row, column);
+        Blocks<Block, ROWS / 2>::run(p, row, column);
     }
 };
 
 template <template <int> class Block>
 struct Blocks<Block, 0> {
-    static size_t rows(const Product&, size_t row, size_t) { return row; }
+    static void run(const Product&, size_t, size_t) {}
 };
 
 template <template <int> class Block, int ROWS>
 static void products(const Product& p) {
     for (size_t column = 0; column < p.columns; column += Block<1>::WIDTH)
-        Blocks<Block, ROWS>::rows(p, 0, column);
+        Blocks<Block, ROWS>::run(p, 0, column);
 }
 
 #ifdef HRAG_X86
@@ -255,7 +254,6 @@ static void relu(float* values, size_t count) {
     for (size_t i = 0; i < count; i++) values[i] = values[i] > 0 ? values[i] : 0;
 }
 
-// Codes of a token's embedding, and the embedding itself.
 HRAG_CPU_CLONES
 static void widen(const uint8_t* codes, size_t count, int16_t* out) {
     for (size_t i = 0; i < count; i++) out[i] = codes[i];

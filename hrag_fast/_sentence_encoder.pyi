@@ -66,6 +66,8 @@ class SentenceEncoder:
           `ln_g`, `ln_b` (1280), `cnn_b` (512) and the matrices `cnn_W` (1280, 512), `d0`, `p1`
           (512, 320), `d1` (320, 320), `d2`, `p3` (320, 512), `d3` (512, 512).
 
+        All numbers are finite.
+
         Raises KeyError for weights that are missing, ValueError for a wrong shape.
         """
 

@@ -22,7 +22,6 @@ from libcpp.vector cimport vector
 
 cdef extern from "_encoder_loops.h" namespace "hrag" nogil:
     cdef enum:
-        PATHS
         PANEL
         COLUMN_STEP
 
@@ -219,7 +218,7 @@ cdef class SentenceEncoder:
         )
 
     cdef Branch branch(self, weights, int order) except *:
-        cdef Int8Matrix projection = weights[f"proj{order}"]
+        cdef Int8Matrix projection = int8_matrix(weights, f"proj{order}")
         lifts = projection.column_sums * np.float32(projection.matrix.scale)
         return Branch(
             self.matrix(weights, f"proj{order}", EMBEDDING, CHANNELS),
@@ -234,13 +233,15 @@ cdef class SentenceEncoder:
         )
 
     cdef Matrix matrix(self, weights, str name, Py_ssize_t depth, Py_ssize_t columns) except *:
-        cdef Int8Matrix matrix = weights[name]
+        cdef Int8Matrix matrix = int8_matrix(weights, name)
         if matrix.shape != (depth, columns):
             raise ValueError(f"{name} has the shape {matrix.shape}, not {(depth, columns)}")
         self.kept.append(matrix)
         return matrix.matrix
 
     cdef const float* vector(self, weights, str name, Py_ssize_t size) except NULL:
+        if weights[name] is None:
+            raise TypeError(f"{name} is None")
         cdef const float[::1] values = weights[name]
         if values.shape[0] != size:
             raise ValueError(f"{name} has {values.shape[0]} numbers, not {size}")
@@ -386,6 +387,13 @@ cdef class SentenceEncoder:
             standardize(row, FEATURES, EPSILON)
             add(row, FEATURES, total)
         amplify(total, FEATURES, self.dense.gains, self.dense.biases, <float>count, total)
+
+
+cdef Int8Matrix int8_matrix(weights, str name):
+    matrix = weights[name]
+    if not isinstance(matrix, Int8Matrix):
+        raise TypeError(f"{name} is no Int8Matrix")
+    return matrix
 
 
 cdef void apply(const Matrix* matrix, const float* values, float* out) noexcept nogil:

@@ -186,6 +186,8 @@ def test_missing_and_misshapen_weights_are_refused(name):
         wrong = np.zeros(3, np.float32)
     with pytest.raises(ValueError, match=f"^{name} has"):
         _encoder(weights | {name: wrong})
+    with pytest.raises(TypeError, match=f"^{name} is"):
+        _encoder(weights | {name: None})
     del weights[name]
     with pytest.raises(KeyError, match=f"'{name}'"):
         _encoder(weights)
