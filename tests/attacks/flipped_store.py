@@ -11,7 +11,6 @@ import random
 import resource
 import shutil
 import signal
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,7 @@ from hrag.engine import Engine, Exported, Reader, StoredDocument, Writer, open_e
 from hrag.engine.documents import DocumentSummaries, Summary, UnreadableDocument
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.admin.check_process import check_apart
-from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.environment import Store, open_alone, open_for_writing
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.find import FindRequest
@@ -39,16 +38,8 @@ from hrag.tree import ParsedText, Section
 from hrag.types import DEFAULT_CONTEXT_TOKENS, Retrieval, SearchMode, SummaryUnit
 from hrag.wire.passages import PASSAGE_FIELDS
 from tests import forked  # noqa: F401  It says what the server that forks has imported.
+from tests.attacks.lmdb_pages import PAGE_BYTES
 from tests.fakes import collection_settings, prepared, query_vector, seal, sentences, unit_vectors
-
-PAGE_BYTES = 4096
-# Of LMDB 0.9's format, see its mdb.c.
-_KINDS = {8: "meta", 1: "branch", 2: "leaf", 4: "overflow"}
-_PAGE_FLAGS_AT = 10
-_PAGE_HEADER_BYTES = 16
-_NODE_HEADER_BYTES = 8
-_HAS_OWN_PAGES = 1
-_META_BYTES = _PAGE_HEADER_BYTES + 136
 
 PLACES = (("acme", "plain"), ("umbra", "summarised"))
 _DOCUMENTS = 9
@@ -154,8 +145,34 @@ def values(folder: Path) -> list[Value]:
                 if value:
                     start = np.frombuffer(value, np.uint8).ctypes.data - mapped_at
                     whose = _document_of(store, txn, name, bytes(key))
-                    found.append(Value(start, start + len(value), name, whose))
+                    if name == schema.CONTENTS:
+                        parts = _parts_of(store, txn, bytes(key), len(value))
+                    else:
+                        parts = {name: range(len(value))}
+                    found += [
+                        Value(start + each.start, start + each.stop, part, whose)
+                        for part, each in parts.items()
+                    ]
     return found
+
+
+def _parts_of(store: Store, txn: Any, key: bytes, length: int) -> dict[str, range]:
+    """The parts of a document that a value of its content holds, by their offsets in it."""
+    slot, number = key[: schema.SLOT_BYTES], key[schema.SLOT_BYTES]
+    values = [value for _, value in txn.entries(store.db[schema.CONTENTS], slot)]
+    before = sum(map(len, values[:number]))
+    (address,) = (
+        schema.address(slot, *schema.read_in_collection(entry))
+        for entry, value in txn.entries(store.db["ordinals"])
+        if bytes(value[4:12]) == slot
+    )
+    bounds = content.Content(address, values[0]).bounds
+    found = dict(zip(content.PARTS, bounds, strict=True))
+    parts = {
+        name: range(max(start - before, 0), min(end - before, length))
+        for name, (start, end) in found.items()
+    }
+    return {name: each for name, each in parts.items() if each}
 
 
 def _address_of_map(file: Path) -> int:
@@ -168,7 +185,7 @@ def _address_of_map(file: Path) -> int:
 def _document_of(store: Store, txn: Any, name: str, key: bytes) -> str:
     if name in schema.BY_SLOT:
         for entry, value in txn.entries(store.db["ordinals"]):
-            if bytes(value[4:12]) == key:
+            if bytes(value[4:12]) == key[: schema.SLOT_BYTES]:
                 return _name(*schema.read_in_collection(entry), store, txn)
     if name in ("ordinals", "summarised"):
         return _name(*schema.read_in_collection(key), store, txn)
@@ -196,51 +213,6 @@ def pages_of(found: list[Value]) -> list[int]:
             for page in range(each.start // PAGE_BYTES, (each.end - 1) // PAGE_BYTES + 1)
         }
     )
-
-
-def structure_of(folder: Path) -> dict[str, list[int]]:
-    """Offsets of what is LMDB's own in the file, by the kind of page and part of it."""
-    data = (folder / "data.mdb").read_bytes()
-    found: dict[str, list[int]] = {}
-    for page in range(0, len(data) - PAGE_BYTES + 1, PAGE_BYTES):
-        flags, lower = struct.unpack_from("<HH", data, page + _PAGE_FLAGS_AT)
-        kind = next((name for bit, name in _KINDS.items() if flags & bit), None)
-        (number,) = struct.unpack_from("<Q", data, page)  # Later pages of a value have none.
-        if kind is None or (kind == "overflow" and page != number * PAGE_BYTES):
-            continue
-        parts = {"header": range(page, page + _PAGE_HEADER_BYTES)}
-        if kind in ("branch", "leaf"):
-            starts = range(page + _PAGE_HEADER_BYTES, page + lower, 2)
-            nodes = [page + struct.unpack_from("<H", data, at)[0] for at in starts]
-            parts["pointers"] = range(starts.start, starts.stop)
-            for node in nodes:
-                key_bytes = struct.unpack_from("<H", data, node + _NODE_HEADER_BYTES - 2)[0]
-                key = node + _NODE_HEADER_BYTES
-                found.setdefault(f"{kind} nodes", []).extend(range(node, key))
-                found.setdefault(f"{kind} keys", []).extend(range(key, key + key_bytes))
-        elif kind == "meta":
-            parts["fields"] = range(page + _PAGE_HEADER_BYTES, page + _META_BYTES)
-        for part, offsets in parts.items():
-            found.setdefault(f"{kind} {part}", []).extend(offsets)
-    return found
-
-
-def length_at(folder: Path, value: Value) -> int:
-    """The offset of the most significant byte of the length of a value that has own pages."""
-    data = (folder / "data.mdb").read_bytes()
-    page = struct.pack("<Q", value.start // PAGE_BYTES)
-    (node,) = (
-        offset
-        for offset in structure_of(folder)["leaf nodes"][::_NODE_HEADER_BYTES]
-        if data[offset + 4] & _HAS_OWN_PAGES and _data_of(data, offset) == page
-    )
-    return node + 3
-
-
-def _data_of(data: bytes, node: int) -> bytes:
-    """The first eight bytes of what a node of a leaf page holds."""
-    start = node + _NODE_HEADER_BYTES + struct.unpack_from("<H", data, node + 6)[0]
-    return data[start : start + 8]
 
 
 def flipped(folder: Path, target: Path, offset: int, bit: int) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hrag.cli.terminal.exit_codes import ExitCode
 from hrag.errors import DataLoss
 from hrag.types import Document, Passage
-from tests.attacks import flipped_store
+from tests.attacks import flipped_store, lmdb_pages
 from tests.attacks.flipped_store import Examined, Examiner, Value, flipped, random_flips
 from tests.processes import running
 
@@ -89,7 +89,7 @@ def test_random_flips_are_never_served(store, values, right, examiner, tmp_path,
 def test_flips_in_what_is_lmdbs_own_are_reported(store, right, examiner, tmp_path, count):
     """Page headers, pointers, nodes, keys: nothing wrong is served, and `check` ends and tells."""
     drawn, told = random.Random(count), Counter[str]()
-    for part, offsets in flipped_store.structure_of(store).items():
+    for part, offsets in lmdb_pages.structure_of(store).items():
         for offset in drawn.sample(offsets, min(count, len(offsets))):
             bit = drawn.randrange(8)
             flipped(store, tmp_path / "store", offset, bit)
@@ -113,9 +113,8 @@ def test_a_flip_in_a_value_is_named_and_mended(store, values, right, examiner, t
 
 def test_a_length_that_ends_the_process_is_reported(store, values, tmp_path):
     """What reads past the end of the file ends by SIGBUS: a child of `hrag check`, no more."""
-    texts = (each for each in values if each.database == "texts")
-    value = max(texts, key=lambda each: each.end - each.start)
-    flipped(store, tmp_path / "store", flipped_store.length_at(store, value), 6)
+    value = next(each for each in values if each.end - each.start > lmdb_pages.PAGE_BYTES)
+    flipped(store, tmp_path / "store", lmdb_pages.length_at(store, value.start), 6)
     done = _checked(tmp_path / "store")
     assert (done.returncode, done.stderr) == (1, "")
     assert "LMDB's own pages are damaged" in done.stdout

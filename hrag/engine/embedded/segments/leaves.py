@@ -104,6 +104,9 @@ def read_lexical_texts(
 
 
 def vectors_in_place(store: Store, txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
-    """Returns a document's `count` vectors in LMDB's memory, valid as long as the transaction."""
+    """Returns a document's `count` vectors, in place if they are one value's.
+
+    Valid as long as the transaction.
+    """
     value = required(txn.get(address, db=store.db["vectors"]))
     return np.frombuffer(value, "<f4", count * dimension).reshape(count, dimension)

@@ -23,9 +23,14 @@ def seed_of(key: Buffer, seed: int) -> int:
     return xxh3_64_intdigest(key, seed)
 
 
+def checksum_of(data: Buffer, seed: int) -> bytes:
+    """Returns the checksum of a value, packed."""
+    return _SUM.pack(xxh3_64_intdigest(data, seed))
+
+
 def with_checksum(data: Buffer, seed: int) -> bytes:
     """Returns `data` with its checksum behind it."""
-    return b"".join((data, _SUM.pack(xxh3_64_intdigest(data, seed))))
+    return b"".join((data, checksum_of(data, seed)))
 
 
 def verified(value: memoryview, seed: int) -> memoryview | None:
@@ -36,14 +41,19 @@ def verified(value: memoryview, seed: int) -> memoryview | None:
     return data
 
 
-def with_block_checksums(data: bytes, seed: int) -> bytes:
-    """Returns `data` with the checksum of each block of it, in order, behind it."""
+def block_checksums_of(data: Buffer, seed: int) -> bytes:
+    """Returns the checksum of each block of `data`, packed, in order."""
     starts = range(0, len(data), BLOCK_BYTES)
     sums = [
         xxh3_64_intdigest(data[start : start + BLOCK_BYTES], seed + block)
         for block, start in enumerate(starts)
     ]
-    return data + struct.pack(f"<{len(sums)}Q", *sums)
+    return struct.pack(f"<{len(sums)}Q", *sums)
+
+
+def with_block_checksums(data: bytes, seed: int) -> bytes:
+    """Returns `data` with the checksum of each block of it, in order, behind it."""
+    return data + block_checksums_of(data, seed)
 
 
 def bytes_in_blocks(size_bytes: int) -> int:

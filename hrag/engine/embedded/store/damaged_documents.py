@@ -88,9 +88,10 @@ def _ordinal_of(store: Store, txn: Txn, collection: int, document_id: str) -> in
 def _address_by_content(store: Store, txn: Txn, collection: int, ordinal: int) -> bytes | None:
     """Checksums tell whose a value is, so every slot can be tried."""
     for name in schema.BY_SLOT:
-        for slot, value in txn.entries(store.db[name]):
-            address = schema.address(bytes(slot), collection, ordinal)
-            if txn.is_sound(address, value, store.db[name]):
+        db = store.db[name]
+        for slot in {bytes(key[: schema.SLOT_BYTES]) for key, _ in txn.entries(db)}:
+            address = schema.address(slot, collection, ordinal)
+            if txn.get_sound(address, db) is not None:
                 return address
     return None
 

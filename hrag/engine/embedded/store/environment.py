@@ -259,7 +259,7 @@ def _create_databases(store: Store) -> None:
         raise damaged_pages(store.directory, "it has segments and no database")
     with store.write() as txn:
         for name in schema.DATABASES:
-            store.db[name] = Database.of(name, open_database(store.env, name, txn.raw))
+            store.db[name] = Database.of(name, open_database(store.env, name, txn.raw), store.db)
         meta = store.db["meta"]
         txn.put(schema.SCHEMA, schema.u64(schema.SCHEMA_VERSION), db=meta)
         txn.put(schema.STORE_ID, uuid.uuid4().hex.encode(), db=meta)
@@ -270,7 +270,7 @@ def _find_databases(store: Store) -> None:
     is_empty = not store.env.stat()["entries"]
     for name in schema.DATABASES:
         try:
-            store.db[name] = Database.of(name, open_database(store.env, name))
+            store.db[name] = Database.of(name, open_database(store.env, name), store.db)
         except lmdb.NotFoundError:
             if is_empty:
                 raise StoreMissing(f"{store.directory} holds no complete store yet") from None

@@ -174,6 +174,8 @@ def erase_entries(
     for database in ("ordinals", "unsummarised", "summarised"):
         txn.delete(entry, db=store.db[database])
     if address is not None:
+        slot = address[: schema.SLOT_BYTES]
+        txn.delete_content(slot, db=store.db[schema.CONTENTS])
         for database in schema.BY_SLOT:
             txn.delete(address, db=store.db[database])
-        txn.put(address[: schema.SLOT_BYTES], b"", db=store.db["free_slots"])
+        txn.put(slot, b"", db=store.db["free_slots"])

@@ -134,3 +134,8 @@ class SegmentRecord:
     def info(self) -> Segment:
         """The fields that clients see."""
         return Segment(self.segment_id, self.rows, self.size_bytes, self.covered_sequence)
+
+
+def packed_document(record: DocumentRecord, *, has_content: bool = True) -> bytes:
+    """Value of `documents`: an array; of a document of schema 8 or older an object."""
+    return record.to_short_bytes() if has_content else record.to_bytes()

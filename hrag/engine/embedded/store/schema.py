@@ -14,10 +14,11 @@ Names are the only variable part and come last, so a prefix lists them in order.
 | deleted_collections | collection u32               | empty; to be reclaimed               |
 | document_ids        | collection u32, document id  | ordinal u64                          |
 | ordinals            | collection u32, ordinal u64  | leaf count u32, slot u64             |
-| documents           | slot u64                     | DocumentRecord (JSON)                |
-| texts               | slot u64                     | UTF-8                                |
-| trees               | slot u64                     | `hrag.tree.Tree`                     |
-| vectors             | slot u64                     | float32[leaves, dimension], LE       |
+| documents           | slot u64                     | DocumentRecord (JSON array)          |
+| texts               | slot u64, number u8          | content: tree, text and vectors of a |
+|                     |                              | document, cut; see `content.py`      |
+| trees               |                              | see below                            |
+| vectors             |                              | see below                            |
 | free_slots          | slot u64                     | empty                                |
 | terms               | see `metadata_terms.py`      | ordinals that have it, sorted, each  |
 |                     |                              | with a checksum of 20 bits in a u64  |
@@ -31,6 +32,10 @@ Names are the only variable part and come last, so a prefix lists them in order.
 |                     |                              | not written yet                      |
 | summarised          | collection u32, ordinal u64  | Summarised (packed): what the leaves |
 |                     |                              | of this document are summaries of    |
+
+A document that schema 8 or an older one wrote has three values under its slot in place of a
+content: `texts` has its UTF-8, `trees` a `hrag.tree.Tree`, `vectors` float32[leaves, dimension],
+LE. Its record is a JSON object. It stays so until it is ingested again.
 
 Every value is followed by a checksum of 64 bits, a text by one for each block; see
 `checksums.py`. Its seed comes from the database and the key; of the databases by slot from
@@ -48,8 +53,8 @@ follows it to learn which collections to look at.
 
 import struct
 
-SCHEMA_VERSION = 8
-OLDEST_VERSION = 7  # Without aliases. It is opened as it is; a writer makes it the newest.
+SCHEMA_VERSION = 9
+OLDEST_VERSION = 7  # It is opened as it is; a writer makes it the newest.
 
 DATABASES = (
     "meta",
@@ -88,6 +93,7 @@ BY_COLLECTION = (  # Their keys begin with a collection's number.
 )
 MANY_VALUED = ("terms",)  # A key has several values, all of one size.
 BY_SLOT = ("documents", "texts", "trees", "vectors")  # Their keys in `Txn` are addresses.
+CONTENTS = "texts"  # The database that has the contents of documents.
 IN_BLOCKS = ("texts",)  # Searches read parts of these values.
 OF_DOCUMENT = (*BY_SLOT, "ordinals", "document_ids")  # Replaced with a document.
 DERIVED = ("counters", "tenants", "terms")  # From the documents.

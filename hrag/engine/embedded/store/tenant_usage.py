@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import starmap
 
-from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
 from hrag.engine.embedded.store.environment import Store, Txn
+from hrag.engine.embedded.store.records import packed_document
 from hrag.engine.stored.records import DocumentRecord, Usage
 
 # LMDB 0.9: pages of 4 KiB with a header; an entry has a header and a 16-bit offset. Larger
@@ -38,20 +39,29 @@ def write_usage(store: Store, txn: Txn, tenant_id: str, usage: Usage) -> None:
     txn.put(schema.tenant(tenant_id), usage.to_bytes(), db=store.db["tenants"])
 
 
-def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: int) -> int:
+def stored_bytes(
+    document: DocumentRecord, terms: Sequence[bytes], tree_bytes: int, *, has_content: bool = True
+) -> int:
     """By how many bytes LMDB's file grows for a document, within a factor of two.
 
-    Counts text, tree, vectors and record, each in pages of its own or packed with those of
-    other documents, and the entries by which the document is found: its terms, id, ordinal
-    and place in the log. A term is counted as if no other document had it. Entries that an
-    update leaves for later ones to use are not counted.
+    Counts the record and the values of the content, each in pages of its own or packed with
+    those of other documents, and the entries by which the document is found: its terms, id,
+    ordinal and place in the log. Without `has_content`, the document is as schema 8 stored it.
+    A term is counted as if no other document had it. Entries that an update leaves for later
+    ones to use are not counted.
 
     The digits of the store's own numbers in the record do not count, so that a document
     takes as much wherever and whenever it is stored.
     """
-    record = replace(document, collection=0, sequence=0, stored_bytes=0).to_bytes()
-    values = [each + SUM_BYTES for each in (len(record), tree_bytes, document.vector_bytes)]
-    values.append(bytes_in_blocks(document.text_bytes))
+    record = replace(document, collection=0, sequence=0, stored_bytes=0)
+    parts = [
+        tree_bytes + SUM_BYTES,
+        bytes_in_blocks(document.text_bytes),
+        document.vector_bytes + SUM_BYTES,
+    ]
+    values = content.value_lengths(content.size_bytes(parts)) if has_content else parts
+    record_bytes = len(packed_document(record, has_content=has_content))
+    values = [record_bytes + SUM_BYTES, *values]
     id_bytes = len(schema.document_id(0, document.document_id))
     entries = [(id_bytes, _U64), (_IN_COLLECTION, _U32 + _U64), (_IN_COLLECTION, 2 * _U64)]
     entries = [(key, value + SUM_BYTES) for key, value in [*entries, (_U64, _U32)]]

@@ -5,25 +5,26 @@ the name of the document, never a wrong value. `Database` says how the values of
 are protected; see `schema`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 import lmdb
 
-from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.checksums import (
     SUM_BYTES,
     Blocks,
     Buffer,
     are_verified,
+    block_checksums_of,
+    checksum_of,
     data_bytes,
     seed_of,
     verified,
-    with_block_checksums,
-    with_checksum,
 )
+from hrag.engine.embedded.store.content import Content, DamagedContent
 from hrag.errors import DataLoss
 
 RawTxn: TypeAlias = "lmdb.Transaction[memoryview]"
@@ -42,10 +43,15 @@ class Database:
     """Only so much of a key is LMDB's; the rest says whose the value is."""
     checked: bool
     blocks: bool
+    part: int | None
+    """Of a document's content, whose place in it this is, see `content`."""
+    contents: Any
+    """The handle of the database that has the contents of documents."""
 
     @classmethod
-    def of(cls, name: str, handle: Any) -> "Database":
-        """The database with this name of `schema.DATABASES`."""
+    def of(cls, name: str, handle: Any, others: "Mapping[str, Database]") -> "Database":
+        """The database with this name of `schema.DATABASES`, of which `others` come first."""
+        contents = others.get(schema.CONTENTS)
         return cls(
             name,
             handle,
@@ -53,44 +59,58 @@ class Database:
             schema.SLOT_BYTES if name in schema.BY_SLOT else None,
             name not in schema.WITHOUT_CHECKSUM,
             name in schema.IN_BLOCKS,
+            content.PARTS.index(name) if name in content.PARTS else None,
+            handle if contents is None else contents.handle,
         )
+
+
+def _checksums(key: bytes, data: Buffer, db: Database) -> bytes:
+    """What is stored behind the data of an entry."""
+    return (block_checksums_of if db.blocks else checksum_of)(data, seed_of(key, db.seed))
 
 
 class Txn:
     """An LMDB transaction; its values are checked, and live as long as it does."""
 
-    __slots__ = ("_owner_of", "raw")
+    __slots__ = ("_content", "_owner_of", "raw")
 
     def __init__(self, raw: RawTxn, owner_of: OwnerOf) -> None:
         """`owner_of` says whose an entry is, for errors."""
         self.raw = raw
         self._owner_of = owner_of
+        self._content: Content | None = None  # Several parts of one are read in turn.
 
     def get(self, key: bytes, db: Database) -> memoryview | None:
         """Returns a key's value, or None. Raises DataLoss if it is not what was stored."""
-        value = self.raw.get(key[: db.key_bytes], db=db.handle)
+        value = self._stored(key, db)
         return None if value is None else self.checked(key, value, db)
 
     def get_sound(self, key: bytes, db: Database) -> memoryview | None:
         """Returns a key's value; None if there is none, or it is not what was stored."""
-        value = self.raw.get(key[: db.key_bytes], db=db.handle)
+        try:
+            value = self._found(key, db)
+        except DamagedContent:
+            return None
         return None if value is None else self._sound(key, value, db)
 
     def has(self, key: bytes, db: Database) -> bool:
         """Whether there is such a key; its value is not checked."""
-        return self.raw.get(key[: db.key_bytes], db=db.handle) is not None
+        try:
+            return self._found(key, db) is not None
+        except DamagedContent:
+            return True
 
     def checksum(self, key: bytes, db: Database) -> bytes:
         """Returns the checksum behind a key's value, b"" without a value; it is not checked.
 
         Equal checksums under a key mean equal values.
         """
-        value = self.raw.get(key[: db.key_bytes], db=db.handle)
+        value = self._stored(key, db)
         return b"" if value is None else bytes(value[-SUM_BYTES:])
 
     def get_again(self, key: bytes, db: Database) -> memoryview | None:
         """Returns a value that was checked a short while ago, and does not check it."""
-        value = self.raw.get(key[: db.key_bytes], db=db.handle)
+        value = self._stored(key, db)
         if value is None:
             return None
         return value[: data_bytes(len(value))] if db.blocks else value[:-SUM_BYTES]
@@ -102,7 +122,7 @@ class Txn:
 
         `checked` says which blocks were checked a short while ago, see `Blocks`.
         """
-        value = self.raw.get(key[: db.key_bytes], db=db.handle)
+        value = self._stored(key, db)
         return None if value is None else self._blocks(key, value, db, checked)
 
     def checked(self, key: Buffer, value: memoryview, db: Database) -> memoryview:
@@ -126,12 +146,40 @@ class Txn:
     def put(self, key: bytes, data: Buffer, db: Database, append: bool = False) -> None:
         """Stores a value with its checksum. See `lmdb.Transaction.put`."""
         if db.checked:
-            seal = with_block_checksums if db.blocks else with_checksum
-            data = seal(data, seed_of(key, db.seed))  # type: ignore[arg-type]
+            data = b"".join((data, _checksums(key, data, db)))
+        self._content = None
         self.raw.put(key[: db.key_bytes], data, db=db.handle, append=append)
+
+    def put_content(
+        self, address: bytes, parts: Sequence[tuple[Database, Buffer]], append: bool = False
+    ) -> None:
+        """Stores the content of a document: its tree, text and vectors, with their checksums.
+
+        Its slot holds none. See `content` for how, and `lmdb.Transaction.put`.
+        """
+        self._content = None
+        sealed = [(data, _checksums(address, data, db)) for db, data in parts]
+        slot, handle = address[: schema.SLOT_BYTES], parts[0][0].contents
+        for number, value in enumerate(content.cut(content.joined(sealed, address))):
+            key = content.value_key(slot, number)
+            self.raw.put(key, value, db=handle, append=append)
+
+    def has_content(self, address: bytes, db: Database) -> bool:
+        """Whether tree, text and vectors of a document are stored as one content."""
+        key = content.value_key(address[: schema.SLOT_BYTES], 0)
+        return self.raw.get(key, db=db.contents) is not None
+
+    def delete_content(self, slot: bytes, db: Database) -> None:
+        """Deletes what a packed slot has in the database of contents."""
+        self._content = None
+        with self.raw.cursor(db=db.contents) as cursor:
+            cursor.set_range(slot)
+            while cursor.key()[: len(slot)] == slot:
+                cursor.delete()
 
     def delete(self, key: bytes, value: bytes = b"", *, db: Database) -> bool:
         """Deletes a key, or one of its values; returns whether it was there."""
+        self._content = None
         return bool(self.raw.delete(key[: db.key_bytes], value, db=db.handle))
 
     def cursor(self, db: Database) -> Any:
@@ -163,6 +211,41 @@ class Txn:
             value = self._sound(key, stored, db)
             if value is not None:
                 yield key, value
+
+    def _stored(self, key: bytes, db: Database) -> memoryview | None:
+        """Returns a key's value as LMDB holds it, with its checksums. Raises DataLoss."""
+        try:
+            return self._found(key, db)
+        except DamagedContent:
+            self._damaged(key, db)
+
+    def _found(self, key: bytes, db: Database) -> memoryview | None:
+        """As `_stored`; raises DamagedContent."""
+        if db.part is not None:
+            found = self._content_of(key, db, db.part)
+            if found is not None:
+                return found.part(db.part)
+        return self.raw.get(key[: db.key_bytes], db=db.handle)
+
+    def _content_of(self, address: bytes, db: Database, part: int) -> Content | None:
+        """The content of a document, as far as one of its parts needs it; None if it has none."""
+        found, first_key = self._content, content.value_key(address[: schema.SLOT_BYTES], 0)
+        if found is None or found.address != address:
+            first = self.raw.get(first_key, db=db.contents)
+            if first is None:
+                return None
+            found = self._content = Content(address, first)
+        needed_bytes = found.needed_bytes(part)
+        if len(found.held) < needed_bytes:
+            with self.raw.cursor(db=db.contents) as cursor:
+                cursor.set_key(first_key)
+                held = [cursor.value()]
+                size_bytes = len(held[0])
+                while size_bytes < needed_bytes and cursor.next():
+                    held.append(cursor.value())
+                    size_bytes += len(held[-1])
+            found.held = memoryview(b"".join(held))
+        return found
 
     def _sound(self, key: Buffer, value: memoryview, db: Database) -> memoryview | None:
         return self.checked(key, value, db) if self.is_sound(key, value, db) else None

@@ -28,7 +28,7 @@ from hrag.engine.embedded.store.queries import (
     read_document,
     required,
 )
-from hrag.engine.embedded.store.records import Change
+from hrag.engine.embedded.store.records import Change, packed_document
 from hrag.engine.embedded.store.tenant_usage import stored_bytes
 from hrag.engine.embedded.write.shared_state import SharedState
 from hrag.engine.stored.document_results import growth, record_of, result_of, unchanged_result
@@ -156,7 +156,13 @@ class WriteTransaction(SharedState):
         new = replace(old, metadata=metadata, source=source, content_hash="")
         address = address_of(self._store, self._txn, old.collection, ordinal)
         tree = required(self._txn.get(address, db=self._store.db["trees"]))
-        return replace(new, stored_bytes=stored_bytes(new, terms_of(new), len(tree)))
+        has_content = self._has_content(address)
+        takes = stored_bytes(new, terms_of(new), len(tree), has_content=has_content)
+        return replace(new, stored_bytes=takes)
+
+    def _has_content(self, address: bytes) -> bool:
+        """Whether the document was stored by the newest schema: it stays as it was stored."""
+        return self._txn.has_content(address, db=self._store.db[schema.CONTENTS])
 
     def _revise(
         self, handle: CollectionHandle, ordinal: int, old: DocumentRecord, new: DocumentRecord
@@ -169,7 +175,8 @@ class WriteTransaction(SharedState):
         for each in after - before:
             txn.put(each, term_entry(each, ordinal), db=db["terms"])
         address = address_of(self._store, txn, handle.collection_id, ordinal)
-        txn.put(address, new.to_bytes(), db=db["documents"])
+        record = packed_document(new, has_content=self._has_content(address))
+        txn.put(address, record, db=db["documents"])
         self._count(handle, old, ordinal, -1)
         self._count(handle, new, ordinal, 1)
         self._log(handle, Change(), new.sequence)
@@ -239,12 +246,14 @@ class WriteTransaction(SharedState):
             txn.put(each, term_entry(each, ordinal), db=db["terms"])
         address = schema.address(slot, record.collection, ordinal)
         # Appended where the slot is past all others: LMDB then fills its pages.
-        txn.put(address, record.to_bytes(), db=db["documents"], append=is_new)
-        txn.put(address, document.parsed.text.encode(), db=db["texts"], append=is_new)
-        txn.put(address, document.tree.to_bytes(), db=db["trees"], append=is_new)
+        txn.put(address, packed_document(record), db=db["documents"], append=is_new)
         vectors = document.vectors.astype("<f4", order="C", copy=False)
-        packed = vectors.data.cast("B") if vectors.size else b""
-        txn.put(address, packed, db=db["vectors"], append=is_new)
+        parts = (
+            (db["trees"], document.tree.to_bytes()),
+            (db["texts"], document.parsed.text.encode()),
+            (db["vectors"], vectors.data.cast("B") if vectors.size else b""),
+        )
+        txn.put_content(address, parts, append=is_new)
 
     def _take_slot(self) -> tuple[bytes, bool]:
         """A packed slot, a free one if there is any, and whether it is past all others."""

@@ -1,6 +1,7 @@
 """Does every entry belong to something that exists, and is every stored number in range?"""
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from hrag.engine.embedded.admin.checks.walk import Walk
 from hrag.engine.embedded.store import schema
@@ -62,9 +63,9 @@ def slot_problems(walk: Walk) -> Iterator[str]:
     for slot in sorted(used & free):
         yield f"slot {schema.read_u64(slot)} is free and a document's"
     for name in schema.BY_SLOT:
-        for key in walk.keys(name):
-            if bytes(key) not in used:
-                yield f"{name} has slot {schema.read_u64(key)}, which no document has"
+        for slot, _ in groupby(bytes(key[: schema.SLOT_BYTES]) for key in walk.keys(name)):
+            if slot not in used:
+                yield f"{name} has slot {schema.read_u64(slot)}, which no document has"
     last = walk.store.number(walk.txn, schema.LAST_SLOT)
     if used | free != {schema.u64(slot) for slot in range(1, last + 1)}:
         yield f"{len(used | free)} slots are taken or free; they should be 1 to {last}"

@@ -3,6 +3,8 @@
 import json
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,9 @@ from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.reports import CheckReport
 from hrag.engine.stored.filter_terms import term
-from hrag.engine.stored.records import Usage
+from hrag.engine.stored.records import DocumentRecord, Usage
 from hrag.tree import CHUNK, Tree
+from tests.damage import delete_content, put_part
 from tests.fakes import collection_settings, prepared, seal, sentences
 
 ORDINAL, ADDRESS = schema.u64(1), schema.address(schema.u64(1), 1, 1)
@@ -49,10 +52,10 @@ def damaged(store: Store, damage: Callable[[Txn, dict[str, Any]], object]) -> tu
     return check(store).problems
 
 
-def json_with(txn: Txn, db: object, key: bytes, **fields: object) -> None:
-    """Changes fields of a JSON record."""
-    record = json.loads(bytes(txn.get(key, db=db)))
-    txn.put(key, json.dumps({**record, **fields}).encode(), db=db)
+def document_with(txn: Txn, db: dict[str, Any], **fields: Any) -> None:
+    """Changes fields of the record of the document at ADDRESS."""
+    record = DocumentRecord.from_bytes(txn.get(ADDRESS, db=db["documents"]) or b"")
+    txn.put(ADDRESS, replace(record, **fields).to_short_bytes(), db=db["documents"])
 
 
 def counters_with(store: Store, **fields: int) -> Callable[[Txn, dict[str, Any]], None]:
@@ -69,7 +72,7 @@ def tree_with(level: int, index: int, **fields: int) -> Callable[[Txn, dict[str,
         levels = [tree.level(at).copy() for at in range(len(tree.counts))]
         for name, value in fields.items():
             levels[level][index][name] = value
-        txn.put(ADDRESS, Tree.from_levels(levels).to_bytes(), db=db["trees"])
+        put_part(txn, db, ADDRESS, "trees", Tree.from_levels(levels).to_bytes())
 
     return damage
 
@@ -132,12 +135,12 @@ def test_a_tenant_that_is_missing_or_not_there_is_found(store):
 def test_a_record_that_says_a_wrong_size_is_found(store):
     with store.read() as txn:
         right = read_document(store, txn, ADDRESS).stored_bytes
-    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ADDRESS, stored_bytes=1))
+    found = damaged(store, lambda txn, db: document_with(txn, db, stored_bytes=1))
     assert f"{PLACE}it takes {right} bytes, its record says 1" in found
 
 
 def test_a_document_of_a_change_that_has_not_come_is_found(store):
-    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ADDRESS, sequence=9))
+    found = damaged(store, lambda txn, db: document_with(txn, db, sequence=9))
     assert found == (f"{PLACE}sequence 9 is past the last",)
 
 
@@ -221,7 +224,7 @@ def test_a_missing_and_a_surplus_id_are_found(store):
 def test_a_document_that_is_not_listed_is_found(store):
     key = schema.in_collection(1, 1)
     found = damaged(store, lambda txn, db: txn.delete(key, db=db["ordinals"]))
-    for name in ("documents", "texts", "trees", "vectors"):
+    for name in ("documents", "texts"):
         assert f"{name} has slot 1, which no document has" in found
     assert "1 slots are taken or free; they should be 1 to 2" in found
     assert "collection t/c: counter documents is 2, counted 1" in found
@@ -284,23 +287,21 @@ def test_a_missing_or_unreadable_document_record_is_found(store, damage):
 
 @pytest.mark.parametrize("fields", [{"collection": 2}, {"leaf_count": 1}])
 def test_a_record_of_another_place_or_size_is_found(store, fields):
-    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ADDRESS, **fields))
+    found = damaged(store, partial(document_with, **fields))
     assert f"{PLACE}record and ordinal entry differ" in found
 
 
-@pytest.mark.parametrize("name", ["texts", "trees", "vectors"])
-def test_a_missing_part_is_found(store, name):
-    found = damaged(store, lambda txn, db: txn.delete(ADDRESS, db=db[name]))
+def test_missing_content_is_found(store):
+    found = damaged(store, lambda txn, db: delete_content(txn, db, ADDRESS))
     assert found == (f"{PLACE}text, tree or vectors are missing",)
 
 
 def test_a_text_that_is_shorter_or_no_text_is_found(store):
-    length = len(sentences(60))
-    text = sentences(60).encode()
-    found = damaged(store, lambda txn, db: txn.put(ADDRESS, text[:-1], db=db["texts"]))
+    text, length = sentences(60).encode(), len(sentences(60))
+    found = damaged(store, lambda txn, db: put_part(txn, db, ADDRESS, "texts", text[:-1]))
     assert found == (f"{PLACE}text has {length - 1} bytes, its record says {length}",)
     text = b"\xff" + text[1:]
-    found = damaged(store, lambda txn, db: txn.put(ADDRESS, text, db=db["texts"]))
+    found = damaged(store, lambda txn, db: put_part(txn, db, ADDRESS, "texts", text))
     assert len(found) == 1
     assert found[0].startswith(f"{PLACE}text is not UTF-8: ")
 
@@ -308,15 +309,12 @@ def test_a_text_that_is_shorter_or_no_text_is_found(store):
 def test_vectors_of_another_size_or_length_are_found(store):
     vectors = prepared("d", sentences(60)).vectors
     cut = vectors.tobytes()[:-4]
-    found = damaged(store, lambda txn, db: txn.put(ADDRESS, cut, db=db["vectors"]))
+    found = damaged(store, lambda txn, db: put_part(txn, db, ADDRESS, "vectors", cut))
     place = f"leaves of dimension {vectors.shape[1]}"
     assert found == (f"{PLACE}{len(cut)} bytes of vectors for {len(vectors)} {place}",)
     for wrong in (vectors * 2, vectors * 0, vectors * np.float32("nan")):
-        value = wrong.tobytes()
-        found = damaged(
-            store, lambda txn, db, value=value: txn.put(ADDRESS, value, db=db["vectors"])
-        )
-        assert found == (f"{PLACE}a vector is not of unit length",)
+        put = partial(put_part, address=ADDRESS, name="vectors", value=wrong.tobytes())
+        assert damaged(store, put) == (f"{PLACE}a vector is not of unit length",)
 
 
 # Trees
@@ -333,7 +331,7 @@ def test_vectors_of_another_size_or_length_are_found(store):
     ],
 )
 def test_a_tree_of_another_shape_is_found(store, value, problem):
-    found = damaged(store, lambda txn, db: txn.put(ADDRESS, value, db=db["trees"]))
+    found = damaged(store, lambda txn, db: put_part(txn, db, ADDRESS, "trees", value))
     assert any(one.startswith(PLACE + problem) for one in found)
 
 
@@ -365,7 +363,7 @@ def test_a_broken_promise_of_a_tree_is_found(store, damage, problem):
 
 def test_a_tree_of_another_text_is_found(store):
     fields = {"text_bytes": 10, "chunks_per_level": [1, 1, 1]}
-    found = damaged(store, lambda txn, db: json_with(txn, db["documents"], ADDRESS, **fields))
+    found = damaged(store, lambda txn, db: document_with(txn, db, **fields))
     assert f"{PLACE}tree does not cover the text" in found
     assert any("chunks, its record says (1, 1, 1)" in problem for problem in found)
 
@@ -379,7 +377,9 @@ def test_the_struct_of_a_chunk_is_forty_bytes():
 
 def segment_with(**fields: object) -> Callable[[Txn, dict[str, Any]], None]:
     def damage(txn: Txn, db: dict[str, Any]) -> None:
-        json_with(txn, db["segments"], schema.in_collection(1, 1), **fields)
+        key, segments = schema.in_collection(1, 1), db["segments"]
+        record = json.loads(bytes(txn.get(key, segments)))
+        txn.put(key, json.dumps({**record, **fields}).encode(), segments)
 
     return damage
 
@@ -430,8 +430,8 @@ def test_a_damaged_segment_file_is_found(store, name):
 
 def test_every_problem_is_found_at_once(store):
     def damage(txn: Txn, db: dict[str, Any]) -> None:
-        txn.delete(ADDRESS, db=db["texts"])
-        txn.put(schema.address(schema.u64(2), 1, 2), b"", db=db["vectors"])
+        delete_content(txn, db, ADDRESS)
+        put_part(txn, db, schema.address(schema.u64(2), 1, 2), "vectors", b"")
         txn.put(schema.u64(9), b"", db=db["texts"])
 
     found = damaged(store, damage)

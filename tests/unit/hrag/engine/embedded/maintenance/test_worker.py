@@ -102,7 +102,7 @@ def test_a_start_seals_and_reclaims_what_an_earlier_process_left(store, writer):
         wait_until(lambda: segment_count(writer) == 1)
     with store.read() as txn:
         assert txn.stat(store.db["deleted_collections"])["entries"] == 0
-        assert txn.stat(store.db["texts"])["entries"] == 1
+        assert txn.stat(store.db["documents"])["entries"] == 1
 
 
 def test_a_deleted_collection_is_reclaimed(store, writer):

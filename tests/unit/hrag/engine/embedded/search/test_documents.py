@@ -6,6 +6,7 @@ from hrag.engine.embedded.search import documents
 from hrag.errors import DataLoss
 from hrag.ids import ChunkId
 from tests.conftest import Engine
+from tests.damage import flip_part
 from tests.fakes import collection_settings, prepared, sentences
 
 
@@ -31,9 +32,6 @@ def test_damage_is_noticed_once_a_check_is_old(engine: Engine, name: str, monkey
 
 
 def flip_last(engine: Engine, name: str) -> None:
-    """Flips a bit in the checksum at the end of the value."""
+    """Flips a bit in the last byte of the tree or text, and back when called again."""
     with engine.store.write() as txn:
-        database = engine.store.db[name]
-        ((key, value),) = [(bytes(key), bytearray(value)) for key, value in txn.entries(database)]
-        value[-1] ^= 1
-        txn.raw.put(key, bytes(value), db=database.handle)
+        flip_part(engine.store, txn, name, -1)

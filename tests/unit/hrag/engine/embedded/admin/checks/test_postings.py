@@ -23,6 +23,7 @@ from hrag.engine.embedded.write.writer import EmbeddedWriter
 from hrag.engine.stored.labels import ordinals_of
 from hrag.types import CollectionSettings
 from hrag_fast import Postings, write_postings
+from tests.damage import delete_content, put_part
 from tests.fakes import collection_settings, run_maintenance, seal
 from tests.vocabulary import wordy
 
@@ -193,28 +194,39 @@ def test_a_text_that_was_changed_is_found(store):
     address = schema.address(schema.u64(4), 1, 4)
     with store.write() as txn:
         text = bytes(txn.get(address, db=store.db["texts"])).replace(b"valve", b"slave")
-        txn.put(address, text, db=store.db["texts"])
+        put_part(txn, store.db, address, "texts", text)
     problem = f"{SEGMENT}its postings are not those of the texts, first in ordinal 4"
     assert check(store).problems == (problem,)
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, HEADINGLESS])
-@pytest.mark.parametrize("name", ["documents", "texts", "trees"])
-@pytest.mark.parametrize("value", [None, b"\xff" * 1000])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("documents", None),
+        ("texts", None),
+        *((name, b"\xff" * 1000) for name in ("documents", "texts", "trees")),
+    ],
+)
 def test_a_damaged_document_hides_no_others(store, settings, name, value):
     """Its rows are left out; the documents' own problems name it."""
     sealed(store, settings)
     with store.write() as txn:
         address = schema.address(schema.u64(2), 1, 2)
-        txn.delete(address, db=store.db[name])
-        if value is not None:
+        if name == "documents" and value is None:
+            txn.delete(address, db=store.db[name])
+        elif name == "documents":
             txn.put(address, value, db=store.db[name])
+        elif value is None:
+            delete_content(txn, store.db, address)
+        else:
+            put_part(txn, store.db, address, name, value)
     before = check(store).problems
     assert before != ()
     with store.write() as txn:
         address = schema.address(schema.u64(6), 1, 6)
         text = bytes(txn.get(address, db=store.db["texts"])).replace(b"pump", b"dump")
-        txn.put(address, text, db=store.db["texts"])
+        put_part(txn, store.db, address, "texts", text)
     problem = f"{SEGMENT}its postings are not those of the texts, first in ordinal 6"
     assert set(check(store).problems) - set(before) == {problem}
 
