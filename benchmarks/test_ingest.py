@@ -51,6 +51,10 @@ WORD_ROUNDS = 4
 WITHOUT_WORDS = ""  # The analyzer of a collection without a lexical index.
 MAX_SEAL_S = 300
 
+SHORT = 2000  # Documents of one leaf.
+SHORT_AT_ONCE = 64  # The most that a stream commits together.
+MAX_SHORT_CPU_MS = 0.3
+
 PIPED = 430  # Documents of 10 to 100 leaves.
 MAX_SENTENCE = 300  # So that a leaf has several sentences.
 SETTINGS = TreeSettings()
@@ -135,6 +139,35 @@ def test_ingest_with_and_without_the_lexical_index(report):
     target = MIN_RATIO_TO_WITHOUT_WORDS
     report.at_least("ingest.lexical.ratio_to_without", ratio(took, 0, 1), what, "x", target)
     assert report.missed == []
+
+
+def test_processor_time_of_a_short_document(report):
+    """One leaf each, vectors given, committed in groups as a stream gathers them."""
+    prepared, vectors = corpus.documents(SHORT, 1, DIMENSION, SEED)
+    documents = list(prepared)
+    took = interleaved([lambda _: commit_cpu_ms(documents)], ROUNDS)
+    report.parameters(seed=SEED, leaves=len(vectors), dimension=DIMENSION)
+    what = f"{SHORT:,} documents of one leaf, vectors given, {SHORT_AT_ONCE} a commit: processor"
+    each = measured(took[:, 0], np.median)
+    report.at_most("ingest.short.cpu", each, f"{what}, a document", "ms", MAX_SHORT_CPU_MS)
+    assert report.missed == []
+
+
+def commit_cpu_ms(documents):
+    """Returns the milliseconds of processor, with the kernel's, that a commit takes a document."""
+    with (
+        TemporaryDirectory() as folder,
+        closing(environment.open_for_writing(Path(folder))) as store,
+    ):
+        writer = EmbeddedWriter(store)
+        collection = corpus.create_collection(writer, DIMENSION)
+        began = time.process_time()
+        for start in range(0, len(documents), SHORT_AT_ONCE):
+            group = documents[start : start + SHORT_AT_ONCE]
+            writer.put_many([(collection, document) for document in group])
+        took = time.process_time() - began
+        assert writer.status(collection).document_count == len(documents)
+        return took / len(documents) * 1e3
 
 
 def test_stream_beside_add_items(report):

@@ -7,7 +7,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from operator import add
+from operator import add, attrgetter
 from typing import Any, NamedTuple
 
 from hrag import canonical_json
@@ -17,11 +17,12 @@ from hrag.tree import PageSpan, ParsedText, Section
 from hrag.types import CollectionSettings, DocumentInfo, SummaryUnit, TreeSettings
 
 Buffer = bytes | memoryview
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def encoded(value: Any) -> bytes:
     """Returns a record's fields as JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def decoded(value: Buffer) -> Any:
@@ -128,7 +129,7 @@ class DocumentRecord:
         return b"%b,%b]" % (fields.removesuffix(b"]"), self._encoded_metadata())
 
     def _but_metadata(self) -> dict[str, Any]:
-        fields = {name: getattr(self, name) for name in _BUT_METADATA}
+        fields = dict(zip(_BUT_METADATA, _values(self), strict=True))
         fields["sections"] = [(s.title, s.depth, s.char_start) for s in self.sections]
         fields["pages"] = [(p.number, p.char_start, p.char_end) for p in self.pages]
         return fields
@@ -176,6 +177,7 @@ class DocumentRecord:
 
 _BUT_METADATA = [name for name in DocumentRecord.__slots__ if not name.startswith("metadata")]
 _FIELDS = [*_BUT_METADATA, "metadata"]  # In the order of `to_short_bytes`.
+_values = attrgetter(*_BUT_METADATA)
 
 
 @dataclass(frozen=True, slots=True)

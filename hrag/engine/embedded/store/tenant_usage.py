@@ -7,7 +7,6 @@ though LMDB's pages are freed in the background.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import starmap
 
 from hrag.engine.embedded.store import content, schema
@@ -53,14 +52,15 @@ def stored_bytes(
     The digits of the store's own numbers in the record do not count, so that a document
     takes as much wherever and whenever it is stored.
     """
-    record = replace(document, collection=0, sequence=0, stored_bytes=0)
+    numbers = (document.collection, document.sequence, document.stored_bytes)
+    digits = sum(len(str(number)) - 1 for number in numbers)  # As if each were 0.
     parts = [
         tree_bytes + SUM_BYTES,
         bytes_in_blocks(document.text_bytes),
         document.vector_bytes + SUM_BYTES,
     ]
     values = content.value_lengths(content.size_bytes(parts)) if has_content else parts
-    record_bytes = len(packed_document(record, has_content=has_content))
+    record_bytes = len(packed_document(document, has_content=has_content)) - digits
     values = [record_bytes + SUM_BYTES, *values]
     id_bytes = len(schema.document_id(0, document.document_id))
     entries = [(id_bytes, _U64), (_IN_COLLECTION, _U32 + _U64), (_IN_COLLECTION, 2 * _U64)]

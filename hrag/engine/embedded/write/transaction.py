@@ -62,15 +62,15 @@ class WriteTransaction(SharedState):
             return unchanged
         new = record_of(handle, document)
         terms = terms_of(new)
-        new = replace(new, stored_bytes=stored_bytes(new, terms, document.tree.size_bytes))
+        takes = stored_bytes(new, terms, document.tree.size_bytes)
         if not collection.summarises:  # Nobody waits for the error if summaries are refused.
-            self._check_quota(handle.tenant_id, growth(old, new.stored_bytes))
+            self._check_quota(handle.tenant_id, growth(old, takes))
         sequence, ordinal = self._next_sequence(handle.tenant_id), self._next(schema.LAST_ORDINAL)
         if found is None:
             old_ordinal = self._remove_damaged(handle, document.document_id, sequence)
         elif old is not None:
             self._remove(handle, old_ordinal, old, sequence)
-        new = replace(new, sequence=sequence)
+        new = replace(new, stored_bytes=takes, sequence=sequence)
         self._add(ordinal, new, terms, document)
         self._count(handle, new, ordinal, 1)
         if collection.summaries:
