@@ -32,7 +32,7 @@ _SUM = struct.Struct("<I")
 _HEADER_BYTES = _LENGTHS.size + _SUM.size
 _ALIGNMENT = 4
 _SEED = seed_of(b"contents", 0)
-_NUMBERS = [bytes([number]) for number in range(_PAGE // PIECE_BYTES + 2)]
+_NUMBERS = [bytes([number]) for number in range(_PAGE // PIECE_BYTES + 3)]
 
 Sealed = tuple[Buffer, Buffer]
 """The data of a part, and its checksums."""

@@ -153,16 +153,19 @@ def find_document(
     return ordinal, read_document(store, txn, address_of(store, txn, collection, ordinal))
 
 
-def erase_document(store: Store, txn: Txn, ordinal: int, document: DocumentRecord) -> int:
+def erase_document(
+    store: Store, txn: Txn, ordinal: int, document: DocumentRecord, *, keep_slot: bool = False
+) -> int:
     """Deletes one version of a document, except its id, counters and log entry.
 
-    Returns the number of its terms.
+    With `keep_slot`, what its slot has stays, for the next version to take its place. Returns
+    the number of its terms.
     """
     address = address_of(store, txn, document.collection, ordinal)
     terms = terms_of(document)
     for each in terms:
         txn.delete(each, term_entry(each, ordinal), db=store.db["terms"])
-    erase_entries(store, txn, document.collection, ordinal, address)
+    erase_entries(store, txn, document.collection, ordinal, None if keep_slot else address)
     return len(terms)
 
 

@@ -42,9 +42,9 @@ Every value is followed by a checksum of 64 bits, a text by one for each block; 
 the slot's document too. Values that are empty have none, and terms one of their own.
 
 An ordinal names one version of one document and is never used twice; `labels.py` packs it
-with a leaf's index into a label. A slot is where a document is stored. It is reused when
-the document has been deleted: with ever new keys, the pages of old ones would stay mostly
-empty.
+with a leaf's index into a label. A slot is where a document is stored. The document's next
+version reuses it, and another document once this one is deleted: with ever new keys, the pages
+of old ones would stay mostly empty.
 
 A sequence numbers the changes of one tenant: `tenants` has its last one. The cursor numbers
 the entries of `commits` across all tenants, segments that were published included; a reader

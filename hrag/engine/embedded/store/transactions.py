@@ -155,14 +155,18 @@ class Txn:
     ) -> None:
         """Stores the content of a document: its tree, text and vectors, with their checksums.
 
-        Its slot holds none. See `content` for how, and `lmdb.Transaction.put`.
+        Takes the place of the content that the slot has. See `content` for how, and
+        `lmdb.Transaction.put`.
         """
         self._content = None
         sealed = [(data, _checksums(address, data, db)) for db, data in parts]
         slot, handle = address[: schema.SLOT_BYTES], parts[0][0].contents
-        for number, value in enumerate(content.cut(content.joined(sealed, address))):
-            key = content.value_key(slot, number)
-            self.raw.put(key, value, db=handle, append=append)
+        values = content.cut(content.joined(sealed, address))
+        for number, value in enumerate(values):
+            self.raw.put(content.value_key(slot, number), value, db=handle, append=append)
+        left = len(values)
+        while not append and self.raw.delete(content.value_key(slot, left), db=handle):
+            left += 1
 
     def has_content(self, address: bytes, db: Database) -> bool:
         """Whether tree, text and vectors of a document are stored as one content."""

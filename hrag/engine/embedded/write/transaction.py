@@ -66,12 +66,14 @@ class WriteTransaction(SharedState):
         if not collection.summarises:  # Nobody waits for the error if summaries are refused.
             self._check_quota(handle.tenant_id, growth(old, takes))
         sequence, ordinal = self._next_sequence(handle.tenant_id), self._next(schema.LAST_ORDINAL)
+        slot = None
         if found is None:
             old_ordinal = self._remove_damaged(handle, document.document_id, sequence)
         elif old is not None:
-            self._remove(handle, old_ordinal, old, sequence)
+            slot = self._slot_to_keep(handle, old_ordinal)
+            self._remove(handle, old_ordinal, old, sequence, keep_slot=slot is not None)
         new = replace(new, stored_bytes=takes, sequence=sequence)
-        self._add(ordinal, new, terms, document)
+        self._add(ordinal, new, terms, document, slot)
         self._count(handle, new, ordinal, 1)
         if collection.summaries:
             self._mark_unsummarised(handle, ordinal)
@@ -235,11 +237,13 @@ class WriteTransaction(SharedState):
         record: DocumentRecord,
         terms: Sequence[bytes],
         document: PreparedDocument,
+        slot: bytes | None,
     ) -> None:
+        """Stores a version of a document, in the place of the one before if that has a slot."""
         txn, db = self._txn, self._store.db
         name = schema.document_id(record.collection, record.document_id)
         entry = schema.in_collection(record.collection, ordinal)
-        slot, is_new = self._take_slot()
+        slot, is_new = self._take_slot() if slot is None else (slot, False)
         txn.put(name, schema.u64(ordinal), db=db["document_ids"])
         txn.put(entry, schema.document_entry(record.leaf_count, slot), db=db["ordinals"])
         for each in terms:
@@ -254,6 +258,14 @@ class WriteTransaction(SharedState):
             (db["vectors"], vectors.data.cast("B") if vectors.size else b""),
         )
         txn.put_content(address, parts, append=is_new)
+
+    def _slot_to_keep(self, handle: CollectionHandle, ordinal: int) -> bytes | None:
+        """The packed slot whose values the next version overwrites; None for an older schema's.
+
+        Deleted values would make LMDB merge pages, and those written then split them again.
+        """
+        address = address_of(self._store, self._txn, handle.collection_id, ordinal)
+        return address[: schema.SLOT_BYTES] if self._has_content(address) else None
 
     def _take_slot(self) -> tuple[bytes, bool]:
         """A packed slot, a free one if there is any, and whether it is past all others."""
@@ -274,12 +286,18 @@ class WriteTransaction(SharedState):
         self._log(handle, Change(removed=ordinal), sequence)
 
     def _remove(
-        self, handle: CollectionHandle, ordinal: int, document: DocumentRecord, sequence: int
+        self,
+        handle: CollectionHandle,
+        ordinal: int,
+        document: DocumentRecord,
+        sequence: int,
+        *,
+        keep_slot: bool = False,
     ) -> None:
         """Deletes one version of a document with its summaries, as the change `sequence`."""
         if self._existing(handle).summaries:
             self._remove_summaries(handle, ordinal, document.document_id, sequence)
-        erase_document(self._store, self._txn, ordinal, document)
+        erase_document(self._store, self._txn, ordinal, document, keep_slot=keep_slot)
         if ordinal <= self._counters_of(handle).sealed_ordinal:
             number, leaf_count = handle.collection_id, document.leaf_count
             manifest.add_tombstone(self._store, self._txn, number, ordinal, leaf_count)

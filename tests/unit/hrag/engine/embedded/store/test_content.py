@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.content import Content, DamagedContent
 from hrag.engine.embedded.store.queries import address_of
@@ -157,3 +158,21 @@ def test_damaged_lengths_are_data_loss_for_every_part(store):
                 with pytest.raises(DataLoss, match="document 'd' of collection 't/c' is damaged"):
                     read(address, store.db[name])
     writer.put(writer.open("t", "c"), prepared("d", sentences(30)))
+
+
+@pytest.mark.parametrize("counts", [(60, 2), (2, 60), (700, 5), (5, 700), (12, 12)])
+def test_a_new_version_takes_the_place_of_the_old_one(store, counts):
+    """No value of the old one is left, and no slot is free."""
+    settings = collection_settings(dimension=64)
+    writer = EmbeddedWriter(store)
+    writer.create_collection("t", "c", settings)
+    opened = writer.open("t", "c")
+    for seed, count in enumerate(counts):
+        writer.put(opened, prepared("d", sentences(count, seed), settings, seed))
+        writer.put(opened, prepared(f"other{seed}", "text", settings))
+        with store.read() as txn:
+            values = [len(value) for _, value in txn.entries(store.db["texts"], schema.u64(1))]
+            assert values == content.value_lengths(sum(values))
+            assert not list(txn.entries(store.db["free_slots"]))
+        assert writer.document_with_text(opened, "d")[1] == sentences(count, seed)
+    assert check(store).problems == ()
