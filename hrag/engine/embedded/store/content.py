@@ -69,6 +69,8 @@ def value_lengths(content_bytes: int) -> list[int]:
     whole = content_bytes - rest
     if whole <= 0:
         whole, rest = 0, content_bytes
+    if not rest:
+        return [whole]
     count = -(-rest // PIECE_BYTES)
     ends = [rest * place // count for place in range(count + 1)]
     pieces = [end - start for start, end in pairwise(ends)]

@@ -49,20 +49,23 @@ def test_vectors_lie_at_a_multiple_of_four(drawn):
     assert (len(whole) - len(b"".join(drawn[2]))) % 4 == 0
 
 
-@given(st.integers(16, 3 * content.LONG_BYTES))
-def test_values_fill_whole_pages_or_share_them(size):
-    lengths = content.value_lengths(size)
-    assert sum(lengths) == size
-    if size > content.LONG_BYTES:
-        assert len(lengths) == 1
-        return
-    whole = [length for length in lengths if length > LARGEST_NODE]
-    pieces = lengths[len(whole) :]
-    assert whole == lengths[: len(whole)]
-    assert [(16 + length) % PAGE for length in whole] == [0] * (size + 16 >= PAGE)
-    assert sum(pieces) < PAGE
-    assert max(pieces, default=0) <= content.PIECE_BYTES
-    assert max(pieces, default=0) - min(pieces, default=0) <= 1
+def test_values_fill_whole_pages_or_share_them():
+    for size in range(16, content.LONG_BYTES + 1):
+        lengths = content.value_lengths(size)
+        assert sum(lengths) == size
+        whole = [length for length in lengths if length > LARGEST_NODE]
+        pieces = lengths[len(whole) :]
+        assert whole == lengths[: len(whole)]
+        assert [(16 + length) % PAGE for length in whole] == [0] * (size + 16 >= PAGE)
+        assert sum(pieces) < PAGE
+        assert min(pieces, default=1) > 0
+        assert max(pieces, default=0) <= content.PIECE_BYTES
+        assert max(pieces, default=0) - min(pieces, default=0) <= 1
+
+
+@given(st.integers(content.LONG_BYTES + 1, 3 * content.LONG_BYTES))
+def test_a_long_content_is_one_value(size):
+    assert content.value_lengths(size) == [size]
 
 
 @given(st.integers(0, 127))
@@ -175,4 +178,22 @@ def test_a_new_version_takes_the_place_of_the_old_one(store, counts):
             assert values == content.value_lengths(sum(values))
             assert not list(txn.entries(store.db["free_slots"]))
         assert writer.document_with_text(opened, "d")[1] == sentences(count, seed)
+    assert check(store).problems == ()
+
+
+def test_a_document_that_fills_its_pages_is_one_value(store):
+    writer = EmbeddedWriter(store)
+    writer.create_collection("t", "c", collection_settings())
+    opened = writer.open("t", "c")
+    text = sentences(30)
+
+    def values() -> list[int]:
+        writer.put(opened, prepared("d", text))
+        with store.read() as txn:
+            return [len(value) for _, value in txn.entries(store.db["texts"], schema.u64(1))]
+
+    while (sum(values()) + 16) % PAGE:
+        text += "."
+    assert len(values()) == 1
+    assert writer.document_with_text(opened, "d")[1] == text
     assert check(store).problems == ()
