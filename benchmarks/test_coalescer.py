@@ -36,6 +36,15 @@ CORES = 2
 SINGLE_ROUNDS = 2_000
 DELAY_ROUNDS = 1_000
 MAX_DELAY_MS = 1.0
+SWITCH_S = 0.0002  # As in the retriever.
+
+
+@pytest.fixture(autouse=True)
+def _switch_interval() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    yield
+    sys.setswitchinterval(before)
 
 
 class CountingEmbedder:

@@ -1,5 +1,6 @@
 """The composition root of the retriever: opens its parts, connects them, and closes them."""
 
+import sys
 import threading
 from contextlib import ExitStack
 from functools import partial
@@ -46,6 +47,9 @@ from retriever_svc.servicer import RetrieverServicer
 
 _log = structlog.get_logger()
 
+# How long a search waits for the interpreter while another thread, such as that which follows
+# the change log, computes. Python's own 5 ms would be several searches.
+_SWITCH_S = 0.0002
 _WORKER_METRICS = "127.0.0.1:0"  # A worker's own; its supervisor collects and serves them.
 
 SERVICE = retriever_pb2.DESCRIPTOR.services_by_name["RetrieverService"].full_name
@@ -89,6 +93,7 @@ def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threadi
 
 def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker: bool) -> None:
     """Waits until there is a store, then serves until `stopping` is set."""
+    sys.setswitchinterval(_SWITCH_S)
     protection = open_protection(settings, settings.address)
     metrics_access = open_metrics_access(settings, settings.metrics_address)
     with ExitStack() as closing:

@@ -31,7 +31,6 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.plain_text",
             "hrag.quota.quotas",
             "hrag.reply_limit",
-            "hrag.thread_turns",
         ),
         ("hrag.analysis",),
     ),

@@ -1,19 +1,16 @@
-"""Long calls yield to short ones.
+"""Long calls yield to short ones of other tenants.
 
 Python runs one thread at a time, so a search of milliseconds takes twice as long beside a call
 that computes for seconds. While a short call of another tenant runs, a long one sleeps between
-its steps for as long as it has computed; and threads take turns more often while a long one
-runs. Operating systems favour short tasks in the same way (multilevel feedback queue); Python's
-interpreter lock knows no priorities.
+its steps for as long as it has computed. Operating systems favour short tasks in the same way
+(multilevel feedback queue); Python's interpreter lock knows no priorities.
 """
 
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-
-from hrag.thread_turns import computing_for_long
+from contextlib import contextmanager
 
 _SHORT_S = 0.01  # Processor time of a call's thread. A plain search takes a few milliseconds.
 _LONGEST_SLEEP_S = 0.005  # Before the call looks again whether others run.
@@ -51,7 +48,7 @@ class RunningCalls:
         try:
             yield
         finally:
-            call.end()
+            call.become_long()
             del _LOCAL.call
 
     def count_short(self, tenant: str, change: int) -> None:
@@ -68,15 +65,15 @@ class RunningCalls:
 class _RunningCall:
     """A call in its thread; short until it has computed for long, or has ended."""
 
-    __slots__ = ("_began_s", "_others", "_short_until_s", "_slept_s", "_tenant", "_while_long")
+    __slots__ = ("_began_s", "_is_short", "_others", "_short_until_s", "_slept_s", "_tenant")
 
     def __init__(self, others: RunningCalls, tenant: str) -> None:
         self._others = others
         self._tenant = tenant
         self._began_s = self._slept_s = others.clock()
-        # Asking the wall's clock takes a tenth of the time.
+        # Until then nobody asks for processor time, which is a system call.
         self._short_until_s = others.wall_clock() + _SHORT_S
-        self._while_long: ExitStack | None = None
+        self._is_short = True
         others.count_short(tenant, 1)
 
     def yield_to_others(self) -> None:
@@ -85,16 +82,12 @@ class _RunningCall:
         now_s = self._others.clock()
         if now_s - self._began_s < _SHORT_S:
             return
-        if self._while_long is None:
-            self._while_long = ExitStack()
-            self._while_long.enter_context(computing_for_long())
-            self._others.count_short(self._tenant, -1)
+        self.become_long()
         if self._others.has_short_of_others(self._tenant):
             self._others.sleep(min(now_s - self._slept_s, _LONGEST_SLEEP_S))
         self._slept_s = now_s
 
-    def end(self) -> None:
-        if self._while_long is None:
+    def become_long(self) -> None:
+        if self._is_short:
+            self._is_short = False
             self._others.count_short(self._tenant, -1)
-        else:
-            self._while_long.close()

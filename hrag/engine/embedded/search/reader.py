@@ -28,7 +28,6 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import find_collection, read_collection
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.validation import no_summaries
-from hrag.thread_turns import computing_for_long
 from hrag.types import Alias, Collection, EmbeddedReaderStatus, ReaderStatus
 
 _log = structlog.get_logger()
@@ -207,8 +206,7 @@ class EmbeddedReader:
 
     def _refresh(self, number: int, loaded: LoadedCollection) -> bool:
         try:
-            with computing_for_long():
-                loaded.refresh()
+            loaded.refresh()
             self._account(number, loaded)
         except CollectionDeleted:
             with self._accounting:
