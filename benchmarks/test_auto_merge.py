@@ -6,13 +6,12 @@ and every other candidate is compared with what was merged. Queries are vectors 
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
+from benchmarks.sealed_store import sealed_store
 from hrag.deadline import NEVER
 from hrag.types import SearchMode
 
@@ -30,10 +29,8 @@ COMPARED = (SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE)
 @pytest.fixture(scope="module")
 def store():
     """The folder of a store with one segment over all leaves, and queries."""
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        vectors = corpus.fill(folder, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
-        yield folder, corpus.queries_near(vectors, QUERIES, SEED + 1)
+    with sealed_store(LEAVES, LEAVES_EACH, DIMENSION, SEED, QUERIES) as store:
+        yield store
 
 
 @pytest.mark.parametrize("limit", LIMITS)

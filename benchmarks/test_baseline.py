@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import grpc
 import numpy as np
@@ -25,6 +24,7 @@ from benchmarks import baseline_server, corpus
 from benchmarks.load import h2load
 from benchmarks.load.body import framed
 from benchmarks.report import Report, Samples, interleaved, measured, ratio, seconds
+from benchmarks.sealed_store import sealed_store
 from hrag.cli.services.processes import Services, free_addresses
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request
@@ -65,10 +65,7 @@ class Server:
 @pytest.fixture(scope="module")
 def filled() -> Iterator[tuple[Path, list[bytes]]]:
     """The folder of a store with one segment, and encoded requests."""
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        vectors = corpus.fill(folder, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
-        queries = corpus.queries_near(vectors, QUERIES, SEED + 1)
+    with sealed_store(LEAVES, LEAVES_EACH, DIMENSION, SEED, QUERIES) as (folder, queries):
         searches = [corpus.dense_query(each.tolist()) for each in queries]
         yield folder, [search_request(query).SerializeToString() for query in searches]
 

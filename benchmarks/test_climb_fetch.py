@@ -13,14 +13,13 @@ than the limit, the search goes on to more. Limit 100 has a target, which is rep
 
 import time
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
 from benchmarks import corpus
 from benchmarks.report import interleaved, measured
+from benchmarks.sealed_store import sealed_store
 from hrag.cli.services.processes import Services, free_addresses
 from hrag.client import Client
 from hrag.deadline import NEVER
@@ -43,10 +42,8 @@ EQUAL = (SearchMode.STANDARD, SearchMode.STANDARD)
 @pytest.fixture(scope="module")
 def filled():
     """The folder of a store with one segment over all leaves, and queries."""
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        vectors = corpus.fill(folder, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
-        yield folder, corpus.queries_near(vectors, QUERIES, SEED + 1)
+    with sealed_store(LEAVES, LEAVES_EACH, DIMENSION, SEED, QUERIES) as store:
+        yield store
 
 
 @pytest.fixture

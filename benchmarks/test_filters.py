@@ -7,13 +7,12 @@ and that number's percentile, tenth and half, which 1, 10 and 50 % of the docume
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
+from benchmarks.sealed_store import sealed_store
 from hrag.deadline import NEVER
 from hrag.filters import Match, NoneOf, Range
 
@@ -72,10 +71,8 @@ TARGETS = {"value_1": 2, "range_1_cached": 2, "one_value_10": 3, "one_value_50":
 
 @pytest.fixture(scope="module")
 def store():
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        vectors = corpus.fill(folder, LEAVES, 1, DIMENSION, SEED, sealed=True, grouped=True)
-        yield folder, corpus.queries_near(vectors, QUERIES, SEED + 1)
+    with sealed_store(LEAVES, 1, DIMENSION, SEED, QUERIES, grouped=True) as store:
+        yield store
 
 
 def test_filtered_search(store, report):

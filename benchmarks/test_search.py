@@ -7,14 +7,13 @@ ratio is stricter than at 384.
 """
 
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
 from benchmarks import corpus
 from benchmarks.report import interleaved_ms, ratio
+from benchmarks.sealed_store import sealed_store
 from hrag.deadline import NEVER
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
 from hrag.engine.embedded.search.sources.vector import VectorQuery, VectorSource
@@ -33,10 +32,8 @@ LONG_DIMENSION = 384  # The shortest vectors of common embedding models.
 @pytest.fixture(scope="module")
 def filled():
     """The folder of a store with one segment over all leaves, and queries."""
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        vectors = corpus.fill(folder, LEAVES, LEAVES_EACH, DIMENSION, SEED, sealed=True)
-        yield folder, corpus.queries_near(vectors, QUERIES, SEED + 1)
+    with sealed_store(LEAVES, LEAVES_EACH, DIMENSION, SEED, QUERIES) as store:
+        yield store
 
 
 def test_search_beside_the_raw_index(filled, report):

@@ -1,0 +1,31 @@
+"""A store for as long as its searches are measured."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks import corpus
+from hrag.embedding import Vectors
+
+
+@contextmanager
+def sealed_store(
+    leaf_count: int,
+    leaves_each: int,
+    dimension: int,
+    seed: int,
+    query_count: int,
+    *,
+    grouped: bool = False,
+) -> Iterator[tuple[Path, Vectors]]:
+    """Yields the folder of a store with one segment over all leaves, and vectors to search by.
+
+    See `corpus.fill` and `corpus.queries_near`. The folder is removed in the end.
+    """
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        vectors = corpus.fill(
+            folder, leaf_count, leaves_each, dimension, seed, sealed=True, grouped=grouped
+        )
+        yield folder, corpus.queries_near(vectors, query_count, seed + 1)
