@@ -28,15 +28,10 @@ def checksum_of(data: Buffer, seed: int) -> bytes:
     return _SUM.pack(xxh3_64_intdigest(data, seed))
 
 
-def with_checksum(data: Buffer, seed: int) -> bytes:
-    """Returns `data` with its checksum behind it."""
-    return b"".join((data, checksum_of(data, seed)))
-
-
 def verified(value: memoryview, seed: int) -> memoryview | None:
-    """Returns the data of what `with_checksum` made; None if it is damaged."""
+    """Returns the data of a value with its checksum behind it; None if it is damaged."""
     data = value[:-SUM_BYTES]
-    if value[-SUM_BYTES:] != _SUM.pack(xxh3_64_intdigest(data, seed)):
+    if value[-SUM_BYTES:] != checksum_of(data, seed):
         return None
     return data
 
@@ -51,24 +46,19 @@ def block_checksums_of(data: Buffer, seed: int) -> bytes:
     return struct.pack(f"<{len(sums)}Q", *sums)
 
 
-def with_block_checksums(data: bytes, seed: int) -> bytes:
-    """Returns `data` with the checksum of each block of it, in order, behind it."""
-    return data + block_checksums_of(data, seed)
-
-
 def bytes_in_blocks(size_bytes: int) -> int:
-    """The length of what `with_block_checksums` makes of so many bytes."""
+    """The length of so many bytes with the checksums of their blocks."""
     return size_bytes + -(-size_bytes // BLOCK_BYTES) * SUM_BYTES
 
 
 def data_bytes(size_bytes: int) -> int:
-    """The length of the data in so many bytes that `with_block_checksums` made."""
+    """The length of the data in so many bytes that end with the checksums of its blocks."""
     blocks = -(-size_bytes // (BLOCK_BYTES + SUM_BYTES))
     return size_bytes - blocks * SUM_BYTES
 
 
 def are_verified(value: memoryview, seed: int) -> bool:
-    """Whether `with_block_checksums` made the value."""
+    """Whether a value ends with the checksums of its blocks."""
     try:
         Blocks(value, lambda: seed, _raise).check_all()
     except _Damaged:
@@ -85,7 +75,7 @@ def _raise() -> NoReturn:
 
 
 class Blocks:
-    """The data of what `with_block_checksums` made, not checked yet.
+    """The data of a value that ends with the checksums of its blocks, not checked yet.
 
     `damaged` is called when a block is not what was stored, and raises. `checked` has a 1 for
     each block that needs no check, and gets one for each that was checked; others may share it.

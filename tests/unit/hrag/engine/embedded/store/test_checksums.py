@@ -7,9 +7,9 @@ from hrag.engine.embedded.store.checksums import (
     BLOCK_BYTES,
     Blocks,
     are_verified,
+    block_checksums_of,
+    checksum_of,
     verified,
-    with_block_checksums,
-    with_checksum,
 )
 from hrag.engine.embedded.store.metadata_terms import (
     ordinals_of_entries,
@@ -22,6 +22,14 @@ SIZES = [0, 1, 7, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES
 
 class Damaged(Exception):
     pass
+
+
+def with_checksum(data, seed):
+    return data + checksum_of(data, seed)
+
+
+def with_block_checksums(data, seed):
+    return data + block_checksums_of(data, seed)
 
 
 def raising():
