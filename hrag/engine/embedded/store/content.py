@@ -103,6 +103,11 @@ class Content:
         self.address = address
         self.held = first
 
+    @property
+    def size_bytes(self) -> int:
+        """The length of the whole content."""
+        return self.needed_bytes(len(PARTS) - 1)
+
     def needed_bytes(self, part: int) -> int:
         """How much of the content is to be held for a part; a text is read with its tree."""
         needed: int = self.bounds[max(part, 1)][1]

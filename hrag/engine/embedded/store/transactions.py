@@ -232,23 +232,22 @@ class Txn:
         return self.raw.get(key[: db.key_bytes], db=db.handle)
 
     def _content_of(self, address: bytes, db: Database, part: int) -> Content | None:
-        """The content of a document, as far as one of its parts needs it; None if it has none."""
+        """A document's content, all of it where its first value lacks the part; None without."""
         found, first_key = self._content, content.value_key(address[: schema.SLOT_BYTES], 0)
         if found is None or found.address != address:
             first = self.raw.get(first_key, db=db.contents)
             if first is None:
                 return None
             found = self._content = Content(address, first)
-        needed_bytes = found.needed_bytes(part)
-        if len(found.held) < needed_bytes:
+        if len(found.held) < found.needed_bytes(part):
+            values = [found.held]
+            missing_bytes = found.size_bytes - len(found.held)
             with self.raw.cursor(db=db.contents) as cursor:
                 cursor.set_key(first_key)
-                held = [cursor.value()]
-                size_bytes = len(held[0])
-                while size_bytes < needed_bytes and cursor.next():
-                    held.append(cursor.value())
-                    size_bytes += len(held[-1])
-            found.held = memoryview(b"".join(held))
+                while missing_bytes > 0 and cursor.next():
+                    values.append(cursor.value())
+                    missing_bytes -= len(values[-1])
+            found.held = memoryview(b"".join(values))
         return found
 
     def _sound(self, key: Buffer, value: memoryview, db: Database) -> memoryview | None:

@@ -140,7 +140,7 @@ def _content_problems(
     yield from _text_problems(text, document)
     yield from _tree_problems(tree, document, settings)
     yield from _vector_problems(vectors, leaf_count, settings.dimension)
-    has_content = walk.txn.has_content(address, walk.store.db["trees"])
+    has_content = walk.txn.has_content(address, walk.store.db[schema.CONTENTS])
     takes = stored_bytes(document, terms_of(document), len(tree), has_content=has_content)
     if takes != document.stored_bytes:
         yield f"it takes {takes} bytes, its record says {document.stored_bytes}"
