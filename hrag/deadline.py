@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from hrag.errors import Cancelled, DeadlineExceeded
@@ -63,14 +63,15 @@ class Deadline:
 
     def within(self, seconds: float) -> "Deadline":
         """Returns a deadline of the same caller, at most `seconds` from now."""
-        return replace(self, at_s=min(self.at_s, time.monotonic() + seconds))
+        at_s = min(self.at_s, time.monotonic() + seconds)
+        return Deadline(at_s, self.is_waiting, self.yield_to_others)
 
     def check(self, stage: str) -> None:
         """Raises DeadlineExceeded if the deadline has passed, Cancelled if the caller has left.
 
         `stage` is the current activity, for the message, such as `embedding`.
         """
-        if self.remaining_s <= 0:
+        if time.monotonic() >= self.at_s:
             raise DeadlineExceeded(f"the deadline passed while {stage}")
         if not self.is_waiting():
             raise Cancelled(f"the call was cancelled while {stage}")

@@ -116,7 +116,10 @@ class QueryEmbedding:
 
         Raises InvalidArgument for a vector without direction, else as the embedder does.
         """
-        (outcome,) = self.all([prepared], deadline)
+        if prepared.embeds:
+            (outcome,) = self.all([prepared], deadline)
+        else:
+            outcome = self._embedded(prepared, None, deadline)
         if isinstance(outcome, HragError):
             raise outcome
         return outcome

@@ -143,12 +143,15 @@ class _Passage:
 
     def draft(self) -> PassageDraft:
         """Returns all of it as one draft, the parts best first."""
-        best, *others = sorted(self.parts, key=lambda part: part.groups)
-        return best.joined(others) if others else best
+        if len(self.parts) == 1:
+            return self.parts[0]
+        best, *others = sorted(self.parts, key=_groups)
+        return best.joined(others)
 
 
 _token_start = attrgetter("token_start")
 _token_end = attrgetter("token_end")
+_groups = attrgetter("groups")
 
 
 class _Chosen:
@@ -177,9 +180,10 @@ class _Chosen:
 
         If passages are not joined, these are none, and the draft is without their text.
         """
-        if self._limits.keep_overlap:
+        passages = self._of_document.get(draft.document_id)
+        if not passages or self._limits.keep_overlap:
             return draft, []
-        touched = self._of_document[draft.document_id][self._touched(draft)]
+        touched = passages[self._touched(draft)]
         if self._limits.merge_adjacent:
             return draft, touched
         return _without(draft, touched), []
@@ -203,7 +207,7 @@ class _Chosen:
     def drafts(self) -> list[PassageDraft]:
         """Returns the passages, best first."""
         drafts = (each.draft() for each in chain(*self._of_document.values()))
-        return sorted(drafts, key=lambda draft: draft.groups)
+        return sorted(drafts, key=_groups)
 
     def _touched(self, draft: PassageDraft) -> slice:
         """Which of its document's passages the draft touches; else where it belongs."""
@@ -225,12 +229,12 @@ def _without(draft: PassageDraft, passages: Iterable[_Passage]) -> PassageDraft:
             record = _from(record, other)
         else:
             record = _until(record, other)
-    return draft if record is draft.record else replace(draft, record=record)
+    return draft if record is draft.record else draft.spanning(record)
 
 
 def _best_match(draft: PassageDraft, matches: MatchedLeaves) -> ChunkRecord | None:
     """The part that a draft has of the best of its leaves; None if it has no text of any."""
-    if draft.record.token_count <= 0 or not draft.document.content(draft.record).strip():
+    if draft.record.token_count <= 0 or draft.is_blank:
         return None
     leaves = matches.leaves(draft.groups)
     records = (draft.document.tree.record(matches.level, each.leaf) for each in leaves)
@@ -239,6 +243,8 @@ def _best_match(draft: PassageDraft, matches: MatchedLeaves) -> ChunkRecord | No
 
 def _new_tokens(draft: PassageDraft, touching: Sequence[_Passage]) -> int:
     """The tokens that a draft adds to the passages that it touches."""
+    if not touching:
+        return draft.record.token_count
     start = min([draft.record.token_start, *map(_token_start, touching)])
     end = max([draft.record.token_end, *map(_token_end, touching)])
     return int(end - start - sum(each.token_end - each.token_start for each in touching))

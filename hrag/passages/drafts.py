@@ -15,6 +15,8 @@ from hrag.reply_limit import field_bytes
 from hrag.tree import ChunkRecord, covering
 from hrag.types import Passage, TermSpan
 
+_FIRST_BYTES = 64  # Where most texts show that they are not blank.
+
 
 class MatchedLeaves(Protocol):
     """The leaves that matched, in groups numbered from 0, best group first."""
@@ -47,6 +49,19 @@ class PassageDraft:
     def of(cls, document: TreeText, position: TreePosition, group: int) -> "PassageDraft":
         """Returns the draft of one group's chunk."""
         return cls(document, document.tree.record(*position), (group,), (position,))
+
+    def spanning(self, record: ChunkRecord) -> "PassageDraft":
+        """Returns the same draft with another span."""
+        return PassageDraft(self.document, record, self.groups, self.positions)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether its text is white space alone."""
+        start, end = self.record.byte_start, self.record.byte_end
+        first = self.document.part(start, min(end, start + _FIRST_BYTES))
+        if str(first, "utf-8", "ignore").strip():  # A character may be cut off at the end.
+            return False
+        return not self.document.content(self.record).strip()
 
     @property
     def document_id(self) -> str:

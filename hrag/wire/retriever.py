@@ -1,13 +1,12 @@
 """Messages of retriever.proto."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from hrag.errors import HragError, InvalidArgument, outcome_of
 from hrag.reply_limit import text_bytes
 from hrag.types import (
-    DEFAULT_CANDIDATES,
     Aggregation,
     ChosenSection,
     ChunkNode,
@@ -31,13 +30,12 @@ from hrag.wire.common import (
     checked_text,
     chunk_from,
     chunk_message,
-    collection_or_default,
     error_from,
     error_message,
     span_from,
     span_message,
 )
-from hrag.wire.fields import alike, given, known, nested, number, number_or_none
+from hrag.wire.fields import alike, known, nested, number, number_or_none
 from hrag.wire.filters import optional_filter_from, optional_filter_message
 from hrag.wire.passages import passage_from, passage_message
 
@@ -91,6 +89,13 @@ _FUSION: dict[int, FusionMethod | None] = {
     **{number: fusion for fusion, number in _FUSION_NUMBER.items()},
     pb.FUSION_METHOD_UNSPECIFIED: None,
 }
+_QUERY_ENUMS: dict[str, Mapping[int, Any]] = {
+    "mode": _MODE,
+    "aggregation": _AGGREGATION,
+    "summary_scope": _SCOPE,
+    "retrieval": _RETRIEVAL,
+    "fusion": _FUSION,
+}
 _PLAN_NUMBER = {
     SearchPlan.SCAN: pb.SEARCH_PLAN_SCAN,
     SearchPlan.INDEX: pb.SEARCH_PLAN_INDEX,
@@ -114,41 +119,18 @@ class EncodedResult(NamedTuple):
 
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
     """Returns the query; a vector becomes `float32[n]`. Raises InvalidArgument."""
-    return SearchQuery(
-        tenant_id=message.tenant_id,
-        query=_query_from(message),
-        vector=message.vector.values if message.text and message.HasField("vector") else None,
-        collection=collection_or_default(message.collection),
-        mode=known(_MODE, message.mode, "mode"),
-        limit=given(message, "limit"),
-        return_level=given(message, "return_level"),
-        candidates=message.candidates if message.HasField("candidates") else DEFAULT_CANDIDATES,
-        aggregation=known(_AGGREGATION, message.aggregation, "aggregation"),
-        token_budget=message.token_budget,
-        min_sequence=message.min_sequence,
-        merge_ratio=given(message, "merge_ratio"),
-        merge_adjacent=message.merge_adjacent,
-        keep_overlap=message.keep_overlap,
-        min_score=given(message, "min_score"),
-        window_sentences=given(message, "window_sentences"),
-        cut_last=message.cut_last,
-        filter=optional_filter_from(message),
-        top_sections=given(message, "top_sections"),
-        summary_scope=known(_SCOPE, message.summary_scope, "summary_scope"),
-        retrieval=known(_RETRIEVAL, message.retrieval, "retrieval"),
-        fusion=known(_FUSION, message.fusion, "fusion"),
-        lexical_weight=given(message, "lexical_weight"),
-        neighbour_bonus=given(message, "neighbour_bonus"),
-        max_per_document=message.max_per_document,
-        rerank=given(message, "rerank"),
-    )
-
-
-def _query_from(message: pb.SearchRequest) -> Any:
-    """The text or, if there is none, the vector; an empty text if there is neither."""
-    if message.text or not message.HasField("vector"):
-        return message.text
-    return message.vector.values
+    # Of some thirty fields a dozen are set at most: the others have the query's own defaults.
+    fields = {field.name: value for field, value in message.ListFields()}
+    for name, names in _QUERY_ENUMS.items():
+        if name in fields:
+            fields[name] = known(names, fields[name], name)
+    text = fields.pop("text", "")
+    if "vector" in fields:
+        fields["vector"] = message.vector.values
+    if "filter" in fields:
+        fields["filter"] = optional_filter_from(message)
+    query = text if text else fields.pop("vector", "")
+    return SearchQuery(**{"tenant_id": "", **fields, "query": query})
 
 
 def search_request(query: SearchQuery) -> pb.SearchRequest:

@@ -228,11 +228,14 @@ def _rows_of(found: ScoredRows, chosen: NDArray[np.bool_ | np.intp]) -> ScoredRo
 
 
 def _with_source_scores(groups: AncestorGroups, found: ScoredRows) -> AncestorGroups:
-    at = np.searchsorted(found.rows, groups.groups.children)
-    return replace(
-        groups,
-        lexical=None if found.lexical is None else found.lexical[at],
-        dense=None if found.dense is None else found.dense[at],
+    at = found.rows.searchsorted(groups.groups.children)
+    return AncestorGroups(
+        groups.table,
+        groups.groups,
+        groups.ancestor_level,
+        groups.merged,
+        None if found.lexical is None else found.lexical[at],
+        None if found.dense is None else found.dense[at],
     )
 
 

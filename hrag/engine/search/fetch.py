@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Protocol
 
 from hrag.deadline import Deadline
@@ -21,6 +21,7 @@ from hrag.tree import ChunkRecord
 from hrag.types import Passage, Retrieval
 from hrag_fast import CitedDocument, PassageEncoder
 
+_UNCHECKED = 16  # Chunks and passages from one look at the deadline to the next: 0.3 ms.
 _LEAST_SPAN_BYTES = 4  # Of a term or of a matched leaf.
 
 
@@ -37,9 +38,8 @@ class DocumentReader(Protocol):
         fields: PassageFields,
         position: TreePosition,
         group: int,
-        record: ChunkRecord | None = None,
-        merged: Sequence[TreePosition] = (),
-        *,
+        record: ChunkRecord | None,
+        merged: Sequence[TreePosition],
         max_bytes: int,
     ) -> bytes:
         """Returns a group's chunk as an encoded passage, with the span of `record` if given.
@@ -82,23 +82,56 @@ class Fetch:
         self, fields: PassageFields, groups: AncestorGroups
     ) -> tuple[tuple[bytes, ...], Selection]:
         """Returns the same passages, each as an encoded hrag.v1.SearchResponse."""
-        keys = groups.keys[: self.request.limit]
-        ordinals = [split_label(key)[0] for key in keys]
         encoder = self._encoder(groups)
-        if not self._joins and len(set(ordinals)) == len(ordinals):
-            # Nothing is joined, cut or left out, so the texts need not be looked at here.
-            encoders = (
-                partial(self.documents.encoded, ordinal, encoder, fields, groups.position(key), n)
-                for n, (key, ordinal) in enumerate(zip(keys, ordinals, strict=True))
+        keys = groups.keys[: self.request.limit]
+        records = self._records(groups, keys)
+        if records is None:
+            drafts, selection = self._selected(groups)
+            encoders = (partial(self._encoded, draft, groups, encoder, fields) for draft in drafts)
+            return self._counted(encoders, drafts), selection
+        encoders = (
+            partial(
+                self.documents.encoded,
+                split_label(key)[0],
+                encoder,
+                fields,
+                groups.position(key),
+                group,
+                record,
+                (),
             )
-            of_groups = Selection.of_groups(len(groups), self.request.limit)
-            return self._counted(encoders, islice(self._drafts(groups), len(keys))), of_groups
-        drafts, selection = self._selected(groups)
-        encoders = (partial(self._encoded, draft, groups, encoder, fields) for draft in drafts)
-        return self._counted(encoders, drafts), selection
+            for group, (key, record) in enumerate(zip(keys, records, strict=True))
+        )
+        drafts = islice(self._drafts(groups), len(keys))
+        return self._counted(encoders, drafts), Selection.of_groups(len(groups), self.request.limit)
+
+    def _records(
+        self, groups: AncestorGroups, keys: Sequence[int]
+    ) -> list[ChunkRecord | None] | None:
+        """The spans of the passages if these are the chunks of the groups with `keys`.
+
+        A chunk is returned without the text of better ones, which only chunks of the same
+        document share; the span of one that is whole is None. Returns None if the passages may
+        be others: joined, cut, or left out.
+        """
+        request = self.request
+        if request.token_budget or request.merge_adjacent or request.max_per_document:
+            return None
+        records: list[ChunkRecord | None] = [None] * len(keys)
+        groups_of: dict[int, list[int]] = {}
+        for group, key in enumerate(keys):
+            groups_of.setdefault(split_label(key)[0], []).append(group)
+        if request.keep_overlap or len(groups_of) == len(keys):
+            return records
+        sharing = sorted(chain.from_iterable(n for n in groups_of.values() if len(n) > 1))
+        drafts = (self._draft(groups, keys[group], group) for group in sharing)
+        selected = select(request, drafts, groups).drafts
+        for draft in selected:
+            records[draft.groups[0]] = draft.record
+        return records if len(selected) == len(sharing) else None
 
     def _counted(
-        self, encoders: Iterable[Callable[..., bytes]], drafts: Iterable[PassageDraft]
+        self, encoders: Iterable[Callable[[int], bytes]], drafts: Iterable[PassageDraft]
     ) -> tuple[bytes, ...]:
         """Encodes passages one after the other; `drafts` are the same ones, for their sizes.
 
@@ -106,10 +139,11 @@ class Fetch:
         """
         reply = self.request.reply
         left, encoded = reply.left_bytes, []
-        for encode in encoders:
-            self.deadline.check("reading passages")
+        for number, encode in enumerate(encoders):
+            if not number % _UNCHECKED:
+                self.deadline.check("reading passages")
             try:
-                passage = encode(max_bytes=left)
+                passage = encode(left)
             except OverflowError:
                 at_least = sum(draft.least_bytes for draft in drafts)
                 reply.check(max(at_least, reply.left_bytes + 1), SEARCH_ADVICE)
@@ -142,14 +176,13 @@ class Fetch:
 
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
         for group, key in enumerate(groups.keys):
-            self.deadline.check("reading chunks")
-            document = self.documents.tree_text(split_label(key)[0])
-            yield PassageDraft.of(document, groups.position(key), group)
+            if not group % _UNCHECKED:
+                self.deadline.check("reading chunks")
+            yield self._draft(groups, key, group)
 
-    @property
-    def _joins(self) -> bool:
-        """Whether passages may be other than the groups' chunks, whatever the documents."""
-        return bool(self.request.token_budget or self.request.merge_adjacent)
+    def _draft(self, groups: AncestorGroups, key: int, group: int) -> PassageDraft:
+        document = self.documents.tree_text(split_label(key)[0])
+        return PassageDraft.of(document, groups.position(key), group)
 
     @property
     def _spans(self) -> bool:
@@ -174,7 +207,6 @@ class Fetch:
         groups: AncestorGroups,
         encoder: PassageEncoder,
         fields: PassageFields,
-        *,
         max_bytes: int,
     ) -> bytes:
         """`encoder` encodes all groups; joined passages need a new one."""
@@ -190,7 +222,7 @@ class Fetch:
             group,
             draft.record,
             draft.merged_positions(),
-            max_bytes=max_bytes,
+            max_bytes,
         )
 
 

@@ -26,7 +26,7 @@ _RRF_K = 60  # Cormack, Clarke, Büttcher.
 
 def of_one_source(table: LeafTable, found: Candidates, *, lexical: bool) -> ScoredRows:
     """Returns one source's candidates, ranked by its own scores."""
-    order = np.argsort(found.rows)
+    order = found.rows.argsort()
     rows, scores = found.rows[order], found.scores[order]
     by_terms, by_vector = (scores, None) if lexical else (None, scores)
     return ScoredRows(table, rows, scores, by_terms, by_vector, found.exact, found.complete)

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple
 
+from hrag.engine.embedded.store.checksums import Blocks
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import address_of, required
 from hrag.engine.find import PassageFields
@@ -15,12 +16,10 @@ from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.tree import ChunkRecord, Tree
 from hrag_fast import CitedDocument, PassageEncoder
 
-Check: TypeAlias = Callable[[int, int], None] | None
-"""Checks the bytes of a text from one offset to another; None: no need."""
-
 _CITATION_BYTES = 32 << 20  # Some 10,000 documents; reading one again takes 15 us.
 _CITATION_OVERHEAD_BYTES = 1_500  # In memory, added to a multiple of the record's size on disk.
 _RECORD_FACTOR = 6
+_STORED_BYTES = 1_000  # The objects of a document that was read.
 _CHECK_AGAIN_S = 60  # So long a tree or a block of text counts as checked.
 
 
@@ -81,6 +80,21 @@ class Citation:
         return found
 
 
+class _StoredDocument(NamedTuple):
+    """A document's tree and text, as LMDB holds them or joined from several values."""
+
+    citation: Citation
+    packed_tree: memoryview
+    tree: Tree
+    text: Blocks
+
+    @property
+    def size_bytes(self) -> int:
+        """In memory, without the citation; LMDB's pages do not count."""
+        joined = 0 if self.text.data.obj is None else len(self.packed_tree) + len(self.text.data)
+        return _STORED_BYTES + joined
+
+
 class CitationCache:
     """Citations by ordinal. An entry is current while its document's record has its checksum.
 
@@ -131,21 +145,16 @@ class DocumentReader:
         self._citations = citations
         self._now_s = time.monotonic()
         # Passages often share a document, so what was read of one is kept.
-        self._read_already: dict[int, tuple[Citation, memoryview, memoryview, Check]] = {}
-        self._tree_texts: dict[int, TreeText] = {}
+        self._opened: dict[int, tuple[_StoredDocument, TreeText]] = {}
 
     def tree_text(self, ordinal: int) -> TreeText:
         """Returns the document, the same object each time."""
-        found = self._tree_texts.get(ordinal)
-        if found is None:
-            citation, tree, text, check = self._stored(ordinal)
-            found = TreeText(citation.outline, Tree(tree), text, check)
-            self._tree_texts[ordinal] = found
-        return found
+        return self._open(ordinal)[1]
 
     def tree(self, ordinal: int) -> Tree:
         """Returns the document's tree and reads nothing else."""
-        return Tree(self._read(self._address(ordinal), "trees"))
+        found = self._read_before(ordinal)
+        return Tree(self._read(self._address(ordinal), "trees")) if found is None else found.tree
 
     def encoded(
         self,
@@ -154,43 +163,58 @@ class DocumentReader:
         fields: PassageFields,
         position: TreePosition,
         group: int,
-        record: ChunkRecord | None = None,
-        merged: Sequence[TreePosition] = (),
-        *,
+        record: ChunkRecord | None,
+        merged: Sequence[TreePosition],
         max_bytes: int,
     ) -> bytes:
         """Returns a group's chunk as an encoded passage, with the span of `record` if given.
 
         Raises OverflowError for one of more than `max_bytes`.
         """
-        citation, tree, text, check = self._stored(ordinal)
-        cited = citation.cited(fields)
+        stored, document = self._open(ordinal)
         return encoder.passage(
-            cited, tree, text, *position, group, record, merged, max_bytes, check
+            stored.citation.cited(fields),
+            stored.packed_tree,
+            document.text,
+            *position,
+            group,
+            record,
+            merged,
+            max_bytes,
+            document.check,
         )
 
-    def _stored(self, ordinal: int) -> tuple[Citation, memoryview, memoryview, Check]:
-        """Its citation, its packed tree, its text, and what checks parts of the text."""
-        found = self._read_already.get(ordinal)
+    def _open(self, ordinal: int) -> "tuple[_StoredDocument, TreeText]":
+        found = self._opened.get(ordinal)
         if found is None:
-            citation = self._citations.get(
-                ordinal, self._is_current, lambda: self._citation(ordinal)
-            )
-            found = (citation, *self._content(citation.address, citation.checks))
-            self._read_already[ordinal] = found
+            stored = self._read_before(ordinal) or self._stored(ordinal)
+            citation = stored.citation
+            check = None
+            if not citation.checks.text:
+                blocks = self._txn.again(stored.text, citation.address, self._store.db["texts"])
+                check = blocks.check
+            document = TreeText(citation.outline, stored.tree, stored.text.data, check)
+            found = self._opened[ordinal] = (stored, document)
         return found
 
-    def _content(
-        self, address: bytes, checks: RecentChecks
-    ) -> tuple[memoryview, memoryview, Check]:
+    def _read_before(self, ordinal: int) -> "_StoredDocument | None":
+        """The document as a search before this one read it, if that checked it recently."""
+        found: _StoredDocument | None = self._txn.cache.get((self._collection, ordinal))
+        if found is None or found.citation.checks.until_s <= self._now_s:
+            return None
+        return found
+
+    def _stored(self, ordinal: int) -> "_StoredDocument":
+        citation = self._citations.get(ordinal, self._is_current, lambda: self._citation(ordinal))
+        checks, address, txn = citation.checks, citation.address, self._txn
         checks.forget_old(self._now_s)
-        txn, texts, trees = self._txn, self._store.db["texts"], self._store.db["trees"]
-        tree = required((txn.get_again if checks.tree else txn.get)(address, trees))
+        read_tree = txn.get_again if checks.tree else txn.get
+        tree = required(read_tree(address, self._store.db["trees"]))
         checks.tree = True
-        if checks.text:
-            return tree, required(txn.get_again(address, texts)), None
-        blocks = required(txn.get_blocks(address, texts, checks.blocks))
-        return tree, blocks.data, blocks.check
+        text = required(txn.get_blocks(address, self._store.db["texts"], checks.blocks))
+        found = _StoredDocument(citation, tree, Tree(tree), text)
+        txn.cache.keep((self._collection, ordinal), found, found.size_bytes)
+        return found
 
     def _is_current(self, citation: Citation) -> bool:
         """Whether the transaction has the record that the citation was made from.

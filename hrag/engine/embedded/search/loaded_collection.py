@@ -67,7 +67,9 @@ class LoadedCollection:
 
     def view_at(self, txn: Txn) -> View | None:
         """Returns the view of the transaction's own change, or None if it is past that."""
-        committed = read_counters(self._store, txn, self._number)
+        committed = txn.cache.once(
+            ("counters", self._number), lambda: read_counters(self._store, txn, self._number)
+        )
         view = self._view
         if view.sequence < committed.sequence:
             with self._advancing:

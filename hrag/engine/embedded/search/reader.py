@@ -67,7 +67,10 @@ class EmbeddedReader:
         """See `hrag.engine.Reader.snapshot`."""
         while True:
             with self._store.read() as txn:
-                number = find_collection(self._store, txn, tenant_id, collection)
+                number = txn.cache.once(
+                    (tenant_id, collection),
+                    lambda: find_collection(self._store, txn, tenant_id, collection),
+                )
                 numbers = [number, self._summaries_of(txn, number)] if summaries else [number]
                 found = (self._view_at(txn, each) for each in numbers)
                 views = [view for view in found if view is not None]

@@ -91,7 +91,11 @@ class EmbeddedSnapshot(SearchableSnapshot):
     @property
     def sequence(self) -> int:
         """The tenant's last change that the snapshot holds."""
-        return read_usage(self._store, self._txn, self._tenant_id).sequence
+        usage = self._txn.cache.once(
+            ("usage", self._tenant_id),
+            lambda: read_usage(self._store, self._txn, self._tenant_id),
+        )
+        return usage.sequence
 
     def _find(self, request: FindRequest, read: FetchOf[P]) -> Found[P]:
         stages: list[Stage] = []

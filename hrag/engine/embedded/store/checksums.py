@@ -103,6 +103,13 @@ class Blocks:
         if len(self._checked) < count:
             self._checked.extend(bytes(count - len(self._checked)))
 
+    def reporting(self, damaged: Callable[[], NoReturn]) -> "Blocks":
+        """Returns the same data with another `damaged`."""
+        other = Blocks.__new__(Blocks)
+        other.data, other._sums, other._count = self.data, self._sums, self._count
+        other._seed, other._damaged, other._checked = self._seed, damaged, self._checked
+        return other
+
     def check(self, start: int, end: int) -> None:
         """Checks the blocks that hold the bytes from `start` to `end`, each once."""
         first, last = start // BLOCK_BYTES, min(-(-end // BLOCK_BYTES), self._count)

@@ -17,6 +17,7 @@ import structlog
 
 from hrag.engine.embedded.store import disk, location, locks, page_probe, privacy, schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES
+from hrag.engine.embedded.store.commit_cache import CommitCache
 from hrag.engine.embedded.store.lmdb_file import (
     MAX_READERS,
     damaged_pages,
@@ -26,7 +27,7 @@ from hrag.engine.embedded.store.lmdb_file import (
 )
 from hrag.engine.embedded.store.owners import owner_of
 from hrag.engine.embedded.store.reserve import MAX_RESERVE_BYTES, Reserve
-from hrag.engine.embedded.store.transactions import Database, Txn
+from hrag.engine.embedded.store.transactions import Database, RawTxn, Txn
 from hrag.errors import StorageFull, StoreMissing, StoreUnavailable
 from hrag.private_files import FILE_MODE, make_folder, opener
 
@@ -59,6 +60,7 @@ class Store:
         self._reserve_bytes = reserve_bytes
         self._reserve: Reserve | None = None
         self._locks = locks
+        self._cache = CommitCache(0)
 
     def read(self) -> AbstractContextManager[Txn]:
         """A transaction with one consistent view; keep it short, or the file grows.
@@ -99,12 +101,20 @@ class Store:
     def _transaction(self, *, write: bool) -> Iterator[Txn]:
         try:
             with self.env.begin(write=write, buffers=True) as raw:
-                yield Txn(raw, self._owner_of)
+                yield Txn(raw, self._owner_of) if write else self._reader(raw)
         except lmdb.Error as error:
             found = explained(error, self.directory)
             if found is None:
                 raise
             raise found from error
+
+    def _reader(self, raw: RawTxn) -> Txn:
+        cache, txn_id = self._cache, raw.id()
+        if cache.txn_id != txn_id:
+            cache = CommitCache(txn_id)
+            if txn_id > self._cache.txn_id:  # Else it began before others that end earlier.
+                self._cache = cache
+        return Txn(raw, self._owner_of, cache)
 
     def require_place(self) -> None:
         """Raises StoreUnavailable if the folder was moved, replaced or removed meanwhile.

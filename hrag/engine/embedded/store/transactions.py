@@ -24,12 +24,14 @@ from hrag.engine.embedded.store.checksums import (
     seed_of,
     verified,
 )
+from hrag.engine.embedded.store.commit_cache import CommitCache, NoCache
 from hrag.engine.embedded.store.content import Content, DamagedContent
 from hrag.errors import DataLoss
 
 RawTxn: TypeAlias = "lmdb.Transaction[memoryview]"
 OwnerOf: TypeAlias = "Callable[[Txn, str, bytes], str]"
 """Names the owner of an entry by its database and key; does not trust any value."""
+_NO_CACHE = NoCache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +72,17 @@ def _checksums(key: bytes, data: Buffer, db: Database) -> bytes:
 
 
 class Txn:
-    """An LMDB transaction; its values are checked, and live as long as it does."""
+    """An LMDB transaction; its values are checked, and live as long as it does.
 
-    __slots__ = ("_content", "_owner_of", "raw")
+    `cache` has what transactions that see the same commit have read.
+    """
 
-    def __init__(self, raw: RawTxn, owner_of: OwnerOf) -> None:
-        """`owner_of` says whose an entry is, for errors."""
+    __slots__ = ("_content", "_owner_of", "cache", "raw")
+
+    def __init__(self, raw: RawTxn, owner_of: OwnerOf, cache: CommitCache = _NO_CACHE) -> None:
+        """`owner_of` says whose an entry is, for errors; a writer has no `cache`."""
         self.raw = raw
+        self.cache = cache
         self._owner_of = owner_of
         self._content: Content | None = None  # Several parts of one are read in turn.
 
@@ -124,6 +130,10 @@ class Txn:
         """
         value = self._stored(key, db)
         return None if value is None else self._blocks(key, value, db, checked)
+
+    def again(self, blocks: Blocks, key: bytes, db: Database) -> Blocks:
+        """Returns what `get_blocks` of another transaction of this commit returned."""
+        return blocks.reporting(partial(self._damaged, key, db))
 
     def checked(self, key: Buffer, value: memoryview, db: Database) -> memoryview:
         """Returns the data of an entry as LMDB holds it. Raises DataLoss."""

@@ -156,9 +156,8 @@ class PostgresDocuments:
         fields: PassageFields,
         position: TreePosition,
         group: int,
-        record: ChunkRecord | None = None,
-        merged: Sequence[TreePosition] = (),
-        *,
+        record: ChunkRecord | None,
+        merged: Sequence[TreePosition],
         max_bytes: int,
     ) -> bytes:
         """See `hrag.engine.search.fetch.DocumentReader.encoded`."""
