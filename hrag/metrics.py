@@ -28,6 +28,7 @@ from prometheus_client import (
 from prometheus_client.core import Metric
 
 from hrag.errors import HragError
+from hrag.histogram import BatchHistogram
 
 _log = structlog.get_logger()
 
@@ -55,8 +56,12 @@ def _histogram(name: str, meaning: str, bounds: tuple[float, ...], *labels: str)
 # Instruments of both services
 
 _calls = _counter("hrag_calls_total", "Finished calls.", "method", "code")
-_call_seconds = _histogram(
-    "hrag_call_seconds", "Duration of calls; of a stream, to its end.", _CALL_S, "method"
+_call_seconds = BatchHistogram(
+    "hrag_call_seconds",
+    "Duration of calls; of a stream, to its end.",
+    _CALL_S,
+    "method",
+    INSTRUMENTS,
 )
 _calls_running = Gauge(
     "hrag_calls_running", "Calls that are running, each in a thread.", registry=INSTRUMENTS
@@ -87,8 +92,12 @@ _throttled = _counter(
 
 # Instruments of the retriever
 
-_search_stages = _histogram(
-    "hrag_search_stage_seconds", "Duration of each stage of a search.", _FAST_S, "stage"
+_search_stages = BatchHistogram(
+    "hrag_search_stage_seconds",
+    "Duration of each stage of a search.",
+    _FAST_S,
+    "stage",
+    INSTRUMENTS,
 )
 evictions = _counter(
     "hrag_reader_evictions_total", "Collections evicted to stay within the memory budget."
@@ -176,15 +185,13 @@ def call_started() -> None:
 def call_finished(method: str, code: str, seconds: float) -> None:
     """Records a finished call. `method` is the name without its service."""
     _calls_running.dec()
-    calls, duration = _call_instruments(method, code)
-    calls.inc()
-    duration.observe(seconds)
+    _calls_with(method, code).inc()
+    _call_seconds.observe(((method, seconds),))
 
 
 def call_rejected(method: str, code: str) -> None:
     """Counts a call that admission control rejected; it has no duration."""
-    calls, _duration = _call_instruments(method, code)
-    calls.inc()
+    _calls_with(method, code).inc()
 
 
 def search_fallback(missing: str) -> None:
@@ -194,8 +201,7 @@ def search_fallback(missing: str) -> None:
 
 def search_finished(stages: Iterable[tuple[str, float]]) -> None:
     """Records the duration in seconds of each stage that a search had."""
-    for stage, seconds in stages:
-        _search_stage(stage).observe(seconds)
+    _search_stages.observe(stages)
 
 
 def document_finished(outcome: str) -> None:
@@ -299,13 +305,8 @@ def _outcome_counted(calls: Counter) -> Iterator[None]:
 
 
 @cache  # The look-up of a cached child takes 0.05 us, that by labels in its parent 0.9 us.
-def _call_instruments(method: str, code: str) -> tuple[Counter, Histogram]:
-    return _calls.labels(method, code), _call_seconds.labels(method)
-
-
-@cache
-def _search_stage(stage: str) -> Histogram:
-    return _search_stages.labels(stage)
+def _calls_with(method: str, code: str) -> Counter:
+    return _calls.labels(method, code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ _FUSION: dict[int, FusionMethod | None] = {
     **{number: fusion for fusion, number in _FUSION_NUMBER.items()},
     pb.FUSION_METHOD_UNSPECIFIED: None,
 }
-_QUERY_ENUMS: dict[str, Mapping[int, Any]] = {
+_QUERY_ENUMS: dict[str, Mapping[Any, Any]] = {
     "mode": _MODE,
     "aggregation": _AGGREGATION,
     "summary_scope": _SCOPE,
@@ -118,7 +118,7 @@ class EncodedResult(NamedTuple):
 
 
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
-    """Returns the query; a vector becomes `float32[n]`. Raises InvalidArgument."""
+    """Returns the query; a vector becomes a sequence of floats. Raises InvalidArgument."""
     # Of some thirty fields a dozen are set at most: the others have the query's own defaults.
     fields = {field.name: value for field, value in message.ListFields()}
     for name, names in _QUERY_ENUMS.items():

@@ -102,8 +102,8 @@ class Fetch:
             )
             for group, (key, record) in enumerate(zip(keys, records, strict=True))
         )
-        drafts = islice(self._drafts(groups), len(keys))
-        return self._counted(encoders, drafts), Selection.of_groups(len(groups), self.request.limit)
+        of_groups = Selection.of_groups(len(groups), self.request.limit)
+        return self._counted(encoders, islice(self._drafts(groups), len(keys))), of_groups
 
     def _records(
         self, groups: AncestorGroups, keys: Sequence[int]
