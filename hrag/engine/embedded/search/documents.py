@@ -153,8 +153,17 @@ class DocumentReader:
 
     def tree(self, ordinal: int) -> Tree:
         """Returns the document's tree and reads nothing else."""
-        found = self._read_before(ordinal)
-        return Tree(self._read(self._address(ordinal), "trees")) if found is None else found.tree
+        document = self._read_before(ordinal)
+        if document is not None:
+            return document.tree
+        key = ("tree", self._collection, ordinal)
+        found: tuple[float, Tree] | None = self._txn.cache.get(key)
+        if found is None or found[0] <= self._now_s:
+            packed = self._read(self._address(ordinal), "trees")
+            found = (self._now_s + _CHECK_AGAIN_S, Tree(packed))
+            joined_bytes = 0 if packed.obj is None else len(packed)
+            self._txn.cache.keep(key, found, _STORED_BYTES + joined_bytes)
+        return found[1]
 
     def encoded(
         self,
