@@ -1,6 +1,6 @@
 """Candidates: what a source found for a query, before leaves are grouped into passages."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -82,6 +82,19 @@ class ScoredRows:
     def best_first(self) -> NDArray[np.intp]:
         """Returns the order of the rows by score; of those with one score, the lower rows first."""
         return np.lexsort((self.rows, -self.scores))
+
+
+def scores_of(rows: RowNumbers, found: Candidates, score: Callable[[RowNumbers], Scores]) -> Scores:
+    """Returns a source's score of each of `rows`, which are ascending and include all `found`.
+
+    `score` computes those that the source has not found, of ascending rows.
+    """
+    scores = np.empty(len(rows), np.float32)
+    missing = np.ones(len(rows), np.bool_)
+    at = rows.searchsorted(found.rows)
+    scores[at], missing[at] = found.scores, False
+    scores[missing] = score(rows[missing])
+    return scores
 
 
 _NONE = Candidates(np.empty(0, np.uint32), np.empty(0, np.float32), exact=True, complete=True)

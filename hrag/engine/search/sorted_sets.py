@@ -6,13 +6,14 @@ sorting or bisection answers in five to ten times as long.
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ordinals: TypeAlias = NDArray[np.uint64]
 """Documents by ordinal, ascending, each once."""
+Number = TypeVar("Number", bound=np.unsignedinteger)
 _BYTES_PER_NUMBER = 16  # Of a bitmap, for each number that it spares sorting or bisection.
 
 
@@ -23,7 +24,7 @@ def begins_run(values: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
     return different
 
 
-def distinct(ascending: Ordinals) -> Ordinals:
+def distinct(ascending: NDArray[Number]) -> NDArray[Number]:
     """Returns each value once, ascending."""
     return ascending[begins_run(ascending)]
 

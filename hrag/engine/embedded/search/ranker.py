@@ -4,6 +4,8 @@ Statistics of the query's terms are read once; a request may be ranked in severa
 with more candidates than the one before.
 """
 
+from functools import partial
+
 import numpy as np
 
 from hrag.analysis import QueryTerm, analyzer
@@ -16,8 +18,9 @@ from hrag.engine.embedded.search.sources.lexical import (
 from hrag.engine.embedded.search.sources.vector import VectorQuery, VectorSource
 from hrag.engine.embedded.search.view import View
 from hrag.engine.find import FindRequest, Vector
-from hrag.engine.search.candidates import ScoredRows
+from hrag.engine.search.candidates import ScoredRows, scores_of
 from hrag.engine.search.fusion import fused, of_one_source, with_neighbour_bonus
+from hrag.engine.search.sorted_sets import distinct
 from hrag.types import Retrieval
 
 _VECTORS = VectorSource()
@@ -56,11 +59,11 @@ class Ranker:
         if self._request.retrieval is Retrieval.LEXICAL:
             return of_one_source(self._view, by_terms, lexical=True)
         by_vector = _VECTORS.candidates(self._dense, eligible, count)
-        rows = np.union1d(by_terms.rows, by_vector.rows)
+        rows = distinct(np.sort(np.concatenate([by_terms.rows, by_vector.rows])))
         return fused(
             self._view,
             rows,
-            _TERMS.scores(self.lexical, self._view, rows),
+            scores_of(rows, by_terms, partial(_TERMS.scores, self.lexical, self._view)),
             _VECTORS.cosines(self._dense, self._view, rows),
             (by_terms, by_vector),
             self._request.fusion,

@@ -33,6 +33,10 @@ class TermMatches:
     frequencies: NDArray[np.uint32]
 
 
+_NONE = np.empty(0, np.uint32)
+_NO_MATCHES = TermMatches(_NONE, _NONE, _NONE)
+
+
 @dataclass(frozen=True, slots=True)
 class LexicalQuery:
     """A query's terms with the statistics of one view.
@@ -72,6 +76,8 @@ def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
 def _in_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
     """Where the terms occur in living rows of the tail."""
     used = view.count - view.tail_base
+    if not used:
+        return _NO_MATCHES
     starts = view.tail.term_starts[: used + 1]
     entries = view.tail.entries[: starts[-1]]
     rows, which, frequencies = forward_matches(starts, entries, 0, used, ids)
@@ -134,6 +140,8 @@ def _best_in_tail(query: LexicalQuery, eligible: EligibleRows, count: int) -> Ca
 def _tail_scores(query: LexicalQuery, view: View) -> tuple[RowNumbers, Scores]:
     """The tail's living rows with a term of the query, ascending, and their scores."""
     matches = query.in_tail
+    if not len(matches.rows):
+        return np.empty(0, np.uint32), np.empty(0, np.float32)
     rows, numbers = np.unique(matches.rows, return_inverse=True)
     scores = bm25(
         query.weights,

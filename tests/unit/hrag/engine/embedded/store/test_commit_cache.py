@@ -1,0 +1,99 @@
+"""What transactions of one commit have read, kept for later ones."""
+
+import pytest
+
+from hrag.engine.embedded.store import schema
+from hrag.engine.embedded.store.commit_cache import CommitCache, NoCache
+from hrag.engine.embedded.store.environment import open_for_writing
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = open_for_writing(tmp_path / "store")
+    yield opened
+    opened.close()
+
+
+def test_transactions_of_one_commit_share_what_they_read(store):
+    with store.read() as txn:
+        txn.cache.keep("key", "value")
+    with store.read() as txn:
+        assert txn.cache.get("key") == "value"
+
+
+def test_a_commit_ends_it(store):
+    with store.read() as txn:
+        txn.cache.keep("key", "value")
+    with store.write() as txn:
+        txn.put(b"name", schema.u64(1), db=store.db["meta"])
+    with store.read() as txn:
+        assert txn.cache.get("key") is None
+
+
+def test_a_write_that_changed_nothing_does_not(store):
+    with store.read() as txn:
+        txn.cache.keep("key", "value")
+    with pytest.raises(KeyError), store.write():
+        raise KeyError
+    with store.read() as txn:
+        assert txn.cache.get("key") == "value"
+
+
+def test_a_transaction_that_began_before_a_commit_keeps_its_own(store):
+    with store.read() as old:
+        old.cache.keep("key", "old")
+        with store.write() as txn:
+            txn.put(b"name", schema.u64(1), db=store.db["meta"])
+        with store.read() as new:
+            assert new.cache.get("key") is None
+            new.cache.keep("key", "new")
+        assert old.cache.get("key") == "old"
+    with store.read() as new:
+        assert new.cache.get("key") == "new"
+
+
+def test_what_was_read_stays_readable_after_its_transaction(store):
+    """The value is memory of LMDB's page, which belongs to the last commit."""
+    with store.write() as txn:
+        txn.put(b"name", schema.u64(7), db=store.db["meta"])
+    with store.read() as txn:
+        txn.cache.keep("key", txn.get(b"name", db=store.db["meta"]))
+    for _ in range(3):  # Writers that do not commit take pages, none of the last commit's.
+        with pytest.raises(KeyError), store.write() as txn:
+            txn.put(b"name", bytes(100_000), db=store.db["meta"])
+            raise KeyError
+    with store.read() as txn:
+        assert schema.read_u64(txn.cache.get("key")) == 7
+
+
+def test_writers_keep_nothing(store):
+    with store.write() as txn:
+        txn.cache.keep("key", "value")
+        assert txn.cache.get("key") is None
+        assert txn.cache.once("key", lambda: 1) == 1
+        assert txn.cache.once("key", lambda: 2) == 2
+
+
+def test_once_reads_once():
+    cache = CommitCache(1)
+    assert [cache.once("key", lambda: value) for value in (1, 2)] == [1, 1]
+
+
+def test_it_is_emptied_when_it_is_full():
+    cache = CommitCache(1, max_bytes=100)
+    cache.keep("a", 1, 60)
+    cache.keep("b", 2, 60)
+    assert cache.get("a") is None
+    assert cache.get("b") == 2
+
+
+def test_what_alone_is_too_large_is_kept_until_the_next():
+    cache = CommitCache(1, max_bytes=100)
+    cache.keep("a", 1, 200)
+    cache.keep("b", 2, 10)
+    assert (cache.get("a"), cache.get("b")) == (None, 2)
+
+
+def test_no_cache_is_empty():
+    assert NoCache().once("key", lambda: 3) == 3
+    assert NoCache().get("key") is None
