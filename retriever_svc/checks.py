@@ -162,7 +162,7 @@ def unit(vector: Vector) -> Vector:
     Raises InvalidArgument if it has no direction: NaN, infinity or only zeros.
     """
     wide = vector.astype(np.float64)
-    norm = math.sqrt(np.dot(wide, wide))
+    norm = math.sqrt((wide * wide).sum())  # `dot` would let go of Python's lock.
     if not math.isfinite(norm):  # Squares of finite float32 numbers cannot overflow a float64.
         raise InvalidArgument(
             "vector holds NaN or infinity; numbers must be finite", field="vector"

@@ -228,14 +228,17 @@ def _rows_of(found: ScoredRows, chosen: NDArray[np.bool_ | np.intp]) -> ScoredRo
 
 
 def _with_source_scores(groups: AncestorGroups, found: ScoredRows) -> AncestorGroups:
-    at = found.rows.searchsorted(groups.groups.children)
+    own = groups.groups
+    if found.scores is found.dense or found.scores is found.lexical:  # Of one source alone.
+        lexical, dense = found.lexical, found.dense
+        lexical = None if lexical is None else own.child_scores
+        dense = None if dense is None else own.child_scores
+    else:
+        at = found.rows.searchsorted(own.children)
+        lexical = None if found.lexical is None else found.lexical[at]
+        dense = None if found.dense is None else found.dense[at]
     return AncestorGroups(
-        groups.table,
-        groups.groups,
-        groups.ancestor_level,
-        groups.merged,
-        None if found.lexical is None else found.lexical[at],
-        None if found.dense is None else found.dense[at],
+        groups.table, own, groups.ancestor_level, groups.merged, lexical, dense
     )
 
 
