@@ -13,21 +13,14 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define HRAG_X86 1
+#include "_cpu_paths.h"
+#include "_quantize.h"
+
+#ifdef HRAG_X86
 #include <immintrin.h>
 #endif
 
-// GCC compiles a loop once for each kind of processor; the loader picks the best one.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-#define HRAG_CPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define HRAG_CPU_CLONES
-#endif
-
 namespace hrag {
-
-enum Path { PLAIN, AVX2, AVX512_VNNI };
 
 // Columns of a matrix lie in panels of 16. A panel has rows of 16 codes; where products are made
 // by pairs, rows are in pairs, and both codes of a column are neighbours.
@@ -102,7 +95,7 @@ template <int ROWS>
 struct Avx2Block {
     enum { WIDTH = PANEL };
 
-    __attribute__((target("avx2"))) static void run(const Product& p, size_t row, size_t column) {
+    HRAG_AVX2 static void run(const Product& p, size_t row, size_t column) {
         __m256i low[ROWS], high[ROWS];
         const int16_t* const* rows = p.rows + row;
         const int8_t* codes = p.panel(column);
@@ -133,8 +126,7 @@ template <int ROWS>
 struct VnniBlock {
     enum { WIDTH = 2 * PANEL };
 
-    __attribute__((target("avx512f,avx512bw,avx512vnni"))) static void run(
-        const Product& p, size_t row, size_t column) {
+    HRAG_AVX512_VNNI static void run(const Product& p, size_t row, size_t column) {
         __m512i low[ROWS], high[ROWS];
         const int16_t* const* rows = p.rows + row;
         const int8_t* codes = p.panel(column);
@@ -165,18 +157,6 @@ struct VnniBlock {
 
 #endif  // HRAG_X86
 
-// Whether this processor has what a path needs.
-static bool has_path(int path) {
-#ifdef HRAG_X86
-    __builtin_cpu_init();
-    if (path == AVX2) return __builtin_cpu_supports("avx2");
-    if (path == AVX512_VNNI)
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vnni");
-#endif
-    return path == PLAIN;
-}
-
 static void run_product(const Product& product) {
 #ifdef HRAG_X86
     if (product.path == AVX512_VNNI) return products<VnniBlock, 8>(product);
@@ -193,35 +173,6 @@ static inline float sum_of(const Lanes& lanes) {
     float sum = 0;
     for (int lane = 0; lane < LANES; lane++) sum += lanes[lane];
     return sum;
-}
-
-// The largest magnitude. Floats that are not negative have the order of their bits.
-HRAG_CPU_CLONES
-static float largest(const float* values, size_t count) {
-    int32_t most = 0;
-    for (size_t i = 0; i < count; i++) {
-        int32_t bits;
-        memcpy(&bits, values + i, sizeof bits);
-        bits &= 0x7FFFFFFF;
-        most = bits > most ? bits : most;
-    }
-    float value;
-    memcpy(&value, &most, sizeof value);
-    return value;
-}
-
-// Rounds to integers, half to even. Adding 1.5 * 2**23 leaves the integer in the lowest bits.
-HRAG_CPU_CLONES
-static void quantize(const float* values, size_t count, float factor, int16_t* out) {
-    const float shift = 12582912.0f;
-    int32_t base;
-    memcpy(&base, &shift, sizeof base);
-    for (size_t i = 0; i < count; i++) {
-        const float shifted = values[i] * factor + shift;
-        int32_t bits;
-        memcpy(&bits, &shifted, sizeof bits);
-        out[i] = static_cast<int16_t>(bits - base);
-    }
 }
 
 // out = sums * scale + offset * lifts + biases

@@ -20,6 +20,8 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
+from hrag_fast._cpu_paths cimport own_paths, path_of
+
 cdef extern from "_encoder_loops.h" namespace "hrag" nogil:
     cdef enum:
         PANEL
@@ -34,11 +36,9 @@ cdef extern from "_encoder_loops.h" namespace "hrag" nogil:
         int32_t* out
         int path
 
-    bint has_path(int path)
     size_t paired_rows(int path)
     void run_product(const Product& product)
-    float largest(const float* values, size_t count)
-    void quantize(const float* values, size_t count, float factor, int16_t* out)
+    float rounded(const float* values, size_t count, int32_t most_code, int16_t* out)
     void affine(
         const int32_t* sums, size_t count, float scale, float offset,
         const float* lifts, const float* biases, float* out,
@@ -73,23 +73,11 @@ cdef enum:
 cdef int[BRANCHES] ORDER = [2, 3, 5]  # Tokens in a window.
 cdef int[BRANCHES] BEFORE = [0, 1, 2]  # Those before the window's own token.
 cdef float EPSILON = 1e-12
-cdef float SMALLEST = 1e-30  # Floats that are all below it count as zeros.
-
-NAMES = ("plain", "avx2", "avx512_vnni")  # Of paths, slowest first.
 
 
 def supported_paths():
     """See `_sentence_encoder.pyi`."""
-    return tuple(name for number, name in enumerate(NAMES) if has_path(number))
-
-
-cdef int path_of(name) except -1:
-    paths = supported_paths()
-    if name is None:
-        name = paths[len(paths) - 1]
-    if name not in paths:
-        raise ValueError(f"path={name!r}: this processor has {', '.join(paths)}")
-    return NAMES.index(name)
+    return own_paths()
 
 
 cdef struct Matrix:
@@ -339,7 +327,9 @@ cdef class SentenceEncoder:
         """Adds to each row of a branch what its window gives, where that is above 0."""
         cdef size_t count = work.codes.size(), i
         cdef float* values = &work.branches[b * count * CHANNELS]
-        cdef float unit = rounded(values, count * CHANNELS, &work.padded[PADDING * CHANNELS])
+        cdef float unit = rounded(
+            values, count * CHANNELS, MAX_INT16, &work.padded[PADDING * CHANNELS]
+        )
         for i in range(count):
             work.rows[i] = &work.padded[(PADDING + i - BEFORE[b]) * CHANNELS]
         multiply(matrix, work.rows.data(), count, work.sums.data())
@@ -401,7 +391,7 @@ cdef void apply(const Matrix* matrix, const float* values, float* out) noexcept 
     cdef int16_t[FEATURES] row
     cdef const int16_t* rows = row
     cdef int32_t[EMBEDDING] sums
-    cdef float unit = rounded(values, matrix.depth, row)
+    cdef float unit = rounded(values, matrix.depth, MAX_INT16, row)
     multiply(matrix, &rows, 1, sums)
     add_scaled(sums, matrix.columns, unit * matrix.scale, out)
 
@@ -412,12 +402,3 @@ cdef void multiply(
     run_product(
         Product(rows, count, matrix.panels, matrix.depth, matrix.columns, out, matrix.path)
     )
-
-
-cdef float rounded(const float* values, size_t count, int16_t* out) noexcept nogil:
-    """Rounds to int16; returns the unit of the integers."""
-    cdef float most = largest(values, count)
-    if most < SMALLEST:
-        most = 0
-    quantize(values, count, MAX_INT16 / most if most else 0, out)
-    return most / MAX_INT16

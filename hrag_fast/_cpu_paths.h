@@ -1,0 +1,36 @@
+// Which loops a processor can run, for kernels that are compiled once for each kind of processor.
+
+#pragma once
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HRAG_X86 1
+#endif
+
+// GCC compiles a loop once for each kind of processor; the loader picks the best one.
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+#define HRAG_CPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define HRAG_CPU_CLONES
+#endif
+
+#define HRAG_AVX2 __attribute__((target("avx2")))
+#define HRAG_AVX512_VNNI __attribute__((target("avx512f,avx512bw,avx512vnni")))
+
+namespace hrag {
+
+// Where integers are multiplied, callers choose, so that tests can run every path.
+enum Path { PLAIN, AVX2, AVX512_VNNI };
+
+// Whether this processor has what a path needs.
+static inline bool has_path(int path) {
+#ifdef HRAG_X86
+    __builtin_cpu_init();
+    if (path == AVX2) return __builtin_cpu_supports("avx2");
+    if (path == AVX512_VNNI)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vnni");
+#endif
+    return path == PLAIN;
+}
+
+}  // namespace hrag

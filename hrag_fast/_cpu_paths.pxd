@@ -1,0 +1,24 @@
+# cython: language_level=3
+"""The paths by which kernels multiply integers: one for each kind of processor, slowest first."""
+
+cdef extern from "_cpu_paths.h" namespace "hrag" nogil:
+    bint has_path(int path)
+
+
+cdef inline tuple path_names():
+    return ("plain", "avx2", "avx512_vnni")
+
+
+cdef inline tuple own_paths():
+    """The names of those that this processor has."""
+    return tuple([name for number, name in enumerate(path_names()) if has_path(number)])
+
+
+cdef inline int path_of(name) except -1:
+    """The number of a path, by default of the fastest."""
+    paths = own_paths()
+    if name is None:
+        name = paths[len(paths) - 1]
+    if name not in paths:
+        raise ValueError(f"path={name!r}: this processor has {', '.join(paths)}")
+    return path_names().index(name)
