@@ -80,6 +80,7 @@ SHARED = "hrag_fast._cyutility"
 # twin's, and vectors between processors.
 FLAGS = {
     "hrag_fast._bm25": ["-ffp-contract=off"],
+    "hrag_fast._graph": ["-ffp-contract=off"],
     "hrag_fast._sentence_encoder": ["-ffp-contract=off"],
     SHARED: ["-O1"],
 }

@@ -15,17 +15,32 @@ class Graph:
     Hierarchical Navigable Small World graphs", arXiv 1603.09320 (2016), IEEE TPAMI 42(4), 2020.
 
     `file` may be a memory map that several processes share; it is kept, and must not change.
-    Its n vectors have the item numbers 0 to n - 1, in any order. Beside it, 12 bytes a vector
-    are allocated, and 2 a vector for each `GraphSearch` that lives at the same time.
+    Its n vectors have the item numbers 0 to n - 1, in any order.
+
+    Links are followed by codes of the vectors, 8 bits a number (scalar quantisation), and what
+    was found is scored with the vectors. Results are the same, to the bit, on every processor.
 
     Safe to search from several threads.
     """
 
-    def __init__(self, file: Buffer) -> None:
-        """Reads and checks every link, in time linear in their number.
+    def __init__(self, file: Buffer, path: str | None = None) -> None:
+        """Reads and checks every link, and rounds every vector to codes.
+
+        `path` is one of `supported_paths()`, by default the fastest; all find the same. On the
+        path "float32" links are followed by the vectors themselves, and there are no codes: it
+        finds what hnswlib finds.
+
+        Takes time linear in the size of the file. The GIL is released meanwhile.
 
         Raises ValueError if `file` is anything but such an index: no later call can read
-        outside it, whatever it holds.
+        outside it, whatever it holds. So it does for another path.
+        """
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory allocated beside the file, without what searches need: 2 n for each that lives.
+
+        16 bytes a vector and its codes, d bytes, rounded up to a multiple of 64.
         """
 
     @property
@@ -39,7 +54,7 @@ class Graph:
         """ANN search: begins to look for the items with the largest inner product.
 
         `query` is float32[d]; it is kept and must not change. `ef` is the size of the list of
-        candidates: larger is slower and finds more of the true nearest.
+        candidates, all of which are scored: larger is slower and finds more of the true nearest.
 
         Raises ValueError for a query of another dimension.
         """
@@ -63,13 +78,14 @@ class GraphSearch:
     def nearest(self, count: int) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """Finds the `count` items with the largest inner product, best first.
 
-        `ef` is raised to `count` if smaller, for this call and all later ones. The result equals
-        hnswlib's for the same `ef`, whatever was asked for before.
+        `ef` is raised to 17/16 of `count`, plus 1, if smaller, for this call and all later ones:
+        codes may put the last of the wanted behind others. (To `count` on the path "float32".)
+        The items are the best of the `ef` that a new search finds, whatever was asked for before.
 
         Returns item numbers uint32[m] and inner products float32[m], for unit vectors the cosine
-        similarities from -1 to 1. m is `count`, or less if there are fewer vectors or the graph
-        leads to fewer.
+        similarities from -1 to 1. Scores are those of `Graph.scores`, to the bit. m is `count`,
+        or less if there are fewer vectors or the graph leads to fewer.
 
-        Takes about ef * M * log(n) inner products of d numbers, M being the index's links a
-        vector, less those of the calls before.
+        Takes about ef * M * log(n) inner products of d codes, M being the index's links a vector,
+        less those of the calls before, and ef inner products of d numbers.
         """

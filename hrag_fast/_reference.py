@@ -2,7 +2,7 @@
 
 Written to be read, with dicts, sorts and strings. The stubs (`.pyi`) are the documentation of
 both. Tests hold `climb` and `boundary_ranks` equal to their twins bit by bit, and `Graph` up to
-rounding; benchmarks compare their speed.
+rounding of scores; benchmarks compare their speed.
 """
 
 import struct
@@ -21,6 +21,13 @@ from hrag_fast._climb import COUNT, MAX, MEAN, SUM, Groups
 
 # The header of hnswlib's file; `_graph.pyx` names the fields.
 HEADER = struct.Struct("<6QiI3QdQ")
+# Of the codes by which a graph is searched.
+MAX_CODE = 127
+MAX_INT16 = 32767
+MAX_INT32 = 0x7FFFFFFF
+WANTED_A_SPARE = 16
+MEAN_OF = 1024
+SMALLEST, LARGEST = 1e-30, 3e38
 WHITE_SPACE = " \t\n\v\f\r\u3000"
 CLOSERS = "\"')]}”’」』）》】"
 SENTENCE_ENDS = (".", "!", "?")
@@ -179,13 +186,15 @@ def _is_cjk(character: str) -> bool:
 
 
 class Graph:
-    """Twin of `hrag_fast.Graph`: Python lists of links, distances in float64.
+    """Twin of `hrag_fast.Graph`: Python lists of links, exact scores in float64.
 
     Algorithms 5 (K-NN-SEARCH) and 2 (SEARCH-LAYER) of Malkov and Yashunin, arXiv 1603.09320.
+    Distances, from which the order in which links are followed comes, are the kernel's to the
+    bit: negated inner products of codes.
     """
 
-    def __init__(self, file: bytes) -> None:
-        """Reads a valid index; see `_graph.pyi`."""
+    def __init__(self, file: bytes, path: str | None = None) -> None:
+        """Reads a valid index; see `_graph.pyi`. All paths but float32 are one here."""
         fields = HEADER.unpack_from(file)
         (
             _,
@@ -202,7 +211,10 @@ class Graph:
         elements = np.frombuffer(file, np.uint8, count * element_bytes, HEADER.size)
         elements = elements.reshape(count, element_bytes)
         self._labels = elements[:, label_offset:].copy().view("<u8")[:, 0]
-        self._vectors = elements[:, data_offset:label_offset].copy().view("<f4").astype(np.float64)
+        vectors = elements[:, data_offset:label_offset].copy().view("<f4")
+        self._vectors = vectors.astype(np.float64)
+        self._by_codes = path != "float32"
+        self._codes, self._scales = _rounded(vectors - _mean(vectors), MAX_CODE)
         words = elements[:, : 4 * (links0 + 1)].copy().view("<u4")
         self._links = [[_list(row)] for row in words]
         at = HEADER.size + count * element_bytes
@@ -216,11 +228,15 @@ class Graph:
         """ANN search; see `_graph.pyi`."""
         return GraphSearch(self, query, ef)
 
+    def ef_for(self, count: int) -> int:
+        """The least ef of a search for `count` items: codes may order the last ones wrongly."""
+        return count + 1 + count // WANTED_A_SPARE if self._by_codes else count
+
     def nearest(
         self, query: NDArray[np.float32], count: int, ef: int
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """The `count` best of the `ef` nearest items, with their inner products."""
-        distances = 1 - self._vectors @ query.astype(np.float64)
+        distances = self._distances(query)
         current = self._entry
         for level in range(self._top, 0, -1):
             while True:
@@ -228,19 +244,32 @@ class Graph:
                 if nearest == current:
                     break
                 current = nearest
-        found = self._search_layer(distances, current, ef)[:count]
-        return self._labels[found].astype(np.uint32), (1 - distances[found]).astype(np.float32)
+        found = self._search_layer(distances, current, ef)
+        scores = self._vectors[found] @ query.astype(np.float64)
+        best = sorted(range(len(found)), key=lambda i: (-scores[i], found[i]))[:count]
+        items = self._labels[[found[i] for i in best]]
+        return items.astype(np.uint32), scores[best].astype(np.float32)
 
     def scores(self, query: NDArray[np.float32], items: NDArray[np.uint32]) -> NDArray[np.float32]:
         """Exact scan; see `_graph.pyi`."""
         internal_ids = [int(np.flatnonzero(self._labels == item)[0]) for item in items]
         return (self._vectors[internal_ids] @ query.astype(np.float64)).astype(np.float32)
 
-    def _search_layer(self, distances: NDArray[np.float64], start: int, ef: int) -> list[int]:
+    def _distances(self, query: NDArray[np.float32]) -> list[float]:
+        """Every element's distance from the query, by codes or by vectors."""
+        if not self._by_codes:
+            negated: list[float] = (-(self._vectors @ query.astype(np.float64))).tolist()
+            return negated
+        most_code = min(MAX_INT16, MAX_INT32 // (MAX_CODE * len(query)))
+        codes, _ = _rounded(query[np.newaxis], most_code)
+        distances: list[float] = (-self._scales * (self._codes @ codes[0]).astype("f4")).tolist()
+        return distances
+
+    def _search_layer(self, distances: list[float], start: int, ef: int) -> list[int]:
         """SEARCH-LAYER at level 0: the `ef` nearest that are reached from `start`, in order."""
         found, frontier, visited = [start], [start], {start}
         while frontier:
-            current = min(frontier, key=distances.__getitem__)
+            current = min(frontier, key=lambda each: (distances[each], -each))
             if distances[current] > distances[found[-1]]:
                 break
             frontier.remove(current)
@@ -250,7 +279,8 @@ class Graph:
                 visited.add(other)
                 if len(found) < ef or distances[other] < distances[found[-1]]:
                     frontier.append(other)
-                    found = sorted([*found, other], key=distances.__getitem__)[:ef]
+                    found.append(other)
+                    found = sorted(found, key=lambda each: (distances[each], each))[:ef]
         return found
 
 
@@ -263,8 +293,32 @@ class GraphSearch:
 
     def nearest(self, count: int) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """Finds the nearest items; see `_graph.pyi`."""
-        self._ef = max(self._ef, count)
+        self._ef = max(self._ef, self._graph.ef_for(count))
         return self._graph.nearest(self._query, count, self._ef)
+
+
+def _mean(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The mean of some vectors, at equal distances. Added up one by one, as the kernel does."""
+    count = min(len(vectors), MEAN_OF)
+    total = np.zeros(vectors.shape[1], np.float32)
+    for i in range(count):
+        total += vectors[i * len(vectors) // count]
+    return total / np.float32(count)
+
+
+def _rounded(
+    vectors: NDArray[np.float32], most_code: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Codes of each vector, of which the largest magnitude is `most_code`, and their scale.
+
+    Zeros for a vector whose numbers are all tiny, or not all finite.
+    """
+    most = np.abs(vectors).max(axis=1)
+    usable = (most >= np.float32(SMALLEST)) & (most <= np.float32(LARGEST))
+    factors = np.float32(most_code) / np.where(usable, most, np.float32(1))
+    codes = np.rint(np.where(usable[:, np.newaxis], vectors, 0) * factors[:, np.newaxis])
+    scales = np.where(usable, most / np.float32(most_code), np.float32(0))
+    return codes.astype(np.int64), scales.astype(np.float32)
 
 
 def _list(words: NDArray[np.uint32]) -> list[int]:

@@ -1,4 +1,8 @@
-"""The graph: what hnswlib would find in its own file, and no way out of that file."""
+"""The graph: what hnswlib would find in its own file, and no way out of that file.
+
+On the path `float32` it finds the same as hnswlib, item by item. On the other paths, which
+follow links by codes, it finds no less, and its scores are exact.
+"""
 
 import mmap
 import struct
@@ -13,19 +17,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hrag_fast import Graph, _reference
+from hrag_fast import Graph, _reference, supported_paths
 from tests.fakes import unit_vectors
 
 HEADER_BYTES = _reference.HEADER.size
 LINKS0_BYTES = 4 * (2 * 16 + 1)
+PATHS = supported_paths()
+ALL_PATHS = (*PATHS, "float32")
+MOST_LOST = 0.001  # Of recall, by following links by codes.
 
 
 @cache
 def index_of(count: int, dimension: int, links: int = 16) -> tuple[hnswlib.Index, bytes]:
     """An index of random vectors, and its file; its items are numbered backwards."""
+    return index_over(unit_vectors(count, seed=count, dimension=dimension), links)
+
+
+def index_over(vectors, links: int = 16) -> tuple[hnswlib.Index, bytes]:
+    """An index of these vectors, from the last to the first, and its file."""
+    count, dimension = vectors.shape
     index = hnswlib.Index(space="ip", dim=dimension)
     index.init_index(max_elements=count, M=links, ef_construction=50)
-    vectors = unit_vectors(count, seed=count, dimension=dimension)
     index.add_items(vectors, np.arange(count)[::-1], num_threads=1)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "index"
@@ -45,12 +57,13 @@ def file() -> bytes:
     st.integers(0, 1000),
     st.sampled_from([1, 2, 10, 64, 400]),
     st.sampled_from([1, 10, 64]),
+    st.sampled_from(ALL_PATHS),
 )
-def test_it_finds_what_its_twin_finds(count, dimension, links, seed, wanted, ef):
+def test_it_finds_what_its_twin_finds(count, dimension, links, seed, wanted, ef, path):
     _, file = index_of(count, dimension, links)
     query = unit_vectors(1, seed + 5000, dimension)[0]
-    items, scores = Graph(file).search(query, ef).nearest(wanted)
-    twin = _reference.Graph(file)
+    items, scores = Graph(file, path).search(query, ef).nearest(wanted)
+    twin = _reference.Graph(file, path)
     _, expected_scores = twin.search(query, ef).nearest(wanted)
     assert items.dtype == np.uint32
     assert scores.dtype == np.float32
@@ -67,14 +80,15 @@ def test_it_finds_what_its_twin_finds(count, dimension, links, seed, wanted, ef)
     st.integers(0, 1000),
     st.lists(st.sampled_from([0, 1, 2, 10, 40, 160, 400]), min_size=1, max_size=4),
     st.sampled_from([1, 10, 64]),
+    st.sampled_from(ALL_PATHS),
 )
 def test_a_search_that_goes_on_finds_what_a_new_one_finds(
-    count, dimension, links, seed, rounds, ef
+    count, dimension, links, seed, rounds, ef, path
 ):
     _, file = index_of(count, dimension, links)
     query = unit_vectors(1, seed + 5000, dimension)[0]
-    search = Graph(file).search(query, ef)
-    twin = _reference.Graph(file).search(query, ef)
+    search = Graph(file, path).search(query, ef)
+    twin = _reference.Graph(file, path).search(query, ef)
     for wanted in rounds:
         items, scores = search.nearest(wanted)
         _, expected_scores = twin.nearest(wanted)
@@ -101,13 +115,145 @@ def test_a_search_that_goes_on_disturbs_no_other():
 def test_it_finds_what_hnswlib_finds(dimension, ef):
     index, file = index_of(3000, dimension)
     index.set_ef(ef)
-    graph = Graph(file)
+    graph = Graph(file, "float32")
     for seed in range(50):
         query = unit_vectors(1, seed + 9000, dimension)[0]
         items, scores = graph.search(query, ef).nearest(10)
         expected, distances = index.knn_query(query, k=10, num_threads=1)
         assert items.tolist() == expected[0].tolist()
         assert np.allclose(scores, 1 - distances[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("dimension", [64, 96, 384, 512, 1024])
+@pytest.mark.parametrize("kind", ["random", "clustered", "alike"])
+def test_codes_find_as_many_of_the_nearest_as_hnswlib_does(kind, dimension):
+    """Also where ef is no larger than what is wanted, and where a few large numbers are the same
+    in all vectors, as in those of many models.
+    """
+    vectors = unit_vectors(2000, seed=1, dimension=dimension)
+    if kind == "clustered":
+        vectors = as_unit(vectors + unit_vectors(20, 2, dimension)[np.arange(2000) % 20])
+    queries = as_unit(vectors + unit_vectors(2000, seed=3, dimension=dimension))
+    if kind == "alike":
+        large = np.where(np.arange(dimension) < 2, 2, 0)
+        vectors, queries = as_unit(vectors + large), as_unit(queries + large)
+    exact = np.argsort(-(queries @ vectors[::-1].T), axis=1)
+    index, file = index_over(vectors)
+    graph = Graph(file)
+    for wanted, ef in ((10, 10), (10, 64), (50, 50), (50, 64), (200, 200)):
+        index.set_ef(ef)
+        nearest, _ = index.knn_query(queries, k=wanted, num_threads=1)
+        found = [graph.search(query, ef).nearest(wanted)[0] for query in queries]
+        recall = shared(found, exact[:, :wanted])
+        assert recall >= shared(nearest, exact[:, :wanted]) - MOST_LOST
+
+
+def as_unit(vectors):
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def shared(found, nearest) -> float:
+    """The share of the items in `nearest` that are in `found`, row by row."""
+    pairs = zip(found, nearest, strict=True)
+    return sum(len(np.intersect1d(row, other)) for row, other in pairs) / nearest.size
+
+
+@given(
+    st.sampled_from([1, 2, 20, 300]),
+    st.sampled_from([1, 2, 8, 31, 32, 33, 63, 64, 65, 127, 200, 513]),
+    st.integers(0, 1000),
+    st.sampled_from([1, 10, 64, 400]),
+)
+def test_every_path_finds_the_same_and_scores_it_exactly(count, dimension, seed, wanted):
+    """To the bit: the best first of what was found."""
+    _, file = index_of(count, dimension)
+    query = unit_vectors(1, seed + 5000, dimension)[0]
+    items, scores = Graph(file, "plain").search(query, 10).nearest(wanted)
+    assert scores.tobytes() == Graph(file).scores(query, items).tobytes()
+    assert (np.diff(scores) <= 0).all()
+    for path in PATHS:
+        again, again_scores = Graph(file, path).search(query, 10).nearest(wanted)
+        assert again.tolist() == items.tolist()
+        assert again_scores.tobytes() == scores.tobytes()
+
+
+def test_what_is_found_first_comes_first_of_all_that_was_found():
+    """Scores are exact, so the best of a deeper search are in the order of a scan."""
+    _, file = index_of(3000, 16)
+    graph = Graph(file)
+    for query in unit_vectors(20, seed=8):
+        items, scores = graph.search(query, 10).nearest(3000)
+        every = graph.scores(query, np.arange(3000, dtype=np.uint32))
+        assert sorted(items.tolist()) == list(range(3000))
+        assert scores.tolist() == np.sort(every)[::-1].tolist()
+
+
+@pytest.mark.parametrize("path", ALL_PATHS)
+@pytest.mark.parametrize("scale", [1e-38, 1e-20, 1e-3, 1.0, 1e3, 1e15])
+def test_vectors_of_any_length_are_found(path, scale):
+    """Each vector is rounded by a scale of its own; those that are all but zeros are equal."""
+    drawn = unit_vectors(200, seed=4, dimension=40)
+    lengths = np.random.default_rng(5).uniform(0.5, 2, (200, 1))
+    vectors = (drawn * lengths * scale).astype(np.float32)
+    _, file = index_over(vectors)
+    graph = Graph(file, path)
+    for query in unit_vectors(10, seed=6, dimension=40):
+        items, scores = graph.search(query, 200).nearest(5)
+        exact = vectors[::-1] @ query
+        assert np.allclose(scores, np.sort(exact)[::-1][:5], rtol=1e-5, atol=1e-45)
+        assert np.allclose(scores, exact[items], rtol=1e-5, atol=1e-45)
+
+
+@pytest.mark.parametrize("path", ALL_PATHS)
+@pytest.mark.parametrize("dimension", [1, 15, 16, 100])
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_equal_vectors_are_found_all(path, dimension, value):
+    vectors = np.full((30, dimension), value / np.sqrt(dimension), np.float32)
+    _, file = index_over(vectors)
+    items, scores = Graph(file, path).search(vectors[0], 64).nearest(30)
+    assert sorted(items.tolist()) == list(range(30))
+    assert np.allclose(scores, value, atol=1e-6)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("dimension", [1, 64, 516, 517, 4096, 20_000])
+def test_the_largest_products_of_codes_do_not_overflow(path, dimension):
+    """Else the opposite of the query would be nearer than the query itself."""
+    query = np.full(dimension, 1 / np.sqrt(dimension), np.float32)
+    for vectors in ([query, -query], [-query, query]):
+        _, file = index_over(np.array(vectors))
+        items, scores = Graph(file, path).search(query, 1).nearest(1)
+        assert np.array_equal(vectors[1 - items[0]], query)
+        assert np.allclose(scores, 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("path", ALL_PATHS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_none_do_no_harm(file, path, value):
+    """Collections and queries with such numbers are refused before."""
+    query = unit_vectors(1, seed=5, dimension=8)[0]
+    query[3] = value
+    search = Graph(file, path).search(query, 10)
+    for wanted in (1, 20, 300):
+        assert len(search.nearest(wanted)[0]) <= wanted
+    broken = bytearray(file)
+    data_offset = _reference.HEADER.unpack_from(file)[5]
+    struct.pack_into("<f", broken, HEADER_BYTES + data_offset, value)
+    search = Graph(bytes(broken), path).search(unit_vectors(1, seed=5, dimension=8)[0], 10)
+    for wanted in (1, 20, 300):
+        assert len(search.nearest(wanted)[0]) <= wanted
+
+
+@pytest.mark.parametrize(("dimension", "row_bytes"), [(2, 64), (64, 64), (65, 128), (384, 384)])
+def test_it_says_what_it_takes_beside_the_file(dimension, row_bytes):
+    _, file = index_of(300, dimension)
+    assert Graph(file, "float32").size_bytes == 12 * 300
+    assert Graph(file).size_bytes == 16 * 300 + row_bytes * 301
+
+
+def test_a_path_that_is_none_is_refused(file):
+    with pytest.raises(ValueError, match=r"path='neon': this processor has plain"):
+        Graph(file, "neon")
 
 
 @given(st.data(), st.sampled_from([1, 20, 300]), st.sampled_from([2, 16, 33]))

@@ -1,0 +1,93 @@
+// The loops of the graph: inner products of float vectors, and of codes of 8 bits.
+//
+// Products of codes are sums of int32 that cannot overflow, so every path gives the same. Floats
+// are added in an order that is written here, and without fused multiply-adds (the module is
+// compiled with -ffp-contract=off): a search has the same result on every processor.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "_cpu_paths.h"
+#include "_quantize.h"
+
+namespace hrag {
+
+// Codes are from -MAX_CODE to MAX_CODE. A row of them is padded with zeros to whole cache lines.
+enum { MAX_CODE = 127, CACHE_LINE = 64 };
+
+typedef float Lanes __attribute__((vector_size(64), aligned(4), may_alias));
+
+HRAG_CPU_CLONES
+static float inner_product(const float* a, const float* b, size_t count) {
+    Lanes even = {0}, odd = {0};  // Two sums hide the latency of additions.
+    size_t i = 0;
+    for (; i + 32 <= count; i += 32) {
+        even += *(const Lanes*)(a + i) * *(const Lanes*)(b + i);
+        odd += *(const Lanes*)(a + i + 16) * *(const Lanes*)(b + i + 16);
+    }
+    for (; i + 16 <= count; i += 16) even += *(const Lanes*)(a + i) * *(const Lanes*)(b + i);
+    even += odd;
+    float sum = 0;
+    for (int lane = 0; lane < 16; lane++) sum += even[lane];
+    for (; i < count; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+// Compiled once for each path. GCC makes pmaddwd or vpdpwssd of it, which multiply pairs of int16
+// and add both products to an int32.
+static inline __attribute__((always_inline)) int32_t sum_of_products(
+    const int16_t* query, const int8_t* codes, size_t lines) {
+    int32_t sum = 0;
+    for (size_t i = 0; i < lines * CACHE_LINE; i++) sum += query[i] * codes[i];
+    return sum;
+}
+
+#ifdef HRAG_X86
+HRAG_AVX2
+static int32_t avx2_product(const int16_t* query, const int8_t* codes, size_t lines) {
+    return sum_of_products(query, codes, lines);
+}
+
+HRAG_AVX512_VNNI
+static int32_t vnni_product(const int16_t* query, const int8_t* codes, size_t lines) {
+    return sum_of_products(query, codes, lines);
+}
+#endif
+
+static inline int32_t code_product(int path, const int16_t* query, const int8_t* codes,
+                                   size_t lines) {
+#ifdef HRAG_X86
+    if (path == AVX512_VNNI) return vnni_product(query, codes, lines);
+    if (path == AVX2) return avx2_product(query, codes, lines);
+#endif
+    return sum_of_products(query, codes, lines);
+}
+
+// sums += values
+HRAG_CPU_CLONES
+static void add(const float* values, size_t count, float* sums) {
+    for (size_t i = 0; i < count; i++) sums[i] += values[i];
+}
+
+// out = values - others
+HRAG_CPU_CLONES
+static void subtract(const float* values, const float* others, size_t count, float* out) {
+    for (size_t i = 0; i < count; i++) out[i] = values[i] - others[i];
+}
+
+HRAG_CPU_CLONES
+static void narrow(const int16_t* values, size_t count, int8_t* out) {
+    for (size_t i = 0; i < count; i++) out[i] = static_cast<int8_t>(values[i]);
+}
+
+static inline void prefetch(const void* at) { __builtin_prefetch(at); }
+
+// Into the second-level cache: more lines at once may be on their way there than to the first.
+static inline void prefetch_whole(const void* at, size_t size) {
+    const char* line = static_cast<const char*>(at);
+    for (size_t i = 0; i < size; i += CACHE_LINE) __builtin_prefetch(line + i, 0, 2);
+}
+
+}  // namespace hrag
