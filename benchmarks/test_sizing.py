@@ -17,6 +17,7 @@ LEAVES_EACH = 80
 SEED = 61
 TREES = 145  # Trees, document metadata, checksums and free space in pages, per leaf.
 LINKS = 210  # HNSW's links, labels and ancestors, per leaf.
+CODES = 16  # What is allocated beside the graph's file, per leaf, and a byte a dimension.
 MAX_SPARE = 1.05  # The formula's result to the bytes used.
 MAX_RATIO = {1: 1.6, 3: 1.3, 10: 1.2, 30: 1.2, 100: 1.2}  # By leaves a document.
 SHORT_LEAVES = 2000
@@ -37,7 +38,7 @@ def test_bytes_of_a_leaf(dimension, tmp_path, report):
     for key, what, used, planned in (
         ("lmdb", "LMDB", totals.embedded.file_bytes, text + vector + TREES),
         ("segment", "segments", totals.embedded.segment_bytes - words, vector + LINKS),
-        ("memory", "retriever's memory", loaded_bytes - words, vector + LINKS),
+        ("memory", "retriever's memory", loaded_bytes - words, vector + LINKS + dimension + CODES),
     ):
         each = used / totals.leaves
         report.at_most(f"sizing.{key}.{dimension}", each, f"{what}, {leaf}", "bytes", planned)

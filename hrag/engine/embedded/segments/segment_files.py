@@ -118,7 +118,8 @@ class LoadedSegment:
     def size_bytes(self) -> int:
         """Memory it takes in this process."""
         indexes = sum(file.size_bytes for name, file in self.record.files.items() if name != ROWS)
-        return self.rows.size_bytes + self.items.nbytes + indexes
+        beside = 0 if self.graph is None else self.graph.size_bytes
+        return self.rows.size_bytes + self.items.nbytes + indexes + beside
 
     def search(self, query: Vector) -> "SegmentSearch":
         """Begins to look for the rows nearest to `query`."""

@@ -106,6 +106,17 @@ def test_more_than_there_is_gives_all(tmp_path, record):
     assert sorted(rows.tolist()) == list(range(200))
 
 
+def test_its_memory_is_that_of_files_arrays_and_codes(tmp_path, record):
+    """A vector's codes take a byte a number, rounded up to whole cache lines."""
+    loaded = segment_files.load(tmp_path, record)
+    files = sum(record.files[name].size_bytes for name in FILES[:2])
+    codes = 201 * 64
+    arrays = loaded.rows.size_bytes + loaded.items.nbytes + 16 * 200
+    assert loaded.size_bytes == files + codes + arrays
+    without = segment_files.load(tmp_path, record, with_graph=False)
+    assert without.size_bytes == files + arrays - 16 * 200
+
+
 def test_a_search_among_more_looks_at_more():
     assert segment_files.search_ef(384, 1_000_000) == 250
     assert segment_files.search_ef(64, 1_000_000) == 1172
