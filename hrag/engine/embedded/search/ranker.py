@@ -64,7 +64,7 @@ class Ranker:
             self._view,
             rows,
             scores_of(rows, by_terms, partial(_TERMS.scores, self.lexical, self._view)),
-            _VECTORS.cosines(self._dense, self._view, rows),
+            scores_of(rows, by_vector, partial(_VECTORS.cosines, self._dense, self._view)),
             (by_terms, by_vector),
             self._request.fusion,
         )
