@@ -44,6 +44,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
             "hrag.audit",
             "hrag.log",
             "hrag.refusal_limiter",
+            "hrag.histogram",
             "hrag.metrics",
             "hrag.tracing",
             "hrag.quota.file",
@@ -94,7 +95,12 @@ FORBIDDEN = {
     "starlette": ("hrag.gateway",),
     "h11": ("hrag.gateway.http",),
     "opentelemetry": ("hrag.tracing",),
-    "prometheus_client": ("hrag.metrics", "hrag.rpc.metrics_server", "hrag.rpc.worker_metrics"),
+    "prometheus_client": (
+        "hrag.metrics",
+        "hrag.histogram",
+        "hrag.rpc.metrics_server",
+        "hrag.rpc.worker_metrics",
+    ),
 }
 PARSER_LIBRARIES = {"mammoth", "pypdfium2", "python_calamine", "selectolax"}
 EMBEDDED = "hrag.engine.embedded"

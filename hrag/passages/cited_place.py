@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hrag.analysis import Analyzer
@@ -67,10 +66,6 @@ class TermLocator:
         parts = [(best.char_start, terms)]
         parts += ((each.char_start, self.find(document.content(each))) for each in inside)
         return CitedPlace(sentence, merged_spans(parts, passage.char_start, passage.char_end))
-
-
-NO_TERMS = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))
-"""For queries without a text."""
 
 
 def _sentence(

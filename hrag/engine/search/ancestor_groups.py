@@ -237,9 +237,7 @@ def _with_source_scores(groups: AncestorGroups, found: ScoredRows) -> AncestorGr
         at = found.rows.searchsorted(own.children)
         lexical = None if found.lexical is None else found.lexical[at]
         dense = None if found.dense is None else found.dense[at]
-    return AncestorGroups(
-        groups.table, own, groups.ancestor_level, groups.merged, lexical, dense
-    )
+    return AncestorGroups(groups.table, own, groups.ancestor_level, groups.merged, lexical, dense)
 
 
 def _outside(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np.bool_]:

@@ -35,7 +35,7 @@ from hrag.engine.search.routed_sections import chosen_sections
 from hrag.engine.search.search import P, search
 from hrag.engine.search.snapshot import FetchOf, SearchableSnapshot
 from hrag.filters import Filter, filter_digest
-from hrag.passages.cited_place import NO_TERMS, TermLocator
+from hrag.passages.cited_place import TermLocator
 from hrag.passages.tree_text import TreeText
 from hrag.tracing import Stage
 from hrag.types import (
@@ -45,6 +45,7 @@ from hrag.types import (
 )
 
 _MAX_SHOWN_SECTIONS = 100  # As many as passages.
+_NO_TERMS = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class EmbeddedSnapshot(SearchableSnapshot):
     def _locator(self, ranker: Ranker) -> TermLocator:
         """Finds the query's terms in passages; rare ones count more, if that is known."""
         if not ranker.terms:
-            return NO_TERMS
+            return _NO_TERMS
         name = self.settings.analyzer
         ids = np.sort(np.array([term.id for term in ranker.terms], np.uint64))
         weights = np.ones(len(ids), np.float32)
