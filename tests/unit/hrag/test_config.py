@@ -190,8 +190,9 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch):
 @pytest.mark.parametrize(
     ("variables", "threads"),
     [
-        ({}, 4),
-        ({"HRAG_EMBEDDER": "hash:64"}, 4),
+        ({}, 2),
+        ({"HRAG_EMBEDDER": "hash:64"}, 2),
+        ({"HRAG_ENGINE": "postgres", "HRAG_POSTGRES_DSN": "postgresql://x"}, 4),
         ({"HRAG_EMBEDDER": "openai"}, 16),
         ({"HRAG_CHAT_MODEL": "some"}, 16),
         ({"HRAG_RERANK_BASE_URL": "http://x"}, 16),
@@ -205,7 +206,11 @@ def test_a_retriever_that_waits_for_no_model_has_few_threads(monkeypatch, variab
         monkeypatch.setenv(name, value)
     assert load(RetrieverSettings).threads == threads
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    assert load(RetrieverSettings).threads == (7 if threads == 7 else 16)
+    more = {2: 4, 4: 16}
+    assert load(RetrieverSettings).threads == more.get(threads, threads)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    fewer = {2: 2, 4: 3}
+    assert load(RetrieverSettings).threads == fewer.get(threads, threads)
 
 
 def test_without_hierarchy_there_is_the_embedded_level_alone(monkeypatch):
