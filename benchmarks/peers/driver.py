@@ -18,7 +18,7 @@ from benchmarks.peers.embed import embed_missing
 from benchmarks.peers.registry import PEERS
 from benchmarks.peers.session import PeerFailed, Session
 
-CANDIDATES = (10, 50)  # Haystack's default and hrag's.
+CANDIDATES = (10, 50)  # Haystack's default, and enough leaves to fill the larger budget.
 BUDGETS = (2000, 4000)
 LIMIT = 5  # hrag's default.
 

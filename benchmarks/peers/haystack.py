@@ -1,4 +1,4 @@
-"""Haystack's HierarchicalDocumentSplitter and AutoMergingRetriever over stores in memory."""
+"""Haystack's retrievers over stores in memory: merging leaves, and joined with BM25's."""
 
 import os
 from collections.abc import Sequence
@@ -6,8 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from haystack import Document
+from haystack.components.joiners import DocumentJoiner
 from haystack.components.preprocessors import HierarchicalDocumentSplitter
-from haystack.components.retrievers import AutoMergingRetriever, InMemoryEmbeddingRetriever
+from haystack.components.retrievers import (
+    AutoMergingRetriever,
+    InMemoryBM25Retriever,
+    InMemoryEmbeddingRetriever,
+)
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
 from benchmarks.peers.peer import LEAF_TOKENS, Found, Indexed, Query, Text
@@ -65,14 +70,28 @@ class Haystack:
         leaves = [each for each in nearest["documents"] if each.meta["__parent_id"]]
         roots = [each for each in nearest["documents"] if not each.meta["__parent_id"]]
         merged = self._merging.run(documents=leaves)["documents"] if leaves else []
-        ranked = _by_best_leaf(nearest["documents"], [*merged, *roots])
-        return [Found(each.meta["document_id"], each.content) for each in ranked[:limit]]
+        return _found(_by_best_leaf(nearest["documents"], [*merged, *roots])[:limit])
 
     def processes(self) -> list[int]:
         return [os.getpid()]
 
     def close(self) -> None:
         pass
+
+
+class HaystackHybrid(Haystack):
+    """The same leaves, returned themselves: BM25 and vectors, joined by reciprocal rank."""
+
+    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+        by_words = InMemoryBM25Retriever(self._leaves).run(query=query.text, top_k=candidates)
+        nearest = self._nearest.run(query_embedding=query.numbers, top_k=candidates)
+        joiner = DocumentJoiner(join_mode="reciprocal_rank_fusion")
+        joined = joiner.run([by_words["documents"], nearest["documents"]], top_k=limit)
+        return _found(joined["documents"])
+
+
+def _found(documents: Sequence[Document]) -> list[Found]:
+    return [Found(each.meta["document_id"], each.content) for each in documents]
 
 
 def _by_best_leaf(leaves: Sequence[Document], merged: Sequence[Document]) -> list[Document]:

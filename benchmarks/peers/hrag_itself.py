@@ -28,7 +28,7 @@ from indexer_svc.pipeline import Defaults, Pipeline
 
 _MAX_DOCUMENT_BYTES = 1 << 28  # More than any document has.
 _SERVING_S = 60.0
-_FILLED = "filled"
+FILLED = "filled"
 # The store's embedder, for the services: vectors are given, so it only needs the dimension.
 _EMBEDDER = HashEmbedder(DIMENSION)
 _SERVICE_SETTINGS = {"HRAG_EMBEDDER": f"hash:{DIMENSION}"}
@@ -101,18 +101,23 @@ class OverGrpc:
 
     def index(self, documents: Sequence[Text], vectors: Vectors) -> Indexed:
         self._open.close()
-        indexed = _fill(self._folder / _FILLED, documents, vectors)
-        self._serve(_FILLED)
+        indexed = _fill(self._folder / FILLED, documents, vectors)
+        self._serve(FILLED)
         return indexed
 
     def save(self) -> None:
         """Does nothing: commits are durable."""
 
     def stored_bytes(self) -> int:
-        return folder_bytes(self._folder / _FILLED)
+        return folder_bytes(self._folder / FILLED)
 
     def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
-        result = self._client.search(
+        return self.search_by(self._client, query, candidates, limit)
+
+    @staticmethod
+    def search_by(client: Client, query: Query, candidates: int, limit: int) -> list[Found]:
+        """Searches by a client of the caller's own."""
+        result = client.search(
             TENANT, query.numbers, collection=COLLECTION, candidates=candidates, limit=limit
         )
         return _found(result)
@@ -124,12 +129,12 @@ class OverGrpc:
         self._open.close()
 
     def _serve(self, store: str) -> None:
-        addresses = free_addresses(2)
+        self._addresses = free_addresses(2)
         services = Services(
-            self._folder / store, *addresses, logs=self._folder, settings=_SERVICE_SETTINGS
+            self._folder / store, *self._addresses, logs=self._folder, settings=_SERVICE_SETTINGS
         )
         self._open.enter_context(services).wait_until_serving(_SERVING_S)
-        self._client = self._open.enter_context(Client(*addresses))
+        self._client = self._open.enter_context(Client(*self._addresses))
 
 
 def auto_merge(folder: Path) -> InProcess:
@@ -140,6 +145,34 @@ def auto_merge(folder: Path) -> InProcess:
 def standard(folder: Path) -> InProcess:
     """Returns the peer of STANDARD: returns the leaves."""
     return InProcess(folder, SearchMode.STANDARD)
+
+
+class Hybrid(InProcess):
+    """Searches by the question's words and its vector, which is the default for a text."""
+
+    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+        return self._hybrid(query, candidates=candidates, limit=limit)
+
+    def _hybrid(self, query: Query, **bounds: int) -> list[Found]:
+        search = SearchQuery(
+            TENANT, query.text, COLLECTION, self._mode, vector=query.vector, **bounds
+        )
+        return _found(self._search(search, NEVER))
+
+
+class Context(Hybrid):
+    """CONTEXT: leaves that fill a number of tokens, joined where they touch."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, SearchMode.CONTEXT)
+
+    def filled(self, query: Query, candidates: int, budget: int) -> list[Found]:
+        return self._hybrid(query, candidates=candidates, token_budget=budget)
+
+
+def hybrid_standard(folder: Path) -> Hybrid:
+    """Returns the peer of STANDARD in hybrid search: returns the leaves, as other peers' do."""
+    return Hybrid(folder, SearchMode.STANDARD)
 
 
 def _fill(folder: Path, documents: Sequence[Text], vectors: Vectors) -> Indexed:

@@ -1,13 +1,14 @@
-"""LangChain's ParentDocumentRetriever over FAISS and a store in memory."""
+"""LangChain's retrievers over FAISS: of parents, and its ensemble with BM25 for hybrid search."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import faiss
-from langchain_classic.retrievers import ParentDocumentRetriever
+from langchain_classic.retrievers import EnsembleRetriever, ParentDocumentRetriever
 from langchain_classic.storage import InMemoryStore, LocalFileStore, create_kv_docstore
 from langchain_community.docstore.in_memory import InMemoryDocstore
+from langchain_community.retrievers import BM25Retriever
 from langchain_community.vectorstores import FAISS
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -20,6 +21,7 @@ from benchmarks.peers.vectors import DIMENSION, Vectors
 # The splitter's default separators, then those that its documentation lists for languages
 # without spaces between words, so that English is cut as by default.
 _SEPARATORS = ["\n\n", "\n", " ", ".", ",", "\u200b", "\uff0c", "\u3001", "\uff0e", "\u3002", ""]
+ID = "document_id"
 
 
 class _StoredVectors(Embeddings):
@@ -46,13 +48,16 @@ class LangChain:
         self._children = _splitter(LEAF_TOKENS)
 
     def leaf_texts(self, documents: Sequence[Text]) -> list[str]:
-        parents = self._parents.split_documents(_converted(documents))
-        return [child.page_content for child in self._children.split_documents(parents)]
+        return [leaf.page_content for leaf in self._leaves(documents)]
 
     def index(self, documents: Sequence[Text], vectors: Vectors) -> Indexed:
-        self._store = FAISS(
-            _StoredVectors(vectors), faiss.IndexFlatL2(DIMENSION), InMemoryDocstore(), {}
-        )
+        self._create(_exact_store(vectors))
+        seconds, _ = timed(lambda: self._retriever.add_documents(_converted(documents)))
+        return Indexed(self._store.index.ntotal, seconds)
+
+    def _create(self, store: FAISS) -> None:
+        """Creates the retriever, empty."""
+        self._store = store
         self._docstore = InMemoryStore()
         self._retriever = ParentDocumentRetriever(
             vectorstore=self._store,
@@ -60,8 +65,6 @@ class LangChain:
             child_splitter=self._children,
             parent_splitter=self._parents,
         )
-        seconds, _ = timed(lambda: self._retriever.add_documents(_converted(documents)))
-        return Indexed(self._store.index.ntotal, seconds)
 
     def save(self) -> None:
         self._store.save_local(str(self._folder / "children"))
@@ -74,7 +77,7 @@ class LangChain:
     def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
         self._retriever.search_kwargs = {"k": candidates}
         return [
-            Found(each.metadata["document_id"], each.page_content, each.metadata["start_index"])
+            Found(each.metadata[ID], each.page_content, each.metadata["start_index"])
             for each in self._retriever.invoke(query.text)[:limit]
         ]
 
@@ -83,6 +86,44 @@ class LangChain:
 
     def close(self) -> None:
         pass
+
+    def _leaves(self, documents: Sequence[Text]) -> list[Document]:
+        parents = self._parents.split_documents(_converted(documents))
+        return self._children.split_documents(parents)
+
+
+class LangChainHybrid(LangChain):
+    """The same leaves, returned themselves: BM25 and FAISS, fused by reciprocal rank."""
+
+    def index(self, documents: Sequence[Text], vectors: Vectors) -> Indexed:
+        seconds, leaves = timed(lambda: self._build(documents, vectors))
+        return Indexed(leaves, seconds)
+
+    def _build(self, documents: Sequence[Text], vectors: Vectors) -> int:
+        leaves = self._leaves(documents)
+        self._store = _exact_store(vectors)
+        self._store.add_documents(leaves)
+        self._bm25 = BM25Retriever.from_documents(leaves)
+        return len(leaves)
+
+    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+        self._bm25.k = candidates
+        nearest = self._store.as_retriever(search_kwargs={"k": candidates})
+        ensemble = EnsembleRetriever(retrievers=[self._bm25, nearest], weights=[0.5, 0.5])
+        # A leaf's start is in its parent, which is not known here.
+        return [
+            Found(each.metadata[ID], each.page_content)
+            for each in ensemble.invoke(query.text)[:limit]
+        ]
+
+
+def vector_store(vectors: Vectors, index: faiss.Index) -> FAISS:
+    """Returns an empty store over an empty index."""
+    return FAISS(_StoredVectors(vectors), index, InMemoryDocstore(), {})
+
+
+def _exact_store(vectors: Vectors) -> FAISS:
+    return vector_store(vectors, faiss.IndexFlatL2(DIMENSION))
 
 
 def _splitter(size: int) -> RecursiveCharacterTextSplitter:
@@ -96,7 +137,4 @@ def _splitter(size: int) -> RecursiveCharacterTextSplitter:
 
 
 def _converted(documents: Sequence[Text]) -> list[Document]:
-    return [
-        Document(page_content=each.text, metadata={"document_id": each.document_id})
-        for each in documents
-    ]
+    return [Document(page_content=each.text, metadata={ID: each.document_id}) for each in documents]

@@ -1,4 +1,4 @@
-"""LlamaIndex's HierarchicalNodeParser and AutoMergingRetriever over FAISS."""
+"""LlamaIndex's retrievers over FAISS: merging leaves, and fused with BM25 for hybrid search."""
 
 import os
 from collections.abc import Sequence
@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import faiss
+import Stemmer
 from llama_index.core import Document, Settings, StorageContext, VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.llms import MockLLM
 from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
-from llama_index.core.retrievers import AutoMergingRetriever
-from llama_index.core.schema import BaseNode, MetadataMode, QueryBundle
+from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.retrievers.bm25 import BM25Retriever
 from llama_index.vector_stores.faiss import FaissVectorStore
 
 from benchmarks.peers.peer import (
@@ -28,7 +31,7 @@ from benchmarks.peers.timing import folder_bytes, timed
 from benchmarks.peers.vectors import DIMENSION, Vectors
 from hrag.tokens import encoding
 
-_ID = "document_id"
+ID = "document_id"
 _SIZES = [PARENT_TOKENS, MIDDLE_TOKENS, LEAF_TOKENS]
 
 
@@ -83,23 +86,27 @@ class LlamaIndex:
         leaves = get_leaf_nodes(nodes)
         docstore = SimpleDocumentStore()
         docstore.add_documents(nodes)
-        self._storage = StorageContext.from_defaults(
-            docstore=docstore,
-            # By inner product: by distance the retriever would sort the worst first.
-            vector_store=FaissVectorStore(faiss_index=faiss.IndexFlatIP(DIMENSION)),
-        )
+        self._create(docstore, faiss.IndexFlatIP(DIMENSION), leaves, vectors)
+        return len(leaves)
+
+    def _create(
+        self,
+        docstore: SimpleDocumentStore,
+        index: faiss.Index,
+        leaves: Sequence[BaseNode],
+        vectors: Vectors,
+    ) -> None:
+        """Creates the index by inner product: by distance, the worst would come first."""
+        store = FaissVectorStore(faiss_index=index)
+        self._storage = StorageContext.from_defaults(docstore=docstore, vector_store=store)
         embedder = _StoredVectors(vectors, embed_batch_size=2048)
         self._index = VectorStoreIndex(leaves, storage_context=self._storage, embed_model=embedder)
-        return len(leaves)
 
     def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
         nearest = self._index.as_retriever(similarity_top_k=candidates)
         merging = AutoMergingRetriever(nearest, self._storage)
         bundle = QueryBundle(query.text, embedding=query.numbers)
-        return [
-            Found(each.node.metadata[_ID], each.node.get_content())
-            for each in merging.retrieve(bundle)[:limit]
-        ]
+        return _found(merging.retrieve(bundle)[:limit])
 
     def processes(self) -> list[int]:
         return [os.getpid()]
@@ -111,11 +118,39 @@ class LlamaIndex:
         return self._parser.get_nodes_from_documents(list(map(_converted, documents)))
 
 
+class LlamaIndexHybrid(LlamaIndex):
+    """The same leaves, returned themselves: BM25 and FAISS, fused by reciprocal rank."""
+
+    def _build(self, documents: Sequence[Text], vectors: Vectors) -> int:
+        count = super()._build(documents, vectors)
+        leaves = get_leaf_nodes(list(self._storage.docstore.docs.values()))
+        stemmer = Stemmer.Stemmer("english")
+        self._bm25 = BM25Retriever.from_defaults(nodes=leaves, stemmer=stemmer, language="english")
+        return count
+
+    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+        # bm25s refuses to return more leaves than there are.
+        self._bm25.similarity_top_k = min(candidates, len(self._bm25.corpus))
+        fusion = QueryFusionRetriever(
+            [self._index.as_retriever(similarity_top_k=candidates), self._bm25],
+            llm=MockLLM(),  # Never asked: the only query is the question itself.
+            num_queries=1,
+            mode="reciprocal_rerank",
+            similarity_top_k=limit,
+            use_async=False,
+        )
+        return _found(fusion.retrieve(QueryBundle(query.text, embedding=query.numbers)))
+
+
+def _found(nodes: Sequence[NodeWithScore]) -> list[Found]:
+    return [Found(each.node.metadata[ID], each.node.get_content()) for each in nodes]
+
+
 def _converted(document: Text) -> Document:
     """Returns a document whose id is neither embedded nor counted as tokens."""
     return Document(
         text=document.text,
-        metadata={_ID: document.document_id},
-        excluded_embed_metadata_keys=[_ID],
-        excluded_llm_metadata_keys=[_ID],
+        metadata={ID: document.document_id},
+        excluded_embed_metadata_keys=[ID],
+        excluded_llm_metadata_keys=[ID],
     )

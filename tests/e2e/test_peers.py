@@ -8,10 +8,11 @@ import pytest
 
 from benchmarks.peers.corpora import Corpus, Question, evaluation
 from benchmarks.peers.driver import Plan, Run
-from benchmarks.peers.hrag_itself import InProcess, OverGrpc
-from benchmarks.peers.peer import Query, Text
+from benchmarks.peers.hrag_itself import Context, Hybrid, InProcess, OverGrpc
+from benchmarks.peers.peer import FillsBudget, Query, Text
 from benchmarks.peers.session import PeerFailed, Session
 from benchmarks.peers.vectors import DIMENSION, UnknownText, Vectors, key_of
+from hrag import tokens
 from hrag.embedding.hashing import HashEmbedder
 
 pytestmark = pytest.mark.slow
@@ -48,6 +49,23 @@ def test_both_ways_to_hrag_find_the_same(tmp_path):
     assert passage.document_id == "second"
     assert leaves[-1] in passage.text
     assert DOCUMENTS[1].text.startswith(passage.text, passage.start)
+
+
+def test_hybrid_search_finds_by_words_and_fills_a_budget(tmp_path):
+    peers = [Hybrid(tmp_path / "hybrid"), Context(tmp_path / "context")]
+    try:
+        vectors = vectors_of(peers[0].leaf_texts(DOCUMENTS))
+        other = vectors.of(peers[0].leaf_texts(DOCUMENTS[:1])[:1])[0]
+        query = Query("the number 187", other, other.tolist())
+        for peer in peers:
+            peer.index(DOCUMENTS, vectors)
+        assert LINES[187] in peers[0].search(query, candidates=10, limit=1)[0].text
+        found = peers[1].filled(query, candidates=10, budget=300)
+        assert 250 < sum(len(tokens.encode(each.text)) for each in found) <= 300
+    finally:
+        for peer in peers:
+            peer.close()
+    assert [isinstance(peer, FillsBudget) for peer in peers] == [False, True]
 
 
 def test_a_leaf_without_a_vector_stops_the_run(tmp_path):
