@@ -204,8 +204,9 @@ $(VENV)/.bench: $(STAMP) $(PINS)/benchmarks.txt
 	touch $@
 
 # Installs what hrag is measured beside from PyPI into .venv-peers (550 MB), once.
+# With LEAVES=2000,100000,1000000 or some of these sizes: by size, with seeded leaves.
 bench-peers: setup $(PEERS)/.installed
-	$(BIN)/python -m benchmarks.peers
+	$(BIN)/python -m benchmarks.peers $(if $(LEAVES),--leaves $(LEAVES))
 
 # The lexical source beside tantivy and bm25s.
 bench-lexical: setup $(PEERS)/.installed

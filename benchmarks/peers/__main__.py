@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -13,9 +14,14 @@ import numpy as np
 
 from benchmarks.machine import cpu
 from benchmarks.peers.corpora import Corpus, Question, evaluation, python_documentation
-from benchmarks.peers.driver import Plan, Run
+from benchmarks.peers.driver import Plan as RealTextPlan
+from benchmarks.peers.driver import Run
 from benchmarks.peers.peer import Text
 from benchmarks.peers.registry import PEERS, ROOT, names_among
+from benchmarks.peers.scale import run as scale_run
+from benchmarks.peers.scale.comparison import LOAD_S, Plan
+from benchmarks.peers.scale.limits import Limits
+from benchmarks.peers.scale.peer import SCALE_PEERS
 from benchmarks.peers.tables import all_tables
 
 SEED = 51
@@ -28,15 +34,30 @@ _SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
 
 
 def main() -> None:
-    """Measures the installed peers, prints tables and writes all figures to `latest.json`."""
-    options = _parser().parse_args()
+    """Measures the installed peers, prints tables and writes all figures to `latest.json`.
+
+    With sizes, see `benchmarks.peers.scale`.
+    """
+    parser = _parser()
+    options = parser.parse_args()
+    names = options.peers or list(SCALE_PEERS if options.leaves else PEERS)
+    if options.leaves:
+        if other := ", ".join(set(names) - set(SCALE_PEERS)):
+            parser.error(f"not compared by size: {other}")
+        limits = Limits(options.limit_s, options.limit_gb * 1e9)
+        scale_run.main(Plan(names, options.leaves, limits, load_s=options.load_s), _RESULTS)
+    else:
+        _compare(names, options)
+
+
+def _compare(names: Sequence[str], options: argparse.Namespace) -> None:
     load_before = os.getloadavg()
     timed = _timed_corpus(options.documents)
     folders = sorted(path.parent for path in options.eval_dir.glob("*/queries.jsonl"))
     if not folders:
         print(f"no evaluation data in {options.eval_dir}: recall is left out")
     _RESULTS.mkdir(exist_ok=True)
-    plan = Plan(options.peers, options.index_rounds, options.search_rounds)
+    plan = RealTextPlan(names, options.index_rounds, options.search_rounds)
     results = Run(plan, timed, [evaluation(folder) for folder in folders], _VECTORS)()
     run = {
         "machine": {
@@ -76,10 +97,26 @@ def _timed_corpus(count: int | None) -> Corpus:
     )
 
 
+def _sizes(value: str) -> list[int]:
+    return [int(each) for each in value.split(",")]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--peers", type=names_among(PEERS), help=", ".join(PEERS))
     parser.add_argument(
-        "--peers", type=names_among(PEERS), default=list(PEERS), help=", ".join(PEERS)
+        "--leaves",
+        type=_sizes,
+        help="compare by size, with seeded leaves: 2000,100000,1000000 or some of them",
+    )
+    parser.add_argument(
+        "--limit-s", type=float, default=1200.0, help="most seconds of indexing (with --leaves)"
+    )
+    parser.add_argument(
+        "--limit-gb", type=float, default=12.0, help="most memory of a peer (with --leaves)"
+    )
+    parser.add_argument(
+        "--load-s", type=float, default=LOAD_S, help="seconds of a round of searches"
     )
     parser.add_argument("--documents", type=int, help="how many of the timed documents")
     parser.add_argument("--index-rounds", type=int, default=3)

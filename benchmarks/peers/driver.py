@@ -11,12 +11,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.peers.corpora import Corpus
 from benchmarks.peers.embed import embed_missing
 from benchmarks.peers.registry import PEERS
 from benchmarks.peers.session import PeerFailed, Session
+
+P = TypeVar("P")
 
 CANDIDATES = (10, 50)  # Haystack's default, and enough leaves to fill the larger budget.
 BUDGETS = (2000, 4000)
@@ -102,7 +104,7 @@ class Run:
             sessions: dict[str, Session] = {}
             for number in range(self._plan.index_rounds):
                 last = number == self._plan.index_rounds - 1
-                for name in _alternating(self._remaining(lambda name: PEERS[name].timed), number):
+                for name in alternating(self._remaining(lambda name: PEERS[name].timed), number):
                     with self._skipping_failures(name), ExitStack() as closing:
                         session = closing.enter_context(self._session(name))
                         self._index(name, session)
@@ -119,7 +121,7 @@ class Run:
 
     def _search(self, sessions: dict[str, Session]) -> None:
         for number in range(self._plan.search_rounds):
-            for name in _alternating(self._remaining(sessions.__contains__), number):
+            for name in alternating(self._remaining(sessions.__contains__), number):
                 with self._skipping_failures(name):
                     for candidates in CANDIDATES:
                         reply = sessions[name].call(
@@ -160,6 +162,6 @@ class Run:
         return self._folder / f"{corpus.name}.json"
 
 
-def _alternating(names: Sequence[str], number: int) -> list[str]:
-    """Returns the names in order, reversed in odd rounds."""
-    return list(reversed(names)) if number % 2 else list(names)
+def alternating(peers: Sequence[P], number: int) -> list[P]:
+    """Returns the peers in order, reversed in odd rounds."""
+    return list(reversed(peers)) if number % 2 else list(peers)

@@ -3,9 +3,10 @@
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from benchmarks.peers.registry import ROOT
@@ -31,9 +32,17 @@ class PeerFailed(Exception):
 class Session:
     """One peer in its process, running inside its `with` block."""
 
-    def __init__(self, python: Path, worker: str, name: str, folder: Path) -> None:
+    def __init__(
+        self,
+        python: Path,
+        worker: str,
+        name: str,
+        folder: Path,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Starts the module `worker` with the peer's name; its files are in `folder`.
 
+        `settings` are environment variables added to the present ones.
         Raises PeerFailed if the interpreter is missing.
         """
         if not python.exists():
@@ -47,9 +56,14 @@ class Session:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=ROOT,
-                env={**os.environ, **_QUIET},
+                env={**os.environ, **_QUIET, **settings},
                 text=True,
             )
+
+    @property
+    def pid(self) -> int:
+        """Returns the id of the worker's process."""
+        return self._process.pid
 
     def __enter__(self) -> Self:
         """Waits until the peer is loaded. Raises PeerFailed if it is not installed."""

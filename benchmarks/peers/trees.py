@@ -16,7 +16,7 @@ PARENT_LEVEL = 2
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A chunk with the index of its ancestor at PARENT_LEVEL."""
+    """A chunk with the index of its ancestor at a higher level."""
 
     start: int
     end: int
@@ -28,11 +28,11 @@ def cut(text: str) -> Tree:
     return build_tree(ParsedText(text), TREE)
 
 
-def pieces(tree: Tree, level: int) -> list[Piece]:
-    """Returns the chunks of one level, at most PARENT_LEVEL, in order."""
+def pieces(tree: Tree, level: int, above: int = PARENT_LEVEL) -> list[Piece]:
+    """Returns the chunks of one level in order; their parents are at the level `above`."""
     chunks = tree.level(level)
-    above = tree.ancestors(level)[PARENT_LEVEL - level]
-    fields = (chunks["char_start"], chunks["char_end"], above)
+    parents = tree.ancestors(level)[above - level]
+    fields = (chunks["char_start"], chunks["char_end"], parents)
     return [Piece(*each) for each in np.stack(fields, axis=1).tolist()]
 
 

@@ -36,6 +36,11 @@ class Vectors:
             keys: NDArray[Any] = stored["keys"]
             return cls([key.tobytes() for key in keys], stored["rows"])
 
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], rows: NDArray[np.float32]) -> "Vectors":
+        """Returns the vectors of different texts, a row for each."""
+        return cls(list(map(key_of, texts)), rows)
+
     def __contains__(self, key: bytes) -> bool:
         return key in self._places
 

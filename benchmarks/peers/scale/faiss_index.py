@@ -1,0 +1,15 @@
+"""FAISS's HNSW index, the same for both libraries that search by it."""
+
+import faiss
+
+from benchmarks.peers.vectors import DIMENSION
+
+_M = 16
+_EF_CONSTRUCTION = 200
+
+
+def hnsw(metric: int) -> faiss.IndexHNSWFlat:
+    """Returns an empty index by `faiss.METRIC_L2` or `faiss.METRIC_INNER_PRODUCT`."""
+    index = faiss.IndexHNSWFlat(DIMENSION, _M, metric)
+    index.hnsw.efConstruction = _EF_CONSTRUCTION
+    return index

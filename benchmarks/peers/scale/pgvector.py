@@ -1,0 +1,91 @@
+"""pgvector among many leaves, which are cut already, with a connection for each caller.
+
+The server's buffers have the size that PostgreSQL's manual recommends for a machine of 12 GB, and
+the index is built in memory that holds its graph, as pgvector's manual does.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psycopg
+from pgvector.psycopg import register_vector
+
+from benchmarks.peers import trees
+from benchmarks.peers.peer import Found, Query
+from benchmarks.peers.pgvector import PgVector, Rows, connected
+from benchmarks.peers.scale.corpus import SeededCorpus
+from benchmarks.peers.scale.peer import CANDIDATES, EFS, Search
+from benchmarks.peers.timing import timed
+from benchmarks.peers.vectors import DIMENSION
+
+_GRAPH_BYTES_PER_LEAF = 4 * DIMENSION + 1024  # The vector, and more than its neighbours take.
+_LEAST_MEMORY_KB = 64 * 1024  # PostgreSQL's default.
+_NEAREST = """
+SELECT id FROM (
+    SELECT id, embedding <#> %s AS distance FROM leaves ORDER BY distance LIMIT %s
+) AS nearest ORDER BY distance LIMIT 10
+"""
+
+
+class PgVectorLeaves(PgVector):
+    """One server; rows are copied as they are read from the corpus."""
+
+    settings: ClassVar = {"shared_buffers": "3GB", "max_wal_size": "4GB"}
+    efs = EFS
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._ef = EFS[0]
+
+    def index_leaves(self, corpus: SeededCorpus) -> float:
+        graph_kb = len(corpus) * _GRAPH_BYTES_PER_LEAF // 1024
+        memory_kb = max(_LEAST_MEMORY_KB, graph_kb)
+        self._connection.execute(f"SET maintenance_work_mem = '{memory_kb}kB'")
+        seconds, _ = timed(lambda: self._fill(_parents(corpus), _leaves(corpus)))
+        return seconds
+
+    def set_ef(self, ef: int) -> None:
+        self._ef = ef
+        self._prepare(self._connection)
+
+    def _prepare(self, connection: psycopg.Connection[Any]) -> None:
+        connection.execute(f"SET hnsw.ef_search = {self._ef}")
+
+    def nearest(self, query: Query) -> list[int]:
+        values = (query.vector, CANDIDATES)
+        rows = self._connection.execute(_NEAREST, values, prepare=True, binary=True)
+        return [row for (row,) in rows]
+
+    def search(self, query: Query, candidates: int, limit: int) -> list[Found]:
+        return self.search_by(self._connection, query, candidates, limit)
+
+    @contextmanager
+    def callers(self, count: int) -> Iterator[list[Search]]:
+        with ExitStack() as stack:
+            connections = [stack.enter_context(connected(self._home)) for _ in range(count)]
+            for each in connections:
+                register_vector(each)
+                self._prepare(each)
+            yield [partial(self.search_by, each) for each in connections]
+
+
+def _parents(corpus: SeededCorpus) -> Rows:
+    number = 0
+    for document in corpus:
+        for piece in trees.pieces(document.tree, trees.PARENT_LEVEL):
+            content = document.text[piece.start : piece.end]
+            yield number, document.document_id, piece.start, content
+            number += 1
+
+
+def _leaves(corpus: SeededCorpus) -> Rows:
+    base = 0
+    for document in corpus:
+        leaves = trees.pieces(document.tree, trees.TREE.embedding_level)
+        for at, (piece, row) in enumerate(zip(leaves, document.vectors, strict=True)):
+            number = document.first_row + at
+            yield number, base + piece.parent, piece.start, piece.end, row
+        base += document.tree.counts[trees.PARENT_LEVEL]
