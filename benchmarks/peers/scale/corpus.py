@@ -1,7 +1,7 @@
 """Documents that are cut already, with the vectors of their leaves, read from files as needed.
 
 Texts are ASCII and equally long, so a document's place follows from its number. They take the
-trees of a few texts in turn. `writing` makes the files.
+trees of a few texts in turn. `corpus_writer` makes the files.
 """
 
 import json

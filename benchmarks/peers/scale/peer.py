@@ -64,7 +64,7 @@ class OwnEf:
     efs: Sequence[int] = ()
 
     def set_ef(self, ef: int) -> None:
-        raise NotImplementedError
+        raise TypeError(f"it chooses its own ef, not {ef}")
 
 
 SCALE_PEERS = {

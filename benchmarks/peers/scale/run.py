@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.machine import commit, machine
 from benchmarks.peers.scale.comparison import Comparison, Plan, Results, Size
 from benchmarks.peers.scale.tables import all_tables, rate
-from benchmarks.peers.scale.writing import SEED
+from benchmarks.peers.scale.corpus_writer import SEED
 
 _FILE = "scale.json"
 

@@ -17,7 +17,7 @@ from benchmarks.peers.scale.corpus import SeededCorpus
 from benchmarks.peers.scale.effort import least_ef, recall_at_10
 from benchmarks.peers.scale.limits import Limits, Watch
 from benchmarks.peers.scale.tables import table
-from benchmarks.peers.scale.writing import vector_parts, write_corpus
+from benchmarks.peers.scale.corpus_writer import vector_parts, write_corpus
 from benchmarks.peers.vectors import DIMENSION
 
 WAITING = "import subprocess, sys; subprocess.run(['sleep', '60'])"
