@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.driver import alternating
+from benchmarks.peers.scale.corpus_writer import write_corpus
 from benchmarks.peers.scale.limits import Limits, within
 from benchmarks.peers.scale.peer import SCALE_PEERS
-from benchmarks.peers.scale.corpus_writer import write_corpus
 from benchmarks.peers.session import PeerFailed, Session
 
 CALLERS = (1, 8)

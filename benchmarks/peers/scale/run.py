@@ -11,8 +11,8 @@ from typing import Any
 
 from benchmarks.machine import commit, machine
 from benchmarks.peers.scale.comparison import Comparison, Plan, Results, Size
-from benchmarks.peers.scale.tables import all_tables, rate
 from benchmarks.peers.scale.corpus_writer import SEED
+from benchmarks.peers.scale.tables import all_tables, rate
 
 _FILE = "scale.json"
 

@@ -14,10 +14,10 @@ from benchmarks.peers.memory import descendants, resident_bytes
 from benchmarks.peers.scale.callers import Callers
 from benchmarks.peers.scale.comparison import Figures, Searched, Size, groups
 from benchmarks.peers.scale.corpus import SeededCorpus
+from benchmarks.peers.scale.corpus_writer import vector_parts, write_corpus
 from benchmarks.peers.scale.effort import least_ef, recall_at_10
 from benchmarks.peers.scale.limits import Limits, Watch
 from benchmarks.peers.scale.tables import table
-from benchmarks.peers.scale.corpus_writer import vector_parts, write_corpus
 from benchmarks.peers.vectors import DIMENSION
 
 WAITING = "import subprocess, sys; subprocess.run(['sleep', '60'])"
