@@ -69,6 +69,23 @@ class Graph:
         below n.
         """
 
+    def best(
+        self, query: NDArray[np.float32], items: NDArray[np.uint32], count: int
+    ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """Exact scan for the `count` items with the largest inner product, best first.
+
+        `query` is float32[d], `items` uint32[n] in any order. Returns positions in `items`,
+        uint32[m], and inner products, float32[m], equal to those of `scores` to the bit; m is
+        `count`, or n if smaller. Of equal ones the first in `items` come first.
+
+        Takes n inner products of d codes, which say of most items that they cannot be among the
+        best whatever rounding did, and inner products of d numbers for the others, some multiples
+        of `count`.
+
+        Raises ValueError for a query of another dimension, IndexError for an item that is not
+        below the number of vectors.
+        """
+
 class GraphSearch:
     """A search of one query, which goes on where it stopped when more items are asked for.
 

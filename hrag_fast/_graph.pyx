@@ -23,6 +23,7 @@ position in the file, which is the order of insertion.
 
 import numpy as np
 
+from libc.math cimport sqrt
 from libc.stdint cimport int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from libcpp.algorithm cimport nth_element, partial_sort, pop_heap, push_heap
@@ -47,6 +48,7 @@ cdef extern from "_graph_loops.h" namespace "hrag" nogil:
     void prefetch_whole(const void* at, size_t size)
 
 ctypedef pair[float, uint32_t] Candidate
+ctypedef pair[float, uint32_t] Scored  # A negated score and a position.
 
 cdef enum:
     COUNT_MASK = 0xFFFF  # The word before a list of links: its length, and flags above it.
@@ -57,8 +59,12 @@ cdef enum:
     FLOAT32 = -1  # The path that follows links by the vectors themselves.
     MEAN_OF = 1024  # Vectors; of those of one model they tell enough.
     WANTED_A_SPARE = 16  # See `nearest`.
+    SCANNED_BY_CODES = 4  # So many times what is wanted, or fewer, are scored at once.
     MAX_INT16 = 32767
     MAX_INT32 = 0x7FFFFFFF
+
+
+cdef double FLOAT_ERROR = 2.0 ** -24
 
 
 cdef struct Header:  # As hnswlib's `saveIndex` writes it.
@@ -95,6 +101,7 @@ cdef class Graph:
     cdef int path
     cdef object codes  # The array that `rows` points into.
     cdef const float[::1] scales  # Of codes, by internal id.
+    cdef double mean_length  # Of the mean that was subtracted before.
     cdef const uint8_t* rows  # What links are followed by: codes, or the vectors.
     cdef size_t row_bytes
     cdef size_t row_step
@@ -194,6 +201,7 @@ cdef class Graph:
         wide.resize(row_bytes)  # With zeros, which pad the rows.
         with nogil:
             self.write_mean(mean.data())
+            self.mean_length = length_of(mean.data(), self.vector_size)
             for i in range(count):
                 subtract(self.vector(i), mean.data(), self.vector_size, centred.data())
                 scales_out[i] = rounded(centred.data(), self.vector_size, MAX_CODE, wide.data())
@@ -274,10 +282,49 @@ cdef class Graph:
         """Exact scan: the inner product of the query with each item; see `_graph.pyi`."""
         self._check_query(query)
         cdef size_t count = items.shape[0]
-        cdef size_t i = 0
         cdef vector[uint32_t] internal_ids
         scores = np.empty(count, np.float32)
         cdef float[::1] out = scores
+        self._read_items(items, internal_ids)
+        if count:
+            with nogil:
+                self.score(&query[0], internal_ids.data(), count, &out[0])
+        return scores
+
+    def best(
+        self, const float[::1] query not None, const uint32_t[::1] items not None, size_t count
+    ):
+        """Exact scan for the best of the items; see `_graph.pyi`."""
+        self._check_query(query)
+        cdef vector[uint32_t] internal_ids
+        cdef vector[Scored] found
+        cdef vector[int16_t] codes
+        cdef float unit
+        cdef size_t i
+        self._read_items(items, internal_ids)
+        count = min(count, <size_t>items.shape[0])
+        positions, scores = np.empty(count, np.uint32), np.empty(count, np.float32)
+        if not count:
+            return positions, scores
+        cdef uint32_t[::1] positions_out = positions
+        cdef float[::1] scores_out = scores
+        unit = self.round_query(&query[0], codes)
+        cdef Query rounded_query = Query(&query[0], codes.data())
+        with nogil:
+            self.choose(&rounded_query, unit, internal_ids, count, found)
+            self.score_chosen(&query[0], internal_ids, found)
+            partial_sort(found.begin(), found.begin() + count, found.end())
+            for i in range(count):
+                scores_out[i] = -found[i].first
+                positions_out[i] = found[i].second
+        return positions, scores
+
+    cdef int _read_items(
+        self, const uint32_t[::1] items, vector[uint32_t]& internal_ids
+    ) except -1:
+        """Finds the internal id of each item; raises IndexError."""
+        cdef size_t count = items.shape[0]
+        cdef size_t i = 0
         internal_ids.resize(count)
         with nogil:
             while i < count and items[i] < self.header.count:
@@ -285,10 +332,88 @@ cdef class Graph:
                 i += 1
         if i < count:
             raise IndexError(f"items[{i}] is {items[i]}; it must be below {self.header.count}")
-        if count:
-            with nogil:
-                self.score(&query[0], internal_ids.data(), count, &out[0])
-        return scores
+        return 0
+
+    cdef float round_query(self, const float* query, vector[int16_t]& codes):
+        """Rounds a query to codes; returns their unit.
+
+        To as many bits as give sums that int32 holds: 16 up to 516 dimensions.
+        """
+        codes.resize(self.row_bytes)
+        return rounded(
+            query,
+            self.vector_size,
+            min(MAX_INT16, MAX_INT32 // (MAX_CODE * self.vector_size)),
+            codes.data(),
+        )
+
+    cdef void choose(
+        self,
+        const Query* query,
+        float unit,
+        const vector[uint32_t]& internal_ids,
+        size_t count,
+        vector[Scored]& chosen,
+    ) noexcept nogil:
+        """Writes the positions of all elements that may be among the `count` best, and 0 for each.
+
+        By codes, an inner product is known but for an error. An element cannot be among the best
+        if `count` others are better than it even where all errors are as large as can be.
+        """
+        cdef size_t i, size = internal_ids.size()
+        cdef vector[float] least, most
+        cdef float error, share, floor, bound
+        if self.path != FLOAT32 and size > SCANNED_BY_CODES * count:
+            least.resize(size)
+            most.resize(size)
+            share = self.error_share(query.vector, unit, &floor)
+            for i in range(size):
+                if i + PREFETCH_AHEAD < size:
+                    prefetch_whole(self.row(internal_ids[i + PREFETCH_AHEAD]), self.row_bytes)
+                    prefetch(&self.scales[internal_ids[i + PREFETCH_AHEAD]])
+                error = self.scales[internal_ids[i]] * share + floor
+                least[i] = most[i] = -self.distance(query, internal_ids[i]) * unit
+                least[i] -= error
+                most[i] += error
+            bound = largest_of(least, count)
+            for i in range(size):
+                # Without a scale nothing is known.
+                if not most[i] < bound or self.scales[internal_ids[i]] == 0:
+                    chosen.push_back(Scored(0, <uint32_t>i))
+        else:
+            for i in range(size):
+                chosen.push_back(Scored(0, <uint32_t>i))
+
+    cdef float error_share(self, const float* query, float unit, float* least) noexcept nogil:
+        """The largest error of an inner product by codes, for each unit of a vector's scale.
+
+        A number of a vector is rounded by half its scale at most, a number of the query by half
+        a unit; by the inequality of Cauchy and Schwarz this bounds the error of their product.
+        Floats are rounded, too: in a sum of n products, n times by 2**-24 of what it can be. The
+        part of that which does not depend on the scale is written to `least`.
+        """
+        cdef double numbers = self.vector_size, norm
+        cdef double sum_error = 8 * FLOAT_ERROR * numbers
+        norm = length_of(query, self.vector_size)
+        least[0] = <float>(sum_error * self.mean_length * norm)
+        return <float>(
+            (0.5 + sum_error * MAX_CODE) * sqrt(numbers) * norm + 0.5 * MAX_CODE * numbers * unit
+        )
+
+    cdef void score_chosen(
+        self, const float* query, const vector[uint32_t]& internal_ids, vector[Scored]& chosen
+    ) noexcept nogil:
+        """Writes the negated inner product of each chosen element with the query."""
+        cdef vector[uint32_t] own
+        cdef vector[float] scores
+        cdef size_t i
+        own.resize(chosen.size())
+        scores.resize(chosen.size())
+        for i in range(chosen.size()):
+            own[i] = internal_ids[chosen[i].second]
+        self.score(query, own.data(), own.size(), scores.data())
+        for i in range(chosen.size()):
+            chosen[i].first = -scores[i]
 
     def _check_query(self, const float[::1] query):
         if <size_t>query.shape[0] != self.vector_size:
@@ -416,14 +541,7 @@ cdef class GraphSearch:
         self.graph = graph
         self.vector = query
         self.ef = ef
-        # Rounded to as many bits as give sums that int32 holds: 16 up to 516 dimensions.
-        self.codes.resize(graph.row_bytes)
-        rounded(
-            &query[0],
-            graph.vector_size,
-            min(MAX_INT16, MAX_INT32 // (MAX_CODE * graph.vector_size)),
-            self.codes.data(),
-        )
+        graph.round_query(&query[0], self.codes)
         self.query = Query(&query[0], self.codes.data())
         try:
             self.visited = graph.spare_visited.pop()
@@ -551,6 +669,21 @@ cdef inline void push(vector[Candidate]& heap, Candidate candidate) noexcept nog
 cdef inline void pop(vector[Candidate]& heap) noexcept nogil:
     pop_heap(heap.begin(), heap.end())
     heap.pop_back()
+
+
+cdef double length_of(const float* numbers, size_t count) noexcept nogil:
+    """The Euclidean length of a vector."""
+    cdef double sum = 0
+    cdef size_t i
+    for i in range(count):
+        sum += <double>numbers[i] * numbers[i]
+    return sqrt(sum)
+
+
+cdef float largest_of(vector[float]& values, size_t count) noexcept nogil:
+    """The `count`-th largest of values, which are put in another order."""
+    nth_element(values.begin(), values.begin() + (values.size() - count), values.end())
+    return values[values.size() - count]
 
 
 cdef uint16_t next_tag(uint16_t* tagged, size_t count) noexcept nogil:

@@ -266,12 +266,68 @@ def test_it_scores_as_its_twin_does(data, count, dimension):
     assert np.allclose(scores, _reference.Graph(file).scores(query, items), atol=1e-5)
 
 
+def best_of(scores, count):
+    """The right answer of `Graph.best`: the highest scores, of equal ones the first."""
+    places = np.lexsort((np.arange(len(scores)), -scores))[:count]
+    return places, scores[places]
+
+
+KINDS = {
+    "unit": as_unit,
+    "long": lambda vectors: 1e15 * vectors,
+    "shifted": lambda vectors: as_unit(vectors + 3),
+    "nearly equal": lambda vectors: np.float32(1) + np.float32(1e-7) * vectors,
+    "repeated": lambda vectors: as_unit(np.repeat(vectors, 3, axis=0)[: len(vectors)]),
+    "one is odd": lambda vectors: np.concatenate([1e4 * vectors[:1], vectors[1:]]),
+}
+
+
+@given(
+    st.sampled_from(sorted(KINDS)),
+    st.sampled_from([1, 30, 400]),
+    st.sampled_from([1, 2, 16, 65, 384]),
+    st.integers(0, 1000),
+    st.sampled_from([0, 1, 5, 40, 500]),
+    st.sampled_from(ALL_PATHS),
+)
+def test_the_best_are_those_of_all_scores(kind, count, dimension, seed, wanted, path):
+    """To the bit, though codes rule most of the others out."""
+    random = np.random.default_rng(seed)
+    numbers = random.standard_normal((count, dimension)).astype(np.float32)
+    vectors = np.ascontiguousarray(KINDS[kind](numbers), np.float32)
+    graph = Graph(index_over(vectors, links=4)[1], path)
+    items = random.permutation(count).astype(np.uint32)[: 1 + int(random.integers(count))]
+    for query in (vectors[seed % count], random.standard_normal(dimension).astype(np.float32)):
+        places, scores = graph.best(query, items, wanted)
+        right_places, right_scores = best_of(graph.scores(query, items), wanted)
+        assert places.tolist() == right_places.tolist()
+        assert scores.tolist() == right_scores.tolist()
+
+
+@pytest.mark.parametrize("path", ALL_PATHS)
+@pytest.mark.parametrize("value", [0.0, 1e-38])
+def test_the_best_of_vectors_without_codes_are_found(path, value):
+    """Too small to be rounded: codes say nothing of them. The last vector is item 0."""
+    vectors = np.full((100, 8), value, np.float32)
+    vectors[70] *= 3
+    graph = Graph(index_over(vectors)[1], path)
+    query, items = np.ones(8, np.float32), np.arange(100, dtype=np.uint32)
+    assert graph.best(query, items, 2)[0].tolist() == ([29, 0] if value else [0, 1])
+
+
+def test_the_best_of_no_item_are_none(file):
+    places, scores = Graph(file).best(np.ones(8, np.float32), np.empty(0, np.uint32), 3)
+    assert (len(places), len(scores)) == (0, 0)
+
+
 @pytest.mark.parametrize("position", [0, 5, 9])
 def test_an_item_that_is_not_there_is_refused(file, position):
     items = np.arange(10, dtype=np.uint32)
     items[position] = 300
     with pytest.raises(IndexError, match=rf"items\[{position}\] is 300; it must be below 300"):
         Graph(file).scores(unit_vectors(1, 0, 8)[0], items)
+    with pytest.raises(IndexError, match=rf"items\[{position}\] is 300; it must be below 300"):
+        Graph(file).best(unit_vectors(1, 0, 8)[0], items, 1)
 
 
 def test_many_threads_search_one_mapped_file_at_once(tmp_path):
@@ -313,6 +369,8 @@ def test_a_query_of_another_dimension_is_refused(file, length):
         Graph(file).search(np.zeros(length, np.float32), 64).nearest(10)
     with pytest.raises(ValueError, match=f"query has {length} numbers; the index's have 8"):
         Graph(file).scores(np.zeros(length, np.float32), np.zeros(1, np.uint32))
+    with pytest.raises(ValueError, match=f"query has {length} numbers; the index's have 8"):
+        Graph(file).best(np.zeros(length, np.float32), np.zeros(1, np.uint32), 1)
 
 
 # Files that are none

@@ -130,6 +130,16 @@ class LoadedSegment:
         """Returns the cosine of each of `rows`, `float32[n]`."""
         return self._vectors.scores(query, self.items[rows])
 
+    def best(
+        self, query: Vector, rows: NDArray[np.uint32], count: int
+    ) -> tuple[NDArray[np.uint32], Vector]:
+        """Returns the `count` of `rows`, ascending, nearest to the query, and their cosines.
+
+        Exact; of rows equally near the lower ones. `uint32[n]` and `float32[n]`, best first.
+        """
+        places, cosines = self._vectors.best(query, self.items[rows], count)
+        return rows[places], cosines
+
     @property
     def _vectors(self) -> Graph:
         if self.graph is None:

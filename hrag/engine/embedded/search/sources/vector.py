@@ -55,7 +55,7 @@ class VectorSource:
         for segment, base in zip(view.segments, view.bases, strict=True):
             nearest = _search_graph(query.search(segment), base, eligible, count)
             if nearest is None:
-                return best_of([*tail, *_scan_segments(query.vector, eligible)], count)
+                return best_of([*tail, *_scan_segments(query.vector, eligible, count)], count)
             found.append(nearest)
         return best_of(found, count)
 
@@ -118,7 +118,8 @@ def _scan_tail(query: Vector, eligible: EligibleRows) -> Candidates:
     return Candidates(rows, scores, exact=True, complete=True)
 
 
-def _scan_segments(query: Vector, eligible: EligibleRows) -> Iterator[Candidates]:
+def _scan_segments(query: Vector, eligible: EligibleRows, count: int) -> Iterator[Candidates]:
     for segment, base, rows in eligible.in_segments():
-        scores = segment.scores(query, rows - np.uint32(base))
-        yield Candidates(rows, scores, exact=True, complete=True)
+        best, scores = segment.best(query, rows - np.uint32(base), count)
+        complete = len(best) == len(rows)
+        yield Candidates(best + np.uint32(base), scores, exact=True, complete=complete)
