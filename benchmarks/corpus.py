@@ -415,7 +415,7 @@ def nearest_10(vectors: Vectors, queries: Vectors) -> list[Rows]:
     As indices into `vectors`, which equal the rows and index labels of a single segment.
     """
     return [
-        row
+        row.copy()  # A view would keep the order of all vectors in memory.
         for some in np.array_split(queries, -(-len(queries) // _QUERIES_AT_ONCE))
         for row in np.argpartition(some @ vectors.T, -10, axis=1)[:, -10:]
     ]
