@@ -46,6 +46,21 @@ def test_a_collection_is_found_by_tenant_and_name(catalog):
     assert list(catalog.readers().collections()) == [created]
 
 
+def test_names_may_be_any_words(catalog):
+    """Also those that an engine may use itself, of a tenant as of a collection."""
+    words = ("collection", "counters", "document", "tree", "usage")
+    sequences = {}
+    for tenant in words:
+        for name in words:
+            created = catalog.writer.create_collection(tenant, name, collection_settings())
+            sequences[tenant] = created[1]
+    for _ in range(2):
+        for tenant in words:
+            for name in words:
+                with catalog.readers().snapshot(tenant, name) as snapshot:
+                    assert (snapshot.name, snapshot.sequence) == (name, sequences[tenant])
+
+
 def test_a_handle_names_its_collection(catalog):
     """Its id is never used twice, not even for the same name."""
     catalog.create()

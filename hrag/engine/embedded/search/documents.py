@@ -156,7 +156,7 @@ class DocumentReader:
         document = self._read_before(ordinal)
         if document is not None:
             return document.tree
-        key = ("tree", self._collection, ordinal)
+        key = self._key("tree", ordinal)
         found: tuple[float, Tree] | None = self._txn.cache.get(key)
         if found is None or found[0] <= self._now_s:
             packed = self._read(self._address(ordinal), "trees")
@@ -208,10 +208,13 @@ class DocumentReader:
 
     def _read_before(self, ordinal: int) -> "_StoredDocument | None":
         """The document as a search before this one read it, if that checked it recently."""
-        found: _StoredDocument | None = self._txn.cache.get((self._collection, ordinal))
+        found: _StoredDocument | None = self._txn.cache.get(self._key("document", ordinal))
         if found is None or found.citation.checks.until_s <= self._now_s:
             return None
         return found
+
+    def _key(self, what: str, ordinal: int) -> tuple[str, int, int]:
+        return what, self._collection, ordinal
 
     def _stored(self, ordinal: int) -> "_StoredDocument":
         citation = self._citations.get(ordinal, self._is_current, lambda: self._citation(ordinal))
@@ -222,7 +225,7 @@ class DocumentReader:
         checks.tree = True
         text = required(txn.get_blocks(address, self._store.db["texts"], checks.blocks))
         found = _StoredDocument(citation, tree, Tree(tree), text)
-        txn.cache.keep((self._collection, ordinal), found, found.size_bytes)
+        txn.cache.keep(self._key("document", ordinal), found, found.size_bytes)
         return found
 
     def _is_current(self, citation: Citation) -> bool:

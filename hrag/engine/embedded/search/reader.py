@@ -68,7 +68,7 @@ class EmbeddedReader:
         while True:
             with self._store.read() as txn:
                 number = txn.cache.once(
-                    (tenant_id, collection),
+                    ("collection", tenant_id, collection),
                     lambda: find_collection(self._store, txn, tenant_id, collection),
                 )
                 numbers = [number, self._summaries_of(txn, number)] if summaries else [number]

@@ -19,6 +19,7 @@ T = TypeVar("T")
 class CommitCache:
     """Values by key, as the transactions with the id `txn_id` read them.
 
+    A key begins with what its value is, because names of tenants and collections may be any words.
     Safe to use from several threads, without a lock: those in a race read twice. Once it has
     `max_bytes`, it is emptied.
     """
