@@ -67,14 +67,15 @@ class Fetch:
         passages = []
         for draft in drafts:
             self.deadline.check("reading passages")
-            reply.check(draft.least_bytes, SEARCH_ADVICE)
+            least_bytes = draft.least_bytes
+            reply.check(least_bytes, SEARCH_ADVICE)
             leaves = groups.leaves(draft.groups)
             place = self.terms.cited_place(
                 draft.document, groups.level, leaves, draft.record, spans=self._spans
             )
-            spans = _LEAST_SPAN_BYTES * (len(place.term_spans) + len(leaves))
-            reply.check(draft.least_bytes + spans, SEARCH_ADVICE)
-            reply = reply.after(draft.least_bytes + spans)
+            least_bytes += _LEAST_SPAN_BYTES * (len(place.term_spans) + len(leaves))
+            reply.check(least_bytes, SEARCH_ADVICE)
+            reply = reply.after(least_bytes)
             passages.append(passage_of(draft, groups, place))
         return tuple(passages), selection
 

@@ -17,11 +17,10 @@ from hrag.engine.find import Vector
 from hrag.engine.search.candidates import Candidates, RowNumbers, Scores, best_of
 from hrag.engine.search.rounds import FACTOR
 
-# What graph search costs for each row that it is to find, in rows scanned: 1.2 to 1.9 us
-# against 0.07 to 0.12, scattered over 100,000 x 384; and every other search with a filter has to
-# go deeper. With that, both took as long where the rule gives 21 to 45, when scans compared
-# whole vectors; by codes they take half.
-_SEARCH_COST = 30
+# What graph search costs for each row that it is to find, in rows scanned. Graph searches with a
+# filter often have to go deeper; with all rounds, both took as long where the rule gives 36 to 42
+# (50 and 200 rows wanted of 100,000 x 384).
+_SEARCH_COST = 38
 
 
 class VectorQuery:
