@@ -2,8 +2,8 @@
 
 Each caller is a thread that embeds one text after another, as a search's thread does. The
 endpoint is a process of its own that takes 20 ms a request and 0.2 ms more a text, and runs
-one, four or 64 requests at once; the built-in model is the real one. The delay of a text is
-measured without either: from the call until the model receives it.
+one, four or 64 requests at once. The delay of a text is measured without it: from the call until
+the model receives it.
 """
 
 import subprocess
@@ -21,7 +21,6 @@ import pytest
 from benchmarks.report import Report, Samples, interleaved, interleaved_ms, measured, ratio, seconds
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Embedder, Vectors
-from hrag.embedding.builtin import BuiltinEmbedder
 from hrag.embedding.coalescer import MAX_DELAY_S, CoalescingEmbedder
 from hrag.embedding.openai import OpenAIEmbedder
 from hrag.endpoint.access import Access
@@ -32,7 +31,6 @@ TEXT_MS = 0.2
 CALLERS = 64
 TEXTS = 4 * CALLERS  # Of a round.
 ROUNDS = 2
-CORES = 2
 SINGLE_ROUNDS = 2_000
 DELAY_ROUNDS = 1_000
 MAX_DELAY_MS = 1.0
@@ -96,18 +94,13 @@ def test_an_endpoint_shared_by_many_callers(concurrency, monkeypatch, report):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with endpoint(concurrency) as model:
         title = f"endpoint of concurrency {concurrency}"
-        compare(model, 1, f"endpoint_{concurrency}", title, report)
+        compare(model, f"endpoint_{concurrency}", title, report)
     assert report.missed == []
 
 
-def test_the_built_in_model_shared_by_many_callers(report):
-    compare(BuiltinEmbedder(), CORES, "builtin", "built-in model", report)
-    assert report.missed == []
-
-
-def compare(model: Embedder, busy_at: int, name: str, title: str, report: Report) -> None:
+def compare(model: Embedder, name: str, title: str, report: Report) -> None:
     direct, coalesced = CountingEmbedder(model), CountingEmbedder(model)
-    embedders = [direct, CoalescingEmbedder(coalesced, busy_at)]
+    embedders = [direct, CoalescingEmbedder(coalesced, 1)]
     with ThreadPoolExecutor(CALLERS) as callers:
         measures = [crowd(embedder, callers) for embedder in embedders]
         interleaved(measures, 1)

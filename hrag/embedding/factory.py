@@ -4,7 +4,6 @@ Models and the OpenAI SDK are imported only if they are used, because they take 
 hundred megabytes, or are not installed.
 """
 
-import os
 from dataclasses import dataclass
 
 import structlog
@@ -39,7 +38,7 @@ class QueryEmbedders:
 
 
 def open_query_embedders(settings: CommonSettings) -> QueryEmbedders:
-    """Returns the embedders of searches. They coalesce concurrent single texts where that helps.
+    """Returns the embedders of searches. Those of an endpoint coalesce concurrent single texts.
 
     Raises SettingsError, which names the variable.
     """
@@ -49,9 +48,7 @@ def open_query_embedders(settings: CommonSettings) -> QueryEmbedders:
     if settings.embedder == "openai":
         # An endpoint may take more requests at once, but each costs the service processor time.
         embedder = CoalescingEmbedder(embedder, 1)
-    if settings.embedder == "builtin":
-        embedder = CoalescingEmbedder(embedder, os.cpu_count() or 1)
-    return QueryEmbedders(embedder, embedder)  # "hash" takes 10 us; coalescing would cost more.
+    return QueryEmbedders(embedder, embedder)
 
 
 def _create(settings: CommonSettings) -> Embedder:

@@ -329,9 +329,9 @@ def test_many_callers_get_their_own_vectors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("embedder", "shares"), [("hash:8", False), ("builtin", True), ("openai", True)]
+    ("embedder", "shares"), [("hash:8", False), ("builtin", False), ("openai", True)]
 )
-def test_embedders_slower_than_the_delay_are_coalesced(
+def test_requests_to_an_endpoint_are_coalesced(
     embedder: str, shares: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HRAG_EMBEDDER", embedder)
