@@ -39,8 +39,7 @@ def is_in(
     if size + len(others) <= _BYTES_PER_NUMBER * len(values):
         bitmap = _bitmap(others, low, size)
         places = values - low  # Of what is smaller than `low`, wrapped around, more than `size`.
-        inside: NDArray[np.bool_] = bitmap[np.minimum(places, size, out=places)]
-        return inside
+        return bitmap.take(_signed(np.minimum(places, size, out=places)))
     positions = np.searchsorted(others, values)
     positions[positions == len(others)] = 0
     among: NDArray[np.bool_] = others[positions] == values
@@ -52,8 +51,13 @@ def _bitmap(
 ) -> NDArray[np.bool_]:
     """Which of `size` numbers from `low` on are among `values`, and False behind them."""
     bitmap = np.zeros(size + 1, np.bool_)
-    bitmap[values - low] = True
+    bitmap[_signed(values - low)] = True
     return bitmap
+
+
+def _signed(places: NDArray[np.unsignedinteger]) -> NDArray[np.signedinteger]:
+    """The same numbers by which numpy indexes twice as fast; below half of what the type holds."""
+    return places.view(f"i{places.itemsize}")
 
 
 def union(sets: Sequence[Ordinals]) -> Ordinals:

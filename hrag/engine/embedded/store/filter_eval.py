@@ -25,7 +25,7 @@ from hrag.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneO
 from hrag.ids import MAX_DOCUMENT_ID_BYTES
 
 _NOTHING: Ordinals = np.empty(0, np.uint64)
-_ENTRY_BYTES = 8
+_ENTRY = np.dtype(">u8")
 _MERGE_AT = 1 << 20  # Ordinals: 8 MiB of them.
 
 
@@ -122,7 +122,10 @@ class FilterEvaluation:
                     seeds.append(term_seed(found))
                 else:
                     shared.append(found)
-        return union([self._checked(alone, np.array(seeds, np.uint64)), self._having(shared)])
+        own = self._checked(
+            np.frombuffer(alone, _ENTRY).astype(np.uint64), np.array(seeds, np.uint64)
+        )
+        return union([own, self._having(shared)])
 
     def _having(self, terms: Iterable[bytes]) -> Ordinals:
         """The documents that have one of the terms."""
@@ -130,23 +133,22 @@ class FilterEvaluation:
         with self._txn.cursor(db=self._store.db["terms"]) as cursor:
             for each in sorted(terms):
                 entries = cursor.getmulti(
-                    [each], dupdata=True, dupfixed_bytes=_ENTRY_BYTES, keyfixed=True
+                    [each], dupdata=True, dupfixed_bytes=_ENTRY.itemsize, keyfixed=True
                 )
-                packed = np.dtype([("term", f"V{len(each)}"), ("entry", "V8")])
-                alone = np.frombuffer(entries, packed)["entry"].tobytes()
+                packed = np.dtype([("term", f"V{len(each)}"), ("entry", _ENTRY)])
+                alone = np.frombuffer(entries, packed)["entry"].astype(np.uint64)
                 found.append(self._checked(alone, np.uint64(term_seed(each))))
         return union(found)
 
     def _checked(
-        self, entries: bytes | bytearray, seeds: NDArray[np.uint64] | np.uint64
+        self, entries: NDArray[np.uint64], seeds: NDArray[np.uint64] | np.uint64
     ) -> Ordinals:
-        """The ordinals of packed entries of terms with these seeds. Raises DataLoss."""
-        unpacked = np.frombuffer(entries, ">u8").astype(np.uint64)
-        ordinals, damaged = ordinals_of_entries(unpacked, seeds)
+        """The ordinals of entries of terms with these seeds. Raises DataLoss."""
+        ordinals, damaged = ordinals_of_entries(entries, seeds)
         if damaged.any():
             at = np.flatnonzero(damaged)[0]
             seed = seeds if isinstance(seeds, np.uint64) else seeds[at]
-            self._fail(unpacked[at], seed)
+            self._fail(entries[at], seed)
         return ordinals
 
     def _fail(self, entry: np.uint64, seed: np.uint64) -> NoReturn:
