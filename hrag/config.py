@@ -4,7 +4,6 @@ Each service has one frozen settings class; nothing reads the environment later.
 value raises SettingsError, whose message names the variable, the value and the rule.
 """
 
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -22,6 +21,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hrag.analysis import DEFAULT_LANGUAGE, LANGUAGES
+from hrag.cores import usable_cores
 from hrag.errors import InvalidArgument
 from hrag.net.addresses import MAX_PORT
 from hrag.net.dsn import check_dsn
@@ -305,7 +305,7 @@ class IndexerSettings(CommonSettings):
     @property
     def parsers(self) -> int:
         """Number of files that are parsed at once, each in a process of its own."""
-        return self.configured_parsers or max(2, min(_PARSERS, os.cpu_count() or 1))
+        return self.configured_parsers or max(2, min(_PARSERS, usable_cores()))
 
     @field_validator("language")
     @classmethod
@@ -354,7 +354,7 @@ class RetrieverSettings(CommonSettings):
         waits = self.embedder == "openai" or self.chat_model or self.rerank_base_url
         if self.configured_threads is not None or waits:
             return super().threads
-        cores = os.cpu_count() or 1
+        cores = usable_cores()
         if self.engine == "postgres":
             return min(_THREADS, cores + _THREADS_BEYOND_CORES)
         return min(max(cores, _LEAST_COMPUTING), _MOST_COMPUTING)

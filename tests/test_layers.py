@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # of `hrag.embedding` itself.
 LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("hrag_fast",),),
-    (("hrag.errors",),),
+    (("hrag.errors", "hrag.cores"),),
     (
         (
             "hrag.canonical_json",

@@ -5,12 +5,12 @@ length becomes one vector. Model: Yang et al., Multilingual Universal Sentence E
 Semantic Retrieval, 2019 (arXiv:1907.04307).
 """
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from hrag.cores import usable_cores
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.builtin_weights import load
@@ -34,7 +34,7 @@ class BuiltinEmbedder:
     def __init__(self) -> None:
         """Raises SettingsError if the package has other weights than the name says."""
         self._tokenizer, self._encoder = load()
-        self._pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="embed")
+        self._pool = ThreadPoolExecutor(usable_cores(), thread_name_prefix="embed")
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector per text, in order, as `float32[len(texts), 512]`.

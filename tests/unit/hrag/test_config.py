@@ -1,11 +1,11 @@
 """Environment variables: defaults, meaning, and the error message of a wrong value."""
 
-import os
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from hrag import config
 from hrag.config import (
     CommonSettings,
     GatewaySettings,
@@ -201,14 +201,14 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch):
     ],
 )
 def test_a_retriever_that_waits_for_no_model_has_few_threads(monkeypatch, variables, threads):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(config, "usable_cores", lambda: 2)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert load(RetrieverSettings).threads == threads
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(config, "usable_cores", lambda: 64)
     more = {2: 4, 4: 16}
     assert load(RetrieverSettings).threads == more.get(threads, threads)
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(config, "usable_cores", lambda: 1)
     fewer = {2: 2, 4: 3}
     assert load(RetrieverSettings).threads == fewer.get(threads, threads)
 

@@ -6,7 +6,6 @@ only new vectors are inserted, and insertion is what takes the time.
 """
 
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import hnswlib
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.cores import usable_cores
 from hrag.embedding import Vectors
 from hrag.engine.embedded.segments import segment_files
 from hrag.engine.embedded.segments.leaves import LeafBlock
@@ -29,7 +29,6 @@ _EF_CONSTRUCTION = 200
 _SEED = 100
 
 _DIGEST_BYTES = 16
-_CORES = os.cpu_count() or 1
 
 Items = NDArray[np.int64]
 Insert = Callable[[hnswlib.Index, Vectors, Items], None]
@@ -38,7 +37,7 @@ Insert = Callable[[hnswlib.Index, Vectors, Items], None]
 
 def insert(index: hnswlib.Index, vectors: Vectors, items: Items, free_cores: int = 0) -> None:
     """Inserts without the GIL, on all cores except `free_cores`, and on at least one."""
-    index.add_items(vectors, items, num_threads=max(1, _CORES - free_cores))
+    index.add_items(vectors, items, num_threads=max(1, usable_cores() - free_cores))
 
 
 class VectorPart:

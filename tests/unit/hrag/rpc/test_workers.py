@@ -18,7 +18,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from hrag.errors import ServiceUnavailable
-from hrag.rpc.workers import RestartBackoff, reserved, supervise, worker_address, worker_command
+from hrag.rpc.workers import (
+    RestartBackoff,
+    cores_of,
+    reserved,
+    supervise,
+    worker_address,
+    worker_command,
+)
 from tests.processes import is_alive
 from tests.until import until
 
@@ -101,6 +108,30 @@ def test_all_workers_get_the_same_address_and_port(tmp_path: Path) -> None:
     host, _, port = str(addresses.pop()).rpartition(":")
     assert host == "127.0.0.1"
     assert int(port) > 0
+
+
+@pytest.mark.parametrize(
+    ("workers", "cores", "expected"),
+    [
+        (1, [0, 1, 2], [[0, 1, 2]]),
+        (2, [0, 1], [[0], [1]]),
+        (2, [0, 2, 4, 6, 8], [[0, 2], [4, 6, 8]]),
+        (3, [4, 5, 6, 7], [[4], [5], [6, 7]]),
+        (4, [0, 1], [[0], [0], [1], [1]]),
+        (3, [5], [[5], [5], [5]]),
+    ],
+)
+def test_workers_divide_the_cores(
+    workers: int, cores: list[int], expected: list[list[int]]
+) -> None:
+    assert cores_of(workers, cores) == expected
+
+
+def test_each_worker_runs_on_its_share_of_the_cores() -> None:
+    with _supervised(_SERVE, count=2) as supervised:
+        until(lambda: len(supervised.pids) == 2)
+        shares = [os.sched_getaffinity(pid) for pid in supervised.pids]
+    assert shares == [set(each) for each in cores_of(2, sorted(os.sched_getaffinity(0)))]
 
 
 def test_a_worker_that_exits_is_replaced_and_the_others_stay() -> None:
