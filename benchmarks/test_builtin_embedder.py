@@ -2,8 +2,8 @@
 
 All embed the same texts in turn, on the same cores: queries one by one, leaves of 256 tokens
 eight a call, on as many threads as there are cores, as an ingest does. Every path of the kernels
-that the processor has is measured (`hrag_fast.supported_paths`). The targets are for AVX2, which
-common servers have.
+that the processor has is measured: plain, avx2, avx512_vnni. The targets are for AVX2, which common
+servers have.
 """
 
 import os
