@@ -76,7 +76,7 @@ class PassageDraft:
     @property
     def least_bytes(self) -> int:
         """How many bytes its encoded passage takes at least: its text and its document's fields."""
-        return field_bytes(self.content_bytes) + self.document.shared_bytes
+        return field_bytes(self.content_bytes) + self.document.outline.encoded_bytes
 
     @property
     def position(self) -> TreePosition:

@@ -4,14 +4,16 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from hrag.passages.headings import heading_end
+from hrag.reply_limit import field_bytes, struct_bytes, text_bytes
 from hrag.tree import NONE, PageSpan, Section, section_parents, section_path
 from hrag.types import PageStart
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outline:
     """A document without its text and tree. Made by `of`, which indexes sections and pages.
 
@@ -52,6 +54,12 @@ class Outline:
             section_starts=array("I", (section.char_start for section in sections)),
             page_starts=starts,
         )
+
+    @cached_property
+    def encoded_bytes(self) -> int:
+        """What id, title, source and metadata take in each encoded chunk of the document."""
+        named = text_bytes(self.document_id, self.title, self.source)
+        return named + (field_bytes(struct_bytes(self.metadata)) if self.metadata else 0)
 
     def section_path(self, section: int) -> tuple[str, ...]:
         """Returns the titles from the outermost section down; () for NONE."""

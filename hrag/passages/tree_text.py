@@ -18,8 +18,6 @@ from hrag.reply_limit import (
     UNLIMITED,
     ReplyLimit,
     field_bytes,
-    struct_bytes,
-    text_bytes,
 )
 from hrag.tree import NONE, ChunkRecord, Tree
 from hrag.types import (
@@ -155,7 +153,9 @@ class TreeText:
         Raises ReplyTooLarge before it is made.
         """
         if reply is not UNLIMITED:
-            reply.check(self.shared_bytes + self._node_bytes(position, content), CHUNK_ADVICE)
+            reply.check(
+                self.outline.encoded_bytes + self._node_bytes(position, content), CHUNK_ADVICE
+            )
         level, _ = position
         record = self.tree.record(*position)
         parent = "" if record.parent == NONE else self.chunk_id((level + 1, record.parent))
@@ -197,19 +197,12 @@ class TreeText:
         reply: ReplyLimit,
     ) -> None:
         """Raises ReplyTooLarge for nodes that take more than `reply` allows."""
-        shared = self.shared_bytes
+        shared = self.outline.encoded_bytes
         size = shared + self._node_bytes(position, content=True)
         reply.check(size, CHUNK_ADVICE)
         for each in relatives:
             size += shared + self._node_bytes(each, content)
             reply.check(size, HIERARCHY_ADVICE)
-
-    @property
-    def shared_bytes(self) -> int:
-        """What the document's own fields take in each of its encoded chunks."""
-        outline = self.outline
-        named = text_bytes(outline.document_id, outline.title, outline.source)
-        return named + (field_bytes(struct_bytes(outline.metadata)) if outline.metadata else 0)
 
     def _node_bytes(self, position: TreePosition, content: bool) -> int:
         """What the rest of an encoded node takes at least: its content and its ids."""
