@@ -217,7 +217,7 @@ class _Chosen:
 
 
 def _without(draft: PassageDraft, passages: Iterable[_Passage]) -> PassageDraft:
-    """The draft without the text of passages that it touches.
+    """The draft without the text of passages that it touches, which are in order of the text.
 
     Each passage is a chunk without what others have, and no chunk lies inside another: so
     what they leave of the draft is in one piece.
@@ -225,10 +225,10 @@ def _without(draft: PassageDraft, passages: Iterable[_Passage]) -> PassageDraft:
     record = draft.record
     for each in passages:
         other = each.draft().record
-        if other.token_start <= record.token_start:
-            record = _from(record, other)
-        else:
+        if other.token_start > record.token_start:
             record = _until(record, other)
+            break
+        record = _from(record, other)
     return draft if record is draft.record else draft.spanning(record)
 
 

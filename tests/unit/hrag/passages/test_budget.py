@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import pytest
 
@@ -10,7 +11,9 @@ from hrag.passages.cited_place import CitedPlace
 from hrag.passages.drafts import PassageDraft, passage_of
 from hrag.passages.outline import Outline
 from hrag.passages.tree_text import LeafMatch, TreeText
-from hrag.types import MatchedChild, MatchedSentence, Span, TermSpan
+from hrag.tree import ParsedText
+from hrag.types import MatchedChild, MatchedSentence, Span, TermSpan, TreeSettings
+from indexer_svc.chunker import build_tree
 from tests.fakes import prepared, sentences
 
 
@@ -112,6 +115,19 @@ def test_a_passage_leaves_out_what_a_better_one_has():
     assert found[2].token_start == middle.token_end
     whole = [each.record for each in select([1, 0, 2], keep_overlap=True)]
     assert whole == [middle, first, last]
+
+
+def test_no_text_comes_twice_where_a_chunk_overlaps_the_one_after_the_next():
+    """With an overlap of half a chunk, whose cuts then move to the ends of sentences."""
+    text = "A hare. The river runs by.\n\nAnd winter came, white and still. The small. " * 4
+    tree = build_tree(ParsedText(text), TreeSettings((32,), 0.5, 0))
+    overlapping = TreeText(DOCUMENT.outline, tree, text.encode())
+    records = [tree.record(0, leaf) for leaf in range(4)]
+    assert records[2].token_start < records[0].token_end
+    for order in permutations(range(4)):
+        found = [each.record for each in select(order, document=overlapping)]
+        covered = [n for each in found for n in range(each.token_start, each.token_end)]
+        assert sorted(covered) == list(range(records[3].token_end))
 
 
 def test_what_is_left_out_costs_no_tokens():
