@@ -1,0 +1,374 @@
+"""One collection of millions of leaves on one machine: what it takes, and where it ends.
+
+    python -m benchmarks.one_machine FOLDER --leaves 1000000,5000000 --dimension 128
+
+Grows one collection from size to size in an empty folder on a disk, and prints what was measured
+at each as a line of JSON:
+
+- the bulk load: documents committed without maintenance, then built into one segment, which
+  resumes from the segment of the size before;
+- the retriever: its memory, the time from a start with no file in the page cache to serving and
+  to the first response, searches of one caller, and their recall;
+- with `--merge`, a stream of an eighth more leaves, committed as the indexer does, which ends in a
+  merge with the largest segment. Meanwhile searches come at a rate that leaves the cores to the
+  merge.
+
+Searches are by vector, through gRPC, with defaults. Five million leaves of 128 dimensions and a
+merge took 20 GB of memory, 15 GB of disk and 50 minutes on two cores.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager, closing
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TypeVar
+
+import grpc
+import numpy as np
+
+from benchmarks import corpus
+from benchmarks.machine import machine
+from benchmarks.report import Samples, seconds
+from hrag.cli.services.processes import RETRIEVER
+from hrag.client.calls import channel_options
+from hrag.deadline import NEVER
+from hrag.embedding import Vectors
+from hrag.engine import CollectionHandle, PreparedDocument, Writer
+from hrag.engine.embedded.maintenance import build_plan, merge_policy, segment_build
+from hrag.engine.embedded.store import environment
+from hrag.errors import CollectionNotFound
+from hrag.types import SearchMode
+from hrag.v1 import retriever_pb2 as pb
+from hrag.wire.retriever import search_request
+from tests.endurance.processes import memory_of
+from tests.processes import Process, fresh, started
+
+SEED = 101
+LEAVES_EACH = 100
+CHUNK_LEAVES = 100_000
+SEGMENT_MIN_LEAVES = 8192  # HRAG_SEGMENT_MIN_LEAVES' default.
+STREAMED_AT_ONCE = 5  # Documents of a transaction of the indexer.
+LOADED_AT_ONCE = 64  # And of a bulk load.
+QUERIES_PER_CHUNK = 20
+WARM_UP = 200
+PACED = 20.0  # Searches a second beside a merge.
+NICENESS = 10  # HRAG_INDEXER_NICENESS' default.
+START_S = 900.0
+CALL_S = 60.0
+METHOD = "/hrag.v1.RetrieverService/Search"
+MEMORY_BYTES = str(1 << 40)
+TOLERANCE = 1e-5  # Of a cosine.
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A bulk load: leaves added, seconds to commit them and to build the segment."""
+
+    leaves: int
+    commit_s: float
+    build_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The retriever with one segment: its start, its memory, and searches of one caller."""
+
+    serving_s: float
+    response_s: float
+    anon_bytes: int
+    p50_ms: float
+    p99_ms: float
+    recall: float
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Searches while leaves are streamed and merged. `merge_s` begins at the last commit."""
+
+    leaves: int
+    stream_s: float
+    merge_s: float
+    p50_ms: float
+    p99_ms: float
+    most_ms: float
+
+
+# The corpus
+
+
+def chunk_vectors(chunk: int, dimension: int) -> Vectors:
+    """Returns the vectors of one chunk of documents."""
+    return _chunk(chunk, dimension)[1]
+
+
+def chunk_documents(chunk: int, dimension: int) -> Iterator[PreparedDocument]:
+    """Yields the documents of one chunk, whose ids no other chunk has."""
+    for document in _chunk(chunk, dimension)[0]:
+        yield replace(document, document_id=f"{chunk}-{document.document_id}")
+
+
+def _chunk(chunk: int, dimension: int) -> tuple[Iterator[PreparedDocument], Vectors]:
+    return corpus.documents(CHUNK_LEAVES, LEAVES_EACH, dimension, SEED + chunk)
+
+
+def queries_and_bounds(chunks: int, dimension: int) -> tuple[Vectors, Samples]:
+    """Returns queries near leaves of every chunk, and the tenth best cosine of each."""
+    own = [
+        corpus.queries_near(chunk_vectors(each, dimension), QUERIES_PER_CHUNK, SEED + each)
+        for each in range(0, chunks, max(1, chunks // 10))
+    ]
+    queries = np.concatenate(own)
+    best = np.full((len(queries), 10), -1, np.float32)
+    for each in range(chunks):
+        scores = queries @ chunk_vectors(each, dimension).T
+        scores = np.concatenate([best, scores], axis=1)
+        best = -np.partition(-scores, 9, axis=1)[:, :10]
+    return queries, best.min(axis=1)
+
+
+# Writing, in processes of their own
+
+
+def load(folder: Path, chunks: range, dimension: int) -> Loaded:
+    """Commits documents without maintenance and builds one segment of everything."""
+    with corpus.engine(folder) as engine:
+        writer = engine.writer()
+        collection = collection_of(writer, dimension)
+        before = writer.status(collection).leaf_count
+        commit_s = seconds(lambda: commit(writer, collection, chunks, dimension, LOADED_AT_ONCE))
+        leaves = writer.status(collection).leaf_count - before
+    with closing(environment.open_for_writing(folder)) as store:
+        (number,) = segment_build.all_collections(store)
+        plan = build_plan.seal_plan(store, number, threshold=1)
+        assert plan is not None
+        build_s = seconds(lambda: segment_build.build(store, plan))
+    return Loaded(leaves, commit_s, build_s)
+
+
+def stream(folder: Path, chunks: range, dimension: int) -> tuple[int, float, float]:
+    """Commits documents beside maintenance; returns leaves, and seconds until all is merged."""
+    os.nice(NICENESS)
+    with corpus.engine(folder, segment_min_leaves=SEGMENT_MIN_LEAVES) as engine:
+        writer = engine.writer()
+        collection = collection_of(writer, dimension)
+        before = writer.status(collection).leaf_count
+        engine.maintenance().start()
+        stream_s = seconds(lambda: commit(writer, collection, chunks, dimension, STREAMED_AT_ONCE))
+        leaves = writer.status(collection).leaf_count - before
+        merge_s = seconds(lambda: wait_until_merged(writer, collection))
+        return leaves, stream_s, merge_s
+
+
+def collection_of(writer: Writer, dimension: int) -> CollectionHandle:
+    try:
+        return writer.open(corpus.TENANT, corpus.COLLECTION)
+    except CollectionNotFound:
+        return corpus.create_collection(writer, dimension)
+
+
+def commit(
+    writer: Writer, collection: CollectionHandle, chunks: range, dimension: int, at_once: int
+) -> None:
+    for chunk in chunks:
+        documents = chunk_documents(chunk, dimension)
+        while group := list(islice(documents, at_once)):
+            writer.wait_for_capacity(collection, NEVER)
+            writer.put_many([(collection, document) for document in group])
+
+
+def wait_until_merged(writer: Writer, collection: CollectionHandle) -> None:
+    """Waits until the tail is short and no merge is due."""
+    while True:
+        status = writer.status(collection).embedded
+        assert status is not None
+        stats = [merge_policy.SegmentStats(each.leaf_count) for each in status.segments]
+        short = status.tail_leaf_count < SEGMENT_MIN_LEAVES
+        if short and merge_policy.plan_merge(stats) is None:
+            return
+        time.sleep(0.5)
+
+
+# Measuring
+
+
+class Writers:
+    """Runs one function at a time in a process of its own, and knows the most memory of it."""
+
+    def __init__(self) -> None:
+        self.most_bytes = 0
+
+    def run(
+        self, between: Callable[[], object], function: Callable[..., Result], *arguments: object
+    ) -> Result:
+        """Calls `between` again and again until the function has returned."""
+        self.most_bytes = 0
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            pid = pool.submit(os.getpid).result()
+            running: Future[Result] = pool.submit(function, *arguments)
+            while not running.done():
+                between()
+                self.most_bytes = max(self.most_bytes, anon_bytes(pid))
+            return running.result()
+
+
+def anon_bytes(pid: int) -> int:
+    """Returns the memory that a process has allocated itself, without pages of files."""
+    lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
+    (line,) = (each for each in lines if each.startswith("RssAnon:"))
+    return int(line.split()[1]) << 10
+
+
+def forget_files(folder: Path) -> None:
+    """Takes the files out of the page cache, as after a start of the machine."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+
+
+class Caller:
+    """One caller of a retriever, with requests that it repeats."""
+
+    def __init__(self, channel: grpc.Channel, queries: Vectors, mode: SearchMode) -> None:
+        self._send: Callable[..., bytes] = channel.unary_unary(METHOD)
+        found = [corpus.dense_query(each.tolist(), mode) for each in queries]
+        self._requests = [
+            search_request(replace(each, limit=10)).SerializeToString() for each in found
+        ]
+        self._next = 0
+        self.took_ms: list[float] = []
+
+    def search(self) -> list[float]:
+        """Searches with the next query; returns the scores of the passages."""
+        request = self._requests[self._next % len(self._requests)]
+        self._next += 1
+        began = time.perf_counter()
+        reply = self._send(request, timeout=CALL_S)
+        self.took_ms.append(1e3 * (time.perf_counter() - began))
+        return [each.score for each in pb.SearchResponse.FromString(reply).passages]
+
+    def paced(self) -> None:
+        """Searches, and waits until the next one is due."""
+        due = time.perf_counter() + 1 / PACED
+        self.search()
+        time.sleep(max(0.0, due - time.perf_counter()))
+
+
+def started_retriever(folder: Path, dimension: int) -> AbstractContextManager[Process]:
+    settings = {"HRAG_EMBEDDER": f"hash:{dimension}", "HRAG_MEMORY_BYTES": MEMORY_BYTES}
+    return started(RETRIEVER, folder, {**settings, "HRAG_LOG_LEVEL": "info"}, start=fresh)
+
+
+def wait_until_serving(process: Process) -> None:
+    deadline = time.monotonic() + START_S
+    while not process.serves():
+        assert process.is_running, process.log
+        assert time.monotonic() < deadline, process.log
+        time.sleep(0.05)
+
+
+def serve(folder: Path, dimension: int, queries: Vectors, bounds: Samples) -> Served:
+    """Starts the retriever and measures it."""
+    forget_files(folder)
+    began = time.perf_counter()
+    with started_retriever(folder, dimension) as process:
+        wait_until_serving(process)
+        serving_s = time.perf_counter() - began
+        with connected(process) as channel:
+            leaves = Caller(channel, queries, SearchMode.STANDARD)
+            scores = [leaves.search()]
+            response_s = time.perf_counter() - began
+            scores += [leaves.search() for _ in queries[1:]]
+            caller = Caller(channel, queries, SearchMode.SMALL_TO_BIG)
+            for _ in range(WARM_UP):
+                caller.search()
+            caller.took_ms.clear()
+            for _ in range(5 * len(queries)):
+                caller.search()
+        p50, p99 = np.percentile(caller.took_ms, (50, 99)).tolist()
+        found = [
+            np.count_nonzero(np.array(own) >= bound - TOLERANCE) / 10
+            for own, bound in zip(scores, bounds, strict=True)
+        ]
+        memory = memory_of(process).anon_bytes
+    return Served(serving_s, response_s, memory, p50, p99, float(np.mean(found)))
+
+
+def connected(process: Process) -> grpc.Channel:
+    return grpc.insecure_channel(process.address, channel_options(process.address))
+
+
+def merge(
+    folder: Path, chunks: range, dimension: int, queries: Vectors, writers: Writers
+) -> tuple[Merged, int]:
+    """Streams leaves until they are merged; also returns the retriever's most memory."""
+    most = 0
+    with started_retriever(folder, dimension) as process:
+        wait_until_serving(process)
+        with connected(process) as channel:
+            caller = Caller(channel, queries, SearchMode.SMALL_TO_BIG)
+            for _ in range(WARM_UP):
+                caller.search()
+            caller.took_ms.clear()
+
+            def between() -> None:
+                nonlocal most
+                caller.paced()
+                most = max(most, anon_bytes(process.pid))
+
+            leaves, stream_s, merge_s = writers.run(between, stream, folder, chunks, dimension)
+            for _ in range(int(10 * PACED)):  # Until it has loaded what was merged.
+                between()
+    p50, p99, largest = np.percentile(caller.took_ms, (50, 99, 100)).tolist()
+    return Merged(leaves, stream_s, merge_s, p50, p99, largest), most
+
+
+def disk_bytes(folder: Path) -> int:
+    return sum(each.stat().st_blocks * 512 for each in folder.rglob("*") if each.is_file())
+
+
+def show(what: str, values: object, **more: float) -> None:
+    print(json.dumps({"what": what, **asdict(values), **more}), flush=True)  # type: ignore[call-overload]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="an empty or new folder, on a disk")
+    parser.add_argument("--leaves", default="1000000,5000000", help="sizes, ascending")
+    parser.add_argument("--dimension", type=int, default=128)
+    parser.add_argument("--merge", default="5000000", help="sizes to measure a merge at")
+    options = parser.parse_args(arguments)
+    folder: Path = options.folder
+    folder.mkdir(exist_ok=True)
+    print(json.dumps(machine()), flush=True)
+    writers, chunks = Writers(), 0
+    for size in map(int, options.leaves.split(",")):
+        until = -(-size // CHUNK_LEAVES)
+        loaded = writers.run(
+            lambda: time.sleep(1), load, folder, range(chunks, until), options.dimension
+        )
+        chunks = until
+        show("loaded", loaded, builder_bytes=writers.most_bytes, disk_bytes=disk_bytes(folder))
+        queries, bounds = queries_and_bounds(chunks, options.dimension)
+        show("served", serve(folder, options.dimension, queries, bounds), leaves=size)
+        if str(size) in options.merge.split(","):
+            until = chunks + -(-chunks // 8) + 1
+            added = range(chunks, until)
+            merged, most = merge(folder, added, options.dimension, queries, writers)
+            chunks = until
+            show("merged", merged, retriever_bytes=most, builder_bytes=writers.most_bytes)
+
+
+if __name__ == "__main__":
+    main()
