@@ -215,7 +215,7 @@ def _start_worker(command: Sequence[str], cores: Sequence[int]) -> _Worker:
         except OSError:
             ours.close()
             raise
-    with suppress(ProcessLookupError):  # It has exited.
+    with suppress(OSError):  # It has exited, or a sandbox does not allow it.
         os.sched_setaffinity(process.pid, cores)  # Before it starts threads, which inherit it.
     _log.info("worker_started", worker=process.pid)
     return _Worker(process, ours, time.monotonic())

@@ -134,6 +134,16 @@ def test_each_worker_runs_on_its_share_of_the_cores() -> None:
     assert shares == [set(each) for each in cores_of(2, sorted(os.sched_getaffinity(0)))]
 
 
+def test_workers_run_where_their_cores_cannot_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_pid: int, _cores: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    with _supervised(_SERVE, count=2) as supervised:
+        until(lambda: len(supervised.pids) == 2)
+        assert "worker_start_failed" not in [line["event"] for line in supervised.logs]
+
+
 def test_a_worker_that_exits_is_replaced_and_the_others_stay() -> None:
     with _supervised(_SERVE, count=2) as supervised:
         until(lambda: len(supervised.pids) == 2)
