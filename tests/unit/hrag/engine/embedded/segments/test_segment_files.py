@@ -1,5 +1,7 @@
 """Segment files: written durably or not at all, read only if they are what was written."""
 
+import errno
+import mmap
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +65,18 @@ def record(tmp_path):
 
 def path_of(folder: Path, record: SegmentRecord, name: str) -> Path:
     return segment_files.path_of(folder, record.segment_id) / name
+
+
+class WithoutHugePages(mmap.mmap):
+    def madvise(self, *_: int) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+
+@pytest.mark.parametrize("pages", [mmap.mmap, WithoutHugePages])
+def test_large_segments_ask_for_huge_pages_and_do_without(pages, tmp_path, record, monkeypatch):
+    monkeypatch.setattr(segment_files, "_HUGE_FROM_BYTES", 0)
+    monkeypatch.setattr(segment_files.mmap, "mmap", pages)
+    assert len(segment_files.load(tmp_path, record).graph) == 200
 
 
 def test_a_segment_comes_back_and_finds_what_is_nearest(tmp_path, record):
