@@ -82,8 +82,6 @@ def cores_of(workers: int, cores: Sequence[int]) -> list[Sequence[int]]:
     Python's lock lets one thread of a process run at a time. Where they run on several cores,
     each turn wakes another core: a search by vector took 1.4 times as much processor time.
     """
-    if workers == 1:
-        return [cores]
     starts = [each * len(cores) // workers for each in range(workers + 1)]
     return [cores[start : max(end, start + 1)] for start, end in pairwise(starts)]
 
