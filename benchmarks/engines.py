@@ -6,9 +6,10 @@ alone; or maintenance runs meanwhile, as in the service.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -187,11 +188,14 @@ def writing(store: Store, dimension: int) -> Iterator[tuple[Engine, Writer, Coll
 
 
 def commit(
-    writer: Writer, collection: CollectionHandle, documents: Sequence[PreparedDocument]
+    writer: Writer,
+    collection: CollectionHandle,
+    documents: Iterable[PreparedDocument],
+    at_once: int = _DOCUMENTS_AT_ONCE,
 ) -> None:
     """Commits all documents, waiting for maintenance where the engine asks for it."""
-    for start in range(0, len(documents), _DOCUMENTS_AT_ONCE):
-        group = documents[start : start + _DOCUMENTS_AT_ONCE]
+    rest = iter(documents)
+    while group := list(islice(rest, at_once)):
         writer.wait_for_capacity(collection, NEVER)
         writer.put_many([(collection, document) for document in group])
 
@@ -202,6 +206,11 @@ def wait_until_indexed(store: Store, writer: Writer, collection: CollectionHandl
     while left := store.unindexed(writer, collection):
         assert time.monotonic() < deadline, f"{store.name}: {left} leaves are not indexed"
         time.sleep(_POLL_S)
+
+
+def bytes_on_disk(folder: Path) -> int:
+    """Returns what all files of a folder take on its disk."""
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
 
 
 @contextmanager

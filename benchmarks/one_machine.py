@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, closing
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
@@ -34,11 +33,11 @@ import grpc
 import numpy as np
 
 from benchmarks import corpus
+from benchmarks.engines import bytes_on_disk, commit
 from benchmarks.machine import machine
 from benchmarks.report import Samples, seconds
 from hrag.cli.services.processes import RETRIEVER
 from hrag.client.calls import channel_options
-from hrag.deadline import NEVER
 from hrag.embedding import Vectors
 from hrag.engine import CollectionHandle, PreparedDocument, Writer
 from hrag.engine.embedded.maintenance import build_plan, merge_policy, segment_build
@@ -47,15 +46,14 @@ from hrag.errors import CollectionNotFound
 from hrag.types import SearchMode
 from hrag.v1 import retriever_pb2 as pb
 from hrag.wire.retriever import search_request
-from tests.endurance.processes import memory_of
+from tests.endurance.processes import memory_of, memory_of_pid
 from tests.processes import Process, fresh, started
 
 SEED = 101
 LEAVES_EACH = 100
 CHUNK_LEAVES = 100_000
 SEGMENT_MIN_LEAVES = 8192  # HRAG_SEGMENT_MIN_LEAVES' default.
-STREAMED_AT_ONCE = 5  # Documents of a transaction of the indexer.
-LOADED_AT_ONCE = 64  # And of a bulk load.
+LOADED_AT_ONCE = 64  # Documents of a transaction of a bulk load.
 QUERIES_PER_CHUNK = 20
 WARM_UP = 200
 PACED = 20.0  # Searches a second beside a merge.
@@ -100,9 +98,18 @@ class Merged:
     p50_ms: float
     p99_ms: float
     most_ms: float
+    retriever_bytes: int
+    builder_bytes: int
 
 
 # The corpus
+
+
+def documents_of(chunks: range, dimension: int) -> Iterator[PreparedDocument]:
+    """Yields the documents of some chunks, each with an id that no other has."""
+    for chunk in chunks:
+        for document in _chunk(chunk, dimension)[0]:
+            yield replace(document, document_id=f"{chunk}-{document.document_id}")
 
 
 def chunk_vectors(chunk: int, dimension: int) -> Vectors:
@@ -110,18 +117,12 @@ def chunk_vectors(chunk: int, dimension: int) -> Vectors:
     return _chunk(chunk, dimension)[1]
 
 
-def chunk_documents(chunk: int, dimension: int) -> Iterator[PreparedDocument]:
-    """Yields the documents of one chunk, whose ids no other chunk has."""
-    for document in _chunk(chunk, dimension)[0]:
-        yield replace(document, document_id=f"{chunk}-{document.document_id}")
-
-
 def _chunk(chunk: int, dimension: int) -> tuple[Iterator[PreparedDocument], Vectors]:
     return corpus.documents(CHUNK_LEAVES, LEAVES_EACH, dimension, SEED + chunk)
 
 
 def queries_and_bounds(chunks: int, dimension: int) -> tuple[Vectors, Samples]:
-    """Returns queries near leaves of every chunk, and the tenth best cosine of each."""
+    """Returns queries near leaves of ten chunks or more, and the tenth best cosine of each."""
     own = [
         corpus.queries_near(chunk_vectors(each, dimension), QUERIES_PER_CHUNK, SEED + each)
         for each in range(0, chunks, max(1, chunks // 10))
@@ -144,7 +145,8 @@ def load(folder: Path, chunks: range, dimension: int) -> Loaded:
         writer = engine.writer()
         collection = collection_of(writer, dimension)
         before = writer.status(collection).leaf_count
-        commit_s = seconds(lambda: commit(writer, collection, chunks, dimension, LOADED_AT_ONCE))
+        documents = documents_of(chunks, dimension)
+        commit_s = seconds(lambda: commit(writer, collection, documents, LOADED_AT_ONCE))
         leaves = writer.status(collection).leaf_count - before
     with closing(environment.open_for_writing(folder)) as store:
         (number,) = segment_build.all_collections(store)
@@ -162,7 +164,8 @@ def stream(folder: Path, chunks: range, dimension: int) -> tuple[int, float, flo
         collection = collection_of(writer, dimension)
         before = writer.status(collection).leaf_count
         engine.maintenance().start()
-        stream_s = seconds(lambda: commit(writer, collection, chunks, dimension, STREAMED_AT_ONCE))
+        documents = documents_of(chunks, dimension)
+        stream_s = seconds(lambda: commit(writer, collection, documents))
         leaves = writer.status(collection).leaf_count - before
         merge_s = seconds(lambda: wait_until_merged(writer, collection))
         return leaves, stream_s, merge_s
@@ -173,16 +176,6 @@ def collection_of(writer: Writer, dimension: int) -> CollectionHandle:
         return writer.open(corpus.TENANT, corpus.COLLECTION)
     except CollectionNotFound:
         return corpus.create_collection(writer, dimension)
-
-
-def commit(
-    writer: Writer, collection: CollectionHandle, chunks: range, dimension: int, at_once: int
-) -> None:
-    for chunk in chunks:
-        documents = chunk_documents(chunk, dimension)
-        while group := list(islice(documents, at_once)):
-            writer.wait_for_capacity(collection, NEVER)
-            writer.put_many([(collection, document) for document in group])
 
 
 def wait_until_merged(writer: Writer, collection: CollectionHandle) -> None:
@@ -200,31 +193,21 @@ def wait_until_merged(writer: Writer, collection: CollectionHandle) -> None:
 # Measuring
 
 
-class Writers:
-    """Runs one function at a time in a process of its own, and knows the most memory of it."""
+def in_own_process(
+    between: Callable[[], object], function: Callable[..., Result], *arguments: object
+) -> tuple[Result, int]:
+    """Returns what a function returns, and the most memory that its process had.
 
-    def __init__(self) -> None:
-        self.most_bytes = 0
-
-    def run(
-        self, between: Callable[[], object], function: Callable[..., Result], *arguments: object
-    ) -> Result:
-        """Calls `between` again and again until the function has returned."""
-        self.most_bytes = 0
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            pid = pool.submit(os.getpid).result()
-            running: Future[Result] = pool.submit(function, *arguments)
-            while not running.done():
-                between()
-                self.most_bytes = max(self.most_bytes, anon_bytes(pid))
-            return running.result()
-
-
-def anon_bytes(pid: int) -> int:
-    """Returns the memory that a process has allocated itself, without pages of files."""
-    lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
-    (line,) = (each for each in lines if each.startswith("RssAnon:"))
-    return int(line.split()[1]) << 10
+    Calls `between` again and again until then.
+    """
+    most_bytes = 0
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        pid = pool.submit(os.getpid).result()
+        running: Future[Result] = pool.submit(function, *arguments)
+        while not running.done():
+            between()
+            most_bytes = max(most_bytes, memory_of_pid(pid).anon_bytes)
+        return running.result(), most_bytes
 
 
 def forget_files(folder: Path) -> None:
@@ -270,20 +253,12 @@ def started_retriever(folder: Path, dimension: int) -> AbstractContextManager[Pr
     return started(RETRIEVER, folder, {**settings, "HRAG_LOG_LEVEL": "info"}, start=fresh)
 
 
-def wait_until_serving(process: Process) -> None:
-    deadline = time.monotonic() + START_S
-    while not process.serves():
-        assert process.is_running, process.log
-        assert time.monotonic() < deadline, process.log
-        time.sleep(0.05)
-
-
 def serve(folder: Path, dimension: int, queries: Vectors, bounds: Samples) -> Served:
     """Starts the retriever and measures it."""
     forget_files(folder)
     began = time.perf_counter()
     with started_retriever(folder, dimension) as process:
-        wait_until_serving(process)
+        process.wait_until_serving(START_S)
         serving_s = time.perf_counter() - began
         with connected(process) as channel:
             leaves = Caller(channel, queries, SearchMode.STANDARD)
@@ -309,13 +284,11 @@ def connected(process: Process) -> grpc.Channel:
     return grpc.insecure_channel(process.address, channel_options(process.address))
 
 
-def merge(
-    folder: Path, chunks: range, dimension: int, queries: Vectors, writers: Writers
-) -> tuple[Merged, int]:
-    """Streams leaves until they are merged; also returns the retriever's most memory."""
-    most = 0
+def merge(folder: Path, chunks: range, dimension: int, queries: Vectors) -> Merged:
+    """Streams leaves until they are merged."""
+    retriever_bytes = 0
     with started_retriever(folder, dimension) as process:
-        wait_until_serving(process)
+        process.wait_until_serving(START_S)
         with connected(process) as channel:
             caller = Caller(channel, queries, SearchMode.SMALL_TO_BIG)
             for _ in range(WARM_UP):
@@ -323,23 +296,19 @@ def merge(
             caller.took_ms.clear()
 
             def between() -> None:
-                nonlocal most
+                nonlocal retriever_bytes
                 caller.paced()
-                most = max(most, anon_bytes(process.pid))
+                retriever_bytes = max(retriever_bytes, memory_of(process).anon_bytes)
 
-            leaves, stream_s, merge_s = writers.run(between, stream, folder, chunks, dimension)
+            streamed, builder_bytes = in_own_process(between, stream, folder, chunks, dimension)
             for _ in range(int(10 * PACED)):  # Until it has loaded what was merged.
                 between()
     p50, p99, largest = np.percentile(caller.took_ms, (50, 99, 100)).tolist()
-    return Merged(leaves, stream_s, merge_s, p50, p99, largest), most
+    return Merged(*streamed, p50, p99, largest, retriever_bytes, builder_bytes)
 
 
-def disk_bytes(folder: Path) -> int:
-    return sum(each.stat().st_blocks * 512 for each in folder.rglob("*") if each.is_file())
-
-
-def show(what: str, values: object, **more: float) -> None:
-    print(json.dumps({"what": what, **asdict(values), **more}), flush=True)  # type: ignore[call-overload]
+def show(what: str, values: Loaded | Served | Merged, **more: float) -> None:
+    print(json.dumps({"what": what, **asdict(values), **more}), flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -352,22 +321,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder: Path = options.folder
     folder.mkdir(exist_ok=True)
     print(json.dumps(machine()), flush=True)
-    writers, chunks = Writers(), 0
+    chunks = 0
     for size in map(int, options.leaves.split(",")):
         until = -(-size // CHUNK_LEAVES)
-        loaded = writers.run(
+        loaded, builder_bytes = in_own_process(
             lambda: time.sleep(1), load, folder, range(chunks, until), options.dimension
         )
         chunks = until
-        show("loaded", loaded, builder_bytes=writers.most_bytes, disk_bytes=disk_bytes(folder))
+        show("loaded", loaded, builder_bytes=builder_bytes, disk_bytes=bytes_on_disk(folder))
         queries, bounds = queries_and_bounds(chunks, options.dimension)
         show("served", serve(folder, options.dimension, queries, bounds), leaves=size)
         if str(size) in options.merge.split(","):
             until = chunks + -(-chunks // 8) + 1
             added = range(chunks, until)
-            merged, most = merge(folder, added, options.dimension, queries, writers)
+            show("merged", merge(folder, added, options.dimension, queries))
             chunks = until
-            show("merged", merged, retriever_bytes=most, builder_bytes=writers.most_bytes)
 
 
 if __name__ == "__main__":

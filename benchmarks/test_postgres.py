@@ -26,6 +26,7 @@ from benchmarks.engines import (
     EmbeddedStore,
     PostgresStore,
     Store,
+    bytes_on_disk,
     commit,
     reading,
     wait_until_indexed,
@@ -268,9 +269,8 @@ def test_index_and_sizes(filled: Filled, report: Report) -> None:
     for table in TABLES:
         what = f"bytes a leaf in PostgreSQL, {filled}: {table}"
         report.record(f"postgres.bytes.{table}", sizes[table] / filled.leaves, what, "bytes")
-    folder = filled.stores[0].data_dir
-    files = [path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file()]
-    for name, size_bytes in (("postgres", sum(sizes.values())), ("embedded", sum(files))):
+    files_bytes = bytes_on_disk(filled.stores[0].data_dir)
+    for name, size_bytes in (("postgres", sum(sizes.values())), ("embedded", files_bytes)):
         what = f"bytes a leaf, {filled}, with text and lexical index: {name}"
         report.record(f"postgres.bytes_in_all.{name}", size_bytes / filled.leaves, what, "bytes")
 

@@ -102,11 +102,11 @@ class Process:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def wait_until_serving(self) -> None:
-        deadline = time.monotonic() + START_S
+    def wait_until_serving(self, timeout_s: float = START_S) -> None:
+        deadline = time.monotonic() + timeout_s
         while not self.serves():
             assert self.is_running, self.log
-            assert time.monotonic() < deadline, f"not serving after {START_S} s:\n{self.log}"
+            assert time.monotonic() < deadline, f"not serving after {timeout_s} s:\n{self.log}"
             time.sleep(_POLL_S)
 
     def serves(self) -> bool:

@@ -48,7 +48,12 @@ def pid_of(process: Process) -> int:
 
 def memory_of(process: Process) -> Memory:
     """Returns the memory that the process has resident now."""
-    lines = Path(f"/proc/{pid_of(process)}/status").read_text("ascii").splitlines()
+    return memory_of_pid(pid_of(process))
+
+
+def memory_of_pid(pid: int) -> Memory:
+    """Returns the same of a process by its id."""
+    lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     anon, file = (int(fields[name].split()[0]) * _KIB for name in ("RssAnon", "RssFile"))
     return Memory(anon, file)
