@@ -18,11 +18,11 @@ RUN python3 -m venv /build && python3 -m venv --without-pip /opt/hrag
 ENV HNSWLIB_NO_NATIVE=1 HRAG_REQUIRE_EXTENSIONS=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /source
 # Dependencies change less often than the source: a layer of their own. All that comes from a
-# registry is checked against its hash, what compiles included; nothing else is compiled than
-# hnswlib, of which there are only sources.
+# registry is checked against its hash, what compiles included, and nothing is resolved: the lists
+# are complete. Nothing else is compiled than hnswlib, of which there are only sources.
 COPY constraints/build.txt constraints/runtime.txt constraints/
-RUN /build/bin/pip install --require-hashes --only-binary :all: --requirement constraints/build.txt \
-    && /build/bin/pip wheel --require-hashes --only-binary :all: --no-binary hnswlib \
+RUN /build/bin/pip install --no-deps --require-hashes --only-binary :all: --requirement constraints/build.txt \
+    && /build/bin/pip wheel --no-deps --require-hashes --only-binary :all: --no-binary hnswlib \
         --no-build-isolation --wheel-dir /wheels --requirement constraints/runtime.txt \
     && /build/bin/pip --python /opt/hrag/bin/python install --no-index --no-deps /wheels/*.whl
 COPY . .

@@ -16,9 +16,10 @@ SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py do
 setup: $(STAMP)
 
 # Every package is checked against the hashes of the lists; hrag itself, which has none, comes
-# last and alone. Quiet but for errors.
+# last and alone. The lists are complete, so nothing is resolved here: older pips look past a pinned
+# version to a newer one where a package asks for an extra. Quiet but for errors.
 INSTALL = -m pip install --quiet --disable-pip-version-check
-HASHED = $(INSTALL) --require-hashes --requirement
+HASHED = $(INSTALL) --no-deps --require-hashes --requirement
 
 # What `make demo` needs: the image's packages and hrag itself. Installed again when what is
 # compiled, generated or required changes; Python edits need none. A kernel that cannot be
@@ -30,7 +31,7 @@ $(RUNTIME): pyproject.toml setup.py $(PINS)/build.txt $(PINS)/runtime.txt $(KERN
 	$(BIN)/python $(HASHED) $(PINS)/build.txt
 	HRAG_REQUIRE_EXTENSIONS=1 $(BIN)/python $(INSTALL) --no-deps --no-build-isolation \
 		--config-settings editable_mode=compat --editable . & kernels=$$!; \
-	$(BIN)/python $(HASHED) $(PINS)/runtime.txt --no-deps --no-build-isolation; packages=$$?; \
+	$(BIN)/python $(HASHED) $(PINS)/runtime.txt --no-build-isolation; packages=$$?; \
 	wait $$kernels && exit $$packages
 	touch $@
 
