@@ -11,7 +11,7 @@ candidate needs no lookup in LMDB.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -99,7 +99,8 @@ class View:
     `uint8[capacity]`, `lengths` `uint32[capacity]`: how many terms each leaf has. `bases` are
     the first rows of the segments, `tail_base` that of the tail; `living` counts the rows
     whose `alive` byte is 1, `living_terms` their lengths. From the change `metadata_sequence` to
-    `sequence`, no document's metadata changed.
+    `sequence`, no document's metadata changed. `segment_frequencies` is a cache that searches fill:
+    how many living rows of the segments have a term, by its id.
     """
 
     collection: int
@@ -117,6 +118,11 @@ class View:
     count: int
     living: int
     living_terms: int
+    segment_frequencies: dict[int, int] = field(default_factory=dict)
+
+    def liveness(self, start: int, end: int) -> NDArray[np.uint8] | None:
+        """Returns the `alive` bytes of rows from `start` to `end`; None if all of the view live."""
+        return None if self.living == self.count else self.alive[start:end]
 
     def ordinals(self) -> NDArray[np.uint64]:
         """Returns those of the living documents, ascending: `uint64[n]`."""
@@ -149,6 +155,7 @@ class View:
             alive=alive,
             living=self.living - len(deleted),
             living_terms=self.living_terms - _total(self.lengths[deleted]),
+            segment_frequencies={},
         )
 
     def rows_of(self, ordinals: Ordinals) -> NDArray[np.int64]:

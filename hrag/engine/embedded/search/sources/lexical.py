@@ -22,6 +22,7 @@ from hrag_fast import Postings, bm25, forward_matches
 
 _K1 = 1.2
 _B = 0.75
+_MAX_FREQUENCIES = 1 << 14  # Of a view; about two megabytes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,7 @@ def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
     terms = sorted(terms)
     ids = np.array([term.id for term in terms], np.uint64)
     in_tail = _in_tail(ids, view)
-    frequencies = np.bincount(in_tail.which, minlength=len(ids))
-    for segment, base, end in _segments(view):
-        alive = view.alive[base:end]
-        stored = None if alive.all() else alive
-        frequencies = frequencies + _postings(segment).document_frequencies(ids, stored)
+    frequencies = np.bincount(in_tail.which, minlength=len(ids)) + _in_segments(ids, view)
     weights = term_weights(terms, frequencies.tolist(), view.living)
     mean_length = view.living_terms / max(view.living, 1)
     return LexicalQuery(
@@ -84,6 +81,30 @@ def _in_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
     rows = rows + np.uint32(view.tail_base)
     living = view.alive[rows] != 0
     return TermMatches(rows[living], which[living], frequencies[living])
+
+
+def _in_segments(ids: NDArray[np.uint64], view: View) -> NDArray[np.int64]:
+    """How many living rows of the segments have each term.
+
+    Where rows were deleted, that is counted in the terms' lists: common terms, which most queries
+    share, have the long ones.
+    """
+    known = view.segment_frequencies  # Of all threads.
+    found = {term: known.get(term) for term in ids.tolist()}
+    missing = ids[[count is None for count in found.values()]]
+    if len(missing):
+        counts = np.zeros(len(missing), np.int64)
+        for segment, base, end in _segments(view):
+            alive = view.liveness(base, end)
+            if alive is not None and alive.all():
+                alive = None
+            counts += _postings(segment).document_frequencies(missing, alive)
+        counted = dict(zip(missing.tolist(), counts.tolist(), strict=True))
+        if len(known) + len(counted) > _MAX_FREQUENCIES:
+            known.clear()
+        known.update(counted)
+        found.update(counted)
+    return np.array([found[term] for term in ids.tolist()], np.int64)
 
 
 class LexicalSource:
@@ -164,11 +185,14 @@ def _segments(view: View) -> Iterator[tuple[LoadedSegment, int, int]]:
 def _allowed(
     eligible: EligibleRows,
 ) -> Iterator[tuple[LoadedSegment, int, NDArray[np.uint8] | None]]:
-    """Each segment with its first row and a byte for each row that is 0 if it is not eligible."""
+    """Each segment with its first row and a byte for each row that is 0 if it is not eligible.
+
+    None instead of the bytes if all rows are.
+    """
     view = eligible.view
     if eligible.rows is None:
         for segment, base, end in _segments(view):
-            yield segment, base, view.alive[base:end]
+            yield segment, base, view.liveness(base, end)
         return
     for segment, base, rows in eligible.in_segments():
         if len(rows):

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from hrag.engine import PreparedDocument
-from hrag.types import Retrieval, SearchMode, TreeSettings
+from hrag.engine.find import Found
+from hrag.types import Passage, Retrieval, SearchMode, TreeSettings
 from tests.conftest import Engine
 from tests.fakes import collection_settings, find, prepared
 from tests.memory_engine import MemoryEngine
@@ -71,6 +72,30 @@ def fill(
     return plain
 
 
+def found_by(engine: Engine | MemoryEngine, ranks: Sequence[int]) -> Found[Passage]:
+    """The leaves with words of these ranks, and a word that none has."""
+    reader = engine.reader if isinstance(engine, Engine) else engine.reader()
+    with reader.snapshot("t", "c") as snapshot:
+        return find(
+            snapshot,
+            None,
+            MOST,
+            text=" ".join([*(VOCABULARY[rank] for rank in ranks), "nonesuch"]),
+            mode=SearchMode.STANDARD,
+            retrieval=Retrieval.LEXICAL,
+        )
+
+
+def test_leaves_that_were_deleted_since_the_last_search_do_not_count(engine, documents):
+    plain = fill(engine, documents[:60], (0, 1), deletes=False)
+    for deleted in (None, documents[0], documents[1], documents[4]):  # Two segments, and the tail.
+        if deleted:
+            for writer in (engine.writer, plain.writer()):
+                writer.delete(writer.open("t", "c"), deleted.document_id)
+        for ranks in QUERIES:
+            assert found_by(engine, ranks).passages == found_by(plain, ranks).passages
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sealed", "deletes", "merges"),
@@ -108,18 +133,11 @@ def test_scores_are_those_of_bm25s(engine, documents, sealed, deletes, merges):
         for word in [*words, "nonesuch"]:
             leaves = sum(word in each for each in texts.values())
             idf += log1p((len(texts) - leaves + 0.5) / (leaves + 0.5))
-        asked = {
-            "text": " ".join([*words, "nonesuch"]),
-            "mode": SearchMode.STANDARD,
-            "retrieval": Retrieval.LEXICAL,
-        }
-        with engine.reader.snapshot("t", "c") as snapshot:
-            found = find(snapshot, None, MOST, **asked)
+        found = found_by(engine, ranks)
         assert found.eligible_leaves == len(texts)
         names = [(each.chunk.document_id, each.chunk.index) for each in found.passages]
         own = [idf * each.lexical_score for each in found.passages]
         assert own == pytest.approx([expected[name] for name in names], abs=1e-4)
         best = np.sort(scores[scores > 0])[::-1][:MOST]
         assert own == pytest.approx(best.tolist(), abs=1e-4)
-        with plain.reader().snapshot("t", "c") as snapshot:
-            assert found.passages == find(snapshot, None, MOST, **asked).passages
+        assert found.passages == found_by(plain, ranks).passages
