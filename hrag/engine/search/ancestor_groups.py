@@ -200,12 +200,12 @@ def deepened(
 ) -> AncestorGroups:
     """Returns the groups with those of a further round after them.
 
-    Leaves that were `considered` before, by label, ascending, are skipped, and so are those that
-    fall into one of the groups. In AUTO_MERGE the others are not merged. The further round's
+    Leaves that were `considered` before, by label, are skipped, and so are those that fall into
+    one of the groups. In AUTO_MERGE the others are not merged. The further round's
     table has all leaves of the groups.
     """
     groups = groups.in_table(found.table)
-    new = ~is_in(found.labels, considered)
+    new = ~is_in(found.labels, np.sort(considered))
     if request.mode is SearchMode.AUTO_MERGE:
         new &= _outside(groups.merged.values(), found.labels)
     else:
@@ -241,12 +241,14 @@ def _with_source_scores(groups: AncestorGroups, found: ScoredRows) -> AncestorGr
 
 
 def _outside(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np.bool_]:
-    """Which of the labels, ascending, are of leaves in none of the chunks: `bool[n]`."""
+    """Which of the labels are of leaves in none of the chunks: `bool[n]`."""
     bounds = np.array([(each.labels.start, each.labels.stop) for each in merged], np.uint64)
-    starts, ends = np.searchsorted(labels, bounds.reshape(-1, 2).T)
+    order = np.argsort(labels)
+    starts, ends = np.searchsorted(labels, bounds.reshape(-1, 2).T, sorter=order)
     places = len(labels) + 1
     chunks = np.cumsum(np.bincount(starts, minlength=places) - np.bincount(ends, minlength=places))
-    outside: NDArray[np.bool_] = chunks[:-1] == 0
+    outside = np.empty(len(labels), np.bool_)
+    outside[order] = chunks[:-1] == 0
     return outside
 
 

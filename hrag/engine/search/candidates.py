@@ -15,7 +15,7 @@ Scores = NDArray[np.float32]
 
 
 class LeafTable(Protocol):
-    """Leaves of one collection, numbered as rows in ascending order of their labels.
+    """Leaves of one collection, numbered as rows; those of a document are neighbours.
 
     An engine that has all leaves in memory has one table of them; one that has not makes a
     table of those that it has found.
@@ -76,7 +76,7 @@ class ScoredRows:
 
     @property
     def labels(self) -> Labels:
-        """The label of each row, ascending: `uint64[n]`."""
+        """The label of each row, in no order: `uint64[n]`."""
         return self.table.labels[self.rows]
 
     def best_first(self) -> NDArray[np.intp]:

@@ -6,7 +6,6 @@ know why they were selected.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,20 +43,31 @@ class EligibleRows:
 
     def in_tail(self) -> RowNumbers:
         """Returns the eligible rows of the tail, ascending."""
-        view = self.view
-        if self.rows is not None:
-            return self.rows[np.searchsorted(self.rows, view.tail_base) :]
-        living = np.flatnonzero(view.alive[view.tail_base : view.count])
-        return (living + view.tail_base).astype(np.uint32)
+        return self.between(self.view.tail_base, self.view.count)
 
     def in_segments(self) -> Iterator[tuple[LoadedSegment, int, RowNumbers]]:
         """Yields each segment with its first row and its eligible rows, ascending."""
-        view = self.view
-        rows = self.rows
-        if rows is None:
-            rows = np.flatnonzero(view.alive[: view.tail_base]).astype(np.uint32)
-        ends = np.searchsorted(rows, (*view.bases, view.tail_base))
-        for segment, base, (start, end) in zip(
-            view.segments, view.bases, pairwise(ends), strict=True
-        ):
-            yield segment, base, rows[start:end]
+        for segment, base, end in self.view.segment_rows():
+            yield segment, base, self.between(base, end)
+
+    def between(self, start: int, end: int) -> RowNumbers:
+        """Returns the eligible ones of the rows from `start` to `end`, ascending."""
+        if self.rows is not None:
+            return self.rows[slice(*_bounds(self.rows, start, end))]
+        if self.view.living == self.view.count:
+            return np.arange(start, end, dtype=np.uint32)
+        return (start + np.flatnonzero(self.view.alive[start:end])).astype(np.uint32)
+
+    def share_of(self, start: int, end: int) -> int:
+        """Returns how many of the rows from `start` to `end` are eligible; without `rows` about."""
+        if self.rows is not None:
+            first, last = _bounds(self.rows, start, end)
+            return last - first
+        return (end - start) * self.view.living // self.view.count
+
+
+def _bounds(rows: RowNumbers, start: int, end: int) -> tuple[int, int]:
+    """Where the rows from `start` to `end` lie among `rows`, ascending."""
+    bounds = np.array((start, end), np.uint32)  # numpy would convert all rows to another type.
+    first, last = np.searchsorted(rows, bounds).tolist()
+    return first, last

@@ -7,12 +7,14 @@ liveness bytes are copied when something was deleted.
 Rows number all leaves of a view: first those of each segment, then the tail's. For every
 row there is a label, an ancestor at each level, and whether its document still exists. The
 leaves of a living document are in one segment or in the tail, never in both, so a
-candidate needs no lookup in LMDB.
+candidate needs no lookup in LMDB. Segments and tail are each in order of label; the view is
+not, if a segment could not be loaded: then its leaves lie in the tail, behind younger ones.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,7 @@ from hrag.engine.embedded.segments.segment_files import LoadedSegment
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import listed_segments, read_counters
 from hrag.engine.embedded.store.records import Change, Counters
-from hrag.engine.search.sorted_sets import Ordinals, distinct, is_in
+from hrag.engine.search.sorted_sets import Ordinals, distinct, is_in, union
 from hrag.engine.stored.labels import first_labels, ordinals_of
 from hrag.types import CollectionSettings
 
@@ -33,6 +35,8 @@ _GROWTH = 1.5  # Appending n rows one by one copies at most 3 n in all.
 _SPARE_SHARE = 8  # Capacity for an eighth of the segments' rows: no memory until used.
 _BISECTION_COST = 16  # What finding a document costs, in rows looked at one after the other.
 _SLACK = 1024  # Deleted rows that a tail may keep in addition to twice its living ones.
+
+Number = TypeVar("Number", bound=np.number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,16 +58,17 @@ class Tail:
         vectors = np.empty((0, dimension), np.float32)
         return cls(vectors, np.zeros(1, np.int64), np.empty(0, np.uint64))
 
-    def grown(self, used: int, capacity: int, entry_capacity: int) -> "Tail":
-        """Returns a copy of the first `used` rows with these capacities."""
+    def with_rows(self, used: int, capacity: int) -> "Tail":
+        """Returns a copy of the first `used` rows with capacity for `capacity`."""
         vectors = np.empty((capacity, self.vectors.shape[1]), np.float32)
-        term_starts = np.empty(capacity + 1, np.int64)
-        entries = np.empty(entry_capacity, np.uint64)
         vectors[:used] = self.vectors[:used]
-        term_starts[: used + 1] = self.term_starts[: used + 1]
-        used_entries = self.entry_count(used)
-        entries[:used_entries] = self.entries[:used_entries]
-        return Tail(vectors, term_starts, entries)
+        term_starts = _with_capacity(self.term_starts, used + 1, capacity + 1)
+        return replace(self, vectors=vectors, term_starts=term_starts)
+
+    def with_entries(self, used: int, capacity: int) -> "Tail":
+        """Returns the tail with a copy of the entries of its first `used` rows."""
+        entries = _with_capacity(self.entries, self.entry_count(used), capacity)
+        return replace(self, entries=entries)
 
     def entry_count(self, used: int) -> int:
         """Returns how many entries the first `used` rows have."""
@@ -85,10 +90,11 @@ class Tail:
         at = np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])
         return LeafTerms(ends.astype(np.int64), self.entries[at], lengths)
 
-    @property
-    def size_bytes(self) -> int:
-        """Memory of its whole capacity."""
-        return self.vectors.nbytes + self.term_starts.nbytes + self.entries.nbytes
+    def size_bytes(self, used: int) -> int:
+        """Returns the memory of its first `used` rows."""
+        parts = (self.vectors[:used], self.term_starts[: used + 1])
+        entries = self.entries[: self.entry_count(used)]
+        return sum(part.nbytes for part in (*parts, entries))
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -120,6 +126,11 @@ class View:
     living_terms: int
     segment_frequencies: dict[int, int] = field(default_factory=dict)
 
+    def segment_rows(self) -> Iterator[tuple[LoadedSegment, int, int]]:
+        """Yields each segment with its first row and the one after its last."""
+        for segment, base in zip(self.segments, self.bases, strict=True):
+            yield segment, base, base + segment.record.rows
+
     def liveness(self, start: int, end: int) -> NDArray[np.uint8] | None:
         """Returns the `alive` bytes of rows from `start` to `end`; None if all of the view live."""
         return None if self.living == self.count else self.alive[start:end]
@@ -127,7 +138,7 @@ class View:
     def ordinals(self) -> NDArray[np.uint64]:
         """Returns those of the living documents, ascending: `uint64[n]`."""
         living = self.labels[: self.count][self.alive[: self.count] != 0]
-        return distinct(ordinals_of(living))
+        return union([distinct(ordinals_of(living))])
 
     def advanced(self, store: Store, txn: Txn, changes: Iterable[Change], sequence: int) -> "View":
         """Returns the view after `changes`, which end at `sequence`, the transaction's."""
@@ -167,10 +178,7 @@ class View:
     def rows_between(
         self, starts: NDArray[np.uint64], ends: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
-        """Returns the rows of the labels in each range, ascending if the ranges are.
-
-        Every segment and the tail are in order of label.
-        """
+        """Returns the rows of the labels in each range, ascending if the ranges are."""
         found = []
         for start, end in zip(
             (*self.bases, self.tail_base), (*self._ends(), self.count), strict=True
@@ -207,26 +215,23 @@ class View:
         The copy has capacity for more if the tail has grown before.
         """
         used = self.count - self.tail_base
-        entries = self.tail.entry_count(used) + more_entries
-        if rows <= len(self.labels) and entries <= len(self.tail.entries):
-            return self
         growth = _GROWTH if used else 1
-        tail_rows = int((rows - self.tail_base) * growth)
-        capacity = self.tail_base + max(tail_rows, self.tail_base // _SPARE_SHARE)
-        capacity = max(capacity, len(self.labels))
-        labels = np.empty(capacity, np.uint64)
-        ancestors = np.empty((len(self.ancestors), capacity), np.uint32)
-        alive = np.zeros(capacity, np.uint8)
-        lengths = np.zeros(capacity, np.uint32)
-        entry_capacity = max(int(entries * growth), len(self.tail.entries))
-        tail = self.tail.grown(used, capacity - self.tail_base, entry_capacity)
-        labels[: self.count] = self.labels[: self.count]
-        ancestors[:, : self.count] = self.ancestors[:, : self.count]
-        alive[: self.count] = self.alive[: self.count]
-        lengths[: self.count] = self.lengths[: self.count]
-        return replace(
-            self, labels=labels, ancestors=ancestors, alive=alive, lengths=lengths, tail=tail
-        )
+        view = self
+        if rows > len(self.labels):
+            tail_rows = int((rows - self.tail_base) * growth)
+            capacity = self.tail_base + max(tail_rows, self.tail_base // _SPARE_SHARE)
+            view = replace(
+                self,
+                labels=_with_capacity(self.labels, self.count, capacity),
+                ancestors=_with_capacity(self.ancestors, self.count, capacity),
+                alive=_with_capacity(self.alive, self.count, capacity),
+                lengths=_with_capacity(self.lengths, self.count, capacity),
+                tail=self.tail.with_rows(used, capacity - self.tail_base),
+            )
+        entries = self.tail.entry_count(used) + more_entries
+        if entries > len(self.tail.entries):
+            view = replace(view, tail=view.tail.with_entries(used, int(entries * growth)))
+        return view
 
     def _tidied(self) -> "View":
         """The view without the tail's deleted rows, if they are most of it.
@@ -260,9 +265,28 @@ class View:
     def size_bytes(self) -> int:
         """Memory it takes, its segments included; capacity that is not in use costs none."""
         arrays = (self.labels, self.ancestors, self.alive, self.lengths)
-        allocated = sum(array.nbytes for array in arrays) + self.tail.size_bytes
-        used = allocated * self.count // max(len(self.labels), 1)
-        return used + sum(segment.size_bytes for segment in self.segments)
+        rows = sum(array[..., : self.count].nbytes for array in arrays)
+        tail = self.tail.size_bytes(self.count - self.tail_base)
+        return rows + tail + sum(segment.size_bytes for segment in self.segments)
+
+
+def _with_capacity(array: NDArray[Number], used: int, capacity: int) -> NDArray[Number]:
+    """Returns a copy of the first `used` columns with capacity for `capacity`.
+
+    What is not used yet takes no memory where it is large.
+    """
+    copy = np.empty((*array.shape[:-1], capacity), array.dtype)
+    copy[..., :used] = array[..., :used]
+    return copy
+
+
+def _joined(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
+    """Returns the columns of all parts, with spare capacity: a search need not copy them then."""
+    count = sum(part.shape[-1] for part in parts)
+    shape = (*parts[0].shape[:-1], count + count // _SPARE_SHARE)
+    joined = np.empty(shape, parts[0].dtype)
+    np.concatenate(parts, axis=-1, out=joined[..., :count])
+    return joined
 
 
 def _total(lengths: NDArray[np.uint32]) -> int:
@@ -309,29 +333,32 @@ def _over_segments(
     deleted: NDArray[np.uint64],
 ) -> View:
     heights = settings.tree.top_level - settings.tree.embedding_level + 1
-    labels = np.concatenate([np.empty(0, np.uint64), *(s.rows.labels for s in segments)])
-    alive = np.ones(len(labels), np.uint8)
-    if len(deleted):
-        alive[np.isin(ordinals_of(labels), deleted)] = 0
-    none = np.empty((heights, 0), np.uint32)
+    counts = [segment.record.rows for segment in segments]
+    count = sum(counts)
     lengths = [
-        s.rows.lengths if s.postings else np.zeros(s.record.rows, np.uint32) for s in segments
+        segment.rows.lengths if segment.postings else np.zeros(segment.record.rows, np.uint32)
+        for segment in segments
     ]
-    all_lengths = np.concatenate([np.empty(0, np.uint32), *lengths])
+    labels = _joined([np.empty(0, np.uint64), *(s.rows.labels for s in segments)])
+    ancestors = _joined([np.empty((heights, 0), np.uint32), *(s.rows.ancestors for s in segments)])
+    all_lengths = _joined([np.empty(0, np.uint32), *lengths])
+    alive = _joined([np.ones(count, np.uint8)])
+    if len(deleted):
+        alive[:count][np.isin(ordinals_of(labels[:count]), deleted)] = 0
     return View(
         collection=collection,
         settings=settings,
         sequence=counters.sequence,
         metadata_sequence=counters.sequence,
         segments=tuple(segments),
-        bases=tuple(int(end) for end in np.cumsum([0, *(s.record.rows for s in segments)])[:-1]),
+        bases=tuple(int(end) for end in np.cumsum([0, *counts])[:-1]),
         labels=labels,
-        ancestors=np.concatenate([none, *(s.rows.ancestors for s in segments)], axis=1),
+        ancestors=ancestors,
         alive=alive,
         lengths=all_lengths,
-        tail=Tail.empty(settings.dimension),
-        tail_base=len(labels),
-        count=len(labels),
-        living=int(alive.sum()),
-        living_terms=_total(all_lengths[alive != 0]),
+        tail=Tail.empty(settings.dimension).with_rows(0, len(labels) - count),
+        tail_base=count,
+        count=count,
+        living=int(alive[:count].sum()),
+        living_terms=_total(all_lengths[:count][alive[:count] != 0]),
     )

@@ -94,7 +94,7 @@ def _in_segments(ids: NDArray[np.uint64], view: View) -> NDArray[np.int64]:
     missing = ids[[count is None for count in found.values()]]
     if len(missing):
         counts = np.zeros(len(missing), np.int64)
-        for segment, base, end in _segments(view):
+        for segment, base, end in view.segment_rows():
             alive = view.liveness(base, end)
             if alive is not None and alive.all():
                 alive = None
@@ -136,7 +136,7 @@ class LexicalSource:
         at = np.searchsorted(tail_rows, rows[first:])
         found = np.append(tail_rows, np.uint32(0xFFFF_FFFF))[at] == rows[first:]
         scores[first:][found] = tail_scores[at[found]]
-        for segment, base, end in _segments(view):
+        for segment, base, end in view.segment_rows():
             start, stop = np.searchsorted(rows, (base, end))
             if start < stop:
                 scores[start:stop] = _postings(segment).scores(
@@ -176,12 +176,6 @@ def _tail_scores(query: LexicalQuery, view: View) -> tuple[RowNumbers, Scores]:
     return rows, scores
 
 
-def _segments(view: View) -> Iterator[tuple[LoadedSegment, int, int]]:
-    """Each segment with its first row and the one after its last."""
-    for segment, base in zip(view.segments, view.bases, strict=True):
-        yield segment, base, base + segment.record.rows
-
-
 def _allowed(
     eligible: EligibleRows,
 ) -> Iterator[tuple[LoadedSegment, int, NDArray[np.uint8] | None]]:
@@ -191,7 +185,7 @@ def _allowed(
     """
     view = eligible.view
     if eligible.rows is None:
-        for segment, base, end in _segments(view):
+        for segment, base, end in view.segment_rows():
             yield segment, base, view.liveness(base, end)
         return
     for segment, base, rows in eligible.in_segments():
@@ -211,7 +205,7 @@ def rows_with_all(view: View, ids: NDArray[np.uint64]) -> RowNumbers:
     """Returns the living rows that have every one of the terms, `uint64[q]`: ascending."""
     ids = np.unique(ids)
     found = []
-    for segment, base, _ in _segments(view):
+    for segment, base, _ in view.segment_rows():
         found.append(_postings(segment).rows_with_all(ids) + np.uint32(base))
     in_tail = _in_tail(ids, view)
     rows, counts = np.unique(in_tail.rows, return_counts=True)

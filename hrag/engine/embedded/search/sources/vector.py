@@ -6,8 +6,6 @@ proportion to the rows it looks at, and if few rows are eligible it must look at
 find some. The tail is always scanned.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from hrag.engine.embedded.search.eligible_rows import EligibleRows
@@ -50,13 +48,8 @@ class VectorSource:
         They are exact if every row was compared, else approximate.
         """
         view = eligible.view
-        tail = [_scan_tail(query.vector, eligible)] if view.count > view.tail_base else []
-        found = tail.copy()
-        for segment, base in zip(view.segments, view.bases, strict=True):
-            nearest = _search_graph(query.search(segment), base, eligible, count)
-            if nearest is None:
-                return best_of([*tail, *_scan_segments(query.vector, eligible, count)], count)
-            found.append(nearest)
+        found = [_scan_tail(query.vector, eligible)] if view.count > view.tail_base else []
+        found += [_nearest(query, eligible, *part, count) for part in view.segment_rows()]
         return best_of(found, count)
 
     def cosines(self, query: VectorQuery, view: View, rows: RowNumbers) -> Scores:
@@ -64,8 +57,8 @@ class VectorSource:
         cosines = np.empty(len(rows), np.float32)
         first = np.searchsorted(rows, view.tail_base)
         cosines[first:] = view.tail.vectors[rows[first:] - np.uint32(view.tail_base)] @ query.vector
-        for segment, base in zip(view.segments, view.bases, strict=True):
-            start, stop = np.searchsorted(rows, (base, base + segment.record.rows))
+        for segment, base, end in view.segment_rows():
+            start, stop = np.searchsorted(rows, (base, end))
             if start < stop:
                 cosines[start:stop] = segment.scores(
                     query.vector, rows[start:stop] - np.uint32(base)
@@ -73,26 +66,34 @@ class VectorSource:
         return cosines
 
 
-def _search_graph(
-    search: SegmentSearch, base: int, eligible: EligibleRows, count: int
-) -> Candidates | None:
-    """A segment's `count` nearest eligible rows, or all it has, by its graph.
+def _nearest(
+    query: VectorQuery,
+    eligible: EligibleRows,
+    segment: LoadedSegment,
+    base: int,
+    end: int,
+    count: int,
+) -> Candidates:
+    """The `count` nearest eligible rows of a segment, which has those from `base` to `end`, or all.
 
-    None where an exact scan costs less, or the graph does not reach enough rows. Looks past
-    rows that are not eligible: else farther rows of the tail or of other segments would
-    take the places of nearer ones of this segment.
+    By its graph, or by an exact scan where that costs less or the graph does not reach enough
+    rows. Looks past rows that are not eligible: else farther rows of the tail or of other
+    segments would take the places of nearer ones of this segment.
     """
-    wanted = -(-count * eligible.view.count // max(eligible.count, 1))
-    while not eligible.exact and wanted * _SEARCH_COST < eligible.count:
-        found = search.nearest(wanted)
+    share = eligible.share_of(base, end)
+    wanted = -(-count * (end - base) // max(share, 1))
+    while not eligible.exact and wanted * _SEARCH_COST < share:
+        found = query.search(segment).nearest(wanted)
         if found is None:
-            return None
-        whole = len(found[0]) == search.segment.record.rows
+            break
+        whole = len(found[0]) == segment.record.rows
         nearest = _eligible_of(eligible, found[0] + np.uint32(base), found[1], whole)
         if whole or len(nearest) >= count:
             return nearest
         wanted *= FACTOR
-    return None
+    rows = eligible.between(base, end)
+    best, scores = segment.best(query.vector, rows - np.uint32(base), count)
+    return Candidates(best + np.uint32(base), scores, exact=True, complete=len(best) == len(rows))
 
 
 def _eligible_of(
@@ -116,10 +117,3 @@ def _scan_tail(query: Vector, eligible: EligibleRows) -> Candidates:
     else:
         scores = vectors[rows - view.tail_base] @ query
     return Candidates(rows, scores, exact=True, complete=True)
-
-
-def _scan_segments(query: Vector, eligible: EligibleRows, count: int) -> Iterator[Candidates]:
-    for segment, base, rows in eligible.in_segments():
-        best, scores = segment.best(query, rows - np.uint32(base), count)
-        complete = len(best) == len(rows)
-        yield Candidates(best + np.uint32(base), scores, exact=True, complete=complete)

@@ -61,8 +61,23 @@ def test_graph_search_and_scan_find_the_same(view, share):
 
 
 def test_few_of_many_are_found_by_the_graph(view):
-    assert not nearest(0, EligibleRows(view), 3).exact
+    assert not nearest(0, EligibleRows(view), 2).exact
     assert nearest(0, EligibleRows(view), view.living // 20 + 1).exact
+
+
+def test_each_segment_is_searched_in_the_way_that_costs_less_for_it(engine, view):
+    """The tail becomes a segment of a few leaves, which are scanned beside a graph search."""
+    opened = engine.open().collection_id
+    segments = {each.record.segment_id: each for each in view.segments}
+    small = load(engine.store.segments, engine.seal())
+    with engine.store.read() as txn:
+        both = load_view(
+            engine.store, txn, SETTINGS, opened, {**segments, small.record.segment_id: small}
+        )
+    query = VectorQuery(query_vector(0))
+    found = VectorSource().candidates(query, EligibleRows(both), 2)
+    assert list(query._searches) == list(segments)
+    assert set(found.rows) == set(nearest(0, EligibleRows(both, living(both)), 2).rows)
 
 
 def test_few_eligible_rows_are_scanned(view):

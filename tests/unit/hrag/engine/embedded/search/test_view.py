@@ -125,6 +125,21 @@ def test_the_leaves_of_segments_and_tail_are_told_apart(filled):
     assert view.living == view.count - len(document(1).vectors)
 
 
+def test_leaves_after_those_of_segments_cost_their_own_memory_and_no_copy(filled):
+    view = loaded(filled, load(filled.store.segments, filled.seal()))
+    filled.writer.put(filled.open(), prepared("d9", sentences(9), seed=9))
+    after = advanced(filled, view, *_log_after(filled, view.sequence))
+    leaves = after.count - view.count
+    assert 0 < leaves < view.tail_base // 8
+    assert after.labels is view.labels
+    assert after.ancestors is view.ancestors
+    entries = after.tail.entry_count(leaves)
+    heights = len(view.ancestors)
+    row_bytes = 8 + 4 * heights + 1 + 4  # Label, ancestors, liveness, length.
+    tail_bytes = 4 * SETTINGS.dimension + 8  # Vector, where its terms begin.
+    assert after.size_bytes - view.size_bytes == leaves * (row_bytes + tail_bytes) + 8 * entries
+
+
 @pytest.mark.parametrize("segments_loaded", [0, 1, 2])
 def test_what_a_segment_is_missing_for_lies_in_the_tail(filled, segments_loaded):
     records = [filled.seal()]
