@@ -178,6 +178,9 @@ class CommonSettings(EngineSettings, AuditSettings):
     tenant_max_waiting_calls: int | None = _variable(
         "HRAG_TENANT_MAX_WAITING_CALLS", None, ge=1, le=65_536
     )
+    max_unanswered_bytes: int = _variable(
+        "HRAG_MAX_UNANSWERED_BYTES", 512 * MIB, ge=MIB, le=1 << 40
+    )
     max_unread_bytes: int = _variable("HRAG_MAX_UNREAD_BYTES", 128 * MIB, ge=MIB, le=1 << 40)
     arrival_timeout_s: float = _variable("HRAG_ARRIVAL_TIMEOUT_S", 10.0, gt=0, le=3600)
     send_timeout_s: float = _variable("HRAG_SEND_TIMEOUT_S", 30.0, gt=0, le=3600)

@@ -8,8 +8,10 @@ calls that are too many.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
 from enum import Enum, auto
 from functools import partial
@@ -18,8 +20,16 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from hrag.errors import DeadlineExceeded, HragError, InvalidArgument, ServiceUnavailable, TooBusy
+from hrag.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    HragError,
+    InvalidArgument,
+    ServiceUnavailable,
+    TooBusy,
+)
 from hrag.rpc.arrival import Behavior, PendingCall
+from hrag.rpc.byte_budget import ByteBudget
 from hrag.rpc.concurrency_limiter import ConcurrencyLimiter
 from hrag.rpc.cooperative_yield import RunningCalls
 from hrag.rpc.suspension import Suspended, SuspendedCalls
@@ -27,7 +37,10 @@ from hrag.rpc.timeouts import Timeouts
 
 _log = structlog.get_logger()
 
-MAX_ARRIVING = 1024  # Calls whose message has not arrived. Beyond, the oldest is ended.
+MAX_ARRIVING = 1024  # Calls whose message has not arrived. Beyond, one is ended.
+# Calls that anybody may make, such as health checks, whose messages come with their headers.
+MAX_ARRIVING_INLINE = 64
+_INLINE_TIMEOUT_S = 2.0
 
 _SUBMITTED: Future[None] = Future()  # gRPC counts calls by it, which nothing here needs.
 _SUBMITTED.set_result(None)
@@ -54,8 +67,8 @@ class Placement(NamedTuple):
     """How the interceptor wants a call to be run.
 
     `refusing` returns the behavior that ends the call with an error, and `account` the tenant
-    that a message counts for; it raises PermissionDenied. `caller` identifies who opened a
-    stream, empty for nobody in particular.
+    that a message counts for; it raises PermissionDenied. `caller` identifies who calls, empty
+    for nobody in particular.
     """
 
     lane: Lane
@@ -85,22 +98,31 @@ class AdmissionExecutor:
         max_waiting: int,
         arrival_timeout_s: float,
         max_streams: int,
+        max_unanswered_bytes: int,
     ) -> None:
         """`threads` calls of one tenant may run at once, one more if others call too.
 
         `max_calls` bounds the calls of the pool, running and waiting, and `max_waiting` those
-        of one tenant that wait.
+        of one tenant that wait. `max_unanswered_bytes` bounds the requests of those calls.
         """
         self.streams = StreamThreads(max_streams, self._run)
         self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()  # None ends a thread.
         self._max_calls = max_calls
-        self._timeout_s = arrival_timeout_s
         self._running = RunningCalls()
         self._tenants = ConcurrencyLimiter(threads, max_waiting, self._ready.put)
         self._suspended = SuspendedCalls(self._resume)
         self._calls = 0
+        self._unanswered = ByteBudget(
+            max_unanswered_bytes, "unanswered requests", "HRAG_MAX_UNANSWERED_BYTES"
+        )
         self._lock = threading.Lock()
-        self._arriving = Timeouts[PendingCall](arrival_timeout_s, self._end_late, "arrivals")
+        inline_timeout_s = min(arrival_timeout_s, _INLINE_TIMEOUT_S)
+        self._arriving = Timeouts(
+            arrival_timeout_s, partial(_end_late, arrival_timeout_s), "arrivals"
+        )
+        self._arriving_inline = Timeouts(
+            inline_timeout_s, partial(_end_late, inline_timeout_s), "inline-arrivals"
+        )
         self._threads = [
             threading.Thread(target=self._work, name=f"call-{number}", daemon=True)
             for number in range(threads + 1)
@@ -125,20 +147,31 @@ class AdmissionExecutor:
         """Called by gRPC, in its event thread, with the parts of a call."""
         call = PendingCall(run, *parts)
         placement = call.context[PLACEMENT]
-        lane = placement.lane
+        call.account, lane = placement.caller, placement.lane
         if lane is Lane.REJECTED:
             call.run()
         elif lane is Lane.STREAM:
-            call.account = placement.caller
-            self._count(1)
-            self.streams.start(call)
+            self._start_stream(call)
+        elif lane is Lane.INLINE:
+            self._arriving_inline.add(call)
+            call.receive(self._arrived_inline)
+            if len(self._arriving_inline) > MAX_ARRIVING_INLINE:
+                self._end_oldest(self._arriving_inline, MAX_ARRIVING_INLINE)
         else:
             call.context.run(PENDING.set, call)
             self._arriving.add(call)
-            call.receive(self._arrived_inline if lane is Lane.INLINE else self._arrived)
+            call.receive(self._arrived)
             if len(self._arriving) > MAX_ARRIVING:
-                self._end_oldest()
+                self._end_oldest(self._arriving, MAX_ARRIVING)
         return _SUBMITTED
+
+    def _start_stream(self, call: PendingCall) -> None:
+        self._count(1)
+        try:
+            self.streams.start(call)
+        except TooBusy as error:
+            self._count(-1)
+            _refuse(call, error)
 
     def suspend(self, call: PendingCall, reason: Suspended) -> Callable[[PendingCall], None]:
         """Lets a running call wait without its thread; returns what `leave_open` needs.
@@ -146,18 +179,19 @@ class AdmissionExecutor:
         It has counted, and counts, all the time. Raises TooBusy if too many of its tenant wait.
         """
         self._tenants.suspend(call.account)
-        return partial(self._suspended.add, reason)
+        return partial(self._suspended.add, reason.with_traceback(None))
 
     def _resume(self, call: PendingCall) -> None:
-        if call.context[PLACEMENT].lane is Lane.POOL:
-            self._tenants.resume(call.account, call)
-        else:
-            self._tenants.release(call.account)
-            self.streams.start(call)
+        if call.context[PLACEMENT].lane is Lane.OWN:
+            with suppress(TooBusy):  # Without a thread of its own it takes one of the pool.
+                self.streams.start(call)
+                self._tenants.release(call.account)
+                return
+        self._tenants.resume(call.account, call)
 
     def end_arriving(self) -> None:
         """Ends the calls whose message has not arrived, because the service is stopping."""
-        for call in self._arriving.close():
+        for call in (*self._arriving.close(), *self._arriving_inline.close()):
             _refuse(call, ServiceUnavailable("the service is stopping"))
 
     def shutdown(self) -> None:
@@ -167,48 +201,52 @@ class AdmissionExecutor:
         for thread in self._threads:
             thread.join()
         self.streams.join()
+        self._suspended.close()
 
     def _arrived(self, call: PendingCall) -> None:
-        if not self._has_arrived(call):
+        if not _has_arrived(call, self._arriving):
             return
         try:
             if self.is_full:
                 raise self.too_busy
             placement = call.context[PLACEMENT]
             call.account = placement.account(call.message)
-            if placement.lane is Lane.POOL:
-                self._tenants.enter(call.account, call)
-            else:
-                self.streams.check(call.account)
-                self.streams.start(call)
+            self._unanswered.take(call.account, len(call.message))
+            call.counted_bytes = len(call.message)
+            self._begin(call, placement.lane)
         except HragError as error:
+            self._unanswered.give(call.account, call.counted_bytes)
             _refuse(call, error)
         else:
             self._count(1)
 
+    def _begin(self, call: PendingCall, lane: Lane) -> None:
+        """Runs a call at once or when it is its turn; raises TooBusy."""
+        if lane is Lane.OWN:
+            self.streams.check(call.account)
+            self.streams.start(call)
+        elif not self._tenants.enter(call.account, call):
+            call.when_ended(partial(self._withdraw, call))
+
+    def _withdraw(self, call: PendingCall) -> None:
+        """Gives up a call whose caller has left, if it still waits for its turn."""
+        if self._tenants.withdraw(call.account, call):
+            self._count(-1)
+            _refuse(
+                call, Cancelled("the caller left, or its deadline passed, while the call waited")
+            )
+
     def _arrived_inline(self, call: PendingCall) -> None:
-        if self._has_arrived(call):
+        if _has_arrived(call, self._arriving_inline):
             call.run()
 
-    def _has_arrived(self, call: PendingCall) -> bool:
-        """True if the call may begin: it has a message and was not ended before."""
-        if not self._arriving.remove(call):
-            return False
-        if call.take_message():
-            return True
-        _refuse(call, InvalidArgument("the call has no request message", field="request"))
-        return False
-
-    def _end_late(self, call: PendingCall) -> None:
-        problem = (
-            f"the request did not arrive within {self._timeout_s:g} s (HRAG_ARRIVAL_TIMEOUT_S)"
-        )
-        _refuse(call, DeadlineExceeded(problem))
-
-    def _end_oldest(self) -> None:
-        oldest = self._arriving.pop_oldest()
+    def _end_oldest(self, arriving: Timeouts[PendingCall], limit: int) -> None:
+        """Ends the oldest call of the caller who has most: one caller ends no other's calls."""
+        callers = Counter(call.account for call in arriving.entries())
+        greediest = max(callers, key=callers.__getitem__, default="")
+        oldest = arriving.pop_oldest(lambda call: call.account == greediest)
         if oldest is not None:
-            problem = f"{MAX_ARRIVING} calls have not sent their requests; the oldest are ended"
+            problem = f"{limit} calls have not sent their requests; the oldest are ended"
             _refuse(oldest, TooBusy(problem))
 
     def _work(self) -> None:
@@ -216,6 +254,7 @@ class AdmissionExecutor:
             with self._running.call(call.account):
                 self._run(call)
             self._tenants.leave(call.account)
+            del call  # Not kept while the thread is idle.
 
     def _run(self, call: PendingCall) -> None:
         has_ended = True
@@ -224,7 +263,11 @@ class AdmissionExecutor:
         except Exception:
             _log.exception("call_failed")
         if has_ended:
-            self._count(-1)
+            self._end(call)
+
+    def _end(self, call: PendingCall) -> None:
+        self._unanswered.give(call.account, call.counted_bytes)
+        self._count(-1)
 
     def _count(self, change: int) -> None:
         with self._lock:
@@ -258,11 +301,16 @@ class StreamThreads:
             )
 
     def start(self, call: PendingCall) -> None:
-        """Runs the call in a thread of its own."""
+        """Runs the call in a thread of its own; raises TooBusy if none can be had."""
         thread = threading.Thread(target=self._run, args=(call,), name="stream", daemon=True)
         with self._lock:
             self._threads[thread] = call.account
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            with self._lock:
+                del self._threads[thread]
+            raise TooBusy("the service can start no further thread") from error
 
     def join(self) -> None:
         """Waits for all streams to end."""
@@ -275,6 +323,28 @@ class StreamThreads:
         finally:
             with self._lock:
                 del self._threads[threading.current_thread()]
+
+
+def _arrivals(limit_s: float) -> Timeouts[PendingCall]:
+    return Timeouts(limit_s, partial(_end_late, limit_s), "arrivals")
+
+
+def _end_late(limit_s: float, call: PendingCall) -> None:
+    problem = (
+        f"the request did not arrive within {limit_s:g} s (HRAG_ARRIVAL_TIMEOUT_S; "
+        f"{_INLINE_TIMEOUT_S:g} s at most for health checks)"
+    )
+    _refuse(call, DeadlineExceeded(problem))
+
+
+def _has_arrived(call: PendingCall, arriving: Timeouts[PendingCall]) -> bool:
+    """True if the call may begin: it has a message and was not ended before."""
+    if not arriving.remove(call):
+        return False
+    if call.take_message():
+        return True
+    _refuse(call, InvalidArgument("the call has no request message", field="request"))
+    return False
 
 
 def _refuse(call: PendingCall, error: HragError) -> None:

@@ -8,7 +8,8 @@ later, so that a call that waits for something holds no thread either.
 
 grpcio has no public interface for this. This module is the only one that uses its internals:
 the arguments with which `grpc._server` submits a call to its thread pool, `_receive_message`,
-`_RPCState.rpc_errors` and `_RequestIterator`. The tests of this module notice their change.
+`rpc_errors` and `callbacks` of `_RPCState`, and `_RequestIterator`. The tests of this module
+notice their change.
 """
 
 import time
@@ -32,7 +33,9 @@ Behavior = Callable[[Any, grpc.ServicerContext], Any]
 class PendingCall:
     """A call that waits for its message, or for its handler to run, the first time or again.
 
-    `message` is a unary request as it arrived, and `account` the tenant that it counts for.
+    `message` is a unary request as it arrived, and `account` the tenant that it counts for, or
+    who calls while that is not known. It arrived at `arrived_s`, by `time.monotonic`;
+    `counted_bytes` of it count as unanswered.
     One thread at a time uses a call.
     """
 
@@ -46,6 +49,8 @@ class PendingCall:
         "_state",
         "_then",
         "account",
+        "arrived_s",
+        "counted_bytes",
         "message",
     )
 
@@ -64,14 +69,16 @@ class PendingCall:
         `argument` waits for a unary request, or returns the iterator of a stream. `formats`
         are the request's deserializer and the response's serializer.
         """
-        self._run = run
+        self._run: Any = run
         self._respond = respond
         self._rpc = rpc
         self._state = state
         self._behavior = behavior
-        self._argument = argument
+        self._argument: Any = argument
         self.account = ""
         self.message: Any = None
+        self.arrived_s = 0.0
+        self.counted_bytes = 0
         self._formats = formats
         self._then: Callable[[PendingCall], None] | None = None
 
@@ -107,7 +114,24 @@ class PendingCall:
         with self._state.condition:
             self.message, self._state.request = self._state.request, None
         self._argument = self._get_message
+        self.arrived_s = time.monotonic()
         return self.message is not None
+
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` once the call has ended or its caller has left; at once if so.
+
+        Otherwise in gRPC's event thread.
+        """
+        state = self._state
+        if state is None:  # It has run meanwhile, and ended.
+            callback()
+            return
+        with state.condition:
+            callbacks = state.callbacks
+            if callbacks is not None:
+                callbacks.append(callback)
+        if callbacks is None:
+            callback()
 
     def run(self) -> bool:
         """Runs the handler in this thread and responds; False if the call was left open."""
@@ -116,19 +140,27 @@ class PendingCall:
         )
         then, self._then = self._then, None
         if then is None:
+            self._forget()
             return True
+        self._state.rpc_errors.clear()  # Their tracebacks refer to this call.
         then(self)
         return False
 
     def refuse(self, behavior: Behavior) -> None:
         """Ends a call that has not begun to run with `behavior`, which aborts it."""
-        self._respond_with(behavior, lambda: b"", None, None)
+        self._run(self._respond, self._rpc, self._state, behavior, lambda: b"", None, None)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Breaks the reference cycles of a call that has ended: its context refers to it.
+
+        Until the garbage collector came, they would keep its message, whose size that does not
+        know.
+        """
+        self._run = self._argument = self._rpc = self._state = self.message = None
 
     def _get_message(self) -> Any:
         return self.message
-
-    def _respond_with(self, behavior: Behavior, argument: Callable[[], Any], *formats: Any) -> None:
-        self._run(self._respond, self._rpc, self._state, behavior, argument, *formats)
 
     def leave_open(
         self, context: grpc.ServicerContext, then: Callable[["PendingCall"], None]
@@ -142,7 +174,10 @@ class PendingCall:
         # An error of this list means to grpcio that the call's end is somebody else's matter.
         error = grpc.RpcError()
         context._state.rpc_errors.append(error)  # type: ignore[attr-defined]
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # The frame would refer to the error, and the error to the frame.
 
 
 def requests_within(requests: Any, poll_s: float, check: Callable[[], None]) -> Iterator[bytes]:

@@ -139,14 +139,20 @@ class Call:
         self._request: Any = None  # The last one that was parsed.
         self._is_admitted = False
         self._is_left_open = False
-        self._unanswered = 0  # Messages of a stream.
+        # Messages of a stream: counts of their own, because two threads write them.
+        self._received = self._answered = 0
         self._active_s = time.monotonic()  # When a stream last received or sent a message.
         self._started = time.perf_counter()
-        is_stream = PLACEMENT.get().lane is Lane.STREAM
-        call_deadline.start(context, math.inf if is_stream else limits.deadline_s)
+        call_deadline.start(context, self._default_s())
         context.set_trailing_metadata(((request_id.REQUEST_ID, self._id),))
         log.CALL.set(self._log_fields)
         metrics.call_started()
+
+    def _default_s(self) -> float:
+        """What is left, in seconds, to a caller who gave no deadline."""
+        if PLACEMENT.get().lane is Lane.STREAM:
+            return math.inf
+        return self._limits.deadline_s - (time.monotonic() - PENDING.get().arrived_s)
 
     def admit(self, raw: bytes) -> Any:
         """Returns the parsed request if it is authorized and within its tenants' limits."""
@@ -172,7 +178,7 @@ class Call:
         """Raises if a stream is idle for too long, or its credential is no longer valid."""
         self._guard.authorize()
         idle_s = time.monotonic() - self._active_s
-        if not self._unanswered and idle_s > self._limits.idle_s:
+        if self._received <= self._answered and idle_s > self._limits.idle_s:
             raise DeadlineExceeded(
                 f"the stream was idle for {idle_s:.0f} s; {self._limits.idle_s:g} s are allowed "
                 "(HRAG_STREAM_IDLE_TIMEOUT_S)"
@@ -184,7 +190,7 @@ class Call:
         Nothing more is read meanwhile, so gRPC's flow control applies backpressure to the
         client.
         """
-        self._unanswered += 1
+        self._received += 1
         self._active_s = time.monotonic()
         request = self._authorized(raw)
         while (refusal := self._guard.try_acquire()) is not None:
@@ -227,7 +233,7 @@ class Call:
             yield message
         finally:
             replies.finish(sending)
-        self._unanswered -= len(getattr(response, "outcomes", "1"))
+        self._answered += len(getattr(response, "outcomes", "1"))
         self._active_s = time.monotonic()
 
     def fail(self, error: Exception) -> NoReturn:
@@ -238,6 +244,7 @@ class Call:
             except TooBusy as refusal:
                 error = refusal
         known = to_hrag_error(self._method, error)
+        _forget_frames(error)
         situation = status.situation_of(known)
         self.code, self._reason = situation.code.name, situation.reason
         tracing.call_failed(self.code, situation.code.value[0])
@@ -263,18 +270,21 @@ class Call:
         else:
             _log.debug("call", method=self._method, code=self.code, ms=ms)
         call_audit.ended(self._method, self.code, self._reason, self._request, self._context)
+        # Whatever refers from the call's context to the call would be a reference cycle.
         log.CALL.set(None)
+        call_deadline.end()
+        _RUNNING.set(None)
 
     def _log_fields(self) -> dict[str, str]:
         return {"request_id": self._id, **self._guard.log_fields()}
 
 
-_RUNNING: ContextVar[Call] = ContextVar("running")
+_RUNNING: ContextVar[Call | None] = ContextVar("running", default=None)
 
 
 def started(start_call: "StartCall", context: grpc.ServicerContext) -> Call:
     """Returns the call of this context: a new one, or the one that was left open."""
-    call = _RUNNING.get(None)
+    call = _RUNNING.get()
     if call is None:
         call = start_call(context)
         _RUNNING.set(call)
@@ -287,6 +297,13 @@ def _refuse(refusal: RateQuotaExceeded) -> NoReturn:
 
 
 StartCall = Callable[[grpc.ServicerContext], Call]
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Drops the tracebacks of an error and its causes: a logged one is in a reference cycle."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def to_hrag_error(method: str, error: Exception) -> HragError:

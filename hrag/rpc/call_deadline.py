@@ -18,6 +18,11 @@ def start(context: grpc.ServicerContext, default_s: float) -> None:
     OF_CALL.set(_deadline(context, default_s))
 
 
+def end() -> None:
+    """Forgets the deadline of a call that has ended."""
+    OF_CALL.set(NEVER)
+
+
 def deadline_of(context: grpc.ServicerContext) -> Deadline:
     """Returns the call's deadline, which ends early if the call is cancelled or disconnected."""
     started = OF_CALL.get()

@@ -49,16 +49,30 @@ class ConcurrencyLimiter:
         self._lock = threading.Lock()
         self._tenants: dict[str, _Tenant] = {}
 
-    def enter(self, tenant: str, call: PendingCall) -> None:
-        """Runs a call at once or when it is its turn; raises TooBusy if too many wait."""
+    def enter(self, tenant: str, call: PendingCall) -> bool:
+        """Runs a call at once, or when it is its turn; returns False if it waits.
+
+        Raises TooBusy if too many wait.
+        """
         with self._lock:
             state = self._state(tenant)
             if state.running >= self._limit(tenant):
                 self._check_waiting(tenant, state)
                 state.waiting.append(call)
-                return
+                return False
             state.running += 1
         self._run(call)
+        return True
+
+    def withdraw(self, tenant: str, call: PendingCall) -> bool:
+        """Takes a waiting call out of the queue; returns False if it does not wait."""
+        with self._lock:
+            state = self._tenants.get(tenant)
+            if state is None or call not in state.waiting:
+                return False
+            state.waiting.remove(call)
+            self._forget(tenant, state)
+            return True
 
     def leave(self, tenant: str) -> None:
         """Ends a running call."""

@@ -13,9 +13,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from hrag.auth import REFUSAL, Authenticate, Identity, Role
+from hrag.auth import ANY_TENANT, REFUSAL, Authenticate, Identity, Role
 from hrag.errors import PermissionDenied, RateQuotaExceeded, Unauthenticated
-from hrag.ids import is_name, quoted
+from hrag.ids import MAX_NAME_BYTES, is_name, quoted
 from hrag.rpc.rate_limiter import RateLimiter
 from hrag.types import check_batch
 
@@ -173,12 +173,16 @@ class CallGuard:
     def account_of(self, message: bytes) -> str:
         """Returns whose limits an encoded request counts against, without parsing it.
 
-        That is its first tenant, or the credential where the message begins otherwise. Raises
-        PermissionDenied as `check_tenants` does.
+        That is its first tenant. Where the message begins otherwise it is one for which the
+        credential may act, so that the order of fields gives nobody a second account; or the
+        credential, if it may act for all or the method knows no tenants. Raises PermissionDenied
+        as `check_tenants` does.
         """
-        tenant_id = _first_text(message, self._required_rule().depth)
+        depth = self._required_rule().depth
+        tenant_id = _first_text(message, depth)
         if not is_name(tenant_id):
-            return self._credential
+            own = self._identity.tenants if self._identity and depth else frozenset()
+            return self._credential if ANY_TENANT in own else min(own, default=self._credential)
         self._tenants = (tenant_id,)
         _check_tenant(self._identity, tenant_id)
         return tenant_id
@@ -211,7 +215,7 @@ def _check_tenant(identity: Identity | None, tenant_id: str) -> None:
 def _first_text(message: bytes, depth: int) -> str:
     """Returns field 1 of a protobuf message if it is encoded first, as encoders do, else "".
 
-    With a depth of 2, field 1 of the message in field 1.
+    Also "" if it is longer than a name. With a depth of 2, field 1 of the message in field 1.
     """
     start, end = 0, len(message)
     for _ in range(depth):
@@ -228,7 +232,9 @@ def _first_text(message: bytes, depth: int) -> str:
                 break
         start += 1
         end = min(end, start + length)
-    return message[start:end].decode("utf-8", "replace") if depth else ""
+    if not depth or end - start > MAX_NAME_BYTES:
+        return ""
+    return message[start:end].decode("utf-8", "replace")
 
 
 def _bearer(metadata: Metadata) -> str:

@@ -20,6 +20,7 @@ from hrag.rpc.call import GUARD, Call, CallLimits, MalformedRequest, StartCall, 
 from hrag.rpc.guard import CallGuard
 
 _OK = grpc.StatusCode.OK.name
+_MAX_OPEN_BYTES = 1024  # Of a request that needs no credential: a health check names a service.
 
 
 class _Method(NamedTuple):
@@ -80,8 +81,7 @@ class CallInterceptor(grpc.ServerInterceptor):
         deserialize = _tolerant(handler.request_deserializer)
         refusing = partial(rejecting, method)
         if method in guard.OPEN:
-            own = handler._replace(request_deserializer=deserialize)
-            return _Method(own, Lane.INLINE, refusing)
+            return _Method(_reading_little(handler, deserialize), Lane.INLINE, refusing)
         start_call = partial(Call, method, deserialize, handler.response_serializer, self._limits)
         if handler.request_streaming and handler.response_streaming:
             wrapped = _stream(start_call, handler.stream_stream, Call.admit_each)
@@ -110,6 +110,20 @@ def _tolerant(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
             return MalformedRequest(str(error))
 
     return read
+
+
+def _reading_little(handler: Any, deserialize: Callable[[bytes], Any]) -> Any:
+    """Returns the handler of an open method with requests of any size, which parses short ones.
+
+    It runs in gRPC's event thread, for callers whom nobody knows.
+    """
+
+    def read(message: bytes) -> Any:
+        if len(message) > _MAX_OPEN_BYTES:
+            return MalformedRequest(f"it has {len(message)} bytes, {_MAX_OPEN_BYTES} are allowed")
+        return deserialize(message)
+
+    return handler._replace(request_deserializer=read)
 
 
 def _unary(start_call: StartCall, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

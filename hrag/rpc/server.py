@@ -121,6 +121,7 @@ def _limits(settings: CommonSettings, protection: Protection) -> CallLimits:
         settings.tenant_max_waiting_calls or max(1, settings.max_concurrent_calls // 2),
         settings.arrival_timeout_s,
         settings.max_streams,
+        settings.max_unanswered_bytes,
     )
     return CallLimits(
         executor,

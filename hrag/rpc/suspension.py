@@ -5,19 +5,26 @@ called again, from its beginning, when what it waits for has come or its time ha
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable
 
-from hrag.deadline import Deadline
+import structlog
+
+from hrag.deadline import OF_CALL, Deadline
 from hrag.rpc.arrival import PendingCall
+
+_log = structlog.get_logger()
 
 _POLL_S = 0.005
 _MARGIN_S = 2 * _POLL_S  # What a handler needs to say that its time has passed.
+_ASKING_S = 0.5  # A store that does not answer holds up other calls no longer than that.
 
 
 class Suspended(Exception):
     """Raised by a handler that has to wait until `is_ready`, within `deadline`.
 
-    `is_ready` is called often, in another thread; what it raises makes the handler run again.
+    `is_ready` is called often, in another thread and with a short deadline of its own; what it
+    raises makes the handler run again.
     """
 
     def __init__(self, is_ready: Callable[[], bool], deadline: Deadline) -> None:
@@ -26,10 +33,12 @@ class Suspended(Exception):
         self._deadline = deadline
 
     @property
-    def is_over(self) -> bool:
-        """True if the handler should run again."""
-        if self._deadline.remaining_s <= _MARGIN_S or not self._deadline.is_waiting():
-            return True
+    def is_past(self) -> bool:
+        """True if its time has passed, or nobody waits for the call any more."""
+        return self._deadline.remaining_s <= _MARGIN_S or not self._deadline.is_waiting()
+
+    def is_ready(self) -> bool:
+        """Returns True if the handler should run again."""
         try:
             return self._is_ready()
         except Exception:  # The handler meets the same error and reports it.
@@ -46,31 +55,57 @@ class SuspendedCalls:
 
     def __init__(self, resume: Callable[[PendingCall], None]) -> None:
         self._resume = resume
-        self._lock = threading.Lock()
-        self._calls: list[tuple[Suspended, PendingCall]] = []
-        self._watching = False
+        self._calls: deque[tuple[Suspended, PendingCall]] = deque()
+        self._waking = threading.Event()  # There are calls, or it is to end.
+        self._closing = threading.Event()
+        # From the beginning: when no further thread can be had, calls may wait already.
+        self._thread = threading.Thread(target=self._watch, name="suspended", daemon=True)
+        self._thread.start()
 
     def add(self, reason: Suspended, call: PendingCall) -> None:
-        """Resumes `call` once `reason` is over."""
-        with self._lock:
-            self._calls.append((reason, call))
-            if self._watching:
-                return
-            self._watching = True
-        threading.Thread(target=self._watch, name="suspended", daemon=True).start()
+        """Resumes `call` once it need not wait for `reason`."""
+        self._calls.append((reason, call))
+        self._waking.set()
+
+    def close(self) -> None:
+        """Stops watching; to be called when no call is left."""
+        self._closing.set()
+        self._waking.set()
+        self._thread.join()
 
     def _watch(self) -> None:
-        """Ends when no call is left: mostly, none waits."""
-        pause = threading.Event()
-        while True:
-            with self._lock:
-                calls = list(self._calls)
-                if not calls:
-                    self._watching = False
-                    return
-            over = [each for each in calls if each[0].is_over]
-            with self._lock:
-                self._calls = [each for each in self._calls if each not in over]
-            for _, call in over:
-                self._resume(call)
-            pause.wait(_POLL_S)
+        while self._waking.wait() and not self._closing.is_set():
+            self._waking.clear()
+            self._look()
+            if self._calls:
+                self._waking.set()
+            self._closing.wait(_POLL_S)
+
+    def _look(self) -> None:
+        """Resumes the calls whose time has passed, then those that are ready.
+
+        Where asking takes long, those that were not asked come first the next time.
+        """
+        waiting: deque[tuple[Suspended, PendingCall]] = deque()
+        for _ in range(len(self._calls)):
+            reason, call = self._calls.popleft()
+            if reason.is_past:
+                self._resume_one(call)
+            else:
+                waiting.append((reason, call))
+        asked = []
+        asking = Deadline.after(_ASKING_S)
+        OF_CALL.set(asking)
+        while waiting and asking.remaining_s > 0:
+            reason, call = waiting.popleft()
+            if reason.is_ready():
+                self._resume_one(call)
+            else:
+                asked.append((reason, call))
+        self._calls.extend([*waiting, *asked])
+
+    def _resume_one(self, call: PendingCall) -> None:
+        try:
+            self._resume(call)
+        except Exception:  # The other calls still wait.
+            _log.exception("resume_failed")

@@ -46,15 +46,19 @@ class Timeouts(Generic[Entry]):
         """Stops the time of an entry; False if it has expired, or was removed before."""
         return self._since_s.pop(entry, None) is not None
 
-    def pop_oldest(self) -> Entry | None:
-        """Removes and returns the entry with the least time left; None without entries."""
-        return next((entry for entry in list(self._since_s) if self.remove(entry)), None)
+    def entries(self) -> list[Entry]:
+        """Returns the entries, those with the least time left first."""
+        return list(self._since_s)
+
+    def pop_oldest(self, wanted: Callable[[Entry], bool]) -> Entry | None:
+        """Removes and returns the wanted entry with the least time left; None without one."""
+        return next((each for each in self.entries() if wanted(each) and self.remove(each)), None)
 
     def close(self) -> list[Entry]:
         """Stops watching; returns the entries that are left, which will not expire."""
         self._closing.set()
         self._thread.join()
-        return [entry for entry in list(self._since_s) if self.remove(entry)]
+        return [entry for entry in self.entries() if self.remove(entry)]
 
     def _watch(self) -> None:
         poll_s = min(max(self._limit_s / _POLLS_PER_LIMIT, _MIN_POLL_S), _MAX_POLL_S)

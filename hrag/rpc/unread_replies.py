@@ -6,16 +6,12 @@ way are counted, for each tenant and for all; what would exceed a limit is refus
 whose reply is not read in time is cancelled.
 """
 
-import threading
-from collections import Counter
 from functools import partial
 
 import grpc
 
-from hrag.errors import TooBusy
+from hrag.rpc.byte_budget import ByteBudget
 from hrag.rpc.timeouts import Timeouts
-
-_TENANT_SHARE = 2  # A tenant may hold one in so many of the bytes.
 
 
 class _Sending:
@@ -34,17 +30,13 @@ class UnreadReplies:
 
     def __init__(self, max_bytes: int, timeout_s: float) -> None:
         """`timeout_s` is how long a client may take to read one message."""
-        self._max_bytes = max_bytes
-        self._tenant_bytes = max_bytes // _TENANT_SHARE
-        self._lock = threading.Lock()
-        self._bytes: Counter[str] = Counter()
-        self._total = 0
+        self._budget = ByteBudget(max_bytes, "unread replies", "HRAG_MAX_UNREAD_BYTES")
         self._unread = Timeouts[_Sending](timeout_s, _cancel, "unread-replies")
 
     @property
     def unread_bytes(self) -> int:
         """Bytes of all messages on their way."""
-        return self._total
+        return self._budget.total_bytes
 
     def send(self, context: grpc.ServicerContext, tenant: str, size_bytes: int) -> None:
         """Counts the only reply of a call until the call ends; raises TooBusy, see `start`."""
@@ -57,17 +49,7 @@ class UnreadReplies:
 
         Raises TooBusy if unread messages, of the tenant or of all, would exceed their limit.
         """
-        with self._lock:
-            held = self._bytes[tenant]
-            if held + size_bytes > self._tenant_bytes or self._total + size_bytes > self._max_bytes:
-                raise TooBusy(
-                    f"replies of {held} bytes to tenant {tenant!r} are unread, {self._total} "
-                    f"bytes to all; with this one of {size_bytes} bytes they would exceed "
-                    f"{self._tenant_bytes} bytes of a tenant or {self._max_bytes} of all "
-                    "(HRAG_MAX_UNREAD_BYTES)"
-                )
-            self._bytes[tenant] = held + size_bytes
-            self._total += size_bytes
+        self._budget.take(tenant, size_bytes)
         sending = _Sending(context, tenant, size_bytes)
         self._unread.add(sending)
         return sending
@@ -75,13 +57,7 @@ class UnreadReplies:
     def finish(self, sending: _Sending) -> None:
         """Ends the counting: the message was sent, or its call has ended."""
         self._unread.remove(sending)
-        with self._lock:
-            self._total -= sending.size_bytes
-            left = self._bytes[sending.tenant] - sending.size_bytes
-            if left:
-                self._bytes[sending.tenant] = left
-            else:
-                del self._bytes[sending.tenant]
+        self._budget.give(sending.tenant, sending.size_bytes)
 
     def close(self) -> None:
         """Stops cancelling."""

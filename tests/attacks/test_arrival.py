@@ -2,15 +2,21 @@
 
 import re
 import socket
+import struct
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2
 
 from hrag.auth import keys
 from hrag.cli.services.processes import INDEXER
+from hrag.client import Client
+from hrag.errors import DocumentNotFound
+from hrag.rpc.admission import MAX_ARRIVING
 from hrag.types import Document
 from hrag.v1 import indexer_pb2, retriever_pb2, types_pb2
 from tests.attacks.http2 import Connection, half_open
@@ -31,6 +37,7 @@ from tests.attacks.world import (
     LIMITS,
     REFLECTION,
     SEARCH,
+    VICTIM,
     Guarded,
 )
 from tests.credentials import id_of, new_key
@@ -93,6 +100,54 @@ def _ended_late(log: str) -> int:
     late = [line for line in log.splitlines() if "DEADLINE_EXCEEDED" in line]
     counts = [int(count) for line in late for count in re.findall(r"\bcount=(\d+)", line)]
     return len(late) - len(counts) + sum(counts)
+
+
+@pytest.mark.parametrize(("method", "whose"), [(CHECK, "a stranger's"), (INGEST, "a tenant's")])
+def test_calls_without_a_message_end_nobodys_but_their_callers(
+    quiet: Guarded, method: str, whose: str
+) -> None:
+    indexer = quiet.services.indexer
+    document = types_pb2.Document(document_id=f"slow-{method[-5:]}", text="Sent slowly.")
+    message = indexer_pb2.IngestDocumentRequest(tenant_id=VICTIM, document=document)
+    body = message.SerializeToString()
+    with closing(Connection(indexer.address)) as upload:
+        stream = upload.open(INGEST, quiet.victim_key)
+        upload.send(stream, struct.pack(">BI", 0, len(body)) + body[:9])
+        token = quiet.attacker_key if whose == "a tenant's" else ""
+        with half_open(indexer.address, method, MAX_ARRIVING + 100, token):
+            time.sleep(0.5)
+            upload.send(stream, body[9:])
+            until(lambda: _exists(quiet.victim, document.document_id))
+
+
+def _exists(client: Client, document_id: str) -> bool:
+    try:
+        return client.get_document(VICTIM, document_id) is not None
+    except DocumentNotFound:
+        return False
+
+
+def test_long_health_checks_are_not_read(quiet: Guarded) -> None:
+    retriever = quiet.services.retriever
+    with grpc.insecure_channel(retriever.address) as channel, ThreadPoolExecutor(4) as callers:
+        check = channel.unary_unary(CHECK)
+        message = health_pb2.HealthCheckRequest(service="x" * 15_000_000).SerializeToString()
+        checks = [callers.submit(check, message, timeout=20) for _ in range(12)]
+        _check_service(quiet, retriever)
+        codes = {call.exception().code() for call in checks}
+    assert codes <= {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.DEADLINE_EXCEEDED}
+
+
+def test_refused_requests_leave_no_memory(quiet: Guarded) -> None:
+    """What they parse to has many times their size on the wire."""
+    request = retriever_pb2.BatchSearchRequest(searches=[retriever_pb2.SearchRequest()] * 200_000)
+    message = request.SerializeToString()
+    with grpc.insecure_channel(quiet.services.retriever.address) as channel:
+        call = channel.unary_unary("/hrag.v1.RetrieverService/BatchSearch")
+        for _ in range(20):
+            with pytest.raises(grpc.RpcError) as caught:
+                call(message, metadata=_metadata(quiet.attacker_key), timeout=20)
+            assert caught.value.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def test_waiting_for_a_change_holds_no_thread(quiet: Guarded) -> None:
@@ -168,11 +223,11 @@ def test_a_stream_is_not_idle_while_its_documents_are_embedded(quiet: Guarded) -
 
 def test_connections_are_bounded_and_silent_ones_end(tmp_path) -> None:
     settings = {**FAST, "HRAG_MAX_CONNECTIONS": "50"}
-    with started(INDEXER, tmp_path / "store", settings) as indexer, ExitStack() as closing:
+    with started(INDEXER, tmp_path / "store", settings) as indexer, ExitStack() as connections:
         indexer.wait_until_serving()
         host, _, port = indexer.address.rpartition(":")
         for _ in range(200):
-            closing.enter_context(socket.create_connection((host, int(port))))
+            connections.enter_context(socket.create_connection((host, int(port))))
         until(lambda: _answers(indexer), 30)
 
 

@@ -39,6 +39,7 @@ class Guarded:
     key_file: Path
     attacker_key: str
     """It may write for its own tenant."""
+    victim_key: str
     victim: Client
 
     def attacker(self) -> Client:
@@ -68,7 +69,7 @@ def guarded_services(folder: Path, start: Start = Forked) -> Iterator[Guarded]:
     ):
         attacker.ingest(ATTACKER, Document(_WORDS * 2000, "log"))
         victim.ingest(VICTIM, Document(_WORDS * 50, "log"))
-        yield Guarded(services, keys, attacker_key, victim)
+        yield Guarded(services, keys, attacker_key, victim_key, victim)
 
 
 @contextmanager

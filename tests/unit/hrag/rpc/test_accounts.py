@@ -45,7 +45,21 @@ def test_any_bytes_count_for_somebody(message: bytes) -> None:
         assert _guard(depth_of, "*").account_of(message)
 
 
-def test_a_message_that_begins_otherwise_counts_for_its_credential() -> None:
+@pytest.mark.parametrize(
+    ("tenants", "expected"),
+    [
+        (["acme"], "acme"),
+        (["b", "acme"], "acme"),
+        (["*"], "credential"),
+        (["*", "a"], "credential"),
+    ],
+)
+def test_a_message_that_begins_otherwise_gives_no_second_account(tenants, expected) -> None:
     message = pb.SearchRequest(text="x").SerializeToString()
     tenant = pb.SearchRequest(tenant_id="acme").SerializeToString()
-    assert _guard(_SEARCH, "acme").account_of(message + tenant) == "credential"
+    assert _guard(_SEARCH, *tenants).account_of(message + tenant) == expected
+
+
+def test_a_tenant_that_is_too_long_is_not_decoded() -> None:
+    message = pb.SearchRequest(tenant_id="a" * 65).SerializeToString()
+    assert _guard(_SEARCH, "acme").account_of(message) == "acme"

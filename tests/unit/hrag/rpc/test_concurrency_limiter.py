@@ -75,6 +75,19 @@ def test_waiting_calls_run_in_their_order() -> None:
     assert world.running == ["5", "6", "7"]
 
 
+def test_a_call_that_is_withdrawn_gives_its_place_to_another() -> None:
+    world = _alone(2)
+    world.enter("a", *"123456")
+    assert world.limiter.withdraw("a", "5")  # type: ignore[arg-type]
+    assert not world.limiter.withdraw("a", "5")  # type: ignore[arg-type]
+    assert not world.limiter.withdraw("a", "1")  # type: ignore[arg-type]
+    assert not world.limiter.withdraw("b", "6")  # type: ignore[arg-type]
+    world.enter("a", "7")
+    for name in "12":
+        world.leave("a", name)
+    assert world.running == ["3", "4", "6", "7"]
+
+
 def test_calls_beyond_the_limit_of_waiting_ones_are_refused() -> None:
     world = _alone(2)
     world.enter("a", *"123456")

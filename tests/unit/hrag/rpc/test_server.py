@@ -137,6 +137,71 @@ def test_a_call_that_outlasts_the_drain_is_cancelled_and_reported() -> None:
         servicer.may_end.set()
 
 
+def test_calls_whose_callers_leave_while_they_wait_take_no_place() -> None:
+    servicer = Slow()
+    variables = {"HRAG_THREADS": 2, "HRAG_TENANT_MAX_WAITING_CALLS": 4}
+    with _started(servicer, **variables) as (listening, channel):
+        running = [_search(channel) for _ in range(2)]
+        for _ in running:
+            servicer.running.acquire()
+        waiting = [_search(channel, timeout=0.2) for _ in range(2)]
+        waiting += [_search(channel) for _ in range(2)]
+        assert all(call.code() is grpc.StatusCode.DEADLINE_EXCEEDED for call in waiting[:2])
+        waiting[2].cancel()
+        until(lambda: listening.limits.executor._calls == 3)
+        more = [_search(channel) for _ in range(3)]
+        until(lambda: listening.limits.executor._calls == 6)
+        servicer.may_end.set()
+        assert [call.result().sequence for call in (*running, waiting[3], *more)] == [7] * 6
+        until(lambda: listening.limits.executor._calls == 0)
+
+
+def test_requests_are_bounded_until_they_are_answered() -> None:
+    servicer = Slow()
+    large = rpb.SearchRequest(text="x" * 300_000)
+    with _started(servicer, HRAG_MAX_UNANSWERED_BYTES=1 << 20) as (listening, channel):
+        search = retriever_pb2_grpc.RetrieverServiceStub(channel).Search
+        running = search.future(large, timeout=10)
+        servicer.running.acquire()
+        with pytest.raises(grpc.RpcError) as caught:
+            search(large, timeout=10)
+        refusal = error_from(caught.value)
+        assert type(refusal) is errors.TooBusy
+        assert "HRAG_MAX_UNANSWERED_BYTES" in refusal.message
+        servicer.may_end.set()
+        assert running.result().sequence == 7
+        until(lambda: listening.limits.executor._calls == 0)
+        assert search(large, timeout=10).sequence == 7
+
+
+def test_without_a_further_thread_a_stream_is_refused_and_calls_go_on(monkeypatch) -> None:
+    servicer = Slow()
+    servicer.may_end.set()
+    with _started(servicer) as (listening, channel):
+        start = threading.Thread.start
+
+        def fails(thread: threading.Thread) -> None:
+            if thread.name == "stream":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", fails)
+        request = rpb.AnswerRequest(search=rpb.SearchRequest(tenant_id="t"))
+        stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
+        for answers in (stub.Answer(request, timeout=10), _reflected(channel)):
+            with pytest.raises(grpc.RpcError) as caught:
+                list(answers)
+            assert type(error_from(caught.value)) is errors.TooBusy
+        assert _search(channel).result().sequence == 7
+        assert (len(listening.limits.executor.streams), listening.limits.executor._calls) == (0, 0)
+
+
+def _reflected(channel: grpc.Channel) -> Any:
+    """Opens a stream."""
+    method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+    return channel.stream_stream(method)(iter([b"\x3a\x00"]), timeout=10)
+
+
 @pytest.mark.parametrize("address", ["198.51.100.7:50051", "nowhere", "127.0.0.1:99999"])
 def test_an_address_that_cannot_be_bound_is_named(address: str) -> None:
     with pytest.raises(errors.ServiceUnavailable) as caught:

@@ -38,15 +38,16 @@ def test_a_removed_entry_does_not_expire() -> None:
     assert expired == []
 
 
-def test_the_oldest_entry_goes_first() -> None:
+def test_the_oldest_wanted_entry_goes_first() -> None:
     timeouts = Timeouts[str](60, lambda _: None, "test")
     for entry in ("a", "b", "c"):
         timeouts.add(entry)
     assert timeouts.remove("a")
-    assert timeouts.pop_oldest() == "b"
-    assert len(timeouts) == 1
-    assert timeouts.close() == ["c"]
-    assert timeouts.pop_oldest() is None
+    assert timeouts.pop_oldest(lambda entry: entry != "b") == "c"
+    assert timeouts.entries() == ["b"]
+    assert timeouts.pop_oldest(lambda entry: entry != "b") is None
+    assert timeouts.close() == ["b"]
+    assert timeouts.pop_oldest(lambda entry: True) is None
 
 
 def test_a_failing_expiry_is_logged_and_the_next_entry_expires() -> None:
