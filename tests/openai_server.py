@@ -27,6 +27,7 @@ DEFAULT_DIMENSION = 32
 _EMBEDDINGS = "/v1/embeddings"
 _CHAT = "/v1/chat/completions"
 _POLL_S = 0.02
+HEADER_PAUSE_S = 0.1
 SAID = ("Dogs ", "bark", " [1].")
 PROMPT_TOKENS, COMPLETION_TOKENS = 12, 3
 
@@ -36,11 +37,13 @@ class Reply:
     """What goes back. `data` becomes the body unless `body` is given.
 
     `events` are sent one by one in place of either: bytes as they are, a number as a pause
-    of so many seconds, None as the end of the connection.
+    of so many seconds, None as the end of the connection. Before them, `slow_headers` are sent
+    one by one, each with a pause of `HEADER_PAUSE_S`.
     """
 
     data: list[dict[str, Any]]
     events: tuple[bytes | float | None, ...] | None = None
+    slow_headers: int = 0
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes | None = None
@@ -280,14 +283,18 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.events is None or reply.body is not None:
             self._send(reply)
         else:
-            self._stream(reply.events)
+            self._stream(reply, reply.events)
 
-    def _stream(self, events: Sequence[bytes | float | None]) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
+    def _stream(self, reply: Reply, events: Sequence[bytes | float | None]) -> None:
         try:
+            self.send_response(reply.status)
+            for _ in range(reply.slow_headers):
+                self.send_header("X-Slow", "yes")
+                self.flush_headers()
+                self._pause(HEADER_PAUSE_S)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
             for each in events:
                 if each is None:
                     self.close_connection = True

@@ -7,7 +7,7 @@ Queries are stored as digests, so it takes about `entries * (4 * dimension + 300
 long the queries are.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from hashlib import blake2b
 from threading import Lock
@@ -15,6 +15,34 @@ from threading import Lock
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Embedder, Vectors
 from hrag.errors import EmbedderRejected, HragError, outcome_of
+
+
+class _TenantsBySize:
+    """Tenants by their number of entries. Each operation takes constant time.
+
+    The buckets of the LFU algorithm (Shah, Mitra and Matani, 2010): sizes change by one, so the
+    largest is never searched for.
+    """
+
+    def __init__(self) -> None:
+        self._largest = 0
+        self._of_size: defaultdict[int, OrderedDict[str, None]] = defaultdict(OrderedDict)
+
+    @property
+    def largest(self) -> str:
+        """The tenant with most entries; of several, the one that has had as many for longest."""
+        return next(iter(self._of_size[self._largest]))
+
+    def move(self, tenant_id: str, before: int, after: int) -> None:
+        """Changes a tenant's number of entries by one; a tenant with none is not kept."""
+        if before:
+            del self._of_size[before][tenant_id]
+        if after:
+            self._of_size[after][tenant_id] = None
+        if after > self._largest or not self._of_size[self._largest]:
+            self._largest = after
+        if not self._of_size[before]:
+            del self._of_size[before]
 
 
 class CachedQueries:
@@ -29,6 +57,7 @@ class CachedQueries:
         self._embedder = embedder
         self._entries = entries
         self._of_tenant: dict[str, OrderedDict[bytes, Vectors]] = {}  # Least recently used first.
+        self._tenants = _TenantsBySize()
         self._count = 0
         self._lock = Lock()
         self._hits = 0
@@ -108,7 +137,9 @@ class CachedQueries:
             return
         with self._lock:
             own = self._of_tenant.setdefault(tenant_id, OrderedDict())
-            self._count += key not in own
+            if key not in own:
+                self._tenants.move(tenant_id, len(own), len(own) + 1)
+                self._count += 1
             own[key] = vector
             if self._count > self._entries:
                 self._evict(tenant_id)
@@ -116,8 +147,10 @@ class CachedQueries:
     def _evict(self, tenant_id: str) -> None:
         """Removes an entry of the tenant if it has more than its share, else of the largest."""
         if len(self._of_tenant[tenant_id]) * len(self._of_tenant) <= self._entries:
-            tenant_id = max(self._of_tenant, key=lambda each: len(self._of_tenant[each]))
-        self._of_tenant[tenant_id].popitem(last=False)
+            tenant_id = self._tenants.largest
+        own = self._of_tenant[tenant_id]
+        self._tenants.move(tenant_id, len(own), len(own) - 1)
+        own.popitem(last=False)
         self._count -= 1
-        if not self._of_tenant[tenant_id]:
+        if not own:
             del self._of_tenant[tenant_id]

@@ -2,7 +2,7 @@
 
 Requests are retried here instead of in the SDK, which knows no deadlines: on 408, 409, 429,
 5xx and lost connections, with exponential backoff or after `Retry-After`, while the caller
-still waits.
+still waits. A request ends at the caller's deadline, also if the reply arrives byte by byte.
 
 Error messages never repeat the key, the request, or the endpoint's own message, which may
 quote either.
@@ -12,17 +12,26 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
-from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAI, Timeout
+from openai import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    DefaultHttpxClient,
+    OpenAI,
+    Timeout,
+)
 
-from hrag.deadline import Deadline
+from hrag.deadline import NEVER, Deadline
 from hrag.endpoint.access import Access
 from hrag.errors import HragError
 
+_MIN_TIMEOUT_S = 0.001  # With zero, what has arrived already could not be read.
 _CONNECT_TIMEOUT_S = 5.0  # A host that is up accepts quickly, however slow its replies are.
 _DELAYS_S = (0.5, 1.0, 2.0, 4.0)
 _JITTER = 0.25  # Prolongs a delay by up to this part, so that failed requests spread out.
@@ -37,7 +46,9 @@ _KNOWN_CODES = frozenset(
         "rate_limit_exceeded",
     }
 )
-
+# Events of the HTTP client that a connection is open.
+_OPENED = (".connect_tcp.complete", ".start_tls.complete")
+_OF_ATTEMPT: ContextVar[Deadline] = ContextVar("deadline_of_attempt")
 
 Reply = TypeVar("Reply")
 
@@ -60,6 +71,25 @@ class ErrorMapping:
     hints: Mapping[int, str]
 
 
+class _BoundedRead:
+    """Reads from a connection until the deadline of the attempt that uses it.
+
+    The HTTP client's timeout bounds each read alone: a reply that arrives byte by byte would
+    never time out.
+    """
+
+    def __init__(self, read: Callable[[int, float], bytes], stage: str) -> None:
+        self._read = read
+        self._stage = stage
+        self._last = NEVER  # A stream is read after its attempt; a connection has one at a time.
+
+    def __call__(self, max_bytes: int, timeout: float) -> bytes:
+        deadline = _OF_ATTEMPT.get(self._last)
+        self._last = Deadline(deadline.at_s)  # The caller would stay in memory with the connection.
+        deadline.check(self._stage)
+        return self._read(max_bytes, max(_MIN_TIMEOUT_S, min(timeout, deadline.remaining_s)))
+
+
 class Endpoint:
     """A client for one endpoint. Thread-safe."""
 
@@ -80,6 +110,7 @@ class Endpoint:
             api_key=access.api_key,
             base_url=access.base_url,
             max_retries=0,
+            http_client=DefaultHttpxClient(event_hooks={"request": [self._trace]}),
         )
         self._errors = errors
         self._retries = retries
@@ -112,8 +143,21 @@ class Endpoint:
 
     def _attempt(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
         deadline.check(f"sending a request to {self.name}")
-        seconds = max(0.001, min(self._timeout_s, deadline.remaining_s))
-        return request(Timeout(seconds, connect=min(seconds, _CONNECT_TIMEOUT_S)))
+        seconds = max(_MIN_TIMEOUT_S, min(self._timeout_s, deadline.remaining_s))
+        token = _OF_ATTEMPT.set(deadline)
+        try:
+            return request(Timeout(seconds, connect=min(seconds, _CONNECT_TIMEOUT_S)))
+        finally:
+            _OF_ATTEMPT.reset(token)
+
+    def _trace(self, request: httpx2.Request) -> None:
+        request.extensions["trace"] = self._bound_reads
+
+    def _bound_reads(self, event: str, info: Mapping[str, Any]) -> None:
+        """Bounds the reads of each connection that the HTTP client opens."""
+        if event.endswith(_OPENED):
+            connection = info["return_value"]
+            connection.read = _BoundedRead(connection.read, f"waiting for {self.name}")
 
     def _retry_delay_s(
         self, error: APIConnectionError | APIStatusError, delay_s: float

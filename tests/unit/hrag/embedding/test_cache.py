@@ -1,12 +1,17 @@
 """The cache of query vectors."""
 
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier
+from types import FrameType
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hrag.deadline import NEVER, Deadline
 from hrag.embedding import Vectors
@@ -161,3 +166,49 @@ def test_a_tenant_evicts_no_more_than_its_own_share(embedder: CountingEmbedder) 
         cached.embed_query("small", f"own {number}")
     assert not embedder.asked
     assert cached._count == 10
+
+
+@given(entries=st.integers(1, 12), inserting=st.lists(st.sampled_from("abcdef"), max_size=60))
+def test_who_holds_most_loses_first(entries: int, inserting: list[str]) -> None:
+    """Unless the inserting tenant has more than its share: then it loses an entry itself."""
+    cached = CachedQueries(HashEmbedder(4), entries)
+    sizes: Counter[str] = Counter()
+    for number, tenant in enumerate(inserting):
+        cached.embed_query(tenant, str(number))
+        sizes[tenant] += 1
+        after = Counter({each: len(own) for each, own in cached._of_tenant.items()})
+        evicted = sizes - after
+        assert evicted.total() == max(0, sizes.total() - entries)
+        if evicted and sizes[tenant] * len(sizes) > entries:
+            assert evicted == Counter([tenant])
+        elif evicted:
+            (loser,) = evicted
+            assert sizes[loser] == max(sizes.values())
+        sizes = after
+
+
+def test_an_eviction_costs_the_same_for_any_number_of_tenants() -> None:
+    """The caches of all tenants are locked meanwhile."""
+    calls = {tenants: _calls_of_an_eviction(tenants) for tenants in (10, 1000)}
+    assert calls[1000] < 2 * calls[10]  # Not equal: the garbage collector may run meanwhile.
+
+
+def _calls_of_an_eviction(tenants: int) -> int:
+    """Returns the function calls of an insertion where every tenant has two entries."""
+    cached = CachedQueries(HashEmbedder(4), 2 * tenants)
+    for number in range(2 * tenants):
+        cached.embed_query(str(number % tenants), str(number))
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        cached.embed_query("new", "q")
+    finally:
+        sys.setprofile(None)
+    assert cached._count == 2 * tenants
+    assert len(cached._of_tenant["new"]) == 1
+    return calls

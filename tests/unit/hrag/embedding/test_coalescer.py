@@ -4,17 +4,19 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event, Semaphore
+from threading import enumerate as enumerate_threads
 
 import numpy as np
 import pytest
 
 from hrag.config import CommonSettings
 from hrag.deadline import NEVER, Deadline
-from hrag.embedding import Vectors
+from hrag.embedding import Vectors, coalescer
 from hrag.embedding.coalescer import MAX_DELAY_S, MAX_TEXT_BYTES, MAX_TEXTS, CoalescingEmbedder
 from hrag.embedding.factory import open_query_embedders
 from hrag.embedding.hashing import HashEmbedder
 from hrag.errors import Cancelled, DeadlineExceeded, EmbedderRejected, EmbedderUnavailable
+from tests.until import until
 
 PATIENCE_S = 10
 OCCUPYING = "occupying"
@@ -113,6 +115,10 @@ def callers() -> Iterator[Callers]:
 
 def assert_right(pending: "Future[Vectors]", text: str) -> None:
     assert np.array_equal(pending.result(PATIENCE_S), HashEmbedder(16).embed([text]))
+
+
+def threads_of_batches() -> list[str]:
+    return [thread.name for thread in enumerate_threads() if thread.name == "coalesced"]
 
 
 def raised(pending: "Future[Vectors]") -> BaseException | None:
@@ -292,6 +298,60 @@ def test_the_request_outlives_the_caller_that_sends_it(callers: Callers, left: D
     assert callers.model.begun.acquire(timeout=PATIENCE_S)
     callers.model.ends.set()
     assert_right(pending, "a")
+
+
+@pytest.mark.parametrize("error", [DeadlineExceeded, Cancelled])
+def test_the_first_caller_leaves_while_the_request_hangs(
+    callers: Callers, error: type[Exception]
+) -> None:
+    """It started the batch, but the request belongs to the others as well."""
+    callers.occupy()
+    there = Event()
+    there.set()
+    at_s = time.monotonic() + (0.3 if error is DeadlineExceeded else 60)
+    first = callers.start(f"{OCCUPYING} too", Deadline(at_s, there.is_set))
+    assert callers.sleep.begun.acquire(timeout=PATIENCE_S)
+    other = callers.start_waiting("a")
+    callers.sleep.ends.set()
+    assert callers.model.begun.acquire(timeout=PATIENCE_S)
+    if error is Cancelled:
+        there.clear()
+    assert isinstance(raised(first), error)
+    assert not other.done()
+    callers.model.ends.set()
+    assert_right(other, "a")
+
+
+def test_hanging_requests_of_several_callers_are_bounded(
+    callers: Callers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the limit each text is sent alone, without a delay and in its caller's thread."""
+    monkeypatch.setattr(coalescer, "MAX_BATCHES", 1)
+    callers.occupy()
+    hanging = callers.share_batch(f"{OCCUPYING} too", "a")
+    callers.sleep.ends.set()
+    assert callers.model.begun.acquire(timeout=PATIENCE_S)
+    for text in ("b", "c"):
+        assert_right(callers.start(text), text)
+    assert len(callers.sleep.seconds) == 1
+    assert len(threads_of_batches()) == 1
+    callers.model.ends.set()
+    assert_right(hanging[1], "a")
+    until(lambda: not threads_of_batches())
+    callers.model.ends.clear()
+    callers.sleep.ends.clear()
+    callers.occupy()
+    callers.share_batch("d", "e")
+
+
+def test_a_batch_of_one_caller_needs_no_thread(callers: Callers) -> None:
+    callers.occupy()
+    hanging = callers.start(f"{OCCUPYING} too")
+    callers.sleep.ends.set()
+    assert callers.model.begun.acquire(timeout=PATIENCE_S)
+    assert not threads_of_batches()
+    callers.model.ends.set()
+    assert_right(hanging, f"{OCCUPYING} too")
 
 
 def test_a_batch_without_callers_is_not_sent(callers: Callers) -> None:

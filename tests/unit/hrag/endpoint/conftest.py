@@ -1,0 +1,13 @@
+"""An OpenAI-compatible server that misbehaves on demand."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.openai_server import OpenAIServer
+
+
+@pytest.fixture
+def server(_dialling: None) -> Iterator[OpenAIServer]:
+    with OpenAIServer() as server:
+        yield server
