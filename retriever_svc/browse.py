@@ -1,6 +1,7 @@
 """Reads stored trees: one chunk, or a chunk with its relatives."""
 
 from hrag import ids
+from hrag.deadline import OF_CALL
 from hrag.engine import Reader
 from hrag.errors import InvalidArgument
 from hrag.reply_limit import UNLIMITED, ReplyLimit
@@ -18,10 +19,11 @@ class Browse:
         """Returns the chunk with the ids of its parent and children.
 
         Raises InvalidArgument, CollectionNotFound, DocumentNotFound, ChunkNotFound or
-        ReplyTooLarge.
+        ReplyTooLarge, and DeadlineExceeded or Cancelled at the end of the call that this
+        thread works for.
         """
         parsed = _checked(tenant_id, collection, chunk_id)
-        with self._reader.snapshot(tenant_id, collection) as snapshot:
+        with self._reader.snapshot(tenant_id, collection, deadline=OF_CALL.get()) as snapshot:
             return snapshot.chunk(parsed, self._reply)
 
     def hierarchy(
@@ -36,7 +38,7 @@ class Browse:
             raise InvalidArgument(
                 f"depth is {depth}; it must be from 0 to {MAX_LEVELS}", field="depth"
             )
-        with self._reader.snapshot(tenant_id, collection) as snapshot:
+        with self._reader.snapshot(tenant_id, collection, deadline=OF_CALL.get()) as snapshot:
             return snapshot.hierarchy(parsed, depth or 1, content=content, reply=self._reply)
 
 

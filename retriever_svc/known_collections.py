@@ -10,6 +10,7 @@ from threading import Lock
 
 from cachetools import LRUCache
 
+from hrag.deadline import OF_CALL
 from hrag.embedding.checks import check_embedder
 from hrag.engine import Reader
 from hrag.types import NO_EMBEDDER
@@ -29,14 +30,15 @@ class KnownCollections:
     def have_vectors(self, tenant_id: str, collection: str) -> bool:
         """Returns whether the collection has vectors.
 
-        Raises CollectionNotFound, or EmbedderMismatch if they are another embedder's.
+        Raises CollectionNotFound, EmbedderMismatch if they are another embedder's, and
+        DeadlineExceeded or Cancelled at the end of the call that this thread works for.
         """
         key = (tenant_id, collection)
         with self._lock:
             known = self._known.get(key)
         if known is not None:
             return known
-        with self._reader.snapshot(tenant_id, collection) as snapshot:
+        with self._reader.snapshot(tenant_id, collection, deadline=OF_CALL.get()) as snapshot:
             has_vectors = snapshot.settings.dimension > 0
             if has_vectors and self._embedder != NO_EMBEDDER:
                 check_embedder(snapshot.settings, self._embedder)

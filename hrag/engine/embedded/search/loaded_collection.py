@@ -14,7 +14,7 @@ import structlog
 
 from hrag.engine.embedded.search.view import View, load_view
 from hrag.engine.embedded.segments import segment_files
-from hrag.engine.embedded.segments.damage import report_damage
+from hrag.engine.embedded.segments.damage import is_reported, report_damage
 from hrag.engine.embedded.store.change_log import changes_after
 from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import (
@@ -43,8 +43,10 @@ class LoadedCollection:
         self._store = store
         self._number = number
         self._advancing = threading.Lock()
+        self._refreshing = threading.Lock()  # Held while files are read; `view_at` does without.
         self._segments: dict[int, segment_files.LoadedSegment] = {}
         self._damaged: set[int] = set()
+        self._listed: set[int] = set()  # The segments that were listed at the last load.
         self.used_s = time.monotonic()
         self._view = self._load()
 
@@ -76,25 +78,44 @@ class LoadedCollection:
                 view = self._advance(txn, committed)
         return view if view.sequence == committed.sequence else None
 
-    def refresh(self) -> None:
+    def refresh(self, *, retry_damaged: bool = False) -> None:
         """Applies what was committed, or raises CollectionDeleted.
 
-        New segments are loaded while searches go on with the current view.
+        New segments are loaded while searches go on with the current view. With
+        `retry_damaged`, damaged segments whose marker is gone are read again. Raises what
+        reading the store raises; the next call tries again what this one left.
         """
-        with self._read() as txn:
-            self.view_at(txn)
-            listed = listed_segments(self._store, txn, self._number)
-            settings = read_collection(self._store, txn, self._number).settings
-        is_same = settings == self._view.settings  # Reindexing may change the analyzer.
-        if not is_same or {record.segment_id for record in listed} != self._known:
-            view = self._load()
-            with self._advancing:
-                # It may be older than the one it replaces; each call advances it.
-                self._view = view
+        with self._refreshing:
+            with self._read() as txn:
+                self.view_at(txn)
+                listed = listed_segments(self._store, txn, self._number)
+                settings = read_collection(self._store, txn, self._number).settings
+            if retry_damaged:
+                self._retry_damaged(listed)
+            is_current = (
+                {record.segment_id for record in listed} == self._listed
+                and settings == self._view.settings  # Reindexing may change the analyzer.
+                and not self._damaged & self._segments.keys()
+            )
+            if not is_current:
+                view = self._load()
+                with self._advancing:
+                    # It may be older than the one it replaces; each call advances it.
+                    self._view = view
 
-    @property
-    def _known(self) -> set[int]:
-        return self._segments.keys() | self._damaged
+    def _retry_damaged(self, listed: list[SegmentRecord]) -> None:
+        """Reads damaged segments again unless they have a marker.
+
+        The scrubber deletes the marker of a segment that it finds sound. A segment whose
+        marker could not be created has none either.
+        """
+        unmarked = [
+            record
+            for record in listed
+            if record.segment_id in self._damaged
+            and not is_reported(self._store.segments, record.segment_id)
+        ]
+        self._report(self._load_segments(unmarked))
 
     def _advance(self, txn: Txn, committed: Counters) -> View:
         view = self._view
@@ -117,7 +138,8 @@ class LoadedCollection:
             with self._read() as txn:
                 listed = listed_segments(self._store, txn, self._number)
             ids = {record.segment_id for record in listed}
-            failed = self._load_segments(listed)
+            known = self._segments.keys() | self._damaged
+            failed = self._load_segments([each for each in listed if each.segment_id not in known])
             with self._read() as txn:
                 now = listed_segments(self._store, txn, self._number)
                 if {record.segment_id for record in now} != ids:
@@ -125,18 +147,18 @@ class LoadedCollection:
                 self._segments = {
                     each: self._segments[each] for each in ids & self._segments.keys()
                 }
-                self._damaged = (self._damaged & ids) | failed.keys()
+                self._damaged |= failed.keys()
                 view = self._load_view(txn)
-            for segment_id, problem in failed.items():
-                self._report(segment_id, problem)
+            # Only now: after an error, the next call must see that the view is not current.
+            self._listed = ids
+            self._damaged = ids - self._segments.keys()
+            self._report(failed)
             return view
 
-    def _load_segments(self, listed: list[SegmentRecord]) -> dict[int, str]:
-        """Loads new segments; returns what is wrong with those that cannot be loaded."""
+    def _load_segments(self, records: list[SegmentRecord]) -> dict[int, str]:
+        """Loads segments; returns what is wrong with those that cannot be loaded, by id."""
         failed: dict[int, str] = {}
-        for record in listed:
-            if record.segment_id in self._known:
-                continue
+        for record in records:
             try:
                 loaded = segment_files.load(self._store.segments, record)
                 self._segments = {**self._segments, record.segment_id: loaded}
@@ -148,14 +170,15 @@ class LoadedCollection:
         settings = read_collection(self._store, txn, self._number).settings
         return load_view(self._store, txn, settings, self._number, self._segments)
 
-    def _report(self, segment_id: int, problem: str) -> None:
-        _log.error(
-            "segment_damaged",
-            segment=segment_id,
-            problem=problem,
-            effect="its leaves are scanned exactly until the indexer has rebuilt it",
-        )
-        try:
-            report_damage(self._store.segments, segment_id)
-        except OSError as error:
-            _log.warning("damage_report_failed", segment=segment_id, problem=str(error))
+    def _report(self, failed: dict[int, str]) -> None:
+        for segment_id, problem in failed.items():
+            _log.error(
+                "segment_damaged",
+                segment=segment_id,
+                problem=problem,
+                effect="its leaves are scanned exactly until the indexer has rebuilt it",
+            )
+            try:
+                report_damage(self._store.segments, segment_id)
+            except OSError as error:
+                _log.warning("damage_report_failed", segment=segment_id, problem=str(error))

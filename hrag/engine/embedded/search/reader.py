@@ -28,11 +28,15 @@ from hrag.engine.embedded.store.environment import Store, Txn
 from hrag.engine.embedded.store.queries import find_collection, read_collection
 from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.engine.validation import no_summaries
+from hrag.errors import HragError
 from hrag.types import Alias, Collection, EmbeddedReaderStatus, ReaderStatus
 
 _log = structlog.get_logger()
 
 _POLL_S = 0.05  # How long the background may not notice a new segment or a bulk load.
+_CHECK_S = 0.05  # How often a search that waits for another one's load checks its deadline.
+_RETRY_S = 1.0  # After a refresh that failed.
+_RETRY_DAMAGED_S = 10.0  # The scrubber looks at what was reported every second.
 _LOADING_LOCKS = 64  # Collections that can be loaded side by side, by their number.
 _EVICT_TO = 0.9  # Of the budget, so that not every load evicts something.
 UNLIMITED = 1 << 62
@@ -49,7 +53,12 @@ class EmbeddedReader:
         self._sizes: dict[int, int] = {}
         self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
         self._accounting = threading.Lock()
-        self._cursor = self._committed()  # What the background has applied of the change log.
+        # When collections whose refresh failed, and those with damaged segments, have their next
+        # turn, on the monotonic clock.
+        self._failing: dict[int, float] = {}
+        self._damaged: dict[int, float] = {}
+        self._position = self._committed()  # Up to where the background has read the change log.
+        self._cursor = self._position  # Up to where every loaded collection has applied it.
         self._cursor_s = time.monotonic()
         self._closing = threading.Event()
         self._background = threading.Thread(target=self._follow, name="change-log", daemon=True)
@@ -79,8 +88,9 @@ class EmbeddedReader:
                         self._store, txn, tenant_id, self._caches, deadline, *views
                     )
                     return
+            deadline.check("loading the collection")
             for each in numbers:
-                self._load(each, keep=numbers)
+                self._load(each, keep=numbers, deadline=deadline)
 
     def _view_at(self, txn: Txn, number: int) -> View | None:
         """The collection as the transaction sees it, if it is loaded and not past that."""
@@ -137,31 +147,49 @@ class EmbeddedReader:
     def preload(self) -> None:
         """Loads the collections that have segments, so that no search waits for one.
 
-        Stops at the memory budget: what would be evicted again is left for later.
+        Stops at the memory budget: what would be evicted again is left for later. A collection
+        that cannot be loaded is logged; searches of it raise its error.
         """
         with self._store.read() as txn:
-            found = {
-                schema.read_in_collection(key)[0]
-                for key, _ in self._store.scan(txn, "segments", b"")
-            }
+            # Values are not checked here, so that a damaged one concerns its collection alone.
+            entries = txn.entries(self._store.db["segments"])
+            found = {schema.read_in_collection(key)[0] for key, _ in entries}
         for number in sorted(found):
             if sum(self._sizes.values()) >= _EVICT_TO * self._budget_bytes:
                 _log.info("memory_budget_full", budget_bytes=self._budget_bytes)
                 return
-            self._load(number)
+            try:
+                self._load(number)
+            except Exception as error:
+                _log_failure(error, collection=number)
 
     def close(self) -> None:
         """Stops the background thread; the store itself belongs to whoever opened it."""
         self._closing.set()
         self._background.join()
 
-    def _load(self, number: int, keep: Sequence[int] = ()) -> None:
-        """Loads the collection unless it has been deleted; evicts none of those in `keep`."""
-        with self._loading[number % _LOADING_LOCKS], suppress(CollectionDeleted):
+    def _load(self, number: int, keep: Sequence[int] = (), deadline: Deadline = NEVER) -> None:
+        """Loads the collection unless it has been deleted; evicts none of those in `keep`.
+
+        Raises what reading the store raises, and DeadlineExceeded or Cancelled if the caller's
+        time is over while another thread loads.
+        """
+        with self._loading_lock(number, deadline), suppress(CollectionDeleted):
             if number not in self._loaded:
                 loaded = LoadedCollection(self._store, number)
                 self._loaded[number] = loaded
-                self._account(number, loaded, keep)
+                # The background has passed over what was committed during the load.
+                self._refresh(number, loaded, keep)
+
+    @contextmanager
+    def _loading_lock(self, number: int, deadline: Deadline) -> Iterator[None]:
+        lock = self._loading[number % _LOADING_LOCKS]
+        while not lock.acquire(timeout=max(min(deadline.remaining_s, _CHECK_S), 0)):
+            deadline.check("waiting for the collection to be loaded")
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _account(self, number: int, loaded: LoadedCollection, keep: Sequence[int] = ()) -> None:
         """Counts a collection's memory, and evicts others if it is too much."""
@@ -183,38 +211,82 @@ class EmbeddedReader:
 
     def _drop(self, number: int) -> None:
         """Evicts a collection; running searches keep the view that they began with."""
-        self._loaded.pop(number, None)
-        self._sizes.pop(number, None)
+        for each in (self._loaded, self._sizes, self._failing, self._damaged):
+            each.pop(number, None)
 
     def _follow(self) -> None:
-        while not self._closing.wait(_POLL_S):
+        is_failing = False
+        while not self._closing.wait(_RETRY_S if is_failing else _POLL_S):
             try:
                 self._apply_changes()
-            except Exception:
-                _log.exception("reader_refresh_failed")
+                is_failing = False
+            except Exception as error:
+                if not is_failing:
+                    _log_failure(error)
+                is_failing = True
 
     def _apply_changes(self) -> None:
         """Brings every loaded collection to the store's last change.
 
-        Those that fail are tried again the next time.
+        Those that fail are tried again after `_RETRY_S`, whatever is committed meanwhile, and
+        keep the cursor, but not the position, from advancing.
         """
         with self._store.read() as txn:
             committed = commit_cursor(self._store, txn)
-            changed = changed_after(self._store, txn, self._cursor)
-        numbers = list(self._loaded) if changed is None else changed
-        loaded = [(number, self._loaded.get(number)) for number in numbers]
-        failures = [n for n, each in loaded if each and not self._refresh(n, each)]
-        if not failures:
+            changed = changed_after(self._store, txn, self._position)
+        numbers = set(self._loaded) if changed is None else changed
+        numbers = {number for number in numbers if number not in self._failing}
+        damaged = _due(self._damaged)
+        for number in damaged:
+            self._damaged.pop(number, None)
+        for number in numbers | _due(self._failing) | damaged:
+            loaded = self._loaded.get(number)
+            if loaded is None or self._refresh(number, loaded, retry_damaged=number in damaged):
+                self._failing.pop(number, None)
+        self._position = committed
+        if not self._failing:
             self._cursor, self._cursor_s = committed, time.monotonic()
 
-    def _refresh(self, number: int, loaded: LoadedCollection) -> bool:
+    def _refresh(
+        self,
+        number: int,
+        loaded: LoadedCollection,
+        keep: Sequence[int] = (),
+        *,
+        retry_damaged: bool = False,
+    ) -> bool:
+        """Applies what was committed; returns False if that fails, which is logged once.
+
+        A success does not cancel an earlier failure. The background does that, because it has
+        passed over the collection's commits meanwhile.
+        """
+        is_fresh = True
         try:
-            loaded.refresh()
-            self._account(number, loaded)
+            loaded.refresh(retry_damaged=retry_damaged)
         except CollectionDeleted:
             with self._accounting:
                 self._drop(number)
-        except Exception:
-            _log.exception("reader_refresh_failed", collection=number)
-            return False
-        return True
+            return True
+        except Exception as error:
+            if number not in self._failing:
+                _log_failure(error, collection=number)
+            self._failing[number] = time.monotonic() + _RETRY_S
+            is_fresh = False
+        if loaded.damaged:
+            self._damaged.setdefault(number, time.monotonic() + _RETRY_DAMAGED_S)
+        self._account(number, loaded, keep)
+        return is_fresh
+
+
+def _due(turns: dict[int, float]) -> set[int]:
+    """Returns the collections whose turn has come."""
+    now = time.monotonic()
+    return {number for number, turn_s in list(turns.items()) if turn_s <= now}
+
+
+def _log_failure(error: Exception, **fields: int) -> None:
+    """Logs with a traceback unless the error is a known one."""
+    if isinstance(error, (HragError, OSError)):
+        _log.error("reader_refresh_failed", problem=str(error), **fields)
+    else:
+        _log.exception("reader_refresh_failed", exc_info=error, **fields)

@@ -2,7 +2,8 @@
 
 A reader that finds a listed segment damaged creates the empty file `<segment>.damaged`
 beside it. The scrubber of the writer's process reads these markers and verifies the
-segments; a damaged segment is rebuilt.
+segments. A damaged segment is rebuilt. A sound one loses its marker: what the reader met
+was transient, so readers read the segment again.
 """
 
 import os
@@ -24,6 +25,11 @@ def reported_damage(folder: Path) -> set[int]:
     with os.scandir(folder) as entries:
         markers = [Path(each.name) for each in entries if each.name.endswith(MARKER)]
     return {int(marker.stem) for marker in markers if marker.stem.isdecimal()}
+
+
+def is_reported(folder: Path, segment_id: int) -> bool:
+    """Whether the segment has a marker. Raises OSError if that cannot be seen."""
+    return segment_files.path_of(folder, segment_id).with_suffix(MARKER).exists()
 
 
 def forget_damage(folder: Path, segment_id: int) -> None:

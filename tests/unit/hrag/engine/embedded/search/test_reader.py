@@ -195,7 +195,7 @@ def test_a_collection_deleted_while_it_is_loaded_is_not_found(engine, model, mon
     load = EmbeddedReader._load
     new = ModelCollection()
 
-    def delete_and_load(self: EmbeddedReader, number: int, keep: object) -> None:
+    def delete_and_load(self: EmbeddedReader, number: int, **_: object) -> None:
         monkeypatch.undo()
         engine.writer.delete_collection("t", "c")
         if again:
@@ -214,7 +214,7 @@ def test_a_collection_deleted_while_it_is_loaded_is_not_found(engine, model, mon
 def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, monkeypatch):
     assert_right(engine, model)
 
-    def broken(self: object) -> None:
+    def broken(self: object, **_: object) -> None:
         raise ValueError("broken")
 
     with capture_logs() as logs:
@@ -368,7 +368,7 @@ def test_the_lag_is_what_the_background_has_not_applied(engine, model, monkeypat
     status = engine.reader.status().embedded
     assert status.sequence == status.applied_sequence
 
-    def stuck(self: object) -> None:
+    def stuck(self: object, **_: object) -> None:
         raise ValueError("stuck")
 
     monkeypatch.setattr(LoadedCollection, "refresh", stuck)

@@ -1,6 +1,11 @@
 from pathlib import Path
 
-from hrag.engine.embedded.segments.damage import forget_damage, report_damage, reported_damage
+from hrag.engine.embedded.segments.damage import (
+    forget_damage,
+    is_reported,
+    report_damage,
+    reported_damage,
+)
 
 
 def test_a_report_stays_until_it_is_forgotten(tmp_path: Path) -> None:
@@ -9,6 +14,7 @@ def test_a_report_stays_until_it_is_forgotten(tmp_path: Path) -> None:
     forget_damage(tmp_path, 7)
     forget_damage(tmp_path, 9)
     assert reported_damage(tmp_path) == {8}
+    assert [is_reported(tmp_path, each) for each in (7, 8, 9)] == [False, True, False]
 
 
 def test_a_stranger_file_is_no_report(tmp_path: Path) -> None:

@@ -1,0 +1,390 @@
+"""The reader when something fails: one collection holds nothing up for the others.
+
+Most tests stop the background thread and make its steps themselves.
+"""
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from hrag.engine.embedded.maintenance.scrubber import Scrubber
+from hrag.engine.embedded.search import loaded_collection, reader
+from hrag.engine.embedded.search.loaded_collection import LoadedCollection
+from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.search.view import View
+from hrag.engine.embedded.segments import segment_files
+from hrag.engine.embedded.segments.damage import forget_damage, reported_damage
+from hrag.errors import DataLoss
+from tests.conftest import Engine
+from tests.damage import flip_part
+from tests.fakes import (
+    ModelCollection,
+    prepared,
+    query_vector,
+    recall,
+    seal,
+    search_leaves,
+    sentences,
+)
+from tests.until import until
+
+NAMES = ("first", "second")
+
+
+@pytest.fixture
+def models(engine: Engine) -> dict[str, ModelCollection]:
+    """Two collections, each with a segment and a tail; no background follows the store."""
+    models = {}
+    for name in NAMES:
+        models[name] = ModelCollection()
+        engine.writer.create_collection("t", name, models[name].settings)
+        put(engine, models, name, "d0")
+        engine.seal(name=name)
+        put(engine, models, name, "d0", seed=1)  # Now the first in the store, and in the tail.
+    engine.reader.close()
+    return models
+
+
+def put(
+    engine: Engine, models: dict[str, ModelCollection], name: str, document: str, seed: int = 0
+) -> None:
+    made = prepared(document, sentences(30, seed), seed=seed)
+    engine.writer.put(engine.open(name=name), made)
+    models[name].put(made)
+
+
+def number_of(engine: Engine, name: str) -> int:
+    return engine.open(name=name).collection_id
+
+
+def assert_right(engine: Engine, models: dict[str, ModelCollection], name: str) -> None:
+    query = query_vector(1)
+    with engine.reader.snapshot("t", name) as snapshot:
+        found = search_leaves(snapshot, query, 5)
+    assert recall(found, models[name], query, 5) == 1.0
+
+
+def failures(logs: list[Any]) -> list[Any]:
+    return [log for log in logs if log["event"] == "reader_refresh_failed"]
+
+
+@contextmanager
+def damaged_document(engine: Engine) -> Iterator[None]:
+    """Flips a bit in the vectors of the store's first document: in the tail of `first`."""
+    with engine.store.write() as txn:
+        flip_part(engine.store, txn, "vectors", 3)
+    yield
+    with engine.store.write() as txn:
+        flip_part(engine.store, txn, "vectors", 3)
+
+
+@contextmanager
+def damaged_record(engine: Engine) -> Iterator[None]:
+    """Flips a bit in the manifest's entry of the store's first segment."""
+    with engine.store.write() as txn:
+        database = engine.store.db["segments"]
+        key, value = (bytes(each) for each in next(txn.entries(database)))
+        txn.raw.put(key, bytes([value[0] ^ 1, *value[1:]]), db=database.handle)
+    yield
+    with engine.store.write() as txn:
+        txn.raw.put(key, value, db=database.handle)
+
+
+# Loading
+
+
+@pytest.mark.parametrize("damage", [damaged_document, damaged_record])
+def test_a_collection_that_cannot_be_loaded_does_not_keep_others_from_it(engine, models, damage):
+    broken = number_of(engine, "first")
+    with damage(engine):
+        with capture_logs() as logs:
+            engine.reader.preload()
+        (failure,) = failures(logs)
+        assert (failure["log_level"], failure["collection"]) == ("error", broken)
+        assert "exc_info" not in failure
+        assert list(engine.reader._loaded) == [number_of(engine, "second")]
+        with pytest.raises(DataLoss), engine.reader.snapshot("t", "first"):
+            pass
+        assert_right(engine, models, "second")
+    assert_right(engine, models, "first")
+
+
+# Following
+
+
+class Refreshes:
+    """Counts the refreshes of each collection; those of `failing` raise `error`."""
+
+    def __init__(self, failing: int, error: Exception) -> None:
+        self.failing = {failing}
+        self.error = error
+        self.numbers: list[int] = []
+        self._refresh = LoadedCollection.refresh
+
+    def __get__(self, loaded: LoadedCollection, _: type) -> Callable[..., None]:
+        def refresh(**options: Any) -> None:
+            self.numbers.append(loaded._number)
+            if loaded._number in self.failing:
+                raise self.error
+            self._refresh(loaded, **options)
+
+        return refresh
+
+    def since(self) -> list[int]:
+        """Returns whose refreshes there were since the last call."""
+        numbers, self.numbers = self.numbers, []
+        return numbers
+
+
+@pytest.fixture
+def refreshes(engine, models, monkeypatch) -> Refreshes:
+    """Both collections are loaded, and `first` fails from now on."""
+    for name in NAMES:
+        assert_right(engine, models, name)
+    engine.reader._apply_changes()
+    refreshes = Refreshes(number_of(engine, "first"), DataLoss("damaged"))
+    monkeypatch.setattr(LoadedCollection, "refresh", refreshes)
+    return refreshes
+
+
+def test_a_failing_collection_has_no_other_looked_at_again(engine, models, refreshes, monkeypatch):
+    monkeypatch.setattr(reader, "_RETRY_S", 60.0)
+    first, second = (number_of(engine, name) for name in NAMES)
+    put(engine, models, "first", "d1")
+    put(engine, models, "second", "d1")
+    engine.reader._apply_changes()
+    assert sorted(refreshes.since()) == [first, second]
+    put(engine, models, "first", "d2")  # It waits for its turn, however much is committed.
+    engine.reader._apply_changes()
+    assert refreshes.since() == []
+    put(engine, models, "second", "d2")
+    engine.reader._apply_changes()
+    assert refreshes.since() == [second]
+    assert_right(engine, models, "first")
+
+
+def test_the_lag_of_a_failing_collection_shows_until_it_is_refreshed(engine, models, refreshes):
+    before = engine.reader.status().embedded
+    assert before.applied_sequence == before.sequence
+    put(engine, models, "first", "d1")
+    put(engine, models, "second", "d1")
+    for _ in range(3):
+        engine.reader._apply_changes()
+    status = engine.reader.status()
+    assert status.embedded.applied_sequence == before.sequence
+    assert status.embedded.sequence == before.sequence + 2
+    assert status.lag_s > 0
+    refreshes.failing.clear()
+    until(lambda: engine.reader._apply_changes() or engine.reader.status().lag_s == 0)
+    assert engine.reader.status().embedded.applied_sequence == before.sequence + 2
+    view = engine.reader._loaded[number_of(engine, "first")]._view
+    assert view.living == models["first"].leaf_count
+
+
+@pytest.mark.parametrize(
+    ("error", "has_traceback"),
+    [(DataLoss("damaged"), False), (OSError("no file left"), False), (ValueError("bug"), True)],
+)
+def test_a_failure_is_logged_once_until_it_is_over(
+    engine, models, refreshes, monkeypatch, error, has_traceback
+):
+    monkeypatch.setattr(reader, "_RETRY_S", 0.0)
+    refreshes.error = error
+    first = number_of(engine, "first")
+    put(engine, models, "first", "d1")
+    with capture_logs() as logs:
+        for _ in range(3):
+            engine.reader._apply_changes()
+    assert refreshes.since() == [first] * 3
+    (failure,) = failures(logs)
+    assert failure["collection"] == first
+    assert ("exc_info" in failure) is has_traceback
+    assert has_traceback or failure["problem"] == str(error)
+
+    refreshes.failing.clear()
+    engine.reader._apply_changes()
+    refreshes.failing.add(first)
+    put(engine, models, "first", "d2")
+    with capture_logs() as logs:
+        engine.reader._apply_changes()
+    assert len(failures(logs)) == 1
+
+
+def test_an_evicted_collection_no_longer_fails(engine, models, refreshes):
+    put(engine, models, "first", "d1")
+    engine.reader._apply_changes()
+    engine.reader._drop(number_of(engine, "first"))
+    engine.reader._apply_changes()
+    status = engine.reader.status()
+    assert status.embedded.applied_sequence == status.embedded.sequence
+
+
+def test_a_view_that_could_not_be_built_is_built_by_the_next_refresh(engine, models, monkeypatch):
+    """The new segment's files were read before; the retry must not take them for a new view."""
+    assert_right(engine, models, "first")
+    loaded = engine.reader._loaded[number_of(engine, "first")]
+    load_view = loaded_collection.load_view
+
+    def fail(*_: object) -> View:
+        monkeypatch.setattr(loaded_collection, "load_view", load_view)
+        raise OSError("once")
+
+    seal(engine.store, number_of(engine, "first"))
+    monkeypatch.setattr(loaded_collection, "load_view", fail)
+    with pytest.raises(OSError, match="once"):
+        loaded.refresh()
+    loaded.refresh()
+    assert len(loaded._view.segments) == 2
+    assert_right(engine, models, "first")
+
+
+def test_a_store_that_cannot_be_read_is_logged_once(engine, monkeypatch):
+    monkeypatch.setattr(reader, "_RETRY_S", 0.005)
+    tried = []
+
+    def fail(self: EmbeddedReader) -> None:
+        tried.append(self)
+        raise OSError("unreadable")
+
+    with capture_logs() as logs:
+        monkeypatch.setattr(EmbeddedReader, "_apply_changes", fail)
+        until(lambda: len(tried) > 3)
+        monkeypatch.undo()
+    (failure,) = failures(logs)
+    assert failure["problem"] == "unreadable"
+
+
+# Damaged segments
+
+
+class Disk:
+    """Opens files of segments; each id in `failing` once raises the error that it maps to."""
+
+    def __init__(self, segments: Path) -> None:
+        self.failing: dict[int, int] = {}
+        self.loads: list[int] = []
+        self._segments = segments
+        self._load = segment_files.load
+
+    def load(self, folder: Path, record: Any) -> segment_files.LoadedSegment:
+        """Stands in for `segment_files.load`."""
+        self.loads.append(record.segment_id)
+        open_file = Path.open
+        code = self.failing.pop(record.segment_id, 0)
+
+        def fail(path: Path, *options: Any, **named: Any) -> Any:
+            if code:
+                raise OSError(code, "failed")
+            return open_file(path, *options, **named)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Path, "open", fail)
+            return self._load(folder, record)
+
+
+@pytest.fixture
+def disk(engine, models, monkeypatch) -> Disk:
+    disk = Disk(engine.store.segments)
+    monkeypatch.setattr(segment_files, "load", disk.load)
+    return disk
+
+
+def segment_of(engine: Engine, name: str) -> int:
+    (segment,) = engine.writer.status(engine.open(name=name)).embedded.segments
+    return segment.segment_id
+
+
+def damaged(engine: Engine) -> int:
+    return engine.reader.status().embedded.damaged_segments
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.EIO])
+def test_a_segment_that_the_scrubber_finds_sound_is_read_again(
+    engine, models, disk, monkeypatch, code
+):
+    """Without a commit: the background thread does it."""
+    monkeypatch.setattr(reader, "_RETRY_DAMAGED_S", 0.1)
+    engine.restart_reader()
+    number, segment = number_of(engine, "first"), segment_of(engine, "first")
+    disk.failing[segment] = code
+    assert_right(engine, models, "first")
+    assert damaged(engine) == 1
+    assert reported_damage(engine.store.segments) == {segment}
+    assert Scrubber(engine.store).scrub() == set()
+    until(lambda: damaged(engine) == 0)
+    (loaded,) = engine.reader._loaded[number]._view.segments
+    assert loaded.record.segment_id == segment
+    assert_right(engine, models, "first")
+    assert disk.loads == [segment] * 2
+
+
+def test_a_reported_segment_is_left_to_the_scrubber(engine, models, disk, monkeypatch):
+    monkeypatch.setattr(reader, "_RETRY_DAMAGED_S", 0.0)
+    segment = segment_of(engine, "first")
+    disk.failing[segment] = errno.EIO
+    assert_right(engine, models, "first")
+    for _ in range(3):
+        engine.reader._apply_changes()
+    assert disk.loads == [segment]
+    forget_damage(engine.store.segments, segment)
+    engine.reader._apply_changes()
+    assert disk.loads == [segment] * 2
+    assert damaged(engine) == 0
+    engine.reader._apply_changes()
+    assert engine.reader._damaged == {}
+
+
+def test_a_segment_that_is_still_damaged_is_reported_again(engine, models, disk, monkeypatch):
+    monkeypatch.setattr(reader, "_RETRY_DAMAGED_S", 0.0)
+    number, segment = number_of(engine, "first"), segment_of(engine, "first")
+    disk.failing[segment] = errno.EIO
+    assert_right(engine, models, "first")
+    view = engine.reader._loaded[number]._view
+    forget_damage(engine.store.segments, segment)
+    disk.failing[segment] = errno.EIO
+    engine.reader._apply_changes()
+    assert disk.loads == [segment] * 2
+    assert damaged(engine) == 1
+    assert reported_damage(engine.store.segments) == {segment}
+    assert engine.reader._loaded[number]._view is view  # Its leaves were not read again.
+    assert_right(engine, models, "first")
+    forget_damage(engine.store.segments, segment)
+
+
+def test_a_segment_that_cannot_be_reported_is_read_again_in_its_turn_only(
+    engine, models, disk, monkeypatch
+):
+    """Not at every commit: a large file may be damaged, and the folder full."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(loaded_collection, "report_damage", full)
+    number, segment = number_of(engine, "first"), segment_of(engine, "first")
+    disk.failing[segment] = errno.EMFILE
+    assert_right(engine, models, "first")
+    for each in ("d1", "d2"):
+        put(engine, models, "first", each)
+        engine.reader._apply_changes()
+    assert disk.loads == [segment]
+    engine.reader._damaged[number] = 0.0
+    engine.reader._apply_changes()
+    assert disk.loads == [segment] * 2
+    assert damaged(engine) == 0
+    assert_right(engine, models, "first")
+
+
+def test_a_damaged_segment_that_was_replaced_no_longer_counts(engine, models, disk):
+    segment = segment_of(engine, "first")
+    disk.failing[segment] = errno.EIO
+    assert_right(engine, models, "first")
+    engine.run_maintenance(1, name="first", damaged=frozenset({segment}))
+    engine.reader._apply_changes()
+    assert damaged(engine) == 0
+    forget_damage(engine.store.segments, segment)
+    assert_right(engine, models, "first")

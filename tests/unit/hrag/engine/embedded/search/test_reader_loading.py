@@ -1,0 +1,239 @@
+"""Loading a collection: what is committed meanwhile, and who waits for how long.
+
+The background thread is stopped; the tests make its steps themselves.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any
+
+import pytest
+
+from hrag.deadline import OF_CALL, Deadline
+from hrag.engine.embedded.search.loaded_collection import LoadedCollection
+from hrag.engine.embedded.search.reader import EmbeddedReader
+from hrag.engine.embedded.segments import segment_files
+from hrag.errors import Cancelled, CollectionNotFound, DeadlineExceeded
+from retriever_svc.browse import Browse
+from retriever_svc.known_collections import KnownCollections
+from tests.conftest import Engine
+from tests.fakes import (
+    ModelCollection,
+    prepared,
+    query_vector,
+    recall,
+    seal,
+    search_leaves,
+    sentences,
+)
+from tests.until import until
+
+SOON_S = 5.0  # On a machine that is busy.
+
+
+@pytest.fixture
+def model(engine: Engine) -> ModelCollection:
+    """A collection with a tail and no segment, not loaded yet, and the model of it."""
+    model = ModelCollection()
+    engine.writer.create_collection("t", "c", model.settings)
+    put(engine, model, "d0")
+    engine.reader.close()
+    return model
+
+
+def put(engine: Engine, model: ModelCollection, name: str) -> None:
+    document = prepared(name, sentences(30), seed=len(name))
+    engine.writer.put(engine.open(), document)
+    model.put(document)
+
+
+def assert_right(engine: Engine, model: ModelCollection) -> None:
+    query = query_vector(1)
+    with engine.reader.snapshot("t", "c") as snapshot:
+        found = search_leaves(snapshot, query, 5)
+    assert recall(found, model, query, 5) == 1.0
+
+
+# What is committed meanwhile
+
+
+def after_loading(monkeypatch: pytest.MonkeyPatch, commit: Callable[[], object]) -> None:
+    """Calls `commit` between the next load and the moment when the reader has its result."""
+    load = LoadedCollection.__init__
+
+    def load_and_commit(self: LoadedCollection, *arguments: Any) -> None:
+        monkeypatch.setattr(LoadedCollection, "__init__", load)
+        load(self, *arguments)
+        commit()
+
+    monkeypatch.setattr(LoadedCollection, "__init__", load_and_commit)
+
+
+def test_a_segment_that_is_published_during_the_load_is_taken_up(engine, model, monkeypatch):
+    number = engine.open().collection_id
+
+    def publish() -> None:
+        seal(engine.store, number)
+        engine.reader._apply_changes()
+
+    after_loading(monkeypatch, publish)
+    engine.reader._load(number)
+    assert len(engine.reader._loaded[number]._view.segments) == 1
+    assert engine.reader.status().embedded.loaded_bytes == engine.reader._loaded[number].size_bytes
+    assert_right(engine, model)
+
+
+def test_a_collection_that_is_deleted_during_the_load_is_let_go(engine, model, monkeypatch):
+    def delete() -> None:
+        engine.writer.delete_collection("t", "c")
+        engine.reader._apply_changes()
+
+    after_loading(monkeypatch, delete)
+    with pytest.raises(CollectionNotFound), engine.reader.snapshot("t", "c"):
+        pass
+    assert engine.reader._loaded == {}
+    assert engine.reader.status().embedded.loaded_bytes == 0
+
+
+def test_a_loaded_collection_whose_refresh_fails_is_searched_and_tried_again(
+    engine, model, monkeypatch
+):
+    refresh = LoadedCollection.refresh
+
+    def fail(self: object, **_: object) -> None:
+        monkeypatch.setattr(LoadedCollection, "refresh", refresh)
+        raise OSError("once")
+
+    monkeypatch.setattr(LoadedCollection, "refresh", fail)
+    assert_right(engine, model)
+    assert engine.reader._failing
+    assert engine.reader.status().embedded.loaded_bytes > 0
+    until(lambda: engine.reader._apply_changes() or not engine.reader._failing)
+
+
+# Files that take their time
+
+
+class SlowFiles:
+    """Holds back each load of a segment until `go_on` is set."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.running = 0
+        self.loads = 0
+        self._load = segment_files.load
+
+    def load(self, *arguments: Any) -> segment_files.LoadedSegment:
+        """Stands in for `segment_files.load`."""
+        self.loads += 1
+        self.running += 1
+        assert self.go_on.wait(SOON_S)
+        self.running -= 1
+        return self._load(*arguments)
+
+
+@pytest.fixture
+def slow_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowFiles]:
+    slow = SlowFiles()
+    monkeypatch.setattr(segment_files, "load", slow.load)
+    yield slow
+    slow.go_on.set()
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+def test_refreshes_at_once_read_a_segment_once(engine, model, slow_files, pool):
+    assert_right(engine, model)
+    number = engine.open().collection_id
+    loaded = engine.reader._loaded[number]
+    seal(engine.store, number)
+    refreshes = [pool.submit(loaded.refresh) for _ in range(4)]
+    until(lambda: slow_files.running)
+    put(engine, model, "new")
+    assert_right(engine, model)  # A search waits for none of them.
+    slow_files.go_on.set()
+    for each in refreshes:
+        each.result(SOON_S)
+    assert slow_files.loads == 1
+    assert len(loaded._view.segments) == 1
+    assert_right(engine, model)
+
+
+@pytest.fixture
+def loading(engine, model, slow_files, pool) -> Iterator[Future[None]]:
+    """A search that is loading the collection until `go_on`."""
+    seal(engine.store, engine.open().collection_id)
+    search = pool.submit(assert_right, engine, model)
+    until(lambda: slow_files.running)
+    yield search
+    slow_files.go_on.set()
+    search.result(SOON_S)
+
+
+def open_snapshot(reader: EmbeddedReader, deadline: Deadline) -> None:
+    with reader.snapshot("t", "c", deadline=deadline):
+        pass
+
+
+def test_a_search_that_waits_for_a_load_ends_with_its_deadline(engine, loading):
+    began = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match="waiting for the collection to be loaded"):
+        open_snapshot(engine.reader, Deadline.after(0.1))
+    assert time.monotonic() - began < SOON_S / 2
+    assert not loading.done()
+
+
+def test_a_search_that_waits_for_a_load_ends_when_its_caller_leaves(engine, loading, pool):
+    left = threading.Event()
+    deadline = Deadline(is_waiting=lambda: not left.is_set())
+    search = pool.submit(open_snapshot, engine.reader, deadline)
+    time.sleep(0.02)
+    assert not search.done()
+    left.set()
+    with pytest.raises(Cancelled):
+        search.result(SOON_S / 2)
+
+
+def test_a_search_that_waits_for_a_load_goes_on_with_it(engine, loading, slow_files, pool):
+    search = pool.submit(open_snapshot, engine.reader, Deadline.after(2 * SOON_S))
+    slow_files.go_on.set()
+    search.result(SOON_S)
+    assert slow_files.loads == 1
+
+
+def test_a_search_whose_collection_never_gets_loaded_ends_with_its_deadline(
+    engine, model, monkeypatch
+):
+    def load_nothing(*_: object, **__: object) -> None:
+        if time.monotonic() - began > SOON_S:
+            raise AssertionError("the search goes on after its deadline")
+
+    began = time.monotonic()
+    monkeypatch.setattr(EmbeddedReader, "_load", load_nothing)
+    with pytest.raises(DeadlineExceeded, match="loading the collection"):
+        open_snapshot(engine.reader, Deadline.after(0.05))
+
+
+CALLS = {
+    "chunk": lambda reader: Browse(reader).chunk("t", "c", "d0#0.0"),
+    "hierarchy": lambda reader: Browse(reader).hierarchy("t", "c", "d0#0.0", 1, content=False),
+    "first query": lambda reader: KnownCollections(reader, "fake").have_vectors("t", "c"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_calls_without_a_search_keep_their_deadline_too(engine, loading, pool, call):
+    def in_call() -> object:
+        OF_CALL.set(Deadline.after(0.1))
+        return call(engine.reader)
+
+    with pytest.raises(DeadlineExceeded):
+        pool.submit(copy_context().run, in_call).result(SOON_S / 2)
+    assert not loading.done()
